@@ -77,7 +77,8 @@ impl Volume {
             return Err(Error::Invalid("length"));
         }
         let end = match len {
-            u64::MAX => u64::MAX,
+            // As in the kernel.
+            u64::MAX if start < u64::MAX => u64::MAX,
             len => start.checked_add(len).ok_or(Error::Invalid("range"))?,
         };
         if !manager.is_quiesced() {

@@ -120,7 +120,7 @@ impl Discard {
         let region = out.region().clone();
         // ASYNC-DISCARD-2
         let discarded = self.pool.discard(region.start, region.len);
-        let is_trimmed = self.judge(&discarded);
+        let is_trimmed = self.judge(&discarded, region.len);
         out.set_trimmed(is_trimmed);
         drop(out);
         if is_trimmed {
@@ -150,7 +150,7 @@ impl Discard {
         let region = out.region().clone();
         let (offset, len) = (region.offset, region.len);
         let discarded = self.pool.discard_physical(region.devid, offset, len);
-        let is_trimmed = self.judge(&discarded);
+        let is_trimmed = self.judge(&discarded, len);
         out.set_trimmed(is_trimmed);
         drop(out);
         if is_trimmed {
@@ -160,9 +160,11 @@ impl Discard {
         }
     }
 
-    /// Whether a region was discarded. ASYNC-DISCARD-3
-    pub(super) fn judge(&self, discarded: &Result<u64, DeviceError>) -> bool {
+    /// Whether a region of `len` bytes was discarded, as far as it has whole units of the devices. ASYNC-DISCARD-3
+    pub(super) fn judge(&self, discarded: &Result<u64, DeviceError>, len: u64) -> bool {
         match discarded {
+            // A host without space to make the hole, or a device of several that takes no discards.
+            Ok(0) if len >= 2 * self.pool.discard_granularity() => false,
             Ok(_) => self.is_possible(),
             Err(error) => {
                 self.note_failure(error);

@@ -36,7 +36,7 @@ impl Discard {
     }
 
     fn count_sync(&self, len: u64, discarded: Result<u64, DeviceError>) {
-        if self.judge(&discarded) {
+        if self.judge(&discarded, len) {
             self.counters.count(&discarded, len);
             self.counters.sync_bytes.fetch_add(len, Ordering::Relaxed);
         }

@@ -350,6 +350,26 @@ fn device_without_discards_is_noticed_once_and_its_space_stays_untrimmed() {
 }
 
 #[test]
+fn region_for_whose_hole_the_host_has_no_space_waits_on() {
+    const ENOSPC: i32 = 28;
+    let rig = rig();
+    let start = rig.data(8 * MIB);
+    let _kept = rig.data(SECTOR);
+    rig.group(start).begin_proof();
+    rig.free(start, 8 * MIB);
+    rig.run_at(seconds(0));
+    *rig.device.errno.lock() = Some(ENOSPC);
+    assert_eq!(rig.run_at(seconds(120)), []);
+    let stats = rig.discard.stats();
+    assert_eq!((stats.errors, stats.discards), (0, 0));
+    assert_eq!(
+        (stats.discardable_bytes, stats.discard_extent_bytes),
+        (8 * MIB, 0)
+    );
+    assert!(rig.discard.is_possible());
+}
+
+#[test]
 fn removed_group_leaves_its_space_to_be_discarded() {
     let rig = rig_with(4 * GIB, &DiscardOptions::default());
     let space = &rig.volume.space;

@@ -154,8 +154,9 @@ impl TransactionManager {
 
     /// Ends the background threads, and waits for them but for the one that asks.
     pub fn stop_background(&self) {
-        self.lifetime.begin_close();
         self.discard.stop();
+        self.lifetime.begin_close();
+        self.discard.wait_until_idle();
         self.threads.stop();
     }
 

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use ubtrfs_check::{CheckOptions, check_devices};
@@ -10,11 +11,13 @@ use ubtrfs_device::{BlockDevice, MemDevice};
 use ubtrfs_format::ids::RootId;
 use ubtrfs_sim::fault::{Fault, FaultDevice};
 use ubtrfs_sim::record::{RecordDevice, Recorder};
-use ubtrfs_sim::{Rng, seed};
+use ubtrfs_sim::{HookedDevice, Request, Rng, seed};
 use ubtrfs_transaction::discard::DiscardStep;
 
 use super::{device_of, options};
-use crate::{DiscardLimits, DiscardMode, Error, FileId, NewInode, OpenOptions, Volume};
+use crate::{
+    DiscardDelays, DiscardLimits, DiscardMode, Error, FileId, NewInode, OpenOptions, Volume,
+};
 
 const MIB: u64 = 1 << 20;
 const DEVICE_BYTES: u64 = 512 * MIB;
@@ -334,7 +337,14 @@ fn trim_answers_as_fitrim_does() {
     assert_eq!(trim(0, u64::MAX, 0).unwrap(), again);
     assert_eq!(trim(100 << 40, u64::MAX, 0).unwrap(), 0);
     assert_eq!(trim(0, u64::MAX, 1 << 40).unwrap(), 0);
-    for (start, len) in [(0, 1024), (0, 0), (u64::MAX, 4096), (1 << 40, u64::MAX - 1)] {
+    let (most, sector) = (u64::MAX, 4096);
+    for (start, len) in [
+        (0, 1024),
+        (0, 0),
+        (most, sector),
+        (most, most),
+        (1 << 40, most - 1),
+    ] {
         let refused = trim(start, len, 0);
         assert!(matches!(refused, Err(Error::Invalid(_))), "{refused:?}");
     }
@@ -445,4 +455,47 @@ fn random_files_with_snapshots_survive_discards_of_every_mode() {
     rig.volume.close().unwrap();
     rig.check();
     assert!(rig.discards() > 100, "{}", rig.discards());
+}
+
+// ASYNC-DISCARD-4
+#[test]
+fn close_waits_for_one_discard_alone() {
+    let inner = device_of(DEVICE_BYTES, "");
+    let device = Arc::new(HookedDevice::new(inner));
+    let options = options()
+        .commit_interval(Some(Duration::from_secs(3600)))
+        .discard_at_close(Duration::ZERO)
+        .discard_delays(DiscardDelays {
+            empty: Duration::ZERO,
+            used: Duration::ZERO,
+        });
+    let volume = open_on(device.clone(), &options);
+    let top = volume.root_dir(RootId::FS_TREE).unwrap();
+    for number in 0..20 {
+        let new = NewInode::file(0o644);
+        let name = format!("{number}");
+        let file = volume.create(top, name.as_bytes(), &new).unwrap();
+        volume.write(file, 0, &bytes(number, 2 * MIB)).unwrap();
+    }
+    volume.sync().unwrap();
+    // The first discard begins, and ends once the volume is being closed.
+    let (begun, discards) = (Arc::new(Barrier::new(2)), Arc::new(AtomicUsize::new(0)));
+    let lifetime = volume.lifetime().unwrap();
+    device.hook({
+        let (begun, discards) = (Arc::clone(&begun), Arc::clone(&discards));
+        move |request| {
+            if request == Request::Discard && discards.fetch_add(1, Ordering::SeqCst) == 0 {
+                begun.wait();
+                assert!(lifetime.wait_for_close(Duration::from_secs(600)));
+            }
+        }
+    });
+    for number in (0..20).step_by(2) {
+        volume.unlink(top, format!("{number}").as_bytes()).unwrap();
+    }
+    volume.sync().unwrap();
+    begun.wait();
+    volume.close().unwrap();
+    assert_eq!(discards.load(Ordering::SeqCst), 1);
+    assert!(volume.discard_stats().discardable_bytes > MIB);
 }
