@@ -7,6 +7,7 @@
 //! Not here: reading (`benches/reading`).
 
 mod costs;
+mod discards;
 mod durable;
 mod eager;
 mod groups;
@@ -62,6 +63,7 @@ const MODES: &[Mode] = &[
     ("phases", phases::run),
     ("groups", groups::run),
     ("slow", slow::run),
+    ("discards", discards::run),
 ];
 const LONG: Mode = ("ten-million", million::run_long);
 

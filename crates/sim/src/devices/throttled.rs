@@ -112,8 +112,11 @@ impl ThrottledDevice {
         } else if state.held == Held::All {
             self.wait(&mut state, Held::All);
         }
-        if let Some(rate) = self.rate {
-            take_turn(state, takes(rate));
+        match (self.rate, self.discards) {
+            (Some(rate), _) => take_turn(state, takes(rate)),
+            // Behind discards that are not done.
+            (None, Some(_)) => take_turn(state, Duration::ZERO),
+            (None, None) => {}
         }
     }
 }
