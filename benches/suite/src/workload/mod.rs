@@ -23,6 +23,8 @@ use anyhow::Result;
 use crate::figures::{Round, Side};
 use crate::kit::Kit;
 
+pub(crate) use self::snapshots::send_alone;
+
 /// Something to be measured.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Workload {

@@ -1,12 +1,13 @@
 //! Volumes with snapshots to be sent, and sends of them. The kernel makes them, once for a run, for all sides.
 
+use std::env;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use ubtrfs_engine::{OpenOptions, Snapshot, Volume};
 use ubtrfs_format::ids::RootId;
 use ubtrfs_stream::{
@@ -108,13 +109,11 @@ pub(super) fn measure(
     let mut bytes = Counter::default();
     let seconds = match side {
         Side::Library => {
-            forget_peak()?;
-            let seconds = send_by_library(sent, &mut bytes)?;
-            if let Some(memory) = peak_bytes() {
-                let what = format!("{what}: process' memory");
-                round.add(what, Unit::Mib, memory as f64 / MIB);
-            }
-            seconds
+            let alone = send_in_process(sent)?;
+            bytes.0 = alone.bytes;
+            let what = format!("{what}: process' memory");
+            round.add(what, Unit::Mib, alone.memory_bytes as f64 / MIB);
+            alone.seconds
         }
         Side::Kernel | Side::Mount => {
             let stage = Stage::mount(kit, side, sent.image, "ro")?;
@@ -148,6 +147,44 @@ impl Write for Counter {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
+}
+
+/// What a process tells that has sent by the library, and has done nothing else.
+struct Alone {
+    seconds: f64,
+    bytes: u64,
+    memory_bytes: u64,
+}
+
+fn send_in_process(sent: &Sent<'_>) -> Result<Alone> {
+    let mut command = Command::new(env::current_exe()?);
+    command.arg("--send").arg(sent.image).arg(sent.snapshot);
+    command.args(sent.parent);
+    let output = command.stderr(Stdio::inherit()).output()?;
+    ensure!(output.status.success(), "{command:?}: {}", output.status);
+    let told = String::from_utf8(output.stdout)?;
+    let mut words = told.split_whitespace();
+    let mut next = || words.next().context("three numbers were asked for");
+    Ok(Alone {
+        seconds: next()?.parse()?,
+        bytes: next()?.parse()?,
+        memory_bytes: next()?.parse()?,
+    })
+}
+
+/// The work of that process: image, snapshot, and perhaps a parent.
+pub(crate) fn send_alone(words: &[PathBuf]) -> Result<()> {
+    let name = |at: usize| words.get(at).and_then(|word| word.to_str());
+    let sent = Sent {
+        image: words.first().context("an image was asked for")?,
+        snapshot: name(1).context("a snapshot was asked for")?,
+        parent: name(2),
+    };
+    let mut bytes = Counter::default();
+    let seconds = send_by_library(&sent, &mut bytes)?;
+    let memory = peak_bytes().context("no peak of memory is known")?;
+    println!("{seconds} {} {memory}", bytes.0);
+    Ok(())
 }
 
 fn send_by_library(sent: &Sent<'_>, out: &mut (dyn Write + Send)) -> Result<f64> {
