@@ -62,6 +62,16 @@ fn set_xattr<'a>(path: &'a [u8], name: &'a [u8], value: &'a [u8]) -> Command<'a>
     Command::SetXattr { path, name, value }
 }
 
+/// A device that is not there, or another file of a kind that has no data.
+fn node(path: &[u8], mode: u64) -> NewNode<'_> {
+    NewNode {
+        path,
+        ino: InodeNr(9),
+        rdev: 240 << 8 | 77,
+        mode,
+    }
+}
+
 /// A stream says what differs: an owner that changes alone changes alone.
 #[test]
 fn another_owner_takes_nothing_away() {
@@ -118,6 +128,9 @@ fn files_do_not_take_over_what_directories_hand_on() {
             ino: InodeNr(9),
             target: b"f",
         },
+        Command::Mkfifo(node(b"d/p", 0)),
+        Command::Mksock(node(b"d/s", 0)),
+        Command::Mknod(node(b"d/c", 0o020_000)),
         Command::RemoveXattr {
             path: b"d",
             name: acl,
@@ -125,7 +138,7 @@ fn files_do_not_take_over_what_directories_hand_on() {
         mkfile(b"d/g"),
     ];
     succeed(mount.path(), &commands);
-    for name in ["before", "f", "d", "l", "g"] {
+    for name in ["before", "f", "d", "l", "p", "s", "c", "g"] {
         let script = format!("getfattr -h -m - -d d/{name} 2>&1 | (! grep -E 'acl|compression')");
         shell(&mount.path().join("s"), &script);
     }
@@ -223,12 +236,7 @@ fn devices_are_not_opened() {
     }
     let volume = KernelVolume::make(&MkfsSpec::new()).unwrap();
     let mount = volume.mount("").unwrap();
-    let device = Command::Mknod(NewNode {
-        path: b"n",
-        ino: InodeNr(9),
-        rdev: 240 << 8 | 77,
-        mode: 0o020_600,
-    });
+    let device = Command::Mknod(node(b"n", 0o020_000));
     let output = receive(mount.path(), &[subvol(b"s"), device, write(b"n", 0, b"x")]);
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert!(
