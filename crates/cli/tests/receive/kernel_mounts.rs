@@ -4,6 +4,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Output;
 
@@ -226,6 +227,50 @@ fn odd_extents_are_not_for_the_kernel() {
     let dump = String::from_utf8(run(OURS, &dump).stdout).unwrap();
     assert_eq!(dump.matches("compression 1 ").count(), 1, "{dump}");
     assert_eq!(progs_verdict(volume.devices(), true), Ok(()));
+}
+
+/// Users, who may not search trees, find parents and clone sources among the subvolumes that they can reach.
+#[test]
+fn users_receive_differences() {
+    if !ready("users in mounts of the kernel") {
+        return;
+    }
+    let volume = KernelVolume::make(&MkfsSpec::new()).unwrap();
+    let mount = volume.mount("").unwrap();
+    let scratch = Scratch::new().unwrap();
+    let dir = scratch.path();
+    // Where users may look.
+    fs::set_permissions(dir, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::copy(OURS, dir.join("ubtrfs")).unwrap();
+    let data = [3; 8192];
+    let snapshot = Command::Snapshot {
+        path: b"t",
+        uuid: Uuid([8; 16]),
+        ctransid: Transid(4),
+        clone_uuid: UUID,
+        clone_ctransid: Transid(3),
+    };
+    let clone = Command::Clone {
+        offset: 0,
+        len: 8192,
+        path: b"g",
+        clone_uuid: UUID,
+        clone_ctransid: Transid(3),
+        clone_path: b"f",
+        clone_offset: 0,
+    };
+    let (end, mnt) = (Command::End, mount.path().display());
+    let whole = stream(&[subvol(b"s"), mkfile(b"f"), write(b"f", 0, &data), end]);
+    let difference = stream(&[snapshot, mkfile(b"g"), clone, end]);
+    fs::write(dir.join("whole"), whole).unwrap();
+    fs::write(dir.join("difference"), difference).unwrap();
+    let script = format!(
+        "mkdir {mnt}/open; chown nobody {mnt}/open; for stream in whole difference; do \
+         setpriv --reuid=nobody --regid=nogroup --clear-groups ./ubtrfs receive -f $stream {mnt}/open; done"
+    );
+    shell(dir, &script);
+    assert!(fs::read(mount.path().join("open/t/g")).unwrap() == data);
+    mount.unmount().unwrap();
 }
 
 /// A device that is opened may do something: this one would say that it is not there.

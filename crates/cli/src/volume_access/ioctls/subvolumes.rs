@@ -214,6 +214,8 @@ pub(crate) fn info_of(info: &SubvolInfo) -> SubvolumeInfo {
         sequence: 0,
     };
     let mut item = RootItem::new_zeroed();
+    // It has been reached by a name.
+    item.refs.set(1);
     item.generation.set(info.generation.get());
     item.generation_v2.set(info.generation.get());
     item.flags.set(info.flags.get());
