@@ -2,6 +2,7 @@
 //!
 //! Streams of the kernel need root, the kernel's btrfs and btrfs-progs; without them the tests say so and pass.
 
+mod alike;
 mod dump;
 mod hostile;
 mod images;
