@@ -146,6 +146,16 @@ fn refusals_have_the_words_of_btrfs_progs() {
     );
     refused(&[send, os("--proto"), os("3"), &first], "version 3");
     refused(&[send, &at("/live/file 0")], "not a subvolume");
+    refused(
+        &[send, os("-f"), source.as_os_str(), &first],
+        "it is the image that is read",
+    );
+    let link = scratch.path().join("link");
+    std::os::unix::fs::symlink(&source, &link).unwrap();
+    refused(
+        &[send, os("-f"), link.as_os_str(), &first],
+        "it is the image that is read",
+    );
     let other = scratch.file("other", 256 << 20).unwrap();
     succeed(&[os("mkfs"), other.as_os_str()]);
     refused(

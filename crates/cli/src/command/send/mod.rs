@@ -4,6 +4,7 @@ mod by_ioctls;
 mod output;
 mod parent;
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,6 +16,8 @@ use ubtrfs_stream::{
 };
 
 use crate::presentation::console::{COPY_PROGRESS, Console};
+use crate::presentation::quoting::Escaped;
+use crate::volume_access::changes::is_same_file;
 use crate::volume_access::location::{Location, VolumeOptions};
 use output::Output;
 use parent::Identity;
@@ -70,6 +73,9 @@ impl Send {
         let parent = find(&self.parent, "parent subvolume")?.pop();
         let mut clones = find(&self.clones, "cloned subvolume")?;
         let subvolumes = find(&self.subvolumes, "subvolume")?;
+        if let Some(path) = self.output_file() {
+            refuse_image(path, volume)?;
+        }
         let mut output = Output::open(self.output_file(), console)?;
         console.start_progress(COPY_PROGRESS);
         let mut is_begun = false;
@@ -202,10 +208,15 @@ fn failed_to_choose(id: RootId) -> String {
     format!("parent determination failed for {id}")
 }
 
-fn is_same_file(a: &Path, b: &Path) -> bool {
-    a == b
-        || a.canonicalize()
-            .ok()
-            .zip(b.canonicalize().ok())
-            .is_some_and(|(a, b)| a == b)
+/// The stream would overwrite what it is made of.
+fn refuse_image(path: &Path, volume: &Volume) -> anyhow::Result<()> {
+    let devices = volume.pool().devices();
+    let mut images = devices.iter().filter_map(|device| device.path.as_deref());
+    match images.any(|image| is_same_file(image, path)) {
+        true => bail!(
+            "cannot write '{}': it is the image that is read",
+            Escaped(path.as_os_str().as_bytes())
+        ),
+        false => Ok(()),
+    }
 }
