@@ -454,6 +454,9 @@ impl VolumeOptions {
     }
 
     pub(crate) fn open_for_writing(&self, location: &Location) -> anyhow::Result<Arc<Volume>> {
+        if location.session().is_some() {
+            self.refuse_nodiscard()?;
+        }
         let devices = DeviceOptions {
             no_discard: self.nodiscard,
             ..self.devices.clone()
@@ -516,8 +519,17 @@ impl VolumeOptions {
 
     pub(crate) fn refuse_for_mount(&self) -> anyhow::Result<()> {
         self.devices.refuse_for_mount()?;
+        self.refuse_nodiscard()?;
         match self.names_root() {
             true => bail!(ROOT_OF_MOUNT),
+            false => Ok(()),
+        }
+    }
+
+    /// For a volume that is open already.
+    fn refuse_nodiscard(&self) -> anyhow::Result<()> {
+        match self.nodiscard {
+            true => bail!("--nodiscard is for a volume that is opened by the command"),
             false => Ok(()),
         }
     }

@@ -3,10 +3,11 @@
 //! An image shows it by its blocks.
 
 use std::fs::{self, File};
+use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::time::Instant;
 
 use rustix::fs::statvfs;
@@ -464,4 +465,31 @@ fn removed_tree_leaves_a_small_image_unless_told_otherwise() {
         let refused = command.arg(&place.image).output().unwrap();
         assert!(!refused.status.success(), "{bad:?}");
     }
+}
+
+#[test]
+fn shell_leaves_a_small_image_unless_told_otherwise() {
+    for (options, is_small) in [(&[][..], true), (&["--nodiscard"], false)] {
+        let place = Place::new(512 * MIB);
+        filled(&place);
+        let mut shell = ubtrfs();
+        shell.arg("shell").args(options).arg(&place.image);
+        let mut shell = shell.stdin(Stdio::piped()).spawn().unwrap();
+        let mut script = shell.stdin.take().unwrap();
+        script.write_all(b"rm -r tree\nmkdir new\n").unwrap();
+        drop(script);
+        assert!(shell.wait().unwrap().success());
+        assert_eq!(allocated(&place.image) < 20 * MIB, is_small, "{options:?}");
+        assert_ok(ubtrfs().args(["check", "-q"]).arg(&place.image));
+    }
+    let place = Place::new(512 * MIB);
+    let mut shell = ubtrfs();
+    shell.arg("shell").arg(&place.image).stdin(Stdio::piped());
+    let mut shell = shell.stderr(Stdio::piped()).spawn().unwrap();
+    let mut script = shell.stdin.take().unwrap();
+    script.write_all(b"mkdir --nodiscard new\n").unwrap();
+    drop(script);
+    let refused = shell.wait_with_output().unwrap();
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(said.contains("opened by the command"), "{said}");
 }

@@ -103,7 +103,10 @@ impl Shell {
             true => Access::Read,
             false => Access::Write,
         };
-        let volume = self.volume.devices.open_for(&self.location, access)?;
+        let volume = match access {
+            Access::Read => self.volume.devices.open(&self.location)?,
+            Access::Write => self.volume.open_for_writing(&self.location)?,
+        };
         if self.lazytime {
             volume.set_lazy_times(true)?;
         }
@@ -115,7 +118,7 @@ impl Shell {
         if access == Access::Write {
             let committed = volume
                 .free_deleted_subvolumes()
-                .and_then(|()| volume.sync());
+                .and_then(|()| volume.close());
             if let Err(error) = committed {
                 console.error(format_args!("cannot commit: {error}"));
             }
@@ -230,7 +233,7 @@ fn line_command(session: &Arc<Session>) -> clap::Command {
 }
 
 /// Arguments that say how a volume is opened.
-const OPENING: [&str; 3] = ["devices", "scan", "degraded"];
+const OPENING: [&str; 4] = ["devices", "scan", "degraded", "nodiscard"];
 /// Commands that are about no path in an open volume.
 const NOT_IN_SHELL: [&str; 9] = [
     "check",
