@@ -59,7 +59,7 @@ impl Volume {
     /// `goes_on` is asked before each region, and ends the trim with false: what was discarded so far is returned. No lock
     /// is held meanwhile that an operation or a commit needs.
     ///
-    /// Errors: read-only volume; no device takes discards; less than a sector, or a range beyond all addresses. As `sync`.
+    /// Errors: read-only or closed volume; no device takes discards; less than a sector, or a range beyond all addresses. As `sync`.
     /// The first error of a device, after all else was discarded.
     pub fn trim(
         &self,
@@ -70,6 +70,7 @@ impl Volume {
     ) -> Result<u64> {
         nonblocking::check()?;
         let manager = self.inodes.transactions()?;
+        manager.check_alive()?;
         if !manager.discard.is_possible() {
             return Err(Error::NoDiscard);
         }

@@ -500,6 +500,9 @@ fn allocation_on_a_full_volume_waits_for_a_region_that_is_out() {
         rig.volume.space.reserve_data(len).unwrap();
         let space = &rig.volume.space;
         let allocated = scope.spawn(|| space.allocate_data(len, len, None, NOW));
+        while !space.is_waited_for_region() && !allocated.is_finished() {
+            thread::yield_now();
+        }
         barrier.wait();
         let got = allocated.join().unwrap().unwrap();
         assert_eq!(got, (Logical(start), len));
@@ -531,8 +534,11 @@ fn chunk_is_not_made_over_a_discard_in_flight() {
         let space = &rig.volume.space;
         let writes = scope.spawn(|| {
             space.reserve_data(GIB).unwrap();
-            space.allocate_data(4 * MIB, 4 * MIB, None, NOW).unwrap()
+            assert_eq!(rig.device.discards.lock().len(), 1);
         });
+        while !space.is_making_chunk() && !writes.is_finished() {
+            thread::yield_now();
+        }
         barrier.wait();
         writes.join().unwrap();
     });

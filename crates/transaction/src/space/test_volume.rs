@@ -169,6 +169,17 @@ impl TestVolume {
     }
 }
 
+impl Space {
+    /// Whether an allocation waits for a region that is out.
+    pub(crate) fn is_waited_for_region(&self) -> bool {
+        self.trim_gate.is_stopped()
+    }
+
+    pub(crate) fn is_making_chunk(&self) -> bool {
+        self.chunks.is_locked()
+    }
+}
+
 /// What the chunks of a pool take on its devices.
 pub(crate) fn device_spaces(pool: &Pool) -> Vec<DeviceSpace> {
     let chunks = pool.chunk_map().all();

@@ -58,6 +58,12 @@ impl TrimGate {
         moment & 1 == 0 && self.moment() == moment
     }
 
+    /// Whether an allocation waits, or tries again.
+    #[cfg(test)]
+    pub(super) fn is_stopped(&self) -> bool {
+        self.state.lock().stopped > 0
+    }
+
     pub(super) fn stop(&self) -> Stopped<'_> {
         let mut state = self.state.lock();
         state.stopped += 1;

@@ -363,6 +363,8 @@ fn trim_answers_as_fitrim_does() {
     assert!(matches!(trim(0, u64::MAX, 0), Err(Error::NoDiscard)));
     assert_eq!(rig.read("kept"), bytes(1, MIB));
     rig.check();
+    rig.volume.close().unwrap();
+    assert!(matches!(trim(0, u64::MAX, 0), Err(Error::Closed)));
     let read_only = open_on(rig.device.clone(), &OpenOptions::new());
     let refused = read_only.trim(0, u64::MAX, 0, &mut || true);
     assert!(matches!(refused, Err(Error::ReadOnly)), "{refused:?}");

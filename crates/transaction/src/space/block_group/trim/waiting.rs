@@ -8,8 +8,8 @@ use std::ops::Range;
 use crate::space::free_space::{FreeSpace, Wanted};
 use crate::space::range_set::RangeSet;
 
-/// More ranges are kept as free space.
-const FEW: u64 = 64;
+/// More ranges are kept as free space. So many take less memory than the free space of a GiB may.
+const FEW: u64 = if cfg!(test) { 64 } else { 1024 };
 
 #[derive(Debug)]
 pub(super) enum Waiting {
