@@ -45,7 +45,8 @@ impl Job<'_> {
     /// Takes such attributes from a directory in which something is to be made.
     pub(super) fn bare(&mut self, dir: u64) -> Result<()> {
         let inherited = &self.inherited;
-        let Some(old) = self.old else {
+        // Without data a stream is there to be looked at, and shows what differs only.
+        let Some(old) = self.old.filter(|_| !self.options.no_data) else {
             return Ok(());
         };
         if inherited.plain.contains(&dir) || inherited.bared.contains(&dir) {

@@ -4,7 +4,9 @@ use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::Path;
 
-use crate::fixture::{Source, Target, V1, V2, btrfs};
+use ubtrfs_stream::{Command, SendOptions};
+
+use crate::fixture::{Source, Target, V1, V2, btrfs, count};
 
 const DEFAULT_ACL: &str = "system.posix_acl_default";
 const ACCESS_ACL: &str = "system.posix_acl_access";
@@ -100,6 +102,23 @@ fn nothing_is_inherited_at_the_receiver() {
         let target = Target::new("");
         target.receive(&sending, name, &sending.send(name, None, &[], V1));
     }
+}
+
+/// Programs that look at such a stream take each command for a difference.
+#[test]
+fn without_data_no_attribute_is_taken_for_a_while() {
+    let mut source = Source::new("");
+    let live = source.live();
+    hand_down(&live);
+    source.snapshot("first");
+    fs::write(live.join("file"), b"").unwrap();
+    source.snapshot("second");
+    let sending = source.open();
+    let removed = |no_data| {
+        let stream = sending.send("second", Some("first"), &[], SendOptions { no_data, ..V1 });
+        count(&stream, |c| matches!(c, Command::RemoveXattr { .. }))
+    };
+    assert_eq!((removed(false), removed(true)), (2, 0));
 }
 
 /// Both are filled in one transaction, so inodes have the numbers and generations of others.
