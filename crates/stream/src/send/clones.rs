@@ -235,13 +235,14 @@ impl Job<'_> {
         })
     }
 
+    /// Writes a clone. False if the receiver cannot have the source, whose path is too long.
     pub(super) fn write_clone(
         &mut self,
         update: &Update,
         source: SourceFile,
         clone_offset: u64,
         range: Range<u64>,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let tree = self.clones.trees[source.tree];
         let clone_path = match source.tree {
             0 if source.ino == update.ino => update.path.clone(),
@@ -249,7 +250,10 @@ impl Job<'_> {
                 let name = tree.first_name(source.ino)?;
                 self.new_path(&name)?
             }
-            _ => tree.path(source.ino)?,
+            _ => match tree.path(source.ino) {
+                Err(error) if error.is_long_path() => return Ok(false),
+                path => path?,
+            },
         };
         let (clone_uuid, clone_ctransid) = identity(tree.snapshot);
         self.write(&Command::Clone {
@@ -260,6 +264,7 @@ impl Job<'_> {
             clone_ctransid,
             clone_path: &clone_path,
             clone_offset,
-        })
+        })?;
+        Ok(true)
     }
 }

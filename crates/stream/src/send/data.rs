@@ -239,8 +239,10 @@ impl Job<'_> {
             match found {
                 Clonable::Now { source, offset, .. } => {
                     self.flush(update)?;
-                    self.write_clone(update, source, offset, part.clone())?;
-                    update.data.wrote_to(part.end);
+                    match self.write_clone(update, source, offset, part.clone())? {
+                        true => update.data.wrote_to(part.end),
+                        false => self.send_data(update, &Stored::Disk(disk), part)?,
+                    }
                 }
                 _ => self.send_data(update, &Stored::Disk(disk), part)?,
             }

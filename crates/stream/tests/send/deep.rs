@@ -1,9 +1,9 @@
 //! Paths that would be too long at the receiver while a difference is applied.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::PathBuf;
 
-use crate::fixture::{Source, Target, V1};
+use crate::fixture::{Source, Target, V1, btrfs};
 
 /// The relative path of a chain of directories.
 fn chain(letter: &str) -> PathBuf {
@@ -53,4 +53,35 @@ fn contents_of_a_directory_that_moves_deeper_are_reached() {
         let stream = sending.send(new, Some(old), &[], V1);
         target.receive(&sending, new, &stream);
     }
+}
+
+/// A receiver cannot have it, and so it is no source.
+#[test]
+fn clone_sources_with_too_long_a_path_are_left_out() {
+    let mut source = Source::new("");
+    let live = source.live();
+    let low = live.join(chain("x"));
+    fs::create_dir_all(&low).unwrap();
+    let bytes: Vec<u8> = (0..50_000_u32).map(|at| (at / 7) as u8).collect();
+    fs::write(low.join("file"), bytes).unwrap();
+    File::open(low.join("file")).unwrap().sync_all().unwrap();
+    let other = live.with_file_name("other");
+    btrfs(&["subvolume", "create"], &[&other]);
+    let copy = File::create(other.join("copy")).unwrap();
+    rustix::fs::ioctl_ficlone(&copy, File::open(low.join("file")).unwrap()).unwrap();
+    drop(copy);
+    source.snapshot_of("other", "copy");
+    let head = "x".repeat(250);
+    let above = live
+        .join("y".repeat(250))
+        .join("y".repeat(250))
+        .join("y".repeat(250));
+    fs::create_dir_all(&above).unwrap();
+    fs::rename(live.join(&head), above.join(&head)).unwrap();
+    let far = live.with_file_name("far");
+    btrfs(&["subvolume", "snapshot", "-r"], &[&live, &far]);
+    let sending = source.open();
+    let stream = sending.send("copy", None, &["far"], V1);
+    let target = Target::new("");
+    target.receive(&sending, "copy", &stream);
 }
