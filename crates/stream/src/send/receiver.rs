@@ -48,6 +48,8 @@ pub(super) struct Receiver {
     asides: HashMap<u64, Vec<u8>>,
     /// Directories of the new snapshot that are placed, and lie in the root directory for a while.
     pub(super) lifted: HashMap<u64, Vec<u8>>,
+    /// The carrier of the inode that was last asked for. One with many names is asked for again and again.
+    carrier: Option<(u64, Option<Name>)>,
     paths: HashMap<Dir, Vec<u8>>,
     /// Directories whose entries changed, and which the comparison may not name.
     pub(super) touched: BTreeSet<u64>,
@@ -299,11 +301,17 @@ impl Job<'_> {
         {
             return Ok(false);
         }
-        let after = self.new.inode(ino)?;
-        Ok(
-            self.is_kept(ino, Some(*holder), after)?
-                && self.name_plan(ino)?.carrier() == Some(name),
-        )
+        let is_known = |(of, _): &(u64, Option<Name>)| *of == ino;
+        if !self.receiver.carrier.as_ref().is_some_and(is_known) {
+            let after = self.new.inode(ino)?;
+            let carrier = match self.is_kept(ino, Some(*holder), after)? {
+                true => self.name_plan(ino)?.carrier().cloned(),
+                false => None,
+            };
+            self.receiver.carrier = Some((ino, carrier));
+        }
+        let known = self.receiver.carrier.as_ref();
+        Ok(known.is_some_and(|(_, carrier)| carrier.as_ref() == Some(name)))
     }
 
     pub(super) fn move_aside(&mut self, ino: u64, inode: &Inode, path: &[u8]) -> Result<()> {
