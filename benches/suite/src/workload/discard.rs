@@ -29,6 +29,8 @@ pub(super) const WORKLOAD: Workload = Workload {
 const FILE_BYTES: usize = 1 << 20;
 const KEPT_FILES: usize = 500;
 const MIB: f64 = (1 << 20) as f64;
+/// The kernel tells a server of FUSE only after the call that a deleted file is not in use.
+const FILES_ARE_FORGOTTEN: Duration = Duration::from_secs(1);
 /// Groups that are empty have waited long enough by then, on either side.
 const EMPTY_GROUPS_WAIT: Duration = Duration::from_secs(15);
 
@@ -53,6 +55,7 @@ fn run(kit: &Kit, side: Side) -> Result<Outcome> {
         for path in kept {
             std::fs::remove_file(path)?;
         }
+        std::thread::sleep(FILES_ARE_FORGOTTEN);
         stage.sync()?;
         if name == "async" {
             std::thread::sleep(EMPTY_GROUPS_WAIT);
