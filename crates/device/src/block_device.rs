@@ -12,7 +12,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use crate::claim::DeviceClaim;
-use crate::discard_limits::DiscardLimits;
+use crate::discard_geometry::DiscardGeometry;
 use crate::error::Holder;
 
 /// A device, a file that stands for one, or memory.
@@ -39,8 +39,8 @@ pub trait BlockDevice: Send + Sync + Debug {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// The limits of discards; None if the device takes none, as far as it can be known without one.
-    fn discard_limits(&self) -> Option<DiscardLimits> {
+    /// The units of discards; None if the device takes none, as far as it can be known without one.
+    fn discard_geometry(&self) -> Option<DiscardGeometry> {
         None
     }
 

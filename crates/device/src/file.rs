@@ -20,7 +20,7 @@ use crate::access::Access;
 use crate::block_device::{BlockDevice, DeviceRead, DeviceWrite, PastEnd};
 use crate::block_discard;
 use crate::claim::DeviceClaim;
-use crate::discard_limits::DiscardLimits;
+use crate::discard_geometry::DiscardGeometry;
 use crate::error::{DeviceError, Holder, open_error};
 use crate::file_clone;
 use crate::lock::{Unlocking, lock, lock_backing, refuse_looped, refuse_siblings};
@@ -47,7 +47,7 @@ pub struct FileDevice {
     tells_cached: AtomicBool,
     is_block: bool,
     /// Found out when first asked for.
-    discard_limits: OnceLock<Option<DiscardLimits>>,
+    discard_geometry: OnceLock<Option<DiscardGeometry>>,
     holder: Option<Holder>,
     /// What keeps the kernel and others who claim devices away.
     claim: Option<DeviceClaim>,
@@ -128,7 +128,7 @@ impl FileDevice {
             len_bytes: len_bytes.into(),
             tells_cached: AtomicBool::new(true),
             is_block,
-            discard_limits: OnceLock::new(),
+            discard_geometry: OnceLock::new(),
             holder,
             claim: None,
             _backing: None,
@@ -299,10 +299,10 @@ impl BlockDevice for FileDevice {
         Ok(())
     }
 
-    fn discard_limits(&self) -> Option<DiscardLimits> {
-        *self.discard_limits.get_or_init(|| match self.is_block {
-            true => DiscardLimits::of_block_device(&self.file),
-            false => DiscardLimits::of_image(&self.file, self.len_bytes()),
+    fn discard_geometry(&self) -> Option<DiscardGeometry> {
+        *self.discard_geometry.get_or_init(|| match self.is_block {
+            true => DiscardGeometry::of_block_device(&self.file),
+            false => DiscardGeometry::of_image(&self.file, self.len_bytes()),
         })
     }
 

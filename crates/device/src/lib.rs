@@ -12,7 +12,7 @@ pub mod chunk_layout;
 mod chunk_map;
 mod chunk_problem;
 mod claim;
-mod discard_limits;
+mod discard_geometry;
 mod error;
 mod file;
 mod file_clone;
@@ -40,7 +40,7 @@ pub use block_device::{BlockDevice, DeviceRead, DeviceWrite, PastEnd};
 pub use chunk_map::{ChunkMap, ChunkStripe, MappedChunk, STRIPE_LEN};
 pub use chunk_problem::ChunkProblem;
 pub use claim::DeviceClaim;
-pub use discard_limits::DiscardLimits;
+pub use discard_geometry::DiscardGeometry;
 pub use error::{
     Attempt, AttemptProblem, DeviceError, Holder, ReadFailure, SoundCopy, SuperblockChange,
 };

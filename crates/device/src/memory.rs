@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::RwLock;
 
 use crate::block_device::{BlockDevice, PastEnd};
-use crate::discard_limits::{DiscardLimits, MIN_GRANULARITY};
+use crate::discard_geometry::{DiscardGeometry, MIN_GRANULARITY};
 
 #[cfg(test)]
 mod tests;
@@ -151,8 +151,8 @@ impl BlockDevice for MemDevice {
         Ok(())
     }
 
-    fn discard_limits(&self) -> Option<DiscardLimits> {
-        Some(DiscardLimits::new(MIN_GRANULARITY, u64::MAX))
+    fn discard_geometry(&self) -> Option<DiscardGeometry> {
+        Some(DiscardGeometry::new(MIN_GRANULARITY, u64::MAX))
     }
 
     fn discard(&self, offset: u64, len: u64) -> io::Result<()> {

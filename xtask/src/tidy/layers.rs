@@ -32,7 +32,7 @@ const ORDERS: &[(&str, &[&str])] = &[
     (
         "device",
         &[
-            "access block_discard chunk_problem discard_limits file_clone memory_limit nonblocking parity read_errors \
+            "access block_discard chunk_problem discard_geometry file_clone memory_limit nonblocking parity read_errors \
              registration signature uring",
             "loop_device",
             "error",

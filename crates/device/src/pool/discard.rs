@@ -22,7 +22,7 @@ use super::{Pool, PoolDevice, PresentDevice};
 use crate::access::Access;
 use crate::chunk_layout::RESERVED_BYTES;
 use crate::chunk_map::STRIPE_LEN;
-use crate::discard_limits::{DiscardLimits, MIN_GRANULARITY};
+use crate::discard_geometry::{DiscardGeometry, MIN_GRANULARITY};
 use crate::error::DeviceError;
 use crate::nonblocking;
 
@@ -61,7 +61,7 @@ impl Pool {
         let table = self.devices.load();
         table
             .values()
-            .any(|device| self.discard_limits(device).is_some())
+            .any(|device| self.discard_geometry(device).is_some())
     }
 
     /// The largest unit of discards of all devices that take them, at least 4 KiB.
@@ -69,7 +69,7 @@ impl Pool {
         let table = self.devices.load();
         let units = table
             .values()
-            .filter_map(|device| self.discard_limits(device))
+            .filter_map(|device| self.discard_geometry(device))
             .map(|limits| limits.granularity);
         units.max().unwrap_or(MIN_GRANULARITY)
     }
@@ -154,15 +154,15 @@ impl Pool {
         failure.map_or(Ok(discarded), Err)
     }
 
-    /// The limits of a device that may be written and takes discards.
-    fn discard_limits(&self, device: &PoolDevice) -> Option<DiscardLimits> {
+    /// The geometry of a device that may be written and takes discards.
+    fn discard_geometry(&self, device: &PoolDevice) -> Option<DiscardGeometry> {
         let present = device.present.as_ref()?;
         let own = device.item?.fsid == *self.superblock.metadata_fsid();
         let is_writable = self.access == Access::Write && device.is_named && own;
         if !is_writable || present.refuses_discards.load(Ordering::Relaxed) {
             return None;
         }
-        present.block.discard_limits()
+        present.block.discard_geometry()
     }
 
     fn discard_range(
@@ -171,7 +171,7 @@ impl Pool {
         mut range: Range<u64>,
     ) -> Result<u64, DeviceError> {
         let (Some(limits), Some(present), Some(item)) =
-            (self.discard_limits(device), &device.present, &device.item)
+            (self.discard_geometry(device), &device.present, &device.item)
         else {
             return Ok(0);
         };
@@ -245,7 +245,7 @@ fn without_superblocks(range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
 }
 
 /// Cuts a range to whole units, and into requests that a device takes.
-fn requests(range: Range<u64>, limits: DiscardLimits) -> impl Iterator<Item = Range<u64>> {
+fn requests(range: Range<u64>, limits: DiscardGeometry) -> impl Iterator<Item = Range<u64>> {
     let unit = limits.granularity;
     let end = range.end - range.end % unit;
     let mut at = range.start.checked_next_multiple_of(unit).unwrap_or(end);

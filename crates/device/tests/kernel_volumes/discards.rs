@@ -30,7 +30,7 @@ fn hole_in_an_image_gives_its_blocks_back() {
     let image = full_image(&scratch, 8 * MIB);
     let before = allocated(&image);
     let device = FileDevice::open(&image, Access::Write).unwrap();
-    let limits = device.discard_limits().unwrap();
+    let limits = device.discard_geometry().unwrap();
     let block_bytes = fs::metadata(&image).unwrap().blksize();
     assert_eq!(limits.granularity, block_bytes.max(4096));
     device.discard(2 * MIB, 4 * MIB).unwrap();
@@ -52,7 +52,7 @@ fn block_device_tells_its_unit_and_gives_blocks_back() {
     let before = allocated(&image);
     let looped = LoopDevice::attach(&image).unwrap();
     let device = FileDevice::open(looped.path(), Access::Write).unwrap();
-    let limits = device.discard_limits().unwrap();
+    let limits = device.discard_geometry().unwrap();
     let queue = Path::new("/sys/block")
         .join(looped.path().file_name().unwrap())
         .join("queue/discard_granularity");

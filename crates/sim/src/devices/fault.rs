@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use ubtrfs_device::{BlockDevice, DiscardLimits};
+use ubtrfs_device::{BlockDevice, DiscardGeometry};
 
 #[cfg(test)]
 mod tests;
@@ -173,8 +173,8 @@ impl BlockDevice for FaultDevice {
         self.inner.flush()
     }
 
-    fn discard_limits(&self) -> Option<DiscardLimits> {
-        self.inner.discard_limits()
+    fn discard_geometry(&self) -> Option<DiscardGeometry> {
+        self.inner.discard_geometry()
     }
 
     fn discard(&self, offset: u64, len: u64) -> io::Result<()> {

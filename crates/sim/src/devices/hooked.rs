@@ -6,7 +6,7 @@ use std::io;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use ubtrfs_device::{BlockDevice, DiscardLimits};
+use ubtrfs_device::{BlockDevice, DiscardGeometry};
 
 /// What the device is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,8 +77,8 @@ impl BlockDevice for HookedDevice {
         self.inner.flush()
     }
 
-    fn discard_limits(&self) -> Option<DiscardLimits> {
-        self.inner.discard_limits()
+    fn discard_geometry(&self) -> Option<DiscardGeometry> {
+        self.inner.discard_geometry()
     }
 
     fn discard(&self, offset: u64, len: u64) -> io::Result<()> {

@@ -35,7 +35,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use ubtrfs_device::{BlockDevice, DiscardLimits, MemDevice, PastEnd};
+use ubtrfs_device::{BlockDevice, DiscardGeometry, MemDevice, PastEnd};
 
 use crate::Result;
 use crate::error::At;
@@ -148,8 +148,8 @@ impl BlockDevice for RecordDevice {
         Ok(())
     }
 
-    fn discard_limits(&self) -> Option<DiscardLimits> {
-        self.live.discard_limits()
+    fn discard_geometry(&self) -> Option<DiscardGeometry> {
+        self.live.discard_geometry()
     }
 
     /// The range is garbage afterwards, so that nobody comes to rely on what was there or on zeros.

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use ubtrfs_device::nonblocking;
-use ubtrfs_device::{BlockDevice, DeviceRead, DiscardLimits};
+use ubtrfs_device::{BlockDevice, DeviceRead, DiscardGeometry};
 
 use super::discard_time::DiscardTime;
 
@@ -85,8 +85,8 @@ impl BlockDevice for SlowDevice {
         self.inner.flush()
     }
 
-    fn discard_limits(&self) -> Option<DiscardLimits> {
-        self.inner.discard_limits()
+    fn discard_geometry(&self) -> Option<DiscardGeometry> {
+        self.inner.discard_geometry()
     }
 
     fn discard(&self, offset: u64, len: u64) -> io::Result<()> {

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use ubtrfs_device::{BlockDevice, DeviceRead, DiscardLimits};
+use ubtrfs_device::{BlockDevice, DeviceRead, DiscardGeometry};
 
 use super::discard_time::DiscardTime;
 
@@ -153,8 +153,8 @@ impl BlockDevice for ThrottledDevice {
         self.inner.flush()
     }
 
-    fn discard_limits(&self) -> Option<DiscardLimits> {
-        self.inner.discard_limits()
+    fn discard_geometry(&self) -> Option<DiscardGeometry> {
+        self.inner.discard_geometry()
     }
 
     fn discard(&self, offset: u64, len: u64) -> io::Result<()> {

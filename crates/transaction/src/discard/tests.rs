@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Barrier;
 use std::thread;
 
-use ubtrfs_device::{BlockDevice, DiscardLimits as DeviceLimits, MemDevice};
+use ubtrfs_device::{BlockDevice, DiscardGeometry, MemDevice};
 use ubtrfs_format::block_group_flags::{Profile, SpaceKind};
 use ubtrfs_format::ids::Logical;
 
@@ -60,8 +60,8 @@ impl BlockDevice for Watched {
         self.inner.flush()
     }
 
-    fn discard_limits(&self) -> Option<DeviceLimits> {
-        self.inner.discard_limits()
+    fn discard_geometry(&self) -> Option<DiscardGeometry> {
+        self.inner.discard_geometry()
     }
 
     fn discard(&self, offset: u64, len: u64) -> io::Result<()> {

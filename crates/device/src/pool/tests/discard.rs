@@ -3,7 +3,7 @@
 use super::*;
 use crate::block_device::{BlockDevice, PastEnd};
 use crate::chunk_map::STRIPE_LEN;
-use crate::discard_limits::DiscardLimits;
+use crate::discard_geometry::DiscardGeometry;
 use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::io;
@@ -15,7 +15,7 @@ const BLOCK: u64 = 4096;
 #[derive(Debug)]
 struct Discarding {
     inner: Arc<dyn BlockDevice>,
-    limits: Option<DiscardLimits>,
+    limits: Option<DiscardGeometry>,
     answer: Option<Errno>,
     asked: Mutex<Vec<(u64, u64)>>,
 }
@@ -33,7 +33,7 @@ impl BlockDevice for Discarding {
     fn flush(&self) -> io::Result<()> {
         self.inner.flush()
     }
-    fn discard_limits(&self) -> Option<DiscardLimits> {
+    fn discard_geometry(&self) -> Option<DiscardGeometry> {
         self.limits
     }
     fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
@@ -50,7 +50,7 @@ struct Noted {
 }
 
 impl Noted {
-    fn new(volume: &TestVolume, limits: Option<DiscardLimits>, answer: Option<Errno>) -> Noted {
+    fn new(volume: &TestVolume, limits: Option<DiscardGeometry>, answer: Option<Errno>) -> Noted {
         let devices = Mutex::new(BTreeMap::new());
         let wrap = |devid, inner| -> Arc<dyn BlockDevice> {
             let device = Arc::new(Discarding {
@@ -87,8 +87,8 @@ impl Noted {
     }
 }
 
-fn blockwise() -> Option<DiscardLimits> {
-    Some(DiscardLimits::new(BLOCK, u64::MAX))
+fn blockwise() -> Option<DiscardGeometry> {
+    Some(DiscardGeometry::new(BLOCK, u64::MAX))
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn columns_of_a_striped_chunk_are_discarded_as_a_whole() {
 #[test]
 fn discard_is_cut_to_units_and_to_the_largest_request() {
     let volume = TestVolume::new(Profile::Single, 1);
-    let limits = DiscardLimits::new(3 * BLOCK, 5 * BLOCK);
+    let limits = DiscardGeometry::new(3 * BLOCK, 5 * BLOCK);
     assert_eq!(
         (limits.granularity, limits.max_bytes),
         (4 * BLOCK, 4 * BLOCK)

@@ -20,26 +20,26 @@ const MAX_REQUEST_BYTES: u64 = 1 << 30;
 
 /// The unit and the largest size of a device's discards, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DiscardLimits {
+pub struct DiscardGeometry {
     /// A range is given back in whole units. A power of two, at least 4 KiB.
     pub granularity: u64,
     /// The largest request, a multiple of the granularity.
     pub max_bytes: u64,
 }
 
-impl DiscardLimits {
-    pub fn new(granularity: u64, max_bytes: u64) -> DiscardLimits {
+impl DiscardGeometry {
+    pub fn new(granularity: u64, max_bytes: u64) -> DiscardGeometry {
         let granularity = granularity
             .clamp(MIN_GRANULARITY, 1 << 40)
             .next_power_of_two();
-        DiscardLimits {
+        DiscardGeometry {
             granularity,
             max_bytes: (max_bytes - max_bytes % granularity).max(granularity),
         }
     }
 
-    /// The limits of an image file; None if its file system punches no holes.
-    pub(crate) fn of_image(file: &File, len_bytes: u64) -> Option<DiscardLimits> {
+    /// The geometry of an image file; None if its file system punches no holes.
+    pub(crate) fn of_image(file: &File, len_bytes: u64) -> Option<DiscardGeometry> {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         let behind = len_bytes.checked_next_multiple_of(MAX_FILE_GRANULARITY)?;
         let probe = fallocate(file, flags, behind, MIN_GRANULARITY);
@@ -49,22 +49,22 @@ impl DiscardLimits {
         }
         let block_bytes = file.metadata().map_or(0, |metadata| metadata.blksize());
         let granularity = block_bytes.min(MAX_FILE_GRANULARITY);
-        Some(DiscardLimits::new(granularity, MAX_HOLE_BYTES))
+        Some(DiscardGeometry::new(granularity, MAX_HOLE_BYTES))
     }
 
-    /// The limits of a block device; None if it takes no discards. Without sysfs the first discard tells.
-    pub(crate) fn of_block_device(device: &File) -> Option<DiscardLimits> {
+    /// The geometry of a block device; None if it takes no discards. Without sysfs the first discard tells.
+    pub(crate) fn of_block_device(device: &File) -> Option<DiscardGeometry> {
         let told = device
             .metadata()
             .ok()
             .and_then(|metadata| queue_folder(metadata.rdev()))
             .and_then(|queue| Self::of_queue(&queue));
         match told {
-            None => Some(DiscardLimits::new(MIN_GRANULARITY, MAX_REQUEST_BYTES)),
+            None => Some(DiscardGeometry::new(MIN_GRANULARITY, MAX_REQUEST_BYTES)),
             Some((_, 0)) => None,
             Some((granularity, max_bytes)) => {
                 let max_bytes = max_bytes.min(MAX_REQUEST_BYTES);
-                Some(DiscardLimits::new(granularity, max_bytes))
+                Some(DiscardGeometry::new(granularity, max_bytes))
             }
         }
     }
