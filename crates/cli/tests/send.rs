@@ -207,8 +207,17 @@ fn a_mount_of_ours_sends_what_its_image_sends() {
     let args = [os("send"), os("-p"), first.as_os_str(), second.as_os_str()];
     let by_pipe = ubtrfs(&args);
     let stream = scratch.path().join("stream");
+    // What it held goes.
+    fs::write(&stream, vec![b'x'; wanted.len() + 100]).unwrap();
     let by_file = ubtrfs(&[&args[..], &[os("-f"), stream.as_os_str()]].concat());
+    let len_bytes = fs::metadata(&source).unwrap().len();
+    let to_image = ubtrfs(&[&args[..], &[os("-f"), source.as_os_str()]].concat());
     succeed(&[os("umount"), dir.as_os_str()]);
+    assert!(!to_image.status.success());
+    let said = text(&to_image.stderr);
+    assert!(said.contains("the image that is read"), "{said}");
+    assert_eq!(fs::metadata(&source).unwrap().len(), len_bytes);
+    succeed(&[os("check"), source.as_os_str()]);
     assert!(by_pipe.status.success(), "{}", text(&by_pipe.stderr));
     assert!(by_file.status.success(), "{}", text(&by_file.stderr));
     assert!(by_pipe.stdout == wanted);

@@ -133,6 +133,12 @@ impl Write for ClientErr<'_> {
     }
 }
 
+impl Out {
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+}
+
 impl Write for Out {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match &self.client {

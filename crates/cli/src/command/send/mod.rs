@@ -73,8 +73,10 @@ impl Send {
         let parent = find(&self.parent, "parent subvolume")?.pop();
         let mut clones = find(&self.clones, "cloned subvolume")?;
         let subvolumes = find(&self.subvolumes, "subvolume")?;
-        if let Some(path) = self.output_file() {
-            refuse_image(path, volume)?;
+        match self.output_file() {
+            Some(path) => refuse_image(path, volume)?,
+            None if self.file.is_some() => output::cut(console.out.get_ref().file(), volume)?,
+            None => {}
         }
         let mut output = Output::open(self.output_file(), console)?;
         console.start_progress(COPY_PROGRESS);

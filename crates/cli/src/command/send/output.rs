@@ -2,10 +2,12 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use anyhow::{anyhow, bail};
 use indicatif::ProgressBar;
+use ubtrfs_engine::Volume;
 use ubtrfs_stream::{SendError, WriteError};
 
 use crate::presentation::console::Console;
@@ -66,6 +68,22 @@ impl Output {
             .flush()
             .map_err(|error| told(error.into()))
     }
+}
+
+/// Cuts the file that the client of a mount has opened to nothing, unless it is an image that is read.
+pub(super) fn cut(file: &File, volume: &Volume) -> anyhow::Result<()> {
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Ok(());
+    }
+    let is_read = volume.pool().devices().iter().any(|device| {
+        let image = device.path.as_deref().and_then(|path| path.metadata().ok());
+        image.is_some_and(|image| (image.dev(), image.ino()) == (metadata.dev(), metadata.ino()))
+    });
+    if is_read {
+        bail!("cannot write the stream to the image that is read");
+    }
+    Ok(file.set_len(0)?)
 }
 
 /// Whether standard output may take a stream.
