@@ -228,6 +228,20 @@ fn empty_group_goes_after_ten_seconds_whatever_it_held() {
 }
 
 #[test]
+fn group_that_waits_and_becomes_empty_goes_after_ten_seconds() {
+    let rig = rig_with(4 * GIB, &DiscardOptions::default());
+    let first = rig.data(2 * MIB);
+    let second = rig.data(2 * MIB);
+    rig.free(first, 2 * MIB);
+    assert_eq!(rig.run_at(seconds(0)), []);
+    rig.free(second, 2 * MIB);
+    assert_eq!(rig.run_at(seconds(5)), []);
+    assert_eq!(rig.run_at(seconds(14)), []);
+    let discarded: u64 = rig.run_at(seconds(15)).iter().sum();
+    assert_eq!(discarded, rig.group(first).len_bytes());
+}
+
+#[test]
 fn what_is_used_again_is_saved() {
     let rig = rig();
     let start = rig.data(300 * MIB);

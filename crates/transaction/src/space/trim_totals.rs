@@ -5,6 +5,7 @@
 //!
 //! Locks: `listed` is a leaf.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
@@ -22,7 +23,7 @@ pub(crate) struct TrimTotals {
     /// Untrimmed bytes that were allocated again.
     pub(super) saved: AtomicU64,
     /// The starts of groups that have untrimmed space and were not looked at since.
-    listed: Mutex<Vec<Logical>>,
+    listed: Mutex<BTreeSet<Logical>>,
     has_listed: AtomicBool,
 }
 
@@ -42,7 +43,7 @@ impl TrimTotals {
     }
 
     pub(super) fn list(&self, group: Logical) {
-        self.listed.lock().push(group);
+        self.listed.lock().insert(group);
         self.has_listed.store(true, Ordering::Release);
     }
 
@@ -53,7 +54,7 @@ impl TrimTotals {
     pub(super) fn take_listed(&self) -> Vec<Logical> {
         let mut listed = self.listed.lock();
         self.has_listed.store(false, Ordering::Release);
-        std::mem::take(&mut *listed)
+        std::mem::take(&mut *listed).into_iter().collect()
     }
 }
 

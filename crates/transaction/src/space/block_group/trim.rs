@@ -115,8 +115,10 @@ impl BlockGroup {
     }
 
     fn list_if_untrimmed(&self, state: &mut GroupState) {
-        let has_some = !state.trim.waiting.is_empty() || self.is_wholly_free(state);
-        if has_some && !state.trim.is_listed {
+        // One that has become empty has another delay.
+        let is_empty = self.is_wholly_free(state);
+        let has_come = !state.trim.waiting.is_empty() && !state.trim.is_listed;
+        if is_empty || has_come {
             state.trim.is_listed = true;
             self.info.trims.list(self.start);
         }
