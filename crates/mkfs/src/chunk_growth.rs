@@ -11,7 +11,7 @@ use ubtrfs_device::{MappedChunk, STRIPE_LEN};
 use ubtrfs_format::block_group_flags::{BlockGroupFlags, SpaceKind};
 use ubtrfs_format::ids::DevId;
 
-use super::chunks::{Place, PlannedChunk, PlannedDevice, VolumeChunks, Wish, WishedSize};
+use super::chunks::{ChunkRequest, ChunkSize, Place, PlannedChunk, PlannedDevice, VolumeChunks};
 use super::error::MkfsError;
 use super::options::{Geometry, SINGLE_SYSTEM_CHUNK_BYTES};
 use super::place::Cursor;
@@ -175,12 +175,12 @@ impl VolumeChunks {
         types: BlockGroupFlags,
         bytes: u64,
     ) -> Result<(), MkfsError> {
-        let wish = Wish {
-            size: WishedSize::Chunk(bytes),
+        let request = ChunkRequest {
+            size: ChunkSize::Chunk(bytes),
             min_stripe_bytes: MIN_STRIPE_BYTES,
             max_stripes: max_stripes(SpaceKind::of(types), geometry.nodesize as usize),
         };
-        self.add_chunk(geometry, types, geometry.profile_of(types), &wish)
+        self.add_chunk(geometry, types, geometry.profile_of(types), &request)
     }
 
     fn last_capacity(&self) -> u64 {

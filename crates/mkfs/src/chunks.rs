@@ -99,13 +99,13 @@ pub struct VolumeChunks {
 }
 
 /// How a new chunk of some type and profile wants to be.
-pub(super) struct Wish {
-    pub(super) size: WishedSize,
+pub(super) struct ChunkRequest {
+    pub(super) size: ChunkSize,
     pub(super) min_stripe_bytes: u64,
     pub(super) max_stripes: usize,
 }
 
-pub(super) enum WishedSize {
+pub(super) enum ChunkSize {
     /// The size of each stripe, and a ceiling for the chunk. The ceiling is shared out among all stripes, copies or
     /// not: so mkfs.btrfs does, and half a DUP chunk is what it leaves.
     Stripe {
@@ -158,8 +158,8 @@ impl VolumeChunks {
         types: BlockGroupFlags,
     ) -> Result<(), MkfsError> {
         let profile = geometry.profile_of(types);
-        let wish = self.first_wish(geometry, types, profile);
-        self.add_chunk(geometry, types, profile, &wish)
+        let request = self.first_request(geometry, types, profile);
+        self.add_chunk(geometry, types, profile, &request)
     }
 
     pub(super) fn without_chunks(
@@ -231,11 +231,11 @@ impl VolumeChunks {
         geometry: &Geometry,
         types: BlockGroupFlags,
         profile: Profile,
-        wish: &Wish,
+        request: &ChunkRequest,
     ) -> Result<(), MkfsError> {
         let flags = types | profile.flag();
         let (chosen, stripe_bytes) = self
-            .choose(profile, wish)
+            .choose(profile, request)
             .ok_or(MkfsError::NoRoomForChunk { flags })?;
         let mut stripes = Vec::with_capacity(chosen.len());
         for index in chosen {
@@ -260,7 +260,12 @@ impl VolumeChunks {
         Ok(())
     }
 
-    fn first_wish(&self, geometry: &Geometry, types: BlockGroupFlags, profile: Profile) -> Wish {
+    fn first_request(
+        &self,
+        geometry: &Geometry,
+        types: BlockGroupFlags,
+        profile: Profile,
+    ) -> ChunkRequest {
         let system = types.contains(BlockGroupFlags::SYSTEM);
         let (stripe_bytes, min_stripe_bytes, max_chunk_bytes) = if profile == Profile::Single {
             match system {
@@ -280,8 +285,8 @@ impl VolumeChunks {
         } else {
             (256 * MIB, 32 * MIB, 256 * MIB)
         };
-        Wish {
-            size: WishedSize::Stripe {
+        ChunkRequest {
+            size: ChunkSize::Stripe {
                 stripe_bytes,
                 max_chunk_bytes: max_chunk_bytes.min(self.total_bytes / 10),
             },
@@ -291,13 +296,13 @@ impl VolumeChunks {
     }
 
     /// The devices (by index; DUP names one twice) and the bytes that the chunk takes on each.
-    fn choose(&self, profile: Profile, wish: &Wish) -> Option<(Vec<usize>, u64)> {
+    fn choose(&self, profile: Profile, request: &ChunkRequest) -> Option<(Vec<usize>, u64)> {
         let on_one = if profile == Profile::Dup { 2 } else { 1 };
         let mut by_room: Vec<usize> = (0..self.devices.len()).collect();
         // Stable: of equals, the lower devid first.
         by_room.sort_by_key(|&index| std::cmp::Reverse(self.devices[index].free_bytes()));
         let wanted = match profile.is_striped() {
-            true => by_room.len().min(wish.max_stripes),
+            true => by_room.len().min(request.max_stripes),
             false => profile.min_devices(),
         };
         let even = |count: usize| match profile {
@@ -307,7 +312,7 @@ impl VolumeChunks {
         // More devices first; a chunk may have to leave out the fullest of them.
         let mut count = even(wanted);
         while count >= profile.min_devices().max(1) {
-            let stripe_bytes = wish.stripe_bytes(profile, count * on_one);
+            let stripe_bytes = request.stripe_bytes(profile, count * on_one);
             let fullest = self.devices[*by_room.get(count - 1)?].free_bytes();
             if fullest / on_one as u64 >= stripe_bytes {
                 let chosen = &by_room[..count];
@@ -319,7 +324,7 @@ impl VolumeChunks {
                 return Some((chosen, stripe_bytes));
             }
             if count == profile.min_devices() {
-                return self.squeeze(&by_room[..count], on_one, wish);
+                return self.squeeze(&by_room[..count], on_one, request);
             }
             count = even(count - 1);
         }
@@ -327,13 +332,18 @@ impl VolumeChunks {
     }
 
     /// What is left on the fullest of `chosen`, if that is not too little for a chunk.
-    fn squeeze(&self, chosen: &[usize], on_one: usize, wish: &Wish) -> Option<(Vec<usize>, u64)> {
+    fn squeeze(
+        &self,
+        chosen: &[usize],
+        on_one: usize,
+        request: &ChunkRequest,
+    ) -> Option<(Vec<usize>, u64)> {
         let fullest = chosen
             .iter()
             .map(|&index| self.devices[index].free_bytes())
             .min()?;
         let stripe_bytes = round_to_stripe(fullest / on_one as u64);
-        if stripe_bytes < wish.min_stripe_bytes {
+        if stripe_bytes < request.min_stripe_bytes {
             return None;
         }
         let mut chosen: Vec<usize> = chosen
@@ -345,19 +355,19 @@ impl VolumeChunks {
     }
 }
 
-impl Wish {
+impl ChunkRequest {
     /// For a chunk of so many stripes.
     fn stripe_bytes(&self, profile: Profile, stripes: usize) -> u64 {
         let data_stripes = data_stripes(profile, stripes) as u64;
         let stripe_bytes = match self.size {
-            WishedSize::Stripe {
+            ChunkSize::Stripe {
                 stripe_bytes,
                 max_chunk_bytes,
             } if stripe_bytes.saturating_mul(data_stripes) > max_chunk_bytes => {
                 round_to_stripe(max_chunk_bytes / stripes as u64)
             }
-            WishedSize::Stripe { stripe_bytes, .. } => stripe_bytes,
-            WishedSize::Chunk(bytes) => bytes.div_ceil(data_stripes).next_multiple_of(STRIPE_LEN),
+            ChunkSize::Stripe { stripe_bytes, .. } => stripe_bytes,
+            ChunkSize::Chunk(bytes) => bytes.div_ceil(data_stripes).next_multiple_of(STRIPE_LEN),
         };
         stripe_bytes.max(self.min_stripe_bytes)
     }

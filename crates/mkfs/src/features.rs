@@ -26,7 +26,7 @@ pub struct FeatureSet {
     pub incompat: Incompat,
     pub compat_ro: CompatRo,
     pub quota: Option<QuotaMode>,
-    /// BLOCK_GROUP_TREE was asked for by name and is not to be dropped for another wish.
+    /// BLOCK_GROUP_TREE was asked for by name and is not to be dropped for another request.
     block_group_tree_asked: bool,
 }
 

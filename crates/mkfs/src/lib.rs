@@ -22,17 +22,17 @@ mod fill;
 mod options;
 mod place;
 mod plan;
-mod settle;
 mod superblock;
 mod targets;
+mod tree_placement;
 mod trees;
 
 pub use chunks::{PlannedChunk, PlannedDevice, VolumeChunks};
 pub use error::MkfsError;
 pub use features::{FEATURES, Feature, FeatureListError, FeatureSet, QuotaMode};
 pub use fill::{
-    ArchiveError, FillError, FillOptions, FillStats, FilledVolume, FlagsWish, Growth, Input,
-    LeftOutAcls, Scratch, SubvolumeWish, TimeRule, fill,
+    ArchiveError, FillError, FillOptions, FillStats, FilledVolume, FlagsRequest, Growth, Input,
+    LeftOutAcls, Scratch, SubvolumeRequest, TimeRule, fill,
 };
 pub use options::{Geometry, Identity, MkfsOptions, Warning};
 pub use plan::Plan;

@@ -16,7 +16,7 @@ use super::files::NoFiles;
 use super::options::{Geometry, Identity, MkfsOptions, Warning};
 use super::targets::{PlannedWrite, Targets};
 use super::trees::Contents;
-use super::{settle, superblock};
+use super::{superblock, tree_placement};
 
 /// Everything that a new volume consists of.
 #[derive(Debug)]
@@ -39,7 +39,8 @@ impl Plan {
         let geometry = options.resolve(device_bytes.len())?;
         let layout = VolumeChunks::new(&geometry, identity, device_bytes)?;
         let files = NoFiles::new(identity);
-        let settled = settle::settle(&geometry, identity, &files, &mut |_| Ok(layout.clone()))?;
+        let placed =
+            tree_placement::place_trees(&geometry, identity, &files, &mut |_| Ok(layout.clone()))?;
         let contents = Contents {
             geometry: &geometry,
             identity,
@@ -47,12 +48,12 @@ impl Plan {
             files: &files,
         };
         let mut blocks = Vec::new();
-        contents.build(&settled.placement, &mut |block| {
+        contents.build(&placed.placement, &mut |block| {
             blocks.push(block);
             Ok(())
         })?;
         Ok(Plan {
-            superblock: superblock::superblock(&contents, &settled.placement)?,
+            superblock: superblock::superblock(&contents, &placed.placement)?,
             blocks,
             geometry,
             layout,

@@ -1,7 +1,7 @@
 //! The items of every tree that describes the volume.
 //!
 //! Trees describe each other: root items say where roots lie, the extent tree names every block, its own
-//! included. So the items are made from a [`Placement`], what is known of the blocks so far; `settle`
+//! included. So the items are made from a [`Placement`], what is known of the blocks so far; `tree_placement`
 //! repeats that until it is true.
 //!
 //! Not here: the items of subvolumes with files and of checksums, which `files` gives.
@@ -98,7 +98,7 @@ impl Placement {
     /// The addresses of a tree's blocks, ascending.
     pub(super) fn addresses(&self, tree: RootId) -> impl Iterator<Item = Logical> {
         let (first, count) = self.extents.get(&tree).copied().unwrap_or_default();
-        // SETTLE-1
+        // PLACEMENT-1
         let blocks = self.blocks.range(first..);
         let own = blocks.filter(move |(_, block)| block.owner == tree);
         own.map(|(&logical, _)| logical).take(count as usize)

@@ -91,7 +91,7 @@ const ORDERS: &[(&str, &[&str])] = &[
             "place targets",
             "chunk_growth files",
             "trees",
-            "extents settle superblock",
+            "extents tree_placement superblock",
             "fill plan",
         ],
     ),

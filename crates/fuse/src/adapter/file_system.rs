@@ -96,7 +96,7 @@ impl<S: Source> FileSystem for Adapter<S> {
     }
 
     fn unlink(&self, _context: &Context, dir: NodeId, name: &[u8]) -> Result<()> {
-        self.take_name(dir, name)
+        self.remove_entry(dir, name)
     }
 
     fn rmdir(&self, _context: &Context, dir: NodeId, name: &[u8]) -> Result<()> {

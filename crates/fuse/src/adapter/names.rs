@@ -156,7 +156,7 @@ impl<S: Source> Adapter<S> {
         Ok(self.entry_made(volume, &dir, name, id, &attr))
     }
 
-    pub(super) fn take_name(&self, dir: NodeId, name: &[u8]) -> Result<()> {
+    pub(super) fn remove_entry(&self, dir: NodeId, name: &[u8]) -> Result<()> {
         let (volume, dir) = self.dir_to_change(dir)?;
         volume.unlink(dir.id, name).map_err(errno)?;
         self.sync_names(volume, dir.id)

@@ -6,7 +6,7 @@
 //! Memory: the source has the names of the directories on the way to where the walk is. Here are only some of the
 //! files of which more names may come (`links`).
 //!
-//! Not here: where data goes (`data_space`), how files are encoded (`encode`), trees (`settle`).
+//! Not here: where data goes (`data_space`), how files are encoded (`encode`), trees (`tree_placement`).
 
 mod file;
 mod links;
@@ -37,7 +37,7 @@ use super::inode::{Name, dir_entry, put_name, put_names, put_xattrs};
 use super::item_sorter::{ItemSorter, Record, SortedItems};
 use super::source::{Attributes, Body, Event, LinkId, Source};
 use super::times::TimeRule;
-use super::{FillStats, SubvolumeWish};
+use super::{FillStats, SubvolumeRequest};
 use crate::files::{Subvolume, SubvolumeEntry};
 use crate::options::Geometry;
 use crate::trees::{GENERATION, PARENT_NAME, subvolume_location};
@@ -53,7 +53,7 @@ pub(super) struct FillerSetup<'a> {
     pub(super) times: TimeRule,
     pub(super) created: Timespec,
     pub(super) top_level: Uuid,
-    pub(super) wishes: &'a [SubvolumeWish],
+    pub(super) requests: &'a [SubvolumeRequest],
     /// The UUID of a subvolume.
     pub(super) new_uuid: &'a dyn Fn(RootId) -> Uuid,
 }
@@ -213,16 +213,16 @@ impl<'a, 'd> Filler<'a, 'd> {
                 self.add_subvolume(RootId::FS_TREE, uuid, false, None);
                 self.root(0, name)
             }
-            (Some(_), Some(wish)) => {
-                let wish = &self.setup.wishes[wish];
+            (Some(_), Some(request)) => {
+                let request = &self.setup.requests[request];
                 let id = RootId(RootId::FIRST_FREE + self.subvolumes.len() as u64 - 1);
                 let location = subvolume_location(id);
                 let entry = self.add_entry(&name, location, FileKind::Directory)?;
                 let uuid = (self.setup.new_uuid)(id);
-                if wish.is_default {
+                if request.is_default {
                     self.default_subvolume = id;
                 }
-                self.add_subvolume(id, uuid, wish.is_read_only, Some(entry));
+                self.add_subvolume(id, uuid, request.is_read_only, Some(entry));
                 self.root(self.subvolumes.len() - 1, name)
             }
             (Some(subvolume), None) => {

@@ -9,7 +9,7 @@ use std::path::{Component, Path, PathBuf};
 
 use ubtrfs_format::item::InodeFlags;
 
-use super::{FlagsWish, SubvolumeWish};
+use super::{FlagsRequest, SubvolumeRequest};
 
 #[cfg(test)]
 mod tests;
@@ -35,13 +35,13 @@ pub(super) struct Marked {
 }
 
 impl Marks {
-    pub(super) fn new(subvolumes: &[SubvolumeWish], flags: &[FlagsWish]) -> Marks {
+    pub(super) fn new(subvolumes: &[SubvolumeRequest], flags: &[FlagsRequest]) -> Marks {
         let mut marks = Marks::default();
-        for (number, wish) in subvolumes.iter().enumerate() {
-            marks.at(&wish.path).subvolume = Some(number);
+        for (number, request) in subvolumes.iter().enumerate() {
+            marks.at(&request.path).subvolume = Some(number);
         }
-        for wish in flags {
-            marks.at(&wish.path).flags |= wish.flags;
+        for request in flags {
+            marks.at(&request.path).flags |= request.flags;
         }
         marks
     }

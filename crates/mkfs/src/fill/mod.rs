@@ -2,7 +2,7 @@
 //!
 //! As nothing is on the volume yet, every tree is built bottom-up from sorted items in one pass. First comes a walk
 //! of the source. Data goes to its place as it is met; items, extents and checksums are put aside (`item_sorter`,
-//! `filled`, `csum_log`). Then all trees are measured, placed and written (`settle`). Superblocks come last: a run
+//! `filled`, `csum_log`). Then all trees are measured, placed and written (`tree_placement`). Superblocks come last: a run
 //! that fails leaves no volume.
 //!
 //! The result is a function of the options, the identity, the devices' sizes and what the source holds. The order
@@ -57,9 +57,9 @@ use super::chunk_growth::Spare;
 use super::chunks::VolumeChunks;
 use super::error::MkfsError;
 use super::options::{Geometry, Identity, MkfsOptions, Warning};
-use super::settle::{Settled, settle};
 use super::superblock;
 use super::targets::Targets;
+use super::tree_placement::{PlacedTrees, place_trees};
 use super::trees::Contents;
 use crate::archive::OwnerNames;
 
@@ -68,7 +68,7 @@ const GROWTH_STEP_BYTES: u64 = 1 << 20;
 
 /// A directory that shall be a subvolume.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SubvolumeWish {
+pub struct SubvolumeRequest {
     /// Below the root.
     pub path: PathBuf,
     pub is_read_only: bool,
@@ -78,7 +78,7 @@ pub struct SubvolumeWish {
 
 /// Flags for an inode, and for all that is in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FlagsWish {
+pub struct FlagsRequest {
     /// Below the root.
     pub path: PathBuf,
     pub flags: InodeFlags,
@@ -107,8 +107,8 @@ pub enum Growth {
 pub struct FillOptions {
     /// With its level; 0 is the usual one.
     pub compression: Option<(Compression, i32)>,
-    pub subvolumes: Vec<SubvolumeWish>,
-    pub flags: Vec<FlagsWish>,
+    pub subvolumes: Vec<SubvolumeRequest>,
+    pub flags: Vec<FlagsRequest>,
     /// Let the image share blocks with the folder's files where both are on a file system that can.
     pub reflink: bool,
     /// Cut the volume to the least size at which it can still be written to.
@@ -201,7 +201,7 @@ pub fn fill(
         times: fill.times,
         created: identity.created,
         top_level: identity.fs_tree_uuid,
-        wishes: &fill.subvolumes,
+        requests: &fill.subvolumes,
         new_uuid: &|id| identity.subvolume_uuid(id),
     };
     let walked = Filler::new(setup, &mut data).fill(source.as_mut())?;
@@ -363,12 +363,12 @@ impl Unfinished<'_> {
             true => contents_hash::identify(self.identity, &mut files, &mut base, &self.sizes)?,
             false => self.identity.clone(),
         };
-        let Settled {
+        let PlacedTrees {
             mut layout,
             placement,
-        } = match self.settle(identity, &files, base.clone(), self.spare) {
+        } = match self.place_trees(identity, &files, base.clone(), self.spare) {
             Err(MkfsError::NoRoomForChunk { .. }) => return Err(self.no_space(&files, base)),
-            settled => settled?,
+            placed => placed?,
         };
         self.set_sizes(&mut layout, fill);
         if fill.growth != Growth::Never {
@@ -404,20 +404,20 @@ impl Unfinished<'_> {
     }
 
     /// Places all trees behind the data.
-    fn settle(
+    fn place_trees(
         &self,
         identity: &Identity,
         files: &Filled<'_>,
         base: VolumeChunks,
         spare: Spare,
-    ) -> Result<Settled, MkfsError> {
+    ) -> Result<PlacedTrees, MkfsError> {
         let mut base = base;
         let mut is_trimmed = false;
         if spare == Spare::Least {
             self.trim(&mut base, &files.data)?;
             is_trimmed = true;
         }
-        settle(self.geometry, identity, files, &mut |needed| {
+        place_trees(self.geometry, identity, files, &mut |needed| {
             loop {
                 let room = base.room_from(self.geometry, files.data.end);
                 match base.with_metadata(self.geometry, needed, room, spare) {
@@ -446,9 +446,9 @@ impl Unfinished<'_> {
     /// Tells how large the devices would have to be.
     fn no_space(&self, files: &Filled<'_>, mut base: VolumeChunks) -> FillError {
         base.lift_limits();
-        match self.settle(self.identity, files, base, Spare::Least) {
-            Ok(settled) => FillError::NoSpace {
-                needed: settled.layout.reached_bytes(),
+        match self.place_trees(self.identity, files, base, Spare::Least) {
+            Ok(placed) => FillError::NoSpace {
+                needed: placed.layout.reached_bytes(),
                 available: self.sizes.iter().sum(),
             },
             Err(error) => error.into(),

@@ -1,6 +1,6 @@
 //! Writes to chunks, gathered into long runs.
 //!
-//! Not here: which place is whose (`data_space`, `settle`).
+//! Not here: which place is whose (`data_space`, `tree_placement`).
 
 use ubtrfs_format::ids::Logical;
 

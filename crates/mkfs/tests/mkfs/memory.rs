@@ -31,7 +31,7 @@ fn assert_reads_back(case: &Case) {
     let pool = volume.pool();
     let mut last: BTreeMap<RootId, Logical> = BTreeMap::new();
     for block in plan.blocks() {
-        // SETTLE-1
+        // PLACEMENT-1
         let before = last.insert(block.owner, block.logical);
         assert!(
             before.is_none_or(|before| before < block.logical),

@@ -14,7 +14,7 @@ use ubtrfs_device::memory_limit;
 use ubtrfs_format::compress::Compression;
 use ubtrfs_format::item::InodeFlags;
 use ubtrfs_mkfs::{
-    FillOptions, FilledVolume, FlagsWish, Growth, Input, Scratch, SubvolumeWish, TimeRule,
+    FillOptions, FilledVolume, FlagsRequest, Growth, Input, Scratch, SubvolumeRequest, TimeRule,
 };
 
 use super::target::Target;
@@ -64,8 +64,8 @@ pub(super) struct Rootdir<'a> {
     /// None for an archive.
     is_folder: bool,
     compression: Option<(Compression, i32)>,
-    subvolumes: Vec<SubvolumeWish>,
-    flags: Vec<FlagsWish>,
+    subvolumes: Vec<SubvolumeRequest>,
+    flags: Vec<FlagsRequest>,
 }
 
 impl RootdirArgs {
@@ -126,32 +126,36 @@ impl RootdirArgs {
                 rootdir.display()
             );
         }
-        resolved.wishes()?;
+        resolved.requests()?;
         Ok(Some(resolved))
     }
 }
 
 impl Rootdir<'_> {
-    fn wishes(&mut self) -> anyhow::Result<()> {
+    fn requests(&mut self) -> anyhow::Result<()> {
         for given in &self.args.subvolumes {
-            let wish = self.subvolume(given)?;
-            let shown = wish.path.display();
-            if self.subvolumes.iter().any(|other| other.path == wish.path) {
+            let request = self.subvolume(given)?;
+            let shown = request.path.display();
+            if self
+                .subvolumes
+                .iter()
+                .any(|other| other.path == request.path)
+            {
                 bail!("subvolume specified more than once: {shown}");
             }
-            if wish.is_default && self.subvolumes.iter().any(|other| other.is_default) {
+            if request.is_default && self.subvolumes.iter().any(|other| other.is_default) {
                 bail!("default subvolume can only be specified once");
             }
-            self.subvolumes.push(wish);
+            self.subvolumes.push(request);
         }
         for given in &self.args.inode_flags {
-            let wish = self.inode_flags(given)?;
-            self.flags.push(wish);
+            let request = self.inode_flags(given)?;
+            self.flags.push(request);
         }
         Ok(())
     }
 
-    fn subvolume(&self, given: &Path) -> anyhow::Result<SubvolumeWish> {
+    fn subvolume(&self, given: &Path) -> anyhow::Result<SubvolumeRequest> {
         let (word, rest) = split_at_colon(given).unwrap_or((b"", given));
         let (path, is_read_only, is_default) = match word {
             b"rw" => (rest, false, false),
@@ -161,24 +165,24 @@ impl Rootdir<'_> {
             // A colon of its own.
             _ => (given, false, false),
         };
-        let wish = SubvolumeWish {
+        let request = SubvolumeRequest {
             path: self.below(path)?,
             is_read_only,
             is_default,
         };
-        if self.is_folder && !self.path.join(&wish.path).is_dir() {
+        if self.is_folder && !self.path.join(&request.path).is_dir() {
             bail!("subvolume is not a directory: {}", path.display());
         }
-        if wish.path.as_os_str().is_empty() {
+        if request.path.as_os_str().is_empty() {
             bail!(
                 "the top level is a subvolume in any case: {}",
                 path.display()
             );
         }
-        Ok(wish)
+        Ok(request)
     }
 
-    fn inode_flags(&self, given: &Path) -> anyhow::Result<FlagsWish> {
+    fn inode_flags(&self, given: &Path) -> anyhow::Result<FlagsRequest> {
         let (words, path) = split_at_colon(given)
             .ok_or_else(|| anyhow!("no inode flags in {}", given.display()))?;
         let mut flags = InodeFlags::empty();
@@ -190,7 +194,7 @@ impl Rootdir<'_> {
                 other => bail!("unknown inode flag: {}", String::from_utf8_lossy(other)),
             };
         }
-        Ok(FlagsWish {
+        Ok(FlagsRequest {
             path: self.below(path)?,
             flags,
         })
@@ -266,17 +270,17 @@ impl Rootdir<'_> {
     pub(super) fn print(&self, filled: &FilledVolume, out: &mut impl Write) -> anyhow::Result<()> {
         writeln!(out, "Rootdir from:       {}", self.path.display())?;
         writeln!(out, "  Compress:         {}", Algorithm(self.compression))?;
-        for wish in &self.subvolumes {
-            let kind = match (wish.is_default, wish.is_read_only) {
+        for request in &self.subvolumes {
+            let kind = match (request.is_default, request.is_read_only) {
                 (false, false) => "(rw):",
                 (false, true) => "(ro):",
                 (true, false) => "(drw):",
                 (true, true) => "(dro):",
             };
-            writeln!(out, "  Subvolume {kind:<7} {}", wish.path.display())?;
+            writeln!(out, "  Subvolume {kind:<7} {}", request.path.display())?;
         }
-        for wish in &self.flags {
-            let (flags, path) = (wish.flags, wish.path.display());
+        for request in &self.flags {
+            let (flags, path) = (request.flags, request.path.display());
             let flags = match flags.contains(InodeFlags::NODATACOW) {
                 true => "nodatacow",
                 false => "nodatasum",

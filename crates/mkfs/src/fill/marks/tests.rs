@@ -5,12 +5,12 @@ use super::*;
 const PLAIN: InodeFlags = InodeFlags::empty();
 
 fn marks() -> Marks {
-    let subvolume = |path: &str| SubvolumeWish {
+    let subvolume = |path: &str| SubvolumeRequest {
         path: path.into(),
         is_read_only: false,
         is_default: false,
     };
-    let flags = |path: &str, flags| FlagsWish {
+    let flags = |path: &str, flags| FlagsRequest {
         path: path.into(),
         flags,
     };

@@ -6,7 +6,7 @@
 //! four rounds. Trees of files and of checksums say nothing of blocks and are measured once.
 //!
 //! Invariants
-//! - SETTLE-1: a tree's blocks have ascending addresses in the order in which they are made.
+//! - PLACEMENT-1: a tree's blocks have ascending addresses in the order in which they are made.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -26,7 +26,7 @@ const MAX_ROUNDS: usize = 32;
 
 /// Where everything lies.
 #[derive(Debug)]
-pub(super) struct Settled {
+pub(super) struct PlacedTrees {
     pub(super) layout: VolumeChunks,
     pub(super) placement: Placement,
 }
@@ -37,12 +37,12 @@ pub(super) type Room<'a> = dyn FnMut(u64) -> Result<VolumeChunks, MkfsError> + '
 /// The blocks of a tree in the order in which they are made: level and first key.
 type Shape = Vec<(u8, Key)>;
 
-pub(super) fn settle(
+pub(super) fn place_trees(
     geometry: &Geometry,
     identity: &Identity,
     files: &dyn Files,
     room: &mut Room<'_>,
-) -> Result<Settled, MkfsError> {
+) -> Result<PlacedTrees, MkfsError> {
     let mut layout = room(0)?;
     let mut known = Placement::default();
     let mut measured: BTreeMap<RootId, Rc<Shape>> = BTreeMap::new();
@@ -71,7 +71,7 @@ pub(super) fn settle(
         let next_layout = room(blocks as u64 * u64::from(geometry.nodesize))?;
         let placement = place(geometry, files, &next_layout, &shapes)?;
         if placement == known && next_layout == layout {
-            return Ok(Settled { layout, placement });
+            return Ok(PlacedTrees { layout, placement });
         }
         known = placement;
         layout = next_layout;
@@ -195,7 +195,7 @@ impl BlockSink for Measure {
     }
 }
 
-/// Hands out places that were settled.
+/// Hands out places that were placed.
 struct Placed<A, S> {
     addresses: A,
     seal: S,
