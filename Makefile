@@ -12,9 +12,15 @@ HELPERDIR   ?= /sbin
 helperdir   := $(DESTDIR)$(HELPERDIR)
 helpers     := mount.ubtrfs mount.fuse.ubtrfs mount.fuseblk.ubtrfs \
                umount.fuse.ubtrfs umount.fuseblk.ubtrfs
+# Their links lead there; a package has its own way.
+HELPERLINK  ?= $(PREFIX)/bin/ubtrfs
+ZSHDIR      ?= $(PREFIX)/share/zsh/site-functions
+zshdir      := $(DESTDIR)$(ZSHDIR)
 ubtrfs      := target/release/ubtrfs
+# The command writes its own manual pages and completions.
+dist        := target/dist
 
-.PHONY: help setup build demo test fmt clippy tidy unit doc count pages conform conform-quick soak bench install uninstall clean
+.PHONY: help setup build built demo test fmt clippy tidy unit doc count pages conform conform-quick soak bench install uninstall clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 14
@@ -22,8 +28,22 @@ help: ## list the targets
 setup: ## install the Debian packages that the demo and the tests need
 	@scripts/setup
 
-build: ## build target/release/ubtrfs
+build: ## build target/release/ubtrfs, its manual pages and completions
 	$(CARGO) build --release --locked --package ubtrfs-cli
+	rm -rf $(dist)
+	$(ubtrfs) man $(dist)/man
+	mkdir $(dist)/completions
+	for shell in bash zsh fish; do $(ubtrfs) completions $$shell >$(dist)/completions/$$shell; done
+	touch $(dist)/complete
+
+# Asks the times of files in place of cargo, which the root of `sudo make install` often has not.
+built:
+	@if [ -x $(ubtrfs) ] && [ -e $(dist)/complete ] && \
+	    [ -z "$$(find Cargo.* rust-toolchain.toml crates/*/Cargo.toml crates/*/src -newer $(dist)/complete -print -quit)" ]; \
+	then exit 0; fi; \
+	command -v $(CARGO) >/dev/null || \
+	    { echo "There is no $(CARGO) here, and sources are newer than what is built: run 'make build' first." >&2; exit 1; }; \
+	$(MAKE) build
 
 demo: setup build ## make an image, look inside, mount it, compare
 	@UBTRFS=$(CURDIR)/$(ubtrfs) scripts/demo
@@ -70,23 +90,21 @@ bench: build ## the published workloads beside the kernel's btrfs; QUICK=1: a sh
 
 # Links named btrfs, mkfs.btrfs or fsck.btrfs make ubtrfs act as that command. They would shadow
 # btrfs-progs, so they are not installed here: `ln -s ubtrfs $(PREFIX)/bin/mkfs.btrfs` asks for one.
-install: build ## install the command, its man pages and completions below PREFIX, and mount helpers
-	install -D -m 0755 $(ubtrfs) $(bindir)/ubtrfs
+# Nothing is built for root after `make build`.
+install: built ## install the command, its manual pages and completions below PREFIX, and mount helpers
+	install -D -s -m 0755 $(ubtrfs) $(bindir)/ubtrfs
 	install -d $(helperdir)
-	for helper in $(helpers); do ln -sf $(PREFIX)/bin/ubtrfs $(helperdir)/$$helper; done
-	rm -rf target/install
-	$(CARGO) xtask dist $(ubtrfs) target/install
-	install -d $(datadir)/man/man1 $(datadir)/bash-completion/completions \
-	    $(datadir)/zsh/site-functions $(datadir)/fish/vendor_completions.d
-	install -m 0644 -t $(datadir)/man/man1 target/install/man/*
-	install -m 0644 target/install/completions/ubtrfs.bash $(datadir)/bash-completion/completions/ubtrfs
-	install -m 0644 target/install/completions/ubtrfs.zsh $(datadir)/zsh/site-functions/_ubtrfs
-	install -m 0644 target/install/completions/ubtrfs.fish $(datadir)/fish/vendor_completions.d/ubtrfs.fish
+	for helper in $(helpers); do ln -sf $(HELPERLINK) $(helperdir)/$$helper; done
+	install -d $(datadir)/man/man1
+	install -m 0644 -t $(datadir)/man/man1 $(dist)/man/*
+	install -D -m 0644 $(dist)/completions/bash $(datadir)/bash-completion/completions/ubtrfs
+	install -D -m 0644 $(dist)/completions/zsh $(zshdir)/_ubtrfs
+	install -D -m 0644 $(dist)/completions/fish $(datadir)/fish/vendor_completions.d/ubtrfs.fish
 
 uninstall: ## remove what install put there
 	rm -f $(addprefix $(helperdir)/,$(helpers))
 	rm -f $(bindir)/ubtrfs $(datadir)/man/man1/ubtrfs.1 $(datadir)/man/man1/ubtrfs-*.1 \
-	    $(datadir)/bash-completion/completions/ubtrfs $(datadir)/zsh/site-functions/_ubtrfs \
+	    $(datadir)/bash-completion/completions/ubtrfs $(zshdir)/_ubtrfs \
 	    $(datadir)/fish/vendor_completions.d/ubtrfs.fish
 
 clean: ## remove what was built

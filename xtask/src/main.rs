@@ -2,7 +2,6 @@
 
 mod baseline;
 mod count;
-mod dist;
 mod files;
 mod imports;
 mod source;
@@ -17,8 +16,7 @@ usage: cargo xtask tidy              check the sources against the rules of the 
                                      lower the numbers of known faults to what is found, and check
        cargo xtask imports [--dot] [CRATE]
                                      list the imports between the modules of each crate
-       cargo xtask count [--write]   compare (or keep) the instructions of the layers' hottest work
-       cargo xtask dist UBTRFS DIR   write man pages and completions of the binary UBTRFS to DIR";
+       cargo xtask count [--write]   compare (or keep) the instructions of the layers' hottest work";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -34,7 +32,6 @@ fn main() -> ExitCode {
         }
         ["count"] => count::run(&workspace(), false),
         ["count", "--write"] => count::run(&workspace(), true),
-        ["dist", binary, dir] => dist::run(Path::new(binary), Path::new(dir)),
         _ => {
             eprintln!("{USAGE}");
             ExitCode::from(2)
