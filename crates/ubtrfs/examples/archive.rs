@@ -7,7 +7,7 @@ use std::error::Error;
 use std::path::Path;
 use std::{env, fs};
 
-use ubtrfs::{Access, FileKind, Volume};
+use ubtrfs::{Access, Subvolume, Volume};
 
 const CAPACITY_BYTES: u64 = 64 << 30;
 
@@ -20,20 +20,23 @@ fn main() -> Result<(), Box<dyn Error>> {
         true => Volume::open(&image)?,
         false => Volume::create(&image, CAPACITY_BYTES)?,
     };
-    if !volume.exists("/current")? {
-        volume.create_subvolume("/current")?;
-    }
-    let changed = update(&volume, Path::new(&folder), Path::new("/current"))?;
+    let current = match volume.root().exists("/current")? {
+        true => volume.root().subvolume("/current")?,
+        false => volume.root().create_subvolume("/current")?,
+    };
+    let changed = update(&current, Path::new(&folder), Path::new("/"))?;
     let number = volume.subvolumes()?.len() - 1;
     let name = format!("/version-{number}");
-    volume.snapshot("/current", &name, Access::ReadOnly)?;
-    volume.sync()?;
+    volume
+        .root()
+        .snapshot("/current", &name, Access::ReadOnly)?;
+    volume.close()?;
     println!("{name}: {changed} files written");
     Ok(())
 }
 
 /// Makes `to` what `from` is; returns how many files were written.
-fn update(volume: &Volume, from: &Path, to: &Path) -> Result<u64, Box<dyn Error>> {
+fn update(current: &Subvolume, from: &Path, to: &Path) -> Result<u64, Box<dyn Error>> {
     let mut changed = 0;
     let mut kept = Vec::new();
     for entry in fs::read_dir(from)? {
@@ -41,12 +44,12 @@ fn update(volume: &Volume, from: &Path, to: &Path) -> Result<u64, Box<dyn Error>
         let target = to.join(entry.file_name());
         let kind = entry.file_type()?;
         if kind.is_dir() {
-            volume.create_dir_all(&target)?;
-            changed += update(volume, &entry.path(), &target)?;
+            current.create_dir_all(&target)?;
+            changed += update(current, &entry.path(), &target)?;
         } else if kind.is_file() {
             let content = fs::read(entry.path())?;
-            if !volume.exists(&target)? || volume.read(&target)? != content {
-                volume.write(&target, content)?;
+            if !current.exists(&target)? || current.read(&target)? != content {
+                current.write(&target, content)?;
                 changed += 1;
             }
         } else {
@@ -54,13 +57,12 @@ fn update(volume: &Volume, from: &Path, to: &Path) -> Result<u64, Box<dyn Error>
         }
         kept.push(entry.file_name());
     }
-    for entry in volume.read_dir(to)? {
-        use std::os::unix::ffi::OsStringExt;
-        let name = std::ffi::OsString::from_vec(entry.name);
-        if !kept.contains(&name) {
-            match entry.kind {
-                FileKind::Directory => volume.remove_dir_all(to.join(name))?,
-                _ => volume.remove_file(to.join(name))?,
+    for entry in current.read_dir(to)? {
+        let entry = entry?;
+        if !kept.contains(&entry.file_name()) {
+            match entry.file_type().is_dir() {
+                true => current.remove_dir_all(entry.path())?,
+                false => current.remove_file(entry.path())?,
             }
         }
     }

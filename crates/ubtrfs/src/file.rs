@@ -1,89 +1,382 @@
 //! An open file with a position.
 
+mod open_options;
+
+use std::fs::Permissions;
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ubtrfs_engine::{Attr, FileId, OpenFile};
+use ubtrfs_engine::Error as EngineError;
+use ubtrfs_engine::{Fallocate, FileId, OpenFile, SetAttr};
 
-use crate::error::{Error, Naming, Result};
-use crate::open::Engine;
+use crate::error::{Cause, Caused, Naming, Result};
+use crate::handle::Engine;
+use crate::metadata::{FileTimes, Metadata};
 
-/// An open file. It stays readable and writable after its name is gone, and keeps its volume open.
+pub use open_options::OpenOptions;
+
+/// An open file, as [`std::fs::File`]. It stays readable and writable after its name is gone, and keeps its volume open.
+///
+/// It has [`Read`], [`Write`] and [`Seek`], also for `&File`, and [`FileExt`] for reads and writes at offsets. Data is
+/// verified by its checksums when it is read. Threads that share a file read one after another, each from where the
+/// one before it ended.
+///
+/// ```
+/// use std::io::{Seek, Write};
+/// use std::os::unix::fs::FileExt;
+/// use ubtrfs::{OpenOptions, Volume};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let volume = Volume::in_memory(256 << 20)?;
+/// let both = OpenOptions::new().read(true).write(true).create(true);
+/// let mut file = volume.root().open_with("/file", &both)?;
+/// file.write_all(b"first line\n")?;
+/// file.write_all_at(b"F", 0)?;
+/// let mut start = [0; 5];
+/// file.read_exact_at(&mut start, 0)?;
+/// assert_eq!(&start, b"First");
+/// assert_eq!(file.stream_position()?, 11);
+/// file.punch_hole(0, 4096)?;
+/// assert_eq!(file.seek_data(0)?, None);
+/// file.sync_all()?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct File {
+    shared: Arc<Shared>,
+}
+
+/// What clones of a file share.
+#[derive(Debug)]
+struct Shared {
     /// Before the engine, which the last handle closes: letting go may change the volume.
     hold: OpenFile,
     engine: Engine,
     /// For messages.
     path: PathBuf,
     position: Mutex<u64>,
+    reads: bool,
+    writes: bool,
+    appends: bool,
 }
 
 impl File {
-    pub(crate) fn open(engine: &Engine, id: FileId, path: &Path) -> Result<File> {
-        Ok(File {
-            hold: engine.hold(id)?,
-            engine: engine.clone(),
-            path: path.to_owned(),
-            position: Mutex::new(0),
-        })
+    pub(crate) fn new(engine: &Engine, hold: OpenFile, path: &Path, options: &OpenOptions) -> File {
+        File {
+            shared: Arc::new(Shared {
+                hold,
+                engine: engine.clone(),
+                path: path.to_owned(),
+                position: Mutex::new(0),
+                reads: options.read,
+                writes: options.writes(),
+                appends: options.append,
+            }),
+        }
     }
 
     /// The handle for the engine.
-    pub fn id(&self) -> FileId {
-        self.hold.id()
+    pub(crate) fn id(&self) -> FileId {
+        self.shared.hold.id()
     }
 
-    /// Fills `buf` from `offset`; less only at the end of the file. The position stays.
-    pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
-        let read = self.engine.read(self.id(), offset, buf);
-        read.naming("read", &self.path)
+    fn engine(&self) -> &Engine {
+        &self.shared.engine
     }
 
-    /// Writes all of `buf` at `offset`; a gap before it reads as zeros. The position stays.
-    pub fn write_at(&self, buf: &[u8], offset: u64) -> Result<()> {
-        let written = self.engine.write(self.id(), offset, buf);
-        written.naming("write", &self.path)
+    fn path(&self) -> &Path {
+        &self.shared.path
     }
 
-    /// Cuts the file or lengthens it by zeros.
+    /// Cuts the file or lengthens it by zeros. The position stays.
+    ///
+    /// # Errors
+    ///
+    /// The file is not open for writing, the size is beyond what a file can have, or the volume is full.
     pub fn set_len(&self, len_bytes: u64) -> Result<()> {
-        let set = self.engine.truncate(self.id(), len_bytes);
-        set.naming("set the length of", &self.path)
+        let set = match self.shared.writes {
+            true => self
+                .engine()
+                .truncate_open(&self.shared.hold, len_bytes)
+                .map_err(Cause::from),
+            false => Err(Cause::InvalidOptions("the file is not open for writing")),
+        };
+        set.naming("set the length of", self.path())
     }
 
-    /// Attributes, the size with what is not committed yet.
-    pub fn metadata(&self) -> Result<Attr> {
-        let attr = self.engine.attr(self.id());
-        attr.naming("read the attributes of", &self.path)
+    /// Reads what is known of the file, with what is not committed yet.
+    ///
+    /// # Errors
+    ///
+    /// The volume is damaged or cannot be read.
+    pub fn metadata(&self) -> Result<Metadata> {
+        let attr = self.engine().attr(self.id());
+        let metadata = attr.map(|attr| Metadata::new(attr, self.id().root.0));
+        metadata.naming("read the attributes of", self.path())
     }
 
-    pub fn len(&self) -> Result<u64> {
-        Ok(self.metadata()?.size)
+    /// Sets the permission bits.
+    ///
+    /// # Errors
+    ///
+    /// The file is immutable or append-only, or the volume or the subvolume is read-only.
+    pub fn set_permissions(&self, permissions: Permissions) -> Result<()> {
+        let set = SetAttr {
+            mode: Some(permissions.mode()),
+            ..SetAttr::default()
+        };
+        let set = self.engine().set_attr(self.id(), &set);
+        set.naming("set the permissions of", self.path())
     }
 
-    pub fn is_empty(&self) -> Result<bool> {
-        Ok(self.len()? == 0)
+    /// Sets times.
+    ///
+    /// # Errors
+    ///
+    /// As [`File::set_permissions`].
+    pub fn set_times(&self, times: FileTimes) -> Result<()> {
+        let set = self.engine().set_attr(self.id(), &times.to_change());
+        set.naming("set the times of", self.path())
     }
 
-    /// Makes the file durable, content and attributes. Of written data that was lost since the file was opened, as a
-    /// device failed, each `File` is told once.
+    /// Makes the file durable, content and attributes, with its name if it is new.
+    ///
+    /// # Errors
+    ///
+    /// A device fails. Each open file hears once of written data that was lost since it was opened.
     pub fn sync_all(&self) -> Result<()> {
-        self.hold.fsync().naming("sync", &self.path)
+        self.shared.hold.fsync().naming("sync", self.path())
+    }
+
+    /// Makes the content durable, and of the attributes what is needed to read it.
+    ///
+    /// # Errors
+    ///
+    /// As [`File::sync_all`].
+    pub fn sync_data(&self) -> Result<()> {
+        self.shared.hold.fdatasync().naming("sync", self.path())
+    }
+
+    /// Opens the file once more. Both handles have one position.
+    ///
+    /// # Errors
+    ///
+    /// None at present.
+    pub fn try_clone(&self) -> Result<File> {
+        let shared = Arc::clone(&self.shared);
+        Ok(File { shared })
+    }
+
+    /// Reserves space for a range, so that writes to it do not fail for want of space. The file becomes longer if the range
+    /// ends behind it.
+    ///
+    /// # Errors
+    ///
+    /// The file is not open for writing, the volume is full, or the range is empty or beyond what a file can have.
+    pub fn allocate(&self, offset: u64, len_bytes: u64) -> Result<()> {
+        let mode = Fallocate::Reserve { keep_size: false };
+        self.fallocate("allocate space of", mode, offset, len_bytes)
+    }
+
+    /// Frees the space of a range, which reads as zeros then. The length stays.
+    ///
+    /// # Errors
+    ///
+    /// The file is not open for writing, or the range is empty or beyond what a file can have.
+    pub fn punch_hole(&self, offset: u64, len_bytes: u64) -> Result<()> {
+        self.fallocate("punch a hole in", Fallocate::PunchHole, offset, len_bytes)
+    }
+
+    /// Has a range read as zeros, with space reserved for it. The file becomes longer if the range ends behind it.
+    ///
+    /// # Errors
+    ///
+    /// As [`File::allocate`].
+    pub fn zero_range(&self, offset: u64, len_bytes: u64) -> Result<()> {
+        let mode = Fallocate::ZeroRange { keep_size: false };
+        self.fallocate("zero a range of", mode, offset, len_bytes)
+    }
+
+    fn fallocate(
+        &self,
+        operation: &'static str,
+        mode: Fallocate,
+        offset: u64,
+        len_bytes: u64,
+    ) -> Result<()> {
+        let done = self.check_writes().and_then(|()| match len_bytes {
+            0 => Err(EngineError::Invalid("length").into()),
+            _ => Ok(self
+                .engine()
+                .fallocate(self.id(), mode, offset, len_bytes)?),
+        });
+        done.naming(operation, self.path())
+    }
+
+    /// Finds the first offset from `offset` on that holds data. None if there is none before the end.
+    ///
+    /// # Errors
+    ///
+    /// It is a directory, or the volume cannot be read.
+    pub fn seek_data(&self, offset: u64) -> Result<Option<u64>> {
+        let found = self.engine().seek_data(self.id(), offset);
+        found.naming("seek data in", self.path())
+    }
+
+    /// Finds the first offset from `offset` on that holds no data, at the latest the end. None if `offset` is not before
+    /// the end.
+    ///
+    /// # Errors
+    ///
+    /// As [`File::seek_data`].
+    pub fn seek_hole(&self, offset: u64) -> Result<Option<u64>> {
+        let found = self.engine().seek_hole(self.id(), offset);
+        found.naming("seek a hole in", self.path())
+    }
+
+    /// Has this file share all data of another, whose length it gets. No data is copied.
+    ///
+    /// # Errors
+    ///
+    /// - this file is not open for writing, or `from` not for reading
+    /// - both are the same file, or of different volumes
+    /// - one has checksums, and the other has not
+    pub fn clone_from(&self, from: &File) -> Result<()> {
+        let cloned = self.check_source(from).and_then(|()| {
+            if self.id() == from.id() {
+                return Err(Cause::SameFile);
+            }
+            let (of, to) = (from.metadata()?, self.metadata()?);
+            let differing = of.inode_flags() ^ to.inode_flags();
+            if differing.contains(ubtrfs_format::item::InodeFlags::NODATASUM) {
+                return Err(EngineError::CsumsDiffer.into());
+            }
+            self.engine().truncate_open(&self.shared.hold, 0)?;
+            self.engine().clone_range(from.id(), 0, 0, self.id(), 0)?;
+            Ok(())
+        });
+        cloned.naming_both("clone", from.path(), self.path())
+    }
+
+    /// Has a range of this file share the data of a range of another, or of another range of its own.
+    ///
+    /// # Errors
+    ///
+    /// - those of [`File::clone_from`]
+    /// - offsets that are not whole sectors, 4 KiB by default
+    /// - a length that is not, unless the range ends with `from` and not within this file
+    /// - ranges that overlap
+    pub fn clone_range(
+        &self,
+        from: &File,
+        from_offset: u64,
+        len_bytes: u64,
+        offset: u64,
+    ) -> Result<()> {
+        let cloned = self.check_source(from).and_then(|()| match len_bytes {
+            0 => Ok(()),
+            _ => {
+                let (from, to) = (from.id(), self.id());
+                self.engine()
+                    .clone_range(from, from_offset, len_bytes, to, offset)?;
+                Ok(())
+            }
+        });
+        cloned.naming_both("clone a range of", from.path(), self.path())
+    }
+
+    /// Has ranges of two files share their space if they hold the same bytes. Tells whether they do.
+    ///
+    /// # Errors
+    ///
+    /// As [`File::clone_range`].
+    pub fn dedupe_range(
+        &self,
+        from: &File,
+        from_offset: u64,
+        len_bytes: u64,
+        offset: u64,
+    ) -> Result<bool> {
+        let shared = self.check_source(from).and_then(|()| {
+            let (from, to) = (from.id(), self.id());
+            Ok(self
+                .engine()
+                .dedupe_range(from, from_offset, len_bytes, to, offset)?)
+        });
+        shared.naming_both("deduplicate", from.path(), self.path())
+    }
+
+    fn check_source(&self, from: &File) -> Caused<()> {
+        self.check_writes()?;
+        from.check_reads()?;
+        match self.engine().is_same(from.engine()) {
+            true => Ok(()),
+            false => Err(Cause::OtherVolume),
+        }
+    }
+
+    fn check_reads(&self) -> Caused<()> {
+        match self.shared.reads {
+            true => Ok(()),
+            false => Err(Cause::NotOpenFor("reading")),
+        }
+    }
+
+    fn check_writes(&self) -> Caused<()> {
+        match self.shared.writes {
+            true => Ok(()),
+            false => Err(Cause::NotOpenFor("writing")),
+        }
+    }
+
+    fn read_from(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
+        let read = self
+            .check_reads()
+            .and_then(|()| Ok(self.engine().read(self.id(), offset, buf)?));
+        read.naming("read", self.path())
+    }
+
+    /// Returns where the written bytes end.
+    fn write_to(&self, buf: &[u8], offset: u64) -> Result<u64> {
+        let written = self.check_writes().and_then(|()| {
+            let at = match self.shared.appends {
+                true => self.engine().append(self.id(), buf)?,
+                false => {
+                    self.engine().write(self.id(), offset, buf)?;
+                    offset
+                }
+            };
+            Ok(at.saturating_add(buf.len() as u64))
+        });
+        written.naming("write", self.path())
     }
 
     fn position(&self) -> MutexGuard<'_, u64> {
         // A number is sound after a panic as well.
-        self.position.lock().unwrap_or_else(PoisonError::into_inner)
+        let position = &self.shared.position;
+        position.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Threads that share a file read one after another, each from where the one before it ended.
+/// The position stays. A write takes all bytes; behind the end, the gap before it reads as zeros.
+impl FileExt for File {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        Ok(self.read_from(buf, offset)?)
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<usize> {
+        self.write_to(buf, offset)?;
+        Ok(buf.len())
+    }
+}
+
 impl Read for &File {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let mut position = self.position();
-        let len = self.read_at(buf, *position)?;
+        let len = self.read_from(buf, *position)?;
         *position += len as u64;
         Ok(len)
     }
@@ -92,12 +385,11 @@ impl Read for &File {
 impl Write for &File {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
         let mut position = self.position();
-        self.write_at(buf, *position)?;
-        *position += buf.len() as u64;
+        *position = self.write_to(buf, *position)?;
         Ok(buf.len())
     }
 
-    /// Does nothing, as nothing is kept back here; `sync_all` and `Volume::sync` make durable what was written.
+    /// Does nothing, as nothing is kept back here. [`File::sync_all`] makes durable what was written.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -109,10 +401,10 @@ impl Seek for &File {
         let wanted = match to {
             SeekFrom::Start(offset) => Some(offset),
             SeekFrom::Current(delta) => position.checked_add_signed(delta),
-            SeekFrom::End(delta) => self.len()?.checked_add_signed(delta),
+            SeekFrom::End(delta) => self.metadata()?.len().checked_add_signed(delta),
         };
-        let invalid = || Error::Engine(ubtrfs_engine::Error::Invalid("position"));
-        *position = wanted.ok_or_else(invalid).naming("seek in", &self.path)?;
+        let wanted = wanted.ok_or(EngineError::Invalid("position"));
+        *position = wanted.naming("seek in", self.path())?;
         Ok(*position)
     }
 }

@@ -8,51 +8,63 @@
 //!
 //! # fn main() -> Result<(), ubtrfs::Error> {
 //! let volume = Volume::in_memory(256 << 20)?;
-//! volume.create_subvolume("/data")?;
-//! volume.write("/data/notes", b"first")?;
-//! volume.snapshot("/data", "/before", Access::ReadOnly)?;
-//! volume.write("/data/notes", b"second")?;
+//! let data = volume.root().create_subvolume("/data")?;
+//! data.write("/notes", b"first")?;
+//! volume.root().snapshot("/data", "/before", Access::ReadOnly)?;
+//! data.write("/notes", b"second")?;
 //!
-//! assert_eq!(volume.read("/before/notes")?, b"first");
-//! assert_eq!(volume.read("/data/notes")?, b"second");
+//! assert_eq!(volume.root().read("/before/notes")?, b"first");
+//! assert_eq!(volume.root().read("/data/notes")?, b"second");
 //! volume.sync()?;
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! Paths begin at the root of the [`Volume`], with or without a slash, and may lead through subvolumes. A path means what
-//! it means to `std::fs`, and an error has the [`std::io::ErrorKind`] that it has there ([`Error::kind`]).
-//! All methods may be called from many threads. Changes are in memory until [`Volume::sync`], the commit
-//! interval (30 s by default) or memory pressure commits them. A commit takes all that happened before: after a power cut
-//! the volume is as of a commit.
+//! - [`Volume`]: opening and making, commits, the label, lists of subvolumes
+//! - [`Subvolume`]: the operations of [`std::fs`] by paths, subvolumes and snapshots
+//! - [`File`], [`OpenOptions`], [`ReadDir`], [`Metadata`]: as those of `std::fs`
+//! - [`Error`]: the operation, its paths, and the [`std::io::ErrorKind`] that `std::fs` has for the same failure
 //!
-//! Below paths there are inode handles: [`Volume::engine`] gives the engine, which works on
-//! [`FileId`]s, and has everything that a file system server needs.
+//! # Durability
+//!
+//! Changes are in memory until [`Volume::sync`], the commit interval (30 s by default) or memory pressure commits them.
+//! A commit takes all that happened before: after a power cut the volume is as of a commit. [`File::sync_all`] makes one
+//! file durable.
+//!
+//! # Untrusted volumes
+//!
+//! Images and devices are untrusted: any bytes give an error, never a panic, a hang or unbounded memory. Data is verified
+//! by its checksums when it is read.
 
+#![warn(missing_docs)]
+
+mod attributes;
 mod error;
 mod file;
-mod open;
+mod handle;
+mod metadata;
+mod opening;
 mod paths;
-mod properties;
+mod read_dir;
 mod removal;
-mod subvolumes;
+mod subvolume;
+#[doc(hidden)]
 pub mod transfer;
+mod volume;
 
 pub use error::{Error, Result};
-pub use file::File;
-pub use open::{Builder, Volume};
-pub use subvolumes::Access;
+pub use file::{File, OpenOptions};
+pub use metadata::{FileFlags, FileTimes, FileType, Metadata};
+pub use read_dir::{DirEntry, ReadDir};
+pub use subvolume::{Access, Subvolume, SubvolumeInfo};
 pub use ubtrfs_device::{BlockDevice, FileDevice, MemDevice};
-pub use ubtrfs_engine::{
-    Attr, Compress, DirEntry, Error as EngineError, FileId, FileKind, FileTime, NewInode,
-    RenameMode, SetAttr, SetTime, SubvolumeInfo, SubvolumePlace, XattrMode,
-};
+pub use ubtrfs_engine::Compress;
 pub use ubtrfs_format::block_group_flags::Profile;
 pub use ubtrfs_format::compress::Compression;
 pub use ubtrfs_format::csum::CsumType;
-pub use ubtrfs_format::ids::{InodeNr, RootId, Transid};
-pub use ubtrfs_format::item::{InodeFlags, RootItem};
-pub use ubtrfs_mkfs::{FeatureSet, MkfsError, MkfsOptions};
+pub use ubtrfs_format::uuid::Uuid;
+pub use ubtrfs_mkfs::{FeatureSet, MkfsOptions};
+pub use volume::{Builder, Volume};
 
 /// Examples of a page for users, which are tests.
 #[cfg(doctest)]

@@ -1,49 +1,29 @@
-//! The operations of `std::fs`, by paths within the volume.
+//! The operations of `std::fs`, by paths within the subvolume.
 //!
 //! Invariants
-//! - PATHS-1: a path means what it means to `std::fs`, with the root of the view as root and working directory. ""
+//! - PATHS-1: a path means what it means to `std::fs`, with the root of the subvolume as root and working directory. ""
 //!   names nothing, a slash at the end asks for a directory, a NUL is invalid.
+//!
+//! Not here: attributes (`attributes`), opening and copying files (`opening`), directories with all below (`removal`).
 
-use std::ops::ControlFlow;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::collections::HashSet;
+use std::ffi::{OsStr, OsString};
+use std::io::ErrorKind;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
 
 use ubtrfs_engine::Error as EngineError;
-use ubtrfs_engine::{
-    Attr, DirEntry, FileId, FileKind, LastName, NewInode, PathEnd, RenameMode, SetAttr,
-};
-use ubtrfs_format::item::InodeFlags;
+use ubtrfs_engine::{CorruptItem, FileId, FileKind, LastName, NewInode, PathEnd, RenameMode};
+use ubtrfs_format::key::{Key, KeyType};
 
-use crate::error::{Error, Naming, Result};
-use crate::file::File;
-use crate::open::Volume;
-
-/// Permission bits of a new file and of a new directory.
-const FILE_PERMISSIONS: u32 = 0o644;
-const DIR_PERMISSIONS: u32 = 0o755;
-/// Bytes that are read at a time.
-const READ_BYTES: usize = 1 << 20;
-
-const FIND: &str = "find";
-
-/// A file that was opened to be written, and the name it was given if it is new.
-struct Opened {
-    id: FileId,
-    made: Option<(FileId, Vec<u8>)>,
-}
-
-/// The bytes of a path, which the walk may go through.
-fn bytes(path: &Path) -> Result<&[u8]> {
-    // PATHS-1
-    match path.as_os_str().as_bytes() {
-        b"" => Err(EngineError::NotFound.into()),
-        bytes if bytes.contains(&0) => Err(EngineError::Invalid("path: it holds a NUL").into()),
-        bytes => Ok(bytes),
-    }
-}
+use crate::error::{Cause, Caused, Naming, Result};
+use crate::metadata::Metadata;
+use crate::read_dir::ReadDir;
+use crate::subvolume::{DIR_PERMISSIONS, Subvolume, bytes};
+use crate::transfer::DeviceNumber;
 
 /// The directory and the name where something other than a directory is made.
-fn name_for_file(end: PathEnd) -> Result<(FileId, Vec<u8>)> {
+fn name_for_file(end: PathEnd) -> Caused<(FileId, Vec<u8>)> {
     match end.last {
         LastName::Name(_) if end.has_slash && end.id.is_none() => Err(EngineError::NotFound.into()),
         LastName::Name(name) if !end.has_slash => Ok((end.dir, name)),
@@ -51,154 +31,104 @@ fn name_for_file(end: PathEnd) -> Result<(FileId, Vec<u8>)> {
     }
 }
 
-impl Volume {
-    pub(crate) fn resolve(&self, path: &Path) -> Result<FileId> {
-        Ok(self.engine.resolve_following(self.root, bytes(path)?)?)
-    }
-
-    fn resolve_link(&self, path: &Path) -> Result<FileId> {
-        Ok(self.engine.resolve(self.root, bytes(path)?)?)
-    }
-
-    /// The directory and the name that a path ends with; a link of that name is not followed.
-    pub(crate) fn end_of(&self, path: &Path) -> Result<PathEnd> {
-        Ok(self.engine.resolve_end(self.root, bytes(path)?, false)?)
-    }
-
-    /// The directory and the name of a directory or subvolume that is to be made.
-    pub(crate) fn name_for_dir(&self, path: &Path) -> Result<(FileId, Vec<u8>)> {
-        let end = self.end_of(path)?;
-        match end.last {
-            LastName::Name(name) => Ok((end.dir, name)),
-            _ => Err(EngineError::Exists.into()),
-        }
-    }
-
-    /// The handle of the file that a path leads to, links followed.
-    pub fn find(&self, path: impl AsRef<Path>) -> Result<FileId> {
-        self.resolve(path.as_ref()).naming(FIND, path.as_ref())
-    }
-
-    /// The handle of the file that a path leads to; a link at the end is not followed.
-    pub fn find_link(&self, path: impl AsRef<Path>) -> Result<FileId> {
-        self.resolve_link(path.as_ref()).naming(FIND, path.as_ref())
-    }
-
-    /// Attributes, links followed.
-    pub fn metadata(&self, path: impl AsRef<Path>) -> Result<Attr> {
+impl Subvolume {
+    /// Reads what is known of a file. Links are followed.
+    ///
+    /// # Errors
+    ///
+    /// Nothing is there, or the volume cannot be read.
+    pub fn metadata(&self, path: impl AsRef<Path>) -> Result<Metadata> {
         let path = path.as_ref();
-        let attr = self.resolve(path).and_then(|id| Ok(self.engine.attr(id)?));
-        attr.naming("read the attributes of", path)
+        let metadata = self.resolve(path).and_then(|id| self.metadata_of(id));
+        metadata.naming("read the attributes of", path)
     }
 
-    /// Attributes of a link itself.
-    pub fn symlink_metadata(&self, path: impl AsRef<Path>) -> Result<Attr> {
+    /// Reads what is known of a file. A link at the end of the path is not followed.
+    ///
+    /// # Errors
+    ///
+    /// As [`Subvolume::metadata`].
+    pub fn symlink_metadata(&self, path: impl AsRef<Path>) -> Result<Metadata> {
         let path = path.as_ref();
-        let id = self.resolve_link(path);
-        let attr = id.and_then(|id| Ok(self.engine.attr(id)?));
-        attr.naming("read the attributes of", path)
+        let metadata = self.resolve_link(path).and_then(|id| self.metadata_of(id));
+        metadata.naming("read the attributes of", path)
     }
 
-    /// Whether a path leads anywhere. Errors other than that it does not are reported.
+    fn metadata_of(&self, id: FileId) -> Caused<Metadata> {
+        Ok(Metadata::new(self.engine.attr(id)?, id.root.0))
+    }
+
+    /// Tells whether a path leads to a file through links. A link that leads nowhere does not.
+    ///
+    /// # Errors
+    ///
+    /// Whether there is one cannot be told.
     pub fn exists(&self, path: impl AsRef<Path>) -> Result<bool> {
-        match self.find(path) {
+        match self.metadata(path) {
             Ok(_) => Ok(true),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
             Err(error) => Err(error),
         }
     }
 
-    /// Changes mode, owner, times or size.
-    pub fn set_attr(&self, path: impl AsRef<Path>, set: &SetAttr) -> Result<()> {
+    /// Finds the path without links, "." and ".." that leads to the same file. It begins with a slash.
+    ///
+    /// # Errors
+    ///
+    /// As [`Subvolume::metadata`].
+    pub fn canonicalize(&self, path: impl AsRef<Path>) -> Result<PathBuf> {
         let path = path.as_ref();
-        let id = self.resolve(path);
-        let changed = id.and_then(|id| Ok(self.engine.set_attr(id, set)?));
-        changed.naming("change the attributes of", path)
+        self.canonical(path).naming("canonicalize", path)
     }
 
-    /// Reads the whole of a file.
-    pub fn read(&self, path: impl AsRef<Path>) -> Result<Vec<u8>> {
-        let path = path.as_ref();
-        let content = self.resolve(path).and_then(|id| self.read_all(id));
-        content.naming("read", path)
-    }
-
-    fn read_all(&self, id: FileId) -> Result<Vec<u8>> {
-        let mut content = Vec::new();
-        let mut part = vec![0; READ_BYTES];
-        loop {
-            let len = self.engine.read(id, content.len() as u64, &mut part)?;
-            if len == 0 {
-                return Ok(content);
+    fn canonical(&self, path: &Path) -> Caused<PathBuf> {
+        let end = self.engine.resolve_end(self.root, bytes(path)?, true)?;
+        if let (LastName::Name(name), Some(_), false) = (&end.last, end.id, end.has_slash) {
+            let dir = self.path_of_dir(end.dir)?;
+            return Ok(dir.join(OsStr::from_bytes(name)));
+        }
+        let id = self.resolve(path)?;
+        match id.stub_parent() {
+            Some(parent) => {
+                let dir = self.path_of_dir(parent)?;
+                let name = path.file_name().unwrap_or_default();
+                Ok(dir.join(name))
             }
-            content.extend_from_slice(&part[..len]);
+            None => self.path_of_dir(id),
         }
     }
 
-    /// Makes a file of this content, or replaces the content of one that exists, through links.
-    pub fn write(&self, path: impl AsRef<Path>, content: impl AsRef<[u8]>) -> Result<()> {
-        let path = path.as_ref();
-        let written = self.open_emptied(path).and_then(|file| {
-            self.engine.write(file, 0, content.as_ref())?;
-            Ok(())
-        });
-        written.naming("write", path)
-    }
-
-    /// Opens a file.
-    pub fn open_file(&self, path: impl AsRef<Path>) -> Result<File> {
-        let path = path.as_ref();
-        let id = self.resolve(path);
-        let file = id.and_then(|id| File::open(&self.engine, id, path));
-        file.naming("open", path)
-    }
-
-    /// Opens a file emptied; it is made if there is none, at the end of a link that leads nowhere as well.
-    pub fn create_file(&self, path: impl AsRef<Path>) -> Result<File> {
-        let path = path.as_ref();
-        let id = self.open_emptied(path);
-        let file = id.and_then(|id| File::open(&self.engine, id, path));
-        file.naming("create", path)
-    }
-
-    fn open_emptied(&self, path: &Path) -> Result<FileId> {
-        let opened = self.open_or_make(path)?;
-        if opened.made.is_none() {
-            self.engine.truncate(opened.id, 0)?;
-        }
-        Ok(opened.id)
-    }
-
-    /// The file of a path, made if there is none, as open(2) makes it: through links, and never a directory.
-    fn open_or_make(&self, path: &Path) -> Result<Opened> {
-        let path = bytes(path)?;
-        loop {
-            let end = self.engine.resolve_end(self.root, path, true)?;
-            let LastName::Name(name) = end.last else {
-                return Err(EngineError::IsADirectory(end.dir).into());
+    fn path_of_dir(&self, dir: FileId) -> Caused<PathBuf> {
+        let mut names = Vec::new();
+        let mut seen = HashSet::new();
+        let mut at = dir;
+        while at != self.root {
+            let (parent, name) = match self.engine.subvolume_place(at.root)? {
+                Some(place) if self.engine.root_dir(at.root)? == at => (place.dir, place.name),
+                _ => self.engine.directory_name(at)?,
             };
-            if end.has_slash {
-                return Err(EngineError::IsADirectory(end.id.unwrap_or(end.dir)).into());
-            }
-            if let Some(id) = end.id {
-                return match self.engine.attr(id)?.kind {
-                    FileKind::Directory => Err(EngineError::IsADirectory(id).into()),
-                    _ => Ok(Opened { id, made: None }),
-                };
-            }
-            let new = NewInode::file(FILE_PERMISSIONS);
-            match self.engine.create(end.dir, &name, &new) {
-                Ok(id) => {
-                    let made = Some((end.dir, name));
-                    return Ok(Opened { id, made });
+            // A damaged volume may have directories in a loop.
+            if !seen.insert(at) {
+                return Err(EngineError::Corrupt {
+                    tree: at.root,
+                    key: Key::new(at.ino.0, KeyType::INODE_ITEM, 0),
+                    what: CorruptItem::Loop,
                 }
-                // Somebody was faster: the file is there now.
-                Err(EngineError::Exists) => {}
-                Err(error) => return Err(error.into()),
+                .into());
             }
+            names.push(name);
+            at = parent;
         }
+        let mut path = PathBuf::from("/");
+        path.extend(names.iter().rev().map(|name| OsStr::from_bytes(name)));
+        Ok(path)
     }
 
+    /// Makes a directory.
+    ///
+    /// # Errors
+    ///
+    /// Something is there already, the directory above is missing, or the volume is full or read-only.
     pub fn create_dir(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         let made = self.name_for_dir(path).and_then(|(dir, name)| {
@@ -210,54 +140,65 @@ impl Volume {
     }
 
     /// Makes a directory and those above it as far as they are missing.
+    ///
+    /// # Errors
+    ///
+    /// As [`Subvolume::create_dir`], but for a directory that is there.
     pub fn create_dir_all(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
-        if path.as_os_str().is_empty() {
-            return Ok(());
+        let named = |dir: &&Path| !dir.as_os_str().is_empty();
+        let dirs: Vec<&Path> = path.ancestors().take_while(named).collect();
+        // Up to the first that is there or can be made, and from there down.
+        let mut made = 0;
+        for (above, dir) in dirs.iter().enumerate() {
+            match self.make_or_find_dir(dir) {
+                Err(error) if error.kind() == ErrorKind::NotFound && above + 1 < dirs.len() => {}
+                outcome => {
+                    outcome?;
+                    made = above;
+                    break;
+                }
+            }
         }
-        match self.create_dir(path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            made => return self.or_directory(path, made),
-        }
-        if let Some(parent) = path.parent() {
-            self.create_dir_all(parent)?;
-        }
-        self.or_directory(path, self.create_dir(path))
+        let mut missing = dirs[..made].iter().rev();
+        missing.try_for_each(|dir| self.make_or_find_dir(dir))
     }
 
-    /// A directory that could not be made is one all the same if it is there.
-    fn or_directory(&self, path: &Path, made: Result<()>) -> Result<()> {
-        let is_dir = || {
-            self.metadata(path)
-                .is_ok_and(|attr| attr.kind == FileKind::Directory)
-        };
-        match made {
-            Err(_) if is_dir() => Ok(()),
+    fn make_or_find_dir(&self, dir: &Path) -> Result<()> {
+        match self.create_dir(dir) {
+            Err(_) if self.is_dir(dir) => Ok(()),
             made => made,
         }
     }
 
-    /// The entries of a directory, in the order in which they were made.
-    pub fn read_dir(&self, path: impl AsRef<Path>) -> Result<Vec<DirEntry>> {
+    fn is_dir(&self, path: &Path) -> bool {
+        self.metadata(path).is_ok_and(|metadata| metadata.is_dir())
+    }
+
+    /// Lists a directory.
+    ///
+    /// # Errors
+    ///
+    /// It is no directory, is missing, or cannot be read.
+    pub fn read_dir(&self, path: impl AsRef<Path>) -> Result<ReadDir> {
         let path = path.as_ref();
-        let listed = self.resolve(path).and_then(|id| {
-            let mut entries = Vec::new();
-            self.engine.readdir(id, 0, &mut |entry| {
-                entries.push(entry);
-                ControlFlow::Continue(())
-            })?;
-            Ok(entries)
-        });
+        let listed = self
+            .resolve(path)
+            .and_then(|id| Ok(ReadDir::new(&self.engine, id, path)?));
         listed.naming("list", path)
     }
 
-    /// Removes a file that is no directory; a link itself.
+    /// Removes the name of a file that is no directory; of a link itself.
+    ///
+    /// # Errors
+    ///
+    /// Nothing is there, or a directory, or an immutable or append-only file.
     pub fn remove_file(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         self.unlink(path).naming("remove", path)
     }
 
-    fn unlink(&self, path: &Path) -> Result<()> {
+    fn unlink(&self, path: &Path) -> Caused<()> {
         let end = self.end_of(path)?;
         let LastName::Name(name) = end.last else {
             return Err(EngineError::IsADirectory(end.dir).into());
@@ -273,6 +214,10 @@ impl Volume {
     }
 
     /// Removes an empty directory. An empty subvolume is deleted with it.
+    ///
+    /// # Errors
+    ///
+    /// It is not empty, is no directory, or is missing.
     pub fn remove_dir(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         let removed = self.dir_to_remove(path).and_then(|(end, name)| {
@@ -282,47 +227,49 @@ impl Volume {
         removed.naming("remove directory", path)
     }
 
-    /// The end of the path of a directory that may be removed, and its name.
-    pub(crate) fn dir_to_remove(&self, path: &Path) -> Result<(PathEnd, Vec<u8>)> {
-        let end = self.end_of(path)?;
-        match &end.last {
-            LastName::Name(name) => {
-                let name = name.clone();
-                Ok((end, name))
-            }
-            LastName::Current => Err(EngineError::Invalid("name").into()),
-            LastName::Parent => Err(EngineError::NotEmpty(end.dir).into()),
-            LastName::Root => Err(Error::NoName(path.to_owned())),
-        }
-    }
-
-    /// Moves. A file of the new name is replaced, and so is an empty directory by another.
+    /// Moves. A file of the new name is replaced, and so is an empty directory by another. Subvolumes move as well.
+    ///
+    /// # Errors
+    ///
+    /// - nothing is at `from`, or what is at `to` cannot be replaced
+    /// - a directory would move into itself
+    /// - the directories are of different subvolumes, and no subvolume moves (`CrossesDevices`)
     pub fn rename(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
-        self.rename_with(from, to, RenameMode::Replace)
+        self.rename_with(from.as_ref(), to.as_ref(), RenameMode::Replace)
     }
 
-    /// Moves, with `mode` saying what becomes of the new name if there is one: replaced, an error, or exchanged with the
-    /// old one.
-    pub fn rename_with(
-        &self,
-        from: impl AsRef<Path>,
-        to: impl AsRef<Path>,
-        mode: RenameMode,
-    ) -> Result<()> {
-        let (from, to) = (from.as_ref(), to.as_ref());
+    /// Moves, and replaces nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`Subvolume::rename`]; something is at `to` (`AlreadyExists`).
+    pub fn rename_no_replace(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
+        self.rename_with(from.as_ref(), to.as_ref(), RenameMode::NoReplace)
+    }
+
+    /// Exchanges two names: each means afterwards what the other meant.
+    ///
+    /// # Errors
+    ///
+    /// As [`Subvolume::rename`]; nothing is at `to`.
+    pub fn rename_exchange(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
+        self.rename_with(from.as_ref(), to.as_ref(), RenameMode::Exchange)
+    }
+
+    fn rename_with(&self, from: &Path, to: &Path, mode: RenameMode) -> Result<()> {
         let moved = self.move_name(from, to, mode);
         moved.naming_both("rename", from, to)
     }
 
-    fn move_name(&self, from: &Path, to: &Path, mode: RenameMode) -> Result<()> {
+    fn move_name(&self, from: &Path, to: &Path, mode: RenameMode) -> Caused<()> {
         let (old, new) = (self.end_of(from)?, self.end_of(to)?);
         let LastName::Name(name) = &old.last else {
-            return Err(Error::NoName(from.to_owned()));
+            return Err(Cause::NoName(from.to_owned()));
         };
         let LastName::Name(new_name) = &new.last else {
             return Err(match mode {
                 RenameMode::NoReplace => EngineError::Exists.into(),
-                _ => Error::NoName(to.to_owned()),
+                _ => Cause::NoName(to.to_owned()),
             });
         };
         let id = old.id.ok_or(EngineError::NotFound)?;
@@ -335,18 +282,28 @@ impl Volume {
     }
 
     /// Gives a file a further name; a link itself.
-    pub fn hard_link(&self, file: impl AsRef<Path>, link: impl AsRef<Path>) -> Result<()> {
-        let (file, link) = (file.as_ref(), link.as_ref());
-        let linked = self.resolve_link(file).and_then(|id| {
+    ///
+    /// # Errors
+    ///
+    /// Something is at `link`, or `original` is missing, a directory, in another subvolume, immutable or append-only.
+    pub fn hard_link(&self, original: impl AsRef<Path>, link: impl AsRef<Path>) -> Result<()> {
+        let (original, link) = (original.as_ref(), link.as_ref());
+        let linked = self.resolve_link(original).and_then(|id| {
             let (dir, name) = name_for_file(self.end_of(link)?)?;
             Ok(self.engine.link(id, dir, &name)?)
         });
-        linked.naming_both("link", file, link)
+        linked.naming_both("link", original, link)
     }
 
-    pub fn symlink(&self, target: impl AsRef<Path>, link: impl AsRef<Path>) -> Result<()> {
-        let (target, link) = (target.as_ref(), link.as_ref());
-        let made = bytes(target).and_then(|target| {
+    /// Makes a symbolic link, which need not lead anywhere. A target that begins with a slash begins at the root of the
+    /// subvolume.
+    ///
+    /// # Errors
+    ///
+    /// Something is at `link`, or the target is empty or too long.
+    pub fn symlink(&self, original: impl AsRef<Path>, link: impl AsRef<Path>) -> Result<()> {
+        let (original, link) = (original.as_ref(), link.as_ref());
+        let made = bytes(original).and_then(|target| {
             let (dir, name) = name_for_file(self.end_of(link)?)?;
             self.engine.create(dir, &name, &NewInode::symlink(target))?;
             Ok(())
@@ -354,51 +311,42 @@ impl Volume {
         made.naming("create link", link)
     }
 
-    pub fn read_link(&self, path: impl AsRef<Path>) -> Result<Vec<u8>> {
+    /// Reads where a symbolic link leads.
+    ///
+    /// # Errors
+    ///
+    /// It is no link, or is missing.
+    pub fn read_link(&self, path: impl AsRef<Path>) -> Result<PathBuf> {
         let path = path.as_ref();
         let id = self.resolve_link(path);
         let target = id.and_then(|id| Ok(self.engine.readlink(id)?));
-        target.naming("read the link", path)
+        let target = target.naming("read the link", path)?;
+        Ok(OsString::from_vec(target).into())
     }
 
-    /// Has `to` share the content of `from` from now on, as `cp --reflink` does: no data is copied. Links are followed.
+    /// Makes a FIFO, a socket or a device, as mknod(2): `mode` has the bits of the kind and the permissions. `rdev` is the
+    /// number of a device.
     ///
-    /// Errors: both are one file; one has checksums and the other has not. `to` then keeps its content, and is not made.
-    pub fn reflink(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
-        let (from, to) = (from.as_ref(), to.as_ref());
-        self.share(from, to).naming_both("reflink", from, to)
-    }
-
-    fn share(&self, from: &Path, to: &Path) -> Result<()> {
-        let from = self.resolve(from)?;
-        let attr = self.engine.attr(from)?;
-        match attr.kind {
-            FileKind::Regular => {}
-            FileKind::Directory => return Err(EngineError::IsADirectory(from).into()),
-            _ => return Err(EngineError::NotAFile(from).into()),
-        }
-        let to = self.open_or_make(to)?;
-        if to.id == from {
-            return Err(Error::SameFile);
-        }
-        let shared = self.share_with(from, attr.flags, &to);
-        if let (Err(_), Some((dir, name))) = (&shared, &to.made) {
-            // The first error is the one to be told.
-            let _ = self.engine.unlink(*dir, name);
-        }
-        shared
-    }
-
-    /// A destination that cannot share is refused before it is emptied.
-    fn share_with(&self, from: FileId, flags: InodeFlags, to: &Opened) -> Result<()> {
-        if to.made.is_none() {
-            let target = self.engine.attr(to.id)?.flags;
-            if (target ^ flags).contains(InodeFlags::NODATASUM) {
-                return Err(EngineError::CsumsDiffer.into());
+    /// # Errors
+    ///
+    /// Something is at `path`, or `mode` is of no such kind.
+    pub fn create_node(&self, path: impl AsRef<Path>, mode: u32, rdev: u64) -> Result<()> {
+        let path = path.as_ref();
+        let made = self.end_of(path).and_then(|end| {
+            let (dir, name) = name_for_file(end)?;
+            match FileKind::from_mode(mode) {
+                None | Some(FileKind::Directory | FileKind::Symlink) => {
+                    return Err(EngineError::Invalid("mode").into());
+                }
+                Some(_) => {}
             }
-            self.engine.truncate(to.id, 0)?;
-        }
-        self.engine.clone_range(from, 0, 0, to.id, 0)?;
-        Ok(())
+            let new = NewInode {
+                rdev: DeviceNumber::of(rdev).to_inode(),
+                ..NewInode::with_mode(mode)
+            };
+            self.engine.create(dir, &name, &new)?;
+            Ok(())
+        });
+        made.naming("create node", path)
     }
 }

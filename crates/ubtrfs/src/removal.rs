@@ -14,25 +14,27 @@ use ubtrfs_engine::{CorruptItem, FileId, FileKind};
 use ubtrfs_engine::{Error as EngineError, Volume as Engine};
 use ubtrfs_format::key::{Key, KeyType};
 
-use crate::error::{Error, Naming, Result};
-use crate::open::Volume;
+use crate::error::{Cause, Caused, Error, Naming, Result};
+use crate::subvolume::Subvolume;
 use crate::transfer::removal::{Removal, RemovalObserver, RemovalProblem, Subvolumes};
 use crate::transfer::walk::{Entry, Refused};
 
 #[cfg(test)]
 mod tests;
 
-impl Volume {
+impl Subvolume {
     /// Removes a directory with all that is in it; a link itself, as `std::fs` does.
     ///
-    /// Errors: it is a subvolume, or one is below, in which case nothing is removed. A file that cannot be removed, such as
-    /// an immutable one, ends the removal half-way.
+    /// # Errors
+    ///
+    /// It is a subvolume, or one is below (`CrossesDevices`), in which case nothing is removed. A file that cannot be removed,
+    /// such as an immutable one, ends the removal half-way.
     pub fn remove_dir_all(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         self.remove_tree(path).naming("remove directory", path)
     }
 
-    fn remove_tree(&self, path: &Path) -> Result<()> {
+    fn remove_tree(&self, path: &Path) -> Caused<()> {
         let (end, name) = self.dir_to_remove(path)?;
         let id = end.id.ok_or(EngineError::NotFound)?;
         match self.engine.attr(id)?.kind {
@@ -49,7 +51,7 @@ impl Volume {
         }
         if !id.is_stub() {
             if id.root != end.dir.root {
-                return Err(Error::Subvolume(path.to_owned()));
+                return Err(Cause::Subvolume(path.to_owned()));
             }
             refuse_subvolumes(&self.engine, id, path)?;
             let engine = &self.engine;
@@ -63,7 +65,7 @@ impl Volume {
 
 /// Refuses a directory with subvolumes below. Goes from each subvolume up to the directory or the root of its tree: there are few subvolumes, and perhaps
 /// millions of files below.
-fn refuse_subvolumes(engine: &Engine, top: FileId, path: &Path) -> Result<()> {
+fn refuse_subvolumes(engine: &Engine, top: FileId, path: &Path) -> Caused<()> {
     let mut elsewhere = HashSet::new();
     let places = engine.subvolumes()?.into_iter().filter_map(|s| s.place);
     for place in places.filter(|place| place.dir.root == top.root) {
@@ -73,7 +75,7 @@ fn refuse_subvolumes(engine: &Engine, top: FileId, path: &Path) -> Result<()> {
         while at == top || elsewhere.insert(at) {
             if at == top {
                 let names = names.iter().rev().map(|name| OsStr::from_bytes(name));
-                return Err(Error::Subvolume(path.join(names.collect::<PathBuf>())));
+                return Err(Cause::Subvolume(path.join(names.collect::<PathBuf>())));
             }
             let (parent, name) = match engine.parent(at)? {
                 parent if parent.root != at.root || parent == at => break,
@@ -115,7 +117,10 @@ impl RemovalObserver for FirstFailure<'_> {
                     Refused::Engine(error) => (operation, error),
                 }
             }
-            RemovalProblem::Subvolume => return Err(Error::Subvolume(path.to_owned())),
+            RemovalProblem::Subvolume => {
+                let refused = Err(Cause::Subvolume(path.to_owned()));
+                return refused.naming("remove directory", path);
+            }
             // Somebody else has removed it meanwhile.
             RemovalProblem::Unlink(EngineError::NotFound)
             | RemovalProblem::Rmdir(EngineError::NotFound) => return Ok(()),

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
-use std::io::{self, ErrorKind};
-use std::os::unix::ffi::OsStrExt;
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-use ubtrfs::{FileKind, Volume};
+use ubtrfs::{OpenOptions, Subvolume, Volume};
 
 const VOLUME_BYTES: u64 = 256 << 20;
 
@@ -31,6 +31,33 @@ trait Place {
     fn is_dir(&self, path: &str, follow: bool) -> io::Result<bool>;
     fn exists(&self, path: &str) -> io::Result<bool>;
     fn names(&self, path: &str) -> io::Result<Vec<Vec<u8>>>;
+    fn copy(&self, from: &str, to: &str) -> io::Result<u64>;
+    fn canonicalize(&self, path: &str) -> io::Result<PathBuf>;
+    /// Opens as the letters say, writes "new" and reads all, as far as each succeeds.
+    fn open_as(&self, path: &str, letters: &str) -> io::Result<Tried>;
+}
+
+/// What writing to a file and reading it gave.
+type Tried = (Result<(), ErrorKind>, Result<Vec<u8>, ErrorKind>);
+
+fn try_both(mut file: impl Read + Write) -> Tried {
+    let written = file.write_all(b"new").map_err(|error| error.kind());
+    let mut content = Vec::new();
+    let read = file.read_to_end(&mut content);
+    (written, read.map(|_| content).map_err(|error| error.kind()))
+}
+
+macro_rules! options {
+    ($options:expr, $letters:expr) => {{
+        let has = |letter| $letters.contains(letter);
+        $options
+            .read(has('r'))
+            .write(has('w'))
+            .append(has('a'))
+            .truncate(has('t'))
+            .create(has('c'))
+            .create_new(has('n'))
+    }};
 }
 
 /// The working directory, which absolute paths begin at as well.
@@ -102,60 +129,86 @@ impl Place for Host {
         names.sort();
         Ok(names)
     }
+    fn copy(&self, from: &str, to: &str) -> io::Result<u64> {
+        fs::copy(self.at(from), self.at(to))
+    }
+    fn canonicalize(&self, path: &str) -> io::Result<PathBuf> {
+        let path = fs::canonicalize(self.at(path))?;
+        let below = path.strip_prefix(&self.0).expect("it leads nowhere else");
+        Ok(Path::new("/").join(below))
+    }
+    fn open_as(&self, path: &str, letters: &str) -> io::Result<Tried> {
+        let mut options = fs::OpenOptions::new();
+        let options = options!(options, letters);
+        Ok(try_both(options.open(self.at(path))?))
+    }
 }
 
-impl Place for Volume {
+impl Place for Subvolume {
     fn read(&self, path: &str) -> io::Result<Vec<u8>> {
-        Ok(Volume::read(self, path)?)
+        Ok(Subvolume::read(self, path)?)
     }
     fn write(&self, path: &str, content: &[u8]) -> io::Result<()> {
-        Ok(Volume::write(self, path, content)?)
+        Ok(Subvolume::write(self, path, content)?)
     }
     fn open(&self, path: &str) -> io::Result<()> {
         Ok(self.open_file(path).map(drop)?)
     }
     fn create_dir(&self, path: &str) -> io::Result<()> {
-        Ok(Volume::create_dir(self, path)?)
+        Ok(Subvolume::create_dir(self, path)?)
     }
     fn create_dir_all(&self, path: &str) -> io::Result<()> {
-        Ok(Volume::create_dir_all(self, path)?)
+        Ok(Subvolume::create_dir_all(self, path)?)
     }
     fn remove_file(&self, path: &str) -> io::Result<()> {
-        Ok(Volume::remove_file(self, path)?)
+        Ok(Subvolume::remove_file(self, path)?)
     }
     fn remove_dir(&self, path: &str) -> io::Result<()> {
-        Ok(Volume::remove_dir(self, path)?)
+        Ok(Subvolume::remove_dir(self, path)?)
     }
     fn remove_dir_all(&self, path: &str) -> io::Result<()> {
-        Ok(Volume::remove_dir_all(self, path)?)
+        Ok(Subvolume::remove_dir_all(self, path)?)
     }
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        Ok(Volume::rename(self, from, to)?)
+        Ok(Subvolume::rename(self, from, to)?)
     }
     fn hard_link(&self, file: &str, link: &str) -> io::Result<()> {
-        Ok(Volume::hard_link(self, file, link)?)
+        Ok(Subvolume::hard_link(self, file, link)?)
     }
     fn symlink(&self, target: &str, link: &str) -> io::Result<()> {
-        Ok(Volume::symlink(self, target, link)?)
+        Ok(Subvolume::symlink(self, target, link)?)
     }
     fn read_link(&self, path: &str) -> io::Result<Vec<u8>> {
-        Ok(Volume::read_link(self, path)?)
+        Ok(Subvolume::read_link(self, path)?
+            .into_os_string()
+            .into_vec())
     }
     fn is_dir(&self, path: &str, follow: bool) -> io::Result<bool> {
-        let attr = match follow {
+        let metadata = match follow {
             true => self.metadata(path)?,
             false => self.symlink_metadata(path)?,
         };
-        Ok(attr.kind == FileKind::Directory)
+        Ok(metadata.is_dir())
     }
     fn exists(&self, path: &str) -> io::Result<bool> {
-        Ok(Volume::exists(self, path)?)
+        Ok(Subvolume::exists(self, path)?)
     }
     fn names(&self, path: &str) -> io::Result<Vec<Vec<u8>>> {
         let entries = self.read_dir(path)?;
-        let mut names: Vec<_> = entries.into_iter().map(|entry| entry.name).collect();
+        let names = entries.map(|entry| Ok(entry?.file_name().as_bytes().to_vec()));
+        let mut names = names.collect::<io::Result<Vec<_>>>()?;
         names.sort();
         Ok(names)
+    }
+    fn copy(&self, from: &str, to: &str) -> io::Result<u64> {
+        Ok(Subvolume::copy(self, from, to)?)
+    }
+    fn canonicalize(&self, path: &str) -> io::Result<PathBuf> {
+        Ok(Subvolume::canonicalize(self, path)?)
+    }
+    fn open_as(&self, path: &str, letters: &str) -> io::Result<Tried> {
+        let options = options!(OpenOptions::new(), letters);
+        Ok(try_both(self.open_with(path, &options)?))
     }
 }
 
@@ -211,7 +264,7 @@ fn whole(place: &dyn Place) -> Tree {
 /// One tree, made on the host and in a volume.
 struct Pair {
     host: Host,
-    volume: Volume,
+    root: Subvolume,
     before: Tree,
 }
 
@@ -236,8 +289,8 @@ impl Judge {
             None => self.new_pair(),
         };
         let outcome = |place: &dyn Place| run(place).map_err(|error| error.kind());
-        let (theirs, ours) = (outcome(&pair.host), outcome(&pair.volume));
-        let (their_tree, our_tree) = (whole(&pair.host), whole(&pair.volume));
+        let (theirs, ours) = (outcome(&pair.host), outcome(&pair.root));
+        let (their_tree, our_tree) = (whole(&pair.host), whole(&pair.root));
         if theirs != ours {
             let told = format!("{call}: std::fs {theirs:?}, here {ours:?}");
             self.differences.push(told);
@@ -255,17 +308,29 @@ impl Judge {
         fs::create_dir(&root).unwrap();
         env::set_current_dir(&root).unwrap();
         let host = Host(root);
-        let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
+        let root = Volume::in_memory(VOLUME_BYTES).unwrap().root().clone();
         fill(&host).unwrap();
-        fill(&volume).unwrap();
+        fill(&root).unwrap();
         let before = whole(&host);
-        Pair {
-            host,
-            volume,
-            before,
-        }
+        Pair { host, root, before }
     }
 }
+
+/// Ways to open: read, write, append, truncate, create, create new.
+const OPENINGS: &[&str] = &[
+    "", "r", "w", "a", "t", "c", "n", "rw", "ra", "rt", "rc", "wt", "at", "wc", "ac", "wct",
+    "rwct", "wn", "an", "rwcn", "atn", "actn",
+];
+
+/// The paths of one file.
+const IS_FILE: &[&str] = &[
+    "file",
+    "/file",
+    "//file",
+    "./file",
+    "dir/../file",
+    "to_file",
+];
 
 /// One test, as the working directory is the process's.
 ///
@@ -357,6 +422,16 @@ fn calls_by_paths_are_as_in_std_fs() {
         judge.compare(&call("symlink_metadata"), |place| place.is_dir(path, false));
         judge.compare(&call("exists"), |place| place.exists(path));
         judge.compare(&call("read_dir"), |place| place.names(path));
+        judge.compare(&call("canonicalize"), |place| place.canonicalize(path));
+        judge.compare(&call("copy from"), |place| place.copy(path, "new"));
+        // `std::fs` empties what it copies onto itself.
+        if !IS_FILE.contains(&path) {
+            judge.compare(&call("copy to"), |place| place.copy("file", path));
+        }
+        for letters in OPENINGS {
+            let call = format!("open {path:?} as {letters:?}");
+            judge.compare(&call, |place| place.open_as(path, letters));
+        }
     }
     for path in ["dir/new", "dir/sub/new", "a/b/c", "a/../b", "empty/new/"] {
         let call = format!("create_dir_all {path:?}");
@@ -384,8 +459,9 @@ fn calls_by_paths_are_as_in_std_fs() {
 #[test]
 fn removal_of_the_root_or_by_a_dot_loses_nothing() {
     let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
-    fill(&volume).unwrap();
-    let before = whole(&volume);
+    let root = volume.root();
+    fill(root).unwrap();
+    let before = whole(root);
     for (path, kind) in [
         ("/", ErrorKind::ResourceBusy),
         (".", ErrorKind::InvalidInput),
@@ -393,8 +469,8 @@ fn removal_of_the_root_or_by_a_dot_loses_nothing() {
         ("dir/..", ErrorKind::DirectoryNotEmpty),
         ("to_dir/", ErrorKind::NotADirectory),
     ] {
-        let refused = volume.remove_dir_all(Path::new(path)).unwrap_err();
+        let refused = root.remove_dir_all(Path::new(path)).unwrap_err();
         assert_eq!(refused.kind(), kind, "{path}: {refused}");
     }
-    assert_eq!(whole(&volume), before);
+    assert_eq!(whole(root), before);
 }

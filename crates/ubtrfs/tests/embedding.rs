@@ -1,13 +1,14 @@
 //! A program's use of the library: files, links, snapshots, threads, images that outlive the program.
 
+use std::fs::Permissions;
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{fs, thread};
 
-use ubtrfs::{
-    Access, Builder, Compress, Compression, FileKind, InodeFlags, RenameMode, RootId, Volume,
-    XattrMode,
-};
+use ubtrfs::{Access, Builder, Compress, Compression, FileFlags, OpenOptions, Volume};
+use ubtrfs_format::item::InodeFlags;
 use ubtrfs_sim::images;
 
 const VOLUME_BYTES: u64 = 256 << 20;
@@ -15,65 +16,72 @@ const VOLUME_BYTES: u64 = 256 << 20;
 #[test]
 fn files_are_as_with_std_fs() {
     let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
-    volume.create_dir_all("/a/b").unwrap();
-    volume.write("/a/b/file", b"content").unwrap();
-    volume.hard_link("/a/b/file", "/a/hard").unwrap();
-    volume.symlink("b/file", "/a/soft").unwrap();
-    assert_eq!(volume.read("/a/soft").unwrap(), b"content");
-    assert_eq!(volume.read_link("/a/soft").unwrap(), b"b/file");
-    assert_eq!(volume.metadata("/a/hard").unwrap().nlink, 2);
-    volume.rename("/a/b/file", "/a/b/moved").unwrap();
-    assert!(!volume.exists("/a/b/file").unwrap());
+    volume.root().create_dir_all("/a/b").unwrap();
+    volume.root().write("/a/b/file", b"content").unwrap();
+    volume.root().hard_link("/a/b/file", "/a/hard").unwrap();
+    volume.root().symlink("b/file", "/a/soft").unwrap();
+    assert_eq!(volume.root().read("/a/soft").unwrap(), b"content");
     assert_eq!(
-        volume.create_dir("/a").unwrap_err().kind(),
+        volume.root().read_link("/a/soft").unwrap(),
+        Path::new("b/file")
+    );
+    assert_eq!(volume.root().metadata("/a/hard").unwrap().nlink(), 2);
+    volume.root().rename("/a/b/file", "/a/b/moved").unwrap();
+    assert!(!volume.root().exists("/a/b/file").unwrap());
+    assert_eq!(
+        volume.root().create_dir("/a").unwrap_err().kind(),
         ErrorKind::AlreadyExists
     );
     assert_eq!(
-        volume.remove_dir("/a").unwrap_err().kind(),
+        volume.root().remove_dir("/a").unwrap_err().kind(),
         ErrorKind::DirectoryNotEmpty
     );
     assert_eq!(
-        volume.read("/none").unwrap_err().kind(),
+        volume.root().read("/none").unwrap_err().kind(),
         ErrorKind::NotFound
     );
-    volume.remove_dir_all("/a").unwrap();
-    assert!(volume.read_dir("/").unwrap().is_empty());
+    volume.root().remove_dir_all("/a").unwrap();
+    assert!(volume.root().read_dir("/").unwrap().next().is_none());
 }
 
 #[test]
 fn open_file_has_a_position_and_outlives_its_name() {
     let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
-    let mut file = volume.create_file("/file").unwrap();
+    let both = OpenOptions::new().read(true).write(true).create(true);
+    let mut file = volume.root().open_with("/file", &both).unwrap();
     file.write_all(b"hello world").unwrap();
     file.seek(SeekFrom::Start(6)).unwrap();
-    volume.remove_file("/file").unwrap();
+    volume.root().remove_file("/file").unwrap();
     let mut rest = String::new();
     file.read_to_string(&mut rest).unwrap();
     assert_eq!(rest, "world");
     file.set_len(5).unwrap();
-    assert_eq!(file.len().unwrap(), 5);
+    assert_eq!(file.metadata().unwrap().len(), 5);
     volume.sync().unwrap();
 }
 
 #[test]
 fn snapshot_shows_what_was_there() {
     let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
-    volume.create_subvolume("/data").unwrap();
+    volume.root().create_subvolume("/data").unwrap();
     let big = vec![7u8; 3 << 20];
-    volume.write("/data/big", &big).unwrap();
-    volume.snapshot("/data", "/snap", Access::ReadOnly).unwrap();
-    volume.write("/data/big", b"small").unwrap();
-    volume.reflink("/snap/big", "/copy").unwrap();
-    assert_eq!(volume.read("/snap/big").unwrap(), big);
-    assert_eq!(volume.read("/copy").unwrap(), big);
-    let snap = volume.subvolume("/snap").unwrap();
+    volume.root().write("/data/big", &big).unwrap();
+    volume
+        .root()
+        .snapshot("/data", "/snap", Access::ReadOnly)
+        .unwrap();
+    volume.root().write("/data/big", b"small").unwrap();
+    volume.root().reflink("/snap/big", "/copy").unwrap();
+    assert_eq!(volume.root().read("/snap/big").unwrap(), big);
+    assert_eq!(volume.root().read("/copy").unwrap(), big);
+    let snap = volume.root().subvolume("/snap").unwrap();
     assert_eq!(
         snap.write("/new", b"x").unwrap_err().kind(),
         ErrorKind::ReadOnlyFilesystem
     );
-    volume.delete_subvolume("/snap").unwrap();
-    volume.engine().free_deleted_subvolumes().unwrap();
-    assert_eq!(volume.read("/copy").unwrap(), big);
+    volume.root().delete_subvolume("/snap").unwrap();
+    volume.free_deleted_subvolumes().unwrap();
+    assert_eq!(volume.root().read("/copy").unwrap(), big);
 }
 
 #[test]
@@ -82,14 +90,14 @@ fn image_keeps_what_was_synced() {
     fs::create_dir_all(&dir).unwrap();
     let image = dir.join("image");
     let volume = Volume::create(&image, VOLUME_BYTES).unwrap();
-    volume.write("/file", b"kept").unwrap();
+    volume.root().write("/file", b"kept").unwrap();
     let refused = Volume::open(&image).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::ResourceBusy);
     assert!(refused.to_string().contains("this process"), "{refused}");
     drop(volume);
     let volume = Volume::open_read_only(&image).unwrap();
-    assert_eq!(volume.read("/file").unwrap(), b"kept");
-    assert_eq!(volume.metadata("/file").unwrap().kind, FileKind::Regular);
+    assert_eq!(volume.root().read("/file").unwrap(), b"kept");
+    assert!(volume.root().metadata("/file").unwrap().is_file());
     drop(volume);
     fs::remove_dir_all(dir).unwrap();
 }
@@ -99,14 +107,14 @@ fn file_keeps_its_volume_open() {
     let scratch = tempfile::tempdir().unwrap();
     let image = scratch.path().join("image");
     let volume = Volume::create(&image, VOLUME_BYTES).unwrap();
-    let file = volume.create_file("/file").unwrap();
+    let file = volume.root().create_file("/file").unwrap();
     drop(volume);
-    file.write_at(b"written later", 0).unwrap();
+    file.write_all_at(b"written later", 0).unwrap();
     file.sync_all().unwrap();
     assert!(Volume::open(&image).is_err());
     drop(file);
     let volume = Volume::open(&image).unwrap();
-    assert_eq!(volume.read("/file").unwrap(), b"written later");
+    assert_eq!(volume.root().read("/file").unwrap(), b"written later");
 }
 
 #[test]
@@ -114,13 +122,13 @@ fn file_without_a_name_goes_with_its_last_handle() {
     let scratch = tempfile::tempdir().unwrap();
     let image = scratch.path().join("image");
     let volume = Volume::create(&image, VOLUME_BYTES).unwrap();
-    let file = volume.create_file("/file").unwrap();
-    file.write_at(&[1; 1 << 20], 0).unwrap();
-    volume.remove_file("/file").unwrap();
+    let file = volume.root().create_file("/file").unwrap();
+    file.write_all_at(&[1; 1 << 20], 0).unwrap();
+    volume.root().remove_file("/file").unwrap();
     drop(volume);
     drop(file);
     let volume = Volume::open_read_only(&image).unwrap();
-    assert!(volume.read_dir("/").unwrap().is_empty());
+    assert!(volume.root().read_dir("/").unwrap().next().is_none());
 }
 
 #[test]
@@ -128,16 +136,22 @@ fn close_commits_and_ends_changes_of_all_handles() {
     let scratch = tempfile::tempdir().unwrap();
     let image = scratch.path().join("image");
     let volume = Volume::create(&image, VOLUME_BYTES).unwrap();
-    volume.write("/file", b"kept").unwrap();
-    let (other, file) = (volume.clone(), volume.open_file("/file").unwrap());
+    volume.root().write("/file", b"kept").unwrap();
+    let (other, file) = (
+        volume.clone(),
+        volume
+            .root()
+            .open_with("/file", &OpenOptions::new().write(true))
+            .unwrap(),
+    );
     volume.close().unwrap();
-    let refused = other.write("/new", b"").unwrap_err();
+    let refused = other.root().write("/new", b"").unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::ReadOnlyFilesystem);
     assert!(file.write_at(b"lost", 0).is_err());
     drop((other, file));
     let volume = Volume::open_read_only(&image).unwrap();
-    assert_eq!(volume.read("/file").unwrap(), b"kept");
-    assert!(!volume.exists("/new").unwrap());
+    assert_eq!(volume.root().read("/file").unwrap(), b"kept");
+    assert!(!volume.root().exists("/new").unwrap());
 }
 
 #[test]
@@ -174,13 +188,17 @@ fn volume_that_cannot_be_opened_says_why_and_which() {
 #[test]
 fn errors_name_the_operation_and_the_paths() {
     let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
-    let text = volume.read("/none").unwrap_err().to_string();
+    let text = volume.root().read("/none").unwrap_err().to_string();
     assert_eq!(text, "cannot read '/none': no such file or directory");
-    let text = volume.rename("/none", "/new").unwrap_err().to_string();
+    let text = volume
+        .root()
+        .rename("/none", "/new")
+        .unwrap_err()
+        .to_string();
     let wanted = "cannot rename '/none' to '/new': no such file or directory";
     assert_eq!(text, wanted);
-    volume.create_dir("/dir").unwrap();
-    let mut dir = volume.open_file("/dir").unwrap();
+    volume.root().create_dir("/dir").unwrap();
+    let mut dir = volume.root().open_file("/dir").unwrap();
     let refused = dir.read(&mut [0]).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::IsADirectory);
     assert!(refused.to_string().contains("'/dir'"), "{refused}");
@@ -190,31 +208,36 @@ fn errors_name_the_operation_and_the_paths() {
 #[test]
 fn removal_of_a_tree_loses_no_subvolume() {
     let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
-    volume.create_dir_all("/top/a/b").unwrap();
-    volume.write("/top/file", b"").unwrap();
-    volume.write("/top/a/file", b"").unwrap();
-    volume.create_subvolume("/top/a/b/sub").unwrap();
-    volume.write("/top/a/b/sub/kept", b"data").unwrap();
-    volume.symlink("/top", "/link").unwrap();
-    let refused = volume.remove_dir_all("/top").unwrap_err();
+    volume.root().create_dir_all("/top/a/b").unwrap();
+    volume.root().write("/top/file", b"").unwrap();
+    volume.root().write("/top/a/file", b"").unwrap();
+    volume.root().create_subvolume("/top/a/b/sub").unwrap();
+    volume.root().write("/top/a/b/sub/kept", b"data").unwrap();
+    volume.root().symlink("/top", "/link").unwrap();
+    let refused = volume.root().remove_dir_all("/top").unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::CrossesDevices);
     assert!(refused.to_string().contains("'/top/a/b/sub'"), "{refused}");
-    let refused = volume.remove_dir_all("/top/a/b/sub").unwrap_err();
+    let refused = volume.root().remove_dir_all("/top/a/b/sub").unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::CrossesDevices);
-    assert!(volume.exists("/top/file").unwrap() && volume.exists("/top/a/file").unwrap());
-    assert_eq!(volume.read("/top/a/b/sub/kept").unwrap(), b"data");
+    assert!(
+        volume.root().exists("/top/file").unwrap() && volume.root().exists("/top/a/file").unwrap()
+    );
+    assert_eq!(volume.root().read("/top/a/b/sub/kept").unwrap(), b"data");
     // A subvolume elsewhere is in no way, nor is the empty directory that a snapshot has for one.
-    volume.create_subvolume("/data").unwrap();
-    volume.create_dir("/data/dir").unwrap();
-    volume.create_subvolume("/data/dir/nested").unwrap();
-    volume.snapshot("/data", "/snap", Access::Writable).unwrap();
-    volume.remove_dir_all("/snap/dir").unwrap();
-    assert!(volume.exists("/data/dir/nested").unwrap());
-    volume.remove_dir_all("/link").unwrap();
-    assert!(volume.exists("/top/file").unwrap());
-    volume.delete_subvolume("/top/a/b/sub").unwrap();
-    volume.remove_dir_all("/top").unwrap();
-    assert!(!volume.exists("/top").unwrap());
+    volume.root().create_subvolume("/data").unwrap();
+    volume.root().create_dir("/data/dir").unwrap();
+    volume.root().create_subvolume("/data/dir/nested").unwrap();
+    volume
+        .root()
+        .snapshot("/data", "/snap", Access::Writable)
+        .unwrap();
+    volume.root().remove_dir_all("/snap/dir").unwrap();
+    assert!(volume.root().exists("/data/dir/nested").unwrap());
+    volume.root().remove_dir_all("/link").unwrap();
+    assert!(volume.root().exists("/top/file").unwrap());
+    volume.root().delete_subvolume("/top/a/b/sub").unwrap();
+    volume.root().remove_dir_all("/top").unwrap();
+    assert!(!volume.root().exists("/top").unwrap());
 }
 
 #[test]
@@ -222,67 +245,76 @@ fn removal_of_a_tree_goes_beyond_a_batch_of_entries() {
     let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
     for number in 0..2500 {
         let path = format!("/top/{}/{number}", number % 2);
-        volume.create_dir_all(&path).unwrap();
+        volume.root().create_dir_all(&path).unwrap();
     }
-    volume.remove_dir_all("/top").unwrap();
-    assert!(volume.read_dir("/").unwrap().is_empty());
+    volume.root().remove_dir_all("/top").unwrap();
+    assert!(volume.root().read_dir("/").unwrap().next().is_none());
 }
 
 #[test]
 fn reflink_onto_the_same_file_is_refused_and_loses_nothing() {
     let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
     let content = vec![7u8; 100_000];
-    volume.write("/file", &content).unwrap();
-    volume.hard_link("/file", "/hard").unwrap();
-    volume.symlink("file", "/soft").unwrap();
+    volume.root().write("/file", &content).unwrap();
+    volume.root().hard_link("/file", "/hard").unwrap();
+    volume.root().symlink("file", "/soft").unwrap();
     for (from, to) in [("/file", "/file"), ("/file", "/hard"), ("/soft", "/file")] {
-        let refused = volume.reflink(from, to).unwrap_err();
+        let refused = volume.root().reflink(from, to).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::InvalidInput, "{from} {to}");
-        assert_eq!(volume.read("/file").unwrap(), content, "{from} {to}");
+        assert_eq!(volume.root().read("/file").unwrap(), content, "{from} {to}");
     }
 }
 
 #[test]
 fn reflink_that_cannot_be_made_leaves_the_destination() {
     let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
-    volume.write("/summed", vec![7u8; 100_000]).unwrap();
-    volume.create_dir("/unsummed").unwrap();
+    volume.root().write("/summed", vec![7u8; 100_000]).unwrap();
+    volume.root().create_dir("/unsummed").unwrap();
     volume
-        .set_flags("/unsummed", InodeFlags::NODATACOW)
+        .root()
+        .set_flags(
+            "/unsummed",
+            FileFlags {
+                no_cow: true,
+                ..FileFlags::default()
+            },
+        )
         .unwrap();
-    volume.write("/unsummed/file", b"kept").unwrap();
-    let refused = volume.reflink("/summed", "/unsummed/file").unwrap_err();
+    volume.root().write("/unsummed/file", b"kept").unwrap();
+    let refused = volume
+        .root()
+        .reflink("/summed", "/unsummed/file")
+        .unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::InvalidInput);
-    assert_eq!(volume.read("/unsummed/file").unwrap(), b"kept");
-    assert!(volume.reflink("/summed", "/unsummed/new").is_err());
-    assert!(!volume.exists("/unsummed/new").unwrap());
-    assert!(volume.reflink("/unsummed", "/new").is_err());
-    assert!(!volume.exists("/new").unwrap());
+    assert_eq!(volume.root().read("/unsummed/file").unwrap(), b"kept");
+    assert!(volume.root().reflink("/summed", "/unsummed/new").is_err());
+    assert!(!volume.root().exists("/unsummed/new").unwrap());
+    assert!(volume.root().reflink("/unsummed", "/new").is_err());
+    assert!(!volume.root().exists("/new").unwrap());
 }
 
 #[test]
 fn rename_replaces_nothing_if_told_so() {
     let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
-    volume.write("/a", b"a").unwrap();
-    volume.write("/b", b"b").unwrap();
-    let refused = volume.rename_with("/a", "/b", RenameMode::NoReplace);
+    volume.root().write("/a", b"a").unwrap();
+    volume.root().write("/b", b"b").unwrap();
+    let refused = volume.root().rename_no_replace("/a", "/b");
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::AlreadyExists);
-    volume
-        .rename_with("/a", "/b", RenameMode::Exchange)
-        .unwrap();
-    assert_eq!(volume.read("/a").unwrap(), b"b");
+    volume.root().rename_exchange("/a", "/b").unwrap();
+    assert_eq!(volume.root().read("/a").unwrap(), b"b");
 }
 
 #[test]
 fn shared_file_is_read_and_written_by_reference() {
     let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
-    let file = volume.create_file("/file").unwrap();
+    let both = OpenOptions::new().read(true).write(true).create(true);
+    let file = volume.root().open_with("/file", &both).unwrap();
     (&file).write_all(b"one two").unwrap();
     (&file).seek(SeekFrom::Start(4)).unwrap();
     let mut rest = String::new();
     (&file).read_to_string(&mut rest).unwrap();
     assert_eq!(rest, "two");
-    assert_eq!(file.metadata().unwrap().size, 7);
+    assert_eq!(file.metadata().unwrap().len(), 7);
 }
 
 #[test]
@@ -294,12 +326,12 @@ fn many_threads_work_on_one_volume() {
             let (volume, made) = (volume.clone(), &made);
             scope.spawn(move || {
                 let dir = format!("/{number}");
-                volume.create_dir(&dir).unwrap();
+                volume.root().create_dir(&dir).unwrap();
                 for file in 0..200u32 {
                     let path = format!("{dir}/{file}");
-                    volume.write(&path, file.to_le_bytes()).unwrap();
+                    volume.root().write(&path, file.to_le_bytes()).unwrap();
                     if file % 3 == 0 {
-                        volume.remove_file(&path).unwrap();
+                        volume.root().remove_file(&path).unwrap();
                     } else {
                         made.fetch_add(1, Ordering::Relaxed);
                     }
@@ -310,7 +342,13 @@ fn many_threads_work_on_one_volume() {
         scope.spawn(move || (0..10).for_each(|_| committing.sync().unwrap()));
     });
     let found: usize = (0..4)
-        .map(|number| volume.read_dir(format!("/{number}")).unwrap().len())
+        .map(|number| {
+            volume
+                .root()
+                .read_dir(format!("/{number}"))
+                .unwrap()
+                .count()
+        })
         .sum();
     assert_eq!(found as u64, made.load(Ordering::Relaxed));
 }
@@ -321,9 +359,9 @@ fn taken_by(volume: &Volume, content: &[u8]) -> u64 {
         volume.sync().unwrap();
         volume.engine().superblock().bytes_used.get()
     };
-    volume.write("/file", b"").unwrap();
+    volume.root().write("/file", b"").unwrap();
     let before = used();
-    volume.write("/file", content).unwrap();
+    volume.root().write("/file", content).unwrap();
     used() - before
 }
 
@@ -333,7 +371,8 @@ fn builder_says_how_data_is_written() {
     let content = vec![7u8; 4 << 20];
     let plain = make(Volume::builder());
     assert!(taken_by(&plain, &content) >= 4 << 20);
-    assert!(plain.flags("/file").unwrap().is_empty());
+    let flags = |of: &Volume| of.root().metadata("/file").unwrap().flags();
+    assert_eq!(flags(&plain), FileFlags::default());
     let zstd = Compress {
         algorithm: Compression::Zstd,
         ..Compress::default()
@@ -347,12 +386,15 @@ fn builder_says_how_data_is_written() {
     );
 
     let in_place = make(Volume::builder().no_data_cow(true));
-    in_place.write("/file", &content).unwrap();
-    let both = InodeFlags::NODATACOW | InodeFlags::NODATASUM;
-    assert_eq!(in_place.flags("/file").unwrap(), both);
+    in_place.root().write("/file", &content).unwrap();
+    assert!(flags(&in_place).no_cow);
     let unsummed = make(Volume::builder().no_data_sum(true));
-    unsummed.write("/file", &content).unwrap();
-    assert_eq!(unsummed.flags("/file").unwrap(), InodeFlags::NODATASUM);
+    unsummed.root().write("/file", &content).unwrap();
+    assert!(!flags(&unsummed).no_cow);
+    let summed = unsummed
+        .engine()
+        .attr(unsummed.root().find("/file").unwrap());
+    assert!(summed.unwrap().flags.contains(InodeFlags::NODATASUM));
 }
 
 #[test]
@@ -371,52 +413,205 @@ fn scan_finds_the_other_devices() {
 #[test]
 fn attributes_and_properties_are_set_by_paths() {
     let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
-    volume.write("/file", b"").unwrap();
-    volume.symlink("file", "/link").unwrap();
-    let set = |value: &[u8], mode| volume.set_xattr("/link", "user.note", value, mode);
-    set(b"one", XattrMode::Create).unwrap();
-    let refused = set(b"two", XattrMode::Create).unwrap_err();
+    volume.root().write("/file", b"").unwrap();
+    volume.root().symlink("file", "/link").unwrap();
+    volume
+        .root()
+        .create_xattr("/link", "user.note", "one")
+        .unwrap();
+    let refused = volume
+        .root()
+        .create_xattr("/link", "user.note", "two")
+        .unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::AlreadyExists);
-    set(b"two", XattrMode::Replace).unwrap();
-    let note = volume.xattr("/file", "user.note").unwrap();
+    volume
+        .root()
+        .replace_xattr("/link", "user.note", "two")
+        .unwrap();
+    volume
+        .root()
+        .set_xattr_nofollow("/link", "trusted.of_link", "link")
+        .unwrap();
+    let of_link = volume
+        .root()
+        .xattr_nofollow("/link", "trusted.of_link")
+        .unwrap();
+    assert_eq!(of_link.as_deref(), Some(&b"link"[..]));
+    assert_eq!(
+        volume.root().xattr("/link", "trusted.of_link").unwrap(),
+        None
+    );
+    let note = volume.root().xattr("/file", "user.note").unwrap();
     assert_eq!(note.as_deref(), Some(&b"two"[..]));
-    assert_eq!(volume.xattr("/file", "user.none").unwrap(), None);
-    volume.set_compression("/file", "zstd:3").unwrap();
-    assert_eq!(volume.compression("/file").unwrap().unwrap(), "zstd:3");
-    let mut names: Vec<_> = volume.xattrs("/file").unwrap();
+    assert_eq!(volume.root().xattr("/file", "user.none").unwrap(), None);
+    volume.root().set_compression("/file", "zstd:3").unwrap();
+    assert_eq!(
+        volume.root().compression("/file").unwrap().unwrap(),
+        "zstd:3"
+    );
+    let mut names: Vec<_> = volume.root().xattrs("/file").unwrap();
     names.sort();
-    let names: Vec<&[u8]> = names.iter().map(|(name, _)| &name[..]).collect();
-    assert_eq!(names, [&b"btrfs.compression"[..], b"user.note"]);
-    volume.set_compression("/file", "").unwrap();
-    assert_eq!(volume.compression("/file").unwrap(), None);
-    let invalid = volume.set_compression("/file", "bogus").unwrap_err();
+    let names: Vec<_> = names.iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["btrfs.compression", "user.note"]);
+    volume.root().set_compression("/file", "").unwrap();
+    assert_eq!(volume.root().compression("/file").unwrap(), None);
+    let invalid = volume.root().set_compression("/file", "bogus").unwrap_err();
     assert_eq!(invalid.kind(), ErrorKind::InvalidInput);
-    volume.remove_xattr("/file", "user.note").unwrap();
-    let gone = volume.remove_xattr("/file", "user.note").unwrap_err();
+    volume.root().remove_xattr("/file", "user.note").unwrap();
+    let gone = volume
+        .root()
+        .remove_xattr("/file", "user.note")
+        .unwrap_err();
     assert_eq!(gone.kind(), ErrorKind::NotFound);
-    volume.set_flags("/file", InodeFlags::IMMUTABLE).unwrap();
-    assert_eq!(volume.flags("/file").unwrap(), InodeFlags::IMMUTABLE);
-    let immutable = volume.write("/file", b"x").unwrap_err();
+    let immutable = FileFlags {
+        immutable: true,
+        ..FileFlags::default()
+    };
+    volume.root().set_flags("/file", immutable).unwrap();
+    assert_eq!(volume.root().metadata("/file").unwrap().flags(), immutable);
+    let immutable = volume.root().write("/file", b"x").unwrap_err();
     assert_eq!(immutable.kind(), ErrorKind::PermissionDenied);
 }
 
 #[test]
 fn subvolumes_have_a_read_only_flag_and_one_is_the_default() {
     let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
-    let id = volume.create_subvolume("/data").unwrap();
-    volume.create_dir("/data/dir").unwrap();
-    volume.set_read_only("/data", true).unwrap();
-    assert!(volume.is_read_only("/data").unwrap());
-    let refused = volume.write("/data/file", b"").unwrap_err();
+    let data = volume.root().create_subvolume("/data").unwrap();
+    data.create_dir("/dir").unwrap();
+    data.set_read_only(true).unwrap();
+    assert!(data.is_read_only().unwrap());
+    let refused = volume.root().write("/data/file", b"").unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::ReadOnlyFilesystem);
-    volume.set_read_only("/data", false).unwrap();
-    volume.write("/data/file", b"").unwrap();
-    assert!(volume.set_read_only("/data/dir", true).is_err());
+    data.set_read_only(false).unwrap();
+    data.write("/file", b"").unwrap();
+    assert!(volume.root().subvolume("/data/dir").is_err());
 
-    assert_eq!(volume.default_subvolume().unwrap(), RootId::FS_TREE);
-    volume.set_default_subvolume("/data").unwrap();
-    assert_eq!(volume.default_subvolume().unwrap(), id);
+    assert_eq!(volume.default_subvolume().unwrap().id(), 5);
+    volume.set_default_subvolume(&data).unwrap();
+    assert_eq!(volume.default_subvolume().unwrap().id(), data.id());
+    let other = Volume::in_memory(VOLUME_BYTES).unwrap();
+    let refused = other.set_default_subvolume(&data).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::CrossesDevices);
     volume.set_label("name").unwrap();
     volume.sync().unwrap();
-    assert_eq!(volume.label(), b"name");
+    assert_eq!(volume.label(), "name");
+}
+
+#[test]
+fn subvolumes_are_listed_with_what_is_known_of_them() {
+    let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
+    let data = volume.root().create_subvolume("/data").unwrap();
+    data.create_dir("/dir").unwrap();
+    let nested = data.create_subvolume("/dir/nested").unwrap();
+    let snapshot = data.snapshot("/", "/before", Access::ReadOnly).unwrap();
+    let all = volume.subvolumes().unwrap();
+    let paths: Vec<_> = all.iter().map(|info| info.path.clone().unwrap()).collect();
+    let wanted = ["", "data", "data/dir/nested", "data/before"];
+    assert_eq!(paths, wanted.map(PathBuf::from));
+    assert_eq!(all[3].parent_uuid, Some(all[1].uuid));
+    assert!(all[3].is_read_only && !all[1].is_read_only);
+    assert_eq!(nested.info().unwrap(), all[2]);
+    assert_eq!(
+        volume
+            .subvolume_by_id(snapshot.id())
+            .unwrap()
+            .info()
+            .unwrap(),
+        all[3]
+    );
+    data.delete_subvolume("/before").unwrap();
+    let gone = volume.subvolume_by_id(snapshot.id()).unwrap_err();
+    assert_eq!(gone.kind(), ErrorKind::NotFound, "{gone}");
+    // An extent tree is no subvolume.
+    assert!(volume.subvolume_by_id(2).is_err());
+}
+
+#[test]
+fn paths_do_not_lead_above_their_subvolume() {
+    let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
+    volume.root().write("/secret", b"above").unwrap();
+    let data = volume.root().create_subvolume("/data").unwrap();
+    data.symlink("/../secret", "/link").unwrap();
+    for path in ["../secret", "/../data/../secret", "link"] {
+        assert_eq!(data.read(path).unwrap_err().kind(), ErrorKind::NotFound);
+    }
+    data.create_dir("/dir").unwrap();
+    assert_eq!(data.canonicalize("dir/../..").unwrap(), Path::new("/"));
+    assert_eq!(
+        volume.root().canonicalize("data/dir").unwrap(),
+        Path::new("/data/dir")
+    );
+}
+
+#[test]
+fn listing_goes_beyond_a_batch_and_ends_while_names_are_added() {
+    let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
+    let root = volume.root();
+    for number in 0..1000 {
+        root.write(number.to_string(), b"").unwrap();
+    }
+    let mut names = Vec::new();
+    for entry in root.read_dir("/").unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        root.rename(&name, format!("new-{name}")).unwrap();
+        names.push(name);
+    }
+    let wanted: Vec<_> = (0..1000).map(|number| number.to_string()).collect();
+    assert_eq!(names, wanted);
+    assert_eq!(root.read_dir("/").unwrap().count(), 1000);
+}
+
+#[test]
+fn files_of_one_volume_share_and_of_two_do_not() {
+    let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
+    let root = volume.root();
+    root.write("/from", vec![7; 1 << 20]).unwrap();
+    let from = root.open_file("/from").unwrap();
+    let to = root.create_file("/to").unwrap();
+    to.clone_from(&from).unwrap();
+    assert_eq!(root.read("/to").unwrap(), vec![7; 1 << 20]);
+    to.clone_range(&from, 0, 4096, 1 << 20).unwrap();
+    assert_eq!(to.metadata().unwrap().len(), (1 << 20) + 4096);
+    assert!(to.dedupe_range(&from, 0, 4096, 4096).unwrap());
+    assert_eq!(
+        to.clone_from(&to.try_clone().unwrap()).unwrap_err().kind(),
+        bad_descriptor()
+    );
+    let other = Volume::in_memory(VOLUME_BYTES).unwrap();
+    let refused = other
+        .root()
+        .create_file("/to")
+        .unwrap()
+        .clone_from(&from)
+        .unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::CrossesDevices);
+    // For reading only.
+    assert!(from.set_len(0).is_err());
+    assert!(from.punch_hole(0, 4096).is_err());
+}
+
+fn bad_descriptor() -> ErrorKind {
+    std::io::Error::from_raw_os_error(9).kind()
+}
+
+#[test]
+fn nodes_owners_and_times_are_as_they_were_set() {
+    let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
+    let root = volume.root();
+    root.create_node("/null", 0o020_666, 0x103).unwrap();
+    let null = root.metadata("/null").unwrap();
+    assert!(null.file_type().is_char_device());
+    assert_eq!((null.rdev(), null.mode()), (0x103, 0o020_666));
+    let refused = root.create_node("/dir", 0o040_755, 0).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidInput);
+    root.write("/file", b"").unwrap();
+    root.set_permissions("/file", Permissions::from_mode(0o4711))
+        .unwrap();
+    root.symlink("file", "/link").unwrap();
+    root.chown("/link", Some(7), None).unwrap();
+    root.lchown("/link", None, Some(8)).unwrap();
+    let file = root.metadata("/file").unwrap();
+    assert_eq!((file.uid(), file.gid(), file.mode()), (7, 0, 0o100_711));
+    let link = root.symlink_metadata("/link").unwrap();
+    assert_eq!((link.uid(), link.gid()), (0, 8));
 }

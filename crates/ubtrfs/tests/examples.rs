@@ -45,11 +45,11 @@ fn archive_keeps_each_version_and_is_listed() {
     assert_eq!(archive(), "/version-3: 1 files written\n");
 
     let volume = Volume::open_read_only(&image).unwrap();
-    let read = |path: &str| volume.read(path).unwrap();
+    let read = |path: &str| volume.root().read(path).unwrap();
     assert_eq!(read("/version-2/dir/changed"), b"before");
     assert_eq!(read("/version-3/dir/changed"), b"and after");
     assert_eq!(read("/version-1/removed"), b"gone");
-    assert!(!volume.exists("/version-3/removed").unwrap());
+    assert!(!volume.root().exists("/version-3/removed").unwrap());
     drop(volume);
 
     let listed = run("read_image", &[&image]);

@@ -9,9 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use ubtrfs::{Access, BlockDevice, FileDevice, MkfsOptions, Volume};
+use ubtrfs::{Access, BlockDevice, Compress, FileDevice, MkfsOptions, Volume};
 use ubtrfs_check::{CheckOptions, check_devices};
-use ubtrfs_engine::{Compress, OpenOptions};
 use ubtrfs_format::block_group_flags::Profile;
 use ubtrfs_format::compress::Compression;
 use ubtrfs_format::csum::CsumType;
@@ -115,19 +114,19 @@ struct Ours<'v>(&'v Volume);
 
 impl Place for Ours<'_> {
     fn write(&mut self, path: &Path, content: &[u8]) {
-        self.0.write(path, content).unwrap();
+        self.0.root().write(path, content).unwrap();
     }
 
     fn remove(&mut self, path: &Path) {
-        self.0.remove_file(path).unwrap();
+        self.0.root().remove_file(path).unwrap();
     }
 
     fn rename(&mut self, from: &Path, to: &Path) {
-        self.0.rename(from, to).unwrap();
+        self.0.root().rename(from, to).unwrap();
     }
 
     fn reflink(&mut self, from: &Path, to: &Path) {
-        self.0.reflink(from, to).unwrap();
+        self.0.root().reflink(from, to).unwrap();
     }
 }
 
@@ -285,9 +284,9 @@ impl Images {
             algorithm: self.compression,
             ..Compress::default()
         };
-        let options = OpenOptions::new().writable(true).compress(compress);
-        let engine = ubtrfs_engine::Volume::open(self.made.devices(), &options).unwrap();
-        Volume::of_engine(engine).unwrap()
+        let devices = self.made.devices();
+        let builder = Volume::builder().scan(devices).compress(compress);
+        builder.open(&devices[0]).unwrap()
     }
 
     fn judge(&self) {
@@ -304,7 +303,11 @@ impl Images {
 
 fn assert_ours(volume: &Volume, expected: &Contents) {
     for (path, content) in expected {
-        assert!(volume.read(path).unwrap() == *content, "{}", path.display());
+        assert!(
+            volume.root().read(path).unwrap() == *content,
+            "{}",
+            path.display()
+        );
     }
 }
 
@@ -370,12 +373,18 @@ fn take_turns(images: &Images, rng: &mut Rng) {
     let mut expected = Contents::new();
 
     let volume = images.open();
-    volume.create_subvolume("/live").unwrap();
+    volume.root().create_subvolume("/live").unwrap();
     for dir in 0..4 {
-        volume.create_dir(format!("/live/dir-{dir}")).unwrap();
+        volume
+            .root()
+            .create_dir(format!("/live/dir-{dir}"))
+            .unwrap();
     }
     change(&mut Ours(&volume), &mut expected, rng, 60);
-    volume.snapshot("/live", "/ours", Access::ReadOnly).unwrap();
+    volume
+        .root()
+        .snapshot("/live", "/ours", Access::ReadOnly)
+        .unwrap();
     let at_snapshot = expected.clone();
     change(&mut Ours(&volume), &mut expected, rng, 60);
     drop(volume);
@@ -405,16 +414,16 @@ fn take_turns(images: &Images, rng: &mut Rng) {
     for (path, content) in &at_snapshot {
         let path = Path::new("/ours").join(path.strip_prefix("/live").unwrap());
         assert!(
-            volume.read(&path).unwrap() == *content,
+            volume.root().read(&path).unwrap() == *content,
             "{}",
             path.display()
         );
     }
     change(&mut Ours(&volume), &mut expected, rng, 60);
-    volume.delete_subvolume("/theirs").unwrap();
-    volume.delete_subvolume("/ours").unwrap();
+    volume.root().delete_subvolume("/theirs").unwrap();
+    volume.root().delete_subvolume("/ours").unwrap();
     change(&mut Ours(&volume), &mut expected, rng, 20);
-    volume.engine().free_deleted_subvolumes().unwrap();
+    volume.free_deleted_subvolumes().unwrap();
     drop(volume);
     images.judge();
 

@@ -130,10 +130,12 @@ const ORDERS: &[(&str, &[&str])] = &[
     (
         "ubtrfs",
         &[
-            "error",
-            "open transfer",
-            "file properties removal subvolumes",
-            "paths",
+            "error handle transfer",
+            "metadata",
+            "file read_dir",
+            "subvolume",
+            "attributes opening paths removal",
+            "volume",
         ],
     ),
     (

@@ -31,15 +31,35 @@ impl From<FileTime> for Timespec {
 
 impl FileTime {
     pub fn now() -> FileTime {
+        SystemTime::now().into()
+    }
+}
+
+impl From<SystemTime> for FileTime {
+    fn from(time: SystemTime) -> FileTime {
         let since = |duration: Duration| (duration.as_secs() as i64, duration.subsec_nanos());
-        let (sec, nsec) = match SystemTime::now().duration_since(UNIX_EPOCH) {
+        let (sec, nsec) = match time.duration_since(UNIX_EPOCH) {
             Ok(after) => since(after),
-            // A clock that stands before 1970: seconds count down, nanoseconds up.
+            // Before 1970: seconds count down, nanoseconds up.
             Err(before) => match since(before.duration()) {
-                (sec, 0) => (-sec, 0),
-                (sec, nsec) => (-sec - 1, 1_000_000_000 - nsec),
+                (sec, 0) => (sec.wrapping_neg(), 0),
+                (sec, nsec) => (!sec, 1_000_000_000 - nsec),
             },
         };
         FileTime { sec, nsec }
+    }
+}
+
+impl From<FileTime> for SystemTime {
+    /// Nanoseconds of a damaged inode that are a second or more count as just less than one.
+    fn from(time: FileTime) -> SystemTime {
+        let nanoseconds = Duration::from_nanos(u64::from(time.nsec.min(999_999_999)));
+        let seconds = Duration::from_secs(time.sec.unsigned_abs());
+        let whole = match time.sec < 0 {
+            true => UNIX_EPOCH.checked_sub(seconds),
+            false => UNIX_EPOCH.checked_add(seconds),
+        };
+        let time = whole.and_then(|time| time.checked_add(nanoseconds));
+        time.unwrap_or(UNIX_EPOCH)
     }
 }

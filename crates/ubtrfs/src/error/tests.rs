@@ -2,8 +2,9 @@
 
 use io::ErrorKind as Kind;
 use ubtrfs_device::nonblocking::WouldBlock;
-use ubtrfs_device::{Attempt, ChunkProblem, Holder};
-use ubtrfs_engine::{CorruptItem, FileId, RefError, SpaceKind};
+use ubtrfs_device::{Attempt, AttemptProblem, ChunkProblem, DeviceError, Holder, ReadFailure};
+use ubtrfs_engine::Error as EngineError;
+use ubtrfs_engine::{CorruptItem, FileId, RefError, SpaceError, SpaceKind, TreeError};
 use ubtrfs_format::block_group_flags::{BlockGroupFlags, Profile};
 use ubtrfs_format::check::CorruptBlock;
 use ubtrfs_format::compress::CodecError;
@@ -11,6 +12,7 @@ use ubtrfs_format::ids::{DevId, InodeNr, Logical, Physical, RootId};
 use ubtrfs_format::key::Key;
 use ubtrfs_format::superblock::SuperblockError;
 use ubtrfs_format::uuid::Uuid;
+use ubtrfs_mkfs::MkfsError;
 
 use super::*;
 
@@ -51,7 +53,7 @@ fn unread(problem: AttemptProblem) -> ReadFailure {
 }
 
 fn check(error: impl Into<EngineError>, kind: Kind) {
-    let error = Error::Engine(error.into());
+    let error = Cause::Engine(error.into());
     assert_eq!(error.kind(), kind, "{error}");
     // What an operation adds does not change it.
     let named = Err::<(), _>(error).naming("read", Path::new("/x"));
@@ -285,7 +287,7 @@ fn errors_of_devices_have_the_kinds_of_their_causes() {
 
 #[test]
 fn errors_of_mkfs_are_of_the_options_the_size_or_the_device() {
-    let check = |error, kind| assert_eq!(Error::Mkfs(error).kind(), kind);
+    let check = |error, kind| assert_eq!(Cause::Mkfs(error).kind(), kind);
     let (devid, physical, source) = (DEVICE, Physical(0), broken);
     #[rustfmt::skip]
     let of_the_system = [
@@ -351,8 +353,8 @@ fn an_error_names_the_operation_and_its_paths() {
     let refused = Err::<(), _>(EngineError::Exists).naming_both("rename", from, to);
     let text = refused.unwrap_err().to_string();
     assert_eq!(text, "cannot rename '/x' to '/y': the name exists");
-    let same = Err::<(), _>(Error::SameFile).naming("share", from);
+    let same = Err::<(), _>(Cause::SameFile).naming("share", from);
     assert_eq!(same.unwrap_err().kind(), Kind::InvalidInput);
-    assert_eq!(Error::NoName(path()).kind(), Kind::ResourceBusy);
-    assert_eq!(Error::Subvolume(path()).kind(), Kind::CrossesDevices);
+    assert_eq!(Cause::NoName(path()).kind(), Kind::ResourceBusy);
+    assert_eq!(Cause::Subvolume(path()).kind(), Kind::CrossesDevices);
 }

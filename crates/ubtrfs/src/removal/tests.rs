@@ -3,20 +3,23 @@
 use std::io::ErrorKind;
 
 use super::*;
+use crate::volume::Volume;
 
 #[test]
 fn directory_that_was_moved_away_is_gone_and_one_that_was_not_is_damaged() {
     let volume = Volume::in_memory(256 << 20).unwrap();
-    volume.create_dir_all("/top/dir").unwrap();
+    let root = volume.root();
+    root.create_dir_all("/top/dir").unwrap();
+    let find = |path: &str| root.resolve(Path::new(path)).unwrap();
     let entry = |name: &[u8]| Entry {
         name: name.to_vec(),
         kind: FileKind::Directory,
-        id: volume.find("/top/dir").unwrap(),
+        id: find("/top/dir"),
         index: 2,
     };
-    let dir = volume.find("/top").unwrap();
+    let dir = find("/top");
     let mut observer = FirstFailure {
-        engine: &volume.engine,
+        engine: &root.engine,
     };
     let mut refused = |entry: &Entry| {
         let refused = Refused::Elsewhere;

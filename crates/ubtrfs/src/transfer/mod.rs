@@ -6,8 +6,8 @@
 //! that follows would fail as well ([`is_final_error`]).
 //!
 //! **This module is younger than the rest of the library, and may change in any release.** It works on the engine below
-//! a [`Volume`](crate::Volume) ([`Volume::engine`](crate::Volume::engine)) and on [`FileId`](crate::FileId)s, not on
-//! paths. Paths are for messages only: any bytes, which [`Escaped`] shows.
+//! a [`Volume`](crate::Volume) and on handles of inodes, not on paths: other crates of this project use it so.
+//! Paths are for messages only: any bytes, which [`Escaped`] shows.
 //!
 //! ```
 //! use ubtrfs::Volume;
@@ -28,15 +28,15 @@
 //! # let host = tempfile::tempdir()?;
 //! # std::fs::write(host.path().join("notes"), "first")?;
 //! let volume = Volume::in_memory(256 << 20)?;
-//! volume.create_dir("/backup")?;
+//! volume.root().create_dir("/backup")?;
 //! let source = FromHost { images: Vec::new() };
 //! let destination = ToVolume::new(volume.engine(), true, 0o022);
 //! let mut report = Report(Vec::new());
 //! let mut copier = Copier::new(&source, destination, CopyOptions::default(), &mut report);
-//! let top = Top { dir: volume.find("/backup")?, shown: b"/backup".to_vec() };
+//! let top = Top { dir: volume.root().find("/backup")?, shown: b"/backup".to_vec() };
 //! copier.copy_contents(&HostFile::open(host.path(), true)?, top, b"home")?;
 //!
-//! assert_eq!(volume.read("/backup/notes")?, b"first");
+//! assert_eq!(volume.root().read("/backup/notes")?, b"first");
 //! assert!(report.0.is_empty());
 //! # Ok(())
 //! # }

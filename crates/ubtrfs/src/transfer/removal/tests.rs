@@ -1,9 +1,7 @@
 //! Removals past failures, and of trees that change meanwhile.
 
-use ubtrfs_format::item::InodeFlags;
-
 use super::*;
-use crate::Volume;
+use crate::{FileFlags, Volume};
 
 const VOLUME_BYTES: u64 = 256 << 20;
 
@@ -32,7 +30,7 @@ impl RemovalObserver for Notes<'_> {
 }
 
 fn removed_from(volume: &Volume, at_first: Option<&dyn Fn()>) -> Vec<String> {
-    let root = volume.find("/").unwrap();
+    let root = volume.root().find("/").unwrap();
     let seen = Vec::new();
     let mut notes = Notes { seen, at_first };
     let mut removal = Removal::new(volume.engine(), Subvolumes::Enter, &mut notes);
@@ -43,11 +41,14 @@ fn removed_from(volume: &Volume, at_first: Option<&dyn Fn()>) -> Vec<String> {
 #[test]
 fn what_cannot_be_removed_stays_and_the_rest_goes() {
     let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
-    volume.create_dir_all("/top/a").unwrap();
-    volume.write("/top/a/kept", b"").unwrap();
-    volume.write("/top/gone", b"").unwrap();
-    let immutable = InodeFlags::IMMUTABLE;
-    volume.set_flags("/top/a/kept", immutable).unwrap();
+    volume.root().create_dir_all("/top/a").unwrap();
+    volume.root().write("/top/a/kept", b"").unwrap();
+    volume.root().write("/top/gone", b"").unwrap();
+    let immutable = FileFlags {
+        immutable: true,
+        ..FileFlags::default()
+    };
+    volume.root().set_flags("/top/a/kept", immutable).unwrap();
     let seen = removed_from(&volume, None);
     let begin = |at: usize, with: &str| assert!(seen[at].starts_with(with), "{seen:?}");
     begin(0, "top/a/kept: ");
@@ -55,29 +56,29 @@ fn what_cannot_be_removed_stays_and_the_rest_goes() {
     begin(2, "top/gone File");
     begin(3, "top: ");
     assert_eq!(seen.len(), 4);
-    assert!(volume.exists("/top/a/kept").unwrap());
+    assert!(volume.root().exists("/top/a/kept").unwrap());
 }
 
 #[test]
 fn directory_that_was_moved_away_keeps_its_files() {
     let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
-    volume.create_dir_all("/top").unwrap();
-    volume.write("/top/first", b"").unwrap();
-    volume.create_dir_all("/top/moved").unwrap();
-    volume.write("/top/moved/kept", b"").unwrap();
-    let move_away = || volume.rename("/top/moved", "/elsewhere").unwrap();
+    volume.root().create_dir_all("/top").unwrap();
+    volume.root().write("/top/first", b"").unwrap();
+    volume.root().create_dir_all("/top/moved").unwrap();
+    volume.root().write("/top/moved/kept", b"").unwrap();
+    let move_away = || volume.root().rename("/top/moved", "/elsewhere").unwrap();
     let seen = removed_from(&volume, Some(&move_away));
     let elsewhere = format!("top/moved: {}", Refused::Elsewhere);
     assert_eq!(seen, ["top/first File", &elsewhere, "top Directory"]);
-    assert!(volume.exists("/elsewhere/kept").unwrap());
+    assert!(volume.root().exists("/elsewhere/kept").unwrap());
 }
 
 #[test]
 fn subvolumes_are_removed_where_they_are_entered() {
     let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
-    volume.create_dir_all("/top").unwrap();
-    volume.create_subvolume("/top/sub").unwrap();
-    volume.write("/top/sub/file", b"").unwrap();
+    volume.root().create_dir_all("/top").unwrap();
+    volume.root().create_subvolume("/top/sub").unwrap();
+    volume.root().write("/top/sub/file", b"").unwrap();
     let seen = removed_from(&volume, None);
     let wanted = ["top/sub/file File", "top/sub Directory", "top Directory"];
     assert_eq!(seen, wanted);

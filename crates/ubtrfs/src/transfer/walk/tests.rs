@@ -7,11 +7,11 @@ use super::*;
 fn walk_in_order_of_the_listing_holds_one_batch_a_level() {
     const FILES: usize = 2 * BATCH + 100;
     let volume = crate::Volume::in_memory(256 << 20).unwrap();
-    volume.create_dir("/dir").unwrap();
+    volume.root().create_dir("/dir").unwrap();
     for number in 0..FILES {
-        volume.write(format!("/dir/{number}"), "").unwrap();
+        volume.root().write(format!("/dir/{number}"), "").unwrap();
     }
-    let root = volume.find("/").unwrap();
+    let root = volume.root().find("/").unwrap();
     let filter = Filter::default();
     let mut walk = Walk::new(volume.engine(), root, b"", Order::Index, filter);
     let mut seen = 0;

@@ -1,5 +1,7 @@
 //! Memory of an archiver.
 
+use std::os::unix::fs::FileExt;
+
 use super::*;
 
 #[derive(Default)]
@@ -16,17 +18,17 @@ impl Observer<TarProblem> for Problems {
 fn files_with_many_parts_are_left_out_and_links_forgotten_with_the_last_name() {
     let volume = crate::Volume::in_memory(256 << 20).unwrap();
     for (name, parts) in [("few", MAX_SPARSE_PARTS - 1), ("many", MAX_SPARSE_PARTS)] {
-        let file = volume.create_file(format!("/{name}")).unwrap();
+        let file = volume.root().create_file(format!("/{name}")).unwrap();
         for part in 0..parts as u64 {
-            file.write_at(&[7; 4096], part << 20).unwrap();
+            file.write_all_at(&[7; 4096], part << 20).unwrap();
         }
     }
-    volume.write("/first", "linked").unwrap();
-    volume.hard_link("/first", "/second").unwrap();
-    volume.hard_link("/first", "/third").unwrap();
+    volume.root().write("/first", "linked").unwrap();
+    volume.root().hard_link("/first", "/second").unwrap();
+    volume.root().hard_link("/first", "/third").unwrap();
 
     let mut problems = Problems::default();
-    let root = volume.find("/").unwrap();
+    let root = volume.root().find("/").unwrap();
     let mut archiver = Archiver::new(volume.engine(), Vec::new(), &mut problems);
     archiver.tree(root, b"top").unwrap();
     assert!(archiver.links.is_empty());

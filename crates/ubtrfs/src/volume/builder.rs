@@ -1,49 +1,19 @@
-//! Opening and making volumes.
+//! How a volume is opened or made.
 
 use std::fs;
-use std::ops::Deref;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use ubtrfs_device::{BlockDevice, FileDevice, MemDevice};
-use ubtrfs_engine::{Compress, FileId, OpenOptions};
-use ubtrfs_format::item::FileTime;
+use ubtrfs_engine::{Compress, FileTime, OpenOptions};
 use ubtrfs_mkfs::{Identity, MkfsOptions, Plan};
 
-use crate::error::{Error, Naming, Result};
+use super::Volume;
+use crate::error::{Cause, Caused, Naming, Result};
 
-/// An open volume, seen from the root of one of its subvolumes. Cheap to clone: clones are the same volume, which is
-/// closed when the last clone and the last [`File`](crate::File) are dropped, or by [`Volume::close`].
-#[derive(Clone, Debug)]
-pub struct Volume {
-    pub(crate) engine: Engine,
-    pub(crate) root: FileId,
-}
-
-/// The engine, closed with the last clone of the handle, after which the devices may be opened anew.
-#[derive(Clone, Debug)]
-pub(crate) struct Engine(Arc<OpenEngine>);
-
-#[derive(Debug)]
-struct OpenEngine(Arc<ubtrfs_engine::Volume>);
-
-impl Deref for Engine {
-    type Target = Arc<ubtrfs_engine::Volume>;
-
-    fn deref(&self) -> &Self::Target {
-        &self.0.0
-    }
-}
-
-impl Drop for OpenEngine {
-    /// `Volume::close` tells whether the last changes are durable.
-    fn drop(&mut self) {
-        // The engine has logged the reason.
-        let _ = self.0.close();
-    }
-}
+type Devices = Vec<(PathBuf, Arc<dyn BlockDevice>)>;
 
 /// A new file of this process, which is removed again unless it is kept.
 struct MadeFile<'a> {
@@ -66,6 +36,31 @@ impl Drop for MadeFile<'_> {
 }
 
 /// How a volume is opened or made.
+///
+/// ```
+/// use std::time::Duration;
+/// use ubtrfs::{MkfsOptions, Profile, Volume};
+///
+/// # fn main() -> Result<(), ubtrfs::Error> {
+/// # let folder = tempfile::tempdir().expect("there is room");
+/// let mirrored = MkfsOptions {
+///     label: b"archive".to_vec(),
+///     data: Some(Profile::Raid1),
+///     metadata: Some(Profile::Raid1),
+///     ..MkfsOptions::default()
+/// };
+/// let paths = [folder.path().join("one.img"), folder.path().join("two.img")];
+/// let volume = Volume::builder()
+///     .mkfs(mirrored)
+///     .commit_interval(Some(Duration::from_secs(5)))
+///     .limit_memory(128 << 20)
+///     .create_all(&paths, 1 << 30)?;
+/// volume.close()?;
+/// let volume = Volume::builder().scan([folder.path()]).open(&paths[1])?;
+/// assert_eq!(volume.label(), "archive");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Builder {
     options: OpenOptions,
@@ -169,113 +164,111 @@ impl Builder {
     /// - there is no such file ([`NotFound`](std::io::ErrorKind::NotFound))
     /// - it holds no btrfs (`InvalidData`)
     /// - it is in use (`ResourceBusy`)
-    /// - devices are missing
-    /// - it has features that cannot be written
+    /// - devices are missing (`NotFound`)
+    /// - it has features that are not known (`Unsupported`), or that cannot be written (`ReadOnlyFilesystem`)
     pub fn open(self, path: impl AsRef<Path>) -> Result<Volume> {
         let path = path.as_ref();
-        let options = self.open_options();
-        let engine = ubtrfs_engine::Volume::open(&[path.to_owned()], &options);
-        let volume = engine.map_err(Error::from).and_then(Volume::of_engine);
+        let engine = ubtrfs_engine::Volume::open(&[path.to_owned()], &self.open_options());
+        let volume = engine.map_err(Cause::from).and_then(Volume::new);
         volume.naming("open volume", path)
     }
 
     /// Makes a volume in a file that must not exist, and opens it. The file is sparse.
     ///
-    /// Errors: after any there is no such file, unless it existed before.
+    /// # Errors
+    ///
+    /// The file is there (`AlreadyExists`), the length is too little for a volume (`StorageFull`), or the options
+    /// contradict each other. After any error there is no such file, unless it existed before.
     pub fn create(self, path: impl AsRef<Path>, len_bytes: u64) -> Result<Volume> {
-        let path = path.as_ref();
-        let failed = |source| Error::Image {
-            path: path.to_owned(),
-            source,
-        };
-        let file = fs::File::create_new(path).map_err(failed)?;
-        let mut made = MadeFile {
-            path,
-            file,
-            is_kept: false,
-        };
-        made.file.set_len(len_bytes).map_err(failed)?;
-        let device = FileDevice::open(path, ubtrfs_device::Access::Write);
-        let volume = device
-            .map_err(|error| ubtrfs_engine::Error::from(error).into())
-            .and_then(|device| self.make(Arc::new(device), path.to_owned()))
-            .naming("create volume", path)?;
-        made.is_kept = true;
+        self.create_all(&[path], len_bytes)
+    }
+
+    /// Makes a volume of several devices: files that must not exist, each so long. Opens it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Builder::create`]; too few files for a profile (`InvalidInput`), or none.
+    pub fn create_all<P: AsRef<Path>>(self, paths: &[P], len_bytes: u64) -> Result<Volume> {
+        let paths: Vec<&Path> = paths.iter().map(AsRef::as_ref).collect();
+        let shown = paths.first().copied().unwrap_or(Path::new(""));
+        self.create_files(&paths, len_bytes)
+            .naming("create volume", shown)
+    }
+
+    fn create_files(self, paths: &[&Path], len_bytes: u64) -> Caused<Volume> {
+        let mut made = Vec::new();
+        let mut devices: Devices = Vec::new();
+        for path in paths {
+            let file = fs::File::create_new(path).naming("create", path)?;
+            let file = MadeFile {
+                path,
+                file,
+                is_kept: false,
+            };
+            file.file.set_len(len_bytes).naming("lengthen", path)?;
+            let device = FileDevice::open(path, ubtrfs_device::Access::Write)?;
+            devices.push((path.to_path_buf(), Arc::new(device)));
+            made.push(file);
+        }
+        let volume = self.format(devices)?;
+        for file in &mut made {
+            file.is_kept = true;
+        }
         Ok(volume)
     }
 
     /// Makes a volume in memory; what is not written takes none.
+    ///
+    /// # Errors
+    ///
+    /// As [`Builder::make`].
     pub fn in_memory(self, len_bytes: u64) -> Result<Volume> {
-        self.make(Arc::new(MemDevice::new(len_bytes)), PathBuf::from("memory"))
+        let device = Arc::new(MemDevice::new(len_bytes));
+        self.make(vec![(PathBuf::from("memory"), device)])
     }
 
-    /// Makes a volume on a device of the caller's own. What was on it is lost.
-    pub fn make(self, device: Arc<dyn BlockDevice>, name: PathBuf) -> Result<Volume> {
-        let identity = Identity::random(1, FileTime::now().into());
-        let plan = Plan::new(&self.mkfs, &identity, &[device.len_bytes()])?;
-        plan.write(&[&*device], false)?;
-        self.open_devices(vec![(name, device)])
+    /// Makes a volume on devices of the caller's own, and opens it. What was on them is lost. The paths are names for
+    /// messages.
+    ///
+    /// # Errors
+    ///
+    /// A device is too small (`StorageFull`) or fails; the options contradict each other.
+    pub fn make(self, devices: Vec<(PathBuf, Arc<dyn BlockDevice>)>) -> Result<Volume> {
+        let shown = devices.first().map(|(path, _)| path.clone());
+        self.format(devices)
+            .naming("create volume", &shown.unwrap_or_default())
+    }
+
+    fn format(self, devices: Devices) -> Caused<Volume> {
+        let identity = Identity::random(devices.len(), FileTime::now().into());
+        let sizes: Vec<u64> = devices
+            .iter()
+            .map(|(_, device)| device.len_bytes())
+            .collect();
+        let plan = Plan::new(&self.mkfs, &identity, &sizes)?;
+        let written: Vec<&dyn BlockDevice> = devices.iter().map(|(_, device)| &**device).collect();
+        plan.write(&written, false)?;
+        drop(written);
+        self.open_made(devices)
+    }
+
+    fn open_made(self, devices: Devices) -> Caused<Volume> {
+        let options = self.open_options();
+        Volume::new(ubtrfs_engine::Volume::from_devices(devices, &options)?)
     }
 
     /// Opens a volume on devices of the caller's own; the paths are names for messages.
+    ///
+    /// # Errors
+    ///
+    /// As [`Builder::open`].
     pub fn open_devices(self, devices: Vec<(PathBuf, Arc<dyn BlockDevice>)>) -> Result<Volume> {
-        let options = self.open_options();
-        Volume::of_engine(ubtrfs_engine::Volume::from_devices(devices, &options)?)
+        let shown = devices.first().map(|(path, _)| path.clone());
+        self.open_made(devices)
+            .naming("open volume", &shown.unwrap_or_default())
     }
 
     fn open_options(&self) -> OpenOptions {
         self.options.clone().writable(!self.read_only)
-    }
-}
-
-impl Volume {
-    pub fn builder() -> Builder {
-        Builder::default()
-    }
-
-    /// Opens a volume for reading and writing, alone.
-    pub fn open(path: impl AsRef<Path>) -> Result<Volume> {
-        Volume::builder().open(path)
-    }
-
-    /// Opens a volume for reading.
-    pub fn open_read_only(path: impl AsRef<Path>) -> Result<Volume> {
-        Volume::builder().read_only().open(path)
-    }
-
-    /// Makes a volume in a new file; see [`Builder::create`].
-    pub fn create(path: impl AsRef<Path>, len_bytes: u64) -> Result<Volume> {
-        Volume::builder().create(path, len_bytes)
-    }
-
-    /// Makes a volume in memory; see [`Builder::in_memory`].
-    pub fn in_memory(len_bytes: u64) -> Result<Volume> {
-        Volume::builder().in_memory(len_bytes)
-    }
-
-    /// The view of the top level's root of an open volume.
-    pub fn of_engine(engine: Arc<ubtrfs_engine::Volume>) -> Result<Volume> {
-        let root = engine.root_dir(ubtrfs_format::ids::RootId::FS_TREE)?;
-        let engine = Engine(Arc::new(OpenEngine(engine)));
-        Ok(Volume { engine, root })
-    }
-
-    /// The engine below: inode handles instead of paths. It takes no changes once the last handle of this kind is
-    /// dropped, which closes it.
-    pub fn engine(&self) -> &Arc<ubtrfs_engine::Volume> {
-        &self.engine
-    }
-
-    /// Writes all buffered data and commits everything done before the call. Returns when it is durable.
-    pub fn sync(&self) -> Result<()> {
-        Ok(self.engine.sync()?)
-    }
-
-    /// Commits everything and closes the volume, for all clones and open files: from here on they change nothing. The devices
-    /// are free when the last of these is dropped.
-    ///
-    /// Errors: as [`Volume::sync`]. The volume is closed all the same.
-    pub fn close(self) -> Result<()> {
-        Ok(self.engine.close()?)
     }
 }

@@ -1,0 +1,319 @@
+//! Attributes of files by paths: permissions, owners, times, flags, compression, extended attributes.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::Permissions;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use ubtrfs_engine::{FileId, FileKind, SetAttr, XattrMode};
+
+use crate::error::{Caused, Naming, Result};
+use crate::metadata::{FileFlags, FileTimes};
+use crate::subvolume::Subvolume;
+
+const COMPRESSION: &str = "btrfs.compression";
+
+impl Subvolume {
+    /// Sets the permission bits of a file. Links are followed.
+    ///
+    /// # Errors
+    ///
+    /// Nothing is there, the file is immutable or append-only, or the volume or the subvolume is read-only.
+    pub fn set_permissions(&self, path: impl AsRef<Path>, permissions: Permissions) -> Result<()> {
+        let path = path.as_ref();
+        let set = SetAttr {
+            mode: Some(permissions.mode()),
+            ..SetAttr::default()
+        };
+        let changed = self.change(self.resolve(path), &set);
+        changed.naming("set the permissions of", path)
+    }
+
+    /// Sets user and group of a file, which lets go of its set-user-id bit. Links are followed; None changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`Subvolume::set_permissions`].
+    pub fn chown(&self, path: impl AsRef<Path>, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
+        let path = path.as_ref();
+        let changed = self.give(self.resolve(path), uid, gid);
+        changed.naming("change the owner of", path)
+    }
+
+    /// Sets user and group of a file; of a link itself.
+    ///
+    /// # Errors
+    ///
+    /// As [`Subvolume::set_permissions`].
+    pub fn lchown(&self, path: impl AsRef<Path>, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
+        let path = path.as_ref();
+        let changed = self.give(self.resolve_link(path), uid, gid);
+        changed.naming("change the owner of", path)
+    }
+
+    fn give(&self, id: Caused<FileId>, uid: Option<u32>, gid: Option<u32>) -> Caused<()> {
+        let id = id?;
+        let is_dir = self.engine.attr(id)?.kind == FileKind::Directory;
+        let set = SetAttr {
+            uid,
+            gid,
+            clear_setid: !is_dir,
+            ..SetAttr::default()
+        };
+        self.change(Ok(id), &set)
+    }
+
+    /// Sets times of a file. Links are followed.
+    ///
+    /// # Errors
+    ///
+    /// As [`Subvolume::set_permissions`].
+    pub fn set_times(&self, path: impl AsRef<Path>, times: FileTimes) -> Result<()> {
+        let path = path.as_ref();
+        let changed = self.change(self.resolve(path), &times.to_change());
+        changed.naming("set the times of", path)
+    }
+
+    /// Sets times of a file; of a link itself.
+    ///
+    /// # Errors
+    ///
+    /// As [`Subvolume::set_permissions`].
+    pub fn set_times_nofollow(&self, path: impl AsRef<Path>, times: FileTimes) -> Result<()> {
+        let path = path.as_ref();
+        let changed = self.change(self.resolve_link(path), &times.to_change());
+        changed.naming("set the times of", path)
+    }
+
+    fn change(&self, id: Caused<FileId>, set: &SetAttr) -> Caused<()> {
+        Ok(self.engine.set_attr(id?, set)?)
+    }
+
+    /// Sets the flags of `chattr` to exactly these. [`Metadata::flags`](crate::Metadata::flags) shows them.
+    ///
+    /// # Errors
+    ///
+    /// `compress` with `no_compress` or `no_cow`; a read-only subvolume.
+    pub fn set_flags(&self, path: impl AsRef<Path>, flags: FileFlags) -> Result<()> {
+        let path = path.as_ref();
+        let set = self
+            .resolve(path)
+            .and_then(|id| Ok(self.engine.set_inode_flags(id, flags.to_inode())?));
+        set.naming("set the flags of", path)
+    }
+
+    /// Reads the property `compression` of a file or directory as it was set, such as `zstd:3`; None if it was not.
+    ///
+    /// # Errors
+    ///
+    /// As [`Subvolume::xattr`].
+    pub fn compression(&self, path: impl AsRef<Path>) -> Result<Option<String>> {
+        let value = self.xattr(path, COMPRESSION)?;
+        Ok(value.map(|value| String::from_utf8_lossy(&value).into_owned()))
+    }
+
+    /// Sets the property `compression`, for what is written from now on, and in a directory for what will be made there:
+    /// - `zlib`, `lzo` or `zstd`; `zlib` and `zstd` may have a level after a colon
+    /// - `none`: no compression, whatever the volume was opened with
+    /// - "": the property is forgotten
+    ///
+    /// # Errors
+    ///
+    /// Another value; a file that is not copied on write; an immutable file; a read-only subvolume.
+    pub fn set_compression(&self, path: impl AsRef<Path>, value: &str) -> Result<()> {
+        self.set_xattr(path, COMPRESSION, value)
+    }
+
+    /// Reads the attribute of exactly this name, namespace included (`user.note`); None if there is none. Links are followed.
+    ///
+    /// # Errors
+    ///
+    /// The file is missing, or the volume cannot be read.
+    pub fn xattr(
+        &self,
+        path: impl AsRef<Path>,
+        name: impl AsRef<OsStr>,
+    ) -> Result<Option<Vec<u8>>> {
+        let path = path.as_ref();
+        let value = self.xattr_of(self.resolve(path), name.as_ref());
+        value.naming("read an attribute of", path)
+    }
+
+    /// Reads an attribute; of a link itself.
+    ///
+    /// # Errors
+    ///
+    /// As [`Subvolume::xattr`].
+    pub fn xattr_nofollow(
+        &self,
+        path: impl AsRef<Path>,
+        name: impl AsRef<OsStr>,
+    ) -> Result<Option<Vec<u8>>> {
+        let path = path.as_ref();
+        let value = self.xattr_of(self.resolve_link(path), name.as_ref());
+        value.naming("read an attribute of", path)
+    }
+
+    fn xattr_of(&self, id: Caused<FileId>, name: &OsStr) -> Caused<Option<Vec<u8>>> {
+        Ok(self.engine.xattr(id?, name.as_bytes())?)
+    }
+
+    /// Reads all attributes of all namespaces as names and values, in no order that means anything. Links are followed.
+    ///
+    /// # Errors
+    ///
+    /// As [`Subvolume::xattr`].
+    pub fn xattrs(&self, path: impl AsRef<Path>) -> Result<Vec<(OsString, Vec<u8>)>> {
+        let path = path.as_ref();
+        let all = self.xattrs_of(self.resolve(path));
+        all.naming("list the attributes of", path)
+    }
+
+    /// Reads all attributes; of a link itself.
+    ///
+    /// # Errors
+    ///
+    /// As [`Subvolume::xattr`].
+    pub fn xattrs_nofollow(&self, path: impl AsRef<Path>) -> Result<Vec<(OsString, Vec<u8>)>> {
+        let path = path.as_ref();
+        let all = self.xattrs_of(self.resolve_link(path));
+        all.naming("list the attributes of", path)
+    }
+
+    fn xattrs_of(&self, id: Caused<FileId>) -> Caused<Vec<(OsString, Vec<u8>)>> {
+        let all = self.engine.xattrs(id?)?.into_iter();
+        Ok(all
+            .map(|(name, value)| (OsString::from_vec(name), value))
+            .collect())
+    }
+
+    /// Sets an attribute, which may be there already. Links are followed.
+    ///
+    /// An ACL in the kernel's form changes the permission bits with it.
+    ///
+    /// # Errors
+    ///
+    /// - a namespace that is none of the kernel's (`Unsupported`)
+    /// - name and value are too large for a leaf together, a little less than the node size (`StorageFull`)
+    /// - an ACL or a property that is not sound
+    /// - an immutable or append-only file, or a read-only subvolume
+    pub fn set_xattr(
+        &self,
+        path: impl AsRef<Path>,
+        name: impl AsRef<OsStr>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        let path = path.as_ref();
+        let set = self.set_xattr_of(
+            self.resolve(path),
+            name.as_ref(),
+            value.as_ref(),
+            XattrMode::Any,
+        );
+        set.naming("set an attribute of", path)
+    }
+
+    /// Sets an attribute; of a link itself.
+    ///
+    /// # Errors
+    ///
+    /// As [`Subvolume::set_xattr`].
+    pub fn set_xattr_nofollow(
+        &self,
+        path: impl AsRef<Path>,
+        name: impl AsRef<OsStr>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        let path = path.as_ref();
+        let set = self.set_xattr_of(
+            self.resolve_link(path),
+            name.as_ref(),
+            value.as_ref(),
+            XattrMode::Any,
+        );
+        set.naming("set an attribute of", path)
+    }
+
+    /// Makes an attribute. Links are followed.
+    ///
+    /// # Errors
+    ///
+    /// As [`Subvolume::set_xattr`]; there is one of this name (`AlreadyExists`).
+    pub fn create_xattr(
+        &self,
+        path: impl AsRef<Path>,
+        name: impl AsRef<OsStr>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        let path = path.as_ref();
+        let set = self.set_xattr_of(
+            self.resolve(path),
+            name.as_ref(),
+            value.as_ref(),
+            XattrMode::Create,
+        );
+        set.naming("set an attribute of", path)
+    }
+
+    /// Replaces an attribute. Links are followed.
+    ///
+    /// # Errors
+    ///
+    /// As [`Subvolume::set_xattr`]; there is none of this name (`NotFound`).
+    pub fn replace_xattr(
+        &self,
+        path: impl AsRef<Path>,
+        name: impl AsRef<OsStr>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        let path = path.as_ref();
+        let set = self.set_xattr_of(
+            self.resolve(path),
+            name.as_ref(),
+            value.as_ref(),
+            XattrMode::Replace,
+        );
+        set.naming("set an attribute of", path)
+    }
+
+    fn set_xattr_of(
+        &self,
+        id: Caused<FileId>,
+        name: &OsStr,
+        value: &[u8],
+        mode: XattrMode,
+    ) -> Caused<()> {
+        Ok(self.engine.set_xattr(id?, name.as_bytes(), value, mode)?)
+    }
+
+    /// Removes an attribute. Links are followed.
+    ///
+    /// # Errors
+    ///
+    /// There is none of the name (`NotFound`); else as [`Subvolume::set_xattr`].
+    pub fn remove_xattr(&self, path: impl AsRef<Path>, name: impl AsRef<OsStr>) -> Result<()> {
+        let path = path.as_ref();
+        let removed = self.remove_xattr_of(self.resolve(path), name.as_ref());
+        removed.naming("remove an attribute of", path)
+    }
+
+    /// Removes an attribute; of a link itself.
+    ///
+    /// # Errors
+    ///
+    /// As [`Subvolume::remove_xattr`].
+    pub fn remove_xattr_nofollow(
+        &self,
+        path: impl AsRef<Path>,
+        name: impl AsRef<OsStr>,
+    ) -> Result<()> {
+        let path = path.as_ref();
+        let removed = self.remove_xattr_of(self.resolve_link(path), name.as_ref());
+        removed.naming("remove an attribute of", path)
+    }
+
+    fn remove_xattr_of(&self, id: Caused<FileId>, name: &OsStr) -> Caused<()> {
+        Ok(self.engine.remove_xattr(id?, name.as_bytes())?)
+    }
+}

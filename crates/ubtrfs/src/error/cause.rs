@@ -1,0 +1,51 @@
+//! Causes of errors, as the library knows them inside.
+
+use std::io;
+use std::path::PathBuf;
+
+use ubtrfs_device::DeviceError;
+use ubtrfs_engine::Error as EngineError;
+use ubtrfs_mkfs::MkfsError;
+
+use super::Error;
+
+/// The outcome of a part of an operation, which names no path yet.
+pub(crate) type Caused<T> = std::result::Result<T, Cause>;
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Cause {
+    /// An error of an operation below, which keeps its own names: they are nearer to the cause.
+    #[error(transparent)]
+    Named(#[from] Error),
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    #[error(transparent)]
+    Mkfs(#[from] MkfsError),
+    /// A file of the host.
+    #[error(transparent)]
+    Host(#[from] io::Error),
+    /// A path that names no entry of a directory, such as "/".
+    #[error("{} names no entry", .0.display())]
+    NoName(PathBuf),
+    /// Source and destination are one file.
+    #[error("they are the same file")]
+    SameFile,
+    /// A subvolume, which only its deletion removes with its contents.
+    #[error("'{}' is a subvolume", .0.display())]
+    Subvolume(PathBuf),
+    /// Files of two volumes, of which only one may be meant.
+    #[error("they are of different volumes")]
+    OtherVolume,
+    /// Reading of a file that is open for writing only, or the reverse.
+    #[error("the file is not open for {0}")]
+    NotOpenFor(&'static str),
+    /// Options that contradict each other.
+    #[error("invalid options: {0}")]
+    InvalidOptions(&'static str),
+}
+
+impl From<DeviceError> for Cause {
+    fn from(error: DeviceError) -> Cause {
+        Cause::Engine(error.into())
+    }
+}

@@ -1,0 +1,327 @@
+//! What is known of a file: kind, size, owner, times, flags. Plain values, as in `std::fs` and `std::os::unix::fs`.
+
+#[cfg(test)]
+mod tests;
+
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::time::SystemTime;
+
+use ubtrfs_engine::{Attr, FileKind, SetAttr, SetTime};
+use ubtrfs_format::item::InodeFlags;
+
+use crate::transfer::DeviceNumber;
+
+/// Bytes of the units that [`Metadata::blocks`] counts.
+const BLOCK_BYTES: u64 = 512;
+
+/// What is known of a file, as [`std::fs::Metadata`].
+///
+/// ```
+/// use ubtrfs::Volume;
+///
+/// # fn main() -> Result<(), ubtrfs::Error> {
+/// let volume = Volume::in_memory(256 << 20)?;
+/// let root = volume.root();
+/// root.write("/file", b"content")?;
+/// let metadata = root.metadata("/file")?;
+/// assert!(metadata.is_file());
+/// assert_eq!(metadata.len(), 7);
+/// assert_eq!(metadata.mode() & 0o777, 0o644);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Metadata {
+    attr: Attr,
+    subvolume_id: u64,
+}
+
+impl Metadata {
+    pub(crate) fn new(attr: Attr, subvolume_id: u64) -> Metadata {
+        Metadata { attr, subvolume_id }
+    }
+
+    pub(crate) fn inode_flags(&self) -> InodeFlags {
+        self.attr.flags
+    }
+
+    /// The kind of the file.
+    pub fn file_type(&self) -> FileType {
+        FileType(self.attr.kind)
+    }
+
+    /// Tells whether it is a directory, which the root of a subvolume is as well.
+    pub fn is_dir(&self) -> bool {
+        self.file_type().is_dir()
+    }
+
+    /// Tells whether it is a regular file.
+    pub fn is_file(&self) -> bool {
+        self.file_type().is_file()
+    }
+
+    /// Tells whether it is a symbolic link: only where links are not followed.
+    pub fn is_symlink(&self) -> bool {
+        self.file_type().is_symlink()
+    }
+
+    /// The size in bytes, with what is not committed yet.
+    #[expect(clippy::len_without_is_empty, reason = "std has none either")]
+    pub fn len(&self) -> u64 {
+        self.attr.size
+    }
+
+    /// The permission bits as those of `std`.
+    pub fn permissions(&self) -> Permissions {
+        Permissions::from_mode(self.attr.mode)
+    }
+
+    /// The time of the last change of the content.
+    pub fn modified(&self) -> SystemTime {
+        self.attr.mtime.into()
+    }
+
+    /// The time of the last access that was noted. The library notes none; mounts do.
+    pub fn accessed(&self) -> SystemTime {
+        self.attr.atime.into()
+    }
+
+    /// The time when the file was made.
+    pub fn created(&self) -> SystemTime {
+        self.attr.otime.into()
+    }
+
+    /// The time of the last change of content or attributes.
+    pub fn changed(&self) -> SystemTime {
+        self.attr.ctime.into()
+    }
+
+    /// The bits of the kind and the permissions, as `st_mode`.
+    pub fn mode(&self) -> u32 {
+        self.attr.mode
+    }
+
+    /// The user that owns the file.
+    pub fn uid(&self) -> u32 {
+        self.attr.uid
+    }
+
+    /// The group of the file.
+    pub fn gid(&self) -> u32 {
+        self.attr.gid
+    }
+
+    /// How many names the file has.
+    pub fn nlink(&self) -> u64 {
+        u64::from(self.attr.nlink)
+    }
+
+    /// The number of the inode, unique within its subvolume.
+    pub fn ino(&self) -> u64 {
+        self.attr.ino.0
+    }
+
+    /// The id of the subvolume that holds the file. With [`Metadata::ino`] it tells the file from all others.
+    pub fn subvolume_id(&self) -> u64 {
+        self.subvolume_id
+    }
+
+    /// The number of the device that a device file stands for, as `st_rdev`.
+    pub fn rdev(&self) -> u64 {
+        let number = DeviceNumber::from_inode(self.attr.rdev);
+        rustix::fs::makedev(number.major, number.minor)
+    }
+
+    /// The space that the content takes, in units of 512 bytes. Shared extents count for each file.
+    pub fn blocks(&self) -> u64 {
+        self.attr.nbytes.div_ceil(BLOCK_BYTES)
+    }
+
+    /// The flags of `chattr`.
+    pub fn flags(&self) -> FileFlags {
+        FileFlags::of(self.attr.flags)
+    }
+}
+
+/// The kind of a file, as [`std::fs::FileType`].
+///
+/// ```
+/// use ubtrfs::Volume;
+///
+/// # fn main() -> Result<(), ubtrfs::Error> {
+/// let volume = Volume::in_memory(256 << 20)?;
+/// volume.root().symlink("target", "/link")?;
+/// let link = volume.root().symlink_metadata("/link")?;
+/// assert!(link.file_type().is_symlink());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct FileType(FileKind);
+
+impl FileType {
+    pub(crate) fn new(kind: FileKind) -> FileType {
+        FileType(kind)
+    }
+
+    /// Tells whether it is a directory.
+    pub fn is_dir(&self) -> bool {
+        self.0 == FileKind::Directory
+    }
+
+    /// Tells whether it is a regular file.
+    pub fn is_file(&self) -> bool {
+        self.0 == FileKind::Regular
+    }
+
+    /// Tells whether it is a symbolic link.
+    pub fn is_symlink(&self) -> bool {
+        self.0 == FileKind::Symlink
+    }
+
+    /// Tells whether it is a block device.
+    pub fn is_block_device(&self) -> bool {
+        self.0 == FileKind::BlockDevice
+    }
+
+    /// Tells whether it is a character device.
+    pub fn is_char_device(&self) -> bool {
+        self.0 == FileKind::CharDevice
+    }
+
+    /// Tells whether it is a FIFO.
+    pub fn is_fifo(&self) -> bool {
+        self.0 == FileKind::Fifo
+    }
+
+    /// Tells whether it is a socket.
+    pub fn is_socket(&self) -> bool {
+        self.0 == FileKind::Socket
+    }
+}
+
+/// The times that a file shall have, as [`std::fs::FileTimes`]. Those that are not set stay.
+///
+/// ```
+/// use std::time::{Duration, UNIX_EPOCH};
+/// use ubtrfs::{FileTimes, Volume};
+///
+/// # fn main() -> Result<(), ubtrfs::Error> {
+/// let volume = Volume::in_memory(256 << 20)?;
+/// let root = volume.root();
+/// root.write("/file", b"")?;
+/// let past = UNIX_EPOCH + Duration::from_secs(1 << 30);
+/// root.set_times("/file", FileTimes::new().set_modified(past))?;
+/// assert_eq!(root.metadata("/file")?.modified(), past);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Default, Debug)]
+pub struct FileTimes {
+    accessed: Option<SystemTime>,
+    modified: Option<SystemTime>,
+}
+
+impl FileTimes {
+    /// Changes nothing yet.
+    pub fn new() -> FileTimes {
+        FileTimes::default()
+    }
+
+    /// Sets the time of the last access.
+    #[must_use]
+    pub fn set_accessed(mut self, time: SystemTime) -> FileTimes {
+        self.accessed = Some(time);
+        self
+    }
+
+    /// Sets the time of the last change of the content.
+    #[must_use]
+    pub fn set_modified(mut self, time: SystemTime) -> FileTimes {
+        self.modified = Some(time);
+        self
+    }
+
+    pub(crate) fn to_change(self) -> SetAttr {
+        let at = |time: SystemTime| SetTime::At(time.into());
+        SetAttr {
+            atime: self.accessed.map(at),
+            mtime: self.modified.map(at),
+            ..SetAttr::default()
+        }
+    }
+}
+
+/// The flags of `chattr`, in the letters that it has for them.
+///
+/// ```
+/// use ubtrfs::{FileFlags, Volume};
+///
+/// # fn main() -> Result<(), ubtrfs::Error> {
+/// let volume = Volume::in_memory(256 << 20)?;
+/// let root = volume.root();
+/// root.write("/file", b"")?;
+/// let immutable = FileFlags { immutable: true, ..FileFlags::default() };
+/// root.set_flags("/file", immutable)?;
+/// assert!(root.remove_file("/file").is_err());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a flag of its own, and most combinations are of use"
+)]
+pub struct FileFlags {
+    /// `S`: each change is durable when the call returns.
+    pub sync: bool,
+    /// `D`: each change of names in the directory is durable when the call returns.
+    pub dir_sync: bool,
+    /// `i`: nothing can be changed.
+    pub immutable: bool,
+    /// `a`: the file can only grow, a directory only gain names.
+    pub append: bool,
+    /// `d`: dump(8) leaves the file out.
+    pub no_dump: bool,
+    /// `A`: reading changes no time.
+    pub no_atime: bool,
+    /// `C`: data is overwritten in place, without checksums. It takes effect on empty files. New files inherit it.
+    pub no_cow: bool,
+    /// `c`: data is compressed. New files inherit it.
+    pub compress: bool,
+    /// `m`: data is not compressed. New files inherit it.
+    pub no_compress: bool,
+}
+
+impl FileFlags {
+    fn of(flags: InodeFlags) -> FileFlags {
+        FileFlags {
+            sync: flags.contains(InodeFlags::SYNC),
+            dir_sync: flags.contains(InodeFlags::DIRSYNC),
+            immutable: flags.contains(InodeFlags::IMMUTABLE),
+            append: flags.contains(InodeFlags::APPEND),
+            no_dump: flags.contains(InodeFlags::NODUMP),
+            no_atime: flags.contains(InodeFlags::NOATIME),
+            no_cow: flags.contains(InodeFlags::NODATACOW),
+            compress: flags.contains(InodeFlags::COMPRESS),
+            no_compress: flags.contains(InodeFlags::NOCOMPRESS),
+        }
+    }
+
+    pub(crate) fn to_inode(self) -> InodeFlags {
+        let flags = [
+            (self.sync, InodeFlags::SYNC),
+            (self.dir_sync, InodeFlags::DIRSYNC),
+            (self.immutable, InodeFlags::IMMUTABLE),
+            (self.append, InodeFlags::APPEND),
+            (self.no_dump, InodeFlags::NODUMP),
+            (self.no_atime, InodeFlags::NOATIME),
+            (self.no_cow, InodeFlags::NODATACOW),
+            (self.compress, InodeFlags::COMPRESS),
+            (self.no_compress, InodeFlags::NOCOMPRESS),
+        ];
+        let set = flags.iter().filter(|(is_set, _)| *is_set);
+        set.fold(InodeFlags::empty(), |all, (_, flag)| all | *flag)
+    }
+}

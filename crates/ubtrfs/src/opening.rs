@@ -1,0 +1,267 @@
+//! Opening files by paths, and reading, writing and copying them as a whole.
+
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use ubtrfs_engine::Error as EngineError;
+use ubtrfs_engine::{FileId, FileKind, LastName, NewInode, OpenFile, SetAttr};
+use ubtrfs_format::item::InodeFlags;
+
+use crate::error::{Cause, Caused, Naming, Result};
+use crate::file::{File, OpenOptions};
+use crate::subvolume::{Subvolume, bytes};
+
+/// Bytes that are read at a time.
+const READ_BYTES: usize = 1 << 20;
+/// Bytes that are copied at a time.
+const COPY_BYTES: u64 = 64 << 20;
+const PERMISSIONS: u32 = 0o7777;
+
+/// A file that is open, and the name it was given if it is new.
+struct Opened {
+    hold: OpenFile,
+    made: Option<(FileId, Vec<u8>)>,
+}
+
+impl Subvolume {
+    /// Opens a file, or a directory, for reading.
+    ///
+    /// # Errors
+    ///
+    /// Nothing is there.
+    pub fn open_file(&self, path: impl AsRef<Path>) -> Result<File> {
+        let options = OpenOptions::new().read(true);
+        self.open_as("open", path.as_ref(), &options)
+    }
+
+    /// Opens a file emptied, for writing. It is made if there is none, at the end of a link that leads nowhere as well.
+    ///
+    /// # Errors
+    ///
+    /// A directory is there, or a file that may not be changed, or the directory above is missing.
+    pub fn create_file(&self, path: impl AsRef<Path>) -> Result<File> {
+        let options = OpenOptions::new().write(true).create(true).truncate(true);
+        self.open_as("create", path.as_ref(), &options)
+    }
+
+    /// Opens a file as the options say.
+    ///
+    /// # Errors
+    ///
+    /// - those of [`Subvolume::open_file`] and [`Subvolume::create_file`]
+    /// - options that contradict each other (`InvalidInput`)
+    /// - something is there that must not be (`AlreadyExists`)
+    pub fn open_with(&self, path: impl AsRef<Path>, options: &OpenOptions) -> Result<File> {
+        self.open_as("open", path.as_ref(), options)
+    }
+
+    fn open_as(&self, operation: &'static str, path: &Path, options: &OpenOptions) -> Result<File> {
+        let opened = self.open(path, options);
+        let file = opened.map(|opened| File::new(&self.engine, opened.hold, path, options));
+        file.naming(operation, path)
+    }
+
+    /// Opens, and empties if that is asked for.
+    fn open(&self, path: &Path, options: &OpenOptions) -> Caused<Opened> {
+        options.check()?;
+        let opened = match options.create || options.create_new {
+            true => self.open_or_make(path, options)?,
+            false => {
+                let id = match options.no_follow {
+                    true => self.resolve_link(path)?,
+                    false => self.resolve(path)?,
+                };
+                self.open_existing(id, options)?
+            }
+        };
+        if options.truncate && opened.made.is_none() {
+            self.engine.truncate_open(&opened.hold, 0)?;
+        }
+        Ok(opened)
+    }
+
+    fn open_existing(&self, id: FileId, options: &OpenOptions) -> Caused<Opened> {
+        let hold = match (self.engine.attr(id)?.kind, options.writes()) {
+            (FileKind::Symlink, _) => return Err(EngineError::TooManySymlinks.into()),
+            (FileKind::Directory, true) => return Err(EngineError::IsADirectory(id).into()),
+            (_, true) => {
+                let appends = options.append && !options.truncate;
+                self.engine.hold_for_writing(id, appends)?
+            }
+            (_, false) => self.engine.hold(id)?,
+        };
+        Ok(Opened { hold, made: None })
+    }
+
+    /// The file of a path, made if there is none, as open(2) makes it: through links, and never a directory.
+    fn open_or_make(&self, path: &Path, options: &OpenOptions) -> Caused<Opened> {
+        let path = bytes(path)?;
+        let follows = !options.create_new && !options.no_follow;
+        loop {
+            let end = self.engine.resolve_end(self.root, path, follows)?;
+            let LastName::Name(name) = end.last else {
+                return Err(match options.create_new {
+                    true => EngineError::Exists.into(),
+                    false => EngineError::IsADirectory(end.dir).into(),
+                });
+            };
+            if end.has_slash {
+                return Err(EngineError::IsADirectory(end.id.unwrap_or(end.dir)).into());
+            }
+            match end.id {
+                Some(_) if options.create_new => return Err(EngineError::Exists.into()),
+                Some(id) => return self.open_existing(id, options),
+                None => {}
+            }
+            let new = NewInode::file(options.mode & PERMISSIONS);
+            match self.engine.create_and_hold(end.dir, &name, &new) {
+                Ok((hold, _)) => {
+                    let made = Some((end.dir, name));
+                    return Ok(Opened { hold, made });
+                }
+                // Somebody was faster: the file is there now.
+                Err(EngineError::Exists) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Reads the whole of a file.
+    ///
+    /// # Errors
+    ///
+    /// It is missing or a directory, or its data is damaged and no mirror has it sound (`InvalidData`).
+    pub fn read(&self, path: impl AsRef<Path>) -> Result<Vec<u8>> {
+        let path = path.as_ref();
+        let content = self.resolve(path).and_then(|id| self.read_all(id));
+        content.naming("read", path)
+    }
+
+    /// Reads the whole of a file of UTF-8.
+    ///
+    /// # Errors
+    ///
+    /// As [`Subvolume::read`]; it is no UTF-8 (`InvalidData`).
+    pub fn read_to_string(&self, path: impl AsRef<Path>) -> Result<String> {
+        let path = path.as_ref();
+        let text = self.resolve(path).and_then(|id| {
+            let invalid = |error| std::io::Error::new(std::io::ErrorKind::InvalidData, error);
+            Ok(String::from_utf8(self.read_all(id)?).map_err(invalid)?)
+        });
+        text.naming("read", path)
+    }
+
+    fn read_all(&self, id: FileId) -> Caused<Vec<u8>> {
+        let mut content = Vec::new();
+        let mut part = vec![0; READ_BYTES];
+        loop {
+            let len = self.engine.read(id, content.len() as u64, &mut part)?;
+            if len == 0 {
+                return Ok(content);
+            }
+            content.extend_from_slice(&part[..len]);
+        }
+    }
+
+    /// Makes a file of this content, or replaces the content of one that exists, through links.
+    ///
+    /// # Errors
+    ///
+    /// As [`Subvolume::create_file`]; the volume is full.
+    pub fn write(&self, path: impl AsRef<Path>, content: impl AsRef<[u8]>) -> Result<()> {
+        let path = path.as_ref();
+        let options = OpenOptions::new().write(true).create(true).truncate(true);
+        let file = self.open_as("write", path, &options)?;
+        file.write_all_at(content.as_ref(), 0).naming("write", path)
+    }
+
+    /// Copies the content and the permission bits of a file, through links. Returns the length. Data is shared where that
+    /// can be.
+    ///
+    /// # Errors
+    ///
+    /// - `from` is missing, or no regular file (`InvalidInput`)
+    /// - both are one file (`InvalidInput`)
+    /// - those of [`Subvolume::create_file`] for `to`; the volume is full
+    pub fn copy(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<u64> {
+        let (from, to) = (from.as_ref(), to.as_ref());
+        self.copy_file(from, to).naming_both("copy", from, to)
+    }
+
+    fn copy_file(&self, from: &Path, to: &Path) -> Caused<u64> {
+        let from = self.engine.hold(self.resolve(from)?)?;
+        let attr = self.engine.attr(from.id())?;
+        if attr.kind != FileKind::Regular {
+            return Err(EngineError::NotAFile(from.id()).into());
+        }
+        let mode = attr.mode & PERMISSIONS;
+        let options = OpenOptions::new().write(true).create(true).mode(mode);
+        let to = self.open(to, &options)?;
+        if to.hold.id() == from.id() {
+            return Err(Cause::SameFile);
+        }
+        self.engine.truncate_open(&to.hold, 0)?;
+        let to = to.hold.id();
+        let mut copied = 0;
+        loop {
+            let len = self
+                .engine
+                .copy_range(from.id(), copied, COPY_BYTES, to, copied)?;
+            copied += len;
+            if len == 0 {
+                break;
+            }
+        }
+        let set = SetAttr {
+            mode: Some(mode),
+            ..SetAttr::default()
+        };
+        self.engine.set_attr(to, &set)?;
+        Ok(copied)
+    }
+
+    /// Has `to` share the content of `from` from now on, as `cp --reflink` does: no data is copied. Links are followed.
+    ///
+    /// # Errors
+    ///
+    /// Both are one file; one has checksums and the other has not. `to` then keeps its content, and is not made.
+    pub fn reflink(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
+        let (from, to) = (from.as_ref(), to.as_ref());
+        self.share(from, to).naming_both("reflink", from, to)
+    }
+
+    fn share(&self, from: &Path, to: &Path) -> Caused<()> {
+        let from = self.resolve(from)?;
+        let attr = self.engine.attr(from)?;
+        match attr.kind {
+            FileKind::Regular => {}
+            FileKind::Directory => return Err(EngineError::IsADirectory(from).into()),
+            _ => return Err(EngineError::NotAFile(from).into()),
+        }
+        let options = OpenOptions::new().write(true).create(true);
+        let to = self.open(to, &options)?;
+        if to.hold.id() == from {
+            return Err(Cause::SameFile);
+        }
+        let shared = self.share_with(from, attr.flags, &to);
+        if let (Err(_), Some((dir, name))) = (&shared, &to.made) {
+            // The first error is the one to be told.
+            let _ = self.engine.unlink(*dir, name);
+        }
+        shared
+    }
+
+    /// A destination that cannot share is refused before it is emptied.
+    fn share_with(&self, from: FileId, flags: InodeFlags, to: &Opened) -> Caused<()> {
+        let id = to.hold.id();
+        if to.made.is_none() {
+            let target = self.engine.attr(id)?.flags;
+            if (target ^ flags).contains(InodeFlags::NODATASUM) {
+                return Err(EngineError::CsumsDiffer.into());
+            }
+            self.engine.truncate_open(&to.hold, 0)?;
+        }
+        self.engine.clone_range(from, 0, 0, id, 0)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,181 @@
+//! Listing a directory, some entries at a time.
+
+use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
+use std::ops::ControlFlow;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use ubtrfs_engine::{DirEntry as EngineEntry, Error as EngineError, FileId};
+
+use crate::error::{Naming, Result};
+use crate::handle::Engine;
+use crate::metadata::{FileType, Metadata};
+
+/// Entries that are read at a time.
+const BATCH: usize = 256;
+
+/// An iterator over the entries of a directory, in the order in which they were made.
+///
+/// Memory does not grow with the directory. Names that are added while it runs may be left out; it ends in any case.
+///
+/// ```
+/// use ubtrfs::Volume;
+///
+/// # fn main() -> Result<(), ubtrfs::Error> {
+/// let volume = Volume::in_memory(256 << 20)?;
+/// let root = volume.root();
+/// root.write("/one", b"")?;
+/// root.create_dir("/two")?;
+/// for entry in root.read_dir("/")? {
+///     let entry = entry?;
+///     assert_eq!(entry.file_type().is_dir(), entry.file_name() == "two");
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct ReadDir {
+    engine: Engine,
+    dir: FileId,
+    path: PathBuf,
+    batch: VecDeque<EngineEntry>,
+    /// The index that the next batch begins with.
+    next: u64,
+    /// The index that no entry had when the listing began.
+    end: u64,
+    /// Told after the entries that were read before it.
+    failure: Option<EngineError>,
+}
+
+impl ReadDir {
+    /// Reads the first entries, so that what is no directory is told at once.
+    pub(crate) fn new(
+        engine: &Engine,
+        dir: FileId,
+        path: &Path,
+    ) -> std::result::Result<ReadDir, EngineError> {
+        let mut listing = ReadDir {
+            engine: engine.clone(),
+            dir,
+            path: path.to_owned(),
+            batch: VecDeque::new(),
+            next: 0,
+            end: u64::MAX,
+            failure: None,
+        };
+        listing.fill();
+        if listing.batch.is_empty()
+            && let Some(failure) = listing.failure.take()
+        {
+            return Err(failure);
+        }
+        listing.end = engine.dir_end(dir)?;
+        Ok(listing)
+    }
+
+    fn fill(&mut self) {
+        let ReadDir {
+            batch, next, end, ..
+        } = self;
+        let mut has_more = false;
+        let listed = self.engine.readdir(self.dir, *next, &mut |entry| {
+            if entry.index >= *end {
+                return ControlFlow::Break(());
+            }
+            *next = entry.index.saturating_add(1);
+            batch.push_back(entry);
+            has_more = batch.len() == BATCH;
+            match has_more {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        });
+        if listed.is_err() || !has_more {
+            self.next = self.end;
+        }
+        self.failure = listed.err();
+    }
+}
+
+impl Iterator for ReadDir {
+    type Item = Result<DirEntry>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.batch.is_empty() && self.next < self.end {
+            self.fill();
+        }
+        let Some(entry) = self.batch.pop_front() else {
+            let failure = self.failure.take()?;
+            return Some(Err(failure).naming("list", &self.path));
+        };
+        Some(Ok(DirEntry {
+            engine: self.engine.clone(),
+            dir: self.path.clone(),
+            entry,
+        }))
+    }
+}
+
+/// An entry of a directory, as [`std::fs::DirEntry`].
+///
+/// ```
+/// use std::path::Path;
+/// use ubtrfs::Volume;
+///
+/// # fn main() -> Result<(), ubtrfs::Error> {
+/// let volume = Volume::in_memory(256 << 20)?;
+/// volume.root().create_dir("/dir")?;
+/// volume.root().write("/dir/file", b"content")?;
+/// let entry = volume.root().read_dir("/dir")?.next().expect("there is one")?;
+/// assert_eq!(entry.path(), Path::new("/dir/file"));
+/// assert_eq!(entry.metadata()?.len(), 7);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct DirEntry {
+    engine: Engine,
+    dir: PathBuf,
+    entry: EngineEntry,
+}
+
+impl DirEntry {
+    /// The name within the directory.
+    pub fn file_name(&self) -> OsString {
+        OsStr::from_bytes(&self.entry.name).to_owned()
+    }
+
+    /// The path: that of the directory, as it was given, with the name.
+    pub fn path(&self) -> PathBuf {
+        self.dir.join(OsStr::from_bytes(&self.entry.name))
+    }
+
+    /// The kind of the file; a link is not followed.
+    pub fn file_type(&self) -> FileType {
+        FileType::new(self.entry.kind)
+    }
+
+    /// The number of the inode, unique within its subvolume.
+    pub fn ino(&self) -> u64 {
+        self.entry.id.ino.0
+    }
+
+    /// Tells whether it is the root of a subvolume.
+    pub fn is_subvolume(&self) -> bool {
+        let id = self.entry.id;
+        !id.is_stub() && self.engine.root_dir(id.root).is_ok_and(|root| root == id)
+    }
+
+    /// Reads what is known of the file; a link is not followed.
+    ///
+    /// # Errors
+    ///
+    /// The file is gone, or the volume cannot be read.
+    pub fn metadata(&self) -> Result<Metadata> {
+        let id = self.entry.id;
+        let attr = self.engine.attr(id);
+        let metadata = attr.map(|attr| Metadata::new(attr, id.root.0));
+        metadata.naming("read the attributes of", &self.path())
+    }
+}

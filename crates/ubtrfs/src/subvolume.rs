@@ -1,0 +1,251 @@
+//! A subvolume: where paths begin, and what is known of it.
+
+mod info;
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use ubtrfs_engine::{Error as EngineError, FileId, LastName, NewInode, PathEnd};
+use ubtrfs_format::ids::RootId;
+
+use crate::error::{Cause, Caused, Naming, Result};
+use crate::handle::Engine;
+
+pub use info::SubvolumeInfo;
+
+/// Permission bits of a new directory.
+pub(crate) const DIR_PERMISSIONS: u32 = 0o755;
+
+/// What may be done in a snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// It stays as it is. Only such a snapshot can be sent and compared.
+    ReadOnly,
+    /// It is a subvolume like any other.
+    Writable,
+}
+
+/// A subvolume: a tree of files. Its methods by paths are those of [`std::fs`].
+///
+/// Paths begin at the root of the subvolume, with or without a slash, and mean what they mean to `std::fs`. There is no
+/// working directory but the root, and no way above it. Paths may lead through subvolumes below.
+/// Cheap to clone: clones are the same subvolume, and keep their volume open.
+///
+/// No permission is checked: the program may do everything. New files belong to user and group 0, and no umask applies.
+///
+/// ```
+/// use ubtrfs::{Access, Volume};
+///
+/// # fn main() -> Result<(), ubtrfs::Error> {
+/// let volume = Volume::in_memory(256 << 20)?;
+/// let data = volume.root().create_subvolume("/data")?;
+/// data.write("/notes", b"first")?;
+/// volume.root().snapshot("/data", "/before", Access::ReadOnly)?;
+/// data.write("/notes", b"second")?;
+/// assert_eq!(volume.root().read("/before/notes")?, b"first");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Subvolume {
+    pub(crate) engine: Engine,
+    pub(crate) root: FileId,
+}
+
+/// The bytes of a path, which the walk may go through.
+pub(crate) fn bytes(path: &Path) -> Caused<&[u8]> {
+    // PATHS-1
+    match path.as_os_str().as_bytes() {
+        b"" => Err(EngineError::NotFound.into()),
+        bytes if bytes.contains(&0) => Err(EngineError::Invalid("path: it holds a NUL").into()),
+        bytes => Ok(bytes),
+    }
+}
+
+impl Subvolume {
+    pub(crate) fn of_id(
+        engine: &Engine,
+        id: RootId,
+    ) -> std::result::Result<Subvolume, EngineError> {
+        Ok(Subvolume {
+            root: engine.root_dir(id)?,
+            engine: engine.clone(),
+        })
+    }
+
+    /// The id of the subvolume within its volume. The top level has 5.
+    pub fn id(&self) -> u64 {
+        self.root.root.0
+    }
+
+    /// Reads what is known of the subvolume.
+    ///
+    /// # Errors
+    ///
+    /// It was deleted, or the volume cannot be read.
+    pub fn info(&self) -> Result<SubvolumeInfo> {
+        let all = self.engine.subvolumes().map_err(Cause::from);
+        let found = all.and_then(|all| {
+            let mut found = all.iter().filter(|info| info.id == self.root.root);
+            let info = found
+                .next()
+                .ok_or(EngineError::NoSuchSubvolume(self.root.root))?;
+            Ok(SubvolumeInfo::of(&self.engine, info)?)
+        });
+        found.naming_alone("examine subvolume")
+    }
+
+    /// Opens the subvolume that `path` leads to.
+    ///
+    /// # Errors
+    ///
+    /// There is no subvolume at this path.
+    pub fn subvolume(&self, path: impl AsRef<Path>) -> Result<Subvolume> {
+        let path = path.as_ref();
+        let opened = self
+            .subvolume_at(path)
+            .and_then(|id| Ok(Subvolume::of_id(&self.engine, id)?));
+        opened.naming("open subvolume", path)
+    }
+
+    /// Makes an empty subvolume, and commits.
+    ///
+    /// # Errors
+    ///
+    /// As [`Subvolume::create_dir`], and those of [`Volume::sync`](crate::Volume::sync).
+    pub fn create_subvolume(&self, path: impl AsRef<Path>) -> Result<Subvolume> {
+        let path = path.as_ref();
+        let made = self.name_for_dir(path).and_then(|(dir, name)| {
+            let root = NewInode::directory(DIR_PERMISSIONS);
+            let id = self.engine.create_subvolume(dir, &name, &root)?;
+            Ok(Subvolume::of_id(&self.engine, id)?)
+        });
+        made.naming("create subvolume", path)
+    }
+
+    /// Makes `to` a snapshot of the subvolume at `of`, with all that was written before, and commits.
+    ///
+    /// It costs one block, whatever the size. Of subvolumes nested in it only their empty directories are in it. The path
+    /// `/` is this subvolume itself.
+    ///
+    /// # Errors
+    ///
+    /// There is no subvolume at `of`, something is at `to`, and those of [`Volume::sync`](crate::Volume::sync).
+    pub fn snapshot(
+        &self,
+        of: impl AsRef<Path>,
+        to: impl AsRef<Path>,
+        access: Access,
+    ) -> Result<Subvolume> {
+        let (of, to) = (of.as_ref(), to.as_ref());
+        let made = self.subvolume_at(of).and_then(|source| {
+            let (dir, name) = self.name_for_dir(to)?;
+            let read_only = access == Access::ReadOnly;
+            let id = self.engine.snapshot(source, dir, &name, read_only)?;
+            Ok(Subvolume::of_id(&self.engine, id)?)
+        });
+        made.naming_both("snapshot", of, to)
+    }
+
+    /// Deletes a subvolume with all that is in it, but not with subvolumes nested in it. Its space comes back in the
+    /// background.
+    ///
+    /// # Errors
+    ///
+    /// There is no subvolume at this path, it holds others, or it is the default subvolume.
+    pub fn delete_subvolume(&self, path: impl AsRef<Path>) -> Result<()> {
+        let path = path.as_ref();
+        let deleted = self.dir_to_remove(path).and_then(|(end, name)| {
+            self.engine.delete_subvolume(end.dir, &name)?;
+            Ok(())
+        });
+        deleted.naming("delete subvolume", path)
+    }
+
+    /// Tells whether the subvolume is read-only.
+    ///
+    /// # Errors
+    ///
+    /// It was deleted.
+    pub fn is_read_only(&self) -> Result<bool> {
+        let tree = self.engine.subvolume_tree(self.root.root);
+        let is_read_only = tree.map(|tree| tree.is_read_only());
+        is_read_only.naming_alone("examine subvolume")
+    }
+
+    /// Makes the subvolume read-only, with all that was written to it before, or writable.
+    ///
+    /// # Errors
+    ///
+    /// It was deleted, the volume is read-only, or written data is lost.
+    pub fn set_read_only(&self, read_only: bool) -> Result<()> {
+        let set = self.engine.set_read_only(self.root.root, read_only);
+        set.naming_alone("set the read-only flag of a subvolume")
+    }
+
+    /// Handles of two volumes may not meet.
+    pub(crate) fn check_same_volume(&self, other: &Subvolume) -> Caused<()> {
+        match self.engine.is_same(&other.engine) {
+            true => Ok(()),
+            false => Err(Cause::OtherVolume),
+        }
+    }
+
+    pub(crate) fn subvolume_at(&self, path: &Path) -> Caused<RootId> {
+        let id = self.resolve(path)?;
+        let is_root = !id.is_stub() && self.engine.root_dir(id.root)? == id;
+        match is_root {
+            true => Ok(id.root),
+            false => Err(EngineError::NotASubvolume.into()),
+        }
+    }
+
+    /// Finds the handle of a file for `transfer`; a link at the end is not followed.
+    ///
+    /// # Errors
+    ///
+    /// Nothing is there.
+    #[doc(hidden)]
+    pub fn find(&self, path: impl AsRef<Path>) -> Result<FileId> {
+        let path = path.as_ref();
+        self.resolve_link(path).naming("find", path)
+    }
+
+    /// The handle of the file that a path leads to, links followed.
+    pub(crate) fn resolve(&self, path: &Path) -> Caused<FileId> {
+        Ok(self.engine.resolve_following(self.root, bytes(path)?)?)
+    }
+
+    /// The handle of the file that a path leads to; a link at the end is not followed.
+    pub(crate) fn resolve_link(&self, path: &Path) -> Caused<FileId> {
+        Ok(self.engine.resolve(self.root, bytes(path)?)?)
+    }
+
+    /// The directory and the name that a path ends with; a link of that name is not followed.
+    pub(crate) fn end_of(&self, path: &Path) -> Caused<PathEnd> {
+        Ok(self.engine.resolve_end(self.root, bytes(path)?, false)?)
+    }
+
+    /// The directory and the name of a directory or subvolume that is to be made.
+    pub(crate) fn name_for_dir(&self, path: &Path) -> Caused<(FileId, Vec<u8>)> {
+        let end = self.end_of(path)?;
+        match end.last {
+            LastName::Name(name) => Ok((end.dir, name)),
+            _ => Err(EngineError::Exists.into()),
+        }
+    }
+
+    /// The end of the path of a directory that may be removed, and its name.
+    pub(crate) fn dir_to_remove(&self, path: &Path) -> Caused<(PathEnd, Vec<u8>)> {
+        let end = self.end_of(path)?;
+        match &end.last {
+            LastName::Name(name) => {
+                let name = name.clone();
+                Ok((end, name))
+            }
+            LastName::Current => Err(EngineError::Invalid("name").into()),
+            LastName::Parent => Err(EngineError::NotEmpty(end.dir).into()),
+            LastName::Root => Err(Cause::NoName(path.to_owned())),
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! An open volume: what is one for all its subvolumes.
+
+mod builder;
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+use std::sync::Arc;
+
+use ubtrfs_format::ids::RootId;
+use ubtrfs_format::uuid::Uuid;
+
+use crate::error::{Caused, Naming, Result};
+use crate::handle::Engine;
+use crate::subvolume::{Subvolume, SubvolumeInfo};
+
+pub use builder::Builder;
+
+/// An open volume. Its files are reached through subvolumes: [`Volume::root`] is the top level.
+///
+/// Cheap to clone: clones are the same volume. It is closed when the last clone is dropped, and with it the last
+/// [`Subvolume`] and [`File`](crate::File), or by [`Volume::close`]. All methods may be called from many threads.
+///
+/// ```
+/// use ubtrfs::Volume;
+///
+/// # fn main() -> Result<(), ubtrfs::Error> {
+/// # let folder = tempfile::tempdir().expect("there is room");
+/// # let path = folder.path().join("volume.img");
+/// let volume = Volume::create(&path, 1 << 30)?; // sparse
+/// volume.root().write("/file", b"content")?;
+/// volume.close()?;
+///
+/// let volume = Volume::open_read_only(&path)?;
+/// assert_eq!(volume.root().read("/file")?, b"content");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Volume {
+    root: Subvolume,
+}
+
+impl Volume {
+    /// Begins to say how a volume is opened or made.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// Opens a volume for reading and writing, alone; see [`Builder::open`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Builder::open`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Volume> {
+        Volume::builder().open(path)
+    }
+
+    /// Opens a volume for reading. Others may read it meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// As [`Builder::open`].
+    pub fn open_read_only(path: impl AsRef<Path>) -> Result<Volume> {
+        Volume::builder().read_only().open(path)
+    }
+
+    /// Makes a volume in a new file; see [`Builder::create`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Builder::create`].
+    pub fn create(path: impl AsRef<Path>, len_bytes: u64) -> Result<Volume> {
+        Volume::builder().create(path, len_bytes)
+    }
+
+    /// Makes a volume in memory; see [`Builder::in_memory`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Builder::in_memory`].
+    pub fn in_memory(len_bytes: u64) -> Result<Volume> {
+        Volume::builder().in_memory(len_bytes)
+    }
+
+    fn new(engine: Arc<ubtrfs_engine::Volume>) -> Caused<Volume> {
+        let engine = Engine::new(engine);
+        let root = Subvolume::of_id(&engine, RootId::FS_TREE)?;
+        Ok(Volume { root })
+    }
+
+    /// The engine below, for other crates of this project. It takes no changes once the last handle of this library is
+    /// dropped, which closes it.
+    #[doc(hidden)]
+    pub fn engine(&self) -> &Arc<ubtrfs_engine::Volume> {
+        &self.root.engine
+    }
+
+    /// The top level: the subvolume that holds all others.
+    pub fn root(&self) -> &Subvolume {
+        &self.root
+    }
+
+    /// Lists all subvolumes by ascending id, the top level first. Deleted ones are among them until their space is free.
+    ///
+    /// # Errors
+    ///
+    /// The volume is damaged or cannot be read.
+    pub fn subvolumes(&self) -> Result<Vec<SubvolumeInfo>> {
+        let all = self.engine().subvolumes();
+        let plain = all.and_then(|all| {
+            let plain = all
+                .iter()
+                .map(|info| SubvolumeInfo::of(&self.root.engine, info));
+            plain.collect()
+        });
+        plain.naming_alone("list subvolumes")
+    }
+
+    /// Opens the subvolume of an id.
+    ///
+    /// # Errors
+    ///
+    /// There is none (`NotFound`).
+    pub fn subvolume_by_id(&self, id: u64) -> Result<Subvolume> {
+        let opened = self.open_subvolume(RootId(id));
+        opened.naming_alone("open subvolume")
+    }
+
+    /// Opens the subvolume that a mount shows if none is named.
+    ///
+    /// # Errors
+    ///
+    /// The volume is damaged or cannot be read.
+    pub fn default_subvolume(&self) -> Result<Subvolume> {
+        let id = self.engine().default_subvolume();
+        let opened = id.and_then(|id| self.open_subvolume(id));
+        opened.naming_alone("open the default subvolume")
+    }
+
+    fn open_subvolume(&self, id: RootId) -> std::result::Result<Subvolume, ubtrfs_engine::Error> {
+        // A tree that is no subvolume has no root directory, and one that is deleted cannot be entered.
+        self.engine().subvolume_tree(id)?;
+        Subvolume::of_id(&self.root.engine, id)
+    }
+
+    /// Has a mount show this subvolume if none is named.
+    ///
+    /// # Errors
+    ///
+    /// It was deleted, or is of another volume, or the volume is read-only.
+    pub fn set_default_subvolume(&self, subvolume: &Subvolume) -> Result<()> {
+        let set = self
+            .root
+            .check_same_volume(subvolume)
+            .and_then(|()| Ok(self.engine().set_default(subvolume.root.root)?));
+        set.naming_alone("set the default subvolume")
+    }
+
+    /// The UUID of the volume.
+    pub fn uuid(&self) -> Uuid {
+        self.engine().superblock().fsid
+    }
+
+    /// The label of the volume as of the last commit; empty if it has none.
+    pub fn label(&self) -> OsString {
+        OsString::from_vec(self.engine().superblock().label().to_vec())
+    }
+
+    /// Gives the volume another label, which [`Volume::label`] shows once it is committed.
+    ///
+    /// # Errors
+    ///
+    /// More than 255 bytes, or a NUL among them.
+    pub fn set_label(&self, label: impl AsRef<OsStr>) -> Result<()> {
+        let set = self.engine().set_label(label.as_ref().as_bytes());
+        set.naming_alone("set the label")
+    }
+
+    /// Tells whether the volume was opened for reading.
+    pub fn is_read_only(&self) -> bool {
+        !self.engine().is_writable()
+    }
+
+    /// Writes all buffered data and commits everything done before the call. Returns when it is durable.
+    ///
+    /// # Errors
+    ///
+    /// - the volume is read-only or closed, or a commit failed before (`ReadOnlyFilesystem`)
+    /// - a device fails; after a failed commit, the volume is read-only and what was durable stays
+    /// - data of some file is lost; all the rest is durable then
+    pub fn sync(&self) -> Result<()> {
+        self.engine().sync().naming_alone("sync the volume")
+    }
+
+    /// Commits until the space of all deleted subvolumes is free.
+    ///
+    /// # Errors
+    ///
+    /// As [`Volume::sync`].
+    pub fn free_deleted_subvolumes(&self) -> Result<()> {
+        let freed = self.engine().free_deleted_subvolumes();
+        freed.naming_alone("free deleted subvolumes")
+    }
+
+    /// Commits everything and closes the volume, for all clones, subvolumes and open files: from here on they change nothing.
+    /// The devices are free when the last of these is dropped.
+    ///
+    /// # Errors
+    ///
+    /// As [`Volume::sync`]. The volume is closed all the same.
+    pub fn close(self) -> Result<()> {
+        self.engine().close().naming_alone("close the volume")
+    }
+}
