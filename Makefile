@@ -20,7 +20,7 @@ ubtrfs      := target/release/ubtrfs
 # The command writes its own manual pages and completions.
 dist        := target/dist
 
-.PHONY: help setup build built demo test fmt clippy tidy unit doc count pages conform conform-quick soak bench install uninstall clean
+.PHONY: help setup build built demo test fmt clippy tidy unit doc count pages deb deb-test conform conform-quick soak bench install uninstall clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 14
@@ -48,7 +48,7 @@ built:
 demo: setup build ## make an image, look inside, mount it, compare
 	@UBTRFS=$(CURDIR)/$(ubtrfs) scripts/demo
 
-test: setup fmt tidy clippy unit doc count pages conform-quick ## everything that must pass before a change lands
+test: setup fmt tidy clippy unit doc count pages deb-test conform-quick ## everything that must pass before a change lands
 
 fmt:
 	$(CARGO) fmt --all --check
@@ -70,6 +70,12 @@ count:
 
 pages: build ## run the commands that the pages for users show
 	UBTRFS=$(CURDIR)/$(ubtrfs) scripts/try-pages
+
+deb: setup build ## make a Debian package in target/deb
+	scripts/deb
+
+deb-test: deb
+	scripts/try-deb
 
 # PARTS="fsx trees" chooses; `make soak` does a form that takes hours, `make test` a short one.
 conform: setup build ## pjdfstest, fsx, cp, tar, rsync, git, a build, sqlite, a crowd and full volumes on a mount, and the kernel's view of it: an hour
