@@ -44,7 +44,10 @@ const LAYERS: &[(&str, &[&str])] = &[
         "fuse",
         &["format", "device", "tree", "engine", "fuse-server"],
     ),
-    ("ubtrfs", &["format", "device", "engine", "mkfs"]),
+    (
+        "ubtrfs",
+        &["format", "device", "engine", "mkfs", "stream", "check"],
+    ),
     (
         "cli",
         &[

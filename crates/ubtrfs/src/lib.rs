@@ -23,6 +23,9 @@
 //! - [`Volume`]: opening and making, commits, the label, lists of subvolumes
 //! - [`Subvolume`]: the operations of [`std::fs`] by paths, subvolumes and snapshots
 //! - [`File`], [`OpenOptions`], [`ReadDir`], [`Metadata`]: as those of `std::fs`
+//! - [`Snapshot`]: sending, and comparing two. [`Subvolume::receive`] makes what was sent
+//! - [`Subvolume::copy_tree`], `copy_from_host`, `copy_to_host`, `import_tar`, `export_tar`: whole trees
+//! - [`Checker`]: whether a volume is consistent
 //! - [`Error`]: the operation, its paths, and the [`std::io::ErrorKind`] that `std::fs` has for the same failure
 //!
 //! # Durability
@@ -39,6 +42,8 @@
 #![warn(missing_docs)]
 
 mod attributes;
+mod changes;
+mod checking;
 mod error;
 mod file;
 mod handle;
@@ -47,16 +52,24 @@ mod opening;
 mod paths;
 mod read_dir;
 mod removal;
+mod report;
+mod snapshot;
 mod subvolume;
 #[doc(hidden)]
 pub mod transfer;
+mod trees;
 mod volume;
 
+pub use changes::{Change, ChangeKind, Changes};
+pub use checking::{CheckIssue, CheckReport, Checker, Severity};
 pub use error::{Error, Result};
 pub use file::{File, OpenOptions};
 pub use metadata::{FileFlags, FileTimes, FileType, Metadata};
 pub use read_dir::{DirEntry, ReadDir};
+pub use report::{BlockGroupKind, BlockGroupSpace, DeviceInfo, Space, Statistics};
+pub use snapshot::{SendOptions, Snapshot};
 pub use subvolume::{Access, Subvolume, SubvolumeInfo};
+pub use trees::{Problem, Problems};
 pub use ubtrfs_device::{BlockDevice, FileDevice, MemDevice};
 pub use ubtrfs_engine::Compress;
 pub use ubtrfs_format::block_group_flags::Profile;

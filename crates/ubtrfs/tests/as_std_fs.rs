@@ -318,8 +318,7 @@ impl Judge {
 
 /// Ways to open: read, write, append, truncate, create, create new.
 const OPENINGS: &[&str] = &[
-    "", "r", "w", "a", "t", "c", "n", "rw", "ra", "rt", "rc", "wt", "at", "wc", "ac", "wct",
-    "rwct", "wn", "an", "rwcn", "atn", "actn",
+    "", "r", "w", "a", "t", "rw", "ra", "at", "rc", "wct", "rwc", "wn", "actn",
 ];
 
 /// The paths of one file.

@@ -130,12 +130,14 @@ const ORDERS: &[(&str, &[&str])] = &[
     (
         "ubtrfs",
         &[
-            "error handle transfer",
-            "metadata",
-            "file read_dir",
+            "handle transfer",
+            "error",
+            "checking metadata",
+            "changes file read_dir",
             "subvolume",
-            "attributes opening paths removal",
+            "attributes opening paths removal snapshot trees",
             "volume",
+            "report",
         ],
     ),
     (

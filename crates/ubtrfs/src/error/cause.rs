@@ -3,11 +3,16 @@
 use std::io;
 use std::path::PathBuf;
 
+use ubtrfs_check::CheckError;
 use ubtrfs_device::DeviceError;
 use ubtrfs_engine::Error as EngineError;
-use ubtrfs_mkfs::MkfsError;
+use ubtrfs_mkfs::{FillError, MkfsError};
+use ubtrfs_stream::{DiffError, ReceiveError, SendError, StreamError, WriteError};
 
 use super::Error;
+use crate::transfer::copy::CopyError;
+use crate::transfer::tar::TarError;
+use crate::transfer::unpack::UnpackError;
 
 /// The outcome of a part of an operation, which names no path yet.
 pub(crate) type Caused<T> = std::result::Result<T, Cause>;
@@ -21,6 +26,24 @@ pub(crate) enum Cause {
     Engine(#[from] EngineError),
     #[error(transparent)]
     Mkfs(#[from] MkfsError),
+    #[error(transparent)]
+    Fill(#[from] FillError),
+    #[error(transparent)]
+    Check(#[from] CheckError),
+    #[error(transparent)]
+    Send(#[from] SendError),
+    #[error(transparent)]
+    Stream(#[from] StreamError),
+    #[error(transparent)]
+    Receive(#[from] ReceiveError),
+    #[error(transparent)]
+    Diff(#[from] DiffError),
+    #[error(transparent)]
+    Copy(#[from] CopyError),
+    #[error(transparent)]
+    Unpack(#[from] UnpackError),
+    #[error(transparent)]
+    Tar(#[from] TarError),
     /// A file of the host.
     #[error(transparent)]
     Host(#[from] io::Error),
@@ -47,5 +70,11 @@ pub(crate) enum Cause {
 impl From<DeviceError> for Cause {
     fn from(error: DeviceError) -> Cause {
         Cause::Engine(error.into())
+    }
+}
+
+impl From<WriteError> for Cause {
+    fn from(error: WriteError) -> Cause {
+        Cause::Send(error.into())
     }
 }

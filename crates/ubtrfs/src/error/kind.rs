@@ -11,6 +11,8 @@ use ubtrfs_mkfs::MkfsError;
 
 use super::cause::Cause;
 
+mod transfers;
+
 impl Cause {
     pub(crate) fn kind(&self) -> io::ErrorKind {
         match self {
@@ -22,6 +24,15 @@ impl Cause {
             Cause::OtherVolume | Cause::Subvolume(_) => io::ErrorKind::CrossesDevices,
             Cause::Mkfs(error) => mkfs_kind(error),
             Cause::Engine(error) => engine_kind(error),
+            Cause::Fill(error) => transfers::fill_kind(error),
+            Cause::Check(error) => transfers::check_kind(error),
+            Cause::Send(error) => transfers::send_kind(error),
+            Cause::Stream(error) => transfers::stream_kind(error),
+            Cause::Receive(error) => transfers::receive_kind(error),
+            Cause::Diff(error) => transfers::diff_kind(error),
+            Cause::Copy(error) => transfers::copy_kind(error),
+            Cause::Unpack(error) => transfers::unpack_kind(error),
+            Cause::Tar(error) => transfers::tar_kind(error),
         }
     }
 }

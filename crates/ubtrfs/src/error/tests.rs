@@ -358,3 +358,48 @@ fn an_error_names_the_operation_and_its_paths() {
     assert_eq!(Cause::NoName(path()).kind(), Kind::ResourceBusy);
     assert_eq!(Cause::Subvolume(path()).kind(), Kind::CrossesDevices);
 }
+
+#[test]
+fn errors_of_trees_and_streams_are_of_their_causes() {
+    use ubtrfs_check::CheckError;
+    use ubtrfs_mkfs::{ArchiveError, FillError};
+    use ubtrfs_stream::{DiffError, Fault, SendError, StreamError};
+
+    use crate::transfer::copy::{CopyError, DestError};
+    use crate::transfer::tar::TarError;
+    use crate::transfer::unpack::UnpackError;
+
+    let check = |cause: Cause, kind| assert_eq!(cause.kind(), kind, "{cause}");
+    let stream = |fault| StreamError {
+        offset: 0,
+        command: None,
+        fault,
+    };
+    let copy = || CopyError::Make(EngineError::NoSpace);
+    let (needed, available) = (2, 1);
+    #[rustfmt::skip]
+    let all: Vec<(Cause, Kind)> = vec![
+        (FillError::NoSpace { needed, available }.into(), Kind::StorageFull),
+        (FillError::NotFound { path: path() }.into(), Kind::NotFound),
+        (FillError::Archive(ArchiveError::Truncated { offset: 1 }).into(), Kind::UnexpectedEof),
+        (CheckError::Open(DeviceError::NoDevice).into(), Kind::InvalidInput),
+        (CheckError::Spill(broken()).into(), Kind::BrokenPipe),
+        (SendError::Nameless(TREE).into(), Kind::InvalidInput),
+        (SendError::Write(broken().into()).into(), Kind::BrokenPipe),
+        (stream(Fault::UnexpectedEnd).into(), Kind::UnexpectedEof),
+        (stream(Fault::Version(9)).into(), Kind::Unsupported),
+        (stream(Fault::Magic).into(), Kind::InvalidData),
+        (DiffError::OtherVolume.into(), Kind::CrossesDevices),
+        (CopyError::At { path: String::new(), source: Box::new(copy()) }.into(), Kind::StorageFull),
+        (CopyError::Dest(DestError::Name).into(), Kind::InvalidFilename),
+        (CopyError::SameFile.into(), Kind::InvalidInput),
+        (UnpackError::Copy(copy()).into(), Kind::StorageFull),
+        (UnpackError::Outside.into(), Kind::InvalidData),
+        (TarError::Write(broken()).into(), Kind::BrokenPipe),
+        (Cause::Host(broken()), Kind::BrokenPipe),
+        (Cause::OtherVolume, Kind::CrossesDevices),
+    ];
+    for (cause, kind) in all {
+        check(cause, kind);
+    }
+}

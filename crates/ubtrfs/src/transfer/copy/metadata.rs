@@ -33,6 +33,11 @@ impl MetadataError {
             source: source.into(),
         }
     }
+
+    /// The kind of the error of the system.
+    pub fn kind(&self) -> io::ErrorKind {
+        self.source.kind()
+    }
 }
 
 /// How the copy is opened.

@@ -1,0 +1,204 @@
+//! What a volume tells about itself: space, devices, counts.
+
+use std::path::PathBuf;
+
+use ubtrfs_engine::Error as EngineError;
+use ubtrfs_format::block_group_flags::{BlockGroupFlags, Profile};
+use ubtrfs_format::uuid::Uuid;
+
+use crate::error::{Naming, Result};
+use crate::volume::Volume;
+
+/// The space of a volume, in bytes, as the kernel's btrfs reports it for the same volume.
+///
+/// ```
+/// use ubtrfs::Volume;
+///
+/// # fn main() -> Result<(), ubtrfs::Error> {
+/// let volume = Volume::in_memory(256 << 20)?;
+/// let before = volume.space()?;
+/// volume.root().write("/file", vec![7; 8 << 20])?;
+/// volume.sync()?;
+/// assert!(volume.space()?.free_bytes <= before.free_bytes - (8 << 20));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Space {
+    /// What `df` calls the size: that of the devices, divided by the copies that data has.
+    pub total_bytes: u64,
+    /// What is not in use, divided by the copies that data has.
+    pub free_bytes: u64,
+    /// What data can be written to: free space of data, and space that no block group has.
+    pub available_bytes: u64,
+    /// What is kept back so that files can be deleted on a full volume.
+    pub reserve_bytes: u64,
+    /// What block groups have, by kind and profile.
+    pub block_groups: Vec<BlockGroupSpace>,
+}
+
+/// The block groups of one kind and profile. [`Space`] has an example.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BlockGroupSpace {
+    /// What they hold.
+    pub kind: BlockGroupKind,
+    /// How it lies on the devices. None if the profile is not known.
+    pub profile: Option<Profile>,
+    /// What they have room for, in bytes of content. Devices have more, by the copies of the profile.
+    pub total_bytes: u64,
+    /// What is in use of that.
+    pub used_bytes: u64,
+}
+
+/// What block groups hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BlockGroupKind {
+    /// Content of files.
+    Data,
+    /// Trees.
+    Metadata,
+    /// The tree of chunks.
+    System,
+    /// Content of files and trees.
+    Mixed,
+}
+
+impl BlockGroupKind {
+    fn of(flags: BlockGroupFlags) -> BlockGroupKind {
+        let has = |flag| flags.contains(flag);
+        match (has(BlockGroupFlags::DATA), has(BlockGroupFlags::METADATA)) {
+            (true, true) => BlockGroupKind::Mixed,
+            (true, false) => BlockGroupKind::Data,
+            (false, true) => BlockGroupKind::Metadata,
+            (false, false) => BlockGroupKind::System,
+        }
+    }
+}
+
+/// A device of a volume.
+///
+/// ```
+/// use ubtrfs::Volume;
+///
+/// # fn main() -> Result<(), ubtrfs::Error> {
+/// let volume = Volume::in_memory(256 << 20)?;
+/// let devices = volume.devices();
+/// assert_eq!(devices.len(), 1);
+/// assert_eq!((devices[0].id, devices[0].total_bytes), (1, 256 << 20));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DeviceInfo {
+    /// The number within the volume.
+    pub id: u64,
+    /// What tells it from all devices.
+    pub uuid: Uuid,
+    /// Where it is; None if it is missing.
+    pub path: Option<PathBuf>,
+    /// What the volume takes of it.
+    pub total_bytes: u64,
+    /// What block groups have of that.
+    pub allocated_bytes: u64,
+}
+
+/// Counts since a volume was opened for writing.
+///
+/// ```
+/// use ubtrfs::Volume;
+///
+/// # fn main() -> Result<(), ubtrfs::Error> {
+/// let volume = Volume::in_memory(256 << 20)?;
+/// volume.root().write("/file", vec![7; 1 << 20])?;
+/// volume.sync()?;
+/// let statistics = volume.statistics();
+/// assert_eq!(statistics.data_bytes, 1 << 20);
+/// assert!(statistics.commits >= 1);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Statistics {
+    /// Commits.
+    pub commits: u64,
+    /// Syncs of files that wrote a log in place of a commit.
+    pub logs: u64,
+    /// Data written, in bytes; one copy of each.
+    pub data_bytes: u64,
+    /// Tree blocks written by commits, in bytes; one copy of each.
+    pub metadata_bytes: u64,
+    /// Tree blocks written for logs, in bytes; one copy of each.
+    pub log_bytes: u64,
+}
+
+impl Volume {
+    /// Tells how much space there is, and how it is used.
+    ///
+    /// # Errors
+    ///
+    /// The volume is damaged or cannot be read.
+    pub fn space(&self) -> Result<Space> {
+        self.read_space().naming_alone("read the space")
+    }
+
+    fn read_space(&self) -> std::result::Result<Space, EngineError> {
+        let engine = self.engine();
+        let sums = engine.statfs()?;
+        let groups = engine.profile_usages()?.into_iter();
+        let groups = groups.map(|usage| BlockGroupSpace {
+            kind: BlockGroupKind::of(usage.flags),
+            profile: usage.flags.profile(),
+            total_bytes: usage.total,
+            used_bytes: usage.used,
+        });
+        Ok(Space {
+            total_bytes: sums.total_bytes,
+            free_bytes: sums.free_bytes,
+            available_bytes: sums.available_bytes,
+            reserve_bytes: engine.global_reserve_bytes()?,
+            block_groups: groups.collect(),
+        })
+    }
+
+    /// Lists the devices by ascending id, those that are missing as well.
+    pub fn devices(&self) -> Vec<DeviceInfo> {
+        let devices = self.engine().pool().devices().into_iter();
+        devices
+            .map(|device| DeviceInfo {
+                id: device.devid.0,
+                uuid: device.uuid,
+                path: device.path,
+                total_bytes: device.item.map_or(0, |item| item.total_bytes.get()),
+                allocated_bytes: device.item.map_or(0, |item| item.bytes_used.get()),
+            })
+            .collect()
+    }
+
+    /// Counts what was written since the volume was opened; zeros if it was opened for reading.
+    pub fn statistics(&self) -> Statistics {
+        let stats = self.engine().writer_stats().unwrap_or_default();
+        Statistics {
+            commits: stats.commits,
+            logs: stats.logs,
+            data_bytes: stats.data_bytes,
+            metadata_bytes: stats.node_bytes,
+            log_bytes: stats.log_bytes,
+        }
+    }
+
+    /// Tells the devices of all space that is not in use, so that images become smaller and SSDs faster. Commits before.
+    /// Returns the bytes that were told of.
+    ///
+    /// # Errors
+    ///
+    /// No device takes that (`Unsupported`); those of [`Volume::sync`].
+    pub fn trim(&self) -> Result<u64> {
+        let sector = u64::from(self.engine().superblock().sectorsize.get());
+        let trimmed = self.engine().trim(0, u64::MAX, sector, &mut || true);
+        trimmed.naming_alone("trim the volume")
+    }
+}

@@ -1,0 +1,302 @@
+//! Whole trees by paths: copied within a volume and from and to this machine, archived, unpacked, received.
+
+use std::ffi::OsStr;
+use std::fmt::Display;
+use std::fs::File as HostFile;
+use std::io::{BufWriter, Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use ubtrfs_engine::{Error as EngineError, FileId, FileKind};
+use ubtrfs_mkfs::archive::Members;
+use ubtrfs_stream::{
+    Command, ReceiveObserver, ReceiveOptions, Receiver, StreamReader, VolumeTarget,
+};
+
+use crate::error::{Cause, Caused, Naming, Result};
+use crate::subvolume::Subvolume;
+use crate::transfer::Observer;
+use crate::transfer::copy::{
+    Copier, CopyOptions, Destination, FromHost, FromVolume, HostFile as CopiedFile, Source, ToHost,
+    ToVolume, Top, open_directory,
+};
+use crate::transfer::tar::Archiver;
+use crate::transfer::unpack::{UnpackError, Unpacker};
+
+/// Problems that are listed.
+const MAX_LISTED: usize = 1000;
+/// Bytes of an archive that are written at a time.
+const BUFFER_BYTES: usize = 256 << 10;
+
+/// What a transfer of a tree could not do. It goes on past files that it cannot transfer.
+///
+/// ```
+/// use ubtrfs::Volume;
+///
+/// # fn main() -> Result<(), ubtrfs::Error> {
+/// # let host = tempfile::tempdir().expect("there is room");
+/// # std::fs::write(host.path().join("notes"), "first").expect("there is room");
+/// let volume = Volume::in_memory(256 << 20)?;
+/// let problems = volume.root().copy_from_host(host.path(), "/home")?;
+/// assert!(problems.is_empty(), "{problems:?}");
+/// assert_eq!(volume.root().read("/home/notes")?, b"first");
+///
+/// let mut archive = Vec::new();
+/// volume.root().export_tar("/home", &mut archive)?;
+/// assert!(archive.len() > 512);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use = "some files may not have been transferred"]
+pub struct Problems {
+    listed: Vec<Problem>,
+    count: u64,
+}
+
+/// Something that a transfer could not do. [`Problems`] has an example.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Problem {
+    /// The file: its path as the transfer met it.
+    pub path: PathBuf,
+    /// What was wrong, for people.
+    pub message: String,
+}
+
+impl Problems {
+    /// Tells whether all was transferred.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// How many problems there were.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The first 1000 problems.
+    pub fn listed(&self) -> &[Problem] {
+        &self.listed
+    }
+}
+
+impl<P: Display> Observer<P> for Problems {
+    fn failed(&mut self, path: &[u8], problem: P) {
+        self.count += 1;
+        if self.listed.len() < MAX_LISTED {
+            self.listed.push(Problem {
+                path: OsStr::from_bytes(path).into(),
+                message: problem.to_string(),
+            });
+        }
+    }
+}
+
+/// Notes the names of the subvolumes that a stream makes.
+struct Names(Vec<PathBuf>);
+
+impl ReceiveObserver for Names {
+    fn begin(&mut self, _subvolume: &[u8], command: &Command<'_>) {
+        if let Command::Subvol { path, .. } | Command::Snapshot { path, .. } = command {
+            self.0.push(OsStr::from_bytes(path).into());
+        }
+    }
+}
+
+/// What all copies keep.
+fn options() -> CopyOptions {
+    CopyOptions {
+        preserve: true,
+        ..CopyOptions::default()
+    }
+}
+
+impl Subvolume {
+    /// Copies a file, or a directory with all below, to another path. Data is shared. Kept are owners, modes, times,
+    /// extended attributes, hard links and holes.
+    ///
+    /// # Errors
+    ///
+    /// Something is at `to` that cannot be replaced or merged with, the volume is full, or `from` is missing. What was copied
+    /// stays.
+    pub fn copy_tree(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Problems> {
+        let (from, to) = (from.as_ref(), to.as_ref());
+        let copied = self.resolve_link(from).and_then(|file| {
+            let source = FromVolume {
+                volume: &self.engine,
+            };
+            self.copy_in(&source, &file, from, to)
+        });
+        copied.naming_both("copy", from, to)
+    }
+
+    /// Copies a file of this machine, or a directory with all below, into the volume. Kept are owners, modes, times,
+    /// extended attributes, hard links and holes. A link is copied as a link.
+    ///
+    /// # Errors
+    ///
+    /// Something is at `to` that cannot be replaced or merged with, the volume is full, or `host` is missing. What was
+    /// copied stays.
+    pub fn copy_from_host(&self, host: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Problems> {
+        let (host, to) = (host.as_ref(), to.as_ref());
+        let copied = CopiedFile::open(host, false)
+            .map_err(Cause::from)
+            .and_then(|file| {
+                let images = self.images();
+                self.copy_in(&FromHost { images }, &file, host, to)
+            });
+        copied.naming_both("copy", host, to)
+    }
+
+    fn copy_in<S: Source>(
+        &self,
+        source: &S,
+        file: &S::File,
+        from: &Path,
+        to: &Path,
+    ) -> Caused<Problems> {
+        let (dir, name) = self.name_for_dir(to)?;
+        let destination = ToVolume::new(&self.engine, true, 0);
+        let top = Top {
+            dir,
+            shown: parent_of(to),
+        };
+        copy(source, destination, file, from, top, &name)
+    }
+
+    /// Copies a file, or a directory with all below, to this machine. Kept are owners, modes, times, extended attributes,
+    /// hard links and holes, as far as the program may set them. Nothing outside `host` is touched.
+    ///
+    /// # Errors
+    ///
+    /// Something is at `host` that cannot be replaced or merged with, its file system is full, or `from` is missing. What
+    /// was copied stays.
+    pub fn copy_to_host(&self, from: impl AsRef<Path>, host: impl AsRef<Path>) -> Result<Problems> {
+        let (from, host) = (from.as_ref(), host.as_ref());
+        let copied = self.resolve_link(from).and_then(|file| {
+            let name = host.file_name();
+            let name = name.ok_or_else(|| Cause::NoName(host.to_owned()))?;
+            let parent = host.parent().filter(|dir| !dir.as_os_str().is_empty());
+            let top = Top {
+                dir: open_directory(parent.unwrap_or(Path::new(".")))?,
+                shown: parent_of(host),
+            };
+            let source = FromVolume {
+                volume: &self.engine,
+            };
+            let destination = ToHost::new(true, self.images());
+            copy(&source, destination, &file, from, top, name.as_bytes())
+        });
+        copied.naming_both("copy", from, host)
+    }
+
+    /// Device and number of the files that the volume lies on, which are neither read nor replaced.
+    fn images(&self) -> Vec<(u64, u64)> {
+        let devices = self.engine.pool().devices();
+        let paths = devices.iter().filter_map(|device| device.path.as_ref());
+        let files = paths.filter_map(|path| path.metadata().ok());
+        files.map(|file| (file.dev(), file.ino())).collect()
+    }
+
+    /// Writes a file, or a directory with all below, as a tar archive: POSIX pax, with extended attributes, ACLs, times in
+    /// nanoseconds and holes. Names begin with the last one of the path, or with ".".
+    ///
+    /// # Errors
+    ///
+    /// `out` fails, or nothing is at `path`.
+    pub fn export_tar(&self, path: impl AsRef<Path>, out: impl Write) -> Result<Problems> {
+        let path = path.as_ref();
+        self.write_tar(path, out).naming("export", path)
+    }
+
+    fn write_tar(&self, path: &Path, out: impl Write) -> Caused<Problems> {
+        let file = self.resolve_link(path)?;
+        let name = path.file_name().map_or(&b"."[..], OsStr::as_bytes);
+        let mut problems = Problems::default();
+        let mut out = BufWriter::with_capacity(BUFFER_BYTES, out);
+        let mut archiver = Archiver::new(&self.engine, &mut out, &mut problems);
+        archiver.tree(file, name)?;
+        archiver.finish()?;
+        out.flush()?;
+        Ok(problems)
+    }
+
+    /// Unpacks a tar archive into a directory. It is a file or a pipe, read from where it stands. It may be of GNU tar, POSIX
+    /// (pax, ustar) or older, and compressed by gzip, zstd, xz or bzip2.
+    ///
+    /// Kept are owners by their numbers, modes, times, extended attributes, ACLs, hard links, devices and holes. Files that
+    /// exist are replaced. Nothing outside the directory is touched, whatever the archive says.
+    ///
+    /// # Errors
+    ///
+    /// The archive cannot be read on (`InvalidData`, `UnexpectedEof`), the volume is full, or `dir` is no directory. What was
+    /// unpacked stays.
+    pub fn import_tar(&self, archive: HostFile, dir: impl AsRef<Path>) -> Result<Problems> {
+        let dir = dir.as_ref();
+        let unpacked = self.directory(dir).and_then(|top| {
+            let mut members = Members::open(archive).map_err(UnpackError::from)?;
+            let mut problems = Problems::default();
+            let top = (top, dir.as_os_str().as_bytes());
+            let mut unpacker = Unpacker::new(&self.engine, top, 0, &mut problems);
+            unpacker.all(&mut members)?;
+            Ok(problems)
+        });
+        unpacked.naming("import to", dir)
+    }
+
+    /// Makes the subvolumes of a stream of [`Snapshot::send`](crate::Snapshot::send) or `btrfs send` in a directory. Returns
+    /// their names. A difference needs the snapshot that it goes on from, received or the original, unchanged.
+    ///
+    /// Nothing outside the new subvolumes is changed, whatever the stream says. They are durable after the next
+    /// [`Volume::sync`](crate::Volume::sync).
+    ///
+    /// # Errors
+    ///
+    /// - the stream is damaged (`InvalidData`), ends early (`UnexpectedEof`), or is of a newer version (`Unsupported`)
+    /// - the parent is not there (`NotFound`) or was changed (`PermissionDenied`)
+    /// - the volume is full, or a name is taken
+    ///
+    /// The subvolumes before the one that failed are whole. That one stays as it is then, and is writable.
+    pub fn receive(&self, dir: impl AsRef<Path>, stream: impl Read) -> Result<Vec<PathBuf>> {
+        let dir = dir.as_ref();
+        let received = self.directory(dir).and_then(|top| {
+            let mut target = VolumeTarget::new(&self.engine, top);
+            let mut names = Names(Vec::new());
+            let mut reader = StreamReader::open(stream)?;
+            let options = ReceiveOptions::default();
+            Receiver::new(&mut target, &mut names, options).receive(&mut reader)?;
+            Ok(names.0)
+        });
+        received.naming("receive to", dir)
+    }
+
+    fn directory(&self, path: &Path) -> Caused<FileId> {
+        let id = self.resolve(path)?;
+        match self.engine.attr(id)?.kind {
+            FileKind::Directory => Ok(id),
+            _ => Err(EngineError::NotADirectory(id).into()),
+        }
+    }
+}
+
+fn copy<S: Source, D: Destination>(
+    source: &S,
+    destination: D,
+    file: &S::File,
+    from: &Path,
+    top: Top<D::Dir>,
+    name: &[u8],
+) -> Caused<Problems> {
+    let mut problems = Problems::default();
+    let mut copier = Copier::new(source, destination, options(), &mut problems);
+    copier.copy_as(file, top, name, from.as_os_str().as_bytes())?;
+    Ok(problems)
+}
+
+/// The path of the directory of a path, for messages.
+fn parent_of(path: &Path) -> Vec<u8> {
+    let parent = path.parent().unwrap_or(Path::new("/"));
+    parent.as_os_str().as_bytes().to_vec()
+}

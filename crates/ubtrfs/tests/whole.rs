@@ -1,0 +1,281 @@
+//! Whole volumes and trees by the library: several devices, filling, checks, streams, archives, copies.
+
+use std::fs;
+use std::io::{ErrorKind, Read, Seek};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ubtrfs::{
+    Access, BlockDevice, BlockGroupKind, ChangeKind, Checker, FileDevice, MemDevice, MkfsOptions,
+    Profile, SendOptions, Snapshot, Volume,
+};
+
+const VOLUME_BYTES: u64 = 256 << 20;
+
+#[test]
+fn volume_of_two_devices_reads_with_one_gone() {
+    let scratch = tempfile::tempdir().unwrap();
+    let paths = ["one", "two"].map(|name| scratch.path().join(name));
+    let mirrored = MkfsOptions {
+        data: Some(Profile::Raid1),
+        metadata: Some(Profile::Raid1),
+        ..MkfsOptions::default()
+    };
+    let volume = Volume::builder()
+        .mkfs(mirrored.clone())
+        .create_all(&paths, VOLUME_BYTES)
+        .unwrap();
+    volume.root().write("/file", b"kept").unwrap();
+    let devices = volume.devices();
+    assert_eq!(devices.len(), 2);
+    assert_eq!(devices[1].path.as_ref(), Some(&paths[1]));
+    let space = volume.space().unwrap();
+    let data = space.block_groups.iter();
+    let data = data.filter(|group| group.kind == BlockGroupKind::Data);
+    assert!(data.clone().count() > 0);
+    assert!(
+        data.clone()
+            .all(|group| group.profile == Some(Profile::Raid1))
+    );
+    volume.close().unwrap();
+
+    // The last file is in the way, and the first one goes again.
+    let again = ["three", "two"].map(|name| scratch.path().join(name));
+    let refused = Volume::builder()
+        .mkfs(mirrored)
+        .create_all(&again, VOLUME_BYTES);
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::AlreadyExists);
+    assert!(!again[0].exists());
+
+    let checker = Checker::new().read_data(true).scan([scratch.path()]);
+    assert!(checker.check(&paths[0]).unwrap().is_clean());
+    fs::remove_file(&paths[1]).unwrap();
+    let missing = Volume::open_read_only(&paths[0]).unwrap_err();
+    assert_eq!(missing.kind(), ErrorKind::NotFound, "{missing}");
+    let volume = Volume::builder()
+        .read_only()
+        .degraded()
+        .open(&paths[0])
+        .unwrap();
+    assert_eq!(volume.root().read("/file").unwrap(), b"kept");
+    assert_eq!(volume.devices()[1].path, None);
+}
+
+#[test]
+fn no_devices_and_damaged_ones_are_errors() {
+    let none: [&Path; 0] = [];
+    let refused = Volume::builder()
+        .create_all(&none, VOLUME_BYTES)
+        .unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidInput, "{refused}");
+    let refused = Volume::builder().make(Vec::new()).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidInput, "{refused}");
+    let noise = Arc::new(MemDevice::new(1 << 20)) as Arc<dyn BlockDevice>;
+    let devices = vec![(PathBuf::from("noise"), noise)];
+    let refused = Checker::new().check_devices(devices).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidData, "{refused}");
+    assert_eq!(refused.path(), Some(Path::new("noise")));
+}
+
+#[test]
+fn check_lists_what_is_wrong() {
+    let scratch = tempfile::tempdir().unwrap();
+    let image = scratch.path().join("image");
+    let volume = Volume::create(&image, VOLUME_BYTES).unwrap();
+    volume.root().write("/file", vec![0xabu8; 1 << 20]).unwrap();
+    volume.close().unwrap();
+    let device = FileDevice::open(&image, ubtrfs_device::Access::Read).unwrap();
+    let devices = vec![(image.clone(), Arc::new(device) as Arc<dyn BlockDevice>)];
+    let report = Checker::new().check_devices(devices).unwrap();
+    assert!(report.is_clean() && report.issues.is_empty(), "{report:?}");
+
+    // The content is found where it lies, and one byte of it changed.
+    let content = fs::read(&image).unwrap();
+    let at = content.windows(4096).position(|part| part == [0xab; 4096]);
+    let file = fs::OpenOptions::new().write(true).open(&image).unwrap();
+    file.write_all_at(b"x", at.unwrap() as u64).unwrap();
+    assert!(Checker::new().check(&image).unwrap().is_clean());
+    let report = Checker::new().read_data(true).check(&image).unwrap();
+    assert_eq!(report.errors, 1, "{report:?}");
+    assert!(report.issues[0].message.contains("E"), "{report:?}");
+    let volume = Volume::open_read_only(&image).unwrap();
+    let damaged = volume.root().read("/file").unwrap_err();
+    assert_eq!(damaged.kind(), ErrorKind::InvalidData, "{damaged}");
+}
+
+#[test]
+fn differences_go_through_streams_and_are_told() {
+    let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
+    let data = volume.root().create_subvolume("/data").unwrap();
+    data.create_dir("/dir").unwrap();
+    data.write("/dir/kept", vec![7; 100_000]).unwrap();
+    data.write("/dir/gone", b"old").unwrap();
+    let writable = Snapshot::open(&data).unwrap_err();
+    assert_eq!(writable.kind(), ErrorKind::PermissionDenied, "{writable}");
+    let held = |to: &str| {
+        let snapshot = volume.root().snapshot("/data", to, Access::ReadOnly);
+        Snapshot::open(&snapshot.unwrap()).unwrap()
+    };
+    let first = held("/first");
+    data.remove_file("/dir/gone").unwrap();
+    data.write("/dir/new", b"new").unwrap();
+    data.open_with("/dir/kept", &ubtrfs::OpenOptions::new().write(true))
+        .unwrap()
+        .write_all_at(b"changed", 8192)
+        .unwrap();
+    let second = held("/second");
+
+    let changes = second.changes_since(&first).unwrap();
+    let changes = changes.collect::<Result<Vec<_>, _>>().unwrap();
+    let kind_of = |path: &str| {
+        let found = changes.iter().find(|change| change.path == Path::new(path));
+        found.map(|change| change.kind)
+    };
+    assert_eq!(kind_of("dir/gone"), Some(ChangeKind::Removed));
+    assert_eq!(kind_of("dir/new"), Some(ChangeKind::Added));
+    assert_eq!(kind_of("dir/kept"), Some(ChangeKind::Changed));
+    let kept = changes.iter().find(|change| change.path.ends_with("kept"));
+    assert_eq!(kept.unwrap().data.first(), Some(&(8192..12288)));
+
+    let (mut whole, mut difference) = (Vec::new(), Vec::new());
+    first.send(&mut whole).unwrap();
+    let options = SendOptions::new().parent(&first);
+    second.send_with(&options, &mut difference).unwrap();
+    assert!(difference.len() < 20_000, "{}", difference.len());
+    let backup = Volume::in_memory(VOLUME_BYTES).unwrap();
+    backup.root().create_dir("/backups").unwrap();
+    let orphan = backup
+        .root()
+        .receive("/backups", &difference[..])
+        .unwrap_err();
+    assert_eq!(orphan.kind(), ErrorKind::NotFound, "{orphan}");
+    let names = backup.root().receive("/backups", &whole[..]).unwrap();
+    assert_eq!(names, [PathBuf::from("first")]);
+    backup.root().receive("/backups", &difference[..]).unwrap();
+    assert_eq!(
+        backup.root().read("/backups/second/dir/new").unwrap(),
+        b"new"
+    );
+    assert!(!backup.root().exists("/backups/second/dir/gone").unwrap());
+    let received = backup.root().subvolume("/backups/second").unwrap();
+    assert!(received.is_read_only().unwrap());
+    assert_eq!(
+        received.info().unwrap().received_uuid,
+        Some(second.info().unwrap().uuid)
+    );
+
+    let cut = backup
+        .root()
+        .receive("/", &whole[..whole.len() / 2])
+        .unwrap_err();
+    assert_eq!(cut.kind(), ErrorKind::UnexpectedEof, "{cut}");
+    let other = backup.root().subvolume("/backups/first").unwrap();
+    let other = Snapshot::open(&other).unwrap();
+    let refused = second.changes_since(&other).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::CrossesDevices);
+}
+
+#[test]
+fn trees_are_copied_archived_and_unpacked() {
+    let scratch = tempfile::tempdir().unwrap();
+    let host = scratch.path().join("host");
+    fs::create_dir_all(host.join("dir")).unwrap();
+    fs::write(host.join("dir/file"), "content").unwrap();
+    fs::hard_link(host.join("dir/file"), host.join("hard")).unwrap();
+    std::os::unix::fs::symlink("dir/file", host.join("soft")).unwrap();
+    let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
+    let root = volume.root();
+    assert!(root.copy_from_host(&host, "/tree").unwrap().is_empty());
+    let judge = |top: &str| {
+        let file = root.metadata(format!("{top}/hard")).unwrap();
+        assert_eq!((file.nlink(), file.len()), (2, 7), "{top}");
+        let of_host = host.join("hard").metadata().unwrap();
+        assert_eq!(file.modified(), of_host.modified().unwrap(), "{top}");
+        assert_eq!(
+            (file.uid(), file.mode()),
+            (of_host.uid(), of_host.mode()),
+            "{top}"
+        );
+        let soft = root.read_link(format!("{top}/soft")).unwrap();
+        assert_eq!(soft, Path::new("dir/file"), "{top}");
+    };
+    judge("/tree");
+    assert!(root.copy_tree("/tree", "/copy").unwrap().is_empty());
+    judge("/copy");
+
+    let mut archive = tempfile::tempfile().unwrap();
+    assert!(root.export_tar("/tree", &archive).unwrap().is_empty());
+    archive.rewind().unwrap();
+    root.create_dir("/unpacked").unwrap();
+    let problems = root
+        .import_tar(archive.try_clone().unwrap(), "/unpacked")
+        .unwrap();
+    assert!(problems.is_empty(), "{problems:?}");
+    judge("/unpacked/tree");
+
+    let back = scratch.path().join("back");
+    assert!(
+        root.copy_to_host("/unpacked/tree", &back)
+            .unwrap()
+            .is_empty()
+    );
+    assert_eq!(fs::read(back.join("soft")).unwrap(), b"content");
+
+    archive.rewind().unwrap();
+    let tar = scratch.path().join("archive.tar");
+    let mut bytes = Vec::new();
+    archive.read_to_end(&mut bytes).unwrap();
+    fs::write(&tar, bytes).unwrap();
+    let filled = Volume::builder()
+        .fill_from(&tar)
+        .in_memory(VOLUME_BYTES)
+        .unwrap();
+    assert_eq!(filled.root().read("/tree/hard").unwrap(), b"content");
+    filled.root().write("/tree/more", b"more").unwrap();
+    filled.sync().unwrap();
+}
+
+#[test]
+fn what_a_transfer_cannot_do_is_listed_and_the_rest_done() {
+    let scratch = tempfile::tempdir().unwrap();
+    let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
+    let root = volume.root();
+    root.create_dir("/tree").unwrap();
+    root.create_node("/tree/socket", 0o140_755, 0).unwrap();
+    root.write("/tree/file", b"content").unwrap();
+    let mut archive = Vec::new();
+    let problems = root.export_tar("/tree", &mut archive).unwrap();
+    assert_eq!(problems.count(), 1);
+    assert_eq!(problems.listed()[0].path, Path::new("tree/socket"));
+    let noise = scratch.path().join("noise");
+    fs::write(&noise, vec![7; 5000]).unwrap();
+    let refused = root
+        .import_tar(fs::File::open(&noise).unwrap(), "/")
+        .unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidData, "{refused}");
+    let missing = root
+        .copy_from_host(scratch.path().join("none"), "/new")
+        .unwrap_err();
+    assert_eq!(missing.kind(), ErrorKind::NotFound, "{missing}");
+    let missing = Volume::builder().fill_from(scratch.path().join("none"));
+    let missing = missing.in_memory(VOLUME_BYTES).unwrap_err();
+    assert_eq!(missing.kind(), ErrorKind::NotFound, "{missing}");
+}
+
+#[test]
+fn trim_and_deleted_subvolumes_give_space_back() {
+    let scratch = tempfile::tempdir().unwrap();
+    let image = scratch.path().join("image");
+    let volume = Volume::create(&image, 1 << 30).unwrap();
+    let data = volume.root().create_subvolume("/data").unwrap();
+    data.write("/file", vec![7; 32 << 20]).unwrap();
+    volume.sync().unwrap();
+    let before = volume.space().unwrap().free_bytes;
+    volume.root().delete_subvolume("/data").unwrap();
+    volume.free_deleted_subvolumes().unwrap();
+    assert!(volume.space().unwrap().free_bytes >= before + (32 << 20));
+    volume.trim().unwrap();
+    assert!(image.metadata().unwrap().blocks() * 512 < 16 << 20);
+    assert!(volume.statistics().data_bytes >= 32 << 20);
+}
