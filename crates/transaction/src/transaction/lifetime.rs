@@ -16,6 +16,8 @@ pub struct Lifetime(Arc<State>);
 
 #[derive(Debug, Default)]
 struct State {
+    /// The volume is aborted, closed, or about to be. Operations ask this alone as long as it lives.
+    may_have_ended: AtomicBool,
     /// Why a transaction was aborted; the first reason stays.
     aborted: ArcSwapOption<String>,
     closed: AtomicBool,
@@ -50,6 +52,14 @@ impl Lifetime {
     /// Errors: the volume is closed, or a transaction was aborted.
     #[inline]
     pub(super) fn check_alive(&self) -> Result<()> {
+        match self.0.may_have_ended.load(Ordering::Acquire) {
+            false => Ok(()),
+            true => self.check_ended(),
+        }
+    }
+
+    #[cold]
+    fn check_ended(&self) -> Result<()> {
         match self.abort_reason() {
             None if self.is_closed() => Err(Error::Closed),
             None => Ok(()),
@@ -69,6 +79,8 @@ impl Lifetime {
 
     pub(super) fn abort(&self, reason: &dyn Display) {
         let reason = Some(Arc::new(reason.to_string()));
+        // First, so that a thread that sees the reason is refused.
+        self.0.may_have_ended.store(true, Ordering::Release);
         let aborted = &self.0.aborted;
         aborted.compare_and_swap(&None::<Arc<String>>, reason);
         let _closing = self.0.is_closing.lock();
@@ -81,6 +93,7 @@ impl Lifetime {
     }
 
     pub(super) fn close(&self) {
+        self.0.may_have_ended.store(true, Ordering::Release);
         self.0.closed.store(true, Ordering::Release);
     }
 }
