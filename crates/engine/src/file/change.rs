@@ -41,9 +41,10 @@ pub(super) fn note_write(item: &mut InodeItem) {
 
 /// The end of a range, which no file reaches beyond.
 pub(super) fn end_of(offset: u64, len: u64) -> Result<u64> {
-    let end = offset.checked_add(len);
-    end.filter(|&end| end <= MAX_FILE_BYTES)
-        .ok_or(Error::FileTooBig)
+    match offset.checked_add(len) {
+        Some(end) if end <= MAX_FILE_BYTES => Ok(end),
+        _ => Err(Error::FileTooBig),
+    }
 }
 
 impl Files {

@@ -10,7 +10,7 @@ use ubtrfs_format::item::InodeFlags;
 
 use super::Files;
 use crate::error::{Error, Result};
-use crate::inode::{DirtyFiles, Inode, WritebackErrors, inode_item_cached};
+use crate::inode::{DirtyFiles, Inode, WritebackErrors, look_at_inode};
 
 /// The part of a file that a sync makes durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,8 +95,9 @@ impl Files {
     ///
     /// Errors: the thread must not wait, and would have to for that.
     pub(super) fn syncs_writes(&self, inode: &Inode) -> Result<bool> {
-        let flags = inode_item_cached(&inode.tree, inode.id)?.flags();
-        let syncs = flags.contains(InodeFlags::SYNC);
+        let syncs = look_at_inode(&inode.tree, inode.id, |item| {
+            item.flags().contains(InodeFlags::SYNC)
+        })?;
         if syncs {
             nonblocking::check()?;
         }

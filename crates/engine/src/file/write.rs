@@ -217,7 +217,7 @@ impl Files {
     ) -> Result<std::result::Result<u64, u64>> {
         let sectorsize = self.roots.sectorsize();
         let mut state = lock::write(&inode.lock)?;
-        let item = read_file(inode)?;
+        let mut item = read_file(inode)?;
         let offset = target.offset(&state, &item);
         let end = end_of(offset, bytes.len() as u64)?;
         if bytes.is_empty() {
@@ -226,7 +226,7 @@ impl Files {
         if !state.buffer.is_promised(offset..end, sectorsize) {
             return Ok(Err(state.buffer.wants_ahead(offset..end, sectorsize)));
         }
-        self.enter_write(inode, item)?;
+        self.enter_write(inode, &mut item)?;
         state.buffer.write_promised(offset, bytes, sectorsize);
         Ok(Ok(offset))
     }
@@ -241,13 +241,13 @@ impl Files {
     ) -> Result<u64> {
         let mut state = lock::write(&inode.lock)?;
         let sectorsize = self.roots.sectorsize();
-        let item = read_file(inode)?;
+        let mut item = read_file(inode)?;
         let offset = target.offset(&state, &item);
         let end = end_of(offset, bytes.len() as u64)?;
         if bytes.is_empty() {
             return Ok(offset);
         }
-        self.enter_write(inode, item)?;
+        self.enter_write(inode, &mut item)?;
         let files = &self.inodes.dirty;
         // DIRTY-1: one that has data is listed.
         let is_listed = state.buffer.is_dirty();
@@ -262,10 +262,10 @@ impl Files {
         Ok(offset)
     }
 
-    fn enter_write(&self, inode: &Inode, mut item: InodeItem) -> Result<()> {
-        note_write(&mut item);
+    fn enter_write(&self, inode: &Inode, item: &mut InodeItem) -> Result<()> {
+        note_write(item);
         let txn = self.join_to_change_file(inode, Reservation::already_made())?;
-        note_times(&txn, inode, &mut item);
+        note_times(&txn, inode, item);
         Ok(())
     }
 
@@ -283,7 +283,8 @@ impl Files {
     ) -> Result<u64> {
         let sectorsize = self.roots.sectorsize();
         let mut extents = lock::lock(&inode.extents)?;
-        let (mut state, item, offset) = self.lock_for_own(inode, &mut extents, target, bytes)?;
+        let (mut state, mut item, offset) =
+            self.lock_for_own(inode, &mut extents, target, bytes)?;
         if bytes.is_empty() {
             return Ok(offset);
         }
@@ -296,7 +297,7 @@ impl Files {
             own.clear(sectors.clone());
         }
         match own.is_empty() {
-            true => self.enter_write(inode, item)?,
+            true => self.enter_write(inode, &mut item)?,
             false => {
                 let job = Job::of_own(self, inode, &mut state, &mut extents, (item, own, need));
                 drop(state);

@@ -35,6 +35,19 @@ pub(crate) fn inode_item_cached(tree: &Tree, id: FileId) -> Result<InodeItem> {
     }
 }
 
+/// What `look` makes of the item of an inode that must exist, so that nothing else of it is copied.
+#[inline]
+pub(crate) fn look_at_inode<T>(
+    tree: &Tree,
+    id: FileId,
+    look: impl Fn(&InodeItem) -> T,
+) -> Result<T> {
+    match tree.inode_items.look(id.root, id.ino.0, &look) {
+        Ok(seen) => Ok(seen),
+        Err(ticket) => Ok(look(&read_and_cache(tree, id, ticket)?)),
+    }
+}
+
 #[cold]
 fn read_and_cache(tree: &Tree, id: FileId, ticket: Ticket) -> Result<InodeItem> {
     let item = read_inode(&tree.view, id)?;
@@ -68,6 +81,7 @@ const GENERATION_AT: u16 = std::mem::offset_of!(InodeItem, generation) as u16;
 
 impl Draft<'_> {
     /// The item of an inode that must exist.
+    #[inline]
     pub(crate) fn inode(&mut self, id: FileId) -> Result<InodeItem> {
         match self.drafted(&inode_key(id.ino)) {
             Some(Some(bytes)) => decode(id, bytes),

@@ -47,8 +47,8 @@ pub(crate) use evict::{EVICTED_AT_ONCE, ItemDeletions, all_items};
 pub(crate) use hold::InodeHold;
 pub(crate) use inode_flag_checks::{check_mutable, may_add, may_remove, may_write, must_be_dir};
 pub(crate) use inode_item::{
-    EntryChange, decode as decode_inode, inode_item_cached, inode_key, kind_of, note_change,
-    note_entry, note_times, put_inode,
+    EntryChange, decode as decode_inode, inode_item_cached, inode_key, kind_of, look_at_inode,
+    note_change, note_entry, note_times, put_inode,
 };
 pub use lookup_refs::LookupRefs;
 pub(crate) use name_items::{MAX_NAME_BYTES, TRANSID_AT, has_room};
@@ -111,7 +111,11 @@ impl Inodes {
     /// Errors: the volume was opened for reading.
     #[inline]
     pub(crate) fn transactions(&self) -> Result<&Arc<TransactionManager>> {
-        self.transactions.as_ref().ok_or(Error::ReadOnly)
+        // Every call asks: no error is made and dropped where there are some.
+        let Some(manager) = &self.transactions else {
+            return Err(Error::ReadOnly);
+        };
+        Ok(manager)
     }
 
     /// Reserves for an operation (`TransactionManager::reserve_metadata`).

@@ -76,18 +76,24 @@ impl Inodes {
 
     /// Makes room for the times of others, but does not wait for it. Functions that note times call it once in a while,
     /// with no inode locked.
+    #[inline]
     pub(crate) fn flush_lazy_times(&self) {
         for id in self.roots.lazy_times().surplus() {
-            let written = nonblocking::scope(|| {
-                let inode = self.inode_of_times(id)?;
-                match inode.as_ref().map(|inode| (inode, inode.lock.try_write())) {
-                    Some((inode, Some(_state))) => self.write_times_locked(inode),
-                    _ => Ok(()),
-                }
-            });
-            if let Err(error) = written {
-                tracing::debug!(%error, "times stay in memory");
+            self.write_times_if_free(id);
+        }
+    }
+
+    #[cold]
+    fn write_times_if_free(&self, id: FileId) {
+        let written = nonblocking::scope(|| {
+            let inode = self.inode_of_times(id)?;
+            match inode.as_ref().map(|inode| (inode, inode.lock.try_write())) {
+                Some((inode, Some(_state))) => self.write_times_locked(inode),
+                _ => Ok(()),
             }
+        });
+        if let Err(error) = written {
+            tracing::debug!(%error, "times stay in memory");
         }
     }
 

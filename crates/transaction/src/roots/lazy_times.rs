@@ -62,6 +62,7 @@ impl LazyTimes {
         self.is_wanted.store(is_wanted, Ordering::Relaxed);
     }
 
+    #[inline]
     pub(crate) fn count(&self) -> usize {
         self.count.load(Ordering::Acquire)
     }
@@ -138,12 +139,18 @@ impl LazyTimes {
     }
 
     /// Some of the oldest, if they should go so that others find a place (LAZY-2).
+    #[inline]
     pub fn surplus(&self) -> Vec<FileId> {
+        match self.count() <= MOST - MOST / 8 {
+            true => Vec::new(),
+            false => self.oldest(),
+        }
+    }
+
+    #[cold]
+    fn oldest(&self) -> Vec<FileId> {
         /// More than one, as it may be in use.
         const SOME: usize = 4;
-        if self.count() <= MOST - MOST / 8 {
-            return Vec::new();
-        }
         let order = self.order.lock();
         order.turns.values().take(SOME).map(|&(id, _)| id).collect()
     }
