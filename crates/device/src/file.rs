@@ -17,7 +17,7 @@ use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::{Errno, ReadWriteFlags, retry_on_intr};
 
 use crate::access::Access;
-use crate::block_device::{BlockDevice, DeviceRead, DeviceWrite, PastEnd};
+use crate::block_device::{BlockDevice, DeviceRead, PastEnd};
 use crate::block_discard;
 use crate::claim::DeviceClaim;
 use crate::discard_geometry::DiscardGeometry;
@@ -213,9 +213,8 @@ pub(crate) fn queue_reads<'a>(
     for read in reads {
         read.result = PastEnd::check(read.offset, read.buf.len() as u64, len_bytes);
         if read.result.is_ok() {
-            let buffer = uring::Buffer::Read(read.buf);
             let result = &mut read.result;
-            requests.push(Request::new(file, read.offset, buffer, result));
+            requests.push(Request::new(file, read.offset, read.buf, result));
         }
     }
 }
@@ -251,19 +250,6 @@ impl BlockDevice for FileDevice {
         }
         let mut requests = Vec::with_capacity(reads.len());
         queue_reads(&self.file, self.len_bytes(), reads, &mut requests);
-        uring::run(&mut requests);
-    }
-
-    fn write_batch(&self, writes: &mut [DeviceWrite<'_>]) {
-        let mut requests = Vec::with_capacity(writes.len());
-        for write in writes {
-            write.result = PastEnd::check(write.offset, write.buf.len() as u64, self.len_bytes());
-            if write.result.is_ok() {
-                let buffer = uring::Buffer::Write(write.buf);
-                let result = &mut write.result;
-                requests.push(Request::new(&self.file, write.offset, buffer, result));
-            }
-        }
         uring::run(&mut requests);
     }
 

@@ -1,8 +1,9 @@
-//! Batches of reads and writes at depth through io_uring.
+//! Batches of reads at depth through io_uring.
 //!
 //! Rings are made when first needed and kept for the next batch of any device. Where the kernel has no io_uring or
-//! forbids it, and for each request that a ring fails, the plain calls are used. So a caller sees errors of pread
-//! and pwrite only.
+//! forbids it, and for each request that a ring fails, the plain call is used. So a caller sees errors of pread only.
+//!
+//! Writes go to the page cache, which takes no time on a device. A ring would only hand them to another thread.
 //!
 //! Invariants
 //! - URING-1: no function returns while the kernel may still touch a buffer of its batch.
@@ -38,18 +39,12 @@ struct Ring {
     pid: u32,
 }
 
-/// What a request moves.
-pub(crate) enum Buffer<'a> {
-    Read(&'a mut [u8]),
-    Write(&'a [u8]),
-}
-
-/// One read or write of a batch.
+/// One read of a batch.
 pub(crate) struct Request<'a> {
     file: &'a File,
     offset: u64,
-    buffer: Buffer<'a>,
-    /// Bytes already moved.
+    buf: &'a mut [u8],
+    /// Bytes already read.
     done: usize,
     result: &'a mut io::Result<()>,
     /// Whether `result` is final.
@@ -60,13 +55,13 @@ impl<'a> Request<'a> {
     pub(crate) fn new(
         file: &'a File,
         offset: u64,
-        buffer: Buffer<'a>,
+        buf: &'a mut [u8],
         result: &'a mut io::Result<()>,
     ) -> Self {
         Self {
             file,
             offset,
-            buffer,
+            buf,
             done: 0,
             result,
             completed: false,
@@ -74,10 +69,7 @@ impl<'a> Request<'a> {
     }
 
     fn len(&self) -> usize {
-        match &self.buffer {
-            Buffer::Read(buf) => buf.len(),
-            Buffer::Write(buf) => buf.len(),
-        }
+        self.buf.len()
     }
 
     fn complete(&mut self, result: io::Result<()>) {
@@ -86,10 +78,10 @@ impl<'a> Request<'a> {
     }
 
     /// Takes what the kernel says of the part that was asked for. True if the rest is to be asked for.
-    fn take(&mut self, moved: i32) -> bool {
-        match usize::try_from(moved) {
-            Ok(moved) if moved > 0 => {
-                self.done += moved;
+    fn take(&mut self, read: i32) -> bool {
+        match usize::try_from(read) {
+            Ok(read) if read > 0 => {
+                self.done += read;
                 if self.done >= self.len() {
                     self.complete(Ok(()));
                 }
@@ -105,10 +97,7 @@ impl<'a> Request<'a> {
 
     fn run_plain(&mut self) {
         let at = self.offset + self.done as u64;
-        let result = match &mut self.buffer {
-            Buffer::Read(buf) => self.file.read_exact_at(&mut buf[self.done..], at),
-            Buffer::Write(buf) => self.file.write_all_at(&buf[self.done..], at),
-        };
+        let result = self.file.read_exact_at(&mut self.buf[self.done..], at);
         self.complete(result);
     }
 
@@ -118,21 +107,9 @@ impl<'a> Request<'a> {
         let at = self.offset + self.done as u64;
         // The kernel moves less than this in one go anyway.
         let len = (self.len() - self.done).min(1 << 30) as u32;
-        let entry = match &mut self.buffer {
-            Buffer::Read(buf) => {
-                let rest = &mut buf[self.done..];
-                opcode::Read::new(fd, rest.as_mut_ptr(), len)
-                    .offset(at)
-                    .build()
-            }
-            Buffer::Write(buf) => {
-                let rest = &buf[self.done..];
-                opcode::Write::new(fd, rest.as_ptr(), len)
-                    .offset(at)
-                    .build()
-            }
-        };
-        entry.user_data(index as u64)
+        let rest = &mut self.buf[self.done..];
+        let read = opcode::Read::new(fd, rest.as_mut_ptr(), len).offset(at);
+        read.build().user_data(index as u64)
     }
 }
 
