@@ -53,7 +53,7 @@ impl From<TreeError> for IoError {
 impl BlockSink for Io {
     type Error = IoError;
 
-    fn place(&mut self, _: u8) -> Result<Logical, IoError> {
+    fn place(&mut self, _: u8, _: &Key) -> Result<Logical, IoError> {
         self.next += self.store.nodesize() as u64;
         Ok(Logical(self.next))
     }

@@ -185,7 +185,7 @@ struct Measure {
 impl BlockSink for Measure {
     type Error = MkfsError;
 
-    fn place(&mut self, _level: u8) -> Result<Logical, MkfsError> {
+    fn place(&mut self, _: u8, _: &Key) -> Result<Logical, MkfsError> {
         Ok(Logical::default())
     }
 
@@ -208,7 +208,7 @@ where
 {
     type Error = MkfsError;
 
-    fn place(&mut self, _level: u8) -> Result<Logical, MkfsError> {
+    fn place(&mut self, _: u8, _: &Key) -> Result<Logical, MkfsError> {
         Ok(self.addresses.next().expect("measured before it is built"))
     }
 

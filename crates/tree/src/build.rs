@@ -33,8 +33,8 @@ pub struct TreeBlock {
 pub trait BlockSink {
     type Error: From<BuildError>;
 
-    /// The address for a block of `level` that is about to be emitted.
-    fn place(&mut self, level: u8) -> Result<Logical, Self::Error>;
+    /// The address for a block of `level` that begins with `first_key` and is about to be emitted.
+    fn place(&mut self, level: u8, first_key: &Key) -> Result<Logical, Self::Error>;
 
     /// Children come before their parents. The checksum is left to whoever writes the block.
     fn emit(&mut self, block: TreeBlock) -> Result<(), Self::Error>;
@@ -130,7 +130,7 @@ impl BlockFormat {
         mut bytes: Vec<u8>,
         sink: &mut S,
     ) -> Result<KeyPtr, S::Error> {
-        let logical = sink.place(level)?;
+        let logical = sink.place(level, &first_key)?;
         let header = Header {
             csum: [0; 32],
             fsid: self.fsid,

@@ -191,7 +191,7 @@ impl TestVolume {
 impl BlockSink for TestVolume {
     type Error = CommitError;
 
-    fn place(&mut self, _: u8) -> Result<Logical, CommitError> {
+    fn place(&mut self, _: u8, _: &Key) -> Result<Logical, CommitError> {
         Ok(self.free.pop().expect("the tests' volume is large enough"))
     }
 

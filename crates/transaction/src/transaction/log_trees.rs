@@ -14,9 +14,12 @@
 //!   synced is not lost with a copy that a power cut tears.
 //! - LOG-6: every device that is there takes its copy of a block. Else a mirror might keep the block of an earlier log,
 //!   which cannot be told from the new one: both are of one transaction.
+//! - LOG-7: of a block in a place again, the parts are written that differ from what lies there (`places`).
 //!
 //! Locks: `committing`, then the state.
 //! Not here: which items are synced (`log` of the engine), replay.
+
+mod places;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -41,6 +44,7 @@ use super::stats::Unlogged;
 use crate::error::{Error, Result};
 use crate::roots::{Roots, Tree};
 use crate::space::Space;
+use places::Places;
 
 /// The logs since the last commit.
 #[derive(Debug, Default)]
@@ -63,28 +67,6 @@ struct State {
     places: Places,
     /// The durable superblock that names the log.
     superblock: Option<Superblock>,
-}
-
-/// The places of blocks (LOG-2).
-#[derive(Debug, Default)]
-struct Places {
-    /// All that were given out since the last commit.
-    all: Vec<Logical>,
-    /// Those that the log on the devices does not need. So a file that syncs again and again writes to the same places,
-    /// which costs the storage below an image less than new ones.
-    idle: BTreeSet<Logical>,
-    /// Those that the log which is being written takes.
-    taken: Vec<Logical>,
-    /// Those that the log which is being written needs no more.
-    retired: Vec<Logical>,
-}
-
-impl Places {
-    /// The log that was being written is durable.
-    fn written(&mut self) {
-        self.taken.clear();
-        self.idle.extend(self.retired.drain(..));
-    }
 }
 
 /// One tree of a log.
@@ -120,7 +102,7 @@ impl LogTrees {
         for subvolume in trees.filter_map(|tree| tree.subvolume.as_ref()) {
             subvolume.log_journal.end();
         }
-        for place in state.places.all {
+        for place in state.places.into_all() {
             space.pin(place, nodesize);
         }
     }
@@ -228,8 +210,8 @@ impl LogSession<'_> {
         if !matches!(outcome, Ok(LogOutcome::Written)) {
             // The commit that takes its place would write them.
             let store = self.manager.roots.node_store();
-            for place in &self.state.places.taken {
-                store.unstage(*place);
+            for place in self.state.places.taken() {
+                store.unstage(place);
             }
         }
         outcome
@@ -268,11 +250,15 @@ impl LogSession<'_> {
             return Ok(LogOutcome::Written);
         };
         let roots = &*manager.roots;
-        let written = write_blocks(&roots.node_store().staged(), |writes| {
+        let staged = roots.node_store().staged();
+        let parts = staged
+            .iter()
+            .flat_map(|block| state.places.parts_to_write(block));
+        let written = write_blocks(parts, |writes| {
             // LOG-6
             roots.pool().write_all_copies(writes)
         })?;
-        roots.node_store().cache_all_written();
+        roots.node_store().cache_written(&staged);
         manager
             .counters
             .log_bytes
@@ -382,19 +368,15 @@ impl LogIo<'_> {
 impl BlockSink for LogIo<'_> {
     type Error = Error;
 
-    fn place(&mut self, _: u8) -> Result<Logical> {
+    fn place(&mut self, level: u8, first_key: &Key) -> Result<Logical> {
         // LOG-2
-        let place = match self.places.idle.pop_first() {
-            Some(place) => place,
-            None => {
-                let place = self.allocate();
-                self.is_full |= place.is_none();
-                let place = place.ok_or(Error::NoSpace)?;
-                self.places.all.push(place);
-                place
-            }
-        };
-        self.places.taken.push(place);
+        if let Some(place) = self.places.take_idle(level, first_key) {
+            return Ok(place);
+        }
+        let place = self.allocate();
+        self.is_full |= place.is_none();
+        let place = place.ok_or(Error::NoSpace)?;
+        self.places.take_new(place);
         Ok(place)
     }
 
@@ -410,7 +392,7 @@ impl ApplyIo for LogIo<'_> {
     }
 
     fn retire(&mut self, old: &Block) -> Result<()> {
-        self.places.retired.push(old.node().bytenr());
+        self.places.retire(old.clone());
         Ok(())
     }
 }

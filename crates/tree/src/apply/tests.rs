@@ -47,7 +47,7 @@ impl Memory {
 impl BlockSink for Memory {
     type Error = BuildError;
 
-    fn place(&mut self, _: u8) -> Result<Logical, BuildError> {
+    fn place(&mut self, _: u8, _: &Key) -> Result<Logical, BuildError> {
         self.placed += 1;
         self.grown = self
             .grown

@@ -20,7 +20,7 @@ struct Collected {
 impl BlockSink for Collected {
     type Error = BuildError;
 
-    fn place(&mut self, _level: u8) -> Result<Logical, BuildError> {
+    fn place(&mut self, _: u8, _: &Key) -> Result<Logical, BuildError> {
         self.next += 1 << 16;
         Ok(Logical(self.next))
     }

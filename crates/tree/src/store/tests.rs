@@ -16,7 +16,7 @@ struct Catch {
 impl BlockSink for Catch {
     type Error = CommitError;
 
-    fn place(&mut self, _: u8) -> Result<Logical, CommitError> {
+    fn place(&mut self, _: u8, _: &Key) -> Result<Logical, CommitError> {
         Ok(self.place)
     }
 

@@ -109,7 +109,12 @@ impl<'v> Blocks<'v> {
     /// Writes what is staged, in address order.
     pub(super) fn write_staged(&mut self) -> Result<()> {
         let staged = self.store.staged();
-        let written = super::output::write(&staged, |writes| self.roots.pool().write(writes))?;
+        let written = {
+            let parts = staged
+                .iter()
+                .map(|block| (block.node().bytenr(), block.bytes()));
+            super::output::write(parts, |writes| self.roots.pool().write(writes))?
+        };
         let counter = &self.manager.counters.node_bytes;
         counter.fetch_add(written, Ordering::Relaxed);
         self.store.cache_written(&staged);
@@ -317,7 +322,7 @@ impl<'c, 'v> BlockIo<'c, 'v> {
 impl BlockSink for BlockIo<'_, '_> {
     type Error = Error;
 
-    fn place(&mut self, level: u8) -> Result<Logical> {
+    fn place(&mut self, level: u8, _: &Key) -> Result<Logical> {
         self.made += 1;
         let spare = self.blocks.spare.get_mut(&(self.root.tree, level));
         if let Some(place) = spare.and_then(VecDeque::pop_front) {

@@ -3,7 +3,7 @@
 use ubtrfs_device::DeviceError;
 use ubtrfs_format::ids::{Logical, RootId};
 use ubtrfs_format::superblock::{RootBackup, Superblock};
-use ubtrfs_tree::{Block, CommittedRoot};
+use ubtrfs_tree::CommittedRoot;
 use zerocopy::FromZeros;
 
 use super::Commit;
@@ -14,20 +14,19 @@ const WRITE_BYTES: usize = 1 << 20;
 /// Bytes given to the devices at once.
 const BATCH_BYTES: usize = 16 << 20;
 
-/// Writes blocks, which ascend by address, by way of `put`. Returns their bytes.
-pub(in crate::transaction) fn write(
-    blocks: &[Block],
+/// Writes blocks or parts of them, which ascend by address, by way of `put`. Returns their bytes.
+pub(in crate::transaction) fn write<'b>(
+    parts: impl IntoIterator<Item = (Logical, &'b [u8])>,
     put: impl Fn(&[(Logical, &[u8])]) -> std::result::Result<(), DeviceError>,
 ) -> Result<u64> {
     let mut total = 0;
-    let mut rest = blocks;
-    while !rest.is_empty() {
+    let mut parts = parts.into_iter().peekable();
+    while parts.peek().is_some() {
         let mut runs: Vec<(Logical, Vec<u8>)> = Vec::new();
         let mut batch = 0;
-        while let Some((block, after)) = rest.split_first()
-            && batch < BATCH_BYTES
+        while batch < BATCH_BYTES
+            && let Some((at, bytes)) = parts.next()
         {
-            let (at, bytes) = (block.node().bytenr(), block.bytes());
             match runs.last_mut() {
                 Some((start, run))
                     if start.0 + run.len() as u64 == at.0 && run.len() < WRITE_BYTES =>
@@ -37,7 +36,6 @@ pub(in crate::transaction) fn write(
                 _ => runs.push((at, bytes.to_vec())),
             }
             batch += bytes.len();
-            rest = after;
         }
         let writes: Vec<(Logical, &[u8])> = runs
             .iter()

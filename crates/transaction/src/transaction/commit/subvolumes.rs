@@ -154,7 +154,8 @@ impl Commit<'_> {
         let original = self.view(source)?.read_root()?;
         let copy_of = CommittedRoot { tree: id, ..root };
         let mut io = BlockIo::new(&mut self.blocks, copy_of, Transid(0));
-        let place = io.place(root.level)?;
+        let first_key = original.node().key(0).unwrap_or(Key::MIN);
+        let place = io.place(root.level, &first_key)?;
         let mut bytes = original.bytes().to_vec();
         let (header, _) = Header::mut_from_prefix(&mut bytes).expect("a block has a header");
         header.bytenr = place.0.into();
@@ -165,7 +166,7 @@ impl Commit<'_> {
             logical: place,
             owner: id,
             level: root.level,
-            first_key: original.node().key(0).unwrap_or(Key::MIN),
+            first_key,
             bytes,
         })?;
         self.blocks

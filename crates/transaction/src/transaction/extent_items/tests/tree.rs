@@ -183,7 +183,7 @@ struct Blocks<'a> {
 impl BlockSink for Blocks<'_> {
     type Error = BuildError;
 
-    fn place(&mut self, _: u8) -> Result<Logical, BuildError> {
+    fn place(&mut self, _: u8, _: &Key) -> Result<Logical, BuildError> {
         let place = self.next;
         self.next.0 += self.tree.format.nodesize as u64;
         assert!(
