@@ -1,5 +1,7 @@
 //! Why a subvolume cannot be sent.
 
+use std::io;
+
 use ubtrfs_format::ids::{InodeNr, RootId};
 use ubtrfs_tree::TreeError;
 
@@ -14,6 +16,8 @@ pub enum SendError {
     /// The top level, and a subvolume that is being deleted.
     #[error("subvolume {0} has no name")]
     Nameless(RootId),
+    #[error("cannot keep numbers of inodes in a temporary file")]
+    Spill(#[source] io::Error),
     #[error("compressed data needs stream version 2")]
     CompressedNeedsVersion2,
     #[error("subvolumes {0} and {1} are not of the same volume")]
@@ -33,6 +37,13 @@ impl SendError {
     }
 }
 
+/// The temporary files are the only ones here.
+impl From<io::Error> for SendError {
+    fn from(error: io::Error) -> SendError {
+        SendError::Spill(error)
+    }
+}
+
 impl From<TreeError> for SendError {
     fn from(error: TreeError) -> SendError {
         SendError::Engine(error.into())
@@ -48,6 +59,8 @@ pub enum CorruptFile {
     NoName,
     #[error("has a name that no path may have")]
     Name,
+    #[error("has too many names")]
+    TooManyNames,
     #[error("holds others, and is no directory")]
     NotDirectory,
     #[error("is its own ancestor, or lies too deep")]

@@ -13,6 +13,8 @@ use super::error::{CorruptFile, Result, SendError};
 
 /// A receiver's paths are shorter than PATH_MAX.
 pub(super) const MAX_PATH_BYTES: usize = 4095;
+/// More names than the kernel gives a file.
+const MAX_NAMES: usize = 1 << 16;
 /// The root directory of every subvolume.
 pub(super) const ROOT_DIR: u64 = InodeNr::FIRST_FREE.0;
 
@@ -147,6 +149,9 @@ impl<'a> FileTree<'a> {
             push_names(key, bytes, &mut names);
             if names[from..].iter().any(|name| !name.is_sound()) {
                 return Err(self.corrupt(ino, CorruptFile::Name));
+            }
+            if names.len() > MAX_NAMES {
+                return Err(self.corrupt(ino, CorruptFile::TooManyNames));
             }
             if is_enough(&names) {
                 break;

@@ -12,6 +12,7 @@ use ubtrfs_format::item::acl;
 
 use super::error::Result;
 use super::job::{Dir, Job};
+use super::spilled::{FirstSeen, InodeSet};
 use super::xattrs::settable;
 use crate::format::Command;
 
@@ -23,11 +24,11 @@ const MAX_PLAIN: usize = 1 << 16;
 #[derive(Debug, Default)]
 pub(super) struct Inherited {
     /// Directories that have none of them at the receiver, though the old snapshot has.
-    bared: HashSet<u64>,
+    bared: InodeSet,
     /// Some of those that have none in the old snapshot either.
     plain: HashSet<u64>,
-    /// Directories that have them differently in both snapshots.
-    differing: HashSet<u64>,
+    /// Directories that have them differently in both snapshots, and those that were bared.
+    changed: FirstSeen,
 }
 
 pub(super) fn is_handed_down(name: &[u8]) -> bool {
@@ -36,20 +37,20 @@ pub(super) fn is_handed_down(name: &[u8]) -> bool {
 
 impl Inherited {
     /// Such an attribute of a directory differs.
-    pub(super) fn note(&mut self, dir: u64) {
-        self.differing.insert(dir);
+    pub(super) fn note(&mut self, dir: u64) -> Result<()> {
+        Ok(self.changed.add(dir)?)
     }
 }
 
 impl Job<'_> {
     /// Takes such attributes from a directory in which something is to be made.
     pub(super) fn bare(&mut self, dir: u64) -> Result<()> {
-        let inherited = &self.inherited;
         // Without data a stream is there to be looked at, and shows what differs only.
         let Some(old) = self.old.filter(|_| !self.options.no_data) else {
             return Ok(());
         };
-        if inherited.plain.contains(&dir) || inherited.bared.contains(&dir) {
+        let inherited = &mut self.inherited;
+        if inherited.plain.contains(&dir) || inherited.bared.contains(dir)? {
             return Ok(());
         }
         let mut is_bared = false;
@@ -64,8 +65,8 @@ impl Job<'_> {
         }
         let inherited = &mut self.inherited;
         if is_bared {
-            inherited.bared.insert(dir);
-            return Ok(());
+            inherited.bared.insert(dir)?;
+            return inherited.note(dir);
         }
         if inherited.plain.len() >= MAX_PLAIN {
             inherited.plain.clear();
@@ -78,12 +79,10 @@ impl Job<'_> {
     pub(super) fn hand_down(&mut self) -> Result<()> {
         // INHERIT-1
         let Inherited {
-            bared, differing, ..
+            mut bared, changed, ..
         } = std::mem::take(&mut self.inherited);
-        let mut dirs: Vec<u64> = bared.union(&differing).copied().collect();
-        dirs.sort_unstable();
-        for dir in dirs {
-            let keeps_old = self.is_kept_dir(dir)? && !bared.contains(&dir);
+        changed.into_each(|dir| {
+            let keeps_old = self.is_kept_dir(dir)? && !bared.contains(dir)?;
             let old = self.old.filter(|_| keeps_old);
             let path = &self.dir_path(Dir::New(dir))?;
             for name in HANDED_DOWN {
@@ -97,7 +96,7 @@ impl Job<'_> {
                     }
                 }
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 }

@@ -44,7 +44,9 @@ impl Job<'_> {
                 path: &path,
                 to: &orphan,
             })?;
-            self.receiver.touched.extend([ROOT_DIR, parent]);
+            for dir in [ROOT_DIR, parent] {
+                self.receiver.touched.add(dir)?;
+            }
             self.receiver.lifted.insert(ino, orphan);
             self.receiver.forget_paths();
             lifted.push(ino);
@@ -54,7 +56,7 @@ impl Job<'_> {
 
     /// Reaches the name that carries an inode to its new ones.
     pub(super) fn reach_carrier(&mut self, ino: u64, carrier: &Name) -> Result<Lifted> {
-        if self.receiver.is_aside(ino) {
+        if self.receiver.is_aside(ino)? {
             return Ok(Lifted::new());
         }
         let dir = self.old_dir(carrier.dir)?;

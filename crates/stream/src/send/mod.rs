@@ -9,8 +9,8 @@
 //!
 //! Phases 1 and 3 walk the comparison of both snapshots. A full send is phases 3 and 5, and makes directories on the way.
 //!
-//! Memory: a path in each tree, buffers of data, numbers of directories that differ, and names of what is moved aside.
-//! Nothing is kept for a file.
+//! Memory is bounded, whatever differs: a path in each tree, buffers of data, all names of an inode, caches of
+//! directories. Numbers of inodes that are remembered go to temporary files beyond that (`spilled`).
 //!
 //! Equal snapshots and options give equal streams. No command of one fails at a receiver that has the parent as it is here.
 
@@ -24,6 +24,7 @@ mod job;
 mod lifting;
 mod receiver;
 mod removal;
+mod spilled;
 mod update;
 mod walk;
 mod xattrs;

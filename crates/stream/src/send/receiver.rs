@@ -7,13 +7,14 @@
 //! - RECEIVER-1: a directory is placed after all its ancestors in the new snapshot are. So no move makes a loop.
 //! - RECEIVER-2: a name that is to be used and still taken is freed by moving the other inode aside.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
 use ubtrfs_format::ids::InodeNr;
 
 use super::error::{CorruptFile, Result};
 use super::file_tree::{Inode, MAX_PATH_BYTES, Name, ROOT_DIR};
 use super::job::{Dir, Job};
+use super::spilled::{FirstSeen, InodeSet};
 use crate::format::Command;
 
 /// Paths are shorter than 4,096 bytes, so nothing lies deeper.
@@ -38,21 +39,21 @@ pub(super) enum Progress {
 #[derive(Debug, Default)]
 pub(super) struct Receiver {
     pub(super) progress: Progress,
-    /// Directories that both snapshots have at different places, ascending.
-    pub(super) moved: Vec<u64>,
+    /// Directories that both snapshots have at different places.
+    pub(super) moved: InodeSet,
     /// Directories that were placed before their turn.
-    early: HashSet<u64>,
+    early: InodeSet,
     /// Some of those that are placed, and all above them, too.
     settled: HashSet<u64>,
-    /// Inodes of the old snapshot that lie in the root directory under a name of their own.
-    asides: HashMap<u64, Vec<u8>>,
+    /// Inodes of the old snapshot that lie in the root directory under a name of their own, which follows from both trees.
+    asides: InodeSet,
     /// Directories of the new snapshot that are placed, and lie in the root directory for a while.
     pub(super) lifted: HashMap<u64, Vec<u8>>,
     /// The carrier of the inode that was last asked for. One with many names is asked for again and again.
     carrier: Option<(u64, Option<Name>)>,
     paths: HashMap<Dir, Vec<u8>>,
     /// Directories whose entries changed, and which the comparison may not name.
-    pub(super) touched: BTreeSet<u64>,
+    pub(super) touched: FirstSeen,
 }
 
 /// Where a directory is.
@@ -67,21 +68,17 @@ impl Receiver {
         self.paths.clear();
     }
 
-    fn is_moved(&self, dir: u64) -> bool {
-        self.moved.binary_search(&dir).is_ok()
-    }
-
-    pub(super) fn is_aside(&self, ino: u64) -> bool {
-        self.asides.contains_key(&ino)
+    pub(super) fn is_aside(&mut self, ino: u64) -> Result<bool> {
+        Ok(self.asides.contains(ino)?)
     }
 
     /// Whether a directory has had its turn, if it has one.
-    fn had_its_turn(&self, dir: u64) -> bool {
-        match self.progress {
+    fn had_its_turn(&mut self, dir: u64) -> Result<bool> {
+        Ok(match self.progress {
             Progress::Removing => false,
-            Progress::Placing(turn) => dir < turn || self.early.contains(&dir),
+            Progress::Placing(turn) => dir < turn || self.early.contains(dir)?,
             Progress::Naming(_) => true,
-        }
+        })
     }
 }
 
@@ -95,13 +92,13 @@ pub(super) fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
 impl Job<'_> {
     /// Whether a directory of the new snapshot is where that has it.
     pub(super) fn is_placed(&mut self, dir: u64) -> Result<bool> {
-        if dir == ROOT_DIR || self.receiver.had_its_turn(dir) {
+        if dir == ROOT_DIR || self.receiver.had_its_turn(dir)? {
             return Ok(true);
         }
         if self.receiver.progress == Progress::Removing {
             return Ok(false);
         }
-        Ok(self.is_kept_dir(dir)? && !self.receiver.is_moved(dir))
+        Ok(self.is_kept_dir(dir)? && !self.receiver.moved.contains(dir)?)
     }
 
     /// Where a directory is at the receiver, as of now.
@@ -109,11 +106,11 @@ impl Job<'_> {
         let (Dir::New(ino) | Dir::Gone(ino)) = dir;
         let is_placed = matches!(dir, Dir::New(_)) && self.is_placed(ino)?;
         let aside = match is_placed {
-            true => self.receiver.lifted.get(&ino),
-            false => self.receiver.asides.get(&ino),
+            true => self.receiver.lifted.get(&ino).cloned(),
+            false => self.name_aside(ino)?,
         };
         if let Some(orphan) = aside {
-            return Ok(Place::Aside(orphan.clone()));
+            return Ok(Place::Aside(orphan));
         }
         if let (false, Some(old)) = (is_placed, self.old) {
             let Name { dir, name } = old.first_name(ino)?;
@@ -187,15 +184,29 @@ impl Job<'_> {
 
     /// Where an inode is that has `carrier` in the old snapshot and no name of the new one yet.
     pub(super) fn carried_path(&mut self, ino: u64, carrier: &Name) -> Result<Vec<u8>> {
-        match self.receiver.asides.get(&ino) {
-            Some(orphan) => Ok(orphan.clone()),
+        match self.name_aside(ino)? {
+            Some(orphan) => Ok(orphan),
             None => self.old_path(carrier),
         }
     }
 
+    /// The name in the root directory of an inode that is aside.
+    fn name_aside(&mut self, ino: u64) -> Result<Option<Vec<u8>>> {
+        let Some(old) = self.old else {
+            return Ok(None);
+        };
+        if !self.receiver.is_aside(ino)? {
+            return Ok(None);
+        }
+        match old.inode(ino)? {
+            Some(inode) => Ok(Some(self.free_name(ino, inode.generation())?)),
+            None => Ok(None),
+        }
+    }
+
     /// An inode that was aside has a name again.
-    pub(super) fn forget_aside(&mut self, ino: u64) {
-        self.receiver.asides.remove(&ino);
+    pub(super) fn forget_aside(&mut self, ino: u64) -> Result<()> {
+        Ok(self.receiver.asides.remove(ino)?)
     }
 
     /// Puts a directory of the new snapshot in its place, and before it those above it.
@@ -241,24 +252,23 @@ impl Job<'_> {
                 path: &path,
                 to: &to,
             })?;
-            self.forget_aside(ino);
+            self.forget_aside(ino)?;
             self.receiver.forget_paths();
             self.put_back(lifted)?;
         }
-        self.receiver.early.insert(ino);
+        self.receiver.early.insert(ino)?;
         Ok(())
     }
 
     /// The turn of a directory, or of any inode of a full send, is over.
     pub(super) fn finish_turn(&mut self, ino: u64) {
         self.receiver.progress = Progress::Placing(ino + 1);
-        self.receiver.early.remove(&ino);
     }
 
     /// All directories are placed.
     pub(super) fn begin_naming(&mut self) {
         self.receiver.progress = Progress::Naming(0);
-        self.receiver.early = HashSet::new();
+        self.receiver.early = InodeSet::default();
         self.receiver.forget_paths();
     }
 
@@ -273,7 +283,7 @@ impl Job<'_> {
         let Some(ino) = old.entry(name.dir, &name.name)? else {
             return Ok(());
         };
-        if self.receiver.is_aside(ino) {
+        if self.receiver.is_aside(ino)? {
             return Ok(());
         }
         let Some(holder) = old.inode(ino)? else {
@@ -317,8 +327,8 @@ impl Job<'_> {
     pub(super) fn move_aside(&mut self, ino: u64, inode: &Inode, path: &[u8]) -> Result<()> {
         let orphan = self.free_name(ino, inode.generation())?;
         self.write(&Command::Rename { path, to: &orphan })?;
-        self.receiver.asides.insert(ino, orphan);
-        self.receiver.touched.insert(ROOT_DIR);
+        self.receiver.asides.insert(ino)?;
+        self.receiver.touched.add(ROOT_DIR)?;
         if inode.is_dir() {
             self.receiver.forget_paths();
         }

@@ -2,7 +2,7 @@
 //!
 //! Not here: where directories are meanwhile (`receiver`).
 
-use std::collections::HashMap;
+use std::io;
 
 use ubtrfs_tree::Comparison;
 
@@ -10,6 +10,7 @@ use super::error::Result;
 use super::file_tree::{FileTree, Inode, ROOT_DIR};
 use super::job::{Dir, Job};
 use super::receiver::Progress;
+use super::spilled::{InodeCounts, InodeList};
 use super::walk::is_inode;
 use crate::format::Command;
 
@@ -17,11 +18,11 @@ use crate::format::Command;
 #[derive(Debug, Default)]
 pub(super) struct ChangedDirs {
     /// Only the new snapshot has them.
-    pub(super) made: Vec<u64>,
+    made: InodeList,
     /// Only the old snapshot has them.
-    pub(super) gone: Vec<u64>,
-    /// Both have them. What is changed is not said.
-    kept: Vec<u64>,
+    pub(super) gone: InodeList,
+    /// Both have them, at different places.
+    moved: InodeList,
 }
 
 impl Job<'_> {
@@ -34,12 +35,21 @@ impl Job<'_> {
             last = ino;
             let (before, after) = (old.inode(ino)?, self.new.inode(ino)?);
             let is_kept = self.is_kept(ino, before, after)?;
-            dirs.note(ino, before, after, is_kept);
+            let is_dir = |inode: Option<Inode>| inode.is_some_and(|inode| inode.is_dir());
+            if is_kept && is_dir(after) && self.is_moved(old, ino)? {
+                dirs.moved.push(ino)?;
+                self.receiver.moved.insert(ino)?;
+            }
+            if !is_kept && is_dir(before) {
+                dirs.gone.push(ino)?;
+            }
+            if !is_kept && is_dir(after) {
+                dirs.made.push(ino)?;
+            }
             if before.is_some_and(|before| !before.is_dir()) {
                 self.unlink(old, ino, is_kept)?;
             }
         }
-        self.find_moved(old, &dirs)?;
         Ok(dirs)
     }
 
@@ -59,22 +69,20 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Finds out which directories are elsewhere, also where only the directory above was replaced.
-    fn find_moved(&mut self, old: FileTree<'_>, dirs: &ChangedDirs) -> Result<()> {
-        for &ino in dirs.kept.iter().filter(|&&ino| ino != ROOT_DIR) {
-            let (before, after) = (old.first_name(ino)?, self.new.first_name(ino)?);
-            if before != after || !self.is_kept_dir(after.dir)? {
-                self.receiver.moved.push(ino);
-            }
+    /// Whether a directory of both snapshots is elsewhere, also where only the directory above was replaced.
+    fn is_moved(&mut self, old: FileTree<'_>, ino: u64) -> Result<bool> {
+        if ino == ROOT_DIR {
+            return Ok(false);
         }
-        Ok(())
+        let (before, after) = (old.first_name(ino)?, self.new.first_name(ino)?);
+        Ok(before != after || !self.is_kept_dir(after.dir)?)
     }
 
     /// Puts all directories of the new snapshot in their places.
     pub(super) fn place_dirs(&mut self, dirs: &ChangedDirs) -> Result<()> {
-        let moved = self.receiver.moved.clone();
         self.receiver.progress = Progress::Placing(0);
-        for ino in merged(&dirs.made, &moved) {
+        for ino in merged(dirs.made.iter(), dirs.moved.iter()) {
+            let ino = ino?;
             self.place(ino)?;
             self.finish_turn(ino);
         }
@@ -83,64 +91,38 @@ impl Job<'_> {
     }
 
     /// Removes the directories that are gone, once nothing else is in them.
-    pub(super) fn remove_dirs(&mut self, old: FileTree<'_>, gone: &[u64]) -> Result<()> {
-        let mut children: HashMap<u64, usize> = HashMap::new();
-        let mut parents: HashMap<u64, u64> = HashMap::new();
-        for &ino in gone {
-            if let Some(parent) = self.gone_parent(old, ino)? {
-                *children.entry(parent).or_default() += 1;
-                parents.insert(ino, parent);
+    pub(super) fn remove_dirs(&mut self, old: FileTree<'_>, gone: &InodeList) -> Result<()> {
+        let mut children = InodeCounts::default();
+        for ino in gone.iter() {
+            if let Some(parent) = self.gone_parent(old, ino?)? {
+                let count = children.get(parent)?;
+                children.set(parent, count.saturating_add(1))?;
             }
         }
-        for &ino in gone {
-            let mut next = (!children.contains_key(&ino)).then_some(ino);
+        for ino in gone.iter() {
+            let ino = ino?;
+            let mut next = (children.get(ino)? == 0).then_some(ino);
             while let Some(empty) = next.take() {
                 let lifted = self.reach(Dir::Gone(empty), 0)?;
                 let path = self.dir_path(Dir::Gone(empty))?;
                 self.write(&Command::Rmdir { path: &path })?;
                 self.put_back(lifted)?;
-                let Some(parent) = parents.remove(&empty) else {
+                let Some(parent) = self.gone_parent(old, empty)? else {
                     continue;
                 };
-                let Some(left) = children.get_mut(&parent) else {
-                    continue;
-                };
-                *left -= 1;
-                if *left == 0 {
-                    children.remove(&parent);
-                    // The turn of others comes.
-                    next = (parent < ino).then_some(parent);
-                }
+                let left = children.get(parent)?.saturating_sub(1);
+                children.set(parent, left)?;
+                // The turn of others comes.
+                next = (left == 0 && parent < ino).then_some(parent);
             }
         }
         Ok(())
     }
 
-    /// The directory that a gone directory still lies in, if that is gone, too.
+    /// The directory that a gone directory lies in, if that is gone, too. One that is aside counts as well.
     fn gone_parent(&mut self, old: FileTree<'_>, ino: u64) -> Result<Option<u64>> {
-        if self.receiver.is_aside(ino) {
-            return Ok(None);
-        }
         let parent = old.first_name(ino)?.dir;
         Ok((!self.is_kept_dir(parent)?).then_some(parent))
-    }
-}
-
-impl ChangedDirs {
-    fn note(&mut self, ino: u64, before: Option<Inode>, after: Option<Inode>, is_kept: bool) {
-        let is_dir = |inode: Option<Inode>| inode.is_some_and(|inode| inode.is_dir());
-        if is_kept {
-            if is_dir(after) {
-                self.kept.push(ino);
-            }
-            return;
-        }
-        if is_dir(before) {
-            self.gone.push(ino);
-        }
-        if is_dir(after) {
-            self.made.push(ino);
-        }
     }
 }
 
@@ -156,11 +138,14 @@ fn next_inode(comparison: &mut Comparison, last: u64) -> Result<Option<u64>> {
 }
 
 /// Both ascending lists as one.
-fn merged<'l>(a: &'l [u64], b: &'l [u64]) -> impl Iterator<Item = u64> + 'l {
-    let (mut a, mut b) = (a.iter().peekable(), b.iter().peekable());
+fn merged(
+    a: impl Iterator<Item = io::Result<u64>>,
+    b: impl Iterator<Item = io::Result<u64>>,
+) -> impl Iterator<Item = io::Result<u64>> {
+    let (mut a, mut b) = (a.peekable(), b.peekable());
     std::iter::from_fn(move || match (a.peek(), b.peek()) {
-        (Some(x), Some(y)) if x <= y => a.next().copied(),
-        (_, Some(_)) => b.next().copied(),
-        (_, None) => a.next().copied(),
+        (Some(Ok(x)), Some(Ok(y))) if x > y => b.next(),
+        (Some(_), _) => a.next(),
+        (None, _) => b.next(),
     })
 }

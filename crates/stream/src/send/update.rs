@@ -149,7 +149,7 @@ impl Job<'_> {
                 let path = &self.carried_path(ino, carrier)?;
                 let to = &self.new_path(first)?;
                 self.write(&Command::Rename { path, to })?;
-                self.forget_aside(ino);
+                self.forget_aside(ino)?;
                 self.put_back(lifted)?;
                 self.new_path(first)?
             }

@@ -7,6 +7,7 @@ use ubtrfs_tree::{Difference, Item};
 use super::error::Result;
 use super::job::Job;
 use super::receiver::Progress;
+use super::spilled::InodeList;
 use super::update::Update;
 use crate::format::Command;
 
@@ -17,10 +18,10 @@ pub(super) fn is_inode(objectid: u64) -> bool {
 
 impl Job<'_> {
     /// Brings all inodes that differ up to date. Returns the directories among them, ascending.
-    pub(super) fn update_inodes(&mut self) -> Result<Vec<u64>> {
+    pub(super) fn update_inodes(&mut self) -> Result<InodeList> {
         let old = self.old.map(|old| old.snapshot);
         let mut comparison = self.new.snapshot.compare_with(old);
-        let mut dirs = Vec::new();
+        let mut dirs = InodeList::default();
         let mut ino = 0;
         let mut update: Option<Update> = None;
         while let Some(difference) = comparison.next_difference()? {
@@ -56,7 +57,7 @@ impl Job<'_> {
         &mut self,
         ino: u64,
         first: &Difference,
-        dirs: &mut Vec<u64>,
+        dirs: &mut InodeList,
     ) -> Result<Option<Update>> {
         if self.old.is_some() {
             self.receiver.progress = Progress::Naming(ino);
@@ -74,7 +75,7 @@ impl Job<'_> {
         let is_kept = self.is_kept(ino, before, Some(after))?;
         let before = before.filter(|_| is_kept);
         if after.is_dir() {
-            dirs.push(ino);
+            dirs.push(ino)?;
         }
         let mut update = self.begin_update(ino, before, after)?;
         if before.is_none() && self.had_number(ino)? {
@@ -128,13 +129,14 @@ impl Job<'_> {
     }
 
     /// Gives changed directories their times, now that nothing in them changes any more.
-    pub(super) fn set_times(&mut self, dirs: &[u64]) -> Result<()> {
-        let touched = std::mem::take(&mut self.receiver.touched);
-        let unnamed = touched
-            .into_iter()
-            .filter(|ino| dirs.binary_search(ino).is_err());
-        for ino in unnamed.chain(dirs.iter().copied()) {
-            self.set_times_of(ino)?;
+    pub(super) fn set_times(&mut self, dirs: &InodeList) -> Result<()> {
+        let mut unnamed = std::mem::take(&mut self.receiver.touched);
+        for ino in dirs.iter() {
+            unnamed.forget(ino?)?;
+        }
+        unnamed.into_each(|ino| self.set_times_of(ino))?;
+        for ino in dirs.iter() {
+            self.set_times_of(ino?)?;
         }
         Ok(())
     }

@@ -45,7 +45,7 @@ impl Job<'_> {
                 entries.retain(|(name, _)| !is_handed_down(name));
             }
             if old.len() + new.len() < len {
-                self.inherited.note(update.ino);
+                self.inherited.note(update.ino)?;
             }
         }
         let path = &update.path;

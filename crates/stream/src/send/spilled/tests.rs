@@ -1,0 +1,93 @@
+//! The collections beside those of the standard library, with little room in memory.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ubtrfs_sim::Rng;
+
+use super::*;
+
+const PAGES: usize = 3;
+
+/// Numbers far apart and close together.
+fn number(rng: &mut Rng) -> u64 {
+    let far = rng.below(20) * 100_000;
+    far + rng.below(50)
+}
+
+#[test]
+fn set_is_right_when_most_of_it_is_spilled() {
+    // SPILL-1
+    let mut rng = Rng::new(1);
+    let mut set = InodeSet {
+        pages: Pages::of(PAGES),
+    };
+    let mut wanted = BTreeSet::new();
+    for _ in 0..20_000 {
+        let ino = number(&mut rng);
+        match rng.below(3) {
+            0 => assert_eq!(set.insert(ino).unwrap(), wanted.insert(ino)),
+            1 => {
+                set.remove(ino).unwrap();
+                wanted.remove(&ino);
+            }
+            _ => assert_eq!(set.contains(ino).unwrap(), wanted.contains(&ino)),
+        }
+        assert!(set.pages.held() <= PAGES);
+    }
+    assert!(wanted.len() > 100);
+}
+
+#[test]
+fn counts_are_right_when_most_are_spilled() {
+    // SPILL-1
+    let mut rng = Rng::new(2);
+    let mut counts = InodeCounts {
+        pages: Pages::of(PAGES),
+    };
+    let mut wanted: BTreeMap<u64, u32> = BTreeMap::new();
+    for turn in 0..20_000 {
+        let ino = number(&mut rng);
+        let old = wanted.insert(ino, turn).unwrap_or(0);
+        assert_eq!(counts.get(ino).unwrap(), old);
+        counts.set(ino, turn).unwrap();
+        assert!(counts.pages.held() <= PAGES);
+    }
+}
+
+#[test]
+fn list_keeps_the_order_across_its_file() {
+    // SPILL-1
+    let mut list = InodeList::of(4);
+    for len in 0..50 {
+        let found: io::Result<Vec<u64>> = list.iter().collect();
+        assert_eq!(found.unwrap(), (0..len).collect::<Vec<u64>>());
+        list.push(len).unwrap();
+        assert!(list.held() <= 4);
+    }
+}
+
+#[test]
+fn repeats_are_left_out() {
+    let mut seen = FirstSeen::default();
+    for ino in [9, 3, 9, 5, 3, 4] {
+        seen.add(ino).unwrap();
+    }
+    seen.forget(5).unwrap();
+    let mut found = Vec::new();
+    let each = |ino| {
+        found.push(ino);
+        Ok(())
+    };
+    seen.into_each(each).unwrap();
+    assert_eq!(found, [9, 3, 4]);
+}
+
+/// A number that no file offset stands for, of a damaged tree.
+#[test]
+fn number_beyond_all_files_is_an_error_and_no_panic() {
+    let mut counts = InodeCounts {
+        pages: Pages::of(1),
+    };
+    counts.set(u64::MAX, 1).unwrap();
+    assert!(counts.get(5).is_err());
+}
