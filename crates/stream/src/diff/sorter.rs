@@ -4,7 +4,7 @@
 //! the end all runs are merged.
 //!
 //! Invariants
-//! - DIFFSORT-1: the budget, an entry and a block for each run are in memory.
+//! - DIFFSORT-1: the budget, an entry and a block for each run are in memory. Runs that are too many become one.
 //! - DIFFSORT-2: entries come out by path, names compared one by one, and removed ones before others of the same path.
 
 use std::cmp::{Ordering, Reverse};
@@ -19,6 +19,8 @@ use super::error::DiffError;
 
 /// What a run has in memory while runs are merged.
 const BLOCK_BYTES: usize = 64 << 10;
+/// So blocks take 16 MiB at most.
+pub(super) const MAX_RUNS: usize = 256;
 /// What an entry takes beside its bytes.
 const OVERHEAD_BYTES: usize = 96;
 
@@ -145,6 +147,11 @@ impl Sorter {
         Ok(())
     }
 
+    #[cfg(test)]
+    pub(super) fn runs(&self) -> usize {
+        self.ends.len()
+    }
+
     fn write_run(&mut self) -> io::Result<()> {
         self.buffer.sort_unstable();
         let file = match &mut self.spill {
@@ -159,6 +166,22 @@ impl Sorter {
         let end = out.into_inner()?.stream_position()?;
         self.ends.push(end);
         self.buffered_bytes = 0;
+        match self.ends.len() < MAX_RUNS {
+            true => Ok(()),
+            false => self.join_runs(),
+        }
+    }
+
+    /// Writes all runs as one.
+    fn join_runs(&mut self) -> io::Result<()> {
+        let mut merge = self.merge_runs()?;
+        let mut out = BufWriter::with_capacity(BLOCK_BYTES, tempfile::tempfile()?);
+        while let Some(record) = merge.next()? {
+            record.write(&mut out)?;
+        }
+        let mut file = out.into_inner()?;
+        self.ends = vec![file.stream_position()?];
+        self.spill = Some(file);
         Ok(())
     }
 
@@ -176,6 +199,10 @@ impl Sorter {
             self.write_run()?;
         }
         self.buffer = Vec::new();
+        self.merge_runs()
+    }
+
+    fn merge_runs(&mut self) -> io::Result<Merge> {
         let mut merge = Merge::default();
         let Some(file) = self.spill.take().map(Arc::new) else {
             return Ok(merge);

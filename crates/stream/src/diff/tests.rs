@@ -13,6 +13,7 @@ use ubtrfs_format::ids::RootId;
 use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::{Rng, new_volume};
 
+use super::sorter::{MAX_RUNS, Sorter};
 use super::*;
 
 const DEVICE_BYTES: u64 = 256 << 20;
@@ -417,4 +418,23 @@ fn root_directories_of_other_origin_are_compared() {
     };
     let modes = [&entry.old, &entry.new].map(|side| side.as_ref().unwrap().mode);
     assert_eq!((entry.kind, modes), (ChangeKind::Changed, [0o700, 0o755]));
+}
+
+// DIFFSORT-1
+#[test]
+fn runs_that_are_too_many_become_one() {
+    let mut sorter = Sorter::new(0);
+    let count = 3 * MAX_RUNS as u64;
+    for number in 0..count {
+        let path = format!("{:06}", number * 7919 % count).into_bytes();
+        let entry = DiffEntry::new(path, ChangeKind::Added, EntryType::File);
+        sorter.push(entry).unwrap();
+        assert!(sorter.runs() < MAX_RUNS);
+    }
+    let mut sorted = sorter.finish().unwrap();
+    for number in 0..count {
+        let entry = sorted.next().unwrap().unwrap();
+        assert_eq!(entry.path, format!("{number:06}").into_bytes());
+    }
+    assert_eq!(sorted.next().unwrap(), None);
 }
