@@ -202,6 +202,63 @@ fn clones_that_cannot_be_are_copies() {
     assert_sound(&device);
 }
 
+/// A hole may be longer than the volume, and data may end it anywhere.
+#[test]
+fn long_holes_that_cannot_be_cloned_are_made_again() {
+    let mut script = Script::new();
+    let (clone_path, ino) = (&b"g"[..], InodeNr(258));
+    let (data_at, size) = ((1 << 40) + 4096, (2 << 40) + 100);
+    let source = [
+        Command::Mkfile {
+            path: clone_path,
+            ino,
+        },
+        Command::Write {
+            path: clone_path,
+            offset: data_at,
+            data: &plain(8192, 1),
+        },
+        Command::Truncate {
+            path: clone_path,
+            size,
+        },
+        // What it has there is to read as zeros.
+        Command::Write {
+            path: b"f",
+            offset: 0,
+            data: &plain(100_000, 2),
+        },
+        Command::Clone {
+            offset: 20_000,
+            len: size,
+            path: b"f",
+            clone_uuid: Uuid([7; 16]),
+            clone_ctransid: Transid(3),
+            clone_path,
+            clone_offset: 0,
+        },
+    ];
+    for command in source {
+        script.stream.write(&command).unwrap();
+    }
+    let (stream, _) = script.end();
+    let device = new_device(256 * MIB);
+    let volume = open(device.clone());
+    receive(&volume, &stream, ReceiveOptions::default()).unwrap();
+    let top = volume.root_dir(RootId::FS_TREE).unwrap();
+    let file = volume.resolve(top, b"s/f").unwrap();
+    let mut content = vec![1; 100_000];
+    volume.read(file, 0, &mut content).unwrap();
+    assert!(content[..20_000] == plain(100_000, 2)[..20_000]);
+    assert!(content[20_000..].iter().all(|&byte| byte == 0));
+    let mut content = vec![0; 8192];
+    volume.read(file, 20_000 + data_at, &mut content).unwrap();
+    assert!(content == plain(8192, 1));
+    assert_eq!(volume.attr(file).unwrap().size, 20_000 + size);
+    volume.close().unwrap();
+    assert_sound(&device);
+}
+
 /// Whichever write of the device fails, what is marked as received is whole.
 #[test]
 fn data_that_is_lost_leaves_the_subvolume_unfinished() {

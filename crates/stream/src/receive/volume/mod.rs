@@ -162,18 +162,49 @@ impl VolumeTarget {
         drop(unmarked);
     }
 
-    /// Copies what cannot be shared.
+    /// Copies what cannot be shared, and holes as holes. As with a clone, the source has all of it.
     fn copy(&self, from: (FileId, u64), to: (FileId, u64), len: u64) -> Result<(), TargetError> {
-        let mut done = 0;
-        while done < len {
-            let (at, to_at) = (from.1 + done, to.1 + done);
-            match self
-                .volume
-                .copy_range(from.0, at, len - done, to.0, to_at)?
-            {
-                0 => return Err(Error::Invalid("range behind the end of the file").into()),
-                more => done += more,
+        let volume = &self.volume;
+        let behind_end = || Error::Invalid("range behind the end of the file");
+        let (start, end) = (from.1, from.1.checked_add(len).ok_or_else(behind_end)?);
+        if volume.attr(from.0)?.size < end {
+            return Err(behind_end().into());
+        }
+        if from.0 == to.0 && start.abs_diff(to.1) < len {
+            return Err(Error::Invalid("ranges overlap").into());
+        }
+        let mut at = start;
+        while at < end {
+            let data = volume.seek_data(from.0, at)?.unwrap_or(end).min(end);
+            if data > at {
+                self.make_hole(to.0, to.1 + (at - start), data - at)?;
             }
+            at = data;
+            let hole = match at < end {
+                true => volume.seek_hole(from.0, at)?.unwrap_or(end).min(end),
+                false => end,
+            };
+            while at < hole {
+                let to_at = to.1 + (at - start);
+                match volume.copy_range(from.0, at, hole - at, to.0, to_at)? {
+                    0 => return Err(behind_end().into()),
+                    more => at += more,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Has a range read as zeros, which may be longer than the volume has room for.
+    fn make_hole(&self, id: FileId, offset: u64, len: u64) -> Result<(), TargetError> {
+        let (size, end) = (self.volume.attr(id)?.size, offset + len);
+        if offset < size {
+            let len = len.min(size - offset);
+            self.volume
+                .fallocate(id, Fallocate::PunchHole, offset, len)?;
+        }
+        if end > size {
+            self.volume.truncate(id, end)?;
         }
         Ok(())
     }

@@ -13,9 +13,9 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
 
 use rustix::fs::{
-    AtFlags, FallocateFlags, FileType, Gid, Mode, OFlags, RenameFlags, Timespec, Timestamps, Uid,
-    XattrFlags, chownat, fallocate, fstat, linkat, lremovexattr, lsetxattr, makedev, mkdirat,
-    mknodat, openat, renameat_with, symlinkat, syncfs, unlinkat, utimensat,
+    AtFlags, FallocateFlags, FileType, Gid, Mode, OFlags, RenameFlags, SeekFrom, Timespec,
+    Timestamps, Uid, XattrFlags, chownat, fallocate, fstat, linkat, lremovexattr, lsetxattr,
+    makedev, mkdirat, mknodat, openat, renameat_with, seek, symlinkat, syncfs, unlinkat, utimensat,
 };
 use rustix::io::Errno;
 use ubtrfs_engine::{FileTime, SubvolumeInfo};
@@ -156,14 +156,44 @@ fn copy(from: (&File, u64), to: (&File, u64), len: u64) -> io::Result<()> {
         return Err(Errno::INVAL.into());
     }
     let mut buf = vec![0; COPY_BYTES.min(len as usize)];
-    let mut done = 0;
-    while done < len {
-        let part = (len - done).min(buf.len() as u64) as usize;
-        from.0.read_exact_at(&mut buf[..part], from.1 + done)?;
-        to.0.write_all_at(&buf[..part], to.1 + done)?;
-        done += part as u64;
+    let (start, end) = (from.1, from.1 + len);
+    let mut at = start;
+    while at < end {
+        let data = match seek(from.0, SeekFrom::Data(at)) {
+            Ok(data) => data.min(end),
+            // All the rest is a hole.
+            Err(Errno::NXIO) => end,
+            Err(error) => return Err(error.into()),
+        };
+        if data > at {
+            make_hole(to.0, to.1 + (at - start), data - at)?;
+        }
+        at = data;
+        let hole = match at < end {
+            true => seek(from.0, SeekFrom::Hole(at))?.min(end),
+            false => end,
+        };
+        while at < hole {
+            let part = (hole - at).min(buf.len() as u64) as usize;
+            from.0.read_exact_at(&mut buf[..part], at)?;
+            to.0.write_all_at(&buf[..part], to.1 + (at - start))?;
+            at += part as u64;
+        }
     }
     Ok(())
+}
+
+/// Has a range read as zeros, which may be longer than the volume has room for.
+fn make_hole(file: &File, offset: u64, len: u64) -> io::Result<()> {
+    let (size, end) = (file.metadata()?.len(), offset + len);
+    if offset < size {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        fallocate(file, flags, offset, len.min(size - offset))?;
+    }
+    match end > size {
+        true => file.set_len(end),
+        false => Ok(()),
+    }
 }
 
 fn done<T>(result: Result<T, Errno>) -> Result<(), TargetError> {
