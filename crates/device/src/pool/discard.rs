@@ -64,6 +64,23 @@ impl Pool {
             .any(|device| self.discard_geometry(device).is_some())
     }
 
+    /// Says whether a device that has a part of the block group at `logical` takes discards, as far as is known.
+    pub fn can_discard_at(&self, logical: Logical) -> bool {
+        let Some(chunk) = self.chunk_map.find(logical) else {
+            return false;
+        };
+        let mut devices = chunk.stripes().iter().map(|stripe| self.present(stripe));
+        !chunk.has_parity()
+            && devices.any(|device| device.is_some_and(|it| self.discard_geometry(&it).is_some()))
+    }
+
+    /// Says whether a device takes discards, as far as is known.
+    pub fn can_discard_on(&self, devid: DevId) -> bool {
+        let table = self.devices.load();
+        let device = table.get(&devid);
+        device.is_some_and(|device| self.discard_geometry(device).is_some())
+    }
+
     /// The largest unit of discards of all devices that take them, at least 4 KiB.
     pub fn discard_granularity(&self) -> u64 {
         let table = self.devices.load();

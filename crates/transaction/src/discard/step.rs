@@ -94,6 +94,9 @@ impl Discard {
             queue.join(entry.place, List::Long, self.clock.now());
             return Look::Again;
         }
+        if !self.pool.can_discard_at(group.start()) {
+            return self.give_up(queue, entry, group, Look::Again);
+        }
         if !entry.has_begun {
             if entry.list == List::Empty || group.tracks_trims() {
                 self.space.distrust(group);
@@ -107,12 +110,17 @@ impl Discard {
             return Look::Again;
         };
         self.pause(queue, out.region().len);
-        if !self.discard_out(out) {
-            // Until something is freed in it.
-            queue.leave(entry.place);
-            group.unlist();
+        match self.discard_out(out) {
+            true => Look::Done,
+            false => self.give_up(queue, entry, group, Look::Done),
         }
-        Look::Done
+    }
+
+    /// Leaves a group alone until something is freed in it.
+    fn give_up(&self, queue: &mut Queue, entry: &Entry, group: &BlockGroup, look: Look) -> Look {
+        queue.leave(entry.place);
+        group.unlist();
+        look
     }
 
     /// Discards a region and gives it back. False if that failed.
@@ -141,6 +149,9 @@ impl Discard {
             queue.leave(entry.place);
             return Look::Again;
         };
+        if !self.pool.can_discard_on(out.region().devid) {
+            return Look::Again;
+        }
         self.pause(queue, out.region().len);
         self.discard_unallocated(out);
         Look::Done

@@ -19,6 +19,7 @@ struct Watched {
     discards: Mutex<Vec<(u64, u64)>>,
     errno: Mutex<Option<i32>>,
     panics: Mutex<bool>,
+    lacks_discards: AtomicBool,
     /// Met twice by the next discard: when it has begun, and before it ends.
     meeting: Mutex<Option<Arc<Barrier>>>,
 }
@@ -30,6 +31,7 @@ impl Watched {
             discards: Mutex::default(),
             errno: Mutex::default(),
             panics: Mutex::default(),
+            lacks_discards: AtomicBool::new(false),
             meeting: Mutex::default(),
         })
     }
@@ -61,7 +63,8 @@ impl BlockDevice for Watched {
     }
 
     fn discard_geometry(&self) -> Option<DiscardGeometry> {
-        self.inner.discard_geometry()
+        let lacks = self.lacks_discards.load(Ordering::Relaxed);
+        self.inner.discard_geometry().filter(|_| !lacks)
     }
 
     fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
@@ -86,9 +89,15 @@ struct Rig {
 }
 
 fn rig_with(device_bytes: u64, options: &DiscardOptions) -> Rig {
-    let device = Watched::new(device_bytes);
+    rig_on(&[Watched::new(device_bytes)], options)
+}
+
+/// Notes what the first device discards.
+fn rig_on(devices: &[Arc<Watched>], options: &DiscardOptions) -> Rig {
+    let device = Arc::clone(&devices[0]);
     let single = profiles(Profile::Single, Profile::Single);
-    let volume = TestVolume::new_on(&single, vec![device.clone()]);
+    let all = devices.iter().map(|device| Arc::clone(device) as _);
+    let volume = TestVolume::new_on(&single, all.collect());
     let space = Arc::clone(&volume.space);
     let discard = Discard::new(Arc::clone(&space), Arc::clone(&volume.pool), options);
     discard.set_clock(Duration::ZERO);
@@ -361,6 +370,33 @@ fn device_without_discards_is_noticed_once_and_its_space_stays_untrimmed() {
     let stats = rig.discard.stats();
     assert_eq!((stats.discard_extent_bytes, stats.errors), (0, 0));
     assert_eq!(rig.step(), DiscardStep::Idle);
+}
+
+#[test]
+fn groups_on_a_device_without_discards_are_passed_over() {
+    let devices = [Watched::new(4 * GIB), Watched::new(4 * GIB)];
+    devices[1].lacks_discards.store(true, Ordering::Relaxed);
+    let rig = rig_on(&devices, &DiscardOptions::default());
+    // Until both devices have some.
+    let mut found = [None; 2];
+    while found.contains(&None) {
+        let start = rig.data(400 * MIB);
+        let group = rig.group(start);
+        group.begin_proof();
+        let chunk = rig.volume.pool.chunk_map().get(group.start()).unwrap();
+        found[chunk.stripes()[0].devid.0 as usize - 1] = Some(start);
+    }
+    let _ = rig.volume.space.take_new_chunks(NOW);
+    let [taking, lacking] = found.map(Option::unwrap);
+    rig.free(lacking, 8 * MIB);
+    rig.free(taking, 8 * MIB);
+    rig.run_at(seconds(0));
+    rig.discard.set_clock(seconds(120));
+    // That of the other group, which joined later. Nothing was tried ahead of it.
+    assert_eq!(rig.step(), DiscardStep::Done);
+    assert_eq!(rig.device.take().len(), 1);
+    assert_eq!(rig.waiting(), 8 * MIB);
+    assert_eq!(trim(&rig, 0..u64::MAX, 0), rig.device.bytes());
 }
 
 #[test]

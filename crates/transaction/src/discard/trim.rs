@@ -54,12 +54,15 @@ impl Discard {
         for group in self.space.groups().iter() {
             let from = group.start().0.max(request.range.start);
             let range = from..group.end().0.min(request.range.end);
-            if !range.is_empty() && !trim.trim_group(group, range, min) {
+            let is_meant = !range.is_empty() && self.pool.can_discard_at(group.start());
+            if is_meant && !trim.trim_group(group, range, min) {
                 break;
             }
         }
         for devid in self.space.devices() {
-            trim.trim_unallocated(devid);
+            if self.pool.can_discard_on(devid) {
+                trim.trim_unallocated(devid);
+            }
         }
         match trim.error {
             Some(error) => Err(error),
