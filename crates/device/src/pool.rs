@@ -16,6 +16,7 @@ mod checked;
 mod discard;
 mod judge;
 mod read;
+mod reading;
 mod write;
 
 use std::collections::BTreeMap;
@@ -41,6 +42,7 @@ use crate::superblock::CopyChoice;
 pub use checked::CheckedRead;
 use discard::DiscardCounters;
 pub use discard::DiscardCounts;
+use reading::ReadCounters;
 
 #[cfg(test)]
 mod tests;
@@ -152,6 +154,7 @@ pub struct Pool {
     chunk_map: ChunkMap,
     read_errors: ReadErrors,
     discards: DiscardCounters,
+    reads: ReadCounters,
 }
 
 impl Pool {
@@ -207,6 +210,7 @@ impl Pool {
             chunk_map: ChunkMap::new(),
             read_errors: ReadErrors::default(),
             discards: DiscardCounters::default(),
+            reads: ReadCounters::default(),
         };
         pool.add_system_chunks()?;
         Ok(pool)

@@ -21,8 +21,8 @@ pub use file_id::{FileId, IdHasher};
 #[cfg(any(test, feature = "testing"))]
 pub use transaction::testing;
 pub use transaction::{
-    CommitPhases, DataRef, DelayedRefs, DiskExtent, EditEstimate, EditTarget, EditsInMemory,
-    FREEING_ITEMS, Lifetime, LogOutcome, LogSession, Origin, PendingSubvolume, Puts, Reservation,
-    SpaceReclaim, TransactionHandle, TransactionManager, TransactionOptions, Unlogged, Waits,
-    Wakening, WriterStats,
+    CommitPhases, DataRef, DelayedRefs, DiscardPace, DiskExtent, EditEstimate, EditTarget,
+    EditsInMemory, FREEING_ITEMS, Lifetime, LogOutcome, LogSession, Origin, PendingSubvolume, Puts,
+    Reservation, SpaceReclaim, TransactionHandle, TransactionManager, TransactionOptions, Unlogged,
+    Waits, Wakening, WriterStats,
 };

@@ -77,6 +77,7 @@ impl Pool {
         good: &mut dyn FnMut(usize, &[u8]) -> bool,
     ) -> Result<(), ReadFailure> {
         assert!(granule > 0, "a read is checked in granules");
+        let _reading = self.reads.begin();
         if nonblocking::is_set() {
             return self.read_at_once(logical, buf, granule, good);
         }
@@ -149,6 +150,7 @@ impl Pool {
 
     /// Does many reads like [`Pool::read_checked`], at depth.
     pub fn read_checked_batch(&self, reads: &mut [CheckedRead<'_>]) {
+        let _reading = self.reads.begin();
         if nonblocking::is_set() {
             for read in reads {
                 assert!(read.granule > 0, "a read is checked in granules");

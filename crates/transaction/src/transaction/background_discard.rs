@@ -1,5 +1,6 @@
 //! The background discards when nothing else needs the devices.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use super::manager::TransactionManager;
@@ -10,23 +11,40 @@ const YIELD: Duration = Duration::from_millis(10);
 /// ... and how often in a row. So a second is the longest that they keep a discard back.
 const MOST_YIELDS: u32 = 100;
 
+/// What the background remembers from one look at the devices to the next.
+#[derive(Debug, Default)]
+pub struct DiscardPace {
+    /// How often it has left the devices to others since it discarded something.
+    yields: u32,
+    /// Reads that had begun when it looked last.
+    reads_begun: Cell<u64>,
+}
+
 impl TransactionManager {
     /// Discards what is due until the volume is closed. For a thread of its own.
     pub fn discard_in_background(&self) {
-        let mut yields = 0;
+        let mut pace = DiscardPace::default();
         while !self.discard.is_stopped() {
-            let yields_now = || yields < MOST_YIELDS && self.is_writing();
-            let may_run = || self.may_discard();
-            match self.discard.step(may_run, yields_now) {
-                DiscardStep::Busy => {
-                    yields += 1;
-                    self.discard.wait(Some(YIELD));
-                }
-                DiscardStep::Done => yields = 0,
+            match self.discard_when_idle(&mut pace) {
+                DiscardStep::Busy => self.discard.wait(Some(YIELD)),
+                DiscardStep::Done => {}
                 DiscardStep::NotBefore(within) => self.discard.wait(Some(within)),
                 DiscardStep::Idle => self.discard.wait(None),
             }
         }
+    }
+
+    /// Discards the next region that is due, unless others need the devices.
+    pub fn discard_when_idle(&self, pace: &mut DiscardPace) -> DiscardStep {
+        let yields_now =
+            || pace.yields < MOST_YIELDS && (self.is_writing() || self.is_read(&pace.reads_begun));
+        let step = self.discard.step(|| self.may_discard(), yields_now);
+        match step {
+            DiscardStep::Busy => pace.yields += 1,
+            DiscardStep::Done => pace.yields = 0,
+            DiscardStep::NotBefore(_) | DiscardStep::Idle => {}
+        }
+        step
     }
 
     /// Discards the next region that is due, whatever else goes on.
@@ -36,6 +54,13 @@ impl TransactionManager {
 
     fn may_discard(&self) -> bool {
         !self.is_quiesced() && self.check_alive().is_ok()
+    }
+
+    /// Whether the devices are read now, or were since the last look: reads that follow each other leave gaps.
+    fn is_read(&self, seen: &Cell<u64>) -> bool {
+        let pool = self.roots.pool();
+        let begun = pool.reads_begun();
+        seen.replace(begun) != begun || pool.is_reading()
     }
 
     /// Whether a commit is in progress, or data is on its way to the devices.

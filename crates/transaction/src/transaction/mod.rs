@@ -38,6 +38,7 @@ pub mod testing;
 #[cfg(test)]
 mod tests;
 
+pub use background_discard::DiscardPace;
 pub use delayed_refs::DelayedRefs;
 pub use edit_target::{EditTarget, EditsInMemory};
 pub use estimate::{DataRef, DiskExtent, EditEstimate, FREEING_ITEMS};

@@ -12,6 +12,7 @@ use ubtrfs_format::ids::RootId;
 use ubtrfs_sim::fault::{Fault, FaultDevice};
 use ubtrfs_sim::record::{RecordDevice, Recorder};
 use ubtrfs_sim::{HookedDevice, Request, Rng, seed};
+use ubtrfs_transaction::DiscardPace;
 use ubtrfs_transaction::discard::DiscardStep;
 
 use super::{device_of, options};
@@ -236,6 +237,83 @@ fn commit_discards_what_it_frees_in_mode_sync() {
     rig.volume.sync().unwrap();
     assert_eq!(rig.discards(), asked);
     rig.check();
+}
+
+#[test]
+fn reads_keep_discards_back_for_a_while() {
+    let rig = rig(&options());
+    rig.write("kept", &bytes(1, MIB));
+    rig.write("gone", &bytes(2, 16 * MIB));
+    rig.volume.sync().unwrap();
+    rig.unlink("gone");
+    rig.volume.sync().unwrap();
+    rig.run_at(0);
+    rig.set_clock(1000);
+    let manager = rig.volume.inodes.transactions().unwrap();
+    let mut pace = DiscardPace::default();
+    let mut look = || manager.discard_when_idle(&mut pace);
+    let mut yields = 0;
+    loop {
+        // One that has ended by the time of the look.
+        rig.read("kept");
+        match look() {
+            DiscardStep::Busy => yields += 1,
+            step => break assert_eq!(step, DiscardStep::Done),
+        }
+    }
+    assert_eq!(yields, 100);
+    let discards = rig.discards();
+    assert!(discards > 0);
+    // Without reads only those of the discards themselves are in the way.
+    let looks: Vec<DiscardStep> = (0..3)
+        .map(|second| {
+            rig.set_clock(2000 + second);
+            look()
+        })
+        .collect();
+    assert!(
+        looks.contains(&DiscardStep::Done) || looks.contains(&DiscardStep::Idle),
+        "{looks:?}"
+    );
+}
+
+#[test]
+fn read_under_way_keeps_discards_back() {
+    let inner = device_of(DEVICE_BYTES, "");
+    let device = Arc::new(HookedDevice::new(inner));
+    let volume = open_on(device.clone(), &options());
+    let top = volume.root_dir(RootId::FS_TREE).unwrap();
+    let file = volume.create(top, b"f", &NewInode::file(0o644)).unwrap();
+    volume.write(file, 0, &bytes(1, MIB)).unwrap();
+    let gone = volume.create(top, b"g", &NewInode::file(0o644)).unwrap();
+    volume.write(gone, 0, &bytes(2, 16 * MIB)).unwrap();
+    volume.sync().unwrap();
+    volume.unlink(top, b"g").unwrap();
+    volume.sync().unwrap();
+    let manager = volume.inodes.transactions().unwrap();
+    manager.discard.set_clock(Duration::ZERO);
+    assert!(matches!(manager.discard_step(), DiscardStep::NotBefore(_)));
+    manager.discard.set_clock(Duration::from_secs(1000));
+    let (begun, goes_on) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
+    let is_first = AtomicUsize::new(0);
+    device.hook({
+        let (begun, goes_on) = (Arc::clone(&begun), Arc::clone(&goes_on));
+        move |request| {
+            if request == Request::Read && is_first.fetch_add(1, Ordering::Relaxed) == 0 {
+                begun.wait();
+                goes_on.wait();
+            }
+        }
+    });
+    std::thread::scope(|scope| {
+        scope.spawn(|| volume.read(file, 0, &mut [0; 4096]).unwrap());
+        begun.wait();
+        let mut pace = DiscardPace::default();
+        let looks = [(); 3].map(|()| manager.discard_when_idle(&mut pace));
+        goes_on.wait();
+        assert_eq!(looks, [DiscardStep::Busy; 3]);
+    });
+    device.unhook();
 }
 
 #[test]
