@@ -23,8 +23,9 @@ pub(super) fn read_file(inode: &Inode) -> Result<InodeItem> {
     }
 }
 
-/// Refuses a file with any of these flags.
+/// Refuses a file with any of these flags, and one with fs-verity, whose data never changes.
 pub(super) fn refuse_flags(inode: &Inode, guards: InodeFlags) -> Result<()> {
+    let guards = guards | InodeFlags::RO_VERITY;
     let _state = lock::read(&inode.lock)?;
     match read_file(inode)?.flags().intersects(guards) {
         true => Err(Error::NotPermitted(inode.id)),

@@ -90,17 +90,28 @@ impl Files {
         written
     }
 
+    /// Refuses to write to a file with fs-verity. Otherwise as `syncs_writes`.
+    pub(super) fn admit_write(&self, inode: &Inode) -> Result<bool> {
+        let flags = look_at_inode(&inode.tree, inode.id, |item| item.flags())?;
+        match flags.contains(InodeFlags::RO_VERITY) {
+            true => Err(Error::NotPermitted(inode.id)),
+            false => must_sync(flags),
+        }
+    }
+
     /// Whether what is written to a file must be durable before the writer hears of it (`chattr +S`). It is asked
     /// before anything is changed.
     ///
     /// Errors: the thread must not wait, and would have to for that.
     pub(super) fn syncs_writes(&self, inode: &Inode) -> Result<bool> {
-        let syncs = look_at_inode(&inode.tree, inode.id, |item| {
-            item.flags().contains(InodeFlags::SYNC)
-        })?;
-        if syncs {
-            nonblocking::check()?;
-        }
-        Ok(syncs)
+        must_sync(look_at_inode(&inode.tree, inode.id, |item| item.flags())?)
     }
+}
+
+fn must_sync(flags: InodeFlags) -> Result<bool> {
+    let syncs = flags.contains(InodeFlags::SYNC);
+    if syncs {
+        nonblocking::check()?;
+    }
+    Ok(syncs)
 }

@@ -19,4 +19,5 @@ mod rig;
 mod space_shown;
 mod split_insert;
 mod threads;
+mod verity;
 mod waiting;

@@ -58,7 +58,7 @@ impl Files {
     pub(crate) fn write(&self, id: FileId, offset: u64, bytes: &[u8]) -> Result<()> {
         end_of(offset, bytes.len() as u64)?;
         let inode = self.inodes.inode_to_change(id)?;
-        let syncs = self.syncs_writes(&inode)? && !bytes.is_empty();
+        let syncs = self.admit_write(&inode)? && !bytes.is_empty();
         if bytes.len() >= LARGE_BYTES && self.is_whole_sectors(offset, bytes) {
             self.write_large(&inode, offset, bytes)?;
         } else {
@@ -73,7 +73,7 @@ impl Files {
     /// Writes at the end of the file, wherever that is when it is this call's turn. Returns where that was.
     pub(crate) fn append(&self, id: FileId, bytes: &[u8]) -> Result<u64> {
         let inode = self.inodes.inode_to_change(id)?;
-        let syncs = self.syncs_writes(&inode)? && !bytes.is_empty();
+        let syncs = self.admit_write(&inode)? && !bytes.is_empty();
         let offset = self.write_buffered(&inode, Target::End, bytes)?;
         if syncs {
             self.fsync(&inode)?;
@@ -89,7 +89,7 @@ impl Files {
             return Err(Error::Unaligned);
         }
         let inode = self.inodes.inode_to_change(id)?;
-        let syncs = self.syncs_writes(&inode)? && !bytes.is_empty();
+        let syncs = self.admit_write(&inode)? && !bytes.is_empty();
         self.write_large(&inode, offset, bytes)?;
         if syncs {
             return self.fsync(&inode);

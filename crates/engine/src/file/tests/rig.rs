@@ -102,7 +102,7 @@ impl Rig {
 }
 
 /// Sets flags of an empty file, also those that only mount options set.
-fn set_flags(volume: &Volume, id: FileId, flags: InodeFlags) {
+pub(super) fn set_flags(volume: &Volume, id: FileId, flags: InodeFlags) {
     let tree = volume.subvolume_tree(id.root).unwrap();
     let mut item = inode_item_cached(&tree, id).unwrap();
     item.flags = flags.bits().into();
