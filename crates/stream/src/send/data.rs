@@ -9,9 +9,9 @@ use std::sync::mpsc;
 use std::thread;
 
 use ubtrfs_engine::{FileId, Volume};
-use ubtrfs_format::compress::{Compression, MAX_EXTENT_BYTES};
+use ubtrfs_format::compress::{Compression, MAX_EXTENT_BYTES, decompress};
 use ubtrfs_format::ids::InodeNr;
-use ubtrfs_format::item::FileKind;
+use ubtrfs_format::item::{FileExtent, FileKind};
 use ubtrfs_tree::Item;
 
 use super::clones::Clonable;
@@ -48,6 +48,12 @@ pub(super) struct FileData {
     pub(super) is_touched: bool,
     /// The receiver's capabilities of it are cleared.
     pub(super) clears_capability: bool,
+}
+
+/// Compressed data that lies in an item.
+struct InlineData<'i> {
+    compression: Compression,
+    data: &'i [u8],
 }
 
 impl FileData {
@@ -180,8 +186,13 @@ impl Job<'_> {
                 }
                 _ => (Stored::Nothing, u64::MAX),
             };
-            let to = new_end.min(old_end).min(end);
-            if !stored.is_same(&was) {
+            let is_same = stored.is_same(&was);
+            let to = match stored {
+                // All of it differs then.
+                Stored::Inline { .. } if !is_same => new_end.min(end),
+                _ => new_end.min(old_end).min(end),
+            };
+            if !is_same {
                 match (&stored, &mut held) {
                     (Stored::Disk(next), Some((disk, range)))
                         if range.end == at && disk.goes_on_with(range, next) =>
@@ -269,6 +280,12 @@ impl Job<'_> {
                 self.flush(update)?;
                 self.write_encoded(update, disk, range)
             }
+            Stored::Inline { item, skip: 0 }
+                if let Some(extent) = self.encoded_inline(item, &range) =>
+            {
+                self.flush(update)?;
+                self.write_inline(update, &extent, range)
+            }
             Stored::Inline { .. } | Stored::Disk(_) => {
                 if update.data.writes.end != range.start {
                     self.flush(update)?;
@@ -322,6 +339,46 @@ impl Job<'_> {
             compression: stream_compression(disk.compression, sectorsize),
             encryption: Some(0),
             data: &data,
+        })
+    }
+
+    /// The compressed data of an inline extent that is `range` of the file, if it is sent as it is.
+    ///
+    /// A receiver that stores it does not look whether it is sound. So that is done here.
+    fn encoded_inline<'i>(&self, item: &'i Item, range: &Range<u64>) -> Option<InlineData<'i>> {
+        let FileExtent::Inline { head, data } = FileExtent::decode(item)? else {
+            return None;
+        };
+        let compression = Compression::from_raw(head.compression)?;
+        let (sectorsize, ram_bytes) = (self.clones.sectorsize(), head.ram_bytes.get());
+        let is_meant = self.options.compressed
+            && compression != Compression::None
+            && *range == (0..ram_bytes)
+            && ram_bytes <= sectorsize
+            && (data.len() as u64) < ram_bytes;
+        let mut plain = vec![0; if is_meant { ram_bytes as usize } else { 0 }];
+        let is_sound = is_meant
+            && decompress(compression, data, &mut plain, sectorsize as usize, true).is_ok();
+        is_sound.then_some(InlineData { compression, data })
+    }
+
+    fn write_inline(
+        &mut self,
+        update: &mut Update,
+        extent: &InlineData<'_>,
+        range: Range<u64>,
+    ) -> Result<()> {
+        let sectorsize = self.clones.sectorsize();
+        update.data.wrote_to(range.end);
+        self.write(&Command::EncodedWrite {
+            path: &update.path,
+            offset: range.start,
+            unencoded_file_len: range.end - range.start,
+            unencoded_len: range.end - range.start,
+            unencoded_offset: 0,
+            compression: stream_compression(extent.compression, sectorsize),
+            encryption: Some(0),
+            data: extent.data,
         })
     }
 

@@ -64,3 +64,31 @@ fn an_extent_may_be_used_in_any_number_of_places() {
     let stream = sending.send("many", Some("some"), &[], V1);
     target.receive(&sending, "many", &stream);
 }
+
+/// The kernel sends it so, and stores it in the item again.
+#[test]
+fn compressed_data_in_items_is_sent_as_it_is() {
+    for kind in ["zlib", "lzo", "zstd"] {
+        let mut source = Source::new(&format!(",compress-force={kind}"));
+        let live = source.live();
+        let text = |len: usize| b"a line of text\n".repeat(300)[..len].to_vec();
+        for (name, len) in [("grows", 1000), ("shrinks", 3000), ("stays", 2000)] {
+            fs::write(live.join(name), text(len)).unwrap();
+        }
+        source.snapshot("old");
+        fs::write(live.join("shrinks"), text(500)).unwrap();
+        let grows = OpenOptions::new().append(true).open(live.join("grows"));
+        std::io::Write::write_all(&mut grows.unwrap(), &text(1500)).unwrap();
+        fs::write(live.join("new"), text(100)).unwrap();
+        source.snapshot("new");
+        let sending = source.open();
+        let target = Target::new("");
+        for (name, parent) in [("old", None), ("new", Some("old"))] {
+            let stream = sending.send(name, parent, &[], V2_COMPRESSED);
+            let encoded = count(&stream, |c| matches!(c, Command::EncodedWrite { .. }));
+            let plain = count(&stream, |c| matches!(c, Command::Write { .. }));
+            assert_eq!((encoded, plain), (3, 0), "{kind} {name}");
+            target.receive(&sending, name, &stream);
+        }
+    }
+}
