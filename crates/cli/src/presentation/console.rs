@@ -18,6 +18,7 @@ use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use rustix::net::{SendFlags, send};
 use ubtrfs_fuse::caller::Refused;
 
 use crate::presentation::quoting::Escaped;
@@ -226,6 +227,15 @@ impl Console {
         let mut connection = [PollFd::new(&*client.connection, PollFlags::empty())];
         let now = Timespec::default();
         poll(&mut connection, Some(&now)).is_ok() && !connection[0].revents().is_empty()
+    }
+
+    /// Has that process know something, if there is one and it reads.
+    pub(crate) fn tell_client(&self, message: &[u8]) {
+        if let Some(client) = &self.out.get_ref().client {
+            // One that stands still is not waited for.
+            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+            let _ = send(&*client.connection, message, flags);
+        }
     }
 
     /// What that process gives to read; once.

@@ -3,11 +3,12 @@
 use std::ffi::OsStr;
 use std::io::Write;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use ubtrfs_sim::Scratch;
 use ubtrfs_sim::kernel::{KernelMount, KernelVolume, MkfsSpec, progs_verdict};
 
-use crate::hostile::{UUID, refused_commands, snapshot_of, stream, subvol};
+use crate::hostile::{UUID, mkdir, refused_commands, snapshot_of, stream, subvol};
 use crate::source::{OURS, SourceVolume, empty_image, ready, receive, run, shell, shown};
 use ubtrfs_stream::Command;
 
@@ -114,6 +115,44 @@ fn a_mount_of_ours_reads_standard_input() {
         let _ = std::fs::remove_dir(dir.join("s"));
     }
     drop(mount);
+    assert_eq!(progs_verdict(&[image], true), Ok(()));
+}
+
+/// It says so as one does that fails.
+#[test]
+fn a_mount_that_ends_leaves_the_name_of_what_is_unfinished() {
+    let test = "a mount that ends while it receives";
+    if !Path::new("/dev/fuse").exists() {
+        let _ = writeln!(std::io::stderr(), "SKIPPED {test}: no /dev/fuse");
+        return;
+    }
+    let scratch = Scratch::new().unwrap();
+    let (image, dir) = (scratch.path().join("v.img"), scratch.path().join("mnt"));
+    empty_image(&image);
+    let mount = OurMount::new(&image, &dir);
+    let mut receiving = std::process::Command::new(OURS)
+        .args(["receive".as_ref(), dir.as_os_str()])
+        .stdin(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let begun = stream(&[subvol(b"s"), mkdir(b"d")]);
+    let mut input = receiving.stdin.take().unwrap();
+    input.write_all(&begun).unwrap();
+    let until = Instant::now() + Duration::from_secs(60);
+    while !dir.join("s/d").exists() {
+        assert!(Instant::now() < until, "nothing is received");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    drop(mount);
+    let output = receiving.wait_with_output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success());
+    assert!(
+        stderr.contains("subvolume 's' is not finished, and writable"),
+        "{stderr}"
+    );
+    drop(input);
     assert_eq!(progs_verdict(&[image], true), Ok(()));
 }
 

@@ -119,6 +119,7 @@ impl Receiver<'_> {
         };
         if current.is_begun && current.is_sound {
             self.target.finish(&current.sent)?;
+            self.observer.finished(&current.name);
             self.current = None;
         }
         Ok(())

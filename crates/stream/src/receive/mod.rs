@@ -55,6 +55,8 @@ pub trait ReceiveObserver {
     fn advanced(&mut self, _bytes: u64) {}
     /// A command failed, and the next one is done.
     fn failed(&mut self, _error: &CommandError) {}
+    /// All of this subvolume was done: it is read-only.
+    fn finished(&mut self, _subvolume: &[u8]) {}
     /// Commands of this subvolume failed: it is left as it is, and writable.
     fn unfinished(&mut self, _subvolume: &[u8]) {}
 }

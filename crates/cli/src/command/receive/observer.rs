@@ -8,6 +8,7 @@ use ubtrfs_stream::{Command, CommandError, CommandLines, ReceiveObserver};
 use crate::presentation::console::Console;
 use crate::presentation::quoting::Escaped;
 use crate::print::IsoTime;
+use crate::volume_access::control::receiving;
 
 /// Commands after which the file that is shown is another one.
 const SHOWN_EVERY: u64 = 64;
@@ -54,6 +55,9 @@ impl ConsoleObserver<'_> {
 
 impl ReceiveObserver for ConsoleObserver<'_> {
     fn begin(&mut self, subvolume: &[u8], command: &Command<'_>) {
+        if matches!(command, Command::Subvol { .. } | Command::Snapshot { .. }) {
+            self.console.tell_client(&receiving(subvolume));
+        }
         let name = Escaped(subvolume);
         match command {
             Command::Subvol { .. } => self.console.say(format_args!("At subvol {name}")),
@@ -78,6 +82,10 @@ impl ReceiveObserver for ConsoleObserver<'_> {
         if let Some(bar) = self.console.progress() {
             bar.inc(bytes);
         }
+    }
+
+    fn finished(&mut self, _: &[u8]) {
+        self.console.tell_client(&receiving(b""));
     }
 
     fn failed(&mut self, error: &CommandError) {

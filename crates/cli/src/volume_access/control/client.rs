@@ -261,23 +261,36 @@ fn have_it_run(mount: &Mounted, request: &Request, input: Option<&File>) -> Resu
         .with_context(unreachable)
         .map_err(Failed::NotBegun)?;
     let is_trusted = server == 0 || server == caller.as_raw();
+    let mut unfinished = None;
     let answer = match is_trusted {
-        true => ask(&socket, request, io::stdout(), io::stderr(), input),
+        true => ask(
+            &socket,
+            request,
+            (io::stdout(), io::stderr()),
+            input,
+            &mut unfinished,
+        ),
         false => relayed(input, |stdout, stderr, input| {
-            ask(&socket, request, stdout, stderr, input)
+            ask(&socket, request, (stdout, stderr), input, &mut unfinished)
         })
         .map_err(|error| Failed::NotBegun(error.into()))?,
     };
+    let left = unfinished.map_or(String::new(), |name| {
+        format!(
+            "; subvolume '{}' is not finished, and writable",
+            Escaped(&name)
+        )
+    });
     answer.map_err(|error| match error {
         ProtocolError::Malformed => Failed::Unfinished(anyhow!(
-            "the process that serves the mount at '{shown}' did not finish the command"
+            "the process that serves the mount at '{shown}' did not finish the command{left}"
         )),
         ProtocolError::Version(version) => Failed::NotBegun(anyhow!(
             "the mount at '{shown}' is served by version {version} of this program, and this is version {VERSION}: \
              use that one, or unmount and mount anew"
         )),
         ProtocolError::Io(error) => {
-            Failed::Unfinished(anyhow::Error::from(error).context(unreachable()))
+            Failed::Unfinished(anyhow::Error::from(error).context(unreachable() + &left))
         }
     })
 }
@@ -286,13 +299,13 @@ fn have_it_run(mount: &Mounted, request: &Request, input: Option<&File>) -> Resu
 fn ask(
     socket: &UnixStream,
     request: &Request,
-    stdout: impl AsFd,
-    stderr: impl AsFd,
+    (stdout, stderr): (impl AsFd, impl AsFd),
     input: Option<&File>,
+    unfinished: &mut Option<Vec<u8>>,
 ) -> Result<u8, ProtocolError> {
     // A server that refuses may have closed its end before all was said, and said why.
     let sent = request.send(socket, stdout, stderr, input);
-    match protocol::exit_code(socket) {
+    match protocol::exit_code(socket, unfinished) {
         Err(ProtocolError::Malformed) => sent.and(Err(ProtocolError::Malformed)),
         answer => answer,
     }

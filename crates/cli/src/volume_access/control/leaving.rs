@@ -85,7 +85,7 @@ impl Leaving {
         let socket = reach(mount)?;
         let null = File::options().write(true).open("/dev/null")?;
         let sent = Request::to_leave(mount.device).send(&socket, &null, &null, None);
-        match protocol::exit_code(&socket) {
+        match protocol::exit_code(&socket, &mut None) {
             Ok(READY) => Ok(Leaving(socket)),
             Ok(code) => bail!("it answers {code}"),
             Err(error) => {

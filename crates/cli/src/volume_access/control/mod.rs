@@ -43,6 +43,7 @@ mod socket_file;
 pub(crate) use client::{Outcome, run_elsewhere};
 pub(crate) use leaving::{Asked, Leaving, Left};
 pub(crate) use mounted::mountpoint_of;
+pub(crate) use protocol::receiving;
 pub(crate) use server::{Control, Leavers, Served};
 
 /// The command that reads a stream, which the client opens.

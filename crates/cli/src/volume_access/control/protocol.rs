@@ -33,6 +33,9 @@ use crate::volume_access::session::MountPath;
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// In place of an exit code: the server's version comes behind it.
 const OTHER_VERSION: u8 = 0xff;
+/// Ahead of an exit code: the length and the name of a subvolume that is being received. Without a name none is any more.
+const RECEIVING: u8 = 0xfe;
+const MAX_SUBVOLUME_BYTES: usize = 255;
 const MAX_REQUEST_BYTES: u32 = 4 << 20;
 /// The most that the kernel takes of an abstract name or a path.
 const MAX_NAME_BYTES: usize = 107;
@@ -297,13 +300,32 @@ impl Request {
     }
 }
 
-/// The exit code that a server has sent.
+/// What a server says when it has begun to receive a subvolume, and without a name when that is finished.
+pub(crate) fn receiving(name: &[u8]) -> Vec<u8> {
+    let name = &name[..name.len().min(MAX_SUBVOLUME_BYTES)];
+    [&[RECEIVING, name.len() as u8], name].concat()
+}
+
+/// The exit code that a server has sent. `unfinished` becomes the subvolume that it received last, unless that is finished.
 ///
 /// Errors: it has not run the command to its end, or is of another version.
-pub(super) fn exit_code(mut socket: &UnixStream) -> Result<u8, ProtocolError> {
+pub(super) fn exit_code(
+    mut socket: &UnixStream,
+    unfinished: &mut Option<Vec<u8>>,
+) -> Result<u8, ProtocolError> {
     let mut code = [0];
-    if socket.read(&mut code)? == 0 {
-        return Err(ProtocolError::Malformed);
+    loop {
+        if socket.read(&mut code)? == 0 {
+            return Err(ProtocolError::Malformed);
+        }
+        if code != [RECEIVING] {
+            break;
+        }
+        let mut len = [0];
+        socket.read_exact(&mut len)?;
+        let mut name = vec![0; len[0].into()];
+        socket.read_exact(&mut name)?;
+        *unfinished = Some(name).filter(|name| !name.is_empty());
     }
     if code != [OTHER_VERSION] {
         return Ok(code[0]);

@@ -62,9 +62,12 @@ fn who_is_of_another_version_is_told_which_this_is() {
     let (ours, theirs) = UnixStream::pair().unwrap();
     refuse_version(&theirs).unwrap();
     drop(theirs);
-    let error = exit_code(&ours).unwrap_err();
+    let error = exit_code(&ours, &mut None).unwrap_err();
     assert!(matches!(error, ProtocolError::Version(version) if version == VERSION));
-    assert!(matches!(exit_code(&ours), Err(ProtocolError::Malformed)));
+    assert!(matches!(
+        exit_code(&ours, &mut None),
+        Err(ProtocolError::Malformed)
+    ));
 }
 
 #[test]
@@ -93,4 +96,21 @@ fn a_client_that_does_not_greet_is_refused() {
         .unwrap();
     let error = greeting(&theirs).unwrap_err();
     assert!(matches!(error, ProtocolError::Malformed));
+}
+
+#[test]
+fn what_is_unfinished_is_known_until_it_is_finished() {
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    let long = [b'n'; MAX_SUBVOLUME_BYTES];
+    for name in [&b"a"[..], b"", &long] {
+        theirs.write_all(&receiving(name)).unwrap();
+    }
+    theirs.write_all(&[7]).unwrap();
+    let mut unfinished = None;
+    assert_eq!(exit_code(&ours, &mut unfinished).unwrap(), 7);
+    assert_eq!(unfinished.as_deref(), Some(&long[..]));
+    theirs.write_all(&receiving(b"")).unwrap();
+    drop(theirs);
+    assert!(exit_code(&ours, &mut unfinished).is_err());
+    assert_eq!(unfinished, None);
 }
