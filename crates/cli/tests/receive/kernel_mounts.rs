@@ -4,7 +4,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Output;
 
@@ -260,8 +260,25 @@ fn users_receive_differences() {
         clone_offset: 0,
     };
     let (end, mnt) = (Command::End, mount.path().display());
-    let whole = stream(&[subvol(b"s"), mkfile(b"f"), write(b"f", 0, &data), end]);
-    let difference = stream(&[snapshot, mkfile(b"g"), clone, end]);
+    // Data takes the set-id bits from who is not root. The stream does not give them back.
+    let chmod = Command::Chmod {
+        path: b"f",
+        mode: 0o4755,
+    };
+    let truncate = Command::Truncate {
+        path: b"f",
+        size: 5,
+    };
+    let whole = stream(&[
+        subvol(b"s"),
+        mkfile(b"f"),
+        write(b"f", 0, &data),
+        chmod,
+        end,
+    ]);
+    let changes = [write(b"f", 0, b"new"), truncate];
+    let difference = [snapshot, mkfile(b"g"), clone, changes[0], changes[1], end];
+    let difference = stream(&difference);
     fs::write(dir.join("whole"), whole).unwrap();
     fs::write(dir.join("difference"), difference).unwrap();
     let script = format!(
@@ -270,6 +287,14 @@ fn users_receive_differences() {
     );
     shell(dir, &script);
     assert!(fs::read(mount.path().join("open/t/g")).unwrap() == data);
+    for (path, len) in [("open/s/f", 8192), ("open/t/f", 5)] {
+        let found = fs::metadata(mount.path().join(path)).unwrap();
+        assert_eq!(
+            (found.mode() & 0o7777, found.len()),
+            (0o4755, len),
+            "{path}"
+        );
+    }
     mount.unmount().unwrap();
 }
 
@@ -300,10 +325,18 @@ fn clones_that_cannot_be_are_copies() {
     let volume = KernelVolume::make(&MkfsSpec::new()).unwrap();
     let mount = volume.mount("").unwrap();
     let data: Vec<u8> = (0..20_000u32).map(|at| (at / 7) as u8).collect();
-    succeed(
-        mount.path(),
-        &[subvol(b"s"), mkfile(b"f"), write(b"f", 0, &data)],
-    );
+    // Longer than the volume.
+    let size = (1 << 40) + 8192;
+    let hole = Command::Truncate { path: b"h", size };
+    let source = [
+        subvol(b"s"),
+        mkfile(b"f"),
+        write(b"f", 0, &data),
+        mkfile(b"h"),
+        hole,
+        write(b"h", 1 << 40, &data[..8192]),
+    ];
+    succeed(mount.path(), &source);
     mount.unmount().unwrap();
     let mount = volume.mount("nodatasum").unwrap();
     let clone = |clone_offset, len| Command::Clone {
@@ -325,6 +358,30 @@ fn clones_that_cannot_be_are_copies() {
     let begin = Command::Subvol {
         path: b"u",
         uuid: Uuid([9; 16]),
+        ctransid: Transid(3),
+    };
+    let long = Command::Clone {
+        offset: 0,
+        len: size,
+        path: b"h",
+        clone_uuid: UUID,
+        clone_ctransid: Transid(3),
+        clone_path: b"h",
+        clone_offset: 0,
+    };
+    let commands = [begin, mkfile(b"h"), write(b"h", 4096, &data), long];
+    succeed(mount.path(), &commands);
+    let copied = fs::File::open(mount.path().join("u/h")).unwrap();
+    assert_eq!(copied.metadata().unwrap().len(), size);
+    let mut part = vec![1; 40_000];
+    copied.read_exact_at(&mut part, 0).unwrap();
+    assert!(part.iter().all(|&byte| byte == 0));
+    copied.read_exact_at(&mut part[..8192], 1 << 40).unwrap();
+    assert!(part[..8192] == data[..8192]);
+    drop(copied);
+    let begin = Command::Subvol {
+        path: b"v",
+        uuid: Uuid([10; 16]),
         ctransid: Transid(3),
     };
     let behind = [begin, mkfile(b"g"), clone(4096, 16_384), Command::End];

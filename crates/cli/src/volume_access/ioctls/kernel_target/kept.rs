@@ -14,8 +14,8 @@ use super::open_subvolume::{OpenDir, proc_path};
 const CAPABILITY: &[u8] = b"security.capability";
 /// The largest that the kernel knows has 24.
 const MAX_CAPABILITY_BYTES: usize = 64;
-const SET_ID: RawMode = 0o6000;
-const PERMISSIONS: RawMode = 0o7777;
+pub(super) const SET_ID: RawMode = 0o6000;
+pub(super) const PERMISSIONS: RawMode = 0o7777;
 
 #[derive(Debug, Default)]
 pub(super) struct Kept {

@@ -256,7 +256,7 @@ impl Target for KernelTarget {
                 let flags = OPEN_FILE | OFlags::CREATE | OFlags::EXCL | OFlags::RDWR;
                 let file = openat(&dir, name, flags, Mode::RUSR | Mode::WUSR);
                 let file = file.map_err(io::Error::from)?;
-                current.file = Some((path.as_bytes().to_vec(), file.into()));
+                current.know_new_file(path, file.into());
             }
             NewFile::Directory => done(mkdirat(&dir, name, Mode::RWXU))?,
             NewFile::Fifo => done(node(FileType::Fifo, none))?,
@@ -359,6 +359,8 @@ impl Target for KernelTarget {
         if FileType::from_raw_mode(found.st_mode) == FileType::Symlink {
             return Err(io::Error::from(Errno::OPNOTSUPP).into());
         }
+        // One that is open has another mode from here on.
+        current.file = None;
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         done(rustix::fs::chmod(path, Mode::from_raw_mode(mode)))
     }
@@ -389,7 +391,9 @@ impl Target for KernelTarget {
     }
 
     fn write(&mut self, path: TreePath<'_>, offset: u64, data: &[u8]) -> Result<(), TargetError> {
-        Ok(self.current()?.file(path)?.write_all_at(data, offset)?)
+        let current = self.current()?;
+        current.file(path)?.write_all_at(data, offset)?;
+        current.keep_set_ids()
     }
 
     fn write_encoded(
@@ -398,9 +402,9 @@ impl Target for KernelTarget {
         offset: u64,
         extent: &EncodedExtent<'_>,
     ) -> Result<bool, TargetError> {
-        let file = self.current()?.file(path)?;
-        match write_encoded(file, offset, extent) {
-            Ok(()) => Ok(true),
+        let current = self.current()?;
+        match write_encoded(current.file(path)?, offset, extent) {
+            Ok(()) => current.keep_set_ids().map(|()| true),
             // The kernel is too old, the file has no checksums, or there is no room in one piece.
             Err(Errno::NOSPC | Errno::NOTTY | Errno::INVAL) => Ok(false),
             Err(error) => Err(io::Error::from(error).into()),
@@ -422,20 +426,24 @@ impl Target for KernelTarget {
             Some(sent) => self.source(sent)?.file(from.path)?.try_clone()?,
             None => self.current()?.file(from.path)?.try_clone()?,
         };
-        let file = self.current()?.file(path)?;
+        let current = self.current()?;
+        let file = current.file(path)?;
         match clone_range(&source, from.offset, len, file, offset) {
             // The sender has smaller sectors, or one file has checksums and the other none.
             Err(Errno::INVAL | Errno::OPNOTSUPP)
                 if !is_overlap((&source, from.offset), (file, offset), len)? =>
             {
-                Ok(copy((&source, from.offset), (file, offset), len)?)
+                copy((&source, from.offset), (file, offset), len)?;
             }
-            cloned => done(cloned),
+            cloned => done(cloned)?,
         }
+        current.keep_set_ids()
     }
 
     fn truncate(&mut self, path: TreePath<'_>, size: u64) -> Result<(), TargetError> {
-        Ok(self.current()?.file(path)?.set_len(size)?)
+        let current = self.current()?;
+        current.file(path)?.set_len(size)?;
+        current.keep_set_ids()
     }
 
     fn fallocate(
@@ -446,7 +454,8 @@ impl Target for KernelTarget {
         len: u64,
     ) -> Result<(), TargetError> {
         let flags = FallocateFlags::from_bits(mode).ok_or(TargetError::FallocateMode(mode))?;
-        let file = self.current()?.file(path)?;
-        done(fallocate(file, flags, offset, len))
+        let current = self.current()?;
+        done(fallocate(current.file(path)?, flags, offset, len))?;
+        current.keep_set_ids()
     }
 }

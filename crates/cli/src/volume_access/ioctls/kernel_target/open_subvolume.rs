@@ -9,14 +9,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, ResolveFlags, fstat, fstatfs, lgetxattr, open, openat,
-    openat2, statat,
+    AtFlags, FileType, Mode, OFlags, RawMode, ResolveFlags, fchmod, fstat, fstatfs, lgetxattr,
+    open, openat, openat2, statat,
 };
 use rustix::io::Errno;
 use ubtrfs_format::ids::InodeNr;
 use ubtrfs_stream::{PathCache, TargetError, TreePath};
 
 use super::super::Asked;
+use super::kept::{PERMISSIONS, SET_ID};
 
 /// Directories of the new subvolume that are kept open.
 const MAX_DIRS: usize = 64;
@@ -53,6 +54,8 @@ pub(super) struct OpenSubvolume {
     pub(super) dirs: PathCache<Arc<OpenDir>>,
     /// Commands about one file follow each other.
     pub(super) file: Option<(Vec<u8>, File)>,
+    /// The mode of a file that was opened with set-id bits. Who is not root loses them by a change of data.
+    set_id_mode: Option<RawMode>,
     files_are_written: bool,
 }
 
@@ -82,6 +85,7 @@ impl OpenSubvolume {
                 false => MAX_SOURCE_DIRS,
             }),
             file: None,
+            set_id_mode: None,
             files_are_written,
         })
     }
@@ -138,6 +142,7 @@ impl OpenSubvolume {
         let bytes = path.as_bytes();
         if self.file.as_ref().is_none_or(|(known, _)| known != bytes) {
             self.file = None;
+            self.set_id_mode = None;
             let (dir, name) = self.place(path)?;
             let access = match self.files_are_written {
                 true => OFlags::RDWR,
@@ -151,6 +156,7 @@ impl OpenSubvolume {
             if FileType::from_raw_mode(kind) != FileType::RegularFile {
                 return Err(io::Error::from(Errno::INVAL).into());
             }
+            self.set_id_mode = (kind & SET_ID != 0).then_some(kind & PERMISSIONS);
             let again = format!("/proc/self/fd/{}", found.as_raw_fd());
             let file = open(again, OPEN_AGAIN | access, Mode::empty()).map_err(io::Error::from)?;
             self.file = Some((bytes.to_vec(), file.into()));
@@ -161,6 +167,24 @@ impl OpenSubvolume {
             .ok_or(Errno::NOENT)
             .map_err(io::Error::from)?;
         Ok(file)
+    }
+
+    /// A file was made at a path, and is open.
+    pub(super) fn know_new_file(&mut self, path: TreePath<'_>, file: File) {
+        self.file = Some((path.as_bytes().to_vec(), file));
+        self.set_id_mode = None;
+    }
+
+    /// Puts back the set-id bits that a change of data has taken from the file that is open.
+    pub(super) fn keep_set_ids(&self) -> Result<(), TargetError> {
+        let (Some(mode), Some((_, file))) = (self.set_id_mode, &self.file) else {
+            return Ok(());
+        };
+        let found = fstat(file).map_err(io::Error::from)?.st_mode;
+        if found & PERMISSIONS != mode {
+            fchmod(file, Mode::from_raw_mode(mode)).map_err(io::Error::from)?;
+        }
+        Ok(())
     }
 
     pub(super) fn forget(&mut self, path: TreePath<'_>) {
