@@ -435,3 +435,57 @@ fn a_user_may_on_his_mount_what_the_kernel_lets_him() {
         assert_same_but_times(options, &theirs, &image);
     }
 }
+
+#[test]
+fn owner_without_root_trims_an_own_mount() {
+    let Some(program) = Program::new() else {
+        return;
+    };
+    let dir = program.folder().join("mnt");
+    let image = program.folder().join("v.img");
+    fs::create_dir(&dir).unwrap();
+    fs::File::create(&image)
+        .unwrap()
+        .set_len(512 << 20)
+        .unwrap();
+    for path in [&dir, &image] {
+        chown(path, Some(USER), Some(USER)).unwrap();
+    }
+    let words = |words: &[&str], paths: &[&Path]| -> Vec<OsString> {
+        let words = words.iter().map(OsString::from);
+        words.chain(paths.iter().map(OsString::from)).collect()
+    };
+    let done = |output: Output| assert!(output.status.success(), "{}", said(&output));
+    done(program.run(USER, words(&["mkfs", "-q"], &[&image])));
+    let mount = words(&["mount", "-o", "nodiscard"], &[&image, &dir]);
+    done(program.run(USER, mount));
+    let allocated = || fs::metadata(&image).unwrap().blocks() * 512;
+    let file = dir.join("file");
+    let fill = || {
+        let script = format!(
+            "head -c 64M /dev/urandom >{0}; sync {0}; rm {0}",
+            file.display()
+        );
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &script]).uid(USER).gid(USER);
+        done(shell.output().unwrap());
+        assert!(allocated() > 64 << 20);
+    };
+    let trim = words(&["filesystem", "trim"], &[&dir]);
+    fill();
+    // The kernel forgets the file in its own time.
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while allocated() > 32 << 20 {
+        assert!(std::time::Instant::now() < until, "{} bytes", allocated());
+        done(program.run(USER, trim.clone()));
+    }
+    fill();
+    while allocated() > 32 << 20 {
+        assert!(std::time::Instant::now() < until, "{} bytes", allocated());
+        let mut fstrim = Command::new("fstrim");
+        done(fstrim.arg(&dir).uid(USER).gid(USER).output().unwrap());
+    }
+    assert!(!program.run(STRANGER, trim).status.success());
+    done(program.run(USER, words(&["umount"], &[&dir])));
+    done(program.run(USER, words(&["check", "-q"], &[&image])));
+}

@@ -5,7 +5,7 @@
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Instant;
@@ -16,7 +16,10 @@ use rustix::process::Signal;
 use serde_json::Value;
 use ubtrfs_sim::kernel::{self, KernelMount};
 
-use crate::served::{MOMENT, Place, alone, assert_ok, can_mount, ubtrfs, wait_until_nothing_is_at};
+use crate::served::{
+    MOMENT, Place, Server, alone, assert_ok, can_mount, ubtrfs, wait_until_nothing_is_at,
+};
+use crate::switch;
 
 const MIB: u64 = 1 << 20;
 const NOBODY: u32 = 65534;
@@ -319,14 +322,7 @@ fn server_that_is_killed_in_a_trim_leaves_a_sound_volume() {
     let _alone = alone();
     let place = Place::new(1024 * MIB);
     let mut server = place.serve_with("nodiscard");
-    for number in 0..2000 {
-        write_file(&place, &format!("file{number}"), 64 << 10);
-    }
-    sync(&place);
-    for number in (0..2000).step_by(2) {
-        fs::remove_file(place.mountpoint.join(format!("file{number}"))).unwrap();
-    }
-    sync(&place);
+    make_gaps(&place);
     let mut trim = Command::new("fstrim")
         .arg(&place.mountpoint)
         .spawn()
@@ -342,11 +338,100 @@ fn server_that_is_killed_in_a_trim_leaves_a_sound_volume() {
     wait_until_nothing_is_at(&place.mountpoint);
     must_be_sound(&place.image);
     let _server = place.serve();
+    must_work(&place);
+    place.umount();
+}
+
+/// Many free runs, between files that stay.
+fn make_gaps(place: &Place) {
+    for number in 0..2000 {
+        write_file(place, &format!("file{number}"), 64 << 10);
+    }
+    sync(place);
+    for number in (0..2000).step_by(2) {
+        fs::remove_file(place.mountpoint.join(format!("file{number}"))).unwrap();
+    }
+    sync(place);
+}
+
+/// Files as `make_gaps` leaves them, and what else a mount is for.
+fn must_work(place: &Place) {
     for number in (1..2000).step_by(2) {
         let bytes = fs::read(place.mountpoint.join(format!("file{number}"))).unwrap();
         assert!(bytes == vec![0x5a; 64 << 10], "file{number}");
     }
+    write_file(place, "new", MIB);
+    sync(place);
+    fs::remove_file(place.mountpoint.join("new")).unwrap();
+}
+
+/// Kills fstrim while it waits for the mount. False if it was done before.
+fn kill_in_the_middle(place: &Place, server: &Server) -> bool {
+    let trim_bytes = || told(place)["trim_bytes"].as_u64().unwrap();
+    let before = trim_bytes();
+    let mut fstrim = Command::new("fstrim");
+    let mut trim = fstrim.arg(&place.mountpoint).spawn().unwrap();
+    let until = Instant::now() + MOMENT;
+    while trim_bytes() == before {
+        assert!(Instant::now() < until, "nothing was trimmed");
+    }
+    server.stop();
+    let was_running = trim.try_wait().unwrap().is_none();
+    trim.kill().unwrap();
+    server.signal(Signal::CONT);
+    // It waits for an answer, which it gets.
+    let ended = trim.wait().unwrap();
+    was_running && ended.signal() == Some(Signal::KILL.as_raw())
+}
+
+#[test]
+fn fstrim_that_is_killed_leaves_the_mount_at_work() {
+    if !can_mount() {
+        return;
+    }
+    let _alone = alone();
+    let place = Place::new(1024 * MIB);
+    let mut server = place.serve_with("nodiscard");
+    make_gaps(&place);
+    let is_killed = (0..20).any(|_| kill_in_the_middle(&place, &server));
+    assert!(is_killed, "fstrim was done each time");
+    must_work(&place);
+    assert!(trimmed(&fstrim(&place.mountpoint, &[])) > 60 * MIB);
+    must_work(&place);
     place.umount();
+    assert!(server.end().unwrap().success());
+    must_be_sound(&place.image);
+}
+
+#[test]
+fn fstrim_works_over_io_uring() {
+    if !can_mount() {
+        return;
+    }
+    let _alone = alone();
+    let place = Place::new(1024 * MIB);
+    let serve = || place.serve_with("nodiscard,transport=uring");
+    let mut server = match switch::with_uring(true, serve) {
+        Ok(server) => server,
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "SKIPPED: no FUSE over io_uring: {error}");
+            return;
+        }
+    };
+    make_gaps(&place);
+    // Others are answered meanwhile, however many trim.
+    std::thread::scope(|scope| {
+        let trims = [(); 4].map(|()| scope.spawn(|| trimmed(&fstrim(&place.mountpoint, &[]))));
+        must_work(&place);
+        for trim in trims {
+            assert!(trim.join().unwrap() > 60 * MIB);
+        }
+    });
+    kill_in_the_middle(&place, &server);
+    must_work(&place);
+    place.umount();
+    assert!(server.end().unwrap().success());
+    must_be_sound(&place.image);
 }
 
 /// A directory whose files can have no holes punched, as long as this lives.

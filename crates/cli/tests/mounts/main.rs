@@ -12,3 +12,5 @@ mod options;
 mod other_namespace;
 mod requests;
 mod served;
+#[path = "../../../../benches/transport/src/switch.rs"]
+mod switch;
