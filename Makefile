@@ -19,8 +19,9 @@ zshdir      := $(DESTDIR)$(ZSHDIR)
 ubtrfs      := target/release/ubtrfs
 # The command writes its own manual pages and completions.
 dist        := target/dist
+static_target := $(shell uname -m)-unknown-linux-musl
 
-.PHONY: help setup build built demo test fmt clippy tidy unit doc count pages deb deb-test conform conform-quick soak bench install uninstall clean
+.PHONY: help setup build built demo test fmt clippy tidy unit doc count pages deb deb-test static static-test conform conform-quick soak bench install uninstall clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 14
@@ -77,6 +78,16 @@ deb: setup build ## make a Debian package in target/deb
 deb-test: deb
 	scripts/try-deb
 
+# musl, since the C library of GNU loads modules even when it is linked statically. Rust's part of it comes from rustup.
+static: ## build target/static/ubtrfs, which needs no libraries, for containers and initramfs
+	@scripts/setup --static
+	@[ -d "$$(rustc --print target-libdir --target $(static_target))" ] || rustup target add $(static_target)
+	$(CARGO) build --release --locked --package ubtrfs-cli --target $(static_target)
+	install -D -s -m 0755 target/$(static_target)/release/ubtrfs target/static/ubtrfs
+
+static-test: static ## use the static command in a root directory that has nothing else
+	scripts/try-static
+
 # PARTS="fsx trees" chooses; `make soak` does a form that takes hours, `make test` a short one.
 conform: setup build ## pjdfstest, fsx, cp, tar, rsync, git, a build, sqlite, a crowd and full volumes on a mount, and the kernel's view of it: an hour
 	UBTRFS=$(CURDIR)/$(ubtrfs) scripts/conform $(PARTS)
@@ -87,6 +98,7 @@ conform-quick: setup build
 soak: setup build ## all tests and conform in their long form: hours
 	UBTRFS_SOAK=1 $(CARGO) test --workspace --locked --release -- --nocapture
 	UBTRFS_SOAK=1 UBTRFS=$(CURDIR)/$(ubtrfs) scripts/conform $(PARTS)
+	$(MAKE) static-test
 
 # QUICK=1 takes a few minutes; BENCH="--rounds 5 s0-dbench" chooses rounds and workloads.
 bench: build ## the published workloads beside the kernel's btrfs; QUICK=1: a short form

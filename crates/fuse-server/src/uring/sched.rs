@@ -26,14 +26,15 @@ impl Policy {
 
 /// Gives a thread a policy. Threads that it starts get the same one.
 pub(super) fn set(thread: Pid, policy: Policy) -> io::Result<()> {
-    let parameters = libc::sched_param { sched_priority: 0 };
-    // SAFETY: the parameters are read during the call. It is made directly, for a C library may refuse to.
+    // The kernel's `sched_param` is the priority alone; that of musl has more.
+    let priority: libc::c_int = 0;
+    // SAFETY: the priority is read during the call. It is made directly, for a C library may refuse to.
     let outcome = unsafe {
         libc::syscall(
             libc::SYS_sched_setscheduler,
             thread.as_raw_nonzero().get(),
             policy.number(),
-            &raw const parameters,
+            &raw const priority,
         )
     };
     match outcome {
