@@ -66,6 +66,11 @@ pub enum Error {
     CsumsDiffer,
     #[error("written data of subvolume {} inode {} is lost: {reason}", .file.root, .file.ino)]
     DataLost { file: FileId, reason: String },
+    /// A group of operations is committed at its end, as a whole.
+    #[error(
+        "a group of operations needs a commit before its end: it is too large, or asks for one"
+    )]
+    CommitInGroup,
     #[error("trees still change after {0} rounds of a commit")]
     NoConvergence(usize),
     #[error("a commit panicked: {0}")]
@@ -275,6 +280,7 @@ impl From<ubtrfs_transaction::Error> for Error {
             Below::Unwritable(reason) => Error::Unwritable(reason),
             Below::Seed => Error::Seed,
             Below::NoSpace => Error::NoSpace,
+            Below::CommitInGroup => Error::CommitInGroup,
             Below::NoConvergence(rounds) => Error::NoConvergence(rounds),
             Below::CommitPanicked(reason) => Error::CommitPanicked(reason),
             Below::NoSuchTree(tree) => Error::NoSuchTree(tree),

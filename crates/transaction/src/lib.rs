@@ -22,7 +22,7 @@ pub use file_id::{FileId, IdHasher};
 pub use transaction::testing;
 pub use transaction::{
     CommitPhases, DataRef, DelayedRefs, DiscardPace, DiskExtent, EditEstimate, EditTarget,
-    EditsInMemory, FREEING_ITEMS, Lifetime, LogOutcome, LogSession, Origin, PendingSubvolume, Puts,
-    Reservation, SpaceReclaim, TransactionHandle, TransactionManager, TransactionOptions, Unlogged,
-    Waits, Wakening, WriterStats,
+    EditsInMemory, Entered, FREEING_ITEMS, Group, Lifetime, LogOutcome, LogSession, OperationGate,
+    Origin, PendingSubvolume, Puts, Reservation, SpaceReclaim, TransactionHandle,
+    TransactionManager, TransactionOptions, Unlogged, Waits, Wakening, WriterStats,
 };

@@ -53,6 +53,7 @@ impl Subvolume {
     }
 
     fn give(&self, id: Caused<FileId>, uid: Option<u32>, gid: Option<u32>) -> Caused<()> {
+        let _entered = self.engine.enter();
         let id = id?;
         let is_dir = self.engine.attr(id)?.kind == FileKind::Directory;
         let set = SetAttr {
@@ -87,6 +88,7 @@ impl Subvolume {
     }
 
     fn change(&self, id: Caused<FileId>, set: &SetAttr) -> Caused<()> {
+        let _entered = self.engine.enter();
         Ok(self.engine.set_attr(id?, set)?)
     }
 
@@ -96,6 +98,7 @@ impl Subvolume {
     ///
     /// `compress` with `no_compress` or `no_cow`; a read-only subvolume.
     pub fn set_flags(&self, path: impl AsRef<Path>, flags: FileFlags) -> Result<()> {
+        let _entered = self.engine.enter();
         let path = path.as_ref();
         let set = self
             .resolve(path)
@@ -284,6 +287,7 @@ impl Subvolume {
         value: &[u8],
         mode: XattrMode,
     ) -> Caused<()> {
+        let _entered = self.engine.enter();
         Ok(self.engine.set_xattr(id?, name.as_bytes(), value, mode)?)
     }
 
@@ -314,6 +318,7 @@ impl Subvolume {
     }
 
     fn remove_xattr_of(&self, id: Caused<FileId>, name: &OsStr) -> Caused<()> {
+        let _entered = self.engine.enter();
         Ok(self.engine.remove_xattr(id?, name.as_bytes())?)
     }
 }

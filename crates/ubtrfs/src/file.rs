@@ -52,8 +52,8 @@ pub struct File {
 /// What clones of a file share.
 #[derive(Debug)]
 struct Shared {
-    /// Before the engine, which the last handle closes: letting go may change the volume.
-    hold: OpenFile,
+    /// None when it is being let go.
+    hold: Option<OpenFile>,
     engine: Engine,
     /// For messages.
     path: PathBuf,
@@ -63,11 +63,19 @@ struct Shared {
     appends: bool,
 }
 
+impl Drop for Shared {
+    /// Lets go before the engine, which the last handle closes: it may change the volume.
+    fn drop(&mut self) {
+        let _entered = self.engine.enter();
+        self.hold = None;
+    }
+}
+
 impl File {
     pub(crate) fn new(engine: &Engine, hold: OpenFile, path: &Path, options: &OpenOptions) -> File {
         File {
             shared: Arc::new(Shared {
-                hold,
+                hold: Some(hold),
                 engine: engine.clone(),
                 path: path.to_owned(),
                 position: Mutex::new(0),
@@ -80,7 +88,12 @@ impl File {
 
     /// The handle for the engine.
     pub(crate) fn id(&self) -> FileId {
-        self.shared.hold.id()
+        self.hold().id()
+    }
+
+    fn hold(&self) -> &OpenFile {
+        let hold = self.shared.hold.as_ref();
+        hold.expect("only the end of the file takes it away")
     }
 
     fn engine(&self) -> &Engine {
@@ -97,10 +110,11 @@ impl File {
     ///
     /// The file is not open for writing, the size is beyond what a file can have, or the volume is full.
     pub fn set_len(&self, len_bytes: u64) -> Result<()> {
+        let _entered = self.engine().enter();
         let set = match self.shared.writes {
             true => self
                 .engine()
-                .truncate_open(&self.shared.hold, len_bytes)
+                .truncate_open(self.hold(), len_bytes)
                 .map_err(Cause::from),
             false => Err(Cause::InvalidOptions("the file is not open for writing")),
         };
@@ -124,6 +138,7 @@ impl File {
     ///
     /// The file is immutable or append-only, or the volume or the subvolume is read-only.
     pub fn set_permissions(&self, permissions: Permissions) -> Result<()> {
+        let _entered = self.engine().enter();
         let set = SetAttr {
             mode: Some(permissions.mode()),
             ..SetAttr::default()
@@ -138,6 +153,7 @@ impl File {
     ///
     /// As [`File::set_permissions`].
     pub fn set_times(&self, times: FileTimes) -> Result<()> {
+        let _entered = self.engine().enter();
         let set = self.engine().set_attr(self.id(), &times.to_change());
         set.naming("set the times of", self.path())
     }
@@ -148,7 +164,8 @@ impl File {
     ///
     /// A device fails. Each open file hears once of written data that was lost since it was opened.
     pub fn sync_all(&self) -> Result<()> {
-        self.shared.hold.fsync().naming("sync", self.path())
+        let _entered = self.engine().enter();
+        self.hold().fsync().naming("sync", self.path())
     }
 
     /// Makes the content durable, and of the attributes what is needed to read it.
@@ -157,7 +174,8 @@ impl File {
     ///
     /// As [`File::sync_all`].
     pub fn sync_data(&self) -> Result<()> {
-        self.shared.hold.fdatasync().naming("sync", self.path())
+        let _entered = self.engine().enter();
+        self.hold().fdatasync().naming("sync", self.path())
     }
 
     /// Opens the file once more. Both handles have one position.
@@ -207,6 +225,7 @@ impl File {
         offset: u64,
         len_bytes: u64,
     ) -> Result<()> {
+        let _entered = self.engine().enter();
         let done = self.check_writes().and_then(|()| match len_bytes {
             0 => Err(EngineError::Invalid("length").into()),
             _ => Ok(self
@@ -245,6 +264,7 @@ impl File {
     /// - both are the same file, or of different volumes
     /// - one has checksums, and the other has not
     pub fn clone_from(&self, from: &File) -> Result<()> {
+        let _entered = self.engine().enter();
         let cloned = self.check_source(from).and_then(|()| {
             if self.id() == from.id() {
                 return Err(Cause::SameFile);
@@ -254,7 +274,7 @@ impl File {
             if differing.contains(ubtrfs_format::item::InodeFlags::NODATASUM) {
                 return Err(EngineError::CsumsDiffer.into());
             }
-            self.engine().truncate_open(&self.shared.hold, 0)?;
+            self.engine().truncate_open(self.hold(), 0)?;
             self.engine().clone_range(from.id(), 0, 0, self.id(), 0)?;
             Ok(())
         });
@@ -276,6 +296,7 @@ impl File {
         len_bytes: u64,
         offset: u64,
     ) -> Result<()> {
+        let _entered = self.engine().enter();
         let cloned = self.check_source(from).and_then(|()| match len_bytes {
             0 => Ok(()),
             _ => {
@@ -300,6 +321,7 @@ impl File {
         len_bytes: u64,
         offset: u64,
     ) -> Result<bool> {
+        let _entered = self.engine().enter();
         let shared = self.check_source(from).and_then(|()| {
             let (from, to) = (from.id(), self.id());
             Ok(self
@@ -340,7 +362,8 @@ impl File {
     }
 
     /// Returns where the written bytes end.
-    fn write_to(&self, buf: &[u8], offset: u64) -> Result<u64> {
+    pub(crate) fn write_to(&self, buf: &[u8], offset: u64) -> Result<u64> {
+        let _entered = self.engine().enter();
         let written = self.check_writes().and_then(|()| {
             let at = match self.shared.appends {
                 true => self.engine().append(self.id(), buf)?,

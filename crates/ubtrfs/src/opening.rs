@@ -1,6 +1,5 @@
 //! Opening files by paths, and reading, writing and copying them as a whole.
 
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use ubtrfs_engine::Error as EngineError;
@@ -56,6 +55,7 @@ impl Subvolume {
     }
 
     fn open_as(&self, operation: &'static str, path: &Path, options: &OpenOptions) -> Result<File> {
+        let _entered = options.writes().then(|| self.engine.enter());
         let opened = self.open(path, options);
         let file = opened.map(|opened| File::new(&self.engine, opened.hold, path, options));
         file.naming(operation, path)
@@ -169,10 +169,11 @@ impl Subvolume {
     ///
     /// As [`Subvolume::create_file`]; the volume is full.
     pub fn write(&self, path: impl AsRef<Path>, content: impl AsRef<[u8]>) -> Result<()> {
+        let _entered = self.engine.enter();
         let path = path.as_ref();
         let options = OpenOptions::new().write(true).create(true).truncate(true);
         let file = self.open_as("write", path, &options)?;
-        file.write_all_at(content.as_ref(), 0).naming("write", path)
+        file.write_to(content.as_ref(), 0).map(drop)
     }
 
     /// Copies the content and the permission bits of a file, through links. Returns the length. Data is shared where that
@@ -184,6 +185,7 @@ impl Subvolume {
     /// - both are one file (`InvalidInput`)
     /// - those of [`Subvolume::create_file`] for `to`; the volume is full
     pub fn copy(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<u64> {
+        let _entered = self.engine.enter();
         let (from, to) = (from.as_ref(), to.as_ref());
         self.copy_file(from, to).naming_both("copy", from, to)
     }
@@ -226,6 +228,7 @@ impl Subvolume {
     ///
     /// Both are one file; one has checksums and the other has not. `to` then keeps its content, and is not made.
     pub fn reflink(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
+        let _entered = self.engine.enter();
         let (from, to) = (from.as_ref(), to.as_ref());
         self.share(from, to).naming_both("reflink", from, to)
     }

@@ -130,6 +130,7 @@ impl Subvolume {
     ///
     /// Something is there already, the directory above is missing, or the volume is full or read-only.
     pub fn create_dir(&self, path: impl AsRef<Path>) -> Result<()> {
+        let _entered = self.engine.enter();
         let path = path.as_ref();
         let made = self.name_for_dir(path).and_then(|(dir, name)| {
             let new = NewInode::directory(DIR_PERMISSIONS);
@@ -194,6 +195,7 @@ impl Subvolume {
     ///
     /// Nothing is there, or a directory, or an immutable or append-only file.
     pub fn remove_file(&self, path: impl AsRef<Path>) -> Result<()> {
+        let _entered = self.engine.enter();
         let path = path.as_ref();
         self.unlink(path).naming("remove", path)
     }
@@ -219,6 +221,7 @@ impl Subvolume {
     ///
     /// It is not empty, is no directory, or is missing.
     pub fn remove_dir(&self, path: impl AsRef<Path>) -> Result<()> {
+        let _entered = self.engine.enter();
         let path = path.as_ref();
         let removed = self.dir_to_remove(path).and_then(|(end, name)| {
             self.engine.rmdir(end.dir, &name)?;
@@ -257,6 +260,7 @@ impl Subvolume {
     }
 
     fn rename_with(&self, from: &Path, to: &Path, mode: RenameMode) -> Result<()> {
+        let _entered = self.engine.enter();
         let moved = self.move_name(from, to, mode);
         moved.naming_both("rename", from, to)
     }
@@ -287,6 +291,7 @@ impl Subvolume {
     ///
     /// Something is at `link`, or `original` is missing, a directory, in another subvolume, immutable or append-only.
     pub fn hard_link(&self, original: impl AsRef<Path>, link: impl AsRef<Path>) -> Result<()> {
+        let _entered = self.engine.enter();
         let (original, link) = (original.as_ref(), link.as_ref());
         let linked = self.resolve_link(original).and_then(|id| {
             let (dir, name) = name_for_file(self.end_of(link)?)?;
@@ -302,6 +307,7 @@ impl Subvolume {
     ///
     /// Something is at `link`, or the target is empty or too long.
     pub fn symlink(&self, original: impl AsRef<Path>, link: impl AsRef<Path>) -> Result<()> {
+        let _entered = self.engine.enter();
         let (original, link) = (original.as_ref(), link.as_ref());
         let made = bytes(original).and_then(|target| {
             let (dir, name) = name_for_file(self.end_of(link)?)?;
@@ -331,6 +337,7 @@ impl Subvolume {
     ///
     /// Something is at `path`, or `mode` is of no such kind.
     pub fn create_node(&self, path: impl AsRef<Path>, mode: u32, rdev: u64) -> Result<()> {
+        let _entered = self.engine.enter();
         let path = path.as_ref();
         let made = self.end_of(path).and_then(|end| {
             let (dir, name) = name_for_file(end)?;

@@ -30,6 +30,7 @@ impl Subvolume {
     /// It is a subvolume, or one is below (`CrossesDevices`), in which case nothing is removed. A file that cannot be removed,
     /// such as an immutable one, ends the removal half-way.
     pub fn remove_dir_all(&self, path: impl AsRef<Path>) -> Result<()> {
+        let _entered = self.engine.enter();
         let path = path.as_ref();
         self.remove_tree(path).naming("remove directory", path)
     }

@@ -197,6 +197,7 @@ impl Volume {
     ///
     /// No device takes that (`Unsupported`); those of [`Volume::sync`].
     pub fn trim(&self) -> Result<u64> {
+        let _entered = self.engine().enter();
         let sector = u64::from(self.engine().superblock().sectorsize.get());
         let trimmed = self.engine().trim(0, u64::MAX, sector, &mut || true);
         trimmed.naming_alone("trim the volume")

@@ -41,9 +41,17 @@ const BUFFER_BYTES: usize = 256 << 10;
 /// ```
 #[derive(Debug)]
 pub struct Snapshot {
-    /// Before the subvolume, which may be the last handle of the engine.
-    held: HeldSnapshot,
+    /// None when it is being let go.
+    held: Option<HeldSnapshot>,
     subvolume: Subvolume,
+}
+
+impl Drop for Snapshot {
+    /// Lets go before the subvolume, which may be the last handle of the engine.
+    fn drop(&mut self) {
+        let _entered = self.subvolume.engine.enter();
+        self.held = None;
+    }
 }
 
 impl Deref for Snapshot {
@@ -55,6 +63,11 @@ impl Deref for Snapshot {
 }
 
 impl Snapshot {
+    fn held(&self) -> &HeldSnapshot {
+        let held = self.held.as_ref();
+        held.expect("only the end of the snapshot takes it away")
+    }
+
     /// Holds a read-only subvolume. Commits first, so that all that was done to it is on the devices.
     ///
     /// # Errors
@@ -62,9 +75,10 @@ impl Snapshot {
     /// The subvolume can be written to (`PermissionDenied`), or was deleted; those of
     /// [`Volume::sync`](crate::Volume::sync).
     pub fn open(subvolume: &Subvolume) -> Result<Snapshot> {
+        let _entered = subvolume.engine.enter();
         let held = HeldSnapshot::open(&subvolume.engine, subvolume.root.root);
         let snapshot = held.map(|held| Snapshot {
-            held,
+            held: Some(held),
             subvolume: subvolume.clone(),
         });
         snapshot.naming_alone("hold a snapshot")
@@ -90,12 +104,12 @@ impl Snapshot {
     }
 
     fn write_stream(&self, options: &SendOptions<'_>, out: impl Write) -> Caused<()> {
-        let mut sender = Sender::new(&self.held, options.options);
+        let mut sender = Sender::new(self.held(), options.options);
         if let Some(parent) = options.parent {
-            sender = sender.parent(&parent.held);
+            sender = sender.parent(parent.held());
         }
         for source in &options.clone_sources {
-            sender = sender.clone_source(&source.held);
+            sender = sender.clone_source(source.held());
         }
         let out = io::BufWriter::with_capacity(BUFFER_BYTES, out);
         let mut writer = StreamWriter::new(out, options.options.version)?;
@@ -111,7 +125,7 @@ impl Snapshot {
     /// Both are of different volumes (`CrossesDevices`), one is damaged, or was made writable meanwhile. Changes that are
     /// too many for memory go to a temporary file, which may fail.
     pub fn changes_since(&self, old: &Snapshot) -> Result<Changes> {
-        let changes = Changes::new(&old.held, &self.held);
+        let changes = Changes::new(old.held(), self.held());
         changes.naming_alone("compare snapshots")
     }
 }

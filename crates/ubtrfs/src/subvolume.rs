@@ -114,6 +114,7 @@ impl Subvolume {
     ///
     /// As [`Subvolume::create_dir`], and those of [`Volume::sync`](crate::Volume::sync).
     pub fn create_subvolume(&self, path: impl AsRef<Path>) -> Result<Subvolume> {
+        let _entered = self.engine.enter();
         let path = path.as_ref();
         let made = self.name_for_dir(path).and_then(|(dir, name)| {
             let root = NewInode::directory(DIR_PERMISSIONS);
@@ -137,6 +138,7 @@ impl Subvolume {
         to: impl AsRef<Path>,
         access: Access,
     ) -> Result<Subvolume> {
+        let _entered = self.engine.enter();
         let (of, to) = (of.as_ref(), to.as_ref());
         let made = self.subvolume_at(of).and_then(|source| {
             let (dir, name) = self.name_for_dir(to)?;
@@ -154,6 +156,7 @@ impl Subvolume {
     ///
     /// There is no subvolume at this path, it holds others, or it is the default subvolume.
     pub fn delete_subvolume(&self, path: impl AsRef<Path>) -> Result<()> {
+        let _entered = self.engine.enter();
         let path = path.as_ref();
         let deleted = self.dir_to_remove(path).and_then(|(end, name)| {
             self.engine.delete_subvolume(end.dir, &name)?;
@@ -179,6 +182,7 @@ impl Subvolume {
     ///
     /// It was deleted, the volume is read-only, or written data is lost.
     pub fn set_read_only(&self, read_only: bool) -> Result<()> {
+        let _entered = self.engine.enter();
         let set = self.engine.set_read_only(self.root.root, read_only);
         set.naming_alone("set the read-only flag of a subvolume")
     }

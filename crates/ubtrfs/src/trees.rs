@@ -157,6 +157,7 @@ impl Subvolume {
         from: &Path,
         to: &Path,
     ) -> Caused<Problems> {
+        let _entered = self.engine.enter();
         let (dir, name) = self.name_for_dir(to)?;
         let destination = ToVolume::new(&self.engine, true, 0);
         let top = Top {
@@ -234,6 +235,7 @@ impl Subvolume {
     /// The archive cannot be read on (`InvalidData`, `UnexpectedEof`), the volume is full, or `dir` is no directory. What was
     /// unpacked stays.
     pub fn import_tar(&self, archive: HostFile, dir: impl AsRef<Path>) -> Result<Problems> {
+        let _entered = self.engine.enter();
         let dir = dir.as_ref();
         let unpacked = self.directory(dir).and_then(|top| {
             let mut members = Members::open(archive).map_err(UnpackError::from)?;
@@ -260,6 +262,7 @@ impl Subvolume {
     ///
     /// The subvolumes before the one that failed are whole. That one stays as it is then, and is writable.
     pub fn receive(&self, dir: impl AsRef<Path>, stream: impl Read) -> Result<Vec<PathBuf>> {
+        let _entered = self.engine.enter();
         let dir = dir.as_ref();
         let received = self.directory(dir).and_then(|top| {
             let mut target = VolumeTarget::new(&self.engine, top);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::uuid::Uuid;
 
-use crate::error::{Caused, Naming, Result};
+use crate::error::{Cause, Caused, Naming, Result};
 use crate::handle::Engine;
 use crate::subvolume::{Subvolume, SubvolumeInfo};
 
@@ -150,6 +150,7 @@ impl Volume {
     ///
     /// It was deleted, or is of another volume, or the volume is read-only.
     pub fn set_default_subvolume(&self, subvolume: &Subvolume) -> Result<()> {
+        let _entered = self.engine().enter();
         let set = self
             .root
             .check_same_volume(subvolume)
@@ -173,6 +174,7 @@ impl Volume {
     ///
     /// More than 255 bytes, or a NUL among them.
     pub fn set_label(&self, label: impl AsRef<OsStr>) -> Result<()> {
+        let _entered = self.engine().enter();
         let set = self.engine().set_label(label.as_ref().as_bytes());
         set.naming_alone("set the label")
     }
@@ -190,7 +192,51 @@ impl Volume {
     /// - a device fails; after a failed commit, the volume is read-only and what was durable stays
     /// - data of some file is lost; all the rest is durable then
     pub fn sync(&self) -> Result<()> {
+        let _entered = self.engine().enter();
         self.engine().sync().naming_alone("sync the volume")
+    }
+
+    /// Does `work`, and commits all that it did at once: after a power cut there is all of it or nothing. Returns when it is
+    /// durable.
+    ///
+    /// While it runs, changes by other threads wait, and so do syncs. `work` makes its changes on the thread that called: it
+    /// must not wait for another thread that changes this volume. Reading goes on. A group within a group is a part of it.
+    ///
+    /// ```
+    /// use ubtrfs::Volume;
+    ///
+    /// # fn main() -> Result<(), ubtrfs::Error> {
+    /// let volume = Volume::in_memory(256 << 20)?;
+    /// let root = volume.root();
+    /// root.write("/balance", b"100")?;
+    /// volume.group(|| {
+    ///     root.write("/balance", b"70")?;
+    ///     root.write("/paid", b"30")
+    /// })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// Limits:
+    /// - What commits by itself is refused within (`QuotaExceeded`): [`Volume::sync`], [`File::sync_all`](crate::File::sync_all),
+    ///   making subvolumes and snapshots, [`Subvolume::receive`], [`Snapshot::open`](crate::Snapshot::open).
+    /// - Changes of names, attributes and extents take at most half of the memory for a transaction: 64 MiB, or less after
+    ///   [`Builder::limit_memory`]. That is some 90,000 new small files. The size of data does not count.
+    /// - Space that the group frees can be used only after it.
+    /// - Data of files without copy on write is overwritten in place, and so not part of it.
+    ///
+    /// # Errors
+    ///
+    /// - those of `work`, and of [`Volume::sync`]
+    /// - the group is too large (`QuotaExceeded`)
+    /// - it is called within another operation, as by what [`Subvolume::receive`] reads from (`InvalidInput`)
+    ///
+    /// Nothing is rolled back: what `work` did before an error stays, and becomes durable with the next commit, without the
+    /// promise of a group. If its data finds no space for its items, the volume takes no more changes
+    /// (`ReadOnlyFilesystem`), and opening it anew shows what was before.
+    pub fn group<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        let work = || work().map_err(Cause::from);
+        self.engine().group(work).naming_alone("commit a group")
     }
 
     /// Commits until the space of all deleted subvolumes is free.
@@ -199,6 +245,7 @@ impl Volume {
     ///
     /// As [`Volume::sync`].
     pub fn free_deleted_subvolumes(&self) -> Result<()> {
+        let _entered = self.engine().enter();
         let freed = self.engine().free_deleted_subvolumes();
         freed.naming_alone("free deleted subvolumes")
     }
@@ -210,6 +257,7 @@ impl Volume {
     ///
     /// As [`Volume::sync`]. The volume is closed all the same.
     pub fn close(self) -> Result<()> {
+        let _entered = self.engine().enter();
         self.engine().close().naming_alone("close the volume")
     }
 }

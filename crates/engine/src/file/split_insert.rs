@@ -186,6 +186,7 @@ impl Files {
         if let Some(reservation) = self.reserve_items(more)? {
             return Ok(Entry::AtOnce(reservation));
         }
+        self.inodes.transactions()?.check_may_commit_accepted()?;
         self.inodes.transactions()?.commit_running()?;
         self.inodes.transactions()?.release_freed();
         if let Some(reservation) = self.reserve_items(more)? {
@@ -277,6 +278,7 @@ impl Files {
             return Ok(Some(reservation));
         }
         let (manager, cost) = (self.inodes.transactions()?, cost_of(items));
+        manager.check_may_commit_accepted()?;
         for _ in 0..LEAST_TRIES {
             self.inodes.transactions()?.commit_running()?;
             manager.wait_for_readers();

@@ -142,6 +142,7 @@ impl DelallocReservation {
             if manager.fits_now(room) {
                 return Ok(());
             }
+            manager.check_may_commit_accepted()?;
             // Edits that are made cost less than reservations for them.
             inodes.transactions()?.commit_running()?;
             manager.wait_for_readers();
@@ -217,9 +218,11 @@ impl Inodes {
         cost: EditEstimate,
     ) -> Result<DelallocReservation> {
         let mut tries = RECLAIM_TRIES;
+        // Only a commit frees space.
+        let is_in_group = self.transactions()?.gate.is_in_group();
         loop {
             match DelallocReservation::make(self, data_bytes, cost) {
-                Err(error) if error.is_no_space() && tries > 0 => {}
+                Err(error) if error.is_no_space() && tries > 0 && !is_in_group => {}
                 made => return made,
             }
             nonblocking::check()?;

@@ -72,6 +72,7 @@ impl Subvolumes {
     fn make_subvolume(&self, dir: FileId, name: &[u8], plan: &Plan<'_>) -> Result<RootId> {
         check_name(name)?;
         nonblocking::check()?;
+        self.inodes.transactions()?.check_may_commit()?;
         if let Plan::Snapshot { of, .. } = plan {
             of.note_snapshot(self.inodes.transactions()?.running_transid().0);
         }

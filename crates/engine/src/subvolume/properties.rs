@@ -67,6 +67,7 @@ impl Subvolumes {
             None => {
                 // Made by a commit, for which this waits.
                 nonblocking::check()?;
+                self.inodes.transactions()?.check_may_commit()?;
                 Draft::for_new_tree(self.roots.root_tree_object())
             }
         };

@@ -145,6 +145,9 @@ impl Volume {
 /// How often it is looked whether times have been in memory for long.
 const LOOK_FOR_TIMES: Duration = Duration::from_secs(15 * 60);
 
+/// How long a background thread waits for the end of a group before it looks whether the volume is being closed.
+const FOR_GROUP: Duration = Duration::from_millis(250);
+
 /// What a background thread does until the volume is closed.
 type Duty = fn(&TransactionManager, &Weak<Volume>);
 
@@ -158,6 +161,13 @@ fn commit(manager: &TransactionManager, volume: &Weak<Volume>) {
         };
         let Some(_volume) = volume.upgrade() else {
             return;
+        };
+        // The volume may be closed meanwhile, which ends this thread.
+        let Some(_entered) = manager.gate.enter_first(FOR_GROUP) else {
+            if pressed {
+                manager.threads.want_commit();
+            }
+            continue;
         };
         if (pressed || manager.needs_cleaner()) && manager.commit_running().is_err() {
             return;
@@ -182,6 +192,10 @@ fn write_back(manager: &TransactionManager, volume: &Weak<Volume>) {
     {
         let Some(volume) = volume.upgrade() else {
             return;
+        };
+        let Some(_entered) = manager.gate.enter_first(FOR_GROUP) else {
+            manager.threads.want_eviction();
+            continue;
         };
         volume.inodes.evict_orphans();
         // What keeps it from being written keeps the commit from being made, which tells.

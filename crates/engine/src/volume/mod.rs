@@ -7,6 +7,7 @@ mod background;
 mod clear_log;
 mod data;
 mod discard;
+mod group;
 mod lifetime;
 mod memory;
 mod names;

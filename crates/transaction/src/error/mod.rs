@@ -40,6 +40,10 @@ pub enum Error {
     Seed,
     #[error("no space left on device")]
     NoSpace,
+    #[error(
+        "a group of operations needs a commit before its end: it is too large, or asks for one"
+    )]
+    CommitInGroup,
     #[error("trees still change after {0} rounds of a commit")]
     NoConvergence(usize),
     #[error("a commit panicked: {0}")]

@@ -41,7 +41,10 @@ impl TransactionManager {
             let bytes = self.bytes_in_memory(&running);
             // Early, so that the next transaction's room is there when it is needed.
             let asks = bytes > self.delta_budget_bytes / 2 && running.ask();
-            let full = (bytes > self.delta_budget_bytes).then_some(running.transid);
+            let is_full = bytes > self.delta_budget_bytes
+                // A group leaves the other half to writing back what it buffered.
+                || bytes > self.delta_budget_bytes / 2 && self.gate.is_in_group();
+            let full = is_full.then_some(running.transid);
             let batch = match full {
                 None => self.take_batch(&running, cost),
                 Some(_) => None,
@@ -57,6 +60,7 @@ impl TransactionManager {
         }
         if let Some(transid) = full {
             nonblocking::check()?;
+            self.check_may_commit()?;
             self.wait_for_freeze(transid)?;
         }
         if let Some(reservation) = reservation {
@@ -88,6 +92,9 @@ impl TransactionManager {
             self.write_lazy_times()?;
             if let Some(reservation) = self.retry_with_exact_sharing(cost)? {
                 return Ok(reservation);
+            }
+            if self.gate.is_in_group() {
+                break;
             }
             self.commit_running()?;
             // The next one, which keeps room for itself, or one that the cleaner has alone.
@@ -260,6 +267,11 @@ impl TransactionManager {
             true => self.try_reserve(cost),
             false => None,
         })
+    }
+
+    /// Whether a group that begins now has most of the memory for deltas to itself.
+    pub fn has_memory_for_group(&self) -> bool {
+        self.bytes_in_memory(&self.running.read()) <= self.delta_budget_bytes / 8
     }
 
     fn wait_for_freeze(&self, full: Transid) -> Result<()> {

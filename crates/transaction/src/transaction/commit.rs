@@ -117,6 +117,7 @@ impl TransactionManager {
     /// nothing has entered for it.
     pub fn commit_running(&self) -> Result<()> {
         nonblocking::check()?;
+        self.check_may_commit()?;
         let wanted = self.running_transid();
         let alone = self.committing.lock();
         self.check_alive()?;
@@ -131,6 +132,7 @@ impl TransactionManager {
     /// committed already, and none where nothing was written since the last one.
     pub fn commit_through(&self, wanted: Transid) -> Result<()> {
         nonblocking::check()?;
+        self.check_may_commit()?;
         let alone = self.committing.lock();
         self.check_alive()?;
         match self.committed() >= wanted {

@@ -128,6 +128,7 @@ pub enum LogOutcome {
 impl TransactionManager {
     /// Begins to write the log of the running transaction. Waits for a commit in progress (LOG-1).
     pub fn log_session(&self) -> Result<LogSession<'_>> {
+        self.check_may_commit()?;
         let alone = self.committing.lock();
         self.check_alive()?;
         Ok(LogSession {

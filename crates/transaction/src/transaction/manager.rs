@@ -5,7 +5,7 @@
 //! - WRITER-2: once aborted, no operation joins and nothing commits any more; what was durable stays.
 //! - WRITER-3: the same holds once closed: another program may have the devices then.
 //!
-//! Locks, in this order: `committing`; `data_flush` (shared while data is written, exclusive to close it); `running` (shared
+//! Locks: `gate` first, where groups are used. Then, in this order: `committing`; `data_flush` (shared while data is written, exclusive to close it); `running` (shared
 //! in operations, exclusive for the freeze).
 //! Not here: reservations (`admission`), the order of data and flushes (`data_flush`), threads (`threads`), the phases of a
 //! commit (`commit`).
@@ -22,6 +22,7 @@ use super::cleaner_state::CleanerState;
 use super::data_flush::DataFlush;
 use super::lifetime::Lifetime;
 use super::log_trees::LogTrees;
+use super::operation_gate::OperationGate;
 use super::published::{PinnedByEpoch, RetiredSets};
 use super::reclaim::SpaceReclaim;
 use super::reservation::MetadataReservations;
@@ -30,7 +31,7 @@ use super::shared_extents::SharedExtents;
 use super::stats::{Counters, WriterStats};
 use super::threads::Threads;
 use crate::discard::{Discard, DiscardOptions};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::roots::{LazyTimes, Roots};
 use crate::space::Space;
 
@@ -42,6 +43,8 @@ pub struct TransactionManager {
     pub space: Arc<Space>,
     pub discard: Discard,
     pub(super) running: TransactionBarrier,
+    /// Before all other locks.
+    pub gate: OperationGate,
     pub committing: Mutex<()>,
     /// The last transaction whose superblock is durable.
     pub(super) committed: AtomicU64,
@@ -83,6 +86,7 @@ impl TransactionManager {
             roots,
             reclaim: OnceLock::new(),
             running: TransactionBarrier::new(running),
+            gate: OperationGate::default(),
             committing: Mutex::new(()),
             committed: AtomicU64::new(committed.0),
             pinned_by_epoch: Mutex::default(),
@@ -122,6 +126,25 @@ impl TransactionManager {
     #[inline]
     pub fn check_alive(&self) -> Result<()> {
         self.lifetime.check_alive()
+    }
+
+    /// Errors: this thread does the work of a group, which is not to be committed in parts.
+    pub fn check_may_commit(&self) -> Result<()> {
+        // GATE-1
+        match self.gate.is_in_group() {
+            true => Err(Error::CommitInGroup),
+            false => Ok(()),
+        }
+    }
+
+    /// Errors: this thread does the work of a group. Data that was accepted can then neither be stored nor be given up, so
+    /// that nothing is committed any more.
+    pub fn check_may_commit_accepted(&self) -> Result<()> {
+        let refused = self.check_may_commit();
+        if let Err(error) = &refused {
+            self.abort(error);
+        }
+        refused
     }
 
     pub fn is_closed(&self) -> bool {
