@@ -21,7 +21,7 @@ ubtrfs      := target/release/ubtrfs
 dist        := target/dist
 static_target := $(shell uname -m)-unknown-linux-musl
 
-.PHONY: help setup build built demo test fmt clippy tidy unit doc count pages deb deb-test static static-test conform conform-quick soak bench install uninstall clean
+.PHONY: help setup build built demo test fmt clippy tidy unit outside doc count pages deb deb-test static static-test conform conform-quick soak bench install uninstall clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 14
@@ -49,7 +49,7 @@ built:
 demo: setup build ## make an image, look inside, mount it, compare
 	@UBTRFS=$(CURDIR)/$(ubtrfs) scripts/demo
 
-test: setup fmt tidy clippy unit doc count pages deb-test conform-quick ## everything that must pass before a change lands
+test: setup fmt tidy clippy unit outside doc count pages deb-test conform-quick ## everything that must pass before a change lands
 
 fmt:
 	$(CARGO) fmt --all --check
@@ -62,6 +62,9 @@ tidy:
 
 unit:
 	$(CARGO) test --workspace --locked
+
+outside: ## build and run a program that has the library alone
+	$(CARGO) run --locked --target-dir target --manifest-path tests/outside/Cargo.toml
 
 doc:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked

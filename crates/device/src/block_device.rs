@@ -45,7 +45,12 @@ pub trait BlockDevice: Send + Sync + Debug {
     }
 
     /// Says that the range is not needed; it may read as anything from now on.
-    fn discard(&self, offset: u64, len: u64) -> io::Result<()>;
+    ///
+    /// A device without geometry need not have it.
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        let _ = (offset, len);
+        Err(io::ErrorKind::Unsupported.into())
+    }
 
     /// Does all reads, at depth where the device can, and leaves each one's outcome in its `result`.
     fn read_batch(&self, reads: &mut [DeviceRead<'_>]) {
