@@ -24,6 +24,21 @@ const EXTENT_OFFSET_AT: usize = 37;
 /// More than any of these volumes has to send.
 const MAX_COMMANDS: usize = 100_000;
 
+/// Where an inode item has its mode and its flags.
+const MODE_AT: usize = 52;
+const FLAGS_AT: usize = 64;
+
+/// Keeps what commands say.
+#[derive(Default)]
+struct Said(Vec<String>);
+
+impl CommandSink for Said {
+    fn write(&mut self, command: &Command<'_>) -> Result<(), WriteError> {
+        self.0.push(format!("{command:?}"));
+        Ok(())
+    }
+}
+
 /// Counts commands, and fails at too many.
 #[derive(Default)]
 struct Count(usize);
@@ -58,6 +73,16 @@ impl Made {
     }
 
     fn send(&self, crafted: &Crafted, with_parent: bool, options: SendOptions) -> Outcome {
+        self.send_to(&mut Count::default(), crafted, with_parent, options)
+    }
+
+    fn send_to(
+        &self,
+        out: &mut dyn CommandSink,
+        crafted: &Crafted,
+        with_parent: bool,
+        options: SendOptions,
+    ) -> Outcome {
         let devices: Vec<(PathBuf, Arc<dyn BlockDevice>)> = crafted
             .devices()
             .into_iter()
@@ -70,7 +95,7 @@ impl Made {
         if with_parent {
             sender = sender.parent(&old);
         }
-        Some(sender.send(&mut Count::default()))
+        Some(sender.send(out))
     }
 }
 
@@ -231,6 +256,50 @@ fn mutated_snapshots_are_sent_or_refused() {
                 }
             }
             progress.step(|| "");
+        }
+    }
+}
+
+/// The kernel sends them so, too. Versions 1 and 2 have no command for more.
+#[test]
+fn files_with_verity_are_sent_as_others() {
+    let made = made();
+    let mut crafted = made.crafted.clone();
+    let mut changed = 0;
+    for owner in [RootId(256), made.old, made.new] {
+        changed += crafted.edit_leaves(owner, |items: &mut Items| {
+            let is_file = |(key, item): &&mut (Key, Vec<u8>)| {
+                key.item_type == KeyType::INODE_ITEM && item[MODE_AT + 1] & 0xf0 == 0x80
+            };
+            let files: Vec<u64> = items
+                .iter_mut()
+                .filter(is_file)
+                .map(|(key, item)| {
+                    // The high half of the flags.
+                    item[FLAGS_AT + 4] |= 1;
+                    key.objectid
+                })
+                .collect();
+            for &ino in &files {
+                for kind in [KeyType::VERITY_DESC_ITEM, KeyType::VERITY_MERKLE_ITEM] {
+                    items.push((Key::new(ino, kind, 0), vec![7; 40]));
+                }
+            }
+            items.sort_by_key(|(key, _)| *key);
+            !files.is_empty()
+        });
+    }
+    assert!(changed > 0);
+    for with_parent in [false, true] {
+        for options in [V1, V2_COMPRESSED] {
+            let said = [&made.crafted, &crafted].map(|of| {
+                let mut said = Said::default();
+                let sent = made.send_to(&mut said, of, with_parent, options);
+                sent.unwrap().unwrap();
+                said.0
+            });
+            assert!(!said[0].is_empty());
+            assert_eq!(said[0], said[1]);
         }
     }
 }

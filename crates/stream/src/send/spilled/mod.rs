@@ -101,7 +101,7 @@ impl FirstSeen {
         }
     }
 
-    /// A number that came is not there any more.
+    /// Leaves out a number that came, and comes no more.
     pub(super) fn forget(&mut self, ino: u64) -> io::Result<()> {
         self.seen.remove(ino)
     }
