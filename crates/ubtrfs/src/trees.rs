@@ -1,5 +1,6 @@
 //! Whole trees by paths: copied within a volume and from and to this machine, archived, unpacked, received.
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fmt::Display;
 use std::fs::File as HostFile;
@@ -120,16 +121,32 @@ impl Subvolume {
     /// # Errors
     ///
     /// Something is at `to` that cannot be replaced or merged with, the volume is full, or `from` is missing. What was copied
-    /// stays.
+    /// stays. `to` is `from` or below it (`InvalidInput`).
     pub fn copy_tree(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Problems> {
         let (from, to) = (from.as_ref(), to.as_ref());
         let copied = self.resolve_link(from).and_then(|file| {
+            self.refuse_copy_into_itself(file, to)?;
             let source = FromVolume {
                 volume: &self.engine,
             };
             self.copy_in(&source, &file, from, to)
         });
         copied.naming_both("copy", from, to)
+    }
+
+    /// A copy within its original would have no end.
+    fn refuse_copy_into_itself(&self, file: FileId, to: &Path) -> Caused<()> {
+        let end = self.end_of(to)?;
+        let mut seen = HashSet::new();
+        let mut at = end.dir;
+        // A damaged volume may have directories in a loop.
+        while at != file && seen.insert(at) {
+            at = self.engine.parent(at)?;
+        }
+        match at == file || end.id == Some(file) {
+            true => Err(Cause::SameFile),
+            false => Ok(()),
+        }
     }
 
     /// Copies a file of this machine, or a directory with all below, into the volume. Kept are owners, modes, times,

@@ -279,3 +279,29 @@ fn trim_and_deleted_subvolumes_give_space_back() {
     assert!(image.metadata().unwrap().blocks() * 512 < 16 << 20);
     assert!(volume.statistics().data_bytes >= 32 << 20);
 }
+
+#[test]
+fn tree_is_not_copied_into_itself() {
+    let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
+    let root = volume.root();
+    root.create_dir_all("/a/b").unwrap();
+    root.write("/a/file", b"content").unwrap();
+    let nested = root.create_subvolume("/a/b/nested").unwrap();
+    nested.write("/file", b"nested").unwrap();
+    root.symlink("a/b", "/link").unwrap();
+    for (from, to) in [
+        ("/a", "/a/copy"),
+        ("/a", "/a/b/copy"),
+        ("/a", "/a/b/nested/copy"),
+        ("/a", "/link/copy"),
+        ("/", "/copy"),
+        ("/a", "/a"),
+    ] {
+        let refused = root.copy_tree(from, to).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::InvalidInput, "{from} {to}");
+    }
+    assert_eq!(root.read_dir("/a").unwrap().count(), 2);
+    assert!(root.copy_tree("/link", "/a/b/link").unwrap().is_empty());
+    let refused = root.copy_tree("/a/file", "/a/file").unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidInput, "{refused}");
+}
