@@ -17,6 +17,22 @@ pub use info::SubvolumeInfo;
 pub(crate) const DIR_PERMISSIONS: u32 = 0o755;
 
 /// What may be done in a snapshot.
+///
+/// ```
+/// use std::io::ErrorKind;
+/// use ubtrfs::{Access, Volume};
+///
+/// # fn main() -> Result<(), ubtrfs::Error> {
+/// let volume = Volume::in_memory(256 << 20)?;
+/// let data = volume.root().create_subvolume("/data")?;
+/// let kept = data.snapshot("/", "/kept", Access::ReadOnly)?;
+/// let work = data.snapshot("/", "/work", Access::Writable)?;
+/// work.write("/file", b"content")?;
+/// let refused = kept.write("/file", b"content").unwrap_err();
+/// assert_eq!(refused.kind(), ErrorKind::ReadOnlyFilesystem);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// It stays as it is. Only such a snapshot can be sent and compared.

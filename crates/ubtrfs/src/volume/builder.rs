@@ -276,6 +276,23 @@ impl Builder {
     /// Makes a volume on devices of the caller's own, and opens it. What was on them is lost. The paths are names for
     /// messages.
     ///
+    /// ```
+    /// use std::path::PathBuf;
+    /// use std::sync::Arc;
+    /// use ubtrfs::{BlockDevice, MemDevice, Volume};
+    ///
+    /// # fn main() -> Result<(), ubtrfs::Error> {
+    /// let device: Arc<dyn BlockDevice> = Arc::new(MemDevice::new(256 << 20));
+    /// let devices = || vec![(PathBuf::from("device"), device.clone())];
+    /// let volume = Volume::builder().make(devices())?;
+    /// volume.root().write("/file", b"content")?;
+    /// volume.close()?;
+    /// let volume = Volume::builder().read_only().open_devices(devices())?;
+    /// assert_eq!(volume.root().read("/file")?, b"content");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     ///
     /// A device is too small (`StorageFull`) or fails; the options contradict each other.
