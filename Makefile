@@ -21,7 +21,7 @@ ubtrfs      := target/release/ubtrfs
 dist        := target/dist
 static_target := $(shell uname -m)-unknown-linux-musl
 
-.PHONY: help setup build built demo test fmt clippy tidy unit outside doc count pages deb deb-test static static-test conform conform-quick soak bench install uninstall clean
+.PHONY: help setup build built demo test fmt clippy tidy unit outside doc count pages deb deb-test static static-test conform conform-quick soak bench install library install-library uninstall clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 14
@@ -122,11 +122,19 @@ install: built ## install the command, its manual pages and completions below PR
 	install -D -m 0644 $(dist)/completions/zsh $(zshdir)/_ubtrfs
 	install -D -m 0644 $(dist)/completions/fish $(datadir)/fish/vendor_completions.d/ubtrfs.fish
 
+library: ## build the library for C
+	$(CARGO) rustc --release --locked --package ubtrfs-c --lib --crate-type staticlib
+
+install-library: ## install the library for C below PREFIX, with its header and pkg-config file
+	scripts/c-library target/release/libubtrfs_c.a $(DESTDIR)$(PREFIX) $(PREFIX)
+
 uninstall: ## remove what install put there
 	rm -f $(addprefix $(helperdir)/,$(helpers))
 	rm -f $(bindir)/ubtrfs $(datadir)/man/man1/ubtrfs.1 $(datadir)/man/man1/ubtrfs-*.1 \
 	    $(datadir)/bash-completion/completions/ubtrfs $(zshdir)/_ubtrfs \
 	    $(datadir)/fish/vendor_completions.d/ubtrfs.fish
+	rm -f $(DESTDIR)$(PREFIX)/lib/libubtrfs.{a,so,so.*} $(DESTDIR)$(PREFIX)/lib/pkgconfig/ubtrfs.pc \
+	    $(DESTDIR)$(PREFIX)/include/ubtrfs.h
 
 clean: ## remove what was built
 	$(CARGO) clean

@@ -8,7 +8,7 @@ mod source;
 mod tidy;
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 const USAGE: &str = "\
 usage: cargo xtask tidy              check the sources against the rules of the house
@@ -16,6 +16,7 @@ usage: cargo xtask tidy              check the sources against the rules of the 
                                      lower the numbers of known faults to what is found, and check
        cargo xtask imports [--dot] [CRATE]
                                      list the imports between the modules of each crate
+       cargo xtask header            write the header of the library for C
        cargo xtask count [--write]   compare (or keep) the instructions of the layers' hottest work";
 
 fn main() -> ExitCode {
@@ -30,11 +31,34 @@ fn main() -> ExitCode {
         ["imports", "--dot", name] | ["imports", name, "--dot"] => {
             imports::run(&workspace(), Some(name), true)
         }
+        ["header"] => write_header(&workspace()),
         ["count"] => count::run(&workspace(), false),
         ["count", "--write"] => count::run(&workspace(), true),
         _ => {
             eprintln!("{USAGE}");
             ExitCode::from(2)
+        }
+    }
+}
+
+/// Has the test of the header write it. It is not made here, as tidy would wait for the crates that this takes.
+fn write_header(root: &Path) -> ExitCode {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
+    cargo.args([
+        "test",
+        "--quiet",
+        "--package",
+        "ubtrfs-c",
+        "--test",
+        "header",
+    ]);
+    cargo.current_dir(root).env("UBTRFS_WRITE_HEADER", "1");
+    match cargo.status() {
+        Ok(status) if status.success() => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("header: cargo: {error}");
+            ExitCode::FAILURE
         }
     }
 }

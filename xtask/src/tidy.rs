@@ -48,6 +48,8 @@ const LAYERS: &[(&str, &[&str])] = &[
         "ubtrfs",
         &["format", "device", "engine", "mkfs", "stream", "check"],
     ),
+    ("c", &["ubtrfs"]),
+    ("python", &["ubtrfs"]),
     (
         "cli",
         &[

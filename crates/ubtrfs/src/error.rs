@@ -1,8 +1,9 @@
 //! The error of the library: the operation, its paths, and the kind that `std::io` has for the cause.
 //!
-//! Not here: causes (`cause`) and their kinds (`kind`).
+//! Not here: causes (`cause`), their kinds (`kind`) and numbers (`errno`).
 
 mod cause;
+mod errno;
 mod kind;
 
 use std::error::Error as StdError;

@@ -141,6 +141,16 @@ const ORDERS: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "c",
+        &[
+            "failure",
+            "arguments metadata",
+            "volume",
+            "subvolume",
+            "attributes directory file paths",
+        ],
+    ),
+    (
         "cli",
         &[
             "arguments presentation",

@@ -1,0 +1,213 @@
+//! Attributes of files by paths.
+
+use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::fs::Permissions;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+
+use ubtrfs::FileTimes;
+
+use crate::arguments::{buffer, bytes, copy_whole, handle, path, place, text};
+use crate::failure::{Failure, Result, size, status};
+use crate::metadata::{ubtrfs_stat, ubtrfs_timespec};
+use crate::subvolume::ubtrfs_subvolume;
+
+/// A link at the end of the path is not followed.
+pub const UBTRFS_NOFOLLOW: c_uint = 1;
+/// The attribute must not exist.
+pub const UBTRFS_XATTR_CREATE: c_uint = 2;
+/// The attribute must exist.
+pub const UBTRFS_XATTR_REPLACE: c_uint = 4;
+
+fn follows(flags: c_uint) -> Result<bool> {
+    match flags {
+        0 => Ok(true),
+        UBTRFS_NOFOLLOW => Ok(false),
+        _ => Err(Failure::invalid("unknown flags")),
+    }
+}
+
+/// Reads the attributes of a file. Links are followed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_stat(
+    subvolume: *const ubtrfs_subvolume,
+    at: *const c_char,
+    stat: *mut ubtrfs_stat,
+) -> c_int {
+    status(|| {
+        // SAFETY: the head of the header.
+        let (of, at, mut stat) = unsafe { (handle(subvolume)?, path(at)?, place(stat)?) };
+        stat.put(of.subvolume.metadata(at)?.into());
+        Ok(())
+    })
+}
+
+/// Reads the attributes of a file; of a link itself.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_lstat(
+    subvolume: *const ubtrfs_subvolume,
+    at: *const c_char,
+    stat: *mut ubtrfs_stat,
+) -> c_int {
+    status(|| {
+        // SAFETY: the head of the header.
+        let (of, at, mut stat) = unsafe { (handle(subvolume)?, path(at)?, place(stat)?) };
+        stat.put(of.subvolume.symlink_metadata(at)?.into());
+        Ok(())
+    })
+}
+
+/// Sets the permission bits. Links are followed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_chmod(
+    subvolume: *const ubtrfs_subvolume,
+    at: *const c_char,
+    mode: u32,
+) -> c_int {
+    status(|| {
+        // SAFETY: the head of the header.
+        let (of, at) = unsafe { (handle(subvolume)?, path(at)?) };
+        let permissions = Permissions::from_mode(mode & !libc::S_IFMT);
+        Ok(of.subvolume.set_permissions(at, permissions)?)
+    })
+}
+
+/// Sets user and group. UINT32_MAX leaves one as it is. `flags` is 0 or UBTRFS_NOFOLLOW.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_chown(
+    subvolume: *const ubtrfs_subvolume,
+    at: *const c_char,
+    uid: u32,
+    gid: u32,
+    flags: c_uint,
+) -> c_int {
+    status(|| {
+        // SAFETY: the head of the header.
+        let (of, at) = unsafe { (handle(subvolume)?, path(at)?) };
+        let wanted = |id: u32| Some(id).filter(|id| *id != u32::MAX);
+        let (uid, gid) = (wanted(uid), wanted(gid));
+        match follows(flags)? {
+            true => Ok(of.subvolume.chown(at, uid, gid)?),
+            false => Ok(of.subvolume.lchown(at, uid, gid)?),
+        }
+    })
+}
+
+/// Sets times. A time that is NULL stays. `flags` is 0 or UBTRFS_NOFOLLOW.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_utimens(
+    subvolume: *const ubtrfs_subvolume,
+    at: *const c_char,
+    atime: *const ubtrfs_timespec,
+    mtime: *const ubtrfs_timespec,
+    flags: c_uint,
+) -> c_int {
+    status(|| {
+        // SAFETY: the head of the header.
+        let (of, at) = unsafe { (handle(subvolume)?, path(at)?) };
+        // SAFETY: the head of the header.
+        let (atime, mtime) = unsafe { (atime.as_ref(), mtime.as_ref()) };
+        let mut times = FileTimes::new();
+        if let Some(atime) = atime {
+            times = times.set_accessed(atime.to_time()?);
+        }
+        if let Some(mtime) = mtime {
+            times = times.set_modified(mtime.to_time()?);
+        }
+        match follows(flags)? {
+            true => Ok(of.subvolume.set_times(at, times)?),
+            false => Ok(of.subvolume.set_times_nofollow(at, times)?),
+        }
+    })
+}
+
+/// Copies the value of an extended attribute, such as "user.note", and returns its size. `flags` is 0 or UBTRFS_NOFOLLOW.
+/// Without such an attribute the error is -ENODATA.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_getxattr(
+    subvolume: *const ubtrfs_subvolume,
+    at: *const c_char,
+    name: *const c_char,
+    buf: *mut c_void,
+    buf_size: usize,
+    flags: c_uint,
+) -> i64 {
+    size(|| {
+        // SAFETY: the head of the header.
+        let (of, at, name) = unsafe { (handle(subvolume)?, path(at)?, text(name)?) };
+        // SAFETY: the head of the header.
+        let buf = unsafe { buffer(buf, buf_size)? };
+        let value = match follows(flags)? {
+            true => of.subvolume.xattr(at, name)?,
+            false => of.subvolume.xattr_nofollow(at, name)?,
+        };
+        let missing = || Failure::new(libc::ENODATA, "there is no such attribute");
+        copy_whole(&value.ok_or_else(missing)?, buf)
+    })
+}
+
+/// Copies the names of all extended attributes, each with a NUL, and returns their size. `flags` is 0 or UBTRFS_NOFOLLOW.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_listxattr(
+    subvolume: *const ubtrfs_subvolume,
+    at: *const c_char,
+    buf: *mut c_void,
+    buf_size: usize,
+    flags: c_uint,
+) -> i64 {
+    size(|| {
+        // SAFETY: the head of the header.
+        let (of, at, buf) = unsafe { (handle(subvolume)?, path(at)?, buffer(buf, buf_size)?) };
+        let all = match follows(flags)? {
+            true => of.subvolume.xattrs(at)?,
+            false => of.subvolume.xattrs_nofollow(at)?,
+        };
+        let names = all.iter().map(|(name, _)| name.as_bytes());
+        let names: Vec<u8> = names.flat_map(|name| [name, b"\0"].concat()).collect();
+        copy_whole(&names, buf)
+    })
+}
+
+/// Sets an extended attribute. `flags` is 0, UBTRFS_NOFOLLOW, UBTRFS_XATTR_CREATE or UBTRFS_XATTR_REPLACE.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_setxattr(
+    subvolume: *const ubtrfs_subvolume,
+    at: *const c_char,
+    name: *const c_char,
+    value: *const c_void,
+    value_size: usize,
+    flags: c_uint,
+) -> c_int {
+    status(|| {
+        // SAFETY: the head of the header.
+        let (of, at, name) = unsafe { (handle(subvolume)?, path(at)?, text(name)?) };
+        // SAFETY: the head of the header.
+        let value = unsafe { bytes(value, value_size)? };
+        let set = match flags {
+            0 => of.subvolume.set_xattr(at, name, value),
+            UBTRFS_NOFOLLOW => of.subvolume.set_xattr_nofollow(at, name, value),
+            UBTRFS_XATTR_CREATE => of.subvolume.create_xattr(at, name, value),
+            UBTRFS_XATTR_REPLACE => of.subvolume.replace_xattr(at, name, value),
+            _ => return Err(Failure::invalid("unknown flags")),
+        };
+        Ok(set?)
+    })
+}
+
+/// Removes an extended attribute. `flags` is 0 or UBTRFS_NOFOLLOW.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_removexattr(
+    subvolume: *const ubtrfs_subvolume,
+    at: *const c_char,
+    name: *const c_char,
+    flags: c_uint,
+) -> c_int {
+    status(|| {
+        // SAFETY: the head of the header.
+        let (of, at, name) = unsafe { (handle(subvolume)?, path(at)?, text(name)?) };
+        match follows(flags)? {
+            true => Ok(of.subvolume.remove_xattr(at, name)?),
+            false => Ok(of.subvolume.remove_xattr_nofollow(at, name)?),
+        }
+    })
+}

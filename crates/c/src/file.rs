@@ -1,0 +1,161 @@
+//! Open files.
+
+use std::ffi::{c_char, c_int, c_void};
+use std::os::unix::fs::FileExt;
+
+use ubtrfs::{File, OpenOptions};
+
+use crate::arguments::{buffer, bytes, handle, handle_place, path, place, take_back};
+use crate::failure::{Failure, Result, size, status};
+use crate::metadata::ubtrfs_stat;
+use crate::subvolume::ubtrfs_subvolume;
+
+/// An open file.
+#[derive(Debug)]
+pub struct ubtrfs_file {
+    file: File,
+}
+
+/// Flags of open(2) that change nothing here.
+const IGNORED: c_int = libc::O_CLOEXEC | libc::O_LARGEFILE | libc::O_NOCTTY;
+
+fn options(flags: c_int, mode: u32) -> Result<OpenOptions> {
+    let has = |flag| flags & flag != 0;
+    let (reads, writes) = match flags & libc::O_ACCMODE {
+        libc::O_RDONLY => (true, false),
+        libc::O_WRONLY => (false, true),
+        libc::O_RDWR => (true, true),
+        _ => return Err(Failure::invalid("access mode of flags")),
+    };
+    let known = libc::O_ACCMODE
+        | libc::O_APPEND
+        | libc::O_CREAT
+        | libc::O_EXCL
+        | libc::O_NOFOLLOW
+        | libc::O_TRUNC
+        | IGNORED;
+    if flags & !known != 0 {
+        return Err(Failure::invalid("unknown flags"));
+    }
+    if has(libc::O_APPEND) && !writes {
+        return Err(Failure::invalid("O_APPEND without writing"));
+    }
+    Ok(OpenOptions::new()
+        .read(reads)
+        .write(writes)
+        .append(has(libc::O_APPEND))
+        .truncate(has(libc::O_TRUNC))
+        .create(has(libc::O_CREAT))
+        .create_new(has(libc::O_CREAT) && has(libc::O_EXCL))
+        .no_follow(has(libc::O_NOFOLLOW))
+        .mode(mode))
+}
+
+/// Opens a file, with the flags of open(2): O_RDONLY, O_WRONLY or O_RDWR, and of O_APPEND, O_CREAT, O_EXCL, O_NOFOLLOW and
+/// O_TRUNC. The last but O_NOFOLLOW need writing, and O_TRUNC excludes O_APPEND. A new file gets the permissions of `mode`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_open(
+    subvolume: *const ubtrfs_subvolume,
+    at: *const c_char,
+    flags: c_int,
+    mode: u32,
+    file: *mut *mut ubtrfs_file,
+) -> c_int {
+    status(|| {
+        // SAFETY: the head of the header.
+        let (opened, of, at) = unsafe { (handle_place(file)?, handle(subvolume)?, path(at)?) };
+        let file = of.subvolume.open_with(at, &options(flags, mode)?)?;
+        opened.give(ubtrfs_file { file });
+        Ok(())
+    })
+}
+
+/// Frees an open file. Written data stays in the volume, which commits it. NULL is no error.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_close(file: *mut ubtrfs_file) {
+    status(|| {
+        // SAFETY: the head of the header.
+        drop(unsafe { take_back(file) });
+        Ok(())
+    });
+}
+
+/// Reads from an offset. Returns how many bytes there were: fewer than asked for only at the end of the file.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_pread(
+    file: *const ubtrfs_file,
+    buf: *mut c_void,
+    buf_size: usize,
+    offset: u64,
+) -> i64 {
+    size(|| {
+        // SAFETY: the head of the header.
+        let (of, buf) = unsafe { (handle(file)?, buffer(buf, buf_size)?) };
+        let mut filled = 0;
+        while let Some(rest) = buf.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+            let at = offset.saturating_add(filled as u64);
+            match of.file.read_at(rest, at)? {
+                0 => break,
+                len => filled += len,
+            }
+        }
+        Ok(filled)
+    })
+}
+
+/// Writes all bytes at an offset; at the end, if the file was opened with O_APPEND. Returns how many.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_pwrite(
+    file: *const ubtrfs_file,
+    data: *const c_void,
+    data_size: usize,
+    offset: u64,
+) -> i64 {
+    size(|| {
+        // SAFETY: the head of the header.
+        let (of, data) = unsafe { (handle(file)?, bytes(data, data_size)?) };
+        of.file.write_all_at(data, offset)?;
+        Ok(data.len())
+    })
+}
+
+/// Cuts the file or lengthens it by zeros.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_truncate(file: *const ubtrfs_file, size_bytes: u64) -> c_int {
+    status(|| {
+        // SAFETY: the head of the header.
+        let of = unsafe { handle(file)? };
+        Ok(of.file.set_len(size_bytes)?)
+    })
+}
+
+/// Makes the file durable, content and attributes, with its name if it is new.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_fsync(file: *const ubtrfs_file) -> c_int {
+    status(|| {
+        // SAFETY: the head of the header.
+        let of = unsafe { handle(file)? };
+        Ok(of.file.sync_all()?)
+    })
+}
+
+/// Makes the content durable, and of the attributes those that reading it needs.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_fdatasync(file: *const ubtrfs_file) -> c_int {
+    status(|| {
+        // SAFETY: the head of the header.
+        let of = unsafe { handle(file)? };
+        Ok(of.file.sync_data()?)
+    })
+}
+
+/// Reads the attributes of an open file.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_fstat(file: *const ubtrfs_file, stat: *mut ubtrfs_stat) -> c_int {
+    status(|| {
+        // SAFETY: the head of the header.
+        let (of, mut stat) = unsafe { (handle(file)?, place(stat)?) };
+        stat.put(of.file.metadata()?.into());
+        Ok(())
+    })
+}

@@ -1,0 +1,34 @@
+//! The library for C, over the crate `ubtrfs`.
+//!
+//! `include/ubtrfs.h` is made of these files by `cargo xtask header`, comments included. Its head (`include/head.h`) has the
+//! rules that hold for all functions. The functions rely on them: their `SAFETY` comments name the head.
+//!
+//! - C-1: no panic leaves a function.
+//! - C-2: a null pointer is an error, unless a function says what it means.
+
+// Pointers of C.
+#![allow(unsafe_code)]
+#![allow(
+    clippy::missing_safety_doc,
+    reason = "the head of the header says it once for all functions"
+)]
+#![allow(non_camel_case_types, reason = "names of C")]
+
+mod arguments;
+mod attributes;
+mod directory;
+mod failure;
+mod file;
+mod metadata;
+mod paths;
+mod subvolume;
+mod volume;
+
+pub use attributes::*;
+pub use directory::*;
+pub use failure::*;
+pub use file::*;
+pub use metadata::*;
+pub use paths::*;
+pub use subvolume::*;
+pub use volume::*;

@@ -1,0 +1,109 @@
+//! Times and attributes of files as structures of C.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use ubtrfs::{FileType, Metadata};
+
+use crate::failure::{Failure, Result};
+
+const SECOND_NSEC: u32 = 1_000_000_000;
+
+/// A time: seconds since 1970 in UTC, and nanoseconds.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct ubtrfs_timespec {
+    pub sec: i64,
+    pub nsec: u32,
+}
+
+impl From<SystemTime> for ubtrfs_timespec {
+    fn from(time: SystemTime) -> ubtrfs_timespec {
+        let seconds = |duration: Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
+        match time.duration_since(UNIX_EPOCH) {
+            Ok(since) => ubtrfs_timespec {
+                sec: seconds(since),
+                nsec: since.subsec_nanos(),
+            },
+            Err(error) => {
+                let before = error.duration();
+                let nsec = before.subsec_nanos();
+                ubtrfs_timespec {
+                    sec: -seconds(before) - i64::from(nsec > 0),
+                    nsec: (SECOND_NSEC - nsec) % SECOND_NSEC,
+                }
+            }
+        }
+    }
+}
+
+impl ubtrfs_timespec {
+    pub(crate) fn to_time(self) -> Result<SystemTime> {
+        let seconds = Duration::from_secs(self.sec.unsigned_abs());
+        let whole = match self.sec {
+            0.. => UNIX_EPOCH.checked_add(seconds),
+            _ => UNIX_EPOCH.checked_sub(seconds),
+        };
+        let nsec = Duration::from_nanos(self.nsec.into());
+        let time = whole.and_then(|whole| whole.checked_add(nsec));
+        time.filter(|_| self.nsec < SECOND_NSEC)
+            .ok_or_else(|| Failure::invalid("no such time"))
+    }
+}
+
+/// Attributes of a file.
+#[derive(Debug)]
+#[repr(C)]
+pub struct ubtrfs_stat {
+    /// The subvolume that holds the file. With `ino` it tells the file from all others.
+    pub subvolume_id: u64,
+    pub ino: u64,
+    pub size: u64,
+    /// The space that the content takes, in units of 512 bytes.
+    pub blocks: u64,
+    pub nlink: u64,
+    /// The device that a device file stands for.
+    pub rdev: u64,
+    /// Kind and permissions: S_ISDIR(mode) and the like of sys/stat.h.
+    pub mode: u32,
+    pub uid: u32,
+    pub gid: u32,
+    pub atime: ubtrfs_timespec,
+    pub mtime: ubtrfs_timespec,
+    pub ctime: ubtrfs_timespec,
+    /// When the file was made.
+    pub btime: ubtrfs_timespec,
+}
+
+impl From<Metadata> for ubtrfs_stat {
+    fn from(of: Metadata) -> ubtrfs_stat {
+        ubtrfs_stat {
+            subvolume_id: of.subvolume_id(),
+            ino: of.ino(),
+            size: of.len(),
+            blocks: of.blocks(),
+            nlink: of.nlink(),
+            rdev: of.rdev(),
+            mode: of.mode(),
+            uid: of.uid(),
+            gid: of.gid(),
+            atime: of.accessed().into(),
+            mtime: of.modified().into(),
+            ctime: of.changed().into(),
+            btime: of.created().into(),
+        }
+    }
+}
+
+/// The bits of a kind in a mode.
+pub(crate) fn mode_of(kind: FileType) -> u32 {
+    let kinds = [
+        (kind.is_dir(), libc::S_IFDIR),
+        (kind.is_symlink(), libc::S_IFLNK),
+        (kind.is_block_device(), libc::S_IFBLK),
+        (kind.is_char_device(), libc::S_IFCHR),
+        (kind.is_fifo(), libc::S_IFIFO),
+        (kind.is_socket(), libc::S_IFSOCK),
+    ];
+    let kind = kinds.iter().find(|(is_it, _)| *is_it);
+    kind.map_or(libc::S_IFREG, |(_, bits)| *bits)
+}

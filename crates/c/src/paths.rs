@@ -1,0 +1,177 @@
+//! Operations on names: making, removing, moving and linking.
+
+use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::fs::Permissions;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+
+use crate::arguments::{buffer, copy_whole, handle, path};
+use crate::failure::{Failure, size, status};
+use crate::subvolume::ubtrfs_subvolume;
+
+/// A rename replaces nothing.
+pub const UBTRFS_RENAME_NOREPLACE: c_uint = 1;
+/// A rename exchanges two names.
+pub const UBTRFS_RENAME_EXCHANGE: c_uint = 2;
+
+/// Makes a directory with the permissions of `mode`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_mkdir(
+    subvolume: *const ubtrfs_subvolume,
+    at: *const c_char,
+    mode: u32,
+) -> c_int {
+    status(|| {
+        // SAFETY: the head of the header.
+        let (of, at) = unsafe { (handle(subvolume)?, path(at)?) };
+        of.subvolume.create_dir(at)?;
+        let permissions = Permissions::from_mode(mode & !libc::S_IFMT);
+        Ok(of.subvolume.set_permissions(at, permissions)?)
+    })
+}
+
+/// Makes a directory and those above it as far as they are missing, with the permissions 0755.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_mkdir_all(
+    subvolume: *const ubtrfs_subvolume,
+    at: *const c_char,
+) -> c_int {
+    status(|| {
+        // SAFETY: the head of the header.
+        let (of, at) = unsafe { (handle(subvolume)?, path(at)?) };
+        Ok(of.subvolume.create_dir_all(at)?)
+    })
+}
+
+/// Makes a FIFO, a socket or a device; `mode` has the bits of the kind and the permissions.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_mknod(
+    subvolume: *const ubtrfs_subvolume,
+    at: *const c_char,
+    mode: u32,
+    rdev: u64,
+) -> c_int {
+    status(|| {
+        // SAFETY: the head of the header.
+        let (of, at) = unsafe { (handle(subvolume)?, path(at)?) };
+        Ok(of.subvolume.create_node(at, mode, rdev)?)
+    })
+}
+
+/// Removes the name of a file that is no directory; of a link itself.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_unlink(
+    subvolume: *const ubtrfs_subvolume,
+    at: *const c_char,
+) -> c_int {
+    status(|| {
+        // SAFETY: the head of the header.
+        let (of, at) = unsafe { (handle(subvolume)?, path(at)?) };
+        Ok(of.subvolume.remove_file(at)?)
+    })
+}
+
+/// Removes an empty directory. An empty subvolume is deleted with it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_rmdir(
+    subvolume: *const ubtrfs_subvolume,
+    at: *const c_char,
+) -> c_int {
+    status(|| {
+        // SAFETY: the head of the header.
+        let (of, at) = unsafe { (handle(subvolume)?, path(at)?) };
+        Ok(of.subvolume.remove_dir(at)?)
+    })
+}
+
+/// Removes a directory with all that is in it; a link itself. If a subvolume is below, nothing is removed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_remove_all(
+    subvolume: *const ubtrfs_subvolume,
+    at: *const c_char,
+) -> c_int {
+    status(|| {
+        // SAFETY: the head of the header.
+        let (of, at) = unsafe { (handle(subvolume)?, path(at)?) };
+        Ok(of.subvolume.remove_dir_all(at)?)
+    })
+}
+
+/// Moves, and replaces a file of the new name. `flags` is 0, UBTRFS_RENAME_NOREPLACE or UBTRFS_RENAME_EXCHANGE.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_rename(
+    subvolume: *const ubtrfs_subvolume,
+    from: *const c_char,
+    to: *const c_char,
+    flags: c_uint,
+) -> c_int {
+    status(|| {
+        // SAFETY: the head of the header.
+        let (of, from, to) = unsafe { (handle(subvolume)?, path(from)?, path(to)?) };
+        let moved = match flags {
+            0 => of.subvolume.rename(from, to),
+            UBTRFS_RENAME_NOREPLACE => of.subvolume.rename_no_replace(from, to),
+            UBTRFS_RENAME_EXCHANGE => of.subvolume.rename_exchange(from, to),
+            _ => return Err(Failure::invalid("unknown flags")),
+        };
+        Ok(moved?)
+    })
+}
+
+/// Makes a symbolic link to `target`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_symlink(
+    subvolume: *const ubtrfs_subvolume,
+    target: *const c_char,
+    link: *const c_char,
+) -> c_int {
+    status(|| {
+        // SAFETY: the head of the header.
+        let (of, target, link) = unsafe { (handle(subvolume)?, path(target)?, path(link)?) };
+        Ok(of.subvolume.symlink(target, link)?)
+    })
+}
+
+/// Copies the target of a symbolic link, without a NUL, and returns its size.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_readlink(
+    subvolume: *const ubtrfs_subvolume,
+    at: *const c_char,
+    buf: *mut c_void,
+    buf_size: usize,
+) -> i64 {
+    size(|| {
+        // SAFETY: the head of the header.
+        let (of, at, buf) = unsafe { (handle(subvolume)?, path(at)?, buffer(buf, buf_size)?) };
+        let target = of.subvolume.read_link(at)?;
+        copy_whole(target.as_os_str().as_bytes(), buf)
+    })
+}
+
+/// Gives a file a further name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_link(
+    subvolume: *const ubtrfs_subvolume,
+    original: *const c_char,
+    link: *const c_char,
+) -> c_int {
+    status(|| {
+        // SAFETY: the head of the header.
+        let (of, original, link) = unsafe { (handle(subvolume)?, path(original)?, path(link)?) };
+        Ok(of.subvolume.hard_link(original, link)?)
+    })
+}
+
+/// Has `to` share the content of `from`, as `cp --reflink` does: no data is copied.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_reflink(
+    subvolume: *const ubtrfs_subvolume,
+    from: *const c_char,
+    to: *const c_char,
+) -> c_int {
+    status(|| {
+        // SAFETY: the head of the header.
+        let (of, from, to) = unsafe { (handle(subvolume)?, path(from)?, path(to)?) };
+        Ok(of.subvolume.reflink(from, to)?)
+    })
+}

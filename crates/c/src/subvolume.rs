@@ -1,0 +1,135 @@
+//! Subvolumes and snapshots.
+
+use std::ffi::{c_char, c_int, c_uint};
+
+use ubtrfs::{Access, Subvolume};
+
+use crate::arguments::{handle, handle_place, optional_place, path, take_back};
+use crate::failure::{Failure, status};
+use crate::volume::{UBTRFS_READ_ONLY, ubtrfs_volume};
+
+/// A subvolume: a tree of files. Paths begin at its root.
+#[derive(Debug)]
+pub struct ubtrfs_subvolume {
+    pub(crate) subvolume: Subvolume,
+}
+
+/// Gives a handle of the top level, the subvolume that holds all others.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_volume_root(
+    volume: *const ubtrfs_volume,
+    root: *mut *mut ubtrfs_subvolume,
+) -> c_int {
+    status(|| {
+        // SAFETY: the head of the header.
+        let (opened, handle) = unsafe { (handle_place(root)?, handle(volume)?) };
+        let subvolume = handle.volume.root().clone();
+        opened.give(ubtrfs_subvolume { subvolume });
+        Ok(())
+    })
+}
+
+/// Opens the subvolume that a path leads to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_subvolume_open(
+    dir: *const ubtrfs_subvolume,
+    at: *const c_char,
+    subvolume: *mut *mut ubtrfs_subvolume,
+) -> c_int {
+    status(|| {
+        // SAFETY: the head of the header.
+        let (opened, dir, at) = unsafe { (handle_place(subvolume)?, handle(dir)?, path(at)?) };
+        let subvolume = dir.subvolume.subvolume(at)?;
+        opened.give(ubtrfs_subvolume { subvolume });
+        Ok(())
+    })
+}
+
+/// Frees a handle. NULL is no error.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_subvolume_free(subvolume: *mut ubtrfs_subvolume) {
+    status(|| {
+        // SAFETY: the head of the header.
+        drop(unsafe { take_back(subvolume) });
+        Ok(())
+    });
+}
+
+/// The id of the subvolume within its volume; 0 for NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_subvolume_id(subvolume: *const ubtrfs_subvolume) -> u64 {
+    // SAFETY: the head of the header.
+    let handle = unsafe { handle(subvolume) };
+    handle.map_or(0, |handle| handle.subvolume.id())
+}
+
+/// Makes an empty subvolume, and commits. `made` may be NULL: no handle is wanted.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_subvolume_create(
+    dir: *const ubtrfs_subvolume,
+    at: *const c_char,
+    made: *mut *mut ubtrfs_subvolume,
+) -> c_int {
+    status(|| {
+        // SAFETY: the head of the header.
+        let (made, dir, at) = unsafe { (optional_place(made), handle(dir)?, path(at)?) };
+        let subvolume = dir.subvolume.create_subvolume(at)?;
+        if let Some(made) = made {
+            made.give(ubtrfs_subvolume { subvolume });
+        }
+        Ok(())
+    })
+}
+
+/// Makes `to` a snapshot of the subvolume at `of`, and commits. "/" is the subvolume itself. The flag UBTRFS_READ_ONLY makes
+/// it read-only. `made` may be NULL: no handle is wanted.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_subvolume_snapshot(
+    dir: *const ubtrfs_subvolume,
+    of: *const c_char,
+    to: *const c_char,
+    flags: c_uint,
+    made: *mut *mut ubtrfs_subvolume,
+) -> c_int {
+    status(|| {
+        // SAFETY: the head of the header.
+        let (made, dir, of, to) =
+            unsafe { (optional_place(made), handle(dir)?, path(of)?, path(to)?) };
+        let access = match flags {
+            0 => Access::Writable,
+            UBTRFS_READ_ONLY => Access::ReadOnly,
+            _ => return Err(Failure::invalid("unknown flags")),
+        };
+        let subvolume = dir.subvolume.snapshot(of, to, access)?;
+        if let Some(made) = made {
+            made.give(ubtrfs_subvolume { subvolume });
+        }
+        Ok(())
+    })
+}
+
+/// Deletes a subvolume with all that is in it. Subvolumes nested in it are an error. Its space comes back in the background.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_subvolume_delete(
+    dir: *const ubtrfs_subvolume,
+    at: *const c_char,
+) -> c_int {
+    status(|| {
+        // SAFETY: the head of the header.
+        let (dir, at) = unsafe { (handle(dir)?, path(at)?) };
+        Ok(dir.subvolume.delete_subvolume(at)?)
+    })
+}
+
+/// Makes the subvolume read-only, or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_subvolume_set_read_only(
+    subvolume: *const ubtrfs_subvolume,
+    read_only: bool,
+) -> c_int {
+    status(|| {
+        // SAFETY: the head of the header.
+        let handle = unsafe { handle(subvolume)? };
+        Ok(handle.subvolume.set_read_only(read_only)?)
+    })
+}

@@ -1,0 +1,213 @@
+//! Volumes: making, opening, committing and closing them.
+
+use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::ptr;
+
+use ubtrfs::{MkfsOptions, Volume};
+
+use crate::arguments::{
+    buffer, copy_whole, handle, handle_place, optional_text, path, place, take_back, text,
+};
+use crate::failure::{Failure, number, size, status};
+use crate::metadata::ubtrfs_timespec;
+
+/// Opens for reading: others may do the same meanwhile.
+pub const UBTRFS_READ_ONLY: c_uint = 1;
+
+/// An open volume.
+#[derive(Debug)]
+pub struct ubtrfs_volume {
+    pub(crate) volume: Volume,
+}
+
+/// Properties of a subvolume.
+#[derive(Debug)]
+#[repr(C)]
+pub struct ubtrfs_subvolume_info {
+    /// The number within the volume. The top level has 5.
+    pub id: u64,
+    /// The path from the top level, without a slash before it; empty for the top level. NULL while it is being deleted.
+    pub path: *const c_char,
+    pub uuid: [u8; 16],
+    /// The UUID of the subvolume that it is a snapshot of, else zeros.
+    pub parent_uuid: [u8; 16],
+    /// The UUID of the subvolume that was sent, if this one was received, else zeros.
+    pub received_uuid: [u8; 16],
+    /// The transaction that changed it last.
+    pub generation: u64,
+    /// The transaction that made it.
+    pub created_generation: u64,
+    pub created: ubtrfs_timespec,
+    /// When a file of it was changed last.
+    pub changed: ubtrfs_timespec,
+    pub is_read_only: bool,
+    /// It is deleted, and its space not all free yet.
+    pub is_deleted: bool,
+}
+
+/// Takes a subvolume of a list; `data` is the caller's. What `info` points to is gone afterwards. Another result than 0
+/// ends the list.
+pub type ubtrfs_subvolume_callback =
+    Option<unsafe extern "C" fn(info: *const ubtrfs_subvolume_info, data: *mut c_void) -> c_int>;
+
+/// The version of the library, such as "0.1.0".
+#[unsafe(no_mangle)]
+pub extern "C" fn ubtrfs_version() -> *const c_char {
+    concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
+}
+
+/// Makes a volume in a file that must not exist, and opens it for writing. The file is sparse. The label may be NULL: it
+/// has none.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_volume_create(
+    image: *const c_char,
+    size_bytes: u64,
+    label: *const c_char,
+    volume: *mut *mut ubtrfs_volume,
+) -> c_int {
+    status(|| {
+        // SAFETY: the head of the header.
+        let (made, image, label) =
+            unsafe { (handle_place(volume)?, path(image)?, optional_text(label)) };
+        let options = MkfsOptions {
+            label: label.unwrap_or_default().as_bytes().to_vec(),
+            ..MkfsOptions::default()
+        };
+        let volume = Volume::builder().mkfs(options).create(image, size_bytes)?;
+        made.give(ubtrfs_volume { volume });
+        Ok(())
+    })
+}
+
+/// Opens the volume in a file or on a device. For writing it is opened alone; UBTRFS_READ_ONLY is the only flag.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_volume_open(
+    image: *const c_char,
+    flags: c_uint,
+    volume: *mut *mut ubtrfs_volume,
+) -> c_int {
+    status(|| {
+        // SAFETY: the head of the header.
+        let (opened, image) = unsafe { (handle_place(volume)?, path(image)?) };
+        let volume = match flags {
+            0 => Volume::open(image)?,
+            UBTRFS_READ_ONLY => Volume::open_read_only(image)?,
+            _ => return Err(Failure::invalid("unknown flags")),
+        };
+        opened.give(ubtrfs_volume { volume });
+        Ok(())
+    })
+}
+
+/// Commits everything and closes the volume. An error tells that the last changes are not durable; the handle is gone all
+/// the same. NULL is no error.
+///
+/// Handles of its subvolumes, files and directories are still to be freed. They change nothing any more, and the file of the
+/// volume is in use until the last of them is freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_volume_close(volume: *mut ubtrfs_volume) -> c_int {
+    status(|| {
+        // SAFETY: the head of the header.
+        let closed = match unsafe { take_back(volume) } {
+            Some(handle) if handle.volume.is_read_only() => return Ok(()),
+            Some(handle) => handle.volume.close(),
+            None => return Ok(()),
+        };
+        Ok(closed?)
+    })
+}
+
+/// Writes all buffered data and commits everything done before. Returns when it is durable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_volume_sync(volume: *const ubtrfs_volume) -> c_int {
+    status(|| {
+        // SAFETY: the head of the header.
+        let handle = unsafe { handle(volume)? };
+        Ok(handle.volume.sync()?)
+    })
+}
+
+/// Copies the UUID of the volume.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_volume_uuid(
+    volume: *const ubtrfs_volume,
+    uuid: *mut [u8; 16],
+) -> c_int {
+    status(|| {
+        // SAFETY: the head of the header.
+        let (handle, mut uuid) = unsafe { (handle(volume)?, place(uuid)?) };
+        uuid.put(handle.volume.uuid().0);
+        Ok(())
+    })
+}
+
+/// Copies the label as of the last commit, without a NUL, and returns its size.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_volume_label(
+    volume: *const ubtrfs_volume,
+    buf: *mut c_void,
+    buf_size: usize,
+) -> i64 {
+    size(|| {
+        // SAFETY: the head of the header.
+        let (handle, buf) = unsafe { (handle(volume)?, buffer(buf, buf_size)?) };
+        copy_whole(handle.volume.label().as_bytes(), buf)
+    })
+}
+
+/// Gives the volume another label, of at most 255 bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_volume_set_label(
+    volume: *const ubtrfs_volume,
+    label: *const c_char,
+) -> c_int {
+    status(|| {
+        // SAFETY: the head of the header.
+        let (handle, label) = unsafe { (handle(volume)?, text(label)?) };
+        Ok(handle.volume.set_label(label)?)
+    })
+}
+
+/// Lists all subvolumes by ascending id, the top level first. Deleted ones are among them until their space is free. If
+/// the callback ends the list, its result is returned.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_volume_subvolumes(
+    volume: *const ubtrfs_volume,
+    callback: ubtrfs_subvolume_callback,
+    data: *mut c_void,
+) -> c_int {
+    number(|| {
+        // SAFETY: the head of the header.
+        let handle = unsafe { handle(volume)? };
+        let callback = callback.ok_or_else(|| Failure::invalid("the callback is NULL"))?;
+        for of in handle.volume.subvolumes()? {
+            let path = of.path.map(|path| {
+                let mut bytes = path.into_os_string().into_encoded_bytes();
+                bytes.push(0);
+                bytes
+            });
+            let info = ubtrfs_subvolume_info {
+                id: of.id,
+                path: path
+                    .as_ref()
+                    .map_or(ptr::null(), |path| path.as_ptr().cast()),
+                uuid: of.uuid.0,
+                parent_uuid: of.parent_uuid.unwrap_or_default().0,
+                received_uuid: of.received_uuid.unwrap_or_default().0,
+                generation: of.generation,
+                created_generation: of.created_generation,
+                created: of.created.into(),
+                changed: of.changed.into(),
+                is_read_only: of.is_read_only,
+                is_deleted: of.is_deleted,
+            };
+            // SAFETY: the caller's function gets what its type says.
+            let result = unsafe { callback(&raw const info, data) };
+            if result != 0 {
+                return Ok(result);
+            }
+        }
+        Ok(0)
+    })
+}

@@ -1,0 +1,204 @@
+//! Arguments that a careless program gives are errors, and results are whole or refused.
+
+// The functions are those of C.
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, CString, c_int, c_void};
+use std::mem::MaybeUninit;
+use std::ptr;
+
+use ubtrfs_c::*;
+use ubtrfs_sim::Scratch;
+
+/// An open volume with its top level.
+struct Opened {
+    volume: *mut ubtrfs_volume,
+    root: *mut ubtrfs_subvolume,
+    _scratch: Scratch,
+}
+
+impl Opened {
+    fn new() -> Opened {
+        let scratch = Scratch::new().unwrap();
+        let image = scratch.path().join("image").into_os_string();
+        let image = CString::new(image.into_encoded_bytes()).unwrap();
+        let mut volume = ptr::null_mut();
+        let mut root = ptr::null_mut();
+        // SAFETY: as the header asks.
+        unsafe {
+            let created = ubtrfs_volume_create(image.as_ptr(), 256 << 20, ptr::null(), &mut volume);
+            assert_eq!(created, 0, "{}", message());
+            assert_eq!(ubtrfs_volume_root(volume, &mut root), 0);
+        }
+        Opened {
+            volume,
+            root,
+            _scratch: scratch,
+        }
+    }
+
+    fn open(&self, name: &CStr, flags: c_int) -> Result<*mut ubtrfs_file, c_int> {
+        let mut file = ptr::dangling_mut();
+        // SAFETY: as the header asks.
+        match unsafe { ubtrfs_open(self.root, name.as_ptr(), flags, 0o600, &mut file) } {
+            0 => Ok(file),
+            errno => {
+                assert!(file.is_null());
+                Err(errno)
+            }
+        }
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        // SAFETY: both are open, and not used again.
+        unsafe {
+            ubtrfs_subvolume_free(self.root);
+            ubtrfs_volume_close(self.volume);
+        }
+    }
+}
+
+fn message() -> String {
+    // SAFETY: the text is copied before another call.
+    let message = unsafe { CStr::from_ptr(ubtrfs_error_message()) };
+    message.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn null_is_an_error() {
+    let opened = Opened::new();
+    let path = c"/x".as_ptr();
+    // SAFETY: null is allowed wherever it stands.
+    unsafe {
+        assert_eq!(ubtrfs_mkdir(ptr::null(), path, 0o755), -libc::EINVAL);
+        assert_eq!(ubtrfs_mkdir(opened.root, ptr::null(), 0), -libc::EINVAL);
+        assert_eq!(message(), "invalid argument: a text is NULL");
+        let no_place = ptr::null_mut();
+        assert_eq!(ubtrfs_volume_open(path, 0, no_place), -libc::EINVAL);
+        assert_eq!(
+            ubtrfs_stat(opened.root, path, ptr::null_mut()),
+            -libc::EINVAL
+        );
+        let read = ubtrfs_pread(ptr::null(), ptr::null_mut(), 0, 0);
+        assert_eq!(read, i64::from(-libc::EINVAL));
+        let listed = ubtrfs_volume_subvolumes(opened.volume, None, ptr::null_mut());
+        assert_eq!(listed, -libc::EINVAL);
+        assert_eq!(ubtrfs_volume_close(ptr::null_mut()), 0);
+        ubtrfs_close(ptr::null_mut());
+        ubtrfs_closedir(ptr::null_mut());
+        ubtrfs_subvolume_free(ptr::null_mut());
+    }
+}
+
+#[test]
+fn failure_has_errno_and_message_of_its_thread() {
+    let opened = Opened::new();
+    assert_eq!(opened.open(c"/none", libc::O_RDONLY), Err(-libc::ENOENT));
+    assert!(
+        message().starts_with("cannot open '/none': "),
+        "{}",
+        message()
+    );
+    std::thread::spawn(|| assert_eq!(message(), ""))
+        .join()
+        .unwrap();
+    // SAFETY: as the header asks.
+    let removed = unsafe { ubtrfs_rmdir(opened.root, c"/".as_ptr()) };
+    assert_eq!(removed, -libc::EBUSY);
+    // Bytes that are no UTF-8 are a path as any other.
+    let name = c"/\xff\xfe";
+    assert_eq!(opened.open(name, libc::O_RDONLY), Err(-libc::ENOENT));
+    let made = opened.open(name, libc::O_WRONLY | libc::O_CREAT).unwrap();
+    // SAFETY: it is open.
+    unsafe { ubtrfs_close(made) };
+}
+
+#[test]
+fn unknown_flags_are_refused() {
+    let opened = Opened::new();
+    for flags in [
+        libc::O_DIRECTORY,
+        libc::O_ACCMODE,
+        libc::O_CREAT,
+        libc::O_APPEND,
+    ] {
+        assert_eq!(opened.open(c"/x", flags), Err(-libc::EINVAL), "{flags:o}");
+    }
+    // SAFETY: as the header asks.
+    unsafe {
+        let x = c"/x".as_ptr();
+        assert_eq!(ubtrfs_rename(opened.root, x, x, 3), -libc::EINVAL);
+        assert_eq!(ubtrfs_removexattr(opened.root, x, x, 2), -libc::EINVAL);
+    }
+}
+
+#[test]
+fn values_are_copied_whole_or_not_at_all() {
+    let opened = Opened::new();
+    let mut buf = [0_u8; 8];
+    let data: *mut c_void = buf.as_mut_ptr().cast();
+    // SAFETY: as the header asks.
+    unsafe {
+        assert_eq!(
+            ubtrfs_symlink(opened.root, c"target".as_ptr(), c"/l".as_ptr()),
+            0
+        );
+        let readlink = |size| ubtrfs_readlink(opened.root, c"/l".as_ptr(), data, size);
+        assert_eq!(readlink(0), 6);
+        assert_eq!(readlink(5), i64::from(-libc::ERANGE));
+        assert_eq!(readlink(8), 6);
+        let (l, note) = (c"/l".as_ptr(), c"user.a".as_ptr());
+        assert_eq!(
+            ubtrfs_getxattr(opened.root, l, note, data, 8, UBTRFS_NOFOLLOW),
+            i64::from(-libc::ENODATA)
+        );
+        assert_eq!(
+            ubtrfs_setxattr(opened.root, c"/".as_ptr(), note, c"v".as_ptr().cast(), 1, 0),
+            0
+        );
+        assert_eq!(ubtrfs_listxattr(opened.root, c"/".as_ptr(), data, 8, 0), 7);
+    }
+    assert_eq!(&buf, b"user.a\0\0");
+}
+
+#[test]
+fn files_are_read_and_written_with_times_and_sizes() {
+    let opened = Opened::new();
+    let both = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL;
+    let file = opened.open(c"/f", both).unwrap();
+    let mut buf = [0_u8; 16];
+    let mut stat = MaybeUninit::<ubtrfs_stat>::uninit();
+    let early = ubtrfs_timespec {
+        sec: -2,
+        nsec: 500_000_000,
+    };
+    let wrong = ubtrfs_timespec {
+        sec: 0,
+        nsec: 1_000_000_000,
+    };
+    // SAFETY: as the header asks.
+    let stat = unsafe {
+        assert_eq!(ubtrfs_pwrite(file, c"content".as_ptr().cast(), 7, 3), 7);
+        assert_eq!(ubtrfs_pread(file, buf.as_mut_ptr().cast(), 16, 3), 7);
+        assert_eq!(ubtrfs_truncate(file, 9), 0);
+        assert_eq!(ubtrfs_fsync(file), 0);
+        ubtrfs_close(file);
+        let (f, none) = (c"/f".as_ptr(), ptr::null());
+        assert_eq!(ubtrfs_utimens(opened.root, f, none, &early, 0), 0);
+        assert_eq!(
+            ubtrfs_utimens(opened.root, f, none, &wrong, 0),
+            -libc::EINVAL
+        );
+        assert_eq!(ubtrfs_stat(opened.root, f, stat.as_mut_ptr()), 0);
+        stat.assume_init()
+    };
+    assert_eq!(&buf[..8], b"content\0");
+    assert_eq!(
+        (stat.size, stat.mode, stat.nlink),
+        (9, libc::S_IFREG | 0o600, 1)
+    );
+    assert_eq!((stat.mtime.sec, stat.mtime.nsec), (-2, 500_000_000));
+    assert_eq!(opened.open(c"/f", both), Err(-libc::EEXIST));
+}

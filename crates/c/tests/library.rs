@@ -1,0 +1,195 @@
+//! The shared library as C programs see it: its symbols, and the example compiled against it.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+use std::time::SystemTime;
+
+use ubtrfs::Volume;
+use ubtrfs_check::{CheckOptions, check};
+use ubtrfs_sim::Scratch;
+use ubtrfs_sim::kernel;
+
+const HERE: &str = env!("CARGO_MANIFEST_DIR");
+
+/// What a command prints. It must succeed.
+fn run(command: &mut Command) -> String {
+    let output = command
+        .output()
+        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {stderr}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The archive that cargo made beside this test.
+fn archive() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let deps = test.parent().unwrap();
+    let entries = fs::read_dir(deps).unwrap().map(Result::unwrap);
+    let archives = entries.filter(|entry| {
+        let name = entry.file_name().into_string().unwrap_or_default();
+        name.starts_with("libubtrfs_c") && name.ends_with(".a")
+    });
+    let age =
+        |entry: &fs::DirEntry| -> SystemTime { entry.metadata().unwrap().modified().unwrap() };
+    archives.max_by_key(age).expect("an archive").path()
+}
+
+/// Links the library once for all tests of this process, and returns its folder.
+fn library() -> PathBuf {
+    static LINKED: Mutex<bool> = Mutex::new(false);
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("libubtrfs");
+    let mut is_linked = LINKED.lock().unwrap();
+    if !*is_linked {
+        let script = Path::new(HERE).join("../../scripts/c-library");
+        run(Command::new(script).arg(archive()).arg(&folder));
+        *is_linked = true;
+    }
+    folder
+}
+
+fn functions_of_header() -> BTreeSet<String> {
+    let header = fs::read_to_string(Path::new(HERE).join("include/ubtrfs.h")).unwrap();
+    let code = header.split_once("extern \"C\" {").unwrap().1;
+    let code = code.split_once("#ifdef").unwrap().0;
+    let is_comment = |line: &&str| line.starts_with("/*") || line.starts_with(" *");
+    let lines = code.lines().filter(|line| !is_comment(line));
+    let text = lines.collect::<Vec<_>>().join("\n");
+    let calls = text.match_indices('(').map(|(at, _)| &text[..at]);
+    let names = calls.map(|before| before.rsplit([' ', '*', '\n']).next().unwrap());
+    // A pointer to an array has a bracket of its own.
+    let names = names.filter(|name| !name.is_empty());
+    names.map(str::to_owned).collect()
+}
+
+#[test]
+fn shared_library_exports_the_functions_of_the_header_alone() {
+    let library = library().join("lib/libubtrfs.so");
+    let listed = run(Command::new("nm")
+        .args(["-D", "--defined-only"])
+        .arg(&library));
+    let symbols = listed.lines().filter_map(|line| line.rsplit(' ').next());
+    let exported: BTreeSet<String> = symbols
+        .filter(|symbol| *symbol != "UBTRFS_0.1")
+        .map(|symbol| {
+            let versioned = symbol.strip_suffix("@@UBTRFS_0.1");
+            versioned
+                .unwrap_or_else(|| panic!("{symbol} has no version"))
+                .to_owned()
+        })
+        .collect();
+    assert_eq!(exported, functions_of_header());
+    assert!(exported.len() > 40, "{exported:?}");
+    let dynamic = run(Command::new("readelf").arg("-d").arg(&library));
+    assert!(dynamic.contains("soname: [libubtrfs.so.0]"), "{dynamic}");
+}
+
+/// Compiles a program against the library, as its page says.
+fn compile(library: &Path, source: &Path, program: &Path) {
+    let flags = run(Command::new("pkg-config")
+        .env("PKG_CONFIG_PATH", library.join("lib/pkgconfig"))
+        .args(["--cflags", "--libs", "ubtrfs"]));
+    let strict = [
+        "-std=c11",
+        "-Wall",
+        "-Wextra",
+        "-Wpedantic",
+        "-Werror",
+        "-g",
+    ];
+    let mut cc = Command::new("cc");
+    cc.args(strict).arg("-o").arg(program).arg(source);
+    run(cc.args(flags.split_whitespace()));
+}
+
+#[test]
+fn program_of_the_page_makes_a_volume() {
+    let library = library();
+    let scratch = Scratch::new().unwrap();
+    let page = Path::new(HERE).join("../../docs/embedding.md");
+    let page = fs::read_to_string(page).unwrap();
+    let code = page.split_once("```c\n").unwrap().1;
+    let source = scratch.path().join("log.c");
+    fs::write(&source, code.split_once("```").unwrap().0).unwrap();
+    let program = scratch.path().join("log");
+    compile(&library, &source, &program);
+    run(Command::new(&program)
+        .current_dir(scratch.path())
+        .env("LD_LIBRARY_PATH", library.join("lib")));
+    let volume = Volume::open_read_only(scratch.path().join("archive.img")).unwrap();
+    assert_eq!(volume.root().read("/version-1/log").unwrap(), b"a line\n");
+}
+
+#[test]
+fn example_in_c_keeps_each_version() {
+    let library = library();
+    let scratch = Scratch::new().unwrap();
+    let program = scratch.path().join("archive");
+    compile(
+        &library,
+        &Path::new(HERE).join("examples/archive.c"),
+        &program,
+    );
+    let image = scratch.path().join("archive.img");
+    let (one, two) = (scratch.path().join("one"), scratch.path().join("two"));
+    let archive = |through: &[&str], files: &[&Path]| {
+        let words: Vec<&OsStr> = through
+            .iter()
+            .map(OsStr::new)
+            .chain([program.as_os_str()])
+            .collect();
+        run(Command::new(words[0])
+            .args(&words[1..])
+            .arg(&image)
+            .args(files)
+            .env("LD_LIBRARY_PATH", library.join("lib")))
+    };
+    fs::write(&one, vec![b'x'; 200_000]).unwrap();
+    fs::write(&two, b"").unwrap();
+    let listed = archive(&[], &[&one, &two]);
+    assert_eq!(
+        listed,
+        "/version-1/one: 200000 bytes\n/version-1/two: 0 bytes\n"
+    );
+    fs::write(&one, b"changed").unwrap();
+    let suppressions = format!("--suppressions={HERE}/tests/valgrind.supp");
+    // A thread that ends with the process may still have its own handle.
+    let valgrind = [
+        "valgrind",
+        "--quiet",
+        "--error-exitcode=9",
+        "--leak-check=full",
+        "--errors-for-leak-kinds=definite",
+        "--show-leak-kinds=definite",
+        &suppressions,
+    ];
+    let listed = archive(&valgrind, &[&one]);
+    assert_eq!(listed, "/version-2/one: 7 bytes\n/version-2/two: 0 bytes\n");
+
+    let volume = Volume::open_read_only(&image).unwrap();
+    assert_eq!(volume.label(), "archive");
+    assert_eq!(
+        volume.root().read("/version-1/one").unwrap(),
+        vec![b'x'; 200_000]
+    );
+    assert_eq!(volume.root().read("/version-2/one").unwrap(), b"changed");
+    let origin = volume.root().xattr("/current/one", "user.origin").unwrap();
+    assert_eq!(origin.unwrap(), one.as_os_str().as_encoded_bytes());
+    drop(volume);
+    let report = check(
+        std::slice::from_ref(&image),
+        &CheckOptions::default(),
+        &mut |_| {},
+    )
+    .unwrap();
+    assert!(report.is_spotless(), "{:?}", report.issues);
+    if kernel::or_skip("the volume of a C program") {
+        run(Command::new("btrfs")
+            .args(["check", "--readonly"])
+            .arg(&image));
+    }
+}
