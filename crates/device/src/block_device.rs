@@ -30,6 +30,13 @@ pub trait BlockDevice: Send + Sync + Debug {
     /// Writes all of `buf` at `offset`. Durable after the next [`BlockDevice::flush`].
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()>;
 
+    /// Writes zeros where a range has no space below, so that later writes need none. Nothing else writes there meanwhile.
+    /// Returns how many bytes it wrote.
+    fn fill_holes(&self, offset: u64, len: u64) -> io::Result<u64> {
+        let _ = (offset, len);
+        Ok(0)
+    }
+
     /// Makes every write that has returned durable.
     fn flush(&self) -> io::Result<()>;
 

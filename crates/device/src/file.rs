@@ -241,6 +241,31 @@ impl BlockDevice for FileDevice {
         self.file.write_all_at(buf, offset)
     }
 
+    fn fill_holes(&self, offset: u64, len: u64) -> io::Result<u64> {
+        PastEnd::check(offset, len, self.len_bytes())?;
+        if self.is_block {
+            return Ok(0);
+        }
+        let (mut at, end, mut filled) = (offset, offset + len, 0);
+        while at < end {
+            // All that is read or written says where, so nobody misses the file's position.
+            let hole = rustix::fs::seek(&*self.file, rustix::fs::SeekFrom::Hole(at))?;
+            if hole >= end {
+                break;
+            }
+            at = match rustix::fs::seek(&*self.file, rustix::fs::SeekFrom::Data(hole)) {
+                Ok(data) => data.min(end),
+                // No data follows.
+                Err(Errno::NXIO) => end,
+                Err(errno) => return Err(errno.into()),
+            };
+            let zeros = vec![0; (at - hole) as usize];
+            self.file.write_all_at(&zeros, hole)?;
+            filled += at - hole;
+        }
+        Ok(filled)
+    }
+
     fn read_batch(&self, reads: &mut [DeviceRead<'_>]) {
         if nonblocking::is_set() {
             for read in reads {

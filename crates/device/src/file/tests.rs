@@ -164,3 +164,21 @@ fn what_is_not_cached_would_have_to_be_waited_for() {
         }
     }
 }
+
+#[test]
+fn holes_that_are_filled_have_space_and_data_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let device = FileDevice::create_new(&dir.path().join("image"), 1 << 20).unwrap();
+    device.write_at(&[7; 4096], 65_536).unwrap();
+    let filled = device.fill_holes(32_768, 131_072).unwrap();
+    device.flush().unwrap();
+    // A file system that knows no holes has filled none.
+    let whole = device.file.metadata().unwrap().blocks() * 512;
+    assert!(filled <= 131_072 - 4096 && whole >= 131_072, "{filled}");
+    assert_eq!(device.fill_holes(32_768, 131_072).unwrap(), 0);
+    let mut all = vec![1; 1 << 20];
+    device.read_at(&mut all, 0).unwrap();
+    let data = all.iter().enumerate().filter(|(_, byte)| **byte != 0);
+    assert!(data.map(|(at, _)| at).eq(65_536..69_632));
+    assert!(device.fill_holes(1 << 20, 4096).is_err());
+}

@@ -156,6 +156,35 @@ impl Pool {
         Ok(())
     }
 
+    /// Gives a range space below images, in all its copies, for writes that come later. The range is not in use, and
+    /// what fails is left to those writes. Returns how many bytes of zeros were written.
+    pub fn fill_holes(&self, logical: Logical, len: u64) -> u64 {
+        let mut filled = 0;
+        let Ok(chunk) = self.chunk_map.get(logical) else {
+            return filled;
+        };
+        if chunk.has_parity() {
+            return filled;
+        }
+        let within = logical.0 - chunk.logical().0;
+        let len = len.min(chunk.len_bytes() - within);
+        for mirror in 1..=chunk.mirrors() {
+            for piece in chunk.pieces(within, len, mirror) {
+                let Some(device) = self.present(&chunk.stripes()[piece.stripe]) else {
+                    continue;
+                };
+                let Some(block) = device.block() else {
+                    continue;
+                };
+                match block.fill_holes(piece.physical.0, piece.len) {
+                    Ok(bytes) => filled += bytes,
+                    Err(error) => tracing::debug!(%logical, len, %error, "holes stay"),
+                }
+            }
+        }
+        filled
+    }
+
     /// Makes every write that has returned durable, on all devices.
     pub fn flush(&self) -> Result<(), DeviceError> {
         nonblocking::check()?;

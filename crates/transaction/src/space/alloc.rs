@@ -90,11 +90,17 @@ impl Space {
         Ok(block)
     }
 
-    /// One tree block for a log, in a chunk that the last commit knows, beside what is reserved. None without room.
-    pub(crate) fn allocate_log_block(&self, committed: Transid) -> Option<Logical> {
+    /// One tree block for a log, in a chunk that the last commit knows, beside what is reserved and `left_bytes` more.
+    /// None without room.
+    pub(crate) fn allocate_log_block(
+        &self,
+        committed: Transid,
+        left_bytes: u64,
+    ) -> Option<Logical> {
         let nodesize = u64::from(self.params.nodesize);
         let reserved = self.info(SpaceKind::Metadata).reserved();
-        if !self.fits_metadata(reserved.saturating_add(nodesize)) {
+        let taken = nodesize.saturating_add(left_bytes);
+        if !self.fits_metadata(reserved.saturating_add(taken)) {
             return None;
         }
         let wanted = Wanted {

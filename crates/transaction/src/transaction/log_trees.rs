@@ -54,6 +54,9 @@ pub(super) struct LogTrees {
     bytes: AtomicI64,
 }
 
+/// Places are got ahead only while there is room for so many more.
+const PLACES_LEFT: u64 = 1024;
+
 /// The memory of an item in a log, about: itself, its key and its share of the map.
 fn item_bytes(item: &[u8]) -> i64 {
     (item.len() + 3 * size_of::<Key>() + 64) as i64
@@ -362,7 +365,31 @@ impl LogIo<'_> {
         if super::testing::is_refused() {
             return None;
         }
-        self.manager.space.allocate_log_block(self.committed)
+        self.manager.space.allocate_log_block(self.committed, 0)
+    }
+
+    /// Gets places for the blocks by which a log that grows will have grown soon. In the hole of an image each write
+    /// would have the file system below allocate blocks and write down where they are, again and again.
+    fn allocate_ahead(&mut self) {
+        let nodesize = u64::from(self.roots().superblock().nodesize.get());
+        let mut spare = Vec::new();
+        for _ in 0..self.places.wanted_ahead() {
+            let left_bytes = PLACES_LEFT * nodesize;
+            let Some(place) = self
+                .manager
+                .space
+                .allocate_log_block(self.committed, left_bytes)
+            else {
+                break;
+            };
+            spare.push(place);
+        }
+        spare.sort_unstable();
+        for run in spare.chunk_by(|place, next| place.0 + nodesize == next.0) {
+            let len = run.len() as u64 * nodesize;
+            self.roots().pool().fill_holes(run[0], len);
+        }
+        self.places.add_spare(spare);
     }
 }
 
@@ -374,10 +401,14 @@ impl BlockSink for LogIo<'_> {
         if let Some(place) = self.places.take_idle(level, first_key) {
             return Ok(place);
         }
+        if let Some(place) = self.places.take_spare() {
+            return Ok(place);
+        }
         let place = self.allocate();
         self.is_full |= place.is_none();
         let place = place.ok_or(Error::NoSpace)?;
         self.places.take_new(place);
+        self.allocate_ahead();
         Ok(place)
     }
 

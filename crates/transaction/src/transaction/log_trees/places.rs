@@ -16,6 +16,10 @@ use ubtrfs_tree::Block;
 /// Parts of a block are compared in this size. Page caches write no less.
 const PART_BYTES: usize = 4096;
 
+/// Places are got ahead by this part of those that there are, since a log that has grown goes on to grow.
+const AHEAD_PART: usize = 4;
+const MOST_AHEAD: usize = 32;
+
 /// The places of blocks (LOG-2).
 #[derive(Debug, Default)]
 pub(super) struct Places {
@@ -24,6 +28,8 @@ pub(super) struct Places {
     /// Those that the log on the devices does not need. So a file that syncs again and again writes to the same places,
     /// which costs the storage below an image less than new ones.
     idle: BTreeMap<Likeness, Block>,
+    /// Those that were given out and never taken.
+    spare: Vec<Logical>,
     /// Those that the log which is being written takes, and what lies there if it is known.
     taken: BTreeMap<Logical, Option<Block>>,
     /// The blocks that the log which is being written needs no more.
@@ -43,6 +49,25 @@ impl Places {
         let place = block.node().bytenr();
         self.taken.insert(place, Some(block));
         Some(place)
+    }
+
+    pub(super) fn take_spare(&mut self) -> Option<Logical> {
+        let place = self.spare.pop()?;
+        self.taken.insert(place, None);
+        Some(place)
+    }
+
+    /// How many places are to be got beside one that is new.
+    pub(super) fn wanted_ahead(&self) -> usize {
+        (self.all.len() / AHEAD_PART).min(MOST_AHEAD)
+    }
+
+    /// Adds places that no log has taken yet, ascending.
+    pub(super) fn add_spare(&mut self, places: Vec<Logical>) {
+        self.all.extend(&places);
+        self.spare = places;
+        // Taken from the end, lowest first.
+        self.spare.reverse();
     }
 
     pub(super) fn take_new(&mut self, place: Logical) {
