@@ -5,6 +5,7 @@ use std::ops::Sub;
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use serde_json::Value;
 
 const SECTOR_BYTES: u64 = 512;
 
@@ -35,14 +36,13 @@ impl DeviceCounts {
         })
     }
 
-    /// Bytes that a process made the storage write.
-    pub(crate) fn of_process(pid: u32) -> Result<DeviceCounts> {
-        let text = fs::read_to_string(format!("/proc/{pid}/io"))?;
-        let line = text
-            .lines()
-            .find_map(|line| line.strip_prefix("write_bytes: "));
+    /// From what `filesystem stats --format json` prints. The kernel's count of a process has whole folios of the page
+    /// cache, however little of them was written.
+    pub(crate) fn of_ubtrfs(json: &str) -> Result<DeviceCounts> {
+        let all: Value = serde_json::from_str(json)?;
+        let written = &all["filesystem-stats"]["writer"]["device_bytes"];
         Ok(DeviceCounts {
-            written_bytes: line.context("no count of bytes")?.trim().parse()?,
+            written_bytes: written.as_u64().context("no count of bytes")?,
             ..DeviceCounts::default()
         })
     }

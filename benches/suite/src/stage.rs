@@ -70,7 +70,7 @@ impl Stage {
     pub(crate) fn device_counts(&self) -> Result<DeviceCounts> {
         match &self.server {
             Server::Kernel { device, .. } => DeviceCounts::of_loop(device),
-            Server::Ubtrfs { process, .. } => DeviceCounts::of_process(process.id()),
+            Server::Ubtrfs { .. } => DeviceCounts::of_ubtrfs(&self.own_stats()?),
         }
     }
 

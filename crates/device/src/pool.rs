@@ -146,6 +146,7 @@ pub struct Pool {
     superblock: Arc<Superblock>,
     /// The highest that copy 0 of a device may have: read when it was opened, or written since.
     generation: AtomicU64,
+    written_bytes: AtomicU64,
     degraded: bool,
     access: Access,
     devices: ArcSwap<DeviceTable>,
@@ -202,6 +203,7 @@ impl Pool {
         }
         let pool = Pool {
             generation: superblock.generation.get().into(),
+            written_bytes: AtomicU64::new(0),
             superblock,
             degraded: options.degraded,
             access: options.access,

@@ -272,15 +272,18 @@ pub fn write_superblocks(
     path: &Path,
     superblock: &Superblock,
 ) -> Result<(), DeviceError> {
-    write_superblock_copies(device, path, superblock, Copies::All)
+    write_superblock_copies(device, path, superblock, Copies::All)?;
+    Ok(())
 }
 
+/// Returns how many bytes it wrote.
 pub(crate) fn write_superblock_copies(
     device: &dyn BlockDevice,
     path: &Path,
     superblock: &Superblock,
     copies: Copies,
-) -> Result<(), DeviceError> {
+) -> Result<u64, DeviceError> {
+    let mut written = 0;
     // A file may be longer than the volume in it. A new volume's item may not say its size yet.
     let end = match superblock.dev_item.total_bytes.get() {
         0 => device.len_bytes(),
@@ -306,6 +309,7 @@ pub(crate) fn write_superblock_copies(
                 len: SUPERBLOCK_SIZE as u64,
                 source,
             })?;
+        written += SUPERBLOCK_SIZE as u64;
     }
-    Ok(())
+    Ok(written)
 }

@@ -45,7 +45,7 @@ pub(crate) fn page(report: &Report, folder: &str, drawn: &[&str]) -> String {
     let _ = writeln!(
         out,
         "The kernel's btrfs is mounted from a loop device; bytes written are those of that device. For ubtrfs \
-         they are what its process made the storage write. CPU is the time of all CPUs of the machine, \
+         they are what it gave the image to write, as it counts them itself. CPU is the time of all CPUs of the machine, \
          whoever used it.\n"
     );
     for table in &report.tables {

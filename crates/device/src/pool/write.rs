@@ -89,6 +89,7 @@ impl Pool {
             }
             for (request, write) in requests.into_iter().zip(&planned) {
                 let Err(source) = request.result else {
+                    self.count_written(write.buf.len() as u64);
                     continue;
                 };
                 tracing::error!(%devid, offset = write.offset, logical = %write.logical, error = %source, "write failed");
@@ -105,6 +106,15 @@ impl Pool {
             }
         }
         Ok(())
+    }
+
+    fn count_written(&self, bytes: u64) {
+        self.written_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// The bytes that devices took since the pool was opened: data and blocks in all copies, superblocks, zeros in holes.
+    pub fn written_bytes(&self) -> u64 {
+        self.written_bytes.load(Ordering::Relaxed)
     }
 
     fn plan_write<'a>(
@@ -157,14 +167,13 @@ impl Pool {
     }
 
     /// Gives a range space below images, in all its copies, for writes that come later. The range is not in use, and
-    /// what fails is left to those writes. Returns how many bytes of zeros were written.
-    pub fn fill_holes(&self, logical: Logical, len: u64) -> u64 {
-        let mut filled = 0;
+    /// what fails is left to those writes.
+    pub fn fill_holes(&self, logical: Logical, len: u64) {
         let Ok(chunk) = self.chunk_map.get(logical) else {
-            return filled;
+            return;
         };
         if chunk.has_parity() {
-            return filled;
+            return;
         }
         let within = logical.0 - chunk.logical().0;
         let len = len.min(chunk.len_bytes() - within);
@@ -177,12 +186,11 @@ impl Pool {
                     continue;
                 };
                 match block.fill_holes(piece.physical.0, piece.len) {
-                    Ok(bytes) => filled += bytes,
+                    Ok(bytes) => self.count_written(bytes),
                     Err(error) => tracing::debug!(%logical, len, %error, "holes stay"),
                 }
             }
         }
-        filled
     }
 
     /// Makes every write that has returned durable, on all devices.
@@ -247,7 +255,7 @@ impl Pool {
                 dev_item: item,
                 ..superblock.clone()
             };
-            write_superblock_copies(&**block, path, &own, copies)?;
+            self.count_written(write_superblock_copies(&**block, path, &own, copies)?);
         }
         Ok(())
     }

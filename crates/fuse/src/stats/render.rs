@@ -92,6 +92,11 @@ impl Report {
             writeln!(out, "Trees to devices: {}", shown_bytes(writer.node_bytes))?;
             writeln!(
                 out,
+                "All to devices:   {}",
+                shown_bytes(writer.device_bytes)
+            )?;
+            writeln!(
+                out,
                 "Logs of fsync:    {}, {}",
                 writer.logs,
                 shown_bytes(writer.log_bytes)
@@ -161,6 +166,7 @@ impl Report {
                 },
                 "data_bytes": writer.data_bytes,
                 "node_bytes": writer.node_bytes,
+                "device_bytes": writer.device_bytes,
                 "logs": writer.logs,
                 "log_bytes": writer.log_bytes,
                 "unlogged": unlogged(&writer)
@@ -349,6 +355,11 @@ impl Report {
                     "node_bytes_total",
                     "Bytes of tree blocks written.",
                     writer.node_bytes as f64,
+                ),
+                (
+                    "device_bytes_total",
+                    "Bytes written to devices: all copies, superblocks, zeros in holes of images.",
+                    writer.device_bytes as f64,
                 ),
                 (
                     "logs_total",

@@ -184,6 +184,6 @@ impl TransactionManager {
     }
 
     pub fn stats(&self) -> WriterStats {
-        self.counters.stats()
+        self.counters.stats(self.roots.pool().written_bytes())
     }
 }

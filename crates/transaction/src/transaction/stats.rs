@@ -26,6 +26,8 @@ pub struct WriterStats {
     pub log_bytes: u64,
     /// Bytes of data written, one copy of each.
     pub data_bytes: u64,
+    /// Bytes that the devices took: data and tree blocks in all copies, superblocks, zeros in holes of images.
+    pub device_bytes: u64,
     pub phases: CommitPhases,
 }
 
@@ -135,7 +137,7 @@ impl Counters {
         self.data_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    pub(super) fn stats(&self) -> WriterStats {
+    pub(super) fn stats(&self, device_bytes: u64) -> WriterStats {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         WriterStats {
             commits: get(&self.commits),
@@ -146,6 +148,7 @@ impl Counters {
             unlogged: self.unlogged.each_ref().map(get),
             log_bytes: get(&self.log_bytes),
             data_bytes: get(&self.data_bytes),
+            device_bytes,
             phases: *self.phases.lock(),
         }
     }
