@@ -12,6 +12,8 @@
 //! A block that cannot be read is an issue by itself; what may only follow from it is counted as suppressed
 //! (`lost`).
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 mod block_groups;
 mod block_set;
 mod chunks;

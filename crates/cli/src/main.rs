@@ -11,6 +11,8 @@
 //!
 //! Here: the start of the program. The command line is defined in `invocation`, each command in a file in `command`.
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 mod arguments;
 mod command;
 mod invocation;

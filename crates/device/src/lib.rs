@@ -5,6 +5,8 @@
 //! This layer knows no tree: the chunks and devices that the chunk tree names are fed to it. It says where
 //! new chunks lie and which items describe them ([`chunk_layout`]), and leaves it to others to insert these.
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 mod access;
 mod block_device;
 mod block_discard;
@@ -12,6 +14,7 @@ pub mod chunk_layout;
 mod chunk_map;
 mod chunk_problem;
 mod claim;
+pub mod clock;
 mod discard_geometry;
 mod error;
 mod file;
@@ -24,6 +27,7 @@ mod memory_limit;
 pub mod nonblocking;
 mod parity;
 mod pool;
+mod random;
 mod read_errors;
 mod registration;
 mod scan;
@@ -33,6 +37,7 @@ mod stripes;
 mod superblock;
 #[cfg(test)]
 mod test_volume;
+pub mod thread;
 mod uring;
 
 pub use access::Access;
@@ -51,6 +56,7 @@ pub use memory::MemDevice;
 pub use memory_limit::{memory_limit, memory_limit_of_groups, memory_of_machine};
 pub use parity::parity;
 pub use pool::{CheckedRead, DeviceInfo, DiscardCounts, Pool, PoolOptions};
+pub use random::random_uuid;
 pub use read_errors::{ReadErrorKind, ReadErrorRecord};
 pub use registration::register_with_kernel;
 pub use scan::{FoundDevice, scan};

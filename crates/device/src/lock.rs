@@ -4,12 +4,13 @@ use std::fs::{self, File, Metadata};
 use std::ops::Deref;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
 use crate::access::Access;
+use crate::clock;
 use crate::error::{DeviceError, Holder, in_use, open_error};
 use crate::loop_device::{backing_of, loop_on, sibling_of};
 
@@ -23,7 +24,7 @@ pub(crate) fn lock(file: &File, path: &Path, access: Access) -> Result<(), Devic
         Access::Read => FlockOperation::NonBlockingLockShared,
         Access::Write => FlockOperation::NonBlockingLockExclusive,
     };
-    let start = Instant::now();
+    let start = clock::now();
     loop {
         match rustix::fs::flock(file, operation) {
             Ok(()) => return Ok(()),
@@ -47,7 +48,7 @@ pub(crate) fn lock(file: &File, path: &Path, access: Access) -> Result<(), Devic
 /// Refuses an image that a loop device shows.
 pub(crate) fn refuse_looped(image: &File, path: &Path) -> Result<(), DeviceError> {
     let metadata = image.metadata().map_err(open_error(path))?;
-    let start = Instant::now();
+    let start = clock::now();
     while let Some(name) = loop_on(&metadata, Access::Write) {
         if start.elapsed() >= PATIENCE {
             return Err(in_use(path, Holder::Loop(name)));
@@ -59,7 +60,7 @@ pub(crate) fn refuse_looped(image: &File, path: &Path) -> Result<(), DeviceError
 
 /// Refuses a loop device beside which another shows the same bytes: its file may be mounted by that one.
 pub(crate) fn refuse_siblings(device: &Metadata, path: &Path) -> Result<(), DeviceError> {
-    let start = Instant::now();
+    let start = clock::now();
     while let Some(name) = sibling_of(device) {
         if start.elapsed() >= PATIENCE {
             return Err(in_use(path, Holder::Loop(name)));

@@ -6,6 +6,8 @@
 //!
 //! Not here: trees by id, space and transactions (`ubtrfs-transaction`).
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 mod error;
 mod file;
 mod inode;

@@ -4,6 +4,8 @@
 //! On-disk numbers are little-endian and unaligned; the structs here are views of the bytes, in the
 //! kernel's field names. Nothing panics on any bytes.
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 pub mod block_group_flags;
 pub mod check;
 mod chunk_check;

@@ -11,13 +11,14 @@ use std::io;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread::{Builder, JoinHandle};
+use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
 
 use crate::answer::Server;
 use crate::device::{Device, Frame, Received};
 use crate::request::FileSystem;
+use crate::thread;
 
 /// The threads of a connection.
 pub(crate) struct Readers<F> {
@@ -88,9 +89,7 @@ impl<F: FileSystem> Readers<F> {
         threads.retain(|thread| !thread.is_finished());
         let readers = Arc::clone(self);
         self.alive.fetch_add(1, Ordering::Relaxed);
-        let started = Builder::new()
-            .name("ubtrfs-fuse".into())
-            .spawn(move || readers.read(&device, frame));
+        let started = thread::start("ubtrfs-fuse", move || readers.read(&device, frame));
         match started {
             Ok(thread) => threads.push(thread),
             Err(error) => {

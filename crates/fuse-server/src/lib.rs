@@ -12,9 +12,12 @@
 //!
 //! Not here: mounting, and any file system.
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 mod abi;
 mod answer;
 mod capacity;
+mod clock;
 mod connection;
 mod dev_fuse;
 mod device;
@@ -26,6 +29,7 @@ mod notifier;
 mod panic_guard;
 mod parse;
 pub mod request;
+mod thread;
 mod uring;
 
 pub use capacity::Capacity;

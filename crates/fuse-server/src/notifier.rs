@@ -25,7 +25,7 @@ mod places;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::thread::{Builder, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex};
@@ -35,8 +35,10 @@ use zerocopy::IntoBytes;
 use self::places::Places;
 use crate::abi;
 use crate::abi::output::{NotifyDeleteOut, NotifyInvalEntryOut, NotifyInvalInodeOut};
+use crate::clock;
 use crate::device::Device;
 use crate::request::{NodeId, Notifier};
+use crate::thread;
 
 /// Notices that wait one by one.
 const EXACT_MAX: usize = 4096;
@@ -158,7 +160,7 @@ impl Lane {
         while !waiting.has_told(given) {
             match until {
                 None => self.told.wait(&mut waiting),
-                Some(until) if Instant::now() >= until => return false,
+                Some(until) if clock::now() >= until => return false,
                 Some(until) => {
                     self.told.wait_until(&mut waiting, until);
                 }
@@ -244,7 +246,7 @@ impl Invalidator {
             ("ubtrfs-nodes", &queue.nodes),
         ] {
             let (lane, device) = (Arc::clone(lane), Arc::clone(&device));
-            let thread = Builder::new().name(name.into()).spawn(move || {
+            let thread = thread::start(name, move || {
                 while let Some(notice) = lane.next() {
                     send(&device, &notice);
                 }

@@ -7,6 +7,8 @@
 //! - `mount_table`: the kernel's table of mounts
 //! - `mount`: options, mounting, unmounting, and a mount's life as a process
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 mod adapter;
 pub mod caller;
 pub mod ioctl_args;

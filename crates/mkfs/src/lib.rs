@@ -11,6 +11,8 @@
 //! Not here: whether a device may be overwritten (`device::find_signature` tells what lies on it, the caller decides),
 //! files on volumes that exist.
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 pub mod archive;
 mod chunk_growth;
 mod chunks;

@@ -6,6 +6,7 @@
 //! Not here: the sizes and places of chunks (`chunks`), random numbers and clocks ([`Identity`] brings
 //! what they gave).
 
+use ubtrfs_device::random_uuid;
 use ubtrfs_format::block_group_flags::{BlockGroupFlags, Profile};
 use ubtrfs_format::csum::CsumType;
 use ubtrfs_format::features::Incompat;
@@ -142,10 +143,6 @@ impl Identity {
 }
 
 const NIL: Uuid = Uuid([0; 16]);
-
-fn random_uuid() -> Uuid {
-    Uuid(uuid::Uuid::new_v4().into_bytes())
-}
 
 /// The beginning of a hash, marked as a UUID whose making is its maker's affair (version 8).
 fn derived_uuid(fsid: Uuid, of: &str, number: u64) -> Uuid {

@@ -9,6 +9,8 @@
 //! [`Receiver`] does the commands of a stream to a [`Target`].
 //! [`Diff`] tells what changed between two snapshots, without a stream.
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 mod diff;
 mod dump;
 mod format;

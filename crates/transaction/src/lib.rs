@@ -5,6 +5,8 @@
 //!
 //! Not here: what the items mean together, such as inodes and names (`engine`).
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 mod backref;
 pub mod csum_tree;
 pub mod discard;

@@ -5,6 +5,8 @@
 //! Everything above this crate reads through views and cursors only, so what lies on top of the
 //! committed set is this crate's affair. Changes go into a [`LiveTree`]; [`apply`] makes them a new root.
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 mod apply;
 mod block;
 mod build;

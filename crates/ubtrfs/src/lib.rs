@@ -39,6 +39,7 @@
 //! Images and devices are untrusted: any bytes give an error, never a panic, a hang or unbounded memory. Data is verified
 //! by its checksums when it is read.
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![warn(missing_docs)]
 
 mod attributes;

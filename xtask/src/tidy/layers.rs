@@ -32,8 +32,8 @@ const ORDERS: &[(&str, &[&str])] = &[
     (
         "device",
         &[
-            "access block_discard chunk_problem discard_geometry file_clone memory_limit nonblocking parity read_errors \
-             registration signature uring",
+            "access block_discard chunk_problem clock discard_geometry file_clone memory_limit nonblocking parity random \
+             read_errors registration signature thread uring",
             "loop_device",
             "error",
             "claim",
@@ -114,7 +114,7 @@ const ORDERS: &[(&str, &[&str])] = &[
     (
         "fuse-server",
         &[
-            "abi ending request",
+            "abi clock ending request thread",
             "capacity encode panic_guard parse",
             "init",
             "answer",

@@ -13,7 +13,7 @@ use anyhow::{Context, bail};
 use clap::ValueEnum;
 use serde::Serialize;
 use ubtrfs_check::{CheckOptions, Issue, Phase, Progress, Report, Severity, check_pool};
-use ubtrfs_device::{Access, Holder, Pool, memory_limit};
+use ubtrfs_device::{Access, Holder, Pool, clock, memory_limit};
 use ubtrfs_format::ids::Logical;
 
 use crate::presentation::console::Console;
@@ -264,13 +264,13 @@ impl Shown {
         }
         let mut at = match &self.last {
             Some((_, at)) if !is_new => *at,
-            _ => Instant::now(),
+            _ => clock::now(),
         };
         if let Some(bar) = console.progress() {
             bar.set_message(counts(progress));
         } else if self.with_counts && at.elapsed() >= PROGRESS_INTERVAL {
             eprintln!("{}", counts(progress));
-            at = Instant::now();
+            at = clock::now();
         }
         self.last = Some((*progress, at));
     }

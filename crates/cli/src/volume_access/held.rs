@@ -6,10 +6,10 @@
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::anyhow;
-use ubtrfs_device::{DeviceError, Holder};
+use ubtrfs_device::{DeviceError, Holder, clock};
 use ubtrfs_fuse::mount::{mount_table, mountpoint_served_by};
 
 use crate::presentation::quoting::Escaped;
@@ -34,7 +34,7 @@ pub(crate) fn when_free<T>(
     limit: Duration,
     mut open: impl FnMut() -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
-    let start = Instant::now();
+    let start = clock::now();
     let mut is_told = false;
     loop {
         let error = match open() {

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::io::Errno;
 use ubtrfs_format::ids::{DevId, Logical};
@@ -22,6 +22,7 @@ use super::{Pool, PoolDevice, PresentDevice};
 use crate::access::Access;
 use crate::chunk_layout::RESERVED_BYTES;
 use crate::chunk_map::STRIPE_LEN;
+use crate::clock;
 use crate::discard_geometry::{DiscardGeometry, MIN_GRANULARITY};
 use crate::error::DeviceError;
 use crate::nonblocking;
@@ -211,7 +212,7 @@ impl Pool {
             return Ok(0);
         }
         let len = request.end - request.start;
-        let begin = Instant::now();
+        let begin = clock::now();
         let answer = present.block.discard(request.start, len);
         let done = answer.is_ok().then_some(len);
         self.discards.add(done, begin.elapsed());

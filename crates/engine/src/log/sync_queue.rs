@@ -12,9 +12,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
+use ubtrfs_device::clock;
 
 #[cfg(test)]
 mod tests;
@@ -92,7 +93,7 @@ impl<R> SyncQueue<R> {
             taken: std::mem::take(&mut state.waiting),
         };
         drop(state);
-        let begin = Instant::now();
+        let begin = clock::now();
         let requests: Vec<&R> = led.taken.iter().map(|taken| &taken.request).collect();
         let done = log(&requests);
         match done {
@@ -104,7 +105,7 @@ impl<R> SyncQueue<R> {
     }
 
     fn wait_for_others(&self, state: &mut MutexGuard<'_, State<R>>) {
-        let end = Instant::now() + MAX_WAIT.min(state.log_time / 2);
+        let end = clock::now() + MAX_WAIT.min(state.log_time / 2);
         while state.waiting.len() < state.crowd {
             if self.arrived.wait_until(state, end).timed_out() {
                 return;

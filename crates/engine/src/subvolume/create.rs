@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use ubtrfs_device::nonblocking;
+use ubtrfs_device::{nonblocking, random_uuid};
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::{FileKind, FileTime, RootItem, RootItemFlags, Timespec};
 use ubtrfs_format::key::{Key, KeyType};
@@ -107,7 +107,7 @@ impl Subvolumes {
             name,
         };
         refs.insert_root_ref(id, place);
-        let uuid = Uuid(*uuid::Uuid::new_v4().as_bytes());
+        let uuid = random_uuid();
         let received = plan.received_uuid();
         let mut uuids = match &uuid_tree {
             Some(tree) => Draft::new(tree),

@@ -7,10 +7,9 @@
 //! share that one.
 
 use std::sync::{Arc, Weak};
-use std::thread;
 use std::time::{Duration, Instant};
 
-use ubtrfs_device::nonblocking;
+use ubtrfs_device::{clock, nonblocking, thread};
 use ubtrfs_transaction::roots::LONGEST;
 use ubtrfs_transaction::{TransactionManager, Wakening};
 
@@ -92,10 +91,8 @@ impl Volume {
         for (name, run) in threads {
             let manager = Arc::clone(self.inodes.transactions()?);
             let volume = Arc::downgrade(self);
-            let thread = thread::Builder::new()
-                .name(name.to_owned())
-                .spawn(move || run(&manager, &volume))
-                .map_err(Error::Thread)?;
+            let thread =
+                thread::start(name, move || run(&manager, &volume)).map_err(Error::Thread)?;
             self.inodes.transactions()?.threads.add_background(thread);
         }
         Ok(())
@@ -179,7 +176,7 @@ fn commit(manager: &TransactionManager, volume: &Weak<Volume>) {
 
 /// Deletes inodes that were given up, writes times that are old; and at intervals writes all data back and asks for a commit.
 fn write_back(manager: &TransactionManager, volume: &Weak<Volume>) {
-    let mut last = Instant::now();
+    let mut last = clock::now();
     let left = |last: Instant| {
         manager
             .threads
@@ -201,7 +198,7 @@ fn write_back(manager: &TransactionManager, volume: &Weak<Volume>) {
         // What keeps it from being written keeps the commit from being made, which tells.
         let _ = volume.inodes.write_times_of_age(LONGEST);
         if left(last).is_zero() {
-            last = Instant::now();
+            last = clock::now();
             // A write-back error is reported by the next sync of the file.
             let _ = volume.files.write_back_all();
             volume.inodes.dirty.trim();

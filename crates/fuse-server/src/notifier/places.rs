@@ -9,11 +9,12 @@
 //!
 //! Locks: a leaf, not held while the kernel is told something.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
 use crate::capacity::BACKGROUND_MIN;
+use crate::clock;
 
 /// Telling takes a microsecond where no page is locked. The kernel sends 12 at a time if nobody says how many.
 const PLACES: usize = 8;
@@ -36,7 +37,7 @@ impl Places {
     pub(super) fn enter(&self) -> Option<Place<'_>> {
         let mut taken = self.taken.lock();
         if *taken >= PLACES {
-            let until = Instant::now() + PATIENCE;
+            let until = clock::now() + PATIENCE;
             while *taken >= PLACES {
                 if self.left.wait_until(&mut taken, until).timed_out() {
                     return None;

@@ -23,7 +23,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
-use std::thread::{self, Builder, JoinHandle};
+use std::thread::{self, JoinHandle};
 
 use rustix::thread::{CpuSet, sched_setaffinity};
 
@@ -77,9 +77,9 @@ impl<F: FileSystem> Queues<F> {
             let (begin, told) = sync_channel(1);
             let ready = ready.clone();
             let loads = Arc::clone(&loads);
-            let thread = Builder::new()
-                .name(format!("ubtrfs-ring-{number}"))
-                .spawn(move || live(number, &capacity, &loads, &ready, &told))?;
+            let thread = crate::thread::start(&format!("ubtrfs-ring-{number}"), move || {
+                live(number, &capacity, &loads, &ready, &told)
+            })?;
             threads.push((begin, thread));
         }
         drop(ready);

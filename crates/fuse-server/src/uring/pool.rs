@@ -13,8 +13,9 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
-use std::thread::{Builder, JoinHandle};
+use std::thread::JoinHandle;
 
+use crate::thread;
 use parking_lot::{Condvar, Mutex};
 
 type Job = Box<dyn FnOnce() + Send>;
@@ -55,9 +56,7 @@ impl Pool {
 
     fn start(self: &Arc<Self>, state: &mut State) -> io::Result<()> {
         let pool = Arc::clone(self);
-        let thread = Builder::new()
-            .name("ubtrfs-pool".into())
-            .spawn(move || pool.work())?;
+        let thread = thread::start("ubtrfs-pool", move || pool.work())?;
         state.threads.push(thread);
         state.idle += 1;
         Ok(())

@@ -3,8 +3,8 @@
 
 use std::io;
 use std::sync::mpsc::channel;
-use std::thread::Builder;
 
+use crate::thread;
 use rustix::thread::{Pid, gettid};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ pub(super) fn is_normal() -> bool {
 pub(super) fn try_there_and_back() -> io::Result<()> {
     let (tell, heard) = channel();
     let (release, released) = channel::<()>();
-    let thread = Builder::new().name("ubtrfs-try".into()).spawn(move || {
+    let thread = thread::start("ubtrfs-try", move || {
         let _ = tell.send(gettid());
         let _ = released.recv();
     })?;

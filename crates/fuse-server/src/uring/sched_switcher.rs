@@ -11,8 +11,8 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::thread::{self, Builder, JoinHandle, Thread};
-use std::time::{Duration, Instant};
+use std::thread::{self, JoinHandle, Thread};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustix::thread::{Pid, gettid};
@@ -20,6 +20,7 @@ use rustix::thread::{Pid, gettid};
 use super::load::{self, Gauged, Runnable, ThreadGauge, online_cpus};
 use super::sched::{self, Policy};
 use super::sched_policy::{Machine, PERIOD, Record, SchedPolicy, Seen};
+use crate::clock;
 
 /// A queue looks whether the switcher sleeps once in so many requests.
 const REQUESTS_A_LOOK: u64 = 64;
@@ -121,7 +122,7 @@ fn start(loads: &Arc<QueueLoads>) -> io::Result<SchedSwitcher> {
     }
     sched::try_there_and_back()?;
     let mut watching = Watching::new(Arc::clone(loads))?;
-    let thread = Builder::new().name("ubtrfs-sched".into()).spawn(move || {
+    let thread = crate::thread::start("ubtrfs-sched", move || {
         if let Err(error) = watching.run() {
             tracing::debug!(%error, "threads of queues do not yield any more");
         }
@@ -185,12 +186,12 @@ impl Watching {
         let _ = self.loads.switcher.set(thread::current());
         let mut policy = SchedPolicy::default();
         let mut next = None;
-        let mut last = Instant::now();
+        let mut last = clock::now();
         loop {
             if next.is_none() {
                 self.sleep();
                 self.look()?;
-                last = Instant::now();
+                last = clock::now();
             }
             thread::park_timeout(next.unwrap_or(PERIOD));
             if self.loads.ended.load(Ordering::Acquire) {
@@ -203,7 +204,7 @@ impl Watching {
                 // The switcher itself runs.
                 runnable: self.runnable.count()?.saturating_sub(running + 1),
             };
-            last = Instant::now();
+            last = clock::now();
             let decision = policy.decide(machine, &mut seen);
             for (queue, (record, _)) in self.queues.iter_mut().zip(seen) {
                 queue.record = record;

@@ -6,9 +6,10 @@
 //! Not here: how the kernel is told (`request::Notifier`).
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::RwLock;
+use ubtrfs_device::clock;
 use ubtrfs_fuse_server::request::{NodeId, Notifier};
 
 use super::nodes::Listed;
@@ -104,7 +105,7 @@ impl Changes {
     pub(super) fn drop_pages(&self, id: FileId, range: Range) -> bool {
         self.pages(id, range);
         self.notifier()
-            .is_none_or(|notifier| notifier.drain_nodes(Some(Instant::now() + DROPPING_AT_MOST)))
+            .is_none_or(|notifier| notifier.drain_nodes(Some(clock::now() + DROPPING_AT_MOST)))
     }
 
     fn node_changed(&self, id: FileId, contents: Option<Range>) {
@@ -142,21 +143,21 @@ impl Changes {
         for (node, range) in ranges {
             notifier.node_changed(node, Some(range));
         }
-        notifier.drain_nodes(Some(Instant::now() + FLUSHING_AT_MOST))
+        notifier.drain_nodes(Some(clock::now() + FLUSHING_AT_MOST))
     }
 
     /// Waits until the kernel has heard of what was told before, or for a moment. A program that is in the kernel's
     /// way may be waiting for the thread that calls.
     pub fn drain(&self) {
         if let Some(notifier) = self.notifier() {
-            notifier.drain(Some(Instant::now() + DRAIN_AT_MOST));
+            notifier.drain(Some(clock::now() + DRAIN_AT_MOST));
         }
     }
 
     /// Waits like `drain`, for attributes and contents alone.
     pub(super) fn drain_nodes(&self) {
         if let Some(notifier) = self.notifier() {
-            notifier.drain_nodes(Some(Instant::now() + DRAIN_AT_MOST));
+            notifier.drain_nodes(Some(clock::now() + DRAIN_AT_MOST));
         }
     }
 }

@@ -5,6 +5,8 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
+use ubtrfs_device::clock;
+
 /// SIGKILL, which the kernel sends to each thread of a process that ends by any signal.
 const KILL: u64 = 1 << (9 - 1);
 const LOOKS_EACH: Duration = Duration::from_millis(20);
@@ -22,7 +24,7 @@ impl EndingCaller {
     pub(crate) fn new(pid: u32) -> EndingCaller {
         EndingCaller {
             pid,
-            looked: Instant::now(),
+            looked: clock::now(),
             has_ended: false,
         }
     }
@@ -30,7 +32,7 @@ impl EndingCaller {
     /// Looks now and then, so that it may be asked often.
     pub(crate) fn is_ending(&mut self) -> bool {
         if !self.has_ended && self.pid != 0 && self.looked.elapsed() >= LOOKS_EACH {
-            self.looked = Instant::now();
+            self.looked = clock::now();
             let status = fs::read_to_string(format!("/proc/{}/status", self.pid));
             self.has_ended = status.is_ok_and(|status| is_killed(&status));
         }

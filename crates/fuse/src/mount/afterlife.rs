@@ -3,9 +3,9 @@
 
 use std::io;
 use std::sync::{Arc, Weak};
-use std::thread::Builder;
 use std::time::Duration;
 
+use ubtrfs_device::thread;
 use ubtrfs_engine::Volume;
 
 use super::session::Place;
@@ -66,7 +66,7 @@ impl Written {
     /// Has a thread make it durable, and then do what is to follow.
     pub(super) fn make_durable_then(&self, next: impl FnOnce() + Send + 'static) -> io::Result<()> {
         let written = self.clone();
-        let thread = Builder::new().name("ubtrfs-sync".into()).spawn(move || {
+        let thread = thread::start("ubtrfs-sync", move || {
             written.make_durable();
             next();
         });

@@ -13,10 +13,10 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::geteuid;
-use ubtrfs_device::{Access, BlockDevice, DeviceClaim, LoopDevice};
+use ubtrfs_device::{Access, BlockDevice, DeviceClaim, LoopDevice, clock};
 use ubtrfs_engine::{Error, Volume};
 
 use super::attach::{Attachment, attach, attach_block};
@@ -134,14 +134,14 @@ impl Reclaim {
         let Some(claim) = self.file.claim() else {
             return Ok(());
         };
-        let until = Instant::now() + LETS_GO_WITHIN;
+        let until = clock::now() + LETS_GO_WITHIN;
         loop {
             match claim.renew() {
                 Ok(()) => {
                     tracing::info!("claimed the device again");
                     return Ok(volume.pool().check_unchanged()?);
                 }
-                Err(_) if Instant::now() < until => thread::sleep(TRY_EVERY),
+                Err(_) if clock::now() < until => thread::sleep(TRY_EVERY),
                 // The kernel has it for our mount still.
                 Err(_) if is_kept(self.device) => return Ok(()),
                 Err(error) => return Err(error.into()),
@@ -215,10 +215,10 @@ mod tests {
     where
         E: std::fmt::Debug,
     {
-        let until = Instant::now() + Duration::from_secs(10);
+        let until = std::time::Instant::now() + Duration::from_secs(10);
         loop {
             match open() {
-                Err(error) if is_taken(&error) && Instant::now() < until => {
+                Err(error) if is_taken(&error) && std::time::Instant::now() < until => {
                     thread::sleep(TRY_EVERY);
                 }
                 opened => return opened.unwrap(),

@@ -7,13 +7,14 @@
 //!
 //! Locks: none is held while the kernel is asked.
 
-use std::thread::{Builder, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, openat, statx};
 use rustix::io::Errno;
 use rustix::mount::{FsPickFlags, fsconfig_reconfigure, fsconfig_set_flag, fspick};
 
+use ubtrfs_device::thread;
 use ubtrfs_engine::Lifetime;
 
 use super::companion::Companion;
@@ -34,7 +35,7 @@ impl ForcedReadOnly {
         volume: Lifetime,
         device: Option<(u32, u32)>,
     ) -> Result<ForcedReadOnly, MountError> {
-        let thread = Builder::new().name("ubtrfs-abort".into()).spawn(move || {
+        let thread = thread::start("ubtrfs-abort", move || {
             if volume.wait_for_abort().is_some() {
                 make_read_only(&volume, device);
             }

@@ -12,11 +12,11 @@ use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
+use ubtrfs_device::{clock, thread};
 
 use super::detach::{find, resolve};
 use super::holders::holders_of;
@@ -83,7 +83,7 @@ impl Server {
         // The kernel lets nobody look into a process that has begun to execute a program and cannot go on. Whoever
         // meets one waits, so another thread does the looking.
         let (sender, receiver) = mpsc::channel();
-        let looks = thread::Builder::new().spawn(move || sender.send(Server::behind(device)));
+        let looks = thread::start("ubtrfs-look", move || sender.send(Server::behind(device)));
         looks.ok()?;
         receiver.recv_timeout(LOOKS_AT_MOST).ok()?
     }
@@ -220,7 +220,7 @@ impl Work<'_> {
         Work {
             server,
             done: server.and_then(Server::work_done),
-            since: Instant::now(),
+            since: clock::now(),
         }
     }
 
@@ -232,7 +232,7 @@ impl Work<'_> {
         let done = self.server.and_then(Server::work_done);
         if done != self.done {
             self.done = done;
-            self.since = Instant::now();
+            self.since = clock::now();
         }
         self.since.elapsed() >= patience
     }

@@ -10,12 +10,13 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
-use std::thread::{Builder, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+use ubtrfs_device::thread;
 use ubtrfs_engine::{FileId, Volume};
 use ubtrfs_fuse_server::Connection;
 
@@ -142,9 +143,7 @@ impl Session {
         let place = Arc::new(Place::new(mountpoint, device));
         let served = Arc::clone(&place);
         let fallback = connection.fallback().map(str::to_owned);
-        let server = Builder::new()
-            .name("ubtrfs-fuse".into())
-            .spawn(move || connection.serve(|| served.abort()));
+        let server = thread::start("ubtrfs-fuse", move || connection.serve(|| served.abort()));
         let session = Self {
             place,
             server: Some(server.map_err(MountError::Threads)?),
@@ -259,10 +258,10 @@ impl Session {
         }
         let place = Arc::clone(&self.place);
         let written = self.written();
-        Builder::new()
-            .name("ubtrfs-signals".into())
-            .spawn(move || handle_signals(&place, &written, &mut readers))
-            .map_err(MountError::Threads)?;
+        thread::start("ubtrfs-signals", move || {
+            handle_signals(&place, &written, &mut readers)
+        })
+        .map_err(MountError::Threads)?;
         Ok(())
     }
 

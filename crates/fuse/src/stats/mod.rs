@@ -16,6 +16,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
+use ubtrfs_device::clock;
 use ubtrfs_engine::Volume;
 use ubtrfs_fuse_server::request::{Errno, Result, Watch};
 
@@ -131,7 +132,7 @@ impl Stats {
         Stats {
             sets: (0..SETS).map(|_| Set::new()).collect(),
             clock: quanta::Clock::new(),
-            since: Instant::now(),
+            since: clock::now(),
         }
     }
 

@@ -1,6 +1,6 @@
 //! What is left to discard when a volume is closed.
 
-use std::time::Instant;
+use ubtrfs_device::clock;
 
 use super::{Discard, DiscardMode};
 
@@ -14,8 +14,8 @@ impl Discard {
             return;
         }
         let _queue = self.queue.lock();
-        let end = Instant::now() + self.at_close;
-        let has_time = || Instant::now() < end && self.is_possible();
+        let end = clock::now() + self.at_close;
+        let has_time = || clock::now() < end && self.is_possible();
         let max = self.limits().max_discard_size;
         while has_time()
             && let Some(out) = self.space.begin_unallocated(max)

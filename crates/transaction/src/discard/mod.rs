@@ -29,7 +29,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
-use ubtrfs_device::Pool;
+use ubtrfs_device::{Pool, clock};
 
 use crate::space::Space;
 use queue::Queue;
@@ -89,7 +89,7 @@ impl Discard {
             at_close: options.at_close,
             queue: Mutex::new(Queue::new(options.delays)),
             clock: Clock {
-                opened: Instant::now(),
+                opened: clock::now(),
                 set: Mutex::new(None),
             },
             counters: DiscardCounters::default(),

@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use ubtrfs_device::clock;
 use ubtrfs_format::item::InodeItem;
 
 use crate::file_id::{FileId, IdHasher};
@@ -98,7 +99,7 @@ impl LazyTimes {
             let mut order = self.order.lock();
             let turn = order.next;
             order.next += 1;
-            order.turns.insert(turn, (id, Instant::now()));
+            order.turns.insert(turn, (id, clock::now()));
             turn
         };
         shard.insert(id, Kept { item: *item, turn });

@@ -31,7 +31,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::MutexGuard;
-use ubtrfs_device::nonblocking;
+use ubtrfs_device::{clock, nonblocking};
 use ubtrfs_format::ids::{Logical, RootId, Transid};
 use ubtrfs_format::item::RootItem;
 use ubtrfs_format::key::Key;
@@ -101,12 +101,12 @@ struct Lap(Instant);
 
 impl Lap {
     fn begin() -> Lap {
-        Lap(Instant::now())
+        Lap(clock::now())
     }
 
     /// Adds what the phase that ends now took.
     fn end(&mut self, phase: &mut Duration) {
-        let now = Instant::now();
+        let now = clock::now();
         *phase += now - self.0;
         self.0 = now;
     }

@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use ubtrfs_device::clock;
+
 /// Waits of one kind since the volume was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waits {
@@ -30,7 +32,7 @@ impl WaitCounter {
         self.count.fetch_add(1, Ordering::Relaxed);
         Waiting {
             counter: self,
-            since: Instant::now(),
+            since: clock::now(),
         }
     }
 

@@ -1,10 +1,11 @@
 //! `ubtrfs inspect-internal tree-stats`: how scattered the blocks of trees are.
 
 use std::io::Write;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Context;
 use serde::Serialize;
+use ubtrfs_device::clock;
 use ubtrfs_engine::Volume;
 use ubtrfs_engine::inspect::TreeStats as Stats;
 use ubtrfs_format::ids::RootId;
@@ -61,7 +62,7 @@ impl TreeStats {
                 writeln!(console.out, "Calculating size of {name}")?;
             }
             let view = view(&volume, id)?;
-            let start = Instant::now();
+            let start = clock::now();
             let stats = volume.tree_stats(&view)?;
             match &mut list {
                 Some(list) => list.push(&mut console.out, &to_json(id, &stats))?,

@@ -15,6 +15,7 @@ use clap::ArgMatches;
 use rustix::fs::{major, minor};
 use rustix::io::Errno;
 use rustix::process::geteuid;
+use ubtrfs_device::random_uuid;
 use ubtrfs_engine::Error;
 use ubtrfs_fuse::caller::Peer;
 use ubtrfs_fuse::mount::Nonce;
@@ -337,7 +338,7 @@ fn connect(mount: &Mounted, socket: &SocketAddr) -> anyhow::Result<UnixStream> {
     if uid != 0 && uid != mount.owner {
         bail!("user {uid} answers in its place");
     }
-    let nonce = Nonce(*uuid::Uuid::new_v4().as_bytes());
+    let nonce = Nonce(random_uuid().0);
     if !protocol::greet(&connection, nonce)? {
         bail!("no command is taken");
     }

@@ -7,11 +7,11 @@ use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc;
-use std::thread::Builder;
 use std::time::Duration;
 
 use anyhow::bail;
 use rustix::process::geteuid;
+use ubtrfs_device::thread;
 use ubtrfs_fuse::mount::{Server, TableEntry, Work};
 
 use super::client::reach;
@@ -67,7 +67,7 @@ impl Leaving {
         }
         // A server that hangs answers no request for the mount's attribute either, which no timeout ends.
         let (sender, receiver) = mpsc::channel();
-        let asks = Builder::new().spawn(move || sender.send(Leaving::ask(&mount)));
+        let asks = thread::start("ubtrfs-leaving", move || sender.send(Leaving::ask(&mount)));
         if asks.is_err() {
             return Asked::Not;
         }

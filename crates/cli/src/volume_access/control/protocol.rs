@@ -25,6 +25,7 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
+use ubtrfs_device::random_uuid;
 use ubtrfs_fuse::mount::{CONTROL_ATTRIBUTE, Nonce};
 
 use crate::volume_access::session::MountPath;
@@ -98,7 +99,7 @@ impl Address {
     /// An abstract name that nobody can have taken.
     pub(super) fn new() -> Address {
         Address {
-            name: format!("ubtrfs/control/{}", uuid::Uuid::new_v4().simple()),
+            name: format!("ubtrfs/control/{}", random_uuid()),
             path: None,
         }
     }

@@ -37,7 +37,7 @@ pub(super) fn relayed<T>(
 fn fed(input: &File) -> io::Result<File> {
     let (from, mut to) = io::pipe()?;
     let mut input = input.try_clone()?;
-    thread::spawn(move || io::copy(&mut input, &mut to));
+    ubtrfs_device::thread::start("ubtrfs-input", move || io::copy(&mut input, &mut to))?;
     Ok(OwnedFd::from(from).into())
 }
 

@@ -9,12 +9,13 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{Builder, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::ArgMatches;
 use rustix::process::geteuid;
+use ubtrfs_device::thread;
 use ubtrfs_engine::{FileId, Volume};
 use ubtrfs_fuse::caller::{Caller, Peer};
 use ubtrfs_fuse::mount::{
@@ -138,9 +139,9 @@ impl Control {
     fn accept_at(&mut self, listener: UnixListener, served: Served) -> io::Result<()> {
         let listener = Arc::new(listener);
         let accepting = (Arc::clone(&listener), Arc::clone(&self.clients));
-        let thread = Builder::new()
-            .name("ubtrfs-control".into())
-            .spawn(move || accept(&served, &accepting.0, &accepting.1))?;
+        let thread = thread::start("ubtrfs-control", move || {
+            accept(&served, &accepting.0, &accepting.1)
+        })?;
         self.sockets.push(Socket { listener, thread });
         Ok(())
     }
@@ -251,7 +252,7 @@ fn accept(served: &Served, listener: &UnixListener, clients: &Arc<Clients>) {
             return;
         };
         let served = served.clone();
-        let started = Builder::new().name("ubtrfs-command".into()).spawn(move || {
+        let started = thread::start("ubtrfs-command", move || {
             serve(served, &connection, running);
         });
         if let Err(error) = started {

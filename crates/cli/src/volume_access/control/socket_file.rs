@@ -18,6 +18,7 @@ use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::geteuid;
+use ubtrfs_device::random_uuid;
 
 const FOLDER: &str = "ubtrfs";
 const SUFFIX: &str = ".control";
@@ -50,7 +51,7 @@ impl SocketFile {
         let folder = open_folder(base)?;
         rustix::fs::flock(&folder, FlockOperation::LockExclusive)?;
         sweep(&folder)?;
-        let name = format!("{}{SUFFIX}", uuid::Uuid::new_v4().simple());
+        let name = format!("{}{SUFFIX}", random_uuid());
         let path = base.join(FOLDER).join(&name);
         // Whoever is to connect must be able to say it.
         SocketAddr::from_pathname(&path)?;

@@ -25,6 +25,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
+use ubtrfs_device::thread;
 use ubtrfs_format::item::InodeFlags;
 
 use self::lister::Lister;
@@ -95,6 +96,19 @@ pub(super) struct Folder {
     threads: Vec<JoinHandle<()>>,
 }
 
+/// Starts a thread that reads the files below `path`.
+fn start(
+    name: &str,
+    path: &Path,
+    work: impl FnOnce() + Send + 'static,
+) -> Result<JoinHandle<()>, FillError> {
+    thread::start(name, work).map_err(|source| FillError::Read {
+        doing: "start a thread for",
+        path: path.to_owned(),
+        source,
+    })
+}
+
 impl Folder {
     pub(super) fn open(
         path: &Path,
@@ -106,12 +120,14 @@ impl Folder {
         let (step, steps) = sync_channel(STEPS);
         let (run, runs) = sync_channel(STEPS);
         let lister = Lister::new(root, marks, Arc::clone(&options), step, run);
-        let mut threads = vec![std::thread::spawn(|| lister.run())];
+        let mut threads = vec![start("ubtrfs-list", path, || lister.run())?];
         let runs = Arc::new(Mutex::new(runs));
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         for _ in 0..processors.clamp(*READERS.start(), *READERS.end()) {
             let (runs, options) = (Arc::clone(&runs), Arc::clone(&options));
-            threads.push(std::thread::spawn(move || reader::work(&runs, &options)));
+            threads.push(start("ubtrfs-read", path, move || {
+                reader::work(&runs, &options)
+            })?);
         }
         Ok(Folder {
             options,

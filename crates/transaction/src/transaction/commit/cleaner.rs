@@ -20,6 +20,7 @@
 
 use std::time::{Duration, Instant};
 
+use ubtrfs_device::clock;
 use ubtrfs_format::check::Expect;
 use ubtrfs_format::ids::{Logical, RootId, Transid, objectid};
 use ubtrfs_format::key::{DiskKey, Key, KeyType};
@@ -84,7 +85,7 @@ impl Commit<'_> {
         };
         let refs = usize::try_from(refs).unwrap_or(usize::MAX);
         let limit = Limit {
-            until: Instant::now() + STEP,
+            until: clock::now() + STEP,
             refs: self.blocks.refs.len().saturating_add(refs),
         };
         for id in deleted {
@@ -148,7 +149,7 @@ impl Commit<'_> {
 
     fn is_over(&self, walk: &Walk) -> bool {
         let Limit { until, refs } = walk.limit;
-        walk.has_begun && (Instant::now() >= until || self.blocks.refs.len() >= refs)
+        walk.has_begun && (clock::now() >= until || self.blocks.refs.len() >= refs)
     }
 
     /// The path to where the last step ended, or the root.
