@@ -21,7 +21,7 @@ ubtrfs      := target/release/ubtrfs
 dist        := target/dist
 static_target := $(shell uname -m)-unknown-linux-musl
 
-.PHONY: help setup build built demo test fmt clippy tidy unit outside doc count pages deb deb-test static static-test conform conform-quick soak bench install library install-library uninstall clean
+.PHONY: help setup build built demo test fmt clippy tidy unit outside python doc count pages deb deb-test static static-test conform conform-quick soak bench install library install-library uninstall clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 14
@@ -49,7 +49,7 @@ built:
 demo: setup build ## make an image, look inside, mount it, compare
 	@UBTRFS=$(CURDIR)/$(ubtrfs) scripts/demo
 
-test: setup fmt tidy clippy unit outside doc count pages deb-test conform-quick ## everything that must pass before a change lands
+test: setup fmt tidy clippy unit outside python doc count pages deb-test conform-quick ## everything that must pass before a change lands
 
 fmt:
 	$(CARGO) fmt --all --check
@@ -68,6 +68,9 @@ outside: ## build and run a program that has the library alone
 
 doc:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
+
+python: ## build the library for Python, and test it in target/python
+	scripts/python-library
 
 count:
 	$(CARGO) xtask count

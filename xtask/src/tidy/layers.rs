@@ -150,6 +150,7 @@ const ORDERS: &[(&str, &[&str])] = &[
             "attributes directory file paths",
         ],
     ),
+    ("python", &["failure handle", "file", "subvolume", "volume"]),
     (
         "cli",
         &[

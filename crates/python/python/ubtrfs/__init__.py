@@ -1,0 +1,537 @@
+"""btrfs in user space: volumes with snapshots, in a file or in memory.
+
+    import ubtrfs
+
+    with ubtrfs.Volume.create("archive.img", 1 << 30) as volume:
+        with volume.root.open("/notes", "w") as file:
+            file.write("first")
+        volume.snapshot("/", "/before")
+
+Paths are str, bytes or os.PathLike. They begin at the root of the volume or subvolume, with or without a slash. Errors are
+OSError, with errno and filename. No permission is checked, and no umask applies.
+"""
+
+import errno as _errno
+import io
+import os
+import time as _time
+import uuid as _uuid
+import weakref
+from dataclasses import dataclass
+from types import TracebackType
+from typing import (
+    IO,
+    TYPE_CHECKING,
+    Any,
+    AnyStr,
+    BinaryIO,
+    Generic,
+    Iterator,
+    List,
+    Optional,
+    Tuple,
+    Type,
+    Union,
+    overload,
+)
+
+from . import _ubtrfs
+from ._files import RawFile, buffered
+
+if TYPE_CHECKING:
+    from _typeshed import OpenBinaryMode, OpenTextMode
+
+__all__ = ["DirEntry", "RawFile", "ScandirIterator", "Subvolume", "SubvolumeInfo", "Volume"]
+__version__ = _ubtrfs.__version__
+
+Path = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
+
+_BUFFER_BYTES = 128 << 10
+_SECOND_NS = 10**9
+
+
+def _ns(time: Tuple[int, int]) -> int:
+    return time[0] * _SECOND_NS + time[1]
+
+
+def _stat_result(stat: Any) -> os.stat_result:
+    (mode, ino, subvolume, nlink, uid, gid, size, blocks, rdev), times = stat
+    atime, mtime, ctime, _ = map(_ns, times)
+    seconds = tuple(ns // _SECOND_NS for ns in (atime, mtime, ctime))
+    return os.stat_result(
+        (mode, ino, subvolume, nlink, uid, gid, size) + seconds,
+        {
+            "st_atime": atime / _SECOND_NS,
+            "st_mtime": mtime / _SECOND_NS,
+            "st_ctime": ctime / _SECOND_NS,
+            "st_atime_ns": atime,
+            "st_mtime_ns": mtime,
+            "st_ctime_ns": ctime,
+            "st_blksize": 4096,
+            "st_blocks": blocks,
+            "st_rdev": rdev,
+        },
+    )
+
+
+@dataclass(frozen=True)
+class SubvolumeInfo:
+    """Properties of a subvolume, as of the time of the call."""
+
+    id: int
+    #: From the top level, without a slash before it. None while it is being deleted.
+    path: Optional[str]
+    uuid: _uuid.UUID
+    parent_uuid: Optional[_uuid.UUID]
+    received_uuid: Optional[_uuid.UUID]
+    read_only: bool
+    deleted: bool
+    generation: int
+    created_generation: int
+    created_ns: int
+    changed_ns: int
+
+
+class DirEntry(Generic[AnyStr]):
+    """An entry of a directory, like os.DirEntry."""
+
+    name: AnyStr
+    path: AnyStr
+
+    def __init__(self, of: "Subvolume", name: AnyStr, path: AnyStr, entry: Any) -> None:
+        self.name = name
+        self.path = path
+        self._of = of
+        _, self._inode, (self._is_dir, self._is_file, self._is_symlink), self._is_subvolume = entry
+
+    def __fspath__(self) -> AnyStr:
+        return self.path
+
+    def __repr__(self) -> str:
+        return f"<DirEntry {self.name!r}>"
+
+    def inode(self) -> int:
+        return self._inode  # type: ignore[no-any-return]
+
+    def is_dir(self, *, follow_symlinks: bool = True) -> bool:
+        if self._is_symlink and follow_symlinks:
+            return self._of.isdir(self.path)
+        return self._is_dir  # type: ignore[no-any-return]
+
+    def is_file(self, *, follow_symlinks: bool = True) -> bool:
+        if self._is_symlink and follow_symlinks:
+            return self._of.isfile(self.path)
+        return self._is_file  # type: ignore[no-any-return]
+
+    def is_symlink(self) -> bool:
+        return self._is_symlink  # type: ignore[no-any-return]
+
+    def is_subvolume(self) -> bool:
+        return self._is_subvolume  # type: ignore[no-any-return]
+
+    def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
+        return self._of.stat(self.path, follow_symlinks=follow_symlinks)
+
+
+class ScandirIterator(Generic[AnyStr]):
+    """The entries of a directory, in the order in which they were made. Memory does not grow with it."""
+
+    def __init__(self, of: "Subvolume", native: _ubtrfs.Listing, path: AnyStr) -> None:
+        self._of = of
+        self._native = native
+        self._path: AnyStr = path
+        self._batch: List[Any] = []
+
+    def __iter__(self) -> "ScandirIterator[AnyStr]":
+        return self
+
+    def __next__(self) -> DirEntry[AnyStr]:
+        if not self._batch:
+            self._batch = self._native.next_entries()[::-1]
+            if not self._batch:
+                raise StopIteration
+        entry = self._batch.pop()
+        name: Any = entry[0] if isinstance(self._path, bytes) else os.fsdecode(entry[0])
+        path: Any = os.path.join(self._path, name)
+        return DirEntry(self._of, name, path, entry)
+
+    def close(self) -> None:
+        self._native.close()
+
+    def __enter__(self) -> "ScandirIterator[AnyStr]":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Subvolume:
+    """A tree of files. Its methods are those of os and os.path of the same names; paths begin at its root."""
+
+    def __init__(self, native: _ubtrfs.Subvolume, opened: "weakref.WeakSet[Any]") -> None:
+        self._tree = native
+        # Everything of the volume that is open, which Volume.close closes.
+        self._opened = opened
+        opened.add(native)
+
+    def _sub(self, native: _ubtrfs.Subvolume) -> "Subvolume":
+        return Subvolume(native, self._opened)
+
+    @property
+    def id(self) -> int:
+        """The number within the volume. The top level has 5."""
+        return self._tree.id()
+
+    @property
+    def read_only(self) -> bool:
+        return self._tree.is_read_only()
+
+    @read_only.setter
+    def read_only(self, read_only: bool) -> None:
+        self._tree.set_read_only(read_only)
+
+    def subvolume(self, path: Path) -> "Subvolume":
+        """Opens the subvolume that a path leads to."""
+        return self._sub(self._tree.subvolume(os.fsencode(path)))
+
+    def create_subvolume(self, path: Path) -> "Subvolume":
+        """Makes an empty subvolume, and commits."""
+        return self._sub(self._tree.create_subvolume(os.fsencode(path)))
+
+    def snapshot(self, source: Path, to: Path, *, read_only: bool = True) -> "Subvolume":
+        """Makes `to` a snapshot of the subvolume at `source`, and commits. "/" is this subvolume itself."""
+        return self._sub(self._tree.snapshot(os.fsencode(source), os.fsencode(to), read_only))
+
+    def delete_subvolume(self, path: Path) -> None:
+        """Deletes a subvolume with all that is in it, but not with subvolumes nested in it."""
+        self._tree.delete_subvolume(os.fsencode(path))
+
+    def stat(self, path: Path, *, follow_symlinks: bool = True) -> os.stat_result:
+        """Like os.stat; st_dev is the id of the subvolume."""
+        return _stat_result(self._tree.stat(os.fsencode(path), follow_symlinks))
+
+    def lstat(self, path: Path) -> os.stat_result:
+        return self.stat(path, follow_symlinks=False)
+
+    def _mode(self, path: Path) -> int:
+        try:
+            return self.stat(path).st_mode
+        except OSError as error:
+            if error.errno in (_errno.ENOENT, _errno.ENOTDIR, _errno.ELOOP):
+                return 0
+            raise
+
+    def exists(self, path: Path) -> bool:
+        return self._mode(path) != 0
+
+    def isdir(self, path: Path) -> bool:
+        return self._mode(path) & 0o170000 == 0o040000
+
+    def isfile(self, path: Path) -> bool:
+        return self._mode(path) & 0o170000 == 0o100000
+
+    @overload
+    def scandir(self, path: bytes) -> ScandirIterator[bytes]: ...
+    @overload
+    def scandir(self, path: "Union[str, os.PathLike[str]]" = "/") -> ScandirIterator[str]: ...
+    def scandir(self, path: Any = "/") -> Any:
+        native = self._tree.list(os.fsencode(path))
+        self._opened.add(native)
+        return ScandirIterator(self, native, os.fspath(path))
+
+    @overload
+    def listdir(self, path: bytes) -> List[bytes]: ...
+    @overload
+    def listdir(self, path: "Union[str, os.PathLike[str]]" = "/") -> List[str]: ...
+    def listdir(self, path: Any = "/") -> Any:
+        with self.scandir(path) as entries:
+            return [entry.name for entry in entries]
+
+    @overload
+    def open(
+        self,
+        path: Path,
+        mode: "OpenTextMode" = "r",
+        buffering: int = -1,
+        encoding: Optional[str] = None,
+        errors: Optional[str] = None,
+        newline: Optional[str] = None,
+    ) -> io.TextIOWrapper: ...
+    @overload
+    def open(self, path: Path, mode: "OpenBinaryMode", buffering: int = -1) -> BinaryIO: ...
+    @overload
+    def open(
+        self,
+        path: Path,
+        mode: str,
+        buffering: int = -1,
+        encoding: Optional[str] = None,
+        errors: Optional[str] = None,
+        newline: Optional[str] = None,
+    ) -> IO[Any]: ...
+    def open(
+        self,
+        path: Path,
+        mode: str = "r",
+        buffering: int = -1,
+        encoding: Optional[str] = None,
+        errors: Optional[str] = None,
+        newline: Optional[str] = None,
+    ) -> Any:
+        """Opens a file like the built-in open, whose arguments it has."""
+        letters = set(mode)
+        main = letters & set("rwxa")
+        if letters - set("rwxabt+") or len(mode) != len(letters) or len(main) != 1:
+            raise ValueError(f"invalid mode: {mode!r}")
+        binary = "b" in letters
+        if binary and "t" in letters:
+            raise ValueError("can't have text and binary mode at once")
+        if binary and not (encoding is None and errors is None and newline is None):
+            raise ValueError("binary mode takes no encoding, errors or newline argument")
+        if buffering == 0 and not binary:
+            raise ValueError("can't have unbuffered text I/O")
+        both = "+" in letters
+        (first,) = main
+        access = {"r": "w" if both else "", "w": "w", "x": "w", "a": "a"}[first]
+        access += "r" if first == "r" or both else ""
+        making = {"r": "", "w": "c", "a": "c", "x": "x"}[first]
+        native = self._tree.open(os.fsencode(path), access, making, first == "w")
+        self._opened.add(native)
+        name = os.fspath(path)
+        raw = RawFile(native, name, first + "b" + ("+" if both else ""))
+        if buffering == 0:
+            self._opened.add(raw)
+            return raw
+        file = buffered(raw, buffering if buffering > 1 else _BUFFER_BYTES)
+        if not binary:
+            text = io.TextIOWrapper(file, encoding, errors, newline, buffering == 1)
+            text.mode = mode  # type: ignore[misc]
+            file = text
+        self._opened.add(file)
+        return file
+
+    def mkdir(self, path: Path, mode: int = 0o755) -> None:
+        self._tree.mkdir(os.fsencode(path), mode)
+
+    def makedirs(self, path: Path, mode: int = 0o755, exist_ok: bool = False) -> None:
+        whole = os.fsencode(path).rstrip(b"/") or b"/"
+        above = os.path.dirname(whole)
+        if above not in (b"", b"/") and not self.exists(above):
+            self.makedirs(above, exist_ok=True)
+        try:
+            self.mkdir(whole, mode)
+        except FileExistsError:
+            if not exist_ok or not self.isdir(whole):
+                raise
+
+    def unlink(self, path: Path) -> None:
+        self._tree.unlink(os.fsencode(path))
+
+    remove = unlink
+
+    def rmdir(self, path: Path) -> None:
+        self._tree.rmdir(os.fsencode(path))
+
+    def rmtree(self, path: Path) -> None:
+        """Removes a directory with all that is in it. If a subvolume is below, nothing is removed."""
+        self._tree.rmtree(os.fsencode(path))
+
+    def rename(self, src: Path, dst: Path) -> None:
+        self._tree.rename(os.fsencode(src), os.fsencode(dst))
+
+    replace = rename
+
+    def symlink(self, src: Path, dst: Path) -> None:
+        self._tree.symlink(os.fsencode(src), os.fsencode(dst))
+
+    @overload
+    def readlink(self, path: "Union[bytes, os.PathLike[bytes]]") -> bytes: ...
+    @overload
+    def readlink(self, path: "Union[str, os.PathLike[str]]") -> str: ...
+    def readlink(self, path: Any) -> Any:
+        target = self._tree.readlink(os.fsencode(path))
+        return target if isinstance(os.fspath(path), bytes) else os.fsdecode(target)
+
+    def link(self, src: Path, dst: Path) -> None:
+        self._tree.link(os.fsencode(src), os.fsencode(dst))
+
+    def reflink(self, src: Path, dst: Path) -> None:
+        """Has `dst` share the content of `src`: no data is copied."""
+        self._tree.reflink(os.fsencode(src), os.fsencode(dst))
+
+    def chmod(self, path: Path, mode: int) -> None:
+        self._tree.chmod(os.fsencode(path), mode)
+
+    def chown(self, path: Path, uid: int, gid: int, *, follow_symlinks: bool = True) -> None:
+        """Like os.chown: -1 leaves one as it is."""
+        user = None if uid == -1 else uid
+        group = None if gid == -1 else gid
+        self._tree.chown(os.fsencode(path), user, group, follow_symlinks)
+
+    def utime(
+        self,
+        path: Path,
+        times: Optional[Tuple[float, float]] = None,
+        *,
+        ns: Optional[Tuple[int, int]] = None,
+        follow_symlinks: bool = True,
+    ) -> None:
+        if times is not None and ns is not None:
+            raise ValueError("utime: you may specify either 'times' or 'ns' but not both")
+        if ns is None:
+            now = _time.time_ns()
+            ns = (now, now) if times is None else (_to_ns(times[0]), _to_ns(times[1]))
+        atime, mtime = divmod(ns[0], _SECOND_NS), divmod(ns[1], _SECOND_NS)
+        self._tree.utime(os.fsencode(path), atime, mtime, follow_symlinks)
+
+    def getxattr(self, path: Path, attribute: Path, *, follow_symlinks: bool = True) -> bytes:
+        name = os.fsencode(attribute)
+        value = self._tree.getxattr(os.fsencode(path), name, follow_symlinks)
+        if value is None:
+            raise OSError(_errno.ENODATA, os.strerror(_errno.ENODATA), path)
+        return value
+
+    def listxattr(self, path: Path, *, follow_symlinks: bool = True) -> List[str]:
+        return [os.fsdecode(name) for name in self._tree.listxattr(os.fsencode(path), follow_symlinks)]
+
+    def setxattr(
+        self,
+        path: Path,
+        attribute: Path,
+        value: bytes,
+        flags: int = 0,
+        *,
+        follow_symlinks: bool = True,
+    ) -> None:
+        """Like os.setxattr; `flags` is 0, os.XATTR_CREATE or os.XATTR_REPLACE, which follow links."""
+        making = {0: "", os.XATTR_CREATE: "c", os.XATTR_REPLACE: "r"}[flags]
+        name = os.fsencode(attribute)
+        self._tree.setxattr(os.fsencode(path), name, bytes(value), making, follow_symlinks)
+
+    def removexattr(self, path: Path, attribute: Path, *, follow_symlinks: bool = True) -> None:
+        self._tree.removexattr(os.fsencode(path), os.fsencode(attribute), follow_symlinks)
+
+
+def _to_ns(seconds: float) -> int:
+    whole = int(seconds // 1)
+    return whole * _SECOND_NS + int((seconds - whole) * _SECOND_NS)
+
+
+class Volume:
+    """An open volume. Use it in a `with` statement, or close it. Files are reached through subvolumes."""
+
+    #: The top level: the subvolume that holds all others.
+    root: Subvolume
+
+    def __init__(self, native: _ubtrfs.Volume) -> None:
+        self._volume = native
+        self._opened: "weakref.WeakSet[Any]" = weakref.WeakSet()
+        self.root = Subvolume(native.root(), self._opened)
+
+    @classmethod
+    def create(cls, path: Path, size: int, *, label: str = "") -> "Volume":
+        """Makes a volume in a file that must not exist. The file is sparse."""
+        return cls(_ubtrfs.Volume.create(os.fsencode(path), size, os.fsencode(label)))
+
+    @classmethod
+    def in_memory(cls, size: int, *, label: str = "") -> "Volume":
+        """Makes a volume in memory."""
+        return cls(_ubtrfs.Volume.in_memory(size, os.fsencode(label)))
+
+    @classmethod
+    def open(cls, path: Path, *, read_only: bool = False) -> "Volume":
+        """Opens the volume in a file or on a device. For writing it is opened alone."""
+        return cls(_ubtrfs.Volume.open(os.fsencode(path), read_only))
+
+    @property
+    def label(self) -> str:
+        """The label as of the last commit."""
+        return os.fsdecode(self._volume.label())
+
+    @label.setter
+    def label(self, label: str) -> None:
+        self._volume.set_label(os.fsencode(label))
+
+    @property
+    def uuid(self) -> _uuid.UUID:
+        return _uuid.UUID(bytes=self._volume.uuid())
+
+    @property
+    def read_only(self) -> bool:
+        """Whether the volume was opened for reading."""
+        return self._volume.is_read_only()
+
+    def subvolume(self, path: Path) -> Subvolume:
+        """Opens the subvolume that a path from the top level leads to."""
+        return self.root.subvolume(path)
+
+    def create_subvolume(self, path: Path) -> Subvolume:
+        """Makes an empty subvolume, and commits."""
+        return self.root.create_subvolume(path)
+
+    def snapshot(self, source: Path, to: Path, *, read_only: bool = True) -> Subvolume:
+        """Makes `to` a snapshot of the subvolume at `source`, and commits."""
+        return self.root.snapshot(source, to, read_only=read_only)
+
+    def delete_subvolume(self, path: Path) -> None:
+        """Deletes a subvolume with all that is in it, but not with subvolumes nested in it."""
+        self.root.delete_subvolume(path)
+
+    def subvolumes(self) -> List[SubvolumeInfo]:
+        """Lists all subvolumes by ascending id, the top level first."""
+        return [_info(*info) for info in self._volume.subvolumes()]
+
+    def sync(self) -> None:
+        """Commits everything done before the call. Flush files first: their buffers are of Python."""
+        self._volume.sync()
+
+    def close(self) -> None:
+        """Closes all files, which flushes them, then commits and closes the volume."""
+        first: Optional[Exception] = None
+        opened = list(self._opened)
+        # Files before the handles below them: a file writes what it has buffered.
+        for each in sorted(opened, key=lambda each: not isinstance(each, io.IOBase)):
+            try:
+                each.close()
+            except Exception as error:
+                first = first or error
+        self._volume.close()
+        if first is not None:
+            raise first
+
+    def __enter__(self) -> "Volume":
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        traceback: Optional[TracebackType],
+    ) -> None:
+        self.close()
+
+
+def _info(
+    id: int,
+    path: Optional[bytes],
+    uuids: Tuple[bytes, Optional[bytes], Optional[bytes]],
+    flags: Tuple[bool, bool],
+    generations: Tuple[int, int],
+    times: Tuple[Tuple[int, int], Tuple[int, int]],
+) -> SubvolumeInfo:
+    def uuid(value: bytes) -> _uuid.UUID:
+        return _uuid.UUID(bytes=bytes(value))
+
+    def optional(value: Optional[bytes]) -> Optional[_uuid.UUID]:
+        return None if value is None else uuid(value)
+
+    return SubvolumeInfo(
+        id,
+        None if path is None else os.fsdecode(bytes(path)),
+        uuid(uuids[0]),
+        optional(uuids[1]),
+        optional(uuids[2]),
+        *flags,
+        *generations,
+        *map(_ns, times),
+    )

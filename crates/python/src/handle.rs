@@ -1,0 +1,34 @@
+//! A handle that can be closed while others use it.
+
+use std::sync::{Mutex, PoisonError};
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+/// A value until it is closed. The lock is held for a moment only, so that Python's may be held meanwhile.
+#[derive(Debug)]
+pub(crate) struct Handle<T> {
+    value: Mutex<Option<T>>,
+}
+
+impl<T: Clone + Send> Handle<T> {
+    pub(crate) fn new(value: T) -> Handle<T> {
+        Handle {
+            value: Mutex::new(Some(value)),
+        }
+    }
+
+    /// The value; it stays usable to the caller if the handle is closed.
+    pub(crate) fn get(&self) -> PyResult<T> {
+        // It is whole after a panic, too.
+        let value = self.value.lock().unwrap_or_else(PoisonError::into_inner);
+        let value = value.as_ref().cloned();
+        value.ok_or_else(|| PyValueError::new_err("operation on a closed volume or file"))
+    }
+
+    /// Takes the value out.
+    pub(crate) fn take(&self) -> Option<T> {
+        let mut value = self.value.lock().unwrap_or_else(PoisonError::into_inner);
+        value.take()
+    }
+}

@@ -1,0 +1,24 @@
+//! The native half of the package `ubtrfs` for Python, over the crate `ubtrfs`.
+//!
+//! Paths and names are bytes here, and results plain tuples. `python/ubtrfs/__init__.py` gives them the shapes of Python.
+//! Work is done without Python's lock. A closed handle lets go of the volume, and refuses with a `ValueError`.
+//!
+//! Not here: buffers, text and stat results.
+
+mod failure;
+mod file;
+mod handle;
+mod subvolume;
+mod volume;
+
+use pyo3::prelude::*;
+
+/// The native half of the package.
+#[pymodule]
+fn _ubtrfs(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<volume::Volume>()?;
+    module.add_class::<subvolume::Subvolume>()?;
+    module.add_class::<subvolume::Listing>()?;
+    module.add_class::<file::File>()
+}

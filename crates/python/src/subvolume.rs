@@ -1,0 +1,358 @@
+//! Operations by paths.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::Permissions;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use ubtrfs::{Access, FileTimes, Metadata, OpenOptions, ReadDir};
+
+use crate::failure::failed;
+use crate::file::File;
+use crate::handle::Handle;
+
+/// Entries of a listing that are handed over at a time.
+const BATCH: usize = 64;
+const SECOND_NSEC: u32 = 1_000_000_000;
+
+/// Seconds and nanoseconds since 1970.
+pub(crate) type Time = (i64, u32);
+/// Mode, inode, subvolume, links, user, group, size, blocks, device; times of access, change, attributes and making.
+pub(crate) type Stat = (
+    (u32, u64, u64, u64, u32, u32, u64, u64, u64),
+    (Time, Time, Time, Time),
+);
+/// Name, inode, (directory, file, link), subvolume.
+type Entry = (Vec<u8>, u64, (bool, bool, bool), bool);
+
+pub(crate) fn time_of(time: SystemTime) -> Time {
+    let seconds = |duration: Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(since) => (seconds(since), since.subsec_nanos()),
+        Err(error) => {
+            let before = error.duration();
+            let nsec = before.subsec_nanos();
+            let seconds = -seconds(before) - i64::from(nsec > 0);
+            (seconds, (SECOND_NSEC - nsec) % SECOND_NSEC)
+        }
+    }
+}
+
+fn to_time((seconds, nsec): Time) -> PyResult<SystemTime> {
+    let distance = Duration::from_secs(seconds.unsigned_abs());
+    let whole = match seconds {
+        0.. => UNIX_EPOCH.checked_add(distance),
+        _ => UNIX_EPOCH.checked_sub(distance),
+    };
+    let time = whole.and_then(|whole| whole.checked_add(Duration::from_nanos(nsec.into())));
+    time.ok_or_else(|| PyValueError::new_err("no such time"))
+}
+
+pub(crate) fn stat_of(of: &Metadata) -> Stat {
+    (
+        (
+            of.mode(),
+            of.ino(),
+            of.subvolume_id(),
+            of.nlink(),
+            of.uid(),
+            of.gid(),
+            of.len(),
+            of.blocks(),
+            of.rdev(),
+        ),
+        (
+            time_of(of.accessed()),
+            time_of(of.modified()),
+            time_of(of.changed()),
+            time_of(of.created()),
+        ),
+    )
+}
+
+pub(crate) fn bytes_of(text: impl Into<OsString>) -> Vec<u8> {
+    text.into().into_vec()
+}
+
+fn path_of(bytes: &[u8]) -> &Path {
+    Path::new(OsStr::from_bytes(bytes))
+}
+
+#[pyclass(frozen, weakref, module = "ubtrfs._ubtrfs")]
+#[derive(Debug)]
+pub(crate) struct Subvolume {
+    handle: Handle<ubtrfs::Subvolume>,
+}
+
+impl Subvolume {
+    pub(crate) fn new(subvolume: ubtrfs::Subvolume) -> Subvolume {
+        let handle = Handle::new(subvolume);
+        Subvolume { handle }
+    }
+
+    fn run<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&ubtrfs::Subvolume) -> ubtrfs::Result<T> + Send,
+    ) -> PyResult<T> {
+        let subvolume = self.handle.get()?;
+        let done = py.detach(move || work(&subvolume));
+        done.map_err(|error| failed(&error))
+    }
+}
+
+#[pymethods]
+impl Subvolume {
+    fn close(&self, py: Python<'_>) {
+        let subvolume = self.handle.take();
+        py.detach(move || drop(subvolume));
+    }
+
+    fn id(&self) -> PyResult<u64> {
+        Ok(self.handle.get()?.id())
+    }
+
+    fn is_read_only(&self, py: Python<'_>) -> PyResult<bool> {
+        self.run(py, ubtrfs::Subvolume::is_read_only)
+    }
+
+    fn set_read_only(&self, py: Python<'_>, read_only: bool) -> PyResult<()> {
+        self.run(py, |of| of.set_read_only(read_only))
+    }
+
+    fn subvolume(&self, py: Python<'_>, path: &[u8]) -> PyResult<Subvolume> {
+        let opened = self.run(py, |of| of.subvolume(path_of(path)));
+        opened.map(Subvolume::new)
+    }
+
+    fn create_subvolume(&self, py: Python<'_>, path: &[u8]) -> PyResult<Subvolume> {
+        let made = self.run(py, |of| of.create_subvolume(path_of(path)));
+        made.map(Subvolume::new)
+    }
+
+    fn snapshot(
+        &self,
+        py: Python<'_>,
+        source: &[u8],
+        to: &[u8],
+        read_only: bool,
+    ) -> PyResult<Subvolume> {
+        let access = match read_only {
+            true => Access::ReadOnly,
+            false => Access::Writable,
+        };
+        let made = self.run(py, |of| of.snapshot(path_of(source), path_of(to), access));
+        made.map(Subvolume::new)
+    }
+
+    fn delete_subvolume(&self, py: Python<'_>, path: &[u8]) -> PyResult<()> {
+        self.run(py, |of| of.delete_subvolume(path_of(path)))
+    }
+
+    fn stat(&self, py: Python<'_>, path: &[u8], follow: bool) -> PyResult<Stat> {
+        self.run(py, |of| {
+            let metadata = match follow {
+                true => of.metadata(path_of(path)),
+                false => of.symlink_metadata(path_of(path)),
+            };
+            Ok(stat_of(&metadata?))
+        })
+    }
+
+    fn list(&self, py: Python<'_>, path: &[u8]) -> PyResult<Listing> {
+        let entries = self.run(py, |of| of.read_dir(path_of(path)))?;
+        Ok(Listing {
+            handle: Handle::new(Arc::new(Mutex::new(entries))),
+        })
+    }
+
+    /// `access` has r, w or a; `making` is one of "", "c" (made if there is none), "x" (must be new).
+    fn open(
+        &self,
+        py: Python<'_>,
+        path: &[u8],
+        access: &str,
+        making: &str,
+        truncate: bool,
+    ) -> PyResult<File> {
+        let options = OpenOptions::new()
+            .read(access.contains('r'))
+            .write(access.contains('w'))
+            .append(access.contains('a'))
+            .create(making == "c")
+            .create_new(making == "x")
+            .truncate(truncate);
+        let file = self.run(py, |of| of.open_with(path_of(path), &options));
+        file.map(File::new)
+    }
+
+    fn mkdir(&self, py: Python<'_>, path: &[u8], mode: u32) -> PyResult<()> {
+        self.run(py, |of| {
+            of.create_dir(path_of(path))?;
+            of.set_permissions(path_of(path), Permissions::from_mode(mode & 0o7777))
+        })
+    }
+
+    fn unlink(&self, py: Python<'_>, path: &[u8]) -> PyResult<()> {
+        self.run(py, |of| of.remove_file(path_of(path)))
+    }
+
+    fn rmdir(&self, py: Python<'_>, path: &[u8]) -> PyResult<()> {
+        self.run(py, |of| of.remove_dir(path_of(path)))
+    }
+
+    fn rmtree(&self, py: Python<'_>, path: &[u8]) -> PyResult<()> {
+        self.run(py, |of| of.remove_dir_all(path_of(path)))
+    }
+
+    fn rename(&self, py: Python<'_>, from: &[u8], to: &[u8]) -> PyResult<()> {
+        self.run(py, |of| of.rename(path_of(from), path_of(to)))
+    }
+
+    fn symlink(&self, py: Python<'_>, target: &[u8], link: &[u8]) -> PyResult<()> {
+        self.run(py, |of| of.symlink(path_of(target), path_of(link)))
+    }
+
+    fn readlink<'py>(&self, py: Python<'py>, path: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
+        let target = self.run(py, |of| of.read_link(path_of(path)))?;
+        Ok(PyBytes::new(py, target.as_os_str().as_bytes()))
+    }
+
+    fn link(&self, py: Python<'_>, from: &[u8], to: &[u8]) -> PyResult<()> {
+        self.run(py, |of| of.hard_link(path_of(from), path_of(to)))
+    }
+
+    fn reflink(&self, py: Python<'_>, from: &[u8], to: &[u8]) -> PyResult<()> {
+        self.run(py, |of| of.reflink(path_of(from), path_of(to)))
+    }
+
+    fn chmod(&self, py: Python<'_>, path: &[u8], mode: u32) -> PyResult<()> {
+        let permissions = Permissions::from_mode(mode & 0o7777);
+        self.run(py, |of| of.set_permissions(path_of(path), permissions))
+    }
+
+    fn chown(
+        &self,
+        py: Python<'_>,
+        path: &[u8],
+        uid: Option<u32>,
+        gid: Option<u32>,
+        follow: bool,
+    ) -> PyResult<()> {
+        self.run(py, |of| match follow {
+            true => of.chown(path_of(path), uid, gid),
+            false => of.lchown(path_of(path), uid, gid),
+        })
+    }
+
+    fn utime(
+        &self,
+        py: Python<'_>,
+        path: &[u8],
+        atime: Time,
+        mtime: Time,
+        follow: bool,
+    ) -> PyResult<()> {
+        let times = FileTimes::new()
+            .set_accessed(to_time(atime)?)
+            .set_modified(to_time(mtime)?);
+        self.run(py, |of| match follow {
+            true => of.set_times(path_of(path), times),
+            false => of.set_times_nofollow(path_of(path), times),
+        })
+    }
+
+    fn getxattr<'py>(
+        &self,
+        py: Python<'py>,
+        path: &[u8],
+        name: &[u8],
+        follow: bool,
+    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let name = OsStr::from_bytes(name);
+        let value = self.run(py, |of| match follow {
+            true => of.xattr(path_of(path), name),
+            false => of.xattr_nofollow(path_of(path), name),
+        })?;
+        Ok(value.map(|value| PyBytes::new(py, &value)))
+    }
+
+    fn listxattr<'py>(
+        &self,
+        py: Python<'py>,
+        path: &[u8],
+        follow: bool,
+    ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
+        let all = self.run(py, |of| match follow {
+            true => of.xattrs(path_of(path)),
+            false => of.xattrs_nofollow(path_of(path)),
+        })?;
+        let names = all.iter().map(|(name, _)| name.as_bytes());
+        Ok(names.map(|name| PyBytes::new(py, name)).collect())
+    }
+
+    /// `making` is "", "c" (must be new) or "r" (must exist).
+    fn setxattr(
+        &self,
+        py: Python<'_>,
+        path: &[u8],
+        name: &[u8],
+        value: &[u8],
+        making: &str,
+        follow: bool,
+    ) -> PyResult<()> {
+        let name = OsStr::from_bytes(name);
+        self.run(py, |of| match (making, follow) {
+            ("c", _) => of.create_xattr(path_of(path), name, value),
+            ("r", _) => of.replace_xattr(path_of(path), name, value),
+            (_, true) => of.set_xattr(path_of(path), name, value),
+            (_, false) => of.set_xattr_nofollow(path_of(path), name, value),
+        })
+    }
+
+    fn removexattr(&self, py: Python<'_>, path: &[u8], name: &[u8], follow: bool) -> PyResult<()> {
+        let name = OsStr::from_bytes(name);
+        self.run(py, |of| match follow {
+            true => of.remove_xattr(path_of(path), name),
+            false => of.remove_xattr_nofollow(path_of(path), name),
+        })
+    }
+}
+
+/// A directory that is listed.
+#[pyclass(frozen, weakref, module = "ubtrfs._ubtrfs")]
+#[derive(Debug)]
+pub(crate) struct Listing {
+    handle: Handle<Arc<Mutex<ReadDir>>>,
+}
+
+#[pymethods]
+impl Listing {
+    fn close(&self, py: Python<'_>) {
+        let listing = self.handle.take();
+        py.detach(move || drop(listing));
+    }
+
+    /// The next entries; none at the end.
+    fn next_entries(&self, py: Python<'_>) -> PyResult<Vec<Entry>> {
+        let listing = self.handle.get()?;
+        let entries = py.detach(move || {
+            let mut entries = listing.lock().unwrap_or_else(PoisonError::into_inner);
+            let batch = entries.by_ref().take(BATCH).map(|entry| {
+                let entry = entry?;
+                let kind = entry.file_type();
+                let kind = (kind.is_dir(), kind.is_file(), kind.is_symlink());
+                let name = bytes_of(entry.file_name());
+                Ok((name, entry.ino(), kind, entry.is_subvolume()))
+            });
+            batch.collect::<ubtrfs::Result<Vec<Entry>>>()
+        });
+        entries.map_err(|error| failed(&error))
+    }
+}

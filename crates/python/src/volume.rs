@@ -1,0 +1,133 @@
+//! Volumes.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use ubtrfs::MkfsOptions;
+
+use crate::failure::failed;
+use crate::handle::Handle;
+use crate::subvolume::{Subvolume, Time, bytes_of, time_of};
+
+/// Id, path, (UUID, parent's, that of the sent one), (read-only, deleted), (generation, created), (created, changed).
+type Info = (
+    u64,
+    Option<Vec<u8>>,
+    ([u8; 16], Option<[u8; 16]>, Option<[u8; 16]>),
+    (bool, bool),
+    (u64, u64),
+    (Time, Time),
+);
+
+#[pyclass(frozen, weakref, module = "ubtrfs._ubtrfs")]
+#[derive(Debug)]
+pub(crate) struct Volume {
+    handle: Handle<ubtrfs::Volume>,
+}
+
+impl Volume {
+    fn opened(
+        py: Python<'_>,
+        open: impl FnOnce() -> ubtrfs::Result<ubtrfs::Volume> + Send,
+    ) -> PyResult<Volume> {
+        let volume = py.detach(open).map_err(|error| failed(&error))?;
+        let handle = Handle::new(volume);
+        Ok(Volume { handle })
+    }
+
+    fn run<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&ubtrfs::Volume) -> ubtrfs::Result<T> + Send,
+    ) -> PyResult<T> {
+        let volume = self.handle.get()?;
+        let done = py.detach(move || work(&volume));
+        done.map_err(|error| failed(&error))
+    }
+}
+
+fn labelled(label: &[u8]) -> ubtrfs::Builder {
+    let options = MkfsOptions {
+        label: label.to_vec(),
+        ..MkfsOptions::default()
+    };
+    ubtrfs::Volume::builder().mkfs(options)
+}
+
+#[pymethods]
+impl Volume {
+    #[staticmethod]
+    fn create(py: Python<'_>, path: &[u8], size: u64, label: &[u8]) -> PyResult<Volume> {
+        let path = OsStr::from_bytes(path);
+        Volume::opened(py, || labelled(label).create(path, size))
+    }
+
+    #[staticmethod]
+    fn in_memory(py: Python<'_>, size: u64, label: &[u8]) -> PyResult<Volume> {
+        Volume::opened(py, || labelled(label).in_memory(size))
+    }
+
+    #[staticmethod]
+    fn open(py: Python<'_>, path: &[u8], read_only: bool) -> PyResult<Volume> {
+        let path = OsStr::from_bytes(path);
+        Volume::opened(py, || match read_only {
+            true => ubtrfs::Volume::open_read_only(path),
+            false => ubtrfs::Volume::open(path),
+        })
+    }
+
+    fn root(&self) -> PyResult<Subvolume> {
+        Ok(Subvolume::new(self.handle.get()?.root().clone()))
+    }
+
+    fn uuid<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        Ok(PyBytes::new(py, &self.handle.get()?.uuid().0))
+    }
+
+    fn label<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        Ok(PyBytes::new(py, self.handle.get()?.label().as_bytes()))
+    }
+
+    fn set_label(&self, py: Python<'_>, label: &[u8]) -> PyResult<()> {
+        self.run(py, |volume| volume.set_label(OsStr::from_bytes(label)))
+    }
+
+    fn is_read_only(&self) -> PyResult<bool> {
+        Ok(self.handle.get()?.is_read_only())
+    }
+
+    fn subvolumes(&self, py: Python<'_>) -> PyResult<Vec<Info>> {
+        let all = self.run(py, ubtrfs::Volume::subvolumes)?.into_iter();
+        let info = |of: ubtrfs::SubvolumeInfo| {
+            let id = |uuid: ubtrfs::Uuid| uuid.0;
+            (
+                of.id,
+                of.path.map(|path| bytes_of(path.into_os_string())),
+                (
+                    id(of.uuid),
+                    of.parent_uuid.map(id),
+                    of.received_uuid.map(id),
+                ),
+                (of.is_read_only, of.is_deleted),
+                (of.generation, of.created_generation),
+                (time_of(of.created), time_of(of.changed)),
+            )
+        };
+        Ok(all.map(info).collect())
+    }
+
+    fn sync(&self, py: Python<'_>) -> PyResult<()> {
+        self.run(py, ubtrfs::Volume::sync)
+    }
+
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let volume = self.handle.take();
+        let closed = py.detach(move || match volume {
+            Some(volume) if !volume.is_read_only() => volume.close(),
+            _ => Ok(()),
+        });
+        closed.map_err(|error| failed(&error))
+    }
+}
