@@ -28,6 +28,8 @@ use crate::program::run;
 /// Why the kernel cannot be asked here.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Why {
+    #[error("UBTRFS_SKIP_KERNEL is set")]
+    Unwanted,
     #[error("not root")]
     NotRoot,
     #[error("the kernel has no btrfs")]
@@ -39,6 +41,9 @@ pub enum Why {
 }
 
 pub fn available() -> Result<(), Why> {
+    if std::env::var_os("UBTRFS_SKIP_KERNEL").is_some() {
+        return Err(Why::Unwanted);
+    }
     if !rustix::process::geteuid().is_root() {
         return Err(Why::NotRoot);
     }
