@@ -9,10 +9,10 @@ fn crates() -> BTreeMap<String, Imports> {
         File::new(Path::new(&path), text.to_owned())
     };
     of_crates(&[
-        file("open", "use crate::{file::A, subvolumes::B};"),
+        file("metadata", "use crate::{file::A, subvolume::B};"),
         file("file", "use crate::paths::{A, B};"),
-        file("paths", "use crate::{open::A, error::B};"),
-        file("subvolumes", ""),
+        file("paths", "use crate::{metadata::A, error::B};"),
+        file("subvolume", ""),
         file("error", ""),
     ])
 }
@@ -23,10 +23,10 @@ fn text_marks_arrows() {
         text(&crates()),
         "ubtrfs\n  \
            file -> paths 2  up  circle\n  \
-           open -> file 1  up  circle\n  \
-           open -> subvolumes 1  up\n  \
+           metadata -> file 1  up  circle\n  \
+           metadata -> subvolume 1  up\n  \
            paths -> error 1\n  \
-           paths -> open 1  circle\n"
+           paths -> metadata 1  circle\n"
     );
 }
 
