@@ -6,6 +6,7 @@
 //! - C-1: no panic leaves a function.
 //! - C-2: a null pointer is an error, unless a function says what it means.
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 // Pointers of C.
 #![allow(unsafe_code)]
 #![allow(

@@ -5,6 +5,8 @@
 //!
 //! Not here: buffers, text and stat results.
 
+#![warn(clippy::disallowed_methods)]
+
 mod failure;
 mod file;
 mod handle;

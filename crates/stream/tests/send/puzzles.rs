@@ -13,6 +13,8 @@ const NODES: usize = 4;
 const NAMES: [&str; 3] = ["x", "y", "z"];
 /// Pairs of one run of the tests.
 const PAIRS: usize = 40;
+/// Forests that are sent one after the other, each as the difference from the one before.
+const CHAIN: usize = 41;
 
 /// For each node the directory that holds it (`NODES` for the root), and its name.
 type Forest = [(usize, usize); NODES];
@@ -103,14 +105,14 @@ fn forests_become_one_another() {
         true => all.len(),
         false => PAIRS,
     };
-    let progress = Progress::new("send puzzles", count);
     let mut done = 0;
     let mut order: Vec<usize> = (0..all.len()).collect();
     for at in (1..order.len()).rev() {
         order.swap(at, rng.below(at as u64 + 1) as usize);
     }
-    // A chain of forests, each sent from the one before and received on top of it.
-    for chain in order[..count].chunks(41) {
+    // Each forest of a chain is received on top of the one before.
+    let progress = Progress::new("send puzzles, chains", count.div_ceil(CHAIN));
+    for chain in order[..count].chunks(CHAIN) {
         let mut source = Source::new("");
         let mut before = all[chain[0]];
         make(&source.live(), &before);
