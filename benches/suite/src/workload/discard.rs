@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use rustix::fs::statvfs;
 
+use super::slow_discards::{DiscardTime, SlowDiscards};
 use super::{GIB, MOUNTED, Outcome, Workload};
 use crate::discards::Discards;
 use crate::figures::{Round, Side, Unit};
@@ -23,18 +24,57 @@ pub(super) const WORKLOAD: Workload = Workload {
            used and what waits for the background. Then all files are deleted, and with discard=async 15 s pass.",
     sides: MOUNTED,
     most_rounds: 2,
-    run,
+    run: |kit, side| run(kit, side, &FAST),
 };
 
-const FILE_BYTES: usize = 1 << 20;
-const KEPT_FILES: usize = 500;
+pub(super) const ON_SLOW_DISCARDS: Workload = Workload {
+    name: "s3-discard-slow",
+    title: "S3: discard beside the commit, where discards are slow",
+    text: "200 files of 64 KiB are written each second, and of the last 4,000 one at random is deleted for each. The \
+           image takes 2 ms for a discard and 50 us for each MiB of it, one after another: it is a file of FUSE, for \
+           both sides. Each way takes 150 s, so that discards of the background come due.",
+    sides: MOUNTED,
+    most_rounds: 1,
+    run: |kit, side| run(kit, side, &SLOW),
+};
+
+/// What is written and deleted, on which image.
+#[derive(Debug)]
+struct Shape {
+    file_bytes: usize,
+    kept_files: usize,
+    /// Without it, there is no pause between files.
+    files_per_second: Option<u32>,
+    seconds: u64,
+    takes: Option<DiscardTime>,
+}
+
+const FAST: Shape = Shape {
+    file_bytes: 1 << 20,
+    kept_files: 500,
+    files_per_second: None,
+    seconds: 20,
+    takes: None,
+};
+
+const SLOW: Shape = Shape {
+    file_bytes: 64 << 10,
+    kept_files: 4000,
+    files_per_second: Some(200),
+    seconds: 150,
+    takes: Some(DiscardTime {
+        request: Duration::from_millis(2),
+        per_mib: Duration::from_micros(50),
+    }),
+};
+
 const MIB: f64 = (1 << 20) as f64;
 /// The kernel tells a server of FUSE only after the call that a deleted file is not in use.
 const FILES_ARE_FORGOTTEN: Duration = Duration::from_secs(1);
 /// Groups that are empty have waited long enough by then, on either side.
 const EMPTY_GROUPS_WAIT: Duration = Duration::from_secs(15);
 
-fn run(kit: &Kit, side: Side) -> Result<Outcome> {
+fn run(kit: &Kit, side: Side, shape: &Shape) -> Result<Outcome> {
     let mut round = Round::default();
     let modes = [
         ("discard=sync", "sync"),
@@ -43,10 +83,15 @@ fn run(kit: &Kit, side: Side) -> Result<Outcome> {
     ];
     for (options, name) in modes {
         let image = kit.image(8 * GIB)?;
-        let stage = Stage::mount(kit, side, &image, options)?;
+        let slow = shape
+            .takes
+            .map(|takes| SlowDiscards::new(&image, kit.fresh("slow"), takes))
+            .transpose()?;
+        let disk = slow.as_ref().map_or(image.as_path(), SlowDiscards::path);
+        let stage = Stage::mount(kit, side, disk, options)?;
         let before = stage.discards()?;
-        let lasts = Duration::from_secs(kit.scaled(20));
-        let (commits, kept) = write_and_delete(&stage, lasts)?;
+        let lasts = Duration::from_secs(kit.scaled(shape.seconds));
+        let (commits, kept) = write_and_delete(&stage, shape, lasts)?;
         let done = stage.discards()? - before;
         add_latencies(name, &commits, &mut round);
         add_discards(name, &done, &mut round);
@@ -63,6 +108,7 @@ fn run(kit: &Kit, side: Side) -> Result<Outcome> {
         let what = format!("{name}: image without files");
         round.add(what, Unit::Mib, image_bytes(&image)? / MIB);
         stage.end()?;
+        slow.map(SlowDiscards::end).transpose()?;
         std::fs::remove_file(image)?;
     }
     Ok(Outcome::Figures(round))
@@ -107,9 +153,13 @@ fn image_bytes(image: &Path) -> Result<f64> {
 }
 
 /// Returns how long commits took, and the files that are left.
-fn write_and_delete(stage: &Stage, lasts: Duration) -> Result<(Latencies, Vec<PathBuf>)> {
+fn write_and_delete(
+    stage: &Stage,
+    shape: &Shape,
+    lasts: Duration,
+) -> Result<(Latencies, Vec<PathBuf>)> {
     let mut commits = Latencies::default();
-    let bytes = vec![0x5a; FILE_BYTES];
+    let bytes = vec![0x5a; shape.file_bytes];
     let mut kept: Vec<PathBuf> = Vec::new();
     let mut chance = 1u64;
     let (begin, mut synced) = (Instant::now(), Instant::now());
@@ -117,7 +167,7 @@ fn write_and_delete(stage: &Stage, lasts: Duration) -> Result<(Latencies, Vec<Pa
         let path = stage.dir.join(format!("file{number}"));
         std::fs::write(&path, &bytes)?;
         kept.push(path);
-        if kept.len() > KEPT_FILES {
+        if kept.len() > shape.kept_files {
             // A fixed sequence: the same files on every side.
             chance = chance.wrapping_mul(6364136223846793005).wrapping_add(1);
             let at = (chance >> 33) as usize % kept.len();
@@ -131,6 +181,10 @@ fn write_and_delete(stage: &Stage, lasts: Duration) -> Result<(Latencies, Vec<Pa
         }
         if begin.elapsed() >= lasts {
             break;
+        }
+        if let Some(rate) = shape.files_per_second {
+            let due = Duration::from_secs(number) / rate;
+            std::thread::sleep(due.saturating_sub(begin.elapsed()));
         }
     }
     Ok((commits, kept))

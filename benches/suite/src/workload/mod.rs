@@ -12,6 +12,7 @@ mod receive;
 mod rename_fsync;
 mod replay;
 mod send;
+mod slow_discards;
 mod slow_disk;
 mod snapshots;
 mod sync_calls;
@@ -61,6 +62,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
     send::MANY,
     receive::WORKLOAD,
     discard::WORKLOAD,
+    discard::ON_SLOW_DISCARDS,
     many_files::WORKLOAD,
     latency::WORKLOAD,
     latency::ON_SLOW_DISK,
