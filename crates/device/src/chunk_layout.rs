@@ -12,7 +12,7 @@ mod superblock_ranges;
 #[cfg(test)]
 mod tests;
 
-use ubtrfs_format::block_group_flags::{BlockGroupFlags, Profile, SpaceKind};
+use ubtrfs_format::block_group_flags::{BlockGroupFlags, BlockGroupType, Profile};
 use ubtrfs_format::item::{Chunk, Stripe};
 use ubtrfs_format::key::DiskKey;
 use ubtrfs_format::node::{ITEM_HEAD_SIZE, leaf_data_size};
@@ -49,7 +49,7 @@ impl ChunkLimits {
     pub fn new(flags: BlockGroupFlags, total_bytes: u64, nodesize: usize) -> ChunkLimits {
         let chunk_bytes = if flags.contains(BlockGroupFlags::DATA) {
             10 * GIB
-        } else if SpaceKind::of(flags) == SpaceKind::System {
+        } else if BlockGroupType::of(flags) == BlockGroupType::System {
             32 * MIB
         } else if total_bytes > LARGE_VOLUME_BYTES {
             GIB
@@ -59,17 +59,17 @@ impl ChunkLimits {
         ChunkLimits {
             stripe_bytes: chunk_bytes.min(MAX_STRIPE_BYTES),
             chunk_bytes: chunk_bytes.min(total_bytes / 10),
-            stripes: max_stripes(SpaceKind::of(flags), nodesize),
+            stripes: max_stripes(BlockGroupType::of(flags), nodesize),
         }
     }
 }
 
 /// A chunk item fills a leaf at most. The superblock's array holds a system chunk and, while it is replaced,
 /// another one of a stripe.
-pub fn max_stripes(kind: SpaceKind, nodesize: usize) -> usize {
+pub fn max_stripes(kind: BlockGroupType, nodesize: usize) -> usize {
     let chunk_bytes = size_of::<Chunk>();
     let (room, others) = match kind {
-        SpaceKind::System => (
+        BlockGroupType::System => (
             SYS_CHUNK_ARRAY_SIZE - 2 * (size_of::<DiskKey>() + chunk_bytes),
             1,
         ),

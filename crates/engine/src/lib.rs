@@ -24,7 +24,7 @@ pub use inode::{AtimePolicy, Attr, Compress, LookupRefs, SetAttr, SetTime, Xattr
 pub use namespace::{DirEntry, LastName, NewInode, PathEnd, RenameMode};
 pub use snapshot::Snapshot;
 pub use subvolume::{ReceivedFrom, SubvolumeInfo};
-pub use ubtrfs_format::block_group_flags::SpaceKind;
+pub use ubtrfs_format::block_group_flags::BlockGroupType;
 pub use ubtrfs_format::item::{FileKind, FileTime};
 pub use ubtrfs_transaction::discard::{
     DISCARD_SIZES, DiscardDelays, DiscardLimits, DiscardMode, DiscardStats,

@@ -137,8 +137,8 @@ fn target_of_a_link_ends_before_its_first_nul() {
 }
 
 #[test]
-fn entry_whose_inode_number_only_stubs_have_is_refused() {
-    if !or_skip("entry_whose_inode_number_only_stubs_have_is_refused") {
+fn entry_whose_inode_number_only_empty_subvolume_dirs_have_is_refused() {
+    if !or_skip("entry_whose_inode_number_only_empty_subvolume_dirs_have_is_refused") {
         return;
     }
     let made = with_file(LEN);

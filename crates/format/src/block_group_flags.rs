@@ -60,30 +60,34 @@ impl BlockGroupFlags {
 
 /// What a block group holds. Mixed groups are of the class of metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum SpaceKind {
+pub enum BlockGroupType {
     Data,
     Metadata,
     System,
 }
 
-impl SpaceKind {
-    pub const ALL: [SpaceKind; 3] = [SpaceKind::Data, SpaceKind::Metadata, SpaceKind::System];
+impl BlockGroupType {
+    pub const ALL: [BlockGroupType; 3] = [
+        BlockGroupType::Data,
+        BlockGroupType::Metadata,
+        BlockGroupType::System,
+    ];
 
-    pub fn of(flags: BlockGroupFlags) -> SpaceKind {
+    pub fn of(flags: BlockGroupFlags) -> BlockGroupType {
         if flags.contains(BlockGroupFlags::SYSTEM) {
-            SpaceKind::System
+            BlockGroupType::System
         } else if flags.contains(BlockGroupFlags::METADATA) {
-            SpaceKind::Metadata
+            BlockGroupType::Metadata
         } else {
-            SpaceKind::Data
+            BlockGroupType::Data
         }
     }
 
     pub fn name(self) -> &'static str {
         match self {
-            SpaceKind::Data => "data",
-            SpaceKind::Metadata => "metadata",
-            SpaceKind::System => "system",
+            BlockGroupType::Data => "data",
+            BlockGroupType::Metadata => "metadata",
+            BlockGroupType::System => "system",
         }
     }
 }

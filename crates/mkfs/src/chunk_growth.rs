@@ -8,7 +8,7 @@
 
 use ubtrfs_device::chunk_layout::{data_stripes, max_stripes};
 use ubtrfs_device::{MappedChunk, STRIPE_LEN};
-use ubtrfs_format::block_group_flags::{BlockGroupFlags, SpaceKind};
+use ubtrfs_format::block_group_flags::{BlockGroupFlags, BlockGroupType};
 use ubtrfs_format::ids::DevId;
 
 use super::chunks::{ChunkRequest, ChunkSize, Place, PlannedChunk, PlannedDevice, VolumeChunks};
@@ -178,7 +178,7 @@ impl VolumeChunks {
         let request = ChunkRequest {
             size: ChunkSize::Chunk(bytes),
             min_stripe_bytes: MIN_STRIPE_BYTES,
-            max_stripes: max_stripes(SpaceKind::of(types), geometry.nodesize as usize),
+            max_stripes: max_stripes(BlockGroupType::of(types), geometry.nodesize as usize),
         };
         self.add_chunk(geometry, types, geometry.profile_of(types), &request)
     }

@@ -18,7 +18,7 @@ use ubtrfs_device::chunk_layout::{
     chunk_head, chunk_key, data_stripes, max_stripes, superblock_ranges,
 };
 use ubtrfs_device::{MappedChunk, STRIPE_LEN};
-use ubtrfs_format::block_group_flags::{BlockGroupFlags, Profile, SpaceKind};
+use ubtrfs_format::block_group_flags::{BlockGroupFlags, BlockGroupType, Profile};
 use ubtrfs_format::ids::{DevId, Logical};
 use ubtrfs_format::item::{Chunk, Stripe};
 use ubtrfs_format::key::Key;
@@ -291,7 +291,7 @@ impl VolumeChunks {
                 max_chunk_bytes: max_chunk_bytes.min(self.total_bytes / 10),
             },
             min_stripe_bytes,
-            max_stripes: max_stripes(SpaceKind::of(types), geometry.nodesize as usize),
+            max_stripes: max_stripes(BlockGroupType::of(types), geometry.nodesize as usize),
         }
     }
 

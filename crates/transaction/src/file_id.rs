@@ -9,7 +9,7 @@ use std::hash::Hasher;
 use ubtrfs_format::ids::{InodeNr, RootId};
 use ubtrfs_format::key::{Key, KeyType};
 
-const STUB: u64 = 1 << 63;
+const EMPTY_SUBVOLUME_DIR: u64 = 1 << 63;
 
 #[derive(Copy, Clone, Eq, PartialEq, Hash, Debug, Ord, PartialOrd)]
 pub struct FileId {
@@ -23,26 +23,26 @@ impl FileId {
         FileId { root, ino }
     }
 
-    /// The handle of an inode that an item names; None for a number that only stubs have.
+    /// The handle of an inode that an item names; None for a number that only empty subvolume directories have.
     #[inline]
     pub fn stored(root: RootId, ino: u64) -> Option<FileId> {
-        (ino & STUB == 0).then_some(FileId::new(root, InodeNr(ino)))
+        (ino & EMPTY_SUBVOLUME_DIR == 0).then_some(FileId::new(root, InodeNr(ino)))
     }
 
     /// The empty directory in `dir` where a subvolume was not copied with the snapshot.
     #[inline]
-    pub fn stub_in(dir: FileId) -> FileId {
+    pub fn empty_subvolume_dir_in(dir: FileId) -> FileId {
         FileId {
             root: dir.root,
-            ino: InodeNr(dir.ino.0 | STUB),
+            ino: InodeNr(dir.ino.0 | EMPTY_SUBVOLUME_DIR),
         }
     }
 
-    /// The directory that holds this stub; None for anything else.
+    /// The directory that holds this empty subvolume directory; None for anything else.
     #[inline]
-    pub fn stub_parent(self) -> Option<FileId> {
-        (self.ino.0 & STUB != 0).then_some(FileId {
-            ino: InodeNr(self.ino.0 & !STUB),
+    pub fn empty_subvolume_dir_parent(self) -> Option<FileId> {
+        (self.ino.0 & EMPTY_SUBVOLUME_DIR != 0).then_some(FileId {
+            ino: InodeNr(self.ino.0 & !EMPTY_SUBVOLUME_DIR),
             ..self
         })
     }
@@ -55,8 +55,8 @@ impl FileId {
 
     /// Whether it stands for a nested subvolume that a snapshot did not copy.
     #[inline]
-    pub fn is_stub(self) -> bool {
-        self.stub_parent().is_some()
+    pub fn is_empty_subvolume_dir(self) -> bool {
+        self.empty_subvolume_dir_parent().is_some()
     }
 }
 

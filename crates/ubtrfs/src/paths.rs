@@ -88,7 +88,7 @@ impl Subvolume {
             return Ok(dir.join(OsStr::from_bytes(name)));
         }
         let id = self.resolve(path)?;
-        match id.stub_parent() {
+        match id.empty_subvolume_dir_parent() {
             Some(parent) => {
                 let dir = self.path_of_dir(parent)?;
                 let name = path.file_name().unwrap_or_default();
@@ -330,8 +330,8 @@ impl Subvolume {
         Ok(OsString::from_vec(target).into())
     }
 
-    /// Makes a FIFO, a socket or a device, as mknod(2): `mode` has the bits of the kind and the permissions. `rdev` is the
-    /// number of a device.
+    /// Makes a FIFO, a socket or a device, as mknod(2): `mode` has the bits of the kind and the permissions. `rdev` is
+    /// the number of a device.
     ///
     /// # Errors
     ///

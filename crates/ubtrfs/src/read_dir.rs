@@ -164,7 +164,7 @@ impl DirEntry {
     /// Tells whether it is the root of a subvolume.
     pub fn is_subvolume(&self) -> bool {
         let id = self.entry.id;
-        !id.is_stub() && self.engine.root_dir(id.root).is_ok_and(|root| root == id)
+        !id.is_empty_subvolume_dir() && self.engine.root_dir(id.root).is_ok_and(|root| root == id)
     }
 
     /// Reads what is known of the file; a link is not followed.

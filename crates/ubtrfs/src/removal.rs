@@ -1,7 +1,7 @@
 //! Removing a directory with all below.
 //!
-//! A link is removed and never followed, at the top as below (REMOVAL-1). No subvolume is entered (REMOVAL-2): one that is
-//! there at the beginning is refused before anything is removed.
+//! A link is removed and never followed, at the top as below (REMOVAL-1). No subvolume is entered (REMOVAL-2): one that
+//! is there at the beginning is refused before anything is removed.
 //!
 //! Not here: the walk and the removal of what it meets (`transfer::removal`).
 
@@ -27,8 +27,8 @@ impl Subvolume {
     ///
     /// # Errors
     ///
-    /// It is a subvolume, or one is below (`CrossesDevices`), in which case nothing is removed. A file that cannot be removed,
-    /// such as an immutable one, ends the removal half-way.
+    /// It is a subvolume, or one is below (`CrossesDevices`), in which case nothing is removed. A file that cannot be
+    /// removed, such as an immutable one, ends the removal half-way.
     pub fn remove_dir_all(&self, path: impl AsRef<Path>) -> Result<()> {
         let _entered = self.engine.enter();
         let path = path.as_ref();
@@ -50,7 +50,7 @@ impl Subvolume {
             }
             _ => return Err(EngineError::NotADirectory(id).into()),
         }
-        if !id.is_stub() {
+        if !id.is_empty_subvolume_dir() {
             if id.root != end.dir.root {
                 return Err(Cause::Subvolume(path.to_owned()));
             }
@@ -64,8 +64,8 @@ impl Subvolume {
     }
 }
 
-/// Refuses a directory with subvolumes below. Goes from each subvolume up to the directory or the root of its tree: there are few subvolumes, and perhaps
-/// millions of files below.
+/// Refuses a directory with subvolumes below. Goes from each subvolume up to the directory or the root of its tree:
+/// there are few subvolumes, and perhaps millions of files below.
 fn refuse_subvolumes(engine: &Engine, top: FileId, path: &Path) -> Caused<()> {
     let mut elsewhere = HashSet::new();
     let places = engine.subvolumes()?.into_iter().filter_map(|s| s.place);

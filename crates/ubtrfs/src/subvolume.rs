@@ -142,8 +142,8 @@ impl Subvolume {
 
     /// Makes `to` a snapshot of the subvolume at `of`, with all that was written before, and commits.
     ///
-    /// It costs one block, whatever the size. Of subvolumes nested in it only their empty directories are in it. The path
-    /// `/` is this subvolume itself.
+    /// It costs one block, whatever the size. Of subvolumes nested in it only their empty directories are in it. The
+    /// path `/` is this subvolume itself.
     ///
     /// # Errors
     ///
@@ -213,7 +213,7 @@ impl Subvolume {
 
     pub(crate) fn subvolume_at(&self, path: &Path) -> Caused<RootId> {
         let id = self.resolve(path)?;
-        let is_root = !id.is_stub() && self.engine.root_dir(id.root)? == id;
+        let is_root = !id.is_empty_subvolume_dir() && self.engine.root_dir(id.root)? == id;
         match is_root {
             true => Ok(id.root),
             false => Err(EngineError::NotASubvolume.into()),

@@ -78,7 +78,8 @@ impl Target {
     pub(crate) fn entry_changed(&self, dir: FileId, name: &[u8]) -> Result<(), Error> {
         if let Some(changes) = self.mount_changes() {
             changes.entry(dir, name);
-            // The kernel takes the directory's lock for that: what was being listed without the change is cached by then.
+            // The kernel takes the directory's lock for that: what was being listed without the change is cached by
+            // then.
             changes.wait();
             // A name that the kernel had not heard of is not in the listing that it keeps, either.
             changes.contents(dir);
@@ -135,7 +136,7 @@ impl Target {
     /// The subvolume whose root directory the path leads to.
     pub(crate) fn subvolume(&self, location: &Location) -> anyhow::Result<RootId> {
         let id = self.find_following(location)?;
-        if id.is_stub() || self.volume.root_dir(id.root)? != id {
+        if id.is_empty_subvolume_dir() || self.volume.root_dir(id.root)? != id {
             bail!("Not a Btrfs subvolume: '{location}'");
         }
         Ok(id.root)
@@ -288,7 +289,8 @@ impl<'a> Changes<'a> {
         self.each_image(Volume::sync)
     }
 
-    /// Commits what was done, and discards what that has freed; in a shell or a mount later. Nothing is changed any more.
+    /// Commits what was done, and discards what that has freed; in a shell or a mount later. Nothing is changed any
+    /// more.
     pub(crate) fn commit(self) -> anyhow::Result<()> {
         self.each_image(Volume::close)
     }

@@ -542,7 +542,7 @@ impl VolumeOptions {
             let found = volume
                 .resolve(top, path.as_bytes())
                 .with_context(|| format!("cannot find subvolume '{shown}'"))?;
-            if found.is_stub() || volume.root_dir(found.root)? != found {
+            if found.is_empty_subvolume_dir() || volume.root_dir(found.root)? != found {
                 bail!("'{shown}' is not a subvolume");
             }
             return Ok(found);

@@ -165,7 +165,9 @@ const IGNORED: [Field; 3] = [Field::Ctime, Field::Btime, Field::DirSize];
 /// What a stream carries of a snapshot: no nested subvolumes.
 fn sent(dir: &Path) -> Manifest {
     let mut manifest = Manifest::of_dir(dir).unwrap();
-    manifest.entries.retain(|entry| !entry.is_stub());
+    manifest
+        .entries
+        .retain(|entry| !entry.is_empty_subvolume_dir());
     // A mount of ours numbers inodes of all subvolumes.
     manifest.entries[0].stat.ino = 256;
     manifest.canonical()

@@ -50,12 +50,12 @@ fn random_devices(rng: &mut Rng, count: u64) -> Vec<DeviceSpace> {
     (1..=count).map(random_device).collect()
 }
 
-fn flags(kind: SpaceKind, profile: Profile) -> BlockGroupFlags {
+fn flags(kind: BlockGroupType, profile: Profile) -> BlockGroupFlags {
     profile.flag()
         | match kind {
-            SpaceKind::Data => BlockGroupFlags::DATA,
-            SpaceKind::Metadata => BlockGroupFlags::METADATA,
-            SpaceKind::System => BlockGroupFlags::SYSTEM,
+            BlockGroupType::Data => BlockGroupFlags::DATA,
+            BlockGroupType::Metadata => BlockGroupFlags::METADATA,
+            BlockGroupType::System => BlockGroupFlags::SYSTEM,
         }
 }
 
@@ -94,7 +94,7 @@ fn chunks_of_every_profile_are_sound_until_the_devices_are_full() {
             let total: u64 = spaces.iter().map(|space| space.total_bytes).sum();
             let ends: Vec<u64> = spaces.iter().map(|space| space.total_bytes).collect();
             let mut devices: Vec<DeviceHoles> = spaces.into_iter().map(DeviceHoles::new).collect();
-            let kind = SpaceKind::ALL[rng.below(3) as usize];
+            let kind = BlockGroupType::ALL[rng.below(3) as usize];
             let flags = flags(kind, profile);
             let limits = ChunkLimits::new(flags, total, NODE);
             let foreseen = forecast(&devices, profile, &limits);
@@ -145,7 +145,7 @@ fn what_is_given_back_is_the_hole_that_it_was() {
         let spaces = random_devices(&mut rng, 4);
         let mut devices: Vec<DeviceHoles> = spaces.into_iter().map(DeviceHoles::new).collect();
         let before = format!("{devices:?}");
-        let limits = ChunkLimits::new(flags(SpaceKind::Metadata, profile), 5 * GIB, NODE);
+        let limits = ChunkLimits::new(flags(BlockGroupType::Metadata, profile), 5 * GIB, NODE);
         let mut layouts = Vec::new();
         while let Some(layout) = ChunkLayout::choose(&devices, profile, &limits) {
             layout.take(&mut devices);
@@ -168,7 +168,7 @@ fn devices_with_most_room_come_first_and_full_ones_are_left_out() {
         .map(|(&size, devid)| DeviceHoles::new(device(devid, size * GIB + MIB + MIB / 2, &[])))
         .collect();
     let on = |profile| {
-        let limits = ChunkLimits::new(flags(SpaceKind::Data, profile), 17 * GIB, NODE);
+        let limits = ChunkLimits::new(flags(BlockGroupType::Data, profile), 17 * GIB, NODE);
         let layout = ChunkLayout::choose(&devices, profile, &limits)?;
         Some(
             layout
@@ -217,11 +217,11 @@ fn assert_sizes_of_the_kernel(data: Profile, metadata: Profile, devices: usize, 
         if old.contains(&chunk.logical) {
             continue;
         }
-        let kind = SpaceKind::ALL
+        let kind = BlockGroupType::ALL
             .into_iter()
             .find(|kind| chunk.has_flag(&kind.name().to_uppercase()))
             .unwrap();
-        let profile = if kind == SpaceKind::Data {
+        let profile = if kind == BlockGroupType::Data {
             data
         } else {
             metadata

@@ -60,7 +60,7 @@ pub(super) struct Reader<'v> {
 impl Files {
     /// Fills `buf` from `offset`. Fewer bytes are read only at the end of the file.
     pub(crate) fn read(&self, id: FileId, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        if self.roots.is_writable() && !id.is_stub() {
+        if self.roots.is_writable() && !id.is_empty_subvolume_dir() {
             return self.read_buffered(id, offset, buf);
         }
         let attr = self.inodes.stored_attr(id)?;

@@ -23,7 +23,8 @@ impl Inodes {
     /// Notes that a file was read. What cannot be changed is left as it is, without an error.
     pub(crate) fn touch_atime(&self, id: FileId, policy: AtimePolicy) -> Result<()> {
         let now = FileTime::now();
-        if policy == AtimePolicy::Never || !self.roots.is_writable() || id.is_stub() {
+        if policy == AtimePolicy::Never || !self.roots.is_writable() || id.is_empty_subvolume_dir()
+        {
             return Ok(());
         }
         let tree = self.roots.tree_of(id)?;

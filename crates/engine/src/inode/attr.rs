@@ -11,7 +11,7 @@ use crate::error::Result;
 /// What `stat` and `statx` show of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attr {
-    /// The number as shown to users: 2 for a stub directory.
+    /// The number as shown to users: 2 for an empty subvolume directory.
     pub ino: InodeNr,
     pub kind: FileKind,
     /// Format and permission bits.
@@ -49,7 +49,7 @@ impl Inodes {
 
     /// What the inode's item says: without the size and the bytes of what is buffered, which take long to count.
     pub(crate) fn stored_attr(&self, id: FileId) -> Result<Attr> {
-        if let Some(parent) = id.stub_parent() {
+        if let Some(parent) = id.empty_subvolume_dir_parent() {
             let dir = self.stored_attr(parent)?;
             return Ok(Attr {
                 ino: InodeNr::EMPTY_SUBVOL_DIR,

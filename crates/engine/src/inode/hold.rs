@@ -75,9 +75,9 @@ impl Inodes {
         }
     }
 
-    /// Holds an inode of any kind, but a stub.
+    /// Holds an inode of any kind, but an empty subvolume directory.
     pub(crate) fn hold(self: &Arc<Self>, id: FileId) -> Result<InodeHold> {
-        if id.is_stub() {
+        if id.is_empty_subvolume_dir() {
             return Err(Error::NoSuchInode(id));
         }
         let inode = self.get(id)?;

@@ -250,13 +250,13 @@ impl Inode {
 }
 
 impl Inodes {
-    /// The object of an inode whose items are about to change, if its subvolume is not read-only: `inode_flag_checks` asks
-    /// that in the kernel's order.
+    /// The object of an inode whose items are about to change, if its subvolume is not read-only: `inode_flag_checks`
+    /// asks that in the kernel's order.
     ///
-    /// Errors: read-only volume; a stub, or an inode of a subvolume that has been deleted.
+    /// Errors: read-only volume; an empty subvolume directory, or an inode of a subvolume that has been deleted.
     pub(crate) fn inode_in_use(&self, id: FileId) -> Result<Arc<Inode>> {
         self.transactions()?;
-        if id.is_stub() {
+        if id.is_empty_subvolume_dir() {
             return Err(Error::NotPermitted(id));
         }
         let inode = self.get(id)?;

@@ -47,7 +47,7 @@ pub(crate) fn find_xattr(view: &View, ino: InodeNr, name: &[u8]) -> Result<Optio
 impl Inodes {
     /// The value of the attribute of exactly this name, or None.
     pub(crate) fn xattr(&self, id: FileId, name: &[u8]) -> Result<Option<Vec<u8>>> {
-        if id.is_stub() {
+        if id.is_empty_subvolume_dir() {
             return Ok(None);
         }
         let tree = self.roots.tree_of(id)?;
@@ -57,7 +57,7 @@ impl Inodes {
     /// All attributes as (name, value), in the order of their items.
     pub(crate) fn xattrs(&self, id: FileId) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
         let mut all = Vec::new();
-        if id.is_stub() {
+        if id.is_empty_subvolume_dir() {
             return Ok(all);
         }
         let tree = self.roots.tree_of(id)?;

@@ -28,7 +28,7 @@ pub struct DirEntry {
 impl Namespace {
     /// What `name` is in `dir`, or None. Subvolumes are entered: their root directory is returned.
     pub(crate) fn lookup(&self, dir: FileId, name: &[u8]) -> Result<Option<FileId>> {
-        if dir.is_stub() {
+        if dir.is_empty_subvolume_dir() {
             return Ok(None);
         }
         let tree = self.roots.tree_of(dir)?;
@@ -64,7 +64,7 @@ impl Namespace {
         if self.inodes.attr(dir)?.kind != FileKind::Directory {
             return Err(Error::NotADirectory(dir));
         }
-        if dir.is_stub() {
+        if dir.is_empty_subvolume_dir() {
             return Ok(());
         }
         let tree = self.roots.tree_of(dir)?;
@@ -106,7 +106,7 @@ impl Namespace {
     /// The index that the next entry of a directory gets at least. A listing that stops at this index terminates, even
     /// if entries are added or renamed during the listing.
     pub(crate) fn dir_end(&self, dir: FileId) -> Result<u64> {
-        if dir.is_stub() {
+        if dir.is_empty_subvolume_dir() {
             return Ok(0);
         }
         let inode = self.inodes.get(dir)?;
@@ -127,8 +127,8 @@ impl Namespace {
         }
     }
 
-    /// The root directory of the subvolume that stands in `dir` as `name`, or a stub. The entry counts only if the root
-    /// tree has a reference for this very place.
+    /// The root directory of the subvolume that stands in `dir` as `name`, or an empty subvolume directory. The entry
+    /// counts only if the root tree has a reference for this very place.
     pub(super) fn nested_subvolume(
         &self,
         dir: FileId,
@@ -140,10 +140,12 @@ impl Namespace {
             RootRef::decode(&item).is_some_and(|r| r.dirid == dir.ino.0 && r.name == name)
         });
         if !here {
-            return Ok(FileId::stub_in(dir));
+            return Ok(FileId::empty_subvolume_dir_in(dir));
         }
         match self.roots.root_dir(child) {
-            Err(ubtrfs_transaction::Error::NoSuchSubvolume(_)) => Ok(FileId::stub_in(dir)),
+            Err(ubtrfs_transaction::Error::NoSuchSubvolume(_)) => {
+                Ok(FileId::empty_subvolume_dir_in(dir))
+            }
             other => Ok(other?),
         }
     }
@@ -154,9 +156,9 @@ impl Namespace {
     }
 
     /// The directory that holds `dir`, and the index of `dir`'s entry in it. The index is 0 for directories without an
-    /// entry of their own: the top level's root directory and stubs.
+    /// entry of their own: the top level's root directory and empty subvolume directories.
     pub(crate) fn parent_entry(&self, dir: FileId) -> Result<(FileId, u64)> {
-        if let Some(parent) = dir.stub_parent() {
+        if let Some(parent) = dir.empty_subvolume_dir_parent() {
             return Ok((parent, 0));
         }
         let tree = self.roots.tree_of(dir)?;

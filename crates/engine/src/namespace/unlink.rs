@@ -77,7 +77,7 @@ impl Namespace {
                 }
                 draft.may_remove_from(dir)?;
                 let root = self.lookup(dir, name)?.ok_or(Error::NotFound)?;
-                if !root.is_stub() {
+                if !root.is_empty_subvolume_dir() {
                     let tree = self.roots.tree_of(root)?;
                     Draft::new(&tree).check_mutable(root)?;
                 }

@@ -83,7 +83,9 @@ impl Subvolumes {
             .lookup(parent.id, name)?
             .ok_or(Error::NotFound)?
         {
-            stub if stub.is_stub() => self.remove_stub(parent, name),
+            empty_dir if empty_dir.is_empty_subvolume_dir() => {
+                self.remove_empty_subvolume_dir(parent, name)
+            }
             _ => self
                 .delete_locked(parent.id, name, true, |_| Ok(()))
                 .map(drop),
@@ -153,14 +155,14 @@ impl Subvolumes {
         Ok(root.id)
     }
 
-    fn remove_stub(&self, parent: &Arc<Inode>, name: &[u8]) -> Result<()> {
+    fn remove_empty_subvolume_dir(&self, parent: &Arc<Inode>, name: &[u8]) -> Result<()> {
         let dir = parent.id;
         let reservation = self
             .inodes
             .reserve_metadata(EditEstimate::items(4).freeing())?;
         let _still = lock::lock(self.inodes.rename_lock())?;
         let _state = lock::write(&parent.lock)?;
-        if self.namespace.lookup(dir, name)? != Some(FileId::stub_in(dir)) {
+        if self.namespace.lookup(dir, name)? != Some(FileId::empty_subvolume_dir_in(dir)) {
             return Err(Error::NotFound);
         }
         let index = search_index(&parent.tree.view, dir, name)?.ok_or(Error::NotFound)?;
@@ -180,7 +182,7 @@ impl Subvolumes {
             return Err(Error::NotASubvolume);
         }
         match self.namespace.lookup(dir, name)? {
-            Some(root) if !root.is_stub() => Ok(root),
+            Some(root) if !root.is_empty_subvolume_dir() => Ok(root),
             _ => Err(Error::NoSuchSubvolume(child)),
         }
     }

@@ -13,8 +13,8 @@ use crate::namespace::{DirEntry, NewInode, PathEnd, RenameMode};
 impl Volume {
     /// Makes an inode of the kind that `new.mode` names, as `name` in `dir`.
     ///
-    /// It takes over what the kernel's would: a setgid directory's group, its default ACL, compression and copy-on-write
-    /// flags.
+    /// It takes over what the kernel's would: a setgid directory's group, its default ACL, compression and
+    /// copy-on-write flags.
     ///
     /// Errors:
     /// - the name exists, is too long or none;
@@ -65,15 +65,16 @@ impl Volume {
 
     /// The directory that holds `dir`, and the index of `dir`'s entry in it.
     ///
-    /// The index is 0 for directories without an entry of their own: the top level's root directory and stubs.
+    /// The index is 0 for directories without an entry of their own: the top level's root directory and empty subvolume
+    /// directories.
     pub fn parent_entry(&self, dir: FileId) -> Result<(FileId, u64)> {
         self.namespace.parent_entry(dir)
     }
 
     /// Makes `name` in `dir` another name of `file`.
     ///
-    /// Errors: the name exists; `file` is a directory, in another subvolume, immutable or append-only, has lost its last
-    /// name, or has too many names.
+    /// Errors: the name exists; `file` is a directory, in another subvolume, immutable or append-only, has lost its
+    /// last name, or has too many names.
     pub fn link(&self, file: FileId, dir: FileId, name: &[u8]) -> Result<()> {
         self.namespace.link(file, dir, name)
     }

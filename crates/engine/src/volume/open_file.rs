@@ -72,7 +72,7 @@ impl OpenFile {
 }
 
 impl Volume {
-    /// Holds an inode of any kind, but a stub.
+    /// Holds an inode of any kind, but an empty subvolume directory.
     ///
     /// Errors: it does not exist, or has lost its last name and nobody holds it.
     pub fn hold(self: &Arc<Self>, id: FileId) -> Result<OpenFile> {

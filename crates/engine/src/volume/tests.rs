@@ -25,7 +25,7 @@ use ubtrfs_transaction::space::BlockGroup;
 use ubtrfs_tree::Edit;
 use zerocopy::IntoBytes;
 
-use crate::{OpenOptions, SpaceKind, Volume};
+use crate::{BlockGroupType, OpenOptions, Volume};
 
 const DEVICE_BYTES: u64 = 512 << 20;
 
@@ -299,8 +299,9 @@ fn kernel_accepts_chunks_that_commits_made_and_removed() {
         }
         // One stays for what comes next.
         let groups = volume.inodes.transactions().unwrap().space.groups();
-        let is_empty =
-            |group: &&Arc<BlockGroup>| group.kind() == SpaceKind::Metadata && group.used() == 0;
+        let is_empty = |group: &&Arc<BlockGroup>| {
+            group.kind() == BlockGroupType::Metadata && group.used() == 0
+        };
         assert!(groups.iter().filter(is_empty).count() <= 1, "{spec:?}");
         drop(tree);
         drop(volume);

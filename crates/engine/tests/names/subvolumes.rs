@@ -315,15 +315,15 @@ fn rmdir_takes_an_empty_subvolume_and_what_leads_nowhere() {
     snapshot(&world, id, "copy", false);
     snapshot(&world, id, "frozen", true);
     let (volume, top) = (world.volume(), world.top());
-    let stub = at(volume, "copy/nested");
-    assert!(stub.is_stub());
+    let empty_dir = at(volume, "copy/nested");
+    assert!(empty_dir.is_empty_subvolume_dir());
     let frozen = at(volume, "frozen");
     volume
         .rename(frozen, b"nested", (frozen, b"nested"), RenameMode::Replace)
         .unwrap();
     let new = NewInode::file(0o600);
     assert!(matches!(
-        volume.create(stub, b"x", &new),
+        volume.create(empty_dir, b"x", &new),
         Err(Error::NotPermitted(_))
     ));
     assert!(matches!(

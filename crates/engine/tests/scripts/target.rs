@@ -323,7 +323,7 @@ impl EngineTarget {
     /// What a path leads to must be the root of a subvolume.
     fn subvolume_at(&self, path: &FsPath) -> OpResult<RootId> {
         let id = self.find(path)?;
-        match id.ino == InodeNr::FIRST_FREE && !id.is_stub() {
+        match id.ino == InodeNr::FIRST_FREE && !id.is_empty_subvolume_dir() {
             true => Ok(id.root),
             false => Err(OpError::InvalidArgument),
         }

@@ -30,7 +30,7 @@ impl<S: Source> Adapter<S> {
     /// The directory that holds a directory.
     pub(super) fn find_parent(&self, node: &Node) -> Result<Lookup> {
         let parent = match &node.listed {
-            Some(Listed::Stub { dir, .. }) => *dir,
+            Some(Listed::EmptySubvolumeDir { dir, .. }) => *dir,
             _ if node.id == self.root => self.root,
             _ => self.source.parent(node.id)?,
         };

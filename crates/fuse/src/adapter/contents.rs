@@ -93,7 +93,7 @@ impl<S: Source> Adapter<S> {
         }
         self.prepare_names()?;
         let parent = self.node(dir)?;
-        if parent.is_stub() {
+        if parent.is_empty_subvolume_dir() {
             return Err(Errno::ACCES);
         }
         let inode = new_inode(context, new);

@@ -158,7 +158,7 @@ impl<S: Source> Adapter<S> {
                 return Ok(());
             }
         }
-        if dir.is_stub() {
+        if dir.is_empty_subvolume_dir() {
             return Ok(());
         }
         if offset == 0 {
@@ -193,7 +193,7 @@ impl<S: Source> Adapter<S> {
     fn position(&self, dir: &Node, offset: u64) -> Result<(Position, u64)> {
         let position = Position::from_offset(offset);
         match position.bound {
-            _ if dir.is_stub() => Ok((position, u64::MAX)),
+            _ if dir.is_empty_subvolume_dir() => Ok((position, u64::MAX)),
             Bound::Nothing if offset != 0 => Ok((position, u64::MAX)),
             Bound::End(end) => Ok((position, end)),
             Bound::Nothing => {
@@ -254,7 +254,7 @@ impl<S: Source> Adapter<S> {
             return dir.number;
         }
         let parent = match &dir.listed {
-            Some(Listed::Stub { dir, .. }) => Ok(*dir),
+            Some(Listed::EmptySubvolumeDir { dir, .. }) => Ok(*dir),
             _ => self.source.parent(dir.id),
         };
         parent

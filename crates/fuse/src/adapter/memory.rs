@@ -21,7 +21,7 @@ pub(crate) const fn file(root: u64, inode: u64) -> FileId {
 }
 
 /// What stands in a directory for subvolumes that were not copied.
-pub(crate) const fn stub_in(dir: FileId) -> FileId {
+pub(crate) const fn empty_subvolume_dir_in(dir: FileId) -> FileId {
     file(dir.root.0, dir.ino.0 | 1 << 63)
 }
 

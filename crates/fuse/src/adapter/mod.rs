@@ -115,8 +115,8 @@ struct Node {
 
 impl Node {
     /// Whether this is a directory in place of a subvolume that is not there.
-    fn is_stub(&self) -> bool {
-        matches!(self.listed, Some(Listed::Stub { .. }))
+    fn is_empty_subvolume_dir(&self) -> bool {
+        matches!(self.listed, Some(Listed::EmptySubvolumeDir { .. }))
     }
 }
 
@@ -266,9 +266,9 @@ impl<S: Source> Adapter<S> {
     }
 
     fn listed(dir: &Node, name: &[u8], child: FileId) -> Listed {
-        if child.is_stub() {
-            Listed::Stub {
-                stub: child,
+        if child.is_empty_subvolume_dir() {
+            Listed::EmptySubvolumeDir {
+                empty_dir: child,
                 dir: dir.id,
                 name: name.into(),
             }

@@ -32,7 +32,7 @@ impl<S: Source> Adapter<S> {
             b".." => return self.find_parent(&dir),
             _ => {}
         }
-        let child = match dir.is_stub() {
+        let child = match dir.is_empty_subvolume_dir() {
             true => None,
             false => self.source.lookup(dir.id, name)?,
         };
@@ -55,7 +55,7 @@ impl<S: Source> Adapter<S> {
         let volume = self.writing()?;
         self.prepare_names()?;
         let dir = self.node(dir)?;
-        match dir.is_stub() {
+        match dir.is_empty_subvolume_dir() {
             true => Err(Errno::PERM),
             false => Ok((volume, dir)),
         }

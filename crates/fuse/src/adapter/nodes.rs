@@ -22,10 +22,10 @@ use super::source::FileId;
 pub(super) enum Listed {
     /// A file whose numbers are too large to be packed.
     File(FileId),
-    /// An empty directory in place of a subvolume that was not copied with its snapshot. All stubs in
-    /// a directory share `stub`; the name tells them apart.
-    Stub {
-        stub: FileId,
+    /// An empty directory in place of a subvolume that was not copied with its snapshot. Those in one
+    /// directory share `empty_dir`; the name tells them apart.
+    EmptySubvolumeDir {
+        empty_dir: FileId,
         dir: FileId,
         name: Box<[u8]>,
     },
@@ -36,7 +36,7 @@ impl Listed {
     pub(super) fn file(&self) -> FileId {
         match self {
             Self::File(id) => *id,
-            Self::Stub { stub, .. } => *stub,
+            Self::EmptySubvolumeDir { empty_dir, .. } => *empty_dir,
         }
     }
 
@@ -45,7 +45,7 @@ impl Listed {
         let mut hash = Fnv::new();
         match self {
             Self::File(id) => hash.file(*id),
-            Self::Stub { dir, name, .. } => {
+            Self::EmptySubvolumeDir { dir, name, .. } => {
                 hash.file(*dir);
                 hash.bytes(name);
             }

@@ -16,9 +16,9 @@
 //! | 110 | 32, 28 | others |
 //! | 111 | 60 of hash | what fits nowhere: `NodeTable` keeps it while the kernel knows it |
 //!
-//! The first form that has room is taken, so a file has one number. The last is for stub directories (which have no
-//! inode, and of which a directory may hold many). It is also for numbers that take two to the 28th subvolumes or a
-//! volume made by hand to reach.
+//! The first form that has room is taken, so a file has one number. The last is for empty subvolume directories (which
+//! have no inode, and of which a directory may hold many). It is also for numbers that take two to the 28th subvolumes
+//! or a volume made by hand to reach.
 
 use ubtrfs_format::ids::{InodeNr, RootId};
 
@@ -113,8 +113,8 @@ impl Numbering {
         }
     }
 
-    /// The generation that the kernel keeps with a number, 32 bits. A handle of a file is good in each mount of the same
-    /// subvolume and stale in others: snapshots share numbers and generations of inodes.
+    /// The generation that the kernel keeps with a number, 32 bits. A handle of a file is good in each mount of the
+    /// same subvolume and stale in others: snapshots share numbers and generations of inodes.
     pub(super) fn generation(&self, number: u64, generation: u64) -> u64 {
         let salt = match number < FOREIGN {
             true => self.home.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32,

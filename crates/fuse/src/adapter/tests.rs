@@ -6,7 +6,7 @@ mod writing;
 use ubtrfs_format::item::InodeFlags;
 use ubtrfs_fuse_server::request::*;
 
-use super::memory::{Memory, TOP, file, stub_in};
+use super::memory::{Memory, TOP, empty_subvolume_dir_in, file};
 use super::*;
 
 const CONTEXT: Context = Context {
@@ -91,7 +91,7 @@ fn list(adapter: &Adapter<Memory>, dir: NodeId, at_once: usize) -> Vec<(String, 
     }
 }
 
-/// Two subvolumes below the top, and in the second a stub beside another stub.
+/// Two subvolumes below the top, and in the second an empty subvolume directory beside another one.
 fn nested() -> Memory {
     let mut memory = Memory::new();
     memory.add(TOP, "file", file(5, 257), FileKind::Regular);
@@ -102,13 +102,13 @@ fn nested() -> Memory {
     memory.add(
         file(257, 256),
         "gone",
-        stub_in(file(257, 256)),
+        empty_subvolume_dir_in(file(257, 256)),
         FileKind::Directory,
     );
     memory.add(
         file(257, 256),
         "away",
-        stub_in(file(257, 256)),
+        empty_subvolume_dir_in(file(257, 256)),
         FileKind::Directory,
     );
     memory
@@ -161,7 +161,7 @@ fn listings_show_the_numbers_that_stat_shows() {
 }
 
 #[test]
-fn stubs_are_empty_directories_of_their_own() {
+fn empty_subvolume_dirs_are_empty_directories_of_their_own() {
     let adapter = adapter(nested());
     let two = find(&adapter, NodeId::ROOT, "two").unwrap().node;
     let gone = find(&adapter, two, "gone").unwrap();

@@ -53,7 +53,7 @@ impl<S: Source> Adapter<S> {
         }
         self.must_exist(name)?;
         let node = self.node(node)?;
-        if node.is_stub() {
+        if node.is_empty_subvolume_dir() {
             return Err(Errno::NODATA);
         }
         let value = self.source.xattr(node.id, name)?.ok_or(Errno::NODATA)?;
@@ -62,7 +62,7 @@ impl<S: Source> Adapter<S> {
 
     pub(super) fn xattr_names(&self, node: NodeId, out: &mut [u8]) -> Result<usize> {
         let node = self.node(node)?;
-        if node.is_stub() {
+        if node.is_empty_subvolume_dir() {
             return Ok(0);
         }
         let names = self.source.xattr_names(node.id)?;

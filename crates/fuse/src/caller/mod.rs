@@ -113,7 +113,7 @@ impl Caller {
     /// Locks: none of an inode, which may be locked.
     pub(crate) fn may(&self, volume: &Volume, file: FileId, mask: Mask) -> Result<bool, Error> {
         let attr = volume.stored_attr(file)?;
-        let acl = match volume.counts_acls() && !file.is_stub() {
+        let acl = match volume.counts_acls() && !file.is_empty_subvolume_dir() {
             true => volume.xattr(file, acl::ACCESS)?,
             false => None,
         };

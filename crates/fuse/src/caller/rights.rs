@@ -37,7 +37,7 @@ pub struct Rights<'a> {
 impl Rights<'_> {
     fn may(&self, file: FileId, mask: Mask) -> Result<(), Refused> {
         // Told before modes are looked at, and to everybody.
-        if mask & WRITE != 0 && !file.is_stub() {
+        if mask & WRITE != 0 && !file.is_empty_subvolume_dir() {
             let tree = self.volume.subvolume_tree(file.root)?;
             if tree.item().flags().contains(RootItemFlags::RDONLY) {
                 return Err(Refused::ReadOnly);
@@ -124,7 +124,9 @@ impl Rights<'_> {
         let mut at = root;
         let mut next = names.next();
         while let Some(name) = next {
-            if at.is_stub() || self.volume.stored_attr(at)?.kind != FileKind::Directory {
+            if at.is_empty_subvolume_dir()
+                || self.volume.stored_attr(at)?.kind != FileKind::Directory
+            {
                 return Err(Refused::Access);
             }
             self.may(at, SEARCH)?;

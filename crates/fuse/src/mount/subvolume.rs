@@ -30,7 +30,7 @@ pub(super) fn root_directory(
         }
         outcome => outcome?,
     };
-    if found.is_stub() || volume.root_dir(found.root)? != found {
+    if found.is_empty_subvolume_dir() || volume.root_dir(found.root)? != found {
         return Err(MountError::NotASubvolume(shown()));
     }
     match id {

@@ -17,7 +17,7 @@ mod tests;
 
 pub use content::Digest;
 pub use diff::{Difference, Field, assert_same, diff, diff_without};
-pub(crate) use entry::STUB_INO;
+pub(crate) use entry::EMPTY_SUBVOLUME_DIR_INO;
 pub use entry::{Content, Entry, Kind, Stat, Time, Value};
 pub use vfs::Vfs;
 pub(crate) use vfs::kind_of;

@@ -67,7 +67,10 @@ impl Tree {
                 ControlFlow::Continue(())
             };
             volume.readdir(dir, 0, each).unwrap();
-            for entry in listed.into_iter().filter(|entry| !entry.id.is_stub()) {
+            for entry in listed
+                .into_iter()
+                .filter(|entry| !entry.id.is_empty_subvolume_dir())
+            {
                 let name = (dir.ino.0, entry.name.clone());
                 let at = match path.is_empty() {
                     true => entry.name,

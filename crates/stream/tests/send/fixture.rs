@@ -79,7 +79,7 @@ impl Source {
         let to = self.top().join(name);
         let from = self.top().join(of);
         btrfs(&["subvolume", "snapshot", "-r"], &[&from, &to]);
-        let manifest = without_stubs(Manifest::of_dir(&to).unwrap());
+        let manifest = without_empty_subvolume_dirs(Manifest::of_dir(&to).unwrap());
         self.shown.push((name.to_owned(), manifest));
     }
 
@@ -123,8 +123,10 @@ impl Source {
 }
 
 /// Nested subvolumes, which a stream leaves out.
-fn without_stubs(mut manifest: Manifest) -> Manifest {
-    manifest.entries.retain(|entry| !entry.is_stub());
+fn without_empty_subvolume_dirs(mut manifest: Manifest) -> Manifest {
+    manifest
+        .entries
+        .retain(|entry| !entry.is_empty_subvolume_dir());
     manifest
 }
 

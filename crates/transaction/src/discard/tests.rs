@@ -5,7 +5,7 @@ use std::sync::Barrier;
 use std::thread;
 
 use ubtrfs_device::{BlockDevice, DiscardGeometry, MemDevice};
-use ubtrfs_format::block_group_flags::{Profile, SpaceKind};
+use ubtrfs_format::block_group_flags::{BlockGroupType, Profile};
 use ubtrfs_format::ids::Logical;
 
 use super::*;
@@ -326,7 +326,7 @@ fn nothing_is_kept_without_a_mode_and_what_waits_outlives_a_change() {
     assert_eq!(rig.run_at(seconds(1010)), [empty[0].len_bytes()]);
     // The other one is not proven any more, so all of it goes.
     let discarded: u64 = rig.run_at(seconds(1120)).iter().sum();
-    let free_bytes = rig.volume.totals(SpaceKind::Data).free_bytes;
+    let free_bytes = rig.volume.totals(BlockGroupType::Data).free_bytes;
     assert_eq!(discarded, free_bytes - empty[0].len_bytes());
 }
 
@@ -540,7 +540,7 @@ fn allocation_on_a_full_volume_waits_for_a_region_that_is_out() {
     rig.free(start, len);
     rig.run_at(seconds(0));
     rig.discard.set_clock(seconds(120));
-    let free_bytes = rig.volume.totals(SpaceKind::Data).free_bytes;
+    let free_bytes = rig.volume.totals(BlockGroupType::Data).free_bytes;
     let barrier = Arc::new(Barrier::new(2));
     *rig.device.meeting.lock() = Some(Arc::clone(&barrier));
     thread::scope(|scope| {
@@ -558,7 +558,7 @@ fn allocation_on_a_full_volume_waits_for_a_region_that_is_out() {
         assert_eq!(got, (Logical(start), len));
     });
     assert_eq!(rig.waiting(), 0);
-    let left = rig.volume.totals(SpaceKind::Data).free_bytes;
+    let left = rig.volume.totals(BlockGroupType::Data).free_bytes;
     assert_eq!(left, free_bytes - len);
 }
 

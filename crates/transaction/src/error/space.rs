@@ -1,16 +1,19 @@
 //! Why there is no space, or a block group cannot go.
 
 use ubtrfs_device::DeviceError;
-use ubtrfs_format::block_group_flags::{Profile, SpaceKind};
+use ubtrfs_format::block_group_flags::{BlockGroupType, Profile};
 use ubtrfs_format::ids::Logical;
 
 #[derive(Debug, thiserror::Error)]
 pub enum SpaceError {
     #[error("no space left on device: {bytes} bytes of {} wanted", kind.name())]
-    NoSpace { kind: SpaceKind, bytes: u64 },
+    NoSpace { kind: BlockGroupType, bytes: u64 },
     /// Chunks with parity can be read and written, but no new ones are made.
     #[error("no new chunk of {}: profile {} is read-only", kind.name(), profile.name())]
-    ReadOnlyProfile { kind: SpaceKind, profile: Profile },
+    ReadOnlyProfile {
+        kind: BlockGroupType,
+        profile: Profile,
+    },
     /// The superblock must name every system chunk.
     #[error("the superblock has no room for another system chunk")]
     SystemChunkArray,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use ubtrfs_format::block_group_flags::{BlockGroupFlags, SpaceKind};
+use ubtrfs_format::block_group_flags::{BlockGroupFlags, BlockGroupType};
 use ubtrfs_format::ids::{Logical, Transid};
 
 use super::block_group::BlockGroup;
@@ -28,10 +28,10 @@ pub enum BlockKind {
 }
 
 impl BlockKind {
-    fn space(self) -> SpaceKind {
+    fn space(self) -> BlockGroupType {
         match self {
-            BlockKind::Metadata => SpaceKind::Metadata,
-            BlockKind::System => SpaceKind::System,
+            BlockKind::Metadata => BlockGroupType::Metadata,
+            BlockKind::System => BlockGroupType::System,
         }
     }
 }
@@ -98,7 +98,7 @@ impl Space {
         left_bytes: u64,
     ) -> Option<Logical> {
         let nodesize = u64::from(self.params.nodesize);
-        let reserved = self.info(SpaceKind::Metadata).reserved();
+        let reserved = self.info(BlockGroupType::Metadata).reserved();
         let taken = nodesize.saturating_add(left_bytes);
         if !self.fits_metadata(reserved.saturating_add(taken)) {
             return None;
@@ -151,7 +151,7 @@ impl Space {
             true => group.allocate(wanted, &*self.source),
             false => None,
         };
-        let kind = SpaceKind::Data;
+        let kind = BlockGroupType::Data;
         let (start, len) = self.search(kind, BlockGroupFlags::DATA, &wanted, running, take)?;
         self.cursors.data.store(start + len, Ordering::Relaxed);
         release(&self.info(kind).reserved_data, len);
@@ -172,7 +172,7 @@ impl Space {
 
     /// How long the pieces are that data will lie in, on average. None while there can be new chunks.
     pub fn piece_of_data(&self) -> Option<u64> {
-        if self.info(SpaceKind::Data).unallocated_bytes() > 0 {
+        if self.info(BlockGroupType::Data).unallocated_bytes() > 0 {
             return None;
         }
         let groups = self.groups();
@@ -190,7 +190,7 @@ impl Space {
     /// TRIM-GATE-1
     fn search(
         &self,
-        kind: SpaceKind,
+        kind: BlockGroupType,
         flags: BlockGroupFlags,
         wanted: &Wanted,
         transid: Transid,
@@ -207,7 +207,7 @@ impl Space {
 
     fn search_once(
         &self,
-        kind: SpaceKind,
+        kind: BlockGroupType,
         flags: BlockGroupFlags,
         wanted: &Wanted,
         transid: Transid,
@@ -257,13 +257,14 @@ impl Space {
 
     /// Whether pieces are better than a new chunk.
     ///
-    /// That is so for metadata while a quarter is free, and for the chunk tree, as the superblock can name few system chunks.
-    fn likes_pieces(&self, kind: SpaceKind) -> bool {
+    /// That is so for metadata while a quarter is free, and for the chunk tree, as the superblock can name few system
+    /// chunks.
+    fn likes_pieces(&self, kind: BlockGroupType) -> bool {
         let info = self.info(kind);
         match kind {
-            SpaceKind::System => true,
-            SpaceKind::Metadata => info.free_bytes() >= info.total.load(Ordering::Relaxed) / 4,
-            SpaceKind::Data => false,
+            BlockGroupType::System => true,
+            BlockGroupType::Metadata => info.free_bytes() >= info.total.load(Ordering::Relaxed) / 4,
+            BlockGroupType::Data => false,
         }
     }
 

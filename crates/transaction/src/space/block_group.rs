@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use ubtrfs_format::block_group_flags::{BlockGroupFlags, SpaceKind};
+use ubtrfs_format::block_group_flags::{BlockGroupFlags, BlockGroupType};
 use ubtrfs_format::ids::{Logical, Transid};
 
 use super::free_space::{FreeSpace, FreeSpaceError, Wanted};
@@ -166,8 +166,8 @@ impl BlockGroup {
         self.flags
     }
 
-    pub fn kind(&self) -> SpaceKind {
-        SpaceKind::of(self.flags)
+    pub fn kind(&self) -> BlockGroupType {
+        BlockGroupType::of(self.flags)
     }
 
     pub(crate) fn contains(&self, logical: Logical) -> bool {
@@ -256,8 +256,8 @@ impl BlockGroup {
 
     /// Claims the group for a commit.
     ///
-    /// The commit then makes the items of the group, even if only later transactions have used it so far. The space that
-    /// was reserved for the commit may lie there.
+    /// The commit then makes the items of the group, even if only later transactions have used it so far. The space
+    /// that was reserved for the commit may lie there.
     pub(super) fn take_over(&self, transid: Transid) {
         if self.created.load(Ordering::SeqCst) > transid.0 {
             self.created.fetch_min(transid.0, Ordering::SeqCst);

@@ -18,7 +18,7 @@ use ubtrfs_device::chunk_layout::{
     forecast, superblock_ranges,
 };
 use ubtrfs_device::{MappedChunk, Pool, STRIPE_LEN};
-use ubtrfs_format::block_group_flags::{BlockGroupFlags, Profile, SpaceKind};
+use ubtrfs_format::block_group_flags::{BlockGroupFlags, BlockGroupType, Profile};
 use ubtrfs_format::ids::{DevId, Logical, Physical, Transid};
 use ubtrfs_format::item::{Chunk, Stripe};
 use ubtrfs_format::key::DiskKey;
@@ -109,7 +109,7 @@ impl Space {
     }
 
     /// The profile of the newest group of a kind.
-    pub(super) fn newest_profile(&self, kind: SpaceKind) -> Option<Profile> {
+    pub(super) fn newest_profile(&self, kind: BlockGroupType) -> Option<Profile> {
         let groups = self.groups();
         let newest = groups.iter().rev().find(|group| group.kind() == kind)?;
         newest.flags().profile()
@@ -118,15 +118,15 @@ impl Space {
     /// Type and profile of the next chunk of a kind.
     pub(super) fn next_flags(
         &self,
-        kind: SpaceKind,
+        kind: BlockGroupType,
     ) -> Result<(BlockGroupFlags, Profile), SpaceError> {
         let types = match kind {
-            SpaceKind::System => BlockGroupFlags::SYSTEM,
+            BlockGroupType::System => BlockGroupFlags::SYSTEM,
             _ if self.params.mixed => BlockGroupFlags::DATA | BlockGroupFlags::METADATA,
-            SpaceKind::Data => BlockGroupFlags::DATA,
-            SpaceKind::Metadata => BlockGroupFlags::METADATA,
+            BlockGroupType::Data => BlockGroupFlags::DATA,
+            BlockGroupType::Metadata => BlockGroupFlags::METADATA,
         };
-        let profile = self.newest_profile(SpaceKind::of(types));
+        let profile = self.newest_profile(BlockGroupType::of(types));
         let profile = profile.unwrap_or(Profile::Single);
         if profile.parities() > 0 {
             return Err(SpaceError::ReadOnlyProfile { kind, profile });
@@ -138,14 +138,14 @@ impl Space {
     pub(super) fn grow(
         &self,
         chunks: &mut Chunks,
-        kind: SpaceKind,
+        kind: BlockGroupType,
         created: Option<Transid>,
     ) -> Result<u64, SpaceError> {
-        if kind != SpaceKind::System {
-            let system = self.info(SpaceKind::System);
+        if kind != BlockGroupType::System {
+            let system = self.info(BlockGroupType::System);
             let spare = SYSTEM_SPARE_BLOCKS * u64::from(self.params.nodesize);
             if system.free_bytes() < system.used.load(Ordering::SeqCst).saturating_add(spare) {
-                self.make_chunk(chunks, SpaceKind::System, created)?;
+                self.make_chunk(chunks, BlockGroupType::System, created)?;
             }
         }
         self.make_chunk(chunks, kind, created)
@@ -154,7 +154,7 @@ impl Space {
     fn make_chunk(
         &self,
         chunks: &mut Chunks,
-        kind: SpaceKind,
+        kind: BlockGroupType,
         created: Option<Transid>,
     ) -> Result<u64, SpaceError> {
         let (flags, profile) = self.next_flags(kind)?;
@@ -164,7 +164,7 @@ impl Space {
         let Some(layout) = ChunkLayout::choose(&chunks.devices, profile, &limits) else {
             return Err(no_space);
         };
-        if kind == SpaceKind::System {
+        if kind == BlockGroupType::System {
             self.check_system_chunks(layout.stripes.len())?;
         }
         layout.take(&mut chunks.devices);
@@ -218,7 +218,7 @@ impl Space {
             used: 0,
             superblocks: superblock_ranges(&chunk),
         };
-        let info = Arc::clone(&self.infos[SpaceKind::of(flags) as usize]);
+        let info = Arc::clone(&self.infos[BlockGroupType::of(flags) as usize]);
         let group = BlockGroup::new(new, created, u64::from(sectorsize), info);
         let items = self.items_of(&chunk);
         chunks.new.push((Arc::clone(&group), items));
@@ -255,14 +255,14 @@ impl Space {
     }
 
     /// SPACE-INFO-2: whether what a new chunk took was not reserved to metadata.
-    fn may_take_from_metadata(&self, kind: SpaceKind) -> bool {
-        let own_kind = kind != SpaceKind::Data || self.params.mixed;
-        own_kind || self.info(SpaceKind::Metadata).fits_reservations()
+    fn may_take_from_metadata(&self, kind: BlockGroupType) -> bool {
+        let own_kind = kind != BlockGroupType::Data || self.params.mixed;
+        own_kind || self.info(BlockGroupType::Metadata).fits_reservations()
     }
 
     /// What chunks could add to each type, now that the devices' free space has changed.
     pub(super) fn update_forecasts(&self, chunks: &Chunks) {
-        for kind in SpaceKind::ALL {
+        for kind in BlockGroupType::ALL {
             let unallocated_bytes = self.next_flags(kind).map_or(0, |(flags, profile)| {
                 let nodesize = self.params.nodesize as usize;
                 let limits = ChunkLimits::new(flags, chunks.total_bytes(), nodesize);
@@ -289,7 +289,7 @@ impl Space {
 
     /// Unmakes the chunks of data that nobody has used yet, as far as no promise rests on them.
     pub(super) fn forget_unclaimed(&self, chunks: &mut Chunks) {
-        let data = self.info(SpaceKind::Data);
+        let data = self.info(BlockGroupType::Data);
         let mut left = Vec::new();
         for (group, items) in std::mem::take(&mut chunks.new) {
             let is_spare = group.created().is_none()
@@ -343,7 +343,7 @@ impl Space {
             };
             groups.iter().filter(is_empty).skip(1)
         };
-        let kinds = [SpaceKind::Data, SpaceKind::Metadata];
+        let kinds = [BlockGroupType::Data, BlockGroupType::Metadata];
         kinds.into_iter().flat_map(of_kind).cloned().collect()
     }
 
@@ -390,11 +390,11 @@ impl Space {
         false
     }
 
-    fn keeps_promises_of(&self, kind: SpaceKind) -> bool {
+    fn keeps_promises_of(&self, kind: BlockGroupType) -> bool {
         let info = self.info(kind);
         match kind {
-            SpaceKind::Data => info.reserved() <= info.free_bytes(),
-            SpaceKind::Metadata | SpaceKind::System => info.fits_reservations(),
+            BlockGroupType::Data => info.reserved() <= info.free_bytes(),
+            BlockGroupType::Metadata | BlockGroupType::System => info.fits_reservations(),
         }
     }
 

@@ -3,13 +3,13 @@
 //! [`Space`] serves the running transaction and the commit of the one before at the same time. What the
 //! trees on disk say of free space follows from the extent items of each commit, not from here.
 //!
-//! Life of a range: free -> allocated (-> `give_back`: free) -> in an extent item -> pinned -> free. The commit that deletes
-//! the item calls `pin`. `unpin` is called when that commit is durable and nobody reads the state before it.
+//! Life of a range: free -> allocated (-> `give_back`: free) -> in an extent item -> pinned -> free. The commit that
+//! deletes the item calls `pin`. `unpin` is called when that commit is durable and nobody reads the state before it.
 //!
-//! Life of a chunk: it is made when there is no room, and claimed by the first transaction that allocates in it. The commit of
-//! that transaction or a later one inserts its items (`take_new_chunks`). So does the commit before, if it is under way and
-//! allocates in it as well. A chunk that nobody claimed is forgotten when the volume is closed, or when the reservation that
-//! it was made for cannot be met.
+//! Life of a chunk: it is made when there is no room, and claimed by the first transaction that allocates in it. The
+//! commit of that transaction or a later one inserts its items (`take_new_chunks`). So does the commit before, if it is
+//! under way and allocates in it as well. A chunk that nobody claimed is forgotten when the volume is closed, or when
+//! the reservation that it was made for cannot be met.
 //!
 //! Locks, in this order: a cluster's, `chunks`, a block group's state. Loading free space reads with the
 //! group's held; nothing else here does IO.
@@ -42,7 +42,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 use ubtrfs_device::Pool;
 use ubtrfs_device::chunk_layout::{DeviceSpace, superblock_ranges};
-use ubtrfs_format::block_group_flags::{BlockGroupFlags, Profile, SpaceKind};
+use ubtrfs_format::block_group_flags::{BlockGroupFlags, BlockGroupType, Profile};
 use ubtrfs_format::features::Incompat;
 use ubtrfs_format::ids::{Logical, Transid};
 use ubtrfs_format::superblock::Superblock;
@@ -97,7 +97,7 @@ pub struct Space {
     pool: Arc<Pool>,
     source: Arc<dyn FreeSpaceSource>,
     groups: BlockGroups,
-    /// By `SpaceKind`.
+    /// By `BlockGroupType`.
     infos: [Arc<SpaceInfo>; 3],
     cursors: Cursors,
     chunks: Mutex<Chunks>,
@@ -152,7 +152,7 @@ impl Space {
                 used,
                 superblocks: chunk.as_deref().map(superblock_ranges).unwrap_or_default(),
             };
-            let info = &infos[SpaceKind::of(flags) as usize];
+            let info = &infos[BlockGroupType::of(flags) as usize];
             let group = BlockGroup::new(new, Some(Transid(0)), sectorsize, Arc::clone(info));
             if chunk.is_none() {
                 tracing::error!(group = %start, len, "a block group is not that of a chunk");
@@ -221,13 +221,19 @@ impl Space {
 
     /// Bytes of tree blocks in extent items, those of the chunk tree apart.
     pub(crate) fn metadata_used(&self) -> u64 {
-        let used = self.info(SpaceKind::Metadata).used.load(Ordering::SeqCst);
+        let used = self
+            .info(BlockGroupType::Metadata)
+            .used
+            .load(Ordering::SeqCst);
         used.saturating_sub(self.mixed_data.load(Ordering::SeqCst))
     }
 
     /// Tells how many bytes tree blocks take in mixed groups, as they were opened.
     pub(crate) fn set_metadata_used(&self, bytes: u64) {
-        let used = self.info(SpaceKind::Metadata).used.load(Ordering::SeqCst);
+        let used = self
+            .info(BlockGroupType::Metadata)
+            .used
+            .load(Ordering::SeqCst);
         let data = used.saturating_sub(bytes);
         self.mixed_data.store(data, Ordering::SeqCst);
     }
@@ -246,9 +252,9 @@ impl Space {
         NocowWrite::begin(self.find(logical)?)
     }
 
-    fn info(&self, kind: SpaceKind) -> &SpaceInfo {
+    fn info(&self, kind: BlockGroupType) -> &SpaceInfo {
         let kind = match kind {
-            SpaceKind::Data if self.params.mixed => SpaceKind::Metadata,
+            BlockGroupType::Data if self.params.mixed => BlockGroupType::Metadata,
             kind => kind,
         };
         &self.infos[kind as usize]
@@ -308,7 +314,7 @@ impl Space {
     /// The sums of each type that has groups.
     pub fn totals(&self) -> Vec<SpaceTotals> {
         use std::sync::atomic::Ordering::Relaxed;
-        let totals = SpaceKind::ALL.into_iter().filter_map(|kind| {
+        let totals = BlockGroupType::ALL.into_iter().filter_map(|kind| {
             let info = &self.infos[kind as usize];
             let total = info.total.load(Relaxed);
             (total > 0).then(|| SpaceTotals {

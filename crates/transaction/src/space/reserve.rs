@@ -6,7 +6,7 @@
 
 use std::sync::atomic::Ordering;
 
-use ubtrfs_format::block_group_flags::SpaceKind;
+use ubtrfs_format::block_group_flags::BlockGroupType;
 
 use super::space_info::{SpaceInfo, release};
 use super::{Space, SpaceError};
@@ -18,14 +18,14 @@ impl Space {
     /// Promises space for data. `allocate_data` takes what it gives off the promise. Where that much cannot be had, no
     /// chunk is left for it.
     pub fn reserve_data(&self, bytes: u64) -> Result<(), SpaceError> {
-        let info = self.info(SpaceKind::Data);
+        let info = self.info(BlockGroupType::Data);
         if reserve_in(info, bytes) {
             return Ok(());
         }
         let mut chunks = self.chunks.lock();
         let mut made = 0;
         while !reserve_in(info, bytes) {
-            let kind = SpaceKind::Data;
+            let kind = BlockGroupType::Data;
             let grown = match info.may_have(bytes) {
                 true => self.grow(&mut chunks, kind, None),
                 false => self
@@ -48,7 +48,7 @@ impl Space {
 
     /// Whether so much might be reserved once what is pinned is released and others have given their promises back.
     pub fn may_get_data(&self, bytes: u64) -> bool {
-        let info = self.info(SpaceKind::Data);
+        let info = self.info(BlockGroupType::Data);
         let pinned = info.pinned.load(Ordering::SeqCst);
         let most = info.free_bytes().saturating_add(pinned);
         bytes <= most.saturating_add(info.unallocated_bytes())
@@ -56,7 +56,7 @@ impl Space {
 
     /// Takes back a promise of `reserve_data` as far as nothing was allocated of it.
     pub fn release_data(&self, bytes: u64) {
-        release(&self.info(SpaceKind::Data).reserved_data, bytes);
+        release(&self.info(BlockGroupType::Data).reserved_data, bytes);
     }
 
     /// Promises that commits will find so many bytes for tree blocks, all told: no chunk of data will take
@@ -67,7 +67,7 @@ impl Space {
 
     /// The same, and no chunk of data takes what is missing to `kept` bytes either, whether they are there or not.
     pub(crate) fn reserve_metadata_keeping(&self, bytes: u64, kept: u64) -> bool {
-        let info = self.info(SpaceKind::Metadata);
+        let info = self.info(BlockGroupType::Metadata);
         // Several promise at once: what another asks for must not be in the way of this.
         if !info.fits(bytes) {
             return false;
@@ -82,12 +82,12 @@ impl Space {
 
     /// Whether so many bytes, all told, could be reserved now.
     pub(crate) fn fits_metadata(&self, bytes: u64) -> bool {
-        self.info(SpaceKind::Metadata).fits(bytes)
+        self.info(BlockGroupType::Metadata).fits(bytes)
     }
 
     /// What commits need is so much at most from now on. Nobody promises meanwhile.
     pub fn shrink_metadata_reservation(&self, bytes: u64) {
-        let info = self.info(SpaceKind::Metadata);
+        let info = self.info(BlockGroupType::Metadata);
         info.reserved_metadata.fetch_min(bytes, Ordering::SeqCst);
     }
 }

@@ -10,7 +10,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ubtrfs_format::block_group_flags::{Profile, SpaceKind};
+use ubtrfs_format::block_group_flags::{BlockGroupType, Profile};
 
 use super::trim_totals::TrimTotals;
 
@@ -63,7 +63,7 @@ pub(super) fn release(sum: &AtomicU64, bytes: u64) {
 /// The sums of one type at a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpaceTotals {
-    pub kind: SpaceKind,
+    pub kind: BlockGroupType,
     /// The profile of the newest group.
     pub(crate) profile: Profile,
     pub total: u64,

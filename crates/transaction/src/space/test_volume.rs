@@ -148,12 +148,12 @@ impl TestVolume {
         Self::new(&profiles(Profile::Single, Profile::Single), &[device_bytes])
     }
 
-    pub(crate) fn totals(&self, kind: SpaceKind) -> SpaceTotals {
+    pub(crate) fn totals(&self, kind: BlockGroupType) -> SpaceTotals {
         let totals = self.space.totals();
         *totals.iter().find(|totals| totals.kind == kind).unwrap()
     }
 
-    pub(crate) fn group(&self, kind: SpaceKind) -> Arc<BlockGroup> {
+    pub(crate) fn group(&self, kind: BlockGroupType) -> Arc<BlockGroup> {
         let groups = self.space.groups();
         let group = groups.iter().find(|group| group.kind() == kind);
         Arc::clone(group.unwrap())

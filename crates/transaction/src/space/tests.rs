@@ -14,7 +14,7 @@ impl Space {
     /// Bytes that `allocate_block` could still give for metadata: what is free in the groups and what the
     /// devices' unallocated space could add. Of promises only those of data in mixed groups are taken off.
     fn metadata_room(&self) -> u64 {
-        let info = self.info(SpaceKind::Metadata);
+        let info = self.info(BlockGroupType::Metadata);
         let data = info.reserved_data.load(Ordering::SeqCst);
         let free_bytes = info.free_bytes().saturating_add(info.unallocated_bytes());
         free_bytes.saturating_sub(data)
@@ -116,7 +116,7 @@ fn everything_is_given_out_and_then_no_space_is_left() {
         };
         assert!(matches!(error, SpaceError::NoSpace { .. }), "{error}");
         // All but what no chunk was made of.
-        let totals = volume.totals(SpaceKind::Data);
+        let totals = volume.totals(BlockGroupType::Data);
         assert!(
             totals.free_bytes < 8 * MIB && totals.unallocated_bytes == 0,
             "{totals:?}"
@@ -203,7 +203,7 @@ fn pinned_space_comes_back_when_it_is_unpinned() {
     let bytes: u64 = pinned.0.iter().map(|range| range.end - range.start).sum();
     assert_eq!(bytes, 300 * NODE);
     assert!(space.take_pinned().0.is_empty());
-    assert_eq!(volume.totals(SpaceKind::Metadata).pinned, 300 * NODE);
+    assert_eq!(volume.totals(BlockGroupType::Metadata).pinned, 300 * NODE);
     assert_eq!(space.metadata_room(), free_bytes - 300 * NODE);
     for _ in 0..100 {
         let block = space.allocate_block(BlockKind::Metadata, NOW).unwrap().0;
@@ -211,7 +211,7 @@ fn pinned_space_comes_back_when_it_is_unpinned() {
         space.give_back(Logical(block), NODE);
     }
     space.unpin(pinned);
-    assert_eq!(volume.totals(SpaceKind::Metadata).pinned, 0);
+    assert_eq!(volume.totals(BlockGroupType::Metadata).pinned, 0);
     assert_eq!(space.metadata_room(), free_bytes);
 }
 
@@ -219,17 +219,20 @@ fn pinned_space_comes_back_when_it_is_unpinned() {
 fn a_group_is_loaded_when_it_is_first_needed_and_sized_before() {
     let volume = TestVolume::single(10 * GIB);
     assert_eq!(volume.source.loads.load(Ordering::Relaxed), 0);
-    let before = volume.totals(SpaceKind::Metadata).free_bytes;
+    let before = volume.totals(BlockGroupType::Metadata).free_bytes;
     blocks(&volume, BlockKind::Metadata, 1);
     assert_eq!(volume.source.loads.load(Ordering::Relaxed), 1);
-    assert_eq!(volume.totals(SpaceKind::Metadata).free_bytes, before - NODE);
+    assert_eq!(
+        volume.totals(BlockGroupType::Metadata).free_bytes,
+        before - NODE
+    );
 }
 
 // GROUP-3
 #[test]
 fn a_group_that_cannot_be_loaded_is_left_alone() {
     let volume = TestVolume::single(10 * GIB);
-    let broken = volume.group(SpaceKind::Metadata);
+    let broken = volume.group(BlockGroupType::Metadata);
     volume.source.broken.lock().insert(broken.start());
     let block = volume
         .space
@@ -244,7 +247,7 @@ fn group_that_the_next_transaction_began_is_taken_over_by_a_commit() {
     let volume = TestVolume::new(&mixed(), &[10 * GIB]);
     let space = &volume.space;
     let later = Transid(NOW.0 + 1);
-    volume.group(SpaceKind::Metadata).set_read_only();
+    volume.group(BlockGroupType::Metadata).set_read_only();
     space.reserve_data(2 * MIB).unwrap();
     let running = || space.allocate_data(MIB, MIB, None, later).unwrap().0;
     let group = space.find(running()).unwrap();
@@ -276,7 +279,7 @@ fn a_chunk_made_for_a_reservation_is_claimed_by_its_first_user() {
 fn new_chunks_have_all_their_items() {
     let volume = TestVolume::new(&profiles(Profile::Raid0, Profile::Raid1), &[GIB; 3]);
     let space = &volume.space;
-    volume.group(SpaceKind::Data).set_read_only();
+    volume.group(BlockGroupType::Data).set_read_only();
     let (start, _) = volume.data(MIB, MIB).unwrap();
     let new = space.take_new_chunks(NOW);
     let [new] = &new[..] else { panic!("{new:?}") };
@@ -306,8 +309,8 @@ fn new_chunks_have_all_their_items() {
 fn an_empty_group_can_go_and_its_place_is_used_again() {
     let volume = TestVolume::single(2 * GIB);
     let space = &volume.space;
-    let unallocated = volume.totals(SpaceKind::Data).unallocated_bytes;
-    let first = volume.group(SpaceKind::Data);
+    let unallocated = volume.totals(BlockGroupType::Data).unallocated_bytes;
+    let first = volume.group(BlockGroupType::Data);
     assert!(matches!(
         space.remove_group(first.start()),
         Err(SpaceError::InUse { .. })
@@ -327,20 +330,20 @@ fn an_empty_group_can_go_and_its_place_is_used_again() {
     let manager = space.begin_nocow_write(start).unwrap();
     assert!(in_use(space.remove_group(group.start())));
     drop(manager);
-    let reserved = volume.totals(SpaceKind::Data).free_bytes;
+    let reserved = volume.totals(BlockGroupType::Data).free_bytes;
     space.reserve_data(reserved).unwrap();
     assert!(in_use(space.remove_group(group.start())));
     space.release_data(reserved);
-    assert_eq!(volume.totals(SpaceKind::Data).free_bytes, reserved);
+    assert_eq!(volume.totals(BlockGroupType::Data).free_bytes, reserved);
     let end = volume.pool.chunk_map().all().last().unwrap().end();
     let removed = space.remove_group(group.start()).unwrap();
     assert_eq!(removed.items.logical, group.start());
     assert!(space.find(start).is_none() && volume.pool.chunk_map().find(start).is_none());
     assert!(space.begin_nocow_write(start).is_none());
     // NEWCHUNK-2
-    assert!(volume.totals(SpaceKind::Data).unallocated_bytes < unallocated);
+    assert!(volume.totals(BlockGroupType::Data).unallocated_bytes < unallocated);
     space.free_device_space(&removed);
-    let totals = volume.totals(SpaceKind::Data);
+    let totals = volume.totals(BlockGroupType::Data);
     let others: u64 = space
         .groups()
         .iter()
@@ -356,7 +359,7 @@ fn an_empty_group_can_go_and_its_place_is_used_again() {
     space
         .groups()
         .iter()
-        .filter(|group| group.kind() == SpaceKind::Data)
+        .filter(|group| group.kind() == BlockGroupType::Data)
         .for_each(|group| group.set_read_only());
     let (again, _) = volume.data(MIB, MIB).unwrap();
     assert!(again >= end.0);
@@ -394,13 +397,13 @@ fn every_group_that_can_be_seen_has_its_chunk() {
 #[test]
 fn chunks_with_parity_are_not_made() {
     let volume = TestVolume::new(&profiles(Profile::Raid5, Profile::Raid1), &[GIB; 3]);
-    volume.group(SpaceKind::Data).set_read_only();
+    volume.group(BlockGroupType::Data).set_read_only();
     let error = volume.data(MIB, MIB).unwrap_err();
     assert!(
         matches!(error, SpaceError::ReadOnlyProfile { .. }),
         "{error}"
     );
-    assert_eq!(volume.totals(SpaceKind::Data).unallocated_bytes, 0);
+    assert_eq!(volume.totals(BlockGroupType::Data).unallocated_bytes, 0);
 }
 
 /// SPACE-INFO-2
@@ -445,7 +448,7 @@ fn older_sum_does_not_take_the_place_of_a_newer_one() {
     let volume = TestVolume::single(400 * MIB);
     assert!(volume.space.reserve_metadata(20 * NODE));
     assert!(volume.space.reserve_metadata(10 * NODE));
-    assert_eq!(volume.totals(SpaceKind::Metadata).reserved, 20 * NODE);
+    assert_eq!(volume.totals(BlockGroupType::Metadata).reserved, 20 * NODE);
 }
 
 /// While a commit runs, the transaction after it may take groups first that the commit was reserved room in.
@@ -472,22 +475,22 @@ fn reservation_of_a_commit_holds_in_groups_that_the_next_transaction_began() {
 fn request_that_cannot_be_met_makes_no_chunks() {
     let volume = TestVolume::single(10 * GIB);
     let space = &volume.space;
-    let before = volume.totals(SpaceKind::Metadata);
+    let before = volume.totals(BlockGroupType::Metadata);
     for bytes in [12 * GIB, 10 << 40, u64::MAX] {
         assert!(space.reserve_data(bytes).is_err());
     }
-    assert_eq!(volume.totals(SpaceKind::Metadata), before);
+    assert_eq!(volume.totals(BlockGroupType::Metadata), before);
     assert_eq!(space.groups().len(), 3);
     // What fits the devices but for what is reserved to metadata.
     assert!(space.reserve_metadata(before.free_bytes + 2 * GIB));
-    let before = volume.totals(SpaceKind::Metadata);
-    let data = volume.totals(SpaceKind::Data);
+    let before = volume.totals(BlockGroupType::Metadata);
+    let data = volume.totals(BlockGroupType::Data);
     assert!(
         space
             .reserve_data(data.free_bytes + data.unallocated_bytes - GIB)
             .is_err()
     );
-    assert_eq!(volume.totals(SpaceKind::Metadata), before);
+    assert_eq!(volume.totals(BlockGroupType::Metadata), before);
     assert_eq!(space.groups().len(), 3);
     space.reserve_data(data.free_bytes + GIB).unwrap();
 }
@@ -496,7 +499,7 @@ fn request_that_cannot_be_met_makes_no_chunks() {
 fn system_chunks_come_before_the_old_one_is_full() {
     let volume = TestVolume::single(10 * GIB);
     let space = &volume.space;
-    let old = volume.group(SpaceKind::System);
+    let old = volume.group(BlockGroupType::System);
     let blocks = old.free_bytes() / NODE - 17;
     for _ in 0..blocks {
         space.allocate_block(BlockKind::System, NOW).unwrap();
@@ -504,8 +507,8 @@ fn system_chunks_come_before_the_old_one_is_full() {
     assert_eq!(space.groups().len(), 3);
     old.change_used((blocks * NODE) as i64);
     space.reserve_data(20 * MIB).unwrap();
-    let kinds: Vec<SpaceKind> = space.groups().iter().map(|group| group.kind()).collect();
-    assert_eq!(kinds[3..], [SpaceKind::System, SpaceKind::Data]);
+    let kinds: Vec<BlockGroupType> = space.groups().iter().map(|group| group.kind()).collect();
+    assert_eq!(kinds[3..], [BlockGroupType::System, BlockGroupType::Data]);
     for _ in 0..100 {
         space.allocate_block(BlockKind::System, NOW).unwrap();
     }
@@ -544,5 +547,5 @@ fn threads_get_disjoint_space() {
         all.windows(2)
             .all(|pair| pair[0].0 + pair[0].1 <= pair[1].0)
     );
-    assert_eq!(volume.totals(SpaceKind::Data).reserved, 0);
+    assert_eq!(volume.totals(BlockGroupType::Data).reserved, 0);
 }

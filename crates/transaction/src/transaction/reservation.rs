@@ -23,8 +23,8 @@ use super::worst_case::{EditCounts, TreeSizes};
 use crate::space::Space;
 
 /// Bounds of the global reserve, in bytes. It is at least enough for one operation that frees space.
-const LEAST_RESERVE: u64 = 2 << 20;
-const MOST_RESERVE: u64 = 128 << 20;
+const MIN_GLOBAL_RESERVE: u64 = 2 << 20;
+const MAX_GLOBAL_RESERVE: u64 = 128 << 20;
 
 /// The reservations of a volume.
 #[derive(Debug)]
@@ -178,7 +178,7 @@ impl MetadataReservations {
         let mut sizes = self.sizes();
         sizes.extent_tree = sizes.extent_tree.saturating_add(need);
         let one = sizes.worst_case_bytes(self.counts_of(EditEstimate::of_freeing()));
-        one.max((sizes.all / 4).clamp(LEAST_RESERVE, MOST_RESERVE))
+        one.max((sizes.all / 4).clamp(MIN_GLOBAL_RESERVE, MAX_GLOBAL_RESERVE))
     }
 
     fn counts_of(&self, cost: EditEstimate) -> EditCounts {

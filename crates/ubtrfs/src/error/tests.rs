@@ -4,7 +4,7 @@ use io::ErrorKind as Kind;
 use ubtrfs_device::nonblocking::WouldBlock;
 use ubtrfs_device::{Attempt, AttemptProblem, ChunkProblem, DeviceError, Holder, ReadFailure};
 use ubtrfs_engine::Error as EngineError;
-use ubtrfs_engine::{CorruptItem, FileId, RefError, SpaceError, SpaceKind, TreeError};
+use ubtrfs_engine::{BlockGroupType, CorruptItem, FileId, RefError, SpaceError, TreeError};
 use ubtrfs_format::block_group_flags::{BlockGroupFlags, Profile};
 use ubtrfs_format::check::CorruptBlock;
 use ubtrfs_format::compress::CodecError;
@@ -196,7 +196,7 @@ fn faults_of_the_program_or_lost_data_are_of_no_kind() {
 
 #[test]
 fn space_that_is_missing_is_storage_full() {
-    let kind = SpaceKind::Data;
+    let kind = BlockGroupType::Data;
     check(SpaceError::NoSpace { kind, bytes: 1 }, Kind::StorageFull);
     let profile = Profile::Raid5;
     let parity = SpaceError::ReadOnlyProfile { kind, profile };

@@ -164,7 +164,7 @@ impl<'a, O: RemovalObserver> Removal<'a, O> {
         entry: &'e Entry,
     ) -> Option<RemovalProblem<'e>> {
         // REMOVAL-2
-        let is_subvolume = entry.id.root != dir.root && !entry.id.is_stub();
+        let is_subvolume = entry.id.root != dir.root && !entry.id.is_empty_subvolume_dir();
         if is_subvolume && self.subvolumes == Subvolumes::Refuse {
             return Some(RemovalProblem::Subvolume);
         }

@@ -163,8 +163,8 @@ impl Gate {
     /// The walk may not enter it, or cannot tell.
     pub fn pass(&mut self, volume: &Volume, entry: &Entry) -> Result<(), Refused> {
         let child = entry.id;
-        // A stub is empty: it cannot lead anywhere.
-        if child.is_stub() {
+        // It is empty: it cannot lead anywhere.
+        if child.is_empty_subvolume_dir() {
             return Ok(());
         }
         let (parent, index) = volume.parent_entry(child)?;

@@ -78,7 +78,11 @@ impl Layout {
         match facts {
             Ok(facts) => self.lines.push(Line {
                 name: name.to_vec(),
-                ino: if id.is_stub() { 2 } else { id.ino.0 },
+                ino: if id.is_empty_subvolume_dir() {
+                    2
+                } else {
+                    id.ino.0
+                },
                 facts: facts.map(|facts| self.columns(facts)),
             }),
             Err(error) => console.error(format_args!("cannot stat '{}': {error}", Escaped(name))),

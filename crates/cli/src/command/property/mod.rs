@@ -189,7 +189,7 @@ impl<'a> Stored<'a> {
         let id = volume
             .resolve_following(root, &location.path)
             .with_context(|| not_detected(location))?;
-        let is_subvolume = !id.is_stub() && volume.root_dir(id.root)? == id;
+        let is_subvolume = !id.is_empty_subvolume_dir() && volume.root_dir(id.root)? == id;
         let kinds = kinds_of(location, kind, id == root, is_subvolume)?;
         Ok(Stored { volume, id, kinds })
     }

@@ -24,8 +24,8 @@ use parent::Identity;
 
 /// Send subvolumes as a stream, whole or as the difference from another
 ///
-/// The subvolumes, the parent and the clone sources are read-only and of one volume. With clone sources and no parent, the
-/// parent is chosen among these. 'receive' makes the subvolumes of the stream, by ubtrfs or by btrfs-progs.
+/// The subvolumes, the parent and the clone sources are read-only and of one volume. With clone sources and no parent,
+/// the parent is chosen among these. 'receive' makes the subvolumes of the stream, by ubtrfs or by btrfs-progs.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Send {
     #[arg(value_name = "IMAGE:/SUBVOL", required = true)]
@@ -179,7 +179,7 @@ impl Send {
             bail!("all subvolumes must be from the same filesystem");
         }
         let target = self.volume.find(Arc::clone(volume), of)?.target;
-        if target.is_stub() || volume.root_dir(target.root)? != target {
+        if target.is_empty_subvolume_dir() || volume.root_dir(target.root)? != target {
             bail!("not a subvolume: {of}");
         }
         let snapshot = Snapshot::open(volume, target.root).map_err(|error| match error {

@@ -39,7 +39,7 @@ impl DiffSnapshots {
         let volume = opened.volume;
         let new_target = self.volume.find(volume.clone(), &self.new)?.target;
         let open = |target: ubtrfs_engine::FileId, location: &Location| {
-            if target.is_stub() || volume.root_dir(target.root)? != target {
+            if target.is_empty_subvolume_dir() || volume.root_dir(target.root)? != target {
                 bail!("Not a Btrfs subvolume: '{location}'");
             }
             Snapshot::open(&volume, target.root)

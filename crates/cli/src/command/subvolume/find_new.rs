@@ -70,7 +70,7 @@ impl FindNew {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         let opened = self.volume.open(&self.location)?;
         let (volume, target) = (&*opened.volume, opened.target);
-        if target.is_stub() || volume.root_dir(target.root)? != target {
+        if target.is_empty_subvolume_dir() || volume.root_dir(target.root)? != target {
             bail!("Not a Btrfs subvolume: '{}'", self.location);
         }
         let session = self.location.session();
@@ -146,7 +146,8 @@ struct Search<'v> {
 }
 
 impl Search<'_> {
-    /// Gives extents in the order of their inodes, until `each` has enough for now. A file without a name is passed over.
+    /// Gives extents in the order of their inodes, until `each` has enough for now. A file without a name is passed
+    /// over.
     fn piece(&mut self, each: &mut dyn FnMut(&Found, &[u8]) -> bool) -> anyhow::Result<()> {
         let Some(from) = self.from.take() else {
             return Ok(());

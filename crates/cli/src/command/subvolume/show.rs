@@ -55,7 +55,7 @@ impl Show {
         let opened = self.volume.open(&self.location)?;
         let (volume, target) = (&*opened.volume, opened.target);
         let subvolumes = Subvolumes::read(volume)?;
-        let is_one = !target.is_stub() && volume.root_dir(target.root)? == target;
+        let is_one = !target.is_empty_subvolume_dir() && volume.root_dir(target.root)? == target;
         let id = self.id(&subvolumes, is_one.then_some(target.root))?;
         let facts = Facts::of(&subvolumes, id, volume.subvolume_quota(id)?)?;
         self.show(console, &facts)

@@ -1,6 +1,6 @@
 //! Writing on behind what is buffered, for which space is reserved ahead.
 
-use ubtrfs_format::block_group_flags::SpaceKind;
+use ubtrfs_format::block_group_flags::BlockGroupType;
 use ubtrfs_format::item::InodeFlags;
 use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::{Rng, seed};
@@ -14,7 +14,9 @@ const SECTOR: u64 = 4096;
 /// Space for data that is reserved and not used.
 fn reserved(volume: &Volume) -> u64 {
     let totals = volume.inodes.transactions().unwrap().space.totals();
-    let data = totals.iter().filter(|sums| sums.kind == SpaceKind::Data);
+    let data = totals
+        .iter()
+        .filter(|sums| sums.kind == BlockGroupType::Data);
     data.map(|sums| sums.reserved).sum()
 }
 

@@ -9,7 +9,7 @@ use ubtrfs_mkfs::MkfsOptions;
 
 use super::rig::{MIB, Recorded, Rig, assert_sound, is_write, options};
 use crate::file::Fallocate;
-use crate::{Error, OpenOptions, SpaceKind, Volume};
+use crate::{BlockGroupType, Error, OpenOptions, Volume};
 
 #[test]
 fn emptied_block_groups_do_not_outlive_the_volume() {
@@ -25,7 +25,8 @@ fn emptied_block_groups_do_not_outlive_the_volume() {
     let found = Volume::from_devices(devices, &OpenOptions::new()).unwrap();
     let mut empty = 0;
     let mut count = |group: crate::BlockGroup| {
-        empty += usize::from(SpaceKind::of(group.flags) == SpaceKind::Data && group.used == 0);
+        empty +=
+            usize::from(BlockGroupType::of(group.flags) == BlockGroupType::Data && group.used == 0);
     };
     found.for_each_block_group(&mut count).unwrap();
     assert!(empty <= 1, "{empty} block groups are empty");
@@ -60,7 +61,9 @@ fn data_that_comes_too_late_is_not_written() {
         let writing = scope.spawn(|| volume.write_direct(file, 0, &[7; 4096]));
         let is_promised = || {
             let totals = volume.inodes.transactions().unwrap().space.totals();
-            let mut data = totals.iter().filter(|sums| sums.kind == SpaceKind::Data);
+            let mut data = totals
+                .iter()
+                .filter(|sums| sums.kind == BlockGroupType::Data);
             data.any(|sums| sums.reserved > 0)
         };
         while !is_promised() {

@@ -9,7 +9,7 @@ use ubtrfs_sim::{Rng, seed};
 use ubtrfs_transaction::{EditEstimate, FileId};
 
 use super::rig::{MIB, Rig, options};
-use crate::SpaceKind;
+use crate::BlockGroupType;
 use crate::file::Fallocate;
 
 const NOCOW: InodeFlags = InodeFlags::NODATACOW.union(InodeFlags::NODATASUM);
@@ -147,7 +147,9 @@ fn reserving_more_than_there_is_leaves_room_for_names() {
     let volume = rig.volume();
     let growth = || {
         let totals = volume.inodes.transactions().unwrap().space.totals();
-        let metadata = totals.iter().find(|sums| sums.kind == SpaceKind::Metadata);
+        let metadata = totals
+            .iter()
+            .find(|sums| sums.kind == BlockGroupType::Metadata);
         metadata.unwrap().unallocated_bytes
     };
     let id = rig.file(InodeFlags::empty());

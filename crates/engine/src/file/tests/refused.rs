@@ -15,7 +15,7 @@ use super::rig::{MIB, Rig, options};
 use crate::file::Fallocate;
 use crate::file::write::Target;
 use crate::inode::DelallocReservation;
-use crate::{SpaceKind, Volume};
+use crate::{BlockGroupType, Volume};
 
 const NOCOW: InodeFlags = InodeFlags::NODATACOW.union(InodeFlags::NODATASUM);
 const SECTOR: u64 = 4096;
@@ -241,7 +241,7 @@ fn writers_find_the_room_that_there_is() {
     let rig = Rig::on(&MkfsOptions::default(), 128 * MIB, options);
     let volume = rig.volume();
     let totals = volume.inodes.transactions().unwrap().space.totals();
-    let data = totals.iter().find(|sums| sums.kind == SpaceKind::Data);
+    let data = totals.iter().find(|sums| sums.kind == BlockGroupType::Data);
     let data = data.unwrap();
     let each = (data.free_bytes + data.unallocated_bytes) * 2 / 3 / THREADS;
     let ids: Vec<FileId> = (0..THREADS)

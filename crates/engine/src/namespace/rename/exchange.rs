@@ -66,7 +66,7 @@ impl<'a> Rename<'a> {
             return Err(Error::CrossSubvolume);
         }
         for place in [old, new] {
-            if place.id.is_stub() {
+            if place.id.is_empty_subvolume_dir() {
                 return Err(Error::NotEmpty(place.id));
             }
         }

@@ -178,10 +178,11 @@ impl Namespace {
 }
 
 impl Rename<'_> {
-    /// Whether both names lead to one inode. Stubs have one number, but each is an inode of its own.
+    /// Whether both names lead to one inode. All empty subvolume directories have one number, but each is an inode of its
+    /// own.
     fn is_same(&self, new: &Place<'_>) -> bool {
         let is_one_place = self.old.dir.id == new.dir.id && self.old.name == new.name;
-        is_one_place || self.old.id == new.id && !new.id.is_stub()
+        is_one_place || self.old.id == new.id && !new.id.is_empty_subvolume_dir()
     }
 
     /// A directory moves neither into itself nor over one that holds it.
@@ -192,7 +193,7 @@ impl Rename<'_> {
         if self.old.is_dir() && self.namespace.is_above(self.old.id, self.new_dir.id)? {
             return Err(Error::Invalid("directory moved into itself"));
         }
-        let Some(new) = new.filter(|new| new.is_dir() && !new.id.is_stub()) else {
+        let Some(new) = new.filter(|new| new.is_dir() && !new.id.is_empty_subvolume_dir()) else {
             return Ok(());
         };
         match (self.namespace.is_above(new.id, self.old.dir.id)?, mode) {
@@ -206,7 +207,7 @@ impl Rename<'_> {
     fn may_leave(&self, place: &Place<'_>) -> Result<()> {
         let (dir, tree) = (place.dir.id, &place.dir.tree);
         may_remove(tree, dir, &inode_item_cached(tree, dir)?)?;
-        if place.id.is_stub() {
+        if place.id.is_empty_subvolume_dir() {
             return Ok(());
         }
         let tree = self.namespace.roots.tree_of(place.id)?;
@@ -215,7 +216,7 @@ impl Rename<'_> {
 
     /// A directory that changes its parent is written to itself.
     fn may_move(&self, place: &Place<'_>) -> Result<()> {
-        if self.within_dir() || !place.is_dir() || place.id.is_stub() {
+        if self.within_dir() || !place.is_dir() || place.id.is_empty_subvolume_dir() {
             return Ok(());
         }
         let tree = self.namespace.roots.tree_of(place.id)?;

@@ -19,9 +19,9 @@ pub(super) struct Place<'a> {
     pub(super) dir: &'a Arc<Inode>,
     pub(super) name: &'a [u8],
     pub(super) entry: FoundEntry,
-    /// The root directory of a subvolume, or a stub, if the entry says so.
+    /// The root directory of a subvolume, or an empty subvolume directory, if the entry says so.
     pub(super) id: FileId,
-    /// None for subvolumes and stubs, of which the entry alone changes.
+    /// None for subvolumes and empty subvolume directories, of which the entry alone changes.
     pub(super) inode: Option<Arc<Inode>>,
 }
 
@@ -122,7 +122,7 @@ impl<'t> Drafts<'t> {
     }
 
     /// Takes away the name of a subvolume that was not copied with the snapshot.
-    pub(super) fn detach_stub(&mut self, place: &Place<'t>) -> Result<()> {
+    pub(super) fn detach_empty_subvolume_dir(&mut self, place: &Place<'t>) -> Result<()> {
         let (dir, name) = (place.dir.id, place.name);
         let index = search_index(&place.dir.tree.view, dir, name)?.ok_or(Error::NotFound)?;
         self.of(&place.dir.tree).remove_entry(dir.ino, name, index)

@@ -103,13 +103,13 @@ impl<'a> Rename<'a> {
             }
         }
         self.may_move(old)?;
-        let may_cross = old.is_subvolume() && !old.id.is_stub();
+        let may_cross = old.is_subvolume() && !old.id.is_empty_subvolume_dir();
         if old.dir.id.root != new_dir.id.root && !may_cross {
             return Err(Error::CrossSubvolume);
         }
-        let stays = |place: &Place<'_>| place.is_subvolume() && !place.id.is_stub();
+        let stays = |place: &Place<'_>| place.is_subvolume() && !place.id.is_empty_subvolume_dir();
         match new {
-            _ if old.id.is_stub() => Err(Error::NotEmpty(old.id)),
+            _ if old.id.is_empty_subvolume_dir() => Err(Error::NotEmpty(old.id)),
             Some(new) if stays(new) => Err(Error::NotEmpty(new.id)),
             _ => Ok(()),
         }
@@ -123,7 +123,7 @@ impl<'a> Rename<'a> {
         new: &'n Place<'a>,
     ) -> Result<AfterUnlink<'n>> {
         let Some(inode) = &new.inode else {
-            drafts.detach_stub(new)?;
+            drafts.detach_empty_subvolume_dir(new)?;
             return Ok(AfterUnlink::Something);
         };
         let mut item = drafts.of(&new.dir.tree).inode(new.id)?;

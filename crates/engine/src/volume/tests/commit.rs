@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use ubtrfs_check::{CheckOptions, check_devices};
 use ubtrfs_device::{BlockDevice, MemDevice};
-use ubtrfs_format::block_group_flags::SpaceKind;
+use ubtrfs_format::block_group_flags::BlockGroupType;
 use ubtrfs_format::ids::{Logical, RootId};
 use ubtrfs_format::item::{FileExtentHead, FileExtentKind, FileExtentRegular, InodeFlags};
 use ubtrfs_format::key::{Key, KeyType};
@@ -167,7 +167,7 @@ impl Place {
         let totals = self.space().totals();
         let mut metadata = totals.into_iter();
         metadata
-            .find(|sums| sums.kind == SpaceKind::Metadata)
+            .find(|sums| sums.kind == BlockGroupType::Metadata)
             .unwrap()
     }
 

@@ -12,7 +12,7 @@ use ubtrfs_transaction::roots::Tree;
 use ubtrfs_transaction::space::SpaceTotals;
 
 use super::{device_of, open, open_files, options, xattr};
-use crate::{Fallocate, FileId, NewInode, SpaceKind, Volume};
+use crate::{BlockGroupType, Fallocate, FileId, NewInode, Volume};
 
 const DEVICE_BYTES: u64 = 128 << 20;
 
@@ -41,7 +41,7 @@ fn fill_up(volume: &Volume, tree: &Arc<Tree>) {
 /// Sums of metadata.
 fn metadata(volume: &Volume) -> SpaceTotals {
     let totals = volume.inodes.transactions().unwrap().space.totals();
-    let metadata = |sums: &SpaceTotals| sums.kind == SpaceKind::Metadata;
+    let metadata = |sums: &SpaceTotals| sums.kind == BlockGroupType::Metadata;
     totals.into_iter().find(metadata).unwrap()
 }
 

@@ -69,7 +69,7 @@ impl<S: Source> Adapter<S> {
             return Err(Errno::WOULD_BLOCK);
         }
         let node = self.node(node)?;
-        if node.is_stub() {
+        if node.is_empty_subvolume_dir() {
             return Err(Errno::NOTTY);
         }
         let call = Call {

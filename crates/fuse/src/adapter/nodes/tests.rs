@@ -11,9 +11,9 @@ fn file(root: u64, inode: u64) -> FileId {
     }
 }
 
-fn stub(dir: u64, name: &str) -> Listed {
-    Listed::Stub {
-        stub: file(258, dir | 1 << 63),
+fn empty_dir(dir: u64, name: &str) -> Listed {
+    Listed::EmptySubvolumeDir {
+        empty_dir: file(258, dir | 1 << 63),
         dir: file(258, dir),
         name: name.as_bytes().into(),
     }
@@ -21,23 +21,23 @@ fn stub(dir: u64, name: &str) -> Listed {
 
 // NODES-2
 #[test]
-fn stubs_of_one_subvolume_have_numbers_of_their_own() {
+fn empty_subvolume_dirs_of_one_subvolume_have_numbers_of_their_own() {
     let nodes = NodeTable::default();
-    let one = nodes.look_up(stub(256, "a"));
-    let two = nodes.look_up(stub(256, "b"));
-    let three = nodes.look_up(stub(300, "a"));
+    let one = nodes.look_up(empty_dir(256, "a"));
+    let two = nodes.look_up(empty_dir(256, "b"));
+    let three = nodes.look_up(empty_dir(300, "a"));
     assert!(one != two && two != three && one != three);
-    assert_eq!(nodes.get(one), Some(stub(256, "a")));
+    assert_eq!(nodes.get(one), Some(empty_dir(256, "a")));
 }
 
 #[test]
 fn a_number_is_the_same_after_it_was_forgotten() {
     let nodes = NodeTable::default();
-    let first = nodes.look_up(stub(256, "a"));
+    let first = nodes.look_up(empty_dir(256, "a"));
     nodes.forget(first, 1);
     assert_eq!(nodes.get(first), None);
-    assert_eq!(nodes.look_up(stub(256, "a")), first);
-    assert_eq!(stub(256, "a").usual_number(), first);
+    assert_eq!(nodes.look_up(empty_dir(256, "a")), first);
+    assert_eq!(empty_dir(256, "a").usual_number(), first);
 }
 
 // NODES-1 and REQ-2
@@ -57,7 +57,7 @@ fn a_node_stays_until_every_lookup_is_forgotten() {
 #[test]
 fn forgetting_more_than_was_looked_up_is_harmless() {
     let nodes = NodeTable::default();
-    let number = nodes.look_up(stub(256, "a"));
+    let number = nodes.look_up(empty_dir(256, "a"));
     nodes.forget(number, u64::MAX);
     nodes.forget(number, 1);
     assert_eq!(nodes.len(), 0);
@@ -67,7 +67,7 @@ fn forgetting_more_than_was_looked_up_is_harmless() {
 #[test]
 fn a_taken_number_moves_the_next_node_on() {
     let nodes = NodeTable::default();
-    let what = stub(256, "a");
+    let what = empty_dir(256, "a");
     let usual = what.usual_number();
     nodes.table.lock().by_number.insert(
         usual,

@@ -93,7 +93,7 @@ fn a_million_snapshots_and_a_hundred_billion_inodes_need_no_table() {
 }
 
 #[test]
-fn fuse_root_and_stub_numbers_are_never_given() {
+fn fuse_root_and_empty_subvolume_dir_numbers_are_never_given() {
     let numbering = Numbering::new(HOME);
     for inode in [0, 1, 2, 255] {
         assert_eq!(numbering.number(file(257, inode)), None);

@@ -56,7 +56,7 @@ fn a_subvolume_outside_of_the_mount_is_stale() {
 }
 
 #[test]
-fn a_file_without_a_name_and_a_stub_are_stale() {
+fn a_file_without_a_name_and_an_empty_subvolume_dir_are_stale() {
     let mut memory = nested();
     memory
         .add(TOP, "lost", file(5, 258), FileKind::Regular)
@@ -66,10 +66,10 @@ fn a_file_without_a_name_and_a_stub_are_stale() {
     let adapter = adapter(memory);
     let lost = NodeId(adapter.numbering.number(file(5, 258)).unwrap());
     assert_eq!(find(&adapter, lost, "."), Err(Errno::STALE));
-    let stub = number(&adapter, &["two", "gone"]);
-    assert_eq!(find(&adapter, stub, "."), Err(Errno::STALE));
+    let empty_dir = number(&adapter, &["two", "gone"]);
+    assert_eq!(find(&adapter, empty_dir, "."), Err(Errno::STALE));
     assert_eq!(
-        find(&adapter, stub, "..").unwrap().node,
+        find(&adapter, empty_dir, "..").unwrap().node,
         number(&adapter, &["two"])
     );
 }

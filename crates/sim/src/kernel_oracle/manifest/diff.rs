@@ -167,7 +167,7 @@ fn fields(left: &Entry, right: &Entry, ignored: &[Field], differences: &mut Vec<
 fn show(entry: &Entry, field: Field) -> Option<String> {
     let stat = &entry.stat;
     let is_dir = stat.kind == super::Kind::Dir;
-    let time = |time| (!entry.is_stub()).then(|| show_time(time));
+    let time = |time| (!entry.is_empty_subvolume_dir()).then(|| show_time(time));
     match field {
         Field::Kind => Some(format!("{:?}", stat.kind)),
         Field::Mode => Some(format!("{:04o}", stat.mode)),

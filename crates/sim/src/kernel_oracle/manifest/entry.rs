@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::Digest;
 
 /// Inode number of the directory that stands in a snapshot for a subvolume inside its source.
-pub(crate) const STUB_INO: u64 = 2;
+pub(crate) const EMPTY_SUBVOLUME_DIR_INO: u64 = 2;
 
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
@@ -71,8 +71,8 @@ pub struct Entry {
 
 impl Entry {
     /// Such a directory is made up by the reader; its times mean nothing.
-    pub fn is_stub(&self) -> bool {
-        self.stat.kind == Kind::Dir && self.stat.ino == STUB_INO
+    pub fn is_empty_subvolume_dir(&self) -> bool {
+        self.stat.kind == Kind::Dir && self.stat.ino == EMPTY_SUBVOLUME_DIR_INO
     }
 }
 

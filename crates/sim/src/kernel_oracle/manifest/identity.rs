@@ -10,7 +10,7 @@ const ROOT_INO: u64 = 256;
 
 impl Manifest {
     /// A copy with inode numbers that depend only on which paths share an inode. Those of subvolumes' roots and of
-    /// stubs stay, each other one follows from the first path that leads to it.
+    /// empty subvolume directories stay, each other one follows from the first path that leads to it.
     pub fn canonical(&self) -> Manifest {
         let mut manifest = self.clone();
         // By path, the directory's subvolume: the index of its root.
@@ -25,7 +25,7 @@ impl Manifest {
             if entry.stat.kind == Kind::Dir {
                 subvolumes.insert(&entry.path, subvolume);
             }
-            if !is_root && !entry.is_stub() {
+            if !is_root && !entry.is_empty_subvolume_dir() {
                 let canonical = ROOT_INO + 1 + index as u64;
                 let ino = first.entry((subvolume, entry.stat.ino));
                 manifest.entries[index].stat.ino = *ino.or_insert(canonical);
@@ -34,8 +34,8 @@ impl Manifest {
         manifest
     }
 
-    /// A number that two manifests share if they are alike in all but times, owners of stubs, and the numbers of
-    /// inodes. Others share it by chance only.
+    /// A number that two manifests share if they are alike in all but times, owners of empty subvolume directories, and
+    /// the numbers of inodes. Others share it by chance only.
     pub fn fingerprint(&self) -> u64 {
         self.hashed(true)
     }
@@ -49,7 +49,7 @@ impl Manifest {
         let mut hasher = DefaultHasher::new();
         for entry in &self.canonical().entries {
             let stat = &entry.stat;
-            if !entry.is_stub() {
+            if !entry.is_empty_subvolume_dir() {
                 (stat.uid, stat.gid).hash(&mut hasher);
             }
             (&entry.path, stat.kind, stat.mode).hash(&mut hasher);

@@ -173,7 +173,7 @@ impl ModelFs {
         let names = entries.into_iter().map(|(name, entry)| {
             let kind = match self.follow(id, name, entry) {
                 Found::Inode(id) => self.inode(id).kind(),
-                Found::Stub => Kind::Dir,
+                Found::EmptySubvolumeDir => Kind::Dir,
             };
             (name.clone(), kind)
         });

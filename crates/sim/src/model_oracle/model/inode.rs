@@ -125,7 +125,7 @@ impl Inode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Target {
     Inode(u64),
-    /// Counts only in the place that the subvolume says it is in; elsewhere it is a stub.
+    /// Counts only in the place that the subvolume says it is in; elsewhere it is an empty subvolume directory.
     Subvolume(SubvolumeId),
 }
 

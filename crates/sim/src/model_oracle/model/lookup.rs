@@ -11,7 +11,7 @@ const NAME_BYTES: usize = 255;
 pub(super) enum Found {
     Inode(InodeId),
     /// In a snapshot, the empty directory that stands for a subvolume inside its source.
-    Stub,
+    EmptySubvolumeDir,
 }
 
 impl ModelFs {
@@ -29,11 +29,11 @@ impl ModelFs {
         Ok(at)
     }
 
-    /// What cannot be asked of a stub is left out.
+    /// What cannot be asked of an empty subvolume directory is left out.
     pub(super) fn find_inode(&self, path: &FsPath) -> Result<InodeId, OpError> {
         match self.find(path)? {
             Found::Inode(id) => Ok(id),
-            Found::Stub => Err(OpError::OutOfScope),
+            Found::EmptySubvolumeDir => Err(OpError::OutOfScope),
         }
     }
 
@@ -56,7 +56,7 @@ impl ModelFs {
                     Some(place) if place.dir == dir && place.name == name => {
                         Found::Inode(id.root())
                     }
-                    _ => Found::Stub,
+                    _ => Found::EmptySubvolumeDir,
                 }
             }
         }

@@ -67,7 +67,7 @@ impl ModelFs {
     pub(super) fn is_dir(&self, found: Found) -> bool {
         match found {
             Found::Inode(id) => self.inode(id).is_dir(),
-            Found::Stub => true,
+            Found::EmptySubvolumeDir => true,
         }
     }
 

@@ -92,7 +92,7 @@ impl ModelFs {
         if old.dir.subvolume != new.dir.subvolume && !is_subvolume(source) {
             return Err(OpError::CrossSubvolume);
         }
-        if source == Found::Stub || target.is_some_and(is_subvolume) {
+        if source == Found::EmptySubvolumeDir || target.is_some_and(is_subvolume) {
             return Err(OpError::NotEmpty);
         }
         if let (true, Some(target)) = (self.is_dir(source), target) {
@@ -112,7 +112,7 @@ impl ModelFs {
     }
 
     fn exchange(&mut self, old: Side<'_>, source: Found, new: Side<'_>, target: Found) -> OpResult {
-        if source == Found::Stub || target == Found::Stub {
+        if source == Found::EmptySubvolumeDir || target == Found::EmptySubvolumeDir {
             return Err(OpError::OutOfScope);
         }
         let both_subvolumes = is_subvolume(source) && is_subvolume(target);

@@ -5,7 +5,9 @@ use super::inode::{Body, InodeId};
 use super::lookup::Found;
 use super::{ModelFs, TOP};
 use crate::manifest::diff_without;
-use crate::manifest::{Content, Difference, Entry, Field, Kind, Manifest, STUB_INO, Stat, Time};
+use crate::manifest::{
+    Content, Difference, EMPTY_SUBVOLUME_DIR_INO, Entry, Field, Kind, Manifest, Stat, Time,
+};
 use crate::vocabulary::FsPath;
 
 /// Stands for a time that the model does not know.
@@ -14,7 +16,7 @@ const UNKNOWN: Time = Time {
     nanoseconds: 0,
 };
 
-const STUB: Stat = Stat {
+const EMPTY_SUBVOLUME_DIR: Stat = Stat {
     kind: Kind::Dir,
     mode: 0o755,
     uid: 0,
@@ -22,7 +24,7 @@ const STUB: Stat = Stat {
     nlink: 1,
     rdev: (0, 0),
     size: 0,
-    ino: STUB_INO,
+    ino: EMPTY_SUBVOLUME_DIR_INO,
     atime: UNKNOWN,
     mtime: UNKNOWN,
     ctime: UNKNOWN,
@@ -39,7 +41,8 @@ impl ModelFs {
         manifest.canonical()
     }
 
-    /// Each path with its inode, of which a stub has none. A directory comes before what is in it.
+    /// Each path with its inode, of which an empty subvolume directory has none. A directory comes before what is in
+    /// it.
     pub(crate) fn each_entry(&self, visit: &mut dyn FnMut(Option<InodeKey>, Entry)) {
         self.show(&FsPath::default(), TOP.root(), visit);
     }
@@ -95,10 +98,10 @@ impl ModelFs {
             let path = path.join(name);
             match self.follow(id, name, entry) {
                 Found::Inode(child) => self.show(&path, child, visit),
-                Found::Stub => {
+                Found::EmptySubvolumeDir => {
                     let entry = Entry {
                         path: path.as_bytes().to_vec(),
-                        stat: STUB,
+                        stat: EMPTY_SUBVOLUME_DIR,
                         content: Content::None,
                         xattrs: Default::default(),
                     };
@@ -126,8 +129,8 @@ pub(crate) fn compare(model: &Manifest, shown: &Manifest, ignored: &[Field]) -> 
                 *time = UNKNOWN;
             }
         }
-        if wanted.is_stub() {
-            // Whom its directory belonged to when the kernel looked the stub up.
+        if wanted.is_empty_subvolume_dir() {
+            // Whom its directory belonged to when the kernel looked the empty subvolume directory up.
             (entry.stat.uid, entry.stat.gid) = (wanted.stat.uid, wanted.stat.gid);
         }
     }

@@ -72,7 +72,7 @@ fn clone_keeps_what_it_was() {
 }
 
 #[test]
-fn snapshot_shows_a_stub_for_a_subvolume_inside_its_source() {
+fn snapshot_shows_an_empty_subvolume_dir_for_a_subvolume_inside_its_source() {
     let made = model(&[
         Op::CreateSubvolume { path: path("a") },
         Op::CreateSubvolume { path: path("a/b") },
@@ -85,12 +85,16 @@ fn snapshot_shows_a_stub_for_a_subvolume_inside_its_source() {
     ]);
     let shown = made.manifest();
     assert!(shown.get(b"a/b/file").is_some() && shown.get(b"s/b/file").is_none());
-    assert!(shown.get(b"s/b").is_some_and(|entry| entry.is_stub()));
+    assert!(
+        shown
+            .get(b"s/b")
+            .is_some_and(|entry| entry.is_empty_subvolume_dir())
+    );
 }
 
 /// simple_lookup in the kernel's fs/libfs.c.
 #[test]
-fn too_long_a_name_in_a_stub_is_told_before_its_absence() {
+fn too_long_a_name_in_an_empty_subvolume_dir_is_told_before_its_absence() {
     let subvolume = |name| Op::CreateSubvolume { path: path(name) };
     let mut model = model(&[
         subvolume("a"),
@@ -132,7 +136,7 @@ fn stub_may_be_renamed_to_its_own_name_only() {
 }
 
 #[test]
-fn subvolume_moved_over_its_stub_is_there_again() {
+fn subvolume_moved_over_its_empty_subvolume_dir_is_there_again() {
     let made = model(&[
         Op::CreateSubvolume { path: path("a") },
         Op::CreateSubvolume { path: path("a/b") },

@@ -25,7 +25,7 @@ pub enum Wanted {
     /// Immutable or append-only.
     Guarded,
     WithXattrs,
-    Stub,
+    EmptySubvolumeDir,
 }
 
 impl Wanted {
@@ -73,7 +73,10 @@ impl ModelFs {
 
     fn is_wanted(&self, found: Found, wanted: Wanted) -> bool {
         let Found::Inode(id) = found else {
-            return matches!(wanted, Wanted::Any | Wanted::Stub | Wanted::EmptyDir);
+            return matches!(
+                wanted,
+                Wanted::Any | Wanted::EmptySubvolumeDir | Wanted::EmptyDir
+            );
         };
         let inode = self.inode(id);
         let is_top = id == TOP.root();
@@ -92,7 +95,7 @@ impl ModelFs {
             }
             Wanted::Guarded => self.refuse_guarded(id).is_err(),
             Wanted::WithXattrs => !inode.xattrs.is_empty(),
-            Wanted::Stub => false,
+            Wanted::EmptySubvolumeDir => false,
         }
     }
 

@@ -23,7 +23,7 @@ struct Version {
     entry: Entry,
 }
 
-/// A name that led to the same between two moments: to no inode if that is a stub.
+/// A name that led to the same between two moments: to no inode if that is an empty subvolume directory.
 struct Spell {
     moments: RangeInclusive<usize>,
     target: Option<InodeKey>,
@@ -111,7 +111,7 @@ impl<'a> Logs<'a> {
                 }
             };
             let wrong = |key: &Option<InodeKey>| match key {
-                None => (!entry.is_stub()).then(Vec::new),
+                None => (!entry.is_empty_subvolume_dir()).then(Vec::new),
                 Some(key) => {
                     let wrong = self.differences(*key, entry, *self.moments.start());
                     (!wrong.is_empty()).then_some(wrong)

@@ -148,7 +148,7 @@ fn known_dir(volume: &Volume, id: FileId) -> Result<KnownDir, TargetError> {
         return Err(Error::NotADirectory(id).into());
     }
     let mut hands_on = false;
-    if !id.is_stub() {
+    if !id.is_empty_subvolume_dir() {
         for name in HANDING_ON {
             hands_on |= volume.xattr(id, name)?.is_some();
         }

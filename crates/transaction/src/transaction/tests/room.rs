@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ubtrfs_device::Access;
-use ubtrfs_format::block_group_flags::SpaceKind;
+use ubtrfs_format::block_group_flags::BlockGroupType;
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::QgroupStatusItem;
 use ubtrfs_format::key::{Key, KeyType};
@@ -122,7 +122,7 @@ fn full_volume_with_quotas_is_opened_for_writing() {
 /// Sums of metadata.
 fn metadata(opened: &Opened) -> SpaceTotals {
     let totals = opened.manager.space.totals();
-    let metadata = |sums: &SpaceTotals| sums.kind == SpaceKind::Metadata;
+    let metadata = |sums: &SpaceTotals| sums.kind == BlockGroupType::Metadata;
     totals.into_iter().find(metadata).unwrap()
 }
 

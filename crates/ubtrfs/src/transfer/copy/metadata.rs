@@ -49,8 +49,9 @@ pub(super) enum Handle {
     Reference,
 }
 
+/// Sets the metadata of copies on this machine.
 #[derive(Debug)]
-pub(super) struct Keeper {
+pub(super) struct MetadataSetter {
     preserve: bool,
     is_root: bool,
     umask: u32,
@@ -58,10 +59,10 @@ pub(super) struct Keeper {
     told_unsupported: bool,
 }
 
-impl Keeper {
+impl MetadataSetter {
     /// Takes the process's umask away until it is dropped: every mode is set explicitly.
-    pub(super) fn new(preserve: bool) -> Keeper {
-        Keeper {
+    pub(super) fn new(preserve: bool) -> MetadataSetter {
+        MetadataSetter {
             preserve,
             is_root: rustix::process::geteuid().is_root(),
             umask: rustix::process::umask(Mode::empty()).as_raw_mode(),
@@ -160,7 +161,7 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for MetadataSetter {
     fn drop(&mut self) {
         rustix::process::umask(Mode::from_raw_mode(self.umask));
     }

@@ -13,7 +13,7 @@ use super::CopyError;
 use super::dest;
 use super::destination::Destination;
 use super::facts::Facts;
-use super::metadata::{Handle, Keeper};
+use super::metadata::{Handle, MetadataSetter};
 use crate::transfer::DeviceNumber;
 
 /// A directory of this machine as where copies are made.
@@ -21,7 +21,7 @@ use crate::transfer::DeviceNumber;
 /// The umask of the process is 0 until it is dropped: modes are set explicitly.
 #[derive(Debug)]
 pub struct ToHost {
-    keeper: Keeper,
+    metadata: MetadataSetter,
     /// Device and number of the images that are read, which nothing may replace.
     images: Vec<(u64, u64)>,
 }
@@ -31,7 +31,7 @@ impl ToHost {
     /// replace.
     pub fn new(preserve: bool, images: Vec<(u64, u64)>) -> ToHost {
         ToHost {
-            keeper: Keeper::new(preserve),
+            metadata: MetadataSetter::new(preserve),
             images,
         }
     }
@@ -200,15 +200,15 @@ impl Destination for ToHost {
 
     fn keep(&mut self, file: &Made, facts: &Facts) -> Vec<CopyError> {
         let problems = match file {
-            Made::File(file) => self.keeper.apply(file, Handle::Open, facts),
+            Made::File(file) => self.metadata.apply(file, Handle::Open, facts),
             Made::Stream(_) => Vec::new(),
-            Made::Other(fd) => self.keeper.apply(fd, Handle::Reference, facts),
+            Made::Other(fd) => self.metadata.apply(fd, Handle::Reference, facts),
         };
         problems.into_iter().map(CopyError::from).collect()
     }
 
     fn keep_directory(&mut self, dir: &OwnedFd, facts: &Facts) -> Vec<CopyError> {
-        let problems = self.keeper.apply(dir, Handle::Open, facts);
+        let problems = self.metadata.apply(dir, Handle::Open, facts);
         problems.into_iter().map(CopyError::from).collect()
     }
 }

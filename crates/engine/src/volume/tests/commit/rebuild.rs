@@ -30,7 +30,7 @@ impl Place {
         let groups = space.groups();
         let data = groups
             .iter()
-            .filter(|group| group.kind() == SpaceKind::Data);
+            .filter(|group| group.kind() == BlockGroupType::Data);
         let mut places = Vec::new();
         for group in data {
             for at in (group.start().0..group.end().0).step_by(EXTENT_EVERY as usize) {
