@@ -15,7 +15,7 @@ pub enum CheckError {
     },
     #[error("there is no superblock copy {mirror}")]
     NoSuperblockCopy { mirror: usize },
-    #[error("no backup root can be used")]
+    #[error("no backup root can be read")]
     NoBackupRoot,
     /// The root of the tree that was asked for.
     #[error("no tree block can be read at {bytenr}")]

@@ -1,12 +1,13 @@
 //! The volume under check: its devices and where its trees begin, as the superblock or the options say.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use ubtrfs_device::{DeviceSuperblocks, Pool};
 use ubtrfs_format::check::{BlockContext, Expect, check_block};
 use ubtrfs_format::ids::{Logical, RootId, Transid};
 use ubtrfs_format::node::Node;
-use ubtrfs_format::superblock::{RootBackup, SUPERBLOCK_OFFSETS, Superblock};
+use ubtrfs_format::superblock::{MAX_LEVEL, RootBackup, SUPERBLOCK_OFFSETS, Superblock};
 use ubtrfs_format::uuid::Uuid;
 use ubtrfs_tree::{CommittedRoot, NodeStore, StoreOptions, View};
 
@@ -22,6 +23,8 @@ pub(crate) struct CheckedVolume {
     seed_fsids: Vec<Uuid>,
     chunk_root: TreeRoot,
     tree_root: TreeRoot,
+    /// Where the trees may begin instead, the best first; empty unless the options ask for a backup root.
+    backups: Vec<RootBackup>,
     /// The roots are those that the superblock means today.
     is_current: bool,
 }
@@ -57,6 +60,7 @@ impl CheckedVolume {
             store,
             chunk_root,
             tree_root,
+            backups: Vec::new(),
             is_current: true,
         };
         volume.override_roots(options)?;
@@ -65,21 +69,16 @@ impl CheckedVolume {
 
     fn override_roots(&mut self, options: &CheckOptions) -> Result<(), CheckError> {
         if options.backup_root {
-            let backup = newest_backup(&self.superblock).ok_or(CheckError::NoBackupRoot)?;
-            self.tree_root.bytenr = Logical(backup.tree_root.get());
-            self.tree_root.level = backup.tree_root_level;
-            self.tree_root.generation = Some(Transid(backup.tree_root_gen.get()));
-            self.chunk_root.bytenr = Logical(backup.chunk_root.get());
-            self.chunk_root.level = backup.chunk_root_level;
-            self.chunk_root.generation = Some(Transid(backup.chunk_root_gen.get()));
-            self.is_current = self.tree_root.bytenr.0 == self.superblock.root.get();
+            self.backups = sane_backups(&self.superblock);
+            let mut roots = self.backups.iter().map(backup_chunk_root);
+            let readable = roots.find(|root| self.is_readable(root));
+            self.chunk_root = readable.ok_or(CheckError::NoBackupRoot)?;
         }
         if let Some(bytenr) = options.chunk_root {
             self.chunk_root = self.root_at(RootId::CHUNK_TREE, bytenr)?;
             self.is_current = false;
         }
-        if let Some(bytenr) = options.tree_root {
-            self.tree_root.bytenr = bytenr;
+        if options.tree_root.is_some() {
             self.is_current = false;
         }
         Ok(())
@@ -91,25 +90,46 @@ impl CheckedVolume {
         self.store.adopt_seeds();
         if let Some(bytenr) = options.tree_root {
             self.tree_root = self.root_at(RootId::ROOT_TREE, bytenr)?;
+        } else if options.backup_root {
+            self.tree_root = self.backup_tree_root().ok_or(CheckError::NoBackupRoot)?;
+            self.is_current &= self.tree_root.bytenr.0 == self.superblock.root.get();
         }
         Ok(())
     }
 
+    /// Those of the chunk tree that was read come first: another may lack chunks, or have more.
+    fn backup_tree_root(&self) -> Option<TreeRoot> {
+        let is_of_chunk_root = |backup: &&RootBackup| backup_chunk_root(backup) == self.chunk_root;
+        let (first, then): (Vec<_>, Vec<_>) = self.backups.iter().partition(is_of_chunk_root);
+        let mut roots = first.into_iter().chain(then).map(|backup| TreeRoot {
+            tree: RootId::ROOT_TREE,
+            bytenr: Logical(backup.tree_root.get()),
+            level: backup.tree_root_level,
+            generation: Some(Transid(backup.tree_root_gen.get())),
+            dropped: None,
+        });
+        roots.find(|root| self.is_readable(root))
+    }
+
+    /// Whether the block is there, and the one that is meant.
+    fn is_readable(&self, root: &TreeRoot) -> bool {
+        let expect = Expect {
+            owner: Some(root.tree),
+            level: Some(root.level),
+            generation: root.generation,
+            ..Expect::at(root.bytenr)
+        };
+        self.read_block(&expect).is_some()
+    }
+
     /// A root of which only the place is known.
     fn root_at(&self, tree: RootId, bytenr: Logical) -> Result<TreeRoot, CheckError> {
-        let mut block = vec![0; self.nodesize()];
         let expect = Expect {
             owner: Some(tree),
             ..Expect::at(bytenr)
         };
-        let context = self.context();
-        let read = self
-            .pool
-            .read_checked(bytenr, &mut block, self.nodesize(), &mut |_, block| {
-                check_block(block, &context, &expect).is_ok()
-            });
-        let is_aligned = bytenr.0.is_multiple_of(u64::from(self.sectorsize()));
-        match Node::new(&block).filter(|_| read.is_ok() && is_aligned) {
+        let block = self.read_block(&expect);
+        match block.as_deref().and_then(Node::new) {
             Some(node) => Ok(TreeRoot {
                 tree,
                 bytenr,
@@ -119,6 +139,20 @@ impl CheckedVolume {
             }),
             None => Err(CheckError::NoTreeRoot { bytenr: bytenr.0 }),
         }
+    }
+
+    /// None if no mirror has a sound block that is as expected.
+    fn read_block(&self, expect: &Expect) -> Option<Vec<u8>> {
+        let is_aligned = expect.bytenr.0.is_multiple_of(u64::from(self.sectorsize()));
+        let mut block = vec![0; self.nodesize()];
+        let context = self.context();
+        let read = self.pool.read_checked(
+            expect.bytenr,
+            &mut block,
+            self.nodesize(),
+            &mut |_, block| check_block(block, &context, expect).is_ok(),
+        );
+        (is_aligned && read.is_ok()).then_some(block)
     }
 
     pub(crate) fn pool(&self) -> &Pool {
@@ -193,18 +227,39 @@ fn chosen_superblock(pool: &Pool, options: &CheckOptions) -> Result<Box<Superblo
     Ok(block)
 }
 
-/// The one with the highest generation whose fields are sane.
-fn newest_backup(superblock: &Superblock) -> Option<&RootBackup> {
+/// The backups whose fields are sane. Those of earlier transactions come first, the newest before others: a check of
+/// the roots that the superblock names needs no backup. `btrfs check -b` takes the first of these.
+fn sane_backups(superblock: &Superblock) -> Vec<RootBackup> {
     let sectorsize = u64::from(superblock.sectorsize.get());
+    let newest = superblock.generation.get();
     let sane = |backup: &&RootBackup| {
         let (root, chunk) = (backup.tree_root.get(), backup.chunk_root.get());
         root != 0
             && root.is_multiple_of(sectorsize)
             && chunk.is_multiple_of(sectorsize)
-            && backup.tree_root_level <= ubtrfs_format::superblock::MAX_LEVEL
-            && backup.chunk_root_level <= ubtrfs_format::superblock::MAX_LEVEL
-            && backup.tree_root_gen.get() <= superblock.generation.get()
+            && backup.tree_root_level <= MAX_LEVEL
+            && backup.chunk_root_level <= MAX_LEVEL
+            && backup.tree_root_gen.get() <= newest
     };
-    let backups = superblock.super_roots.iter().filter(sane);
-    backups.max_by_key(|backup| backup.tree_root_gen.get())
+    let mut backups: Vec<_> = superblock
+        .super_roots
+        .iter()
+        .filter(sane)
+        .cloned()
+        .collect();
+    backups.sort_by_key(|backup| {
+        let generation = backup.tree_root_gen.get();
+        (generation == newest, Reverse(generation))
+    });
+    backups
+}
+
+fn backup_chunk_root(backup: &RootBackup) -> TreeRoot {
+    TreeRoot {
+        tree: RootId::CHUNK_TREE,
+        bytenr: Logical(backup.chunk_root.get()),
+        level: backup.chunk_root_level,
+        generation: Some(Transid(backup.chunk_root_gen.get())),
+        dropped: None,
+    }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
 
-use ubtrfs_check::{CheckOptions, Report, check, check_devices};
+use ubtrfs_check::{CheckError, CheckOptions, Report, check, check_devices};
 use ubtrfs_device::BlockDevice;
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::node::Node;
@@ -115,18 +115,75 @@ fn lost_block_is_one_issue() {
     assert!(failures.is_empty(), "seed {seed}\n{failures}");
 }
 
+/// The backups name the current root tree, a block that is none, and a copy of the root tree of two transactions
+/// before.
+#[test]
+fn backup_root_is_the_newest_of_an_earlier_transaction_that_can_be_read() {
+    let mut volume = Crafted::load(&images::image("crc32c-zstd").unwrap().devices);
+    let superblock = volume.superblock();
+    let (newest, level) = (superblock.generation.get(), superblock.root_level);
+    let current = superblock.root.get();
+    let [none, copy] =
+        [RootId::UUID_TREE, RootId::DEV_TREE].map(|tree| volume.blocks_of(tree, 0)[0]);
+    let mut block = volume.block(current);
+    volume.put_block(copy, &mut block);
+    volume.edit_header(copy, |header| {
+        header.bytenr = copy.into();
+        header.generation = (newest - 2).into();
+    });
+    volume.edit_superblocks(
+        |_, _| true,
+        |superblock| {
+            let roots = [(current, newest), (none, newest - 1), (copy, newest - 2)];
+            for (slot, (bytenr, generation)) in roots.into_iter().enumerate() {
+                let backup = &mut superblock.super_roots[slot];
+                backup.tree_root = bytenr.into();
+                backup.tree_root_gen = generation.into();
+                backup.tree_root_level = level;
+                backup.chunk_root = superblock.chunk_root;
+                backup.chunk_root_gen = superblock.chunk_root_generation;
+                backup.chunk_root_level = superblock.chunk_root_level;
+            }
+            superblock.super_roots[3].tree_root = 0.into();
+            superblock.bytes_used += 4096;
+        },
+    );
+    let of_backup = |volume: &Crafted| {
+        let options = CheckOptions {
+            backup_root: true,
+            ..CheckOptions::default()
+        };
+        check_devices(devices_of(volume), &options, &mut |_| {})
+    };
+    // The superblock's sums, one of which is wrong, are those of the current root.
+    let is_current = |report: Report| report.numbers().contains(&112);
+    assert!(!is_current(of_backup(&volume).unwrap()));
+
+    let damage = |volume: &mut Crafted, bytenr: u64| {
+        for (device, offset) in volume.places(bytenr).to_vec() {
+            volume.write((device, offset + 90), b"damaged");
+        }
+    };
+    damage(&mut volume, copy);
+    assert!(is_current(of_backup(&volume).unwrap()));
+    damage(&mut volume, current);
+    let error = of_backup(&volume).unwrap_err();
+    assert!(matches!(error, CheckError::NoBackupRoot), "{error}");
+}
+
+fn devices_of(volume: &Crafted) -> Vec<(PathBuf, Arc<dyn BlockDevice>)> {
+    let devices = volume.devices().into_iter();
+    let devices = devices.map(|(path, device)| (path, device as Arc<dyn BlockDevice>));
+    devices.collect()
+}
+
 fn of_crafted(volume: &Crafted) -> Report {
-    let devices = volume
-        .devices()
-        .into_iter()
-        .map(|(path, device)| (path, device as Arc<dyn BlockDevice>))
-        .collect();
     let options = CheckOptions {
         memory_bytes: 1 << 20,
         max_issues: 10,
         ..CheckOptions::default()
     };
-    check_devices(devices, &options, &mut |_| {}).unwrap()
+    check_devices(devices_of(volume), &options, &mut |_| {}).unwrap()
 }
 
 /// What the mutation of a block does to the file of a volume with one device; undone when dropped.

@@ -29,8 +29,8 @@ const PROGRESS: &str = "{spinner} [{elapsed_precise}] {wide_msg}";
 /// Check the consistency of a volume that is not mounted
 ///
 /// Nothing is ever written. Exit code 0: no error was found, whatever warnings and notes there are; 1: errors were
-/// found, or the check failed. A note is of what sound operation leaves, such as a power cut. docs/check.md lists the
-/// numbers.
+/// found, or the check failed. A note is of a state that sound operation leaves, as after a power cut. docs/check.md
+/// lists the numbers.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Check {
     /// The devices or images of the volume
@@ -39,7 +39,7 @@ pub(crate) struct Check {
     /// Take the trees from this copy of the superblock: 0, 1 or 2
     #[arg(short, long = "super", value_name = "COPY")]
     super_: Option<usize>,
-    /// Take the trees from the newest backup root
+    /// Take the trees from the newest backup root that can be read, of an earlier transaction if one can
     #[arg(short, long)]
     backup: bool,
     /// Take the root tree from this address
@@ -55,10 +55,10 @@ pub(crate) struct Check {
     /// always some
     #[arg(short, long)]
     progress: bool,
-    /// Print only what is wrong
+    /// Print only problems
     #[arg(short, long)]
     quiet: bool,
-    /// Check even if the volume is mounted; what is found then may be wrong
+    /// Check even if the volume is mounted; findings may be wrong then
     #[arg(long)]
     force: bool,
     /// List at most this many issues; the others are counted
