@@ -16,8 +16,8 @@ use crate::process::{fail, location, other_devices, succeed, ubtrfs};
 /// What a copy cannot have of its original.
 const NOT_COPIED: [Field; 4] = [Field::Ino, Field::Ctime, Field::Btime, Field::DirSize];
 
-/// A volume of the kernel's with the hard cases, and an empty one that takes the copy. It is a btrfs as well, so that links,
-/// attributes and directories' link counts compare.
+/// A volume of the kernel's with the hard cases, and an empty one that takes the copy. It is a btrfs as well, so that
+/// links, attributes and directories' link counts compare.
 struct Place {
     filled: Filled,
     _empty: KernelVolume,
@@ -306,9 +306,11 @@ fn damage_costs_one_sector_and_is_reported() {
     let volume = small_volume(|dir| {
         fs::write(dir.join("damaged"), &data).unwrap();
         fs::write(dir.join("sound"), &data[..SECTOR]).unwrap();
+        fs::write(dir.join("lost"), [200; SECTOR]).unwrap();
     });
     let image = &volume.devices()[0];
     damage_sector(image, &[11; SECTOR]);
+    damage_sector(image, &[200; SECTOR]);
     let mut expected = data.clone();
     expected[10 * SECTOR..11 * SECTOR].fill(0);
 
@@ -320,7 +322,10 @@ fn damage_costs_one_sector_and_is_reported() {
         image.as_os_str(),
         to.as_os_str(),
     ];
-    fail(args, "bytes 40960 to 45056 copied as zeros");
+    let copied = fail(args, "bytes 40960 to 45056 copied as zeros");
+    let lost = "lost': nothing of it can be read, the copy is empty: ";
+    assert!(String::from_utf8_lossy(&copied.stderr).contains(lost));
+    assert_eq!(fs::read(to.join("lost")).unwrap(), b"");
     assert_eq!(fs::read(to.join("damaged")).unwrap(), expected);
     assert_eq!(fs::read(to.join("sound")).unwrap(), &data[..SECTOR]);
 

@@ -129,7 +129,9 @@ pub(super) fn diff_kind(error: &DiffError) -> Kind {
 
 pub(super) fn copy_kind(error: &CopyError) -> Kind {
     match error {
-        CopyError::Engine(error) | CopyError::Make(error) => engine_kind(error),
+        CopyError::Engine(error) | CopyError::Make(error) | CopyError::NothingRead(error) => {
+            engine_kind(error)
+        }
         CopyError::Keep { source, .. } => engine_kind(source),
         CopyError::At { source, .. } => copy_kind(source),
         CopyError::Write(error) | CopyError::Host { source: error, .. } => error.kind(),

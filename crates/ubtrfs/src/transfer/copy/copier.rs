@@ -10,11 +10,11 @@ use super::error::{CopyError, CopyProblem};
 use super::facts::Facts;
 use super::options::{CopyOptions, Reflink, Sparse};
 use super::source::{CopyStep, Source};
-use crate::transfer::file_data::READ_BYTES;
+use crate::transfer::file_data::{Damage, READ_BYTES};
 use crate::transfer::{Escaped, Observer};
 
-/// After so many reads without a sound byte the rest of a file is given up. A crafted extent may claim to be longer than
-/// any device.
+/// After so many reads without a sound byte the rest of a file is given up. A crafted extent may claim to be longer
+/// than any device.
 const MAX_LOST_READS: usize = 64;
 /// What becomes a hole if it is zeros.
 const HOLE_BYTES: usize = 4096;
@@ -335,7 +335,8 @@ impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
         Ok(())
     }
 
-    /// Writes the data of a file where it has any; the rest stays holes.
+    /// Writes the data of a file where it has any; the rest stays holes. Of a file without a sound sector nothing is
+    /// written: zeros as long as the file would look like data.
     fn data(
         &mut self,
         file: &S::File,
@@ -348,7 +349,8 @@ impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
         }
         let source = self.source;
         let mut data = source.open(file, size)?;
-        let mut damage = Vec::new();
+        let mut damage: Vec<Damage> = Vec::new();
+        let mut any_read = false;
         let mut lost_reads = 0;
         let mut whole = Some(0..size);
         loop {
@@ -357,7 +359,10 @@ impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
                 _ => data.next_range()?,
             };
             let Some(part) = part else {
-                return Ok(());
+                return match damage.into_iter().next() {
+                    Some(first) => Err(CopyError::NothingRead(first.error)),
+                    None => Ok(()),
+                };
             };
             let mut at = part.start;
             while at < part.end {
@@ -365,17 +370,23 @@ impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
                 let read = data.read(at, &mut self.buffer[..len], &mut damage)?;
                 if read {
                     self.write(made, at, len)?;
+                    any_read = true;
                     lost_reads = 0;
                 } else {
                     lost_reads += 1;
                 }
-                for damage in damage.drain(..) {
-                    self.observer.failed(shown, CopyProblem::Damaged(damage));
+                if any_read {
+                    for damage in damage.drain(..) {
+                        self.observer.failed(shown, CopyProblem::Damaged(damage));
+                    }
                 }
                 self.observer.transferred(len as u64);
                 at += len as u64;
                 if lost_reads >= MAX_LOST_READS {
-                    return Err(CopyError::GaveUp(at));
+                    return Err(match damage.into_iter().next() {
+                        Some(first) => CopyError::NothingRead(first.error),
+                        None => CopyError::GaveUp(at),
+                    });
                 }
             }
         }

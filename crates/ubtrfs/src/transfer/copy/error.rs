@@ -45,6 +45,9 @@ pub enum CopyError {
         path: String,
         source: Box<CopyError>,
     },
+    /// No sector of the file's data can be read, and its copy is empty.
+    #[error("nothing of it can be read, the copy is empty: {0}")]
+    NothingRead(Error),
     #[error("gave up at byte {0}: nothing more of it can be read")]
     GaveUp(u64),
     #[error("it cannot share the data of its original")]
@@ -53,7 +56,7 @@ pub enum CopyError {
     SameFile,
     #[error("it is the image that is written")]
     Image,
-    #[error("it is of no kind that is known")]
+    #[error("its file type is unknown")]
     UnknownKind,
 }
 
