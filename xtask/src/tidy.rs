@@ -125,6 +125,9 @@ enum Fault {
         line: usize,
         start: &'static str,
     },
+    FacelessActor {
+        line: usize,
+    },
     LongSentence {
         line: usize,
         words: usize,
@@ -184,6 +187,9 @@ impl fmt::Display for Fault {
             }
             Fault::LeaningSummary { line, start } => {
                 write!(f, "{line}: a summary begins with {start:?}")
+            }
+            Fault::FacelessActor { line } => {
+                write!(f, "{line}: a sentence that does not name who acts")
             }
             Fault::LongSentence { line, words, most } => {
                 write!(f, "{line}: a sentence has {words} words, more than {most}")

@@ -1,4 +1,4 @@
-//! `ubtrfs-layers NAME CALLS`: does a piece of work so many times, for whoever counts instructions.
+//! `ubtrfs-layers NAME CALLS`: does a piece of work so many times, for counts of instructions.
 
 use std::process::ExitCode;
 

@@ -1,11 +1,12 @@
 //! What has to be undone when the run ends, however it ends.
 //!
-//! Programs, mounts, loop devices and the work directory outlive a run that is interrupted. Programs are noted when they are
-//! started, each the leader of a process group. A key that interrupts the run reaches nobody else, and the children of a
-//! program end with it. Mounts and loop devices are found by the work directory that they lie in or come from. So none is
-//! missed that was made in the moment of the interruption.
+//! Programs, mounts, loop devices and the work directory outlive a run that is interrupted. Programs are noted when
+//! they are started, each the leader of a process group. A key that interrupts the run reaches nobody else, and the
+//! children of a program end with it. Mounts and loop devices are found by the work directory that they lie in or come
+//! from. So none is missed that was made in the moment of the interruption.
 //!
-//! Locks: the stack's. The thread that cleans up holds it to the end of the process, so that nothing is started meanwhile.
+//! Locks: the stack's. The thread that cleans up holds it to the end of the process, so that nothing is started
+//! meanwhile.
 
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
@@ -62,7 +63,7 @@ pub(crate) fn spawn(command: &mut Command) -> io::Result<(std::process::Child, U
     Ok((child, undo))
 }
 
-/// Undoes all that is left. Whoever would start something else waits for as long as the guard is kept.
+/// Undoes all that is left. A start of something else waits for as long as the guard is kept.
 pub(crate) fn everything() -> impl Drop {
     let mut stack = stack();
     while let Some(undo) = stack.pop() {

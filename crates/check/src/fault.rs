@@ -183,7 +183,7 @@ faults! {
     /// A block is written together with all blocks above it.
     306 Error "child-newer" ChildNewer { child: u64, generation: u64, parent_generation: u64 }
         => "child {child} has generation {generation}, its parent {parent_generation}";
-    /// A block whose references are its owner's is held by its owner, whoever else shares it.
+    /// A block whose references are its owner's is held by its owner, even if others share it.
     307 Error "block-owner" BlockOwner {}
         => "block belongs to a tree that does not hold it";
     308 Error "log-block-allocated" LogBlockAllocated {}

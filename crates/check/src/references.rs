@@ -245,7 +245,7 @@ impl Extent {
         if !has_item || !has_users {
             return;
         }
-        // Whose the references of a block are is written in its extent item.
+        // The extent item of a block says to which tree its references belong.
         let lost = match recorded < found {
             true => self.item_lost || state.has_lost(RootId::EXTENT_TREE),
             false => self.users_lost,

@@ -242,7 +242,7 @@ impl ChunkMap {
         Ok(())
     }
 
-    /// Takes out the chunk that starts at `logical`. Who holds it already may go on.
+    /// Takes out the chunk that starts at `logical`. Its holders may go on.
     pub fn remove(&self, logical: Logical) {
         let mut chunks = self.chunks.lock();
         if chunks.remove(&logical).is_some() {

@@ -139,7 +139,7 @@ fn configure(device: &File, image: &File, access: Access) -> rustix::io::Result<
 
 /// Has the kernel forget what it has read through a block device: the file behind it was written to by other ways.
 pub fn forget_pages(device: &Path) -> io::Result<()> {
-    // BLKFLSBUF would wait for whoever has it mounted, even while that mount ends.
+    // BLKFLSBUF would wait for a mount of it, even while that mount ends.
     let device = File::open(device)?;
     Ok(fadvise(&device, 0, None, Advice::DontNeed)?)
 }

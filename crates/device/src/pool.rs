@@ -1,7 +1,7 @@
 //! The devices of one volume, its newest superblock, and its chunk map.
 //!
-//! A pool starts with what the superblock tells: one device item a device, and the system chunks. Who
-//! reads the chunk tree feeds it the rest (`add_dev_item`, `add_chunk`) and then asks `check_devices`.
+//! A pool starts with what the superblock tells: one device item a device, and the system chunks. The
+//! reader of the chunk tree feeds it the rest (`add_dev_item`, `add_chunk`) and then asks `check_devices`.
 //!
 //! Invariants
 //! - POOL-1: a stripe is read from the device that has its devid *and* its uuid, from no other.

@@ -113,7 +113,7 @@ pub enum Error {
     Invalid(&'static str),
     #[error("no such attribute")]
     NoXattr,
-    #[error("attribute of a kind that is not supported")]
+    #[error("attributes with this prefix are not supported")]
     XattrNamespace,
     #[error("no room for the attribute beside others")]
     XattrTooBig,

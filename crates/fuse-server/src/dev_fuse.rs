@@ -84,7 +84,7 @@ impl<F: FileSystem> Readers<F> {
     fn start(self: &Arc<Self>) -> io::Result<()> {
         let device = self.device.another()?;
         let frame = Frame::new(self.server.negotiated.request_bytes)?;
-        // Whoever looks for threads to wait for finds this one or its maker.
+        // A search for threads to wait for finds this one or its maker.
         let mut threads = self.threads.lock();
         threads.retain(|thread| !thread.is_finished());
         let readers = Arc::clone(self);

@@ -26,7 +26,7 @@ pub(crate) fn serve<F: FileSystem>(
     ending: &Ending,
 ) -> io::Result<()> {
     let mut frame = Frame::new(server.negotiated.request_bytes)?;
-    // Whoever is woken in vain must not be kept from hearing of the end.
+    // A reader that is woken in vain must not be kept from hearing of the end.
     fcntl_setfl(device, fcntl_getfl(device)? | OFlags::NONBLOCK)?;
     loop {
         let mut sources = [

@@ -116,7 +116,7 @@ fn a_mount_that_is_to_be_over_io_uring_fails_if_that_is_refused() {
 #[test]
 fn a_mount_serves_on_whenever_the_switch_is_turned() {
     const ROUNDS: u32 = 20;
-    // The switch is put back by whoever returns.
+    // The switch is put back on every return.
     let outcome = with_uring(true, || (0..ROUNDS).try_for_each(survives_turns));
     match outcome {
         Err(error) => {

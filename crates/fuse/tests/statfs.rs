@@ -1,4 +1,4 @@
-//! `statfs` says of our mount what it says of the kernel's mount of the same volume, whoever filled it.
+//! `statfs` says of our mount what it says of the kernel's mount of the same volume, with either as its writer.
 
 mod served;
 

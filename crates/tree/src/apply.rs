@@ -60,7 +60,7 @@ impl<'a> From<(Key, Option<&'a [u8]>)> for Change<'a> {
 
 /// Where blocks come from and go to.
 pub trait ApplyIo: BlockSink {
-    /// The block that a pointer describes, which is about to be replaced. Whoever counts references finds
+    /// The block that a pointer describes, which is about to be replaced. The code that counts references finds
     /// here what changes: parents come before their children, each block once.
     fn read(&mut self, expect: &Expect) -> Result<Block, Self::Error>;
 

@@ -36,7 +36,7 @@ pub trait BlockSink {
     /// The address for a block of `level` that begins with `first_key` and is about to be emitted.
     fn place(&mut self, level: u8, first_key: &Key) -> Result<Logical, Self::Error>;
 
-    /// Children come before their parents. The checksum is left to whoever writes the block.
+    /// Children come before their parents. The checksum is left to the code that writes the block.
     fn emit(&mut self, block: TreeBlock) -> Result<(), Self::Error>;
 }
 

@@ -5,7 +5,7 @@
 //!
 //! Invariants
 //! - EPOCH-1: a reader takes the token first and the layers of its tree after; a commit publishes the
-//!   layers first and changes the token after. So whoever holds the new token sees the new layers.
+//!   layers first and changes the token after. So a holder of the new token sees the new layers.
 //! - EPOCH-2: tokens are outlived in any order; space freed by a commit waits for its own token and for
 //!   all older ones.
 //!

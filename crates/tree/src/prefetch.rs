@@ -1,4 +1,5 @@
-//! The leaves that many keys lie in: reading them before the keys are looked up one after the other, and which they are.
+//! The leaves that many keys lie in: reading them before the keys are looked up one after the other, and which they
+//! are.
 //!
 //! A level at a time, all its cold blocks at once: so a tree that is cold costs as many waits as it has levels.
 //!
@@ -17,8 +18,8 @@ impl View {
     /// Brings the committed blocks between the root and the leaves of `keys`, which ascend, into memory. Returns what
     /// these blocks are, the root apart.
     ///
-    /// What cannot be read is left to whoever needs it, and so is what lies below. Who has many keys hands them over
-    /// in portions that the cache has room for.
+    /// A block that cannot be read is left to the search that needs it, and so is what lies below. A caller hands many
+    /// keys over in portions that the cache has room for.
     pub fn prefetch(&self, keys: &[Key]) -> Vec<Expect> {
         let store = self.store();
         let _epoch = store.epoch();

@@ -267,7 +267,7 @@ impl NodeStore {
         }
     }
 
-    /// Reads the blocks that are not cached, at depth. Failures are left to whoever needs the block.
+    /// Reads the blocks that are not cached, at depth. Failures are left to the search that needs the block.
     pub(crate) fn prefetch(&self, expects: &[Expect]) {
         let cold: Vec<&Expect> = expects
             .iter()

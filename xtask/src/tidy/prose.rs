@@ -3,6 +3,8 @@
 //! - TIDY-10: a summary stands alone: it does not begin with one of `STARTS`.
 //! - TIDY-11: a sentence has at most `MOST_IN_DOCS` words in the documentation of code, `MOST_IN_TEXTS` in `*.md`. What
 //!   breaks this or TIDY-10 is known in a baseline, by file.
+//! - TIDY-14: a sentence names who acts. It does not begin with one of `FACELESS`, nor does it hide
+//!   the actor in its midst. That holds for all comments and for `*.md`.
 
 #[cfg(test)]
 mod tests;
@@ -20,6 +22,9 @@ const MOST_IN_TEXTS: usize = 35;
 /// Words that make a summary lean on its neighbours, or hide who acts.
 const STARTS: &[&str] = &["The same", "Who", "Whoever", "Whose", "Of", "As"];
 
+/// Beginnings of a sentence that leave open who acts.
+const FACELESS: &[&str] = &["Who", "Whoever", "Whose"];
+
 /// Words that end with a full stop inside of a sentence.
 const ABBREVIATIONS: &[&str] = &["e.g.", "i.e.", "cf.", "vs.", "etc.", "..."];
 
@@ -34,6 +39,7 @@ pub(super) fn check(root: &Path, files: &[File], findings: &mut Vec<Finding>) ->
         for (rule, found) in [
             ("summaries", summaries(file)),
             ("sentences", sentences(file)),
+            ("actors", actors(file)),
         ] {
             if !found.is_empty() {
                 let key = format!("{path} {rule}");
@@ -86,12 +92,7 @@ fn begins_with(text: &str, start: &str) -> bool {
 fn sentences(file: &File) -> Vec<Fault> {
     let (blocks, most) = match &file.source {
         Some(source) => (blocks(&file.text, source), MOST_IN_DOCS),
-        None if file.path.extension().is_some_and(|ext| ext == "md") => {
-            let lines = file.text.lines().enumerate();
-            let lines = lines.map(|(at, line)| (at + 1, line)).collect();
-            (vec![lines], MOST_IN_TEXTS)
-        }
-        None => return Vec::new(),
+        None => (texts(file), MOST_IN_TEXTS),
     };
     let paragraphs = blocks.iter().flat_map(|block| paragraphs(block));
     let sentences = paragraphs.flat_map(|paragraph| lengths(&paragraph));
@@ -101,14 +102,57 @@ fn sentences(file: &File) -> Vec<Fault> {
         .collect()
 }
 
+/// Sentences that leave open who acts.
+fn actors(file: &File) -> Vec<Fault> {
+    let blocks = match &file.source {
+        Some(source) => comments(&file.text, source, |kind| kind != Kind::String),
+        None => texts(file),
+    };
+    let mut faults = Vec::new();
+    for paragraph in blocks.iter().flat_map(|block| paragraphs(block)) {
+        let mut begins = true;
+        for &(line, text) in &paragraph {
+            for word in text.split_whitespace() {
+                let bare = word.trim_matches(|c: char| !c.is_alphanumeric());
+                // TIDY-14
+                if begins && FACELESS.contains(&bare) || bare == "whoever" {
+                    faults.push(Fault::FacelessActor { line });
+                }
+                begins = ends_sentence(word);
+            }
+        }
+    }
+    faults
+}
+
 /// Lines of text with their numbers.
 type Lines<'a> = Vec<(usize, &'a str)>;
 
+/// The lines of `*.md`; nothing of other files.
+fn texts(file: &File) -> Vec<Lines<'_>> {
+    if file.path.extension().is_none_or(|ext| ext != "md") {
+        return Vec::new();
+    }
+    let lines = file.text.lines().enumerate();
+    vec![lines.map(|(at, line)| (at + 1, line)).collect()]
+}
+
 /// The comments that document one thing each.
 fn blocks<'a>(text: &'a str, source: &Source) -> Vec<Lines<'a>> {
+    comments(text, source, |kind| {
+        matches!(kind, Kind::Inner | Kind::Outer)
+    })
+}
+
+/// Comments of these kinds, those of one kind in lines that follow each other as one.
+fn comments<'a>(
+    text: &'a str,
+    source: &Source,
+    is_wanted: impl Fn(Kind) -> bool,
+) -> Vec<Lines<'a>> {
     let mut blocks: Vec<(Kind, Lines<'a>)> = Vec::new();
     for piece in &source.pieces {
-        if !matches!(piece.kind, Kind::Inner | Kind::Outer) {
+        if !is_wanted(piece.kind) {
             continue;
         }
         let line = (piece.line, &text[piece.inside.clone()]);

@@ -46,7 +46,7 @@ pub(crate) fn page(report: &Report, folder: &str, drawn: &[&str]) -> String {
         out,
         "The kernel's btrfs is mounted from a loop device; bytes written are those of that device. For ubtrfs \
          they are what it gave the image to write, as it counts them itself. CPU is the time of all CPUs of the machine, \
-         whoever used it.\n"
+         for all that ran.\n"
     );
     for table in &report.tables {
         section(&mut out, table, folder, drawn.contains(&table.name));

@@ -27,7 +27,7 @@ pub(crate) struct Getfattr {
     /// Show values beside the names
     #[arg(short, long)]
     dump: bool,
-    /// Show values in this form; otherwise text as text, and what is none as base64
+    /// Show values in this form; without it text as text, and other bytes as base64
     #[arg(short, long, value_name = "FORM")]
     encoding: Option<Encoding>,
     /// Write values as they are, and nothing else

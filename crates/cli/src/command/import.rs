@@ -18,11 +18,11 @@ use crate::volume_access::location::{Location, VolumeOptions};
 
 /// Unpack a tar archive into a directory of a volume
 ///
-/// Archives of GNU tar, POSIX (pax, ustar) and older ones are read. Kept are owners by their numbers, modes, times,
-/// extended attributes, ACLs, hard links, devices and sparse files. Files that exist are replaced. Nothing outside
-/// the directory is touched. Links on the way are followed as if it were the root, and a member whose path has
-/// ".." is refused. What cannot be unpacked is reported, and the rest is unpacked. An archive may be compressed by gzip,
-/// zstd, xz or bzip2.
+/// Archives of GNU tar, POSIX (pax, ustar) and older ones are read. Owners are kept by their numbers, as are modes,
+/// times, extended attributes, ACLs, hard links, devices and sparse files. Files that exist are replaced. Nothing
+/// outside the directory is touched. Links on the way are followed as if it were the root, and a member whose path has
+/// ".." is refused. A member that cannot be unpacked is reported, and the others are unpacked. An archive may be
+/// compressed by gzip, zstd, xz or bzip2.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Import {
     /// The archive is a tar archive (the only kind)

@@ -17,7 +17,7 @@ use crate::volume_access::place::{Place, split};
 /// The last argument is the new name, or a directory that takes links under the names of the targets.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Ln {
-    /// What to link to: a path IMAGE:/PATH in the same volume, or with -s any text
+    /// The target: a path IMAGE:/PATH in the same volume, or with -s any text
     #[arg(required = true, value_name = "TARGET")]
     targets: Vec<OsString>,
     #[arg(required = true, value_name = "IMAGE:/PATH")]

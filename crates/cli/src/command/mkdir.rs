@@ -14,7 +14,7 @@ use crate::volume_access::location::{Location, VolumeOptions};
 pub(crate) struct Mkdir {
     #[arg(required = true, value_name = "IMAGE:/PATH")]
     locations: Vec<Location>,
-    /// Make the directories above as well, and be content with what exists
+    /// Make the directories above as well, and accept those that exist
     #[arg(short, long)]
     parents: bool,
     /// The mode, as for chmod

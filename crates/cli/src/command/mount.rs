@@ -34,40 +34,40 @@ const THIS_PROGRAM: &str = "/proc/self/exe";
 
 /// Mount a volume on a directory without the kernel's btrfs
 ///
-/// Options of `mount -t btrfs`: `ro, subvol=PATH, subvolid=ID, compress[=ALGORITHM[:LEVEL]],
-/// compress-force, nodatacow, nodatasum, max_inline=BYTES, commit=SECONDS, flushoncommit, notreelog, clear_cache,
-/// space_cache=v2, degraded, device=DEVICE, rescue=..., nologreplay, noacl, user_subvol_rm_allowed`, and the opposites
-/// `datacow, datasum, noflushoncommit, treelog, acl`. With `space_cache=v2` a volume without a free-space tree gets one.
-/// With `notreelog` a sync of a file or a directory is a commit, and writes no log. What has no meaning here (autodefrag,
-/// ssd, ...) is accepted, with a warning where that matters.
+/// Options of `mount -t btrfs`: `ro, subvol=PATH, subvolid=ID, compress[=ALGORITHM[:LEVEL]], compress-force, nodatacow,
+/// nodatasum, max_inline=BYTES, commit=SECONDS, flushoncommit, notreelog, clear_cache, space_cache=v2, degraded,
+/// device=DEVICE, rescue=..., nologreplay, noacl, user_subvol_rm_allowed`, and the opposites `datacow, datasum,
+/// noflushoncommit, treelog, acl`. With `space_cache=v2` a volume without a free-space tree gets one. With `notreelog`
+/// a sync of a file or a directory is a commit, and writes no log. Options without a meaning here (autodefrag, ssd,
+/// ...) are accepted, with a warning where that matters.
 ///
-/// Freed space is discarded: an image gets holes, a device that takes discards is told. With `discard=async` it is in the
-/// background, some time later; this is the default where a device takes discards. With `discard=sync` or `discard` it is in
-/// the commit, with `nodiscard` only on request (fstrim, `ubtrfs filesystem trim`).
+/// Freed space is discarded: an image gets holes, a device that takes discards is told. With `discard=async` it is in
+/// the background, some time later; this is the default where a device takes discards. With `discard=sync` or `discard`
+/// it is in the commit, with `nodiscard` only on request (fstrim, `ubtrfs filesystem trim`).
 ///
 /// Options of mount(8): `sync, dirsync, noexec, nosymfollow, noatime, nodiratime, strictatime, lazytime, nosuid, nodev,
-/// user` and its kin, and `context=` and its kin where there is SELinux. What is read from the kernel's cache moves no
-/// access time, with `strictatime` either: the kernel does not tell of it.
+/// user` and its kin, and `context=` and its kin where there is SELinux. Reading from the kernel's cache moves no
+/// access time, not even with `strictatime`: the kernel does not tell of it.
 ///
-/// Options of FUSE: `allow_other, fsname=NAME, threads=N, noblkdev, fakeroot`. With `fakeroot` the user who mounts may read
-/// and change everything, and run every command on the mount, whatever modes and owners say. Nobody else may enter.
+/// Options of FUSE: `allow_other, fsname=NAME, threads=N, noblkdev, fakeroot`. With `fakeroot` the user who mounts may
+/// read and change everything, and run every command on the mount, whatever modes and owners say. Nobody else may
+/// enter.
 ///
-/// Options of this program: `loop` and `noloop` (see below), `memory=BYTES, transport=auto|uring|classic, writeback, opens,
-/// log=FILE|syslog|stderr, loglevel=LEVEL`. Caches and buffers are shares of `memory`. By default it is the memory of the
-/// machine, or the limit of the control group if that is less. With `writeback` the kernel collects what is written, for
-/// programs that write little at a time. With `opens` immutable and append-only files are refused when they are opened,
-/// not when they are written to.
+/// Options of this program: `loop` and `noloop` (see below), `memory=BYTES, transport=auto|uring|classic, writeback,
+/// opens, log=FILE|syslog|stderr, loglevel=LEVEL`. Caches and buffers are shares of `memory`. By default it is the
+/// memory of the machine, or the limit of the control group if that is less. With `writeback` the kernel collects what
+/// is written, for programs that write little at a time. With `opens` immutable and append-only files are refused when
+/// they are opened, not when they are written to.
 ///
 /// fsync(2) and `ubtrfs filesystem sync` make durable what was written to any mount. sync(1), sync -f and syncfs(2) do
 /// so on mounts that root makes of block devices, and with `loop` of images. Then the kernel has a loop device for the
-/// image, and umount(2) waits for the last commit. The kernel does not tell other mounts of a sync. What was written there
-/// is durable with the next commit.
+/// image, and umount(2) waits for the last commit. The kernel does not tell other mounts of a sync. Data written there
+/// is durable after the next commit.
 ///
-/// With `remount` a mount that is there takes others of these: `ro, rw`, those of mount(8) but `dirsync`, and how data is
-/// stored and committed (`compress, nodatacow, nodatasum, max_inline, commit, flushoncommit, user_subvol_rm_allowed`). It
-/// takes `discard` and `nodiscard` as well.
-/// Then DIR is enough. A mount by root is open to all users; users who mount need fusermount3 and have the mount to
-/// themselves.
+/// With `remount` a mount that is there takes others of these: `ro, rw`, those of mount(8) but `dirsync`, and how data
+/// is stored and committed (`compress, nodatacow, nodatasum, max_inline, commit, flushoncommit,
+/// user_subvol_rm_allowed`). It takes `discard` and `nodiscard` as well. Then DIR is enough. A mount by root is open to
+/// all users; users who mount need fusermount3 and have the mount to themselves.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Mount {
     /// Options, separated by commas; repeat for more
@@ -241,7 +241,7 @@ impl Mount {
             leave_stderr(options);
         }
         if let Some(reason) = session.fallback() {
-            // Who mounts each day would read it each day.
+            // A user who mounts each day would read it each day.
             match log::is_on_stderr() {
                 true => tracing::info!("requests come through /dev/fuse: {reason}"),
                 false => tracing::warn!("requests come through /dev/fuse: {reason}"),

@@ -21,10 +21,10 @@ pub(crate) struct Mv {
     sources: Vec<Location>,
     #[arg(required = true, value_name = "IMAGE:/PATH")]
     destination: Location,
-    /// Leave what exists, and say nothing
+    /// Leave files that exist, without a message
     #[arg(short, long, conflicts_with = "exchange")]
     no_clobber: bool,
-    /// Replace what exists (always done)
+    /// Replace files that exist (always done)
     #[arg(short, long, overrides_with = "no_clobber")]
     force: bool,
     /// Give each of two files the other's name

@@ -24,7 +24,7 @@ pub(crate) struct Rm {
     /// Remove empty directories
     #[arg(short, long)]
     dir: bool,
-    /// What does not exist is no error
+    /// Ignore files that do not exist
     #[arg(short, long)]
     force: bool,
     /// Name each file that is removed

@@ -17,7 +17,7 @@ pub(crate) struct Rmdir {
     /// Remove the directories above as well that become empty
     #[arg(short, long)]
     parents: bool,
-    /// A directory that is not empty is no error
+    /// Leave a directory that is not empty, without an error
     #[arg(long)]
     ignore_fail_on_non_empty: bool,
     #[command(flatten)]

@@ -12,13 +12,14 @@ use crate::volume_access::location::{Location, VolumeOptions};
 
 /// Cut or lengthen files, and make those that do not exist
 ///
-/// What is new reads as zeros and takes no space.
+/// New bytes read as zeros and take no space.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Truncate {
     #[arg(required = true, value_name = "IMAGE:/PATH")]
     locations: Vec<Location>,
     /// The new size, with K, M, G, ... for powers of 1024, or KB, MB, ... for powers of 1000.
-    /// After + or - it is a difference, after < at most, after > at least. After / or % sizes are rounded down or up to a multiple of it
+    /// After + or - it is a difference, after < at most, after > at least. After / or % sizes are rounded down or up to
+    /// a multiple of it
     #[arg(short, long, value_name = "SIZE", allow_hyphen_values = true)]
     size: NewSize,
     /// Do not make files

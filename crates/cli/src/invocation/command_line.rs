@@ -1,7 +1,7 @@
 //! The whole command line: the structs with what is the same for every command.
 //!
-//! -v and -q may stand before a command, as btrfs-progs takes them, and after it (`verbosity`). Commands that could only
-//! ignore --format or --dry-run refuse them. Options may stand between the operands of a command (`option_order`).
+//! -v and -q may stand before a command, as btrfs-progs takes them, and after it (`verbosity`). Commands that could
+//! only ignore --format or --dry-run refuse them. Options may stand between the operands of a command (`option_order`).
 
 use std::any::TypeId;
 
@@ -24,9 +24,9 @@ pub(crate) const PROGRAM: Program = Program {
 
 /// Read and change btrfs images and devices, and make new ones, without a mount and without the kernel's btrfs.
 ///
-/// A path inside a volume is written IMAGE:/path; IMAGE alone is its top directory. The command receive and the groups
-/// device, filesystem, inspect-internal, property and subvolume also take a path in a mount of ubtrfs, as it is. Many of their commands take
-/// a path in a mount of the kernel's btrfs as well.
+/// A path inside a volume is written IMAGE:/path. IMAGE alone is its top directory. Some commands also take a path in
+/// a mount of ubtrfs, as it is: receive, send, and the groups device, filesystem, inspect-internal, property and
+/// subvolume. Many of these take a path in a mount of the kernel's btrfs as well.
 #[derive(Debug, Parser)]
 #[command(
     name = "ubtrfs",
@@ -69,8 +69,8 @@ pub(crate) struct GlobalOptions {
         help_heading = "Global options"
     )]
     pub(crate) log: Option<LogLevel>,
-    /// Wait until nobody else has the volume open, at most for this long. Without it a command waits for another for 10
-    /// seconds, and for no mount
+    /// Wait until the volume is not open elsewhere, at most for this long. By default a command waits for 10 seconds
+    /// for another command, and not for a mount
     #[arg(long, global = true, value_name = "SECONDS", num_args = 0..=1, require_equals = true,
           help_heading = "Global options")]
     pub(crate) wait: Option<Option<f64>>,

@@ -22,7 +22,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// What `--wait` says.
 static ASKED: OnceLock<Duration> = OnceLock::new();
 
-/// Has this process wait for as long as `--wait` says, for whoever has a volume open.
+/// Has this process wait for as long as `--wait` says, for other users of a volume.
 pub(crate) fn wait_for(seconds: Option<f64>) {
     let limit = seconds.map(Duration::try_from_secs_f64);
     let limit = limit.unwrap_or(Ok(Duration::MAX));

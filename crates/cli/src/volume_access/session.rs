@@ -138,7 +138,7 @@ impl Session {
         }
     }
 
-    /// None where whoever may write the volume may do everything.
+    /// None where every writer of the volume may do everything.
     pub(crate) fn rights(&self) -> Option<Rights<'_>> {
         let mount = self.mount()?;
         Some(Rights {

@@ -224,7 +224,7 @@ fn a_user_is_shown_of_each_mount_what_he_may_see() {
             let ours = run(program.path(), USER, command, kernels.path());
             if READING.contains(command) {
                 let theirs = run(progs, USER, command, kernels.path());
-                // Who may not open a device is told a wrong length of it by btrfs-progs.
+                // A user who may not open a device is told a wrong length of it by btrfs-progs.
                 let plain = |output: &Output| {
                     without("Device slack", &String::from_utf8_lossy(&output.stdout))
                 };

@@ -22,8 +22,8 @@ use crate::subvolumes::words;
 pub(crate) const USER: u32 = 65_534;
 pub(crate) const STRANGER: u32 = 1002;
 
-/// Commands of btrfs-progs and ours; '@' begins a path in the volume. Those that only read are not among them: a user who
-/// may read the image may have us say what is in it.
+/// Commands of btrfs-progs and ours; '@' begins a path in the volume. Those that only read are not among them: a user
+/// who may read the image may have us say what is in it.
 const COMMANDS: &[&str] = &[
     "subvolume create @home/new",
     "subvolume create @roots/new",
@@ -138,7 +138,7 @@ fn the_server_of_a_mount_runs_no_command_of_a_stranger() {
         let said = said(&refused);
         assert!(said.contains(reason), "{said}");
     }
-    // Whoever may look at it may have it synced.
+    // A caller that may look at it may have it synced.
     let sync = ["filesystem", "sync"].map(OsString::from);
     let synced = program.run(
         STRANGER,
@@ -308,7 +308,7 @@ pub(crate) fn assert_same_but_times(what: &str, theirs: &Path, ours: &Path) {
 /// Whether a process of the user has the standard output of a command that root runs.
 fn is_given_what_root_has_open(program: &Program, dir: &Path) -> bool {
     let (mut reader, writer) = pipe().unwrap();
-    // Who writes all of it waits for this process.
+    // A sync of all of it waits for this process.
     rustix::pipe::fcntl_setpipe_size(&writer, 4096).unwrap();
     let fd = format!("/proc/self/fd/{}", reader.as_raw_fd());
     let ours = fs::read_link(fd).unwrap();

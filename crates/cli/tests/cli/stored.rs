@@ -384,7 +384,7 @@ fn a_free_space_tree_is_made_anew_with_clear_cache() {
     // As it is as good as the one before, nothing else is changed.
     mounted.mount("rw,noatime,clear_cache");
     mounted.unmount();
-    // Whoever opens the volume waits for the last commit.
+    // Opening the volume waits for the last commit.
     assert_ne!(blocks(&mounted.image), before.1);
     assert!(generation(&mounted.image) > before.0);
     mounted.mount("rw,clear_cache");

@@ -84,7 +84,7 @@ fn streams_of_the_kernel_are_received_into_mounts_of_ours() {
     kernels.unmount().unwrap();
 }
 
-/// Standard input is handed over, too, and an error is told to whoever asked.
+/// Standard input is handed over, too, and an error is told to the caller.
 #[test]
 fn a_mount_of_ours_reads_standard_input() {
     let test = "standard input of a mount";

@@ -64,7 +64,7 @@ impl DecompressedExtents {
         let found = self.cache.get(&(*extent, verified));
         let counter = match found {
             Some(_) => &self.hits,
-            // Whoever misses decompresses, and looks once more before.
+            // A reader that misses decompresses, and looks once more before.
             None => &self.misses,
         };
         counter.fetch_add(1, Ordering::Relaxed);

@@ -212,7 +212,7 @@ impl Files {
     fn reserve_items(&self, items: u64) -> Result<Option<Reservation<'_>>> {
         let (manager, cost) = (self.inodes.transactions()?, cost_of(items));
         Ok(match manager.has_memory_for(cost) {
-            // Who frees space must have room afterwards as well.
+            // An operation that frees space must have room afterwards as well.
             true => manager.try_reserve(cost.and(EditEstimate::of_freeing())),
             false => None,
         })

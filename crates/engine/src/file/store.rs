@@ -150,7 +150,7 @@ impl Stored {
 pub(super) struct Store<'a, 'p> {
     files: &'a Files,
     stored: Vec<Result<StoredFile<'a>>>,
-    /// Whose, where, what.
+    /// The file, the address and the bytes.
     writes: Vec<(usize, Logical, Cow<'p, [u8]>)>,
     bytes: u64,
 }

@@ -118,7 +118,7 @@ impl DirtyRanges {
     fn write_within(&mut self, start: u64, bytes: &[u8]) {
         let end = start + bytes.len() as u64;
         let window = start - start % WINDOW_BYTES;
-        // Who appends: nothing can lie behind.
+        // An append: nothing can lie behind.
         if let Some(mut last) = self.by_start.last_entry()
             && last.key() + last.get().len() as u64 == start
             && start > window

@@ -154,7 +154,7 @@ impl Namespace {
         item.nlink = links.into();
         note_change(item, now);
         let is_held = state.open_count > 0 || links == 0 && self.inodes.is_referenced(inode.id);
-        // Whose extents are locked before the inode is; without waiting any order is right.
+        // The extents of an inode are locked before it is; without waiting any order is right.
         if links == 0
             && !is_held
             && let Some(extents) = inode.extents.try_lock()

@@ -198,7 +198,7 @@ fn guarded_contents_stay() {
     refused(volume.dedupe_range(source, 0, 4096, id, 0).map(drop));
     refused(volume.copy_range(source, 0, 100, id, 0).map(drop));
     refused(volume.hold_for_writing(id, true).map(drop));
-    // Who had it open may go on.
+    // A holder of it may go on.
     volume.write(id, 0, b"x").unwrap();
     volume.truncate_open(&open, 8000).unwrap();
 

@@ -1,4 +1,4 @@
-//! A commit that panics: whoever waits for it hears of it, nothing is committed any more, and what is there can be
+//! A commit that panics: all that wait for it hear of it, nothing is committed any more, and what is there can be
 //! read.
 
 use std::sync::Arc;

@@ -15,7 +15,7 @@ fn a_nap_ends_with_the_connection() {
         ending.come();
         assert!(heard.recv().unwrap());
     });
-    // It has come for whoever asks later, too.
+    // It has come for later callers, too.
     assert!(ending.nap(Duration::from_secs(3600)));
     assert!(!ending.has_failed());
     ending.take_failure().unwrap();

@@ -11,7 +11,7 @@ use rustix::thread::{Pid, gettid};
 pub(super) enum Policy {
     /// `SCHED_OTHER`
     Normal,
-    /// `SCHED_IDLE`: to be pushed aside by whoever wants the CPU, which counts as idle meanwhile.
+    /// `SCHED_IDLE`: every other thread preempts it, and its CPU counts as idle meanwhile.
     Idle,
 }
 

@@ -1,6 +1,6 @@
 //! An entry of a queue: the two buffers that the kernel puts a request into and takes its answer from.
 //!
-//! A slot is moved to whoever works on it: the queue, then maybe a thread of the pool. While the kernel has
+//! A slot is moved to the thread that works on it: the queue's, then maybe a thread of the pool. While the kernel has
 //! it, its queue keeps it and does not look at it.
 //!
 //! Invariants

@@ -104,7 +104,7 @@ impl Appends {
         if !runs.get(&id).is_some_and(is_it) {
             return Ok(false);
         }
-        // Who must not wait does not cut, either.
+        // A thread that must not wait does not cut, either.
         nonblocking::check().map_err(|_| Errno::WOULD_BLOCK)?;
         Ok(runs.remove(&id).is_some())
     }

@@ -1,7 +1,7 @@
-//! Where commands on a mount are taken, which whoever sees the mount may ask.
+//! Where commands on a mount are taken. Every process that sees the mount may ask for the place.
 //!
 //! It is the value of an extended attribute of every file, which no list shows. In the namespace `system.` the kernel
-//! leaves permissions to us, so that whoever mounted a volume may ask also where its directories are not theirs.
+//! leaves permissions to us. So the user who mounted may ask even where the directories belong to others.
 //!
 //! The mount also says whether it is its own process that takes them at the other end of a connection. A client
 //! sends a number that it has just drawn. The process that was sent it has the mount know it, and the client asks

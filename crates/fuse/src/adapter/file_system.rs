@@ -32,7 +32,7 @@ impl<S: Source> FileSystem for Adapter<S> {
             tracing::error!(%error, "not all that was written is durable");
             self.close_failure.lock().get_or_insert(error);
         }
-        // Now, as the kernel's mount keeps it still: whoever opened it later might keep it from going.
+        // Now, as the kernel's mount keeps it still: a later opener might keep it from going.
         if let Some(device) = self.shown_by.lock().take()
             && let Err(error) = forget_pages(&device)
         {

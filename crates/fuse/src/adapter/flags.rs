@@ -1,6 +1,6 @@
 //! Inode flags as `chattr`, `lsattr` and `xfs_io` know them, by ioctl.
 //!
-//! Who may set them the kernel has asked, of the commands for 64 bits: it turns `FS_IOC32_SETFLAGS` of programs of 32
+//! The kernel has checked the caller for the commands for 64 bits: it turns `FS_IOC32_SETFLAGS` of programs of 32
 //! bits into them. What comes here as such has passed it by, and is answered as an unknown command.
 //!
 //! Source of the commands and bits: linux/fs.h.

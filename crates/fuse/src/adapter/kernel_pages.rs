@@ -78,7 +78,7 @@ impl KernelPages {
         if is_flushed {
             return Ok(());
         }
-        // Who goes on would go on without it: a copy by holes, a snapshot.
+        // The caller would go on without it: a copy by holes, a snapshot.
         tracing::error!("the kernel has not written what it holds of some files");
         Err(Errno::IO)
     }

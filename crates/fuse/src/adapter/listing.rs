@@ -121,8 +121,8 @@ impl<S: Source> Adapter<S> {
         let inode = match inode {
             Ok(inode) => inode,
             Err(Errno::WOULD_BLOCK) => return Err(Errno::WOULD_BLOCK),
-            // The name is listed; whoever wants more of it looks it up, and gets the error. Attributes that are made
-            // up would be those of another generation to the kernel, and end a file that is open.
+            // The name is listed. A program that wants more of it looks it up, and gets the error. Attributes that are
+            // made up would be those of another generation to the kernel, and end a file that is open.
             Err(_) => return Ok(sink.push(entry, None)),
         };
         let number = self.look_up_number(dir, entry.name, child, inode.attr.kind);

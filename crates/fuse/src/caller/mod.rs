@@ -122,7 +122,7 @@ impl Caller {
             None => self.class_bits(&attr) & mask == mask,
         };
         let is_dir = attr.kind == FileKind::Directory;
-        // Who may override everything still executes no file that nobody may.
+        // A caller that may override everything still executes no file without an execute bit.
         let overridden = match is_dir || mask & SEARCH == 0 || attr.mode & 0o111 != 0 {
             true => self.has(CAP_DAC_OVERRIDE),
             false => false,

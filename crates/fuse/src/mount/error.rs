@@ -37,7 +37,7 @@ pub enum MountError {
     RootDirectory(#[source] ubtrfs_engine::Error),
     #[error("{}: not a block device, or not root: mount option 'blkdev' needs both", .0.display())]
     NotABlockMount(PathBuf),
-    #[error("{}: no loop device can be had: {error}", image.display())]
+    #[error("{}: cannot get a loop device: {error}", image.display())]
     NoLoop { image: PathBuf, error: io::Error },
     #[error("no /dev/fuse: the kernel has no FUSE, or its module is not loaded (modprobe fuse)")]
     NoFuse,

@@ -215,7 +215,7 @@ fn connect<F: FileSystem>(
 /// Takes away mounts of ours at `mountpoint` whose server is gone, those that lie over each other as well. They would
 /// refuse everything, and a loop device of theirs keeps the image in use.
 pub fn clear_dead(mountpoint: &Path) -> Result<(), MountError> {
-    // Whoever uses the path says what is wrong with it.
+    // The code that uses the path says what is wrong with it.
     let Ok(place) = detach::resolve(mountpoint) else {
         return Ok(());
     };

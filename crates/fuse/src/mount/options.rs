@@ -110,7 +110,7 @@ pub enum BlockMount {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WithoutEffect {
     pub word: String,
-    /// Why whoever asks for it should know.
+    /// Why a user who asks for it should know.
     pub warning: Option<&'static str>,
 }
 

@@ -5,7 +5,8 @@
 //! which connection it is of. The number of the connection is that of the mount's device. Kernels that do not tell,
 //! and processes that this user may not look into, just give no server.
 //!
-//! Not here: the server's own word on whether its connection lives (`Afterlife`), which needs neither `/proc` nor rights.
+//! Not here: the server's own word on whether its connection lives (`Afterlife`), which needs neither `/proc` nor
+//! rights.
 
 use std::fs;
 use std::os::fd::{OwnedFd, RawFd};
@@ -80,8 +81,8 @@ impl Server {
         let table = super::mount_table().ok()?;
         let entry = find(&table, &resolve(path).ok()?)?;
         let device = entry.device;
-        // The kernel lets nobody look into a process that has begun to execute a program and cannot go on. Whoever
-        // meets one waits, so another thread does the looking.
+        // The kernel lets nobody look into a process that has begun to execute a program and cannot go on. A process
+        // that meets one waits, so another thread does the looking.
         let (sender, receiver) = mpsc::channel();
         let looks = thread::start("ubtrfs-look", move || sender.send(Server::behind(device)));
         looks.ok()?;

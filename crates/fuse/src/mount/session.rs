@@ -1,7 +1,7 @@
 //! A mounted file system, from the moment it can be used to the end of its last thread.
 //!
 //! A mount ends with its connection, whatever the cause. Then no request comes any more, and
-//! companions are ended in the reverse order of their coming. Whoever waits for the session hears of it when they
+//! companions are ended in the reverse order of their coming. Those that wait for the session hear of it when they
 //! are done.
 
 use std::fs::OpenOptions;
@@ -221,7 +221,7 @@ impl Session {
         self.join()
     }
 
-    /// Waits until the file system is unmounted, by whoever does it.
+    /// Waits until the file system is unmounted, by any process.
     pub fn wait(mut self) -> Result<(), MountError> {
         self.join()
     }
@@ -300,7 +300,7 @@ impl Session {
 }
 
 fn handle_signals(place: &Place, written: &Written, readers: &mut [(i32, UnixStream)]) {
-    // Requests would wake whoever waits for the end of the connection, so only those do who expect it.
+    // Requests would wake threads that wait for the end of the connection, so only those do that expect it.
     let mut end = None;
     while let Some(signal) = next_signal(readers, end) {
         let has_left = place.leave();

@@ -1,4 +1,4 @@
-//! A file whose blocks have versions, so that whoever reads one knows how old it is.
+//! A file whose blocks have versions, so that a reader of one knows how old it is.
 
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;

@@ -458,7 +458,7 @@ fn a_subvolume_that_takes_a_name_meanwhile_is_not_deleted() {
 const STAGE: &str = "UBTRFS_TEST_STAGE";
 const ANSWER: &str = "answer: ";
 
-/// Not a test: whoever is root in a user namespace of his own.
+/// Not a test: root in a user namespace of its own.
 #[test]
 #[ignore = "run by another test"]
 fn root_of_another_namespace() {

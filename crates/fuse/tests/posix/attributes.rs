@@ -25,7 +25,7 @@ pub(crate) fn modes_and_owners(stage: &mut Stage) {
             stage.note_state(&name);
         }
     }
-    // Who gives a file away takes its set-id bits.
+    // Giving a file away takes its set-id bits.
     for kind in [Kind::File, Kind::Dir, Kind::Fifo] {
         for mode in [0o6777, 0o6767, 0o4711, 0o2711, 0o2701, 0o1777] {
             for (user, uid, gid) in [
@@ -158,7 +158,7 @@ pub(crate) fn setting_times(stage: &mut Stage) {
         "by a path's descriptor",
         calls::utimens(path_only.0, None, None, 0),
     );
-    // Who may: the owner anything, whoever may write only both to now.
+    // The owner may set anything; others who may write only both to now.
     for (mode, name) in [(0o644, "private"), (0o666, "public")] {
         drop(stage.file(name, b""));
         calls::chmod(stage.dir(), name.as_bytes(), mode, 0).unwrap();

@@ -32,7 +32,7 @@ fn call(number: c_long, args: &[usize]) -> Outcome {
     Ok(done)
 }
 
-/// A path as the kernel wants it. Made by whoever forks before it does.
+/// A path as the kernel wants it. A caller that forks makes it before.
 pub(crate) fn path(bytes: &[u8]) -> CString {
     CString::new(bytes).unwrap()
 }

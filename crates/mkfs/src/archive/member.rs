@@ -190,7 +190,7 @@ impl Members {
         }
     }
 
-    /// Reads what is left behind the end, so that whoever writes to a pipe does not find it closed.
+    /// Reads what is left behind the end, so that the writer of a pipe does not find it closed.
     pub fn drain(&mut self) -> Result<(), ArchiveError> {
         let offset = self.next;
         let mut buf = vec![0; 64 << 10];

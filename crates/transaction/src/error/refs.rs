@@ -68,7 +68,7 @@ pub enum RefError {
         one: ExtentShape,
         other: ExtentShape,
     },
-    #[error("extent at {bytenr} was given out twice")]
+    #[error("extent at {bytenr} was allocated twice")]
     MadeTwice { bytenr: Logical },
     #[error("{shape} at {bytenr} is new, but there is an item {key}")]
     Exists {

@@ -156,7 +156,8 @@ impl InodeItemCache {
         }
     }
 
-    /// Notes that the inode was last changed in `transid` or before: the transaction that ran after the ticket was given.
+    /// Notes that the inode was last changed in `transid` or before: the transaction that ran after the ticket was
+    /// given.
     pub fn note_changed_by(&self, ticket: Ticket, id: FileId, transid: Transid) {
         let id = (id.root.0, id.ino.0);
         let mut slot = self.slot(id).lock();
@@ -201,7 +202,7 @@ impl InodeItemCache {
                 (slot.id, slot.item) = (id, item);
             }
         }
-        // Last: whoever does not find it there any more finds what was set.
+        // Last: a reader that does not find it there any more finds what was set.
         self.lazy.forget(FileId::new(RootId(id.0), InodeNr(id.1)));
     }
 }

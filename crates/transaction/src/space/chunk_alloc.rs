@@ -134,7 +134,7 @@ impl Space {
         Ok((types | profile.flag(), profile))
     }
 
-    /// Makes a chunk for a transaction, or for whoever uses it first. Returns its length.
+    /// Makes a chunk for a transaction, or for its first user. Returns its length.
     pub(super) fn grow(
         &self,
         chunks: &mut Chunks,

@@ -1,6 +1,6 @@
 //! The freeze guard: the running transaction, for many who enter it at once and one who replaces it.
 //!
-//! Who enters takes a lock of its threads alone; who freezes takes them all, always in the same order.
+//! An operation takes the lock of its own threads. The freeze takes all locks, always in the same order.
 
 use std::sync::Arc;
 

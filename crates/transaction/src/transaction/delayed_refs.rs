@@ -221,7 +221,7 @@ impl DelayedRefs {
         });
     }
 
-    /// Adds `delta` references from `key`. A tree block's `level` is known to whoever refers to it;
+    /// Adds `delta` references from `key`. A tree block's `level` is known to all that refer to it;
     /// data has none.
     pub fn change(
         &mut self,

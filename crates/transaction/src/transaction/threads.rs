@@ -87,7 +87,7 @@ impl Threads {
         self.has_background.store(false, Ordering::Relaxed);
         let mut wake = self.wake.lock();
         wake.stop = true;
-        // Who waits for room makes it.
+        // A thread that waits for room makes it.
         self.frozen.notify_all();
         drop(wake);
         self.wanted.notify_one();
@@ -141,7 +141,7 @@ impl Threads {
     pub fn set_commit_interval(&self, interval: Duration) {
         let ns = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX);
         self.commit_interval_ns.store(ns, Ordering::Relaxed);
-        // Who waits for the end of one that was longer looks again.
+        // A thread that waits for the end of a longer one looks again.
         let _wake = self.wake.lock();
         self.evicts.notify_one();
     }

@@ -18,7 +18,7 @@ impl FrozenSet {
         FrozenSet { map }
     }
 
-    /// Whether `set` is the only hold on the map, so that whoever lets go of it frees all of it.
+    /// Whether `set` is the only hold on the map, so that its drop frees all of it.
     pub fn is_last(set: &Arc<FrozenSet>) -> bool {
         Arc::strong_count(set) == 1 && Arc::strong_count(&set.map) == 1
     }

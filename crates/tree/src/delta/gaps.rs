@@ -1,7 +1,7 @@
 //! Long runs of deleted keys, which a walk need not go through a second time.
 //!
-//! A walk that has passed many whiteouts one after the other notes where they lie. Whoever comes later skips the
-//! range as a whole. So the costs of deleting stay with the first who walks there, however much was deleted.
+//! A walk that has passed many whiteouts one after the other notes where they lie. Later walks skip the
+//! range as a whole. So the costs of deleting stay with the first walk there, however much was deleted.
 //!
 //! Invariants
 //! - GAPS-1: no key of a gap is visible through the mutable set: the edit that adds one cuts the gap, under the

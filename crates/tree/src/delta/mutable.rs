@@ -72,7 +72,7 @@ impl MutableSet {
         // DELTA-2
         let map = Arc::get_mut(&mut state.map).expect("only a frozen set shares the map");
         let before = map.bytes;
-        // Who learns of an edit by other ways, before all are made, waits for them here.
+        // A thread that learns of an edit by other ways, before all are made, waits for them here.
         self.len.store(map.slots.len().max(1), Ordering::Release);
         for edit in edits {
             // GAPS-1

@@ -86,6 +86,22 @@ fn summaries_that_lean_are_found() {
     }
 }
 
+/// TIDY-14
+#[test]
+fn sentence_without_an_actor_is_found_in_comments_and_texts() {
+    let fault = |line| Fault::FacelessActor { line };
+    let text = "//! A.\n\n// One. Who b, goes.\nfn a() {} // left to whoever asks\n/// Whoever c.\nfn b() {}\n";
+    assert_eq!(actors(&rust(text)), [fault(3), fault(4), fault(5)]);
+    let page = File::new(Path::new("a.md"), "One.\n\n- Who asks, hears.\n".to_owned());
+    assert_eq!(actors(&page), [fault(3)]);
+    for good in [
+        "//! The user who asks.\n",
+        "//! A.\nconst A: &str = \"Who\";\n",
+    ] {
+        assert_eq!(actors(&rust(good)), []);
+    }
+}
+
 #[test]
 fn other_summaries_stand_alone() {
     for good in [

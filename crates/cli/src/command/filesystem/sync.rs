@@ -8,7 +8,7 @@ use crate::volume_access::ioctls::{Asked, ByIoctls};
 use crate::volume_access::location::{Location, VolumeOptions};
 use crate::volume_access::session::MountSession;
 
-/// Commit what was done so far
+/// Commit all changes so far
 ///
 /// Commands on an image commit when they are done: this is of use in a mount, and in a shell.
 #[derive(Debug, clap::Args)]

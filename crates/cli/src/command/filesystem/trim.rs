@@ -18,17 +18,17 @@ use crate::volume_access::location::{Location, VolumeOptions};
 
 /// Discard all free space, so that an image becomes smaller or an SSD learns of it
 ///
-/// Free space in the range is told to the devices, and then all space that no chunk has, whatever the range is. An image
-/// gets holes. What is printed counts the copies of a profile one by one. On a mount, root and the user who mounted may
-/// ask; fstrim(8) does the same there.
+/// Free space in the range is told to the devices, and then all space that no chunk has, whatever the range is. An
+/// image gets holes. The total that is printed counts each copy of a profile. On a mount, root and the user who mounted
+/// may ask; fstrim(8) does the same there.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Trim {
     #[arg(value_name = "IMAGE")]
     location: Location,
-    /// From this logical address on; sizes may end with K, M, G, T, P or E
+    /// Begin at this logical address; sizes may end with K, M, G, T, P or E
     #[arg(long, value_name = "BYTES", value_parser = parse_size, default_value = "0")]
     start: u64,
-    /// Up to so many bytes behind it; without it up to the end
+    /// Discard in this many bytes from there; without it, up to the end
     #[arg(long, value_name = "BYTES", value_parser = parse_size)]
     length: Option<u64>,
     /// Leave out free extents that are shorter

@@ -28,7 +28,7 @@ pub(crate) struct LogicalResolve {
     /// Print inodes instead of paths
     #[arg(short = 'P')]
     inodes: bool,
-    /// Every use of the extent counts, also of other parts of it
+    /// Show every use of the extent, also of other parts of it
     #[arg(short = 'o')]
     ignore_offset: bool,
     /// Accepted for scripts; results of any size are shown

@@ -20,7 +20,7 @@ use crate::volume_access::location::{Location, Opened, VolumeOptions};
 /// List files
 #[derive(Debug, clap::Args)]
 pub(crate) struct Ls {
-    /// What to list: IMAGE:/path, or IMAGE for its top directory
+    /// The files and directories: IMAGE:/path, or IMAGE for its top directory
     #[arg(required = true, value_name = "IMAGE[:/PATH]")]
     locations: Vec<Location>,
     /// Long listing: mode, links, owner, group, size, time

@@ -113,7 +113,7 @@ pub(crate) struct Mkfs {
     byte_count: Option<String>,
     #[command(flatten)]
     rootdir: RootdirArgs,
-    /// Leave what the devices hold in place instead of discarding it
+    /// Leave the old contents of the devices instead of discarding them
     #[arg(short = 'K', long, help_heading = "Creation")]
     nodiscard: bool,
     /// Overwrite an existing file system

@@ -16,7 +16,7 @@ pub(crate) struct Get {
     /// ro, label or compression
     #[arg(value_name = "NAME")]
     name: Option<String>,
-    /// What is meant, if the path may be several
+    /// The kind of object, if the path may mean several
     #[arg(short = 't', long = "type", value_name = "TYPE")]
     kind: Option<Kind>,
     #[command(flatten)]

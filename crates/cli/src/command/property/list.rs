@@ -13,7 +13,7 @@ use crate::volume_access::location::{Location, VolumeOptions};
 pub(crate) struct List {
     #[arg(value_name = "IMAGE[:/PATH]")]
     location: Location,
-    /// What is meant, if the path may be several
+    /// The kind of object, if the path may mean several
     #[arg(short = 't', long = "type", value_name = "TYPE")]
     kind: Option<Kind>,
     #[command(flatten)]

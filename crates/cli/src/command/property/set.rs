@@ -29,7 +29,7 @@ pub(crate) struct Set {
     name: String,
     #[arg(value_name = "VALUE")]
     value: OsString,
-    /// What is meant, if the path may be several
+    /// The kind of object, if the path may mean several
     #[arg(short = 't', long = "type", value_name = "TYPE")]
     kind: Option<Kind>,
     /// Make a subvolume that was received writable; it forgets what it was received from

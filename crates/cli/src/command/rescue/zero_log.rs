@@ -18,8 +18,8 @@ use crate::volume_access::location::DeviceOptions;
 
 /// Clear the fsync log of a volume that is not mounted
 ///
-/// What was synced since the last commit is lost. Only a volume whose log is damaged needs this: no other mount than a
-/// read-only one without the log is possible then.
+/// Data that was synced since the last commit is lost. Only a volume whose log is damaged needs this: no other mount
+/// than a read-only one without the log is possible then.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ZeroLog {
     /// A device or an image of the volume

@@ -33,7 +33,7 @@ use crate::volume_access::session::Session;
 /// a leading slash begins at the directory of the last 'cd'. A file of this machine is host:PATH. Besides the
 /// commands for paths in a volume there are cd, pwd, sync, help and exit.
 ///
-/// What was done is committed by sync, and at the end, also at the end that an error brings about.
+/// Changes are committed by sync and at the end, also if an error ends the shell.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Shell {
     #[arg(value_name = "IMAGE[:/PATH]")]
@@ -84,7 +84,7 @@ enum Verb {
     },
     /// Show where paths without a leading slash begin
     Pwd,
-    /// Commit what was done so far
+    /// Commit all changes so far
     Sync,
     /// Commit and end
     #[command(visible_alias = "quit")]

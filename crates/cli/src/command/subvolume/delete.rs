@@ -24,8 +24,8 @@ use crate::volume_access::place::split;
 
 /// Delete subvolumes
 ///
-/// Their space is freed before the command returns. In a shell it is freed at the shell's end or by 'subvolume sync', and
-/// in a mount as time goes by.
+/// Their space is freed before the command returns. In a shell it is freed at the shell's end or by 'subvolume sync',
+/// and in a mount as time goes by.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Delete {
     #[arg(required = true, value_name = "IMAGE:/PATH")]
@@ -303,7 +303,7 @@ impl Delete {
         destroy: impl FnOnce() -> Result<(), Errno>,
     ) -> anyhow::Result<()> {
         let shown = Location::written(path.as_os_str());
-        // Who may not know which it is leaves that to the kernel.
+        // A caller that may not know which it is leaves that to the kernel.
         if place.default_subvolume() == Ok(id) {
             bail!(is_default(id, &shown));
         }

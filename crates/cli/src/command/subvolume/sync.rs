@@ -107,7 +107,7 @@ impl ByIoctls for Sync {
         let all = left.len();
         say_how_many(all, console)?;
         console.out.flush()?;
-        // Whoever deletes them wakes up with a commit.
+        // The thread that deletes them wakes up with a commit.
         asked.sync()?;
         let pause = self.seconds.map_or(PAUSE, Duration::from_secs);
         let mut gone = 0;

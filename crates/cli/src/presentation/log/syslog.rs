@@ -21,7 +21,7 @@ impl Syslog {
 
     fn connect_to(path: &Path) -> io::Result<Syslog> {
         let socket = UnixDatagram::unbound()?;
-        // Who serves a mount must not wait for a logger, which may have its files there.
+        // The server of a mount must not wait for a logger, which may have its files there.
         socket.set_nonblocking(true)?;
         socket.connect(path)?;
         Ok(Syslog { socket })

@@ -63,7 +63,7 @@ pub(crate) fn run_elsewhere(
             Ok(Found::Ours(path)) => mounted.push((argument, path)),
             Ok(Found::Kernels(kind)) if line.means(kind) => kernels.push(argument),
             Ok(Found::Kernels(_) | Found::Elsewhere) => others.push(argument),
-            // Whoever opens it says what is wrong.
+            // The code that opens it says what is wrong.
             Err(error) => {
                 let shown = Escaped(argument.as_bytes());
                 tracing::debug!(%shown, %error, "cannot tell its mount");
@@ -222,8 +222,8 @@ impl<'a> Line<'a> {
     }
 }
 
-/// Has the kernel write back what was written to the mount. False if that is left to the server, as the mount's directory
-/// cannot be opened or lies under another mount.
+/// Has the kernel write back what was written to the mount. False if that is left to the server, as the mount's
+/// directory cannot be opened or lies under another mount.
 fn write_back(mount: &Mounted) -> anyhow::Result<bool> {
     let shown = mount.mountpoint.display();
     let dir = match File::open(&mount.mountpoint) {

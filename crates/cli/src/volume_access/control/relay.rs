@@ -1,8 +1,8 @@
 //! What a process of another user has to say, shown by this one.
 //!
-//! Whoever is given a descriptor may do with it what its opener may: one of a terminal takes input as well. A user's
-//! server that runs a command for root writes into pipes instead. What comes out is that user's, and so never reaches
-//! a terminal raw.
+//! A process that is given a descriptor may do with it what its opener may: one of a terminal takes input as well. A
+//! user's server that runs a command for root writes into pipes instead. What comes out is that user's, and so never
+//! reaches a terminal raw.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal, PipeReader, PipeWriter, Read, Write};
@@ -26,7 +26,7 @@ pub(super) fn relayed<T>(
     let (err, to_err) = io::pipe()?;
     let input = input.map(fed).transpose()?;
     Ok(thread::scope(|scope| {
-        // Who reads our output may go away: then the pipe does as well.
+        // The reader of our output may go away: then the pipe does as well.
         scope.spawn(|| show(out, &mut io::stdout(), io::stdout().is_terminal()));
         scope.spawn(|| show(err, &mut io::stderr(), io::stderr().is_terminal()));
         have_done(to_out, to_err, input.as_ref())

@@ -150,7 +150,7 @@ impl Control {
 impl Companion for Control {
     fn end(&mut self) -> Result<(), MountError> {
         for socket in &self.sockets {
-            // Whoever accepts comes back with an error.
+            // The accept returns with an error.
             let _ = rustix::net::shutdown(&*socket.listener, rustix::net::Shutdown::Both);
         }
         self.clients.end();
@@ -322,8 +322,8 @@ fn serve(served: Served, connection: &Arc<UnixStream>, running: Running) {
     let _ = (&**connection).write_all(&[code]);
 }
 
-/// Tells a client that unmounts whether the file system lives on, which is committed then. Otherwise the connection ends
-/// with this process, which so tells the client.
+/// Tells a client that unmounts whether the file system lives on, which is committed then. Otherwise the connection
+/// ends with this process, which so tells the client.
 fn see_off(afterlife: &Afterlife, leavers: &Leavers, connection: &Arc<UnixStream>) {
     // From now on, as a mount that ends at once may end the process before this thread runs again.
     leavers.add(connection);

@@ -53,7 +53,7 @@ impl SocketFile {
         sweep(&folder)?;
         let name = format!("{}{SUFFIX}", random_uuid());
         let path = base.join(FOLDER).join(&name);
-        // Whoever is to connect must be able to say it.
+        // A client must be able to say it.
         SocketAddr::from_pathname(&path)?;
         let listener = UnixListener::bind(within(&folder, OsStr::new(&name)))?;
         let file = SocketFile { folder, name, path };

@@ -1,7 +1,7 @@
 //! Commands on a path in a mount by the ioctls of btrfs, with the rights that the caller has there.
 //!
 //! For a mount whose server takes no command of the caller (`control`), and for mounts of the kernel's btrfs: both
-//! answer the same. Who may not search trees sees what can be reached from where the volume is mounted
+//! answer the same. A caller that may not search trees sees what can be reached from where the volume is mounted
 //! (`subvolumes`).
 //!
 //! What an ioctl carries is declared once, where they are answered (`ubtrfs_fuse::ioctl_args`). Not here: which
@@ -42,7 +42,7 @@ pub(crate) trait ByIoctls {
     fn run_by_ioctls(&self, console: &mut Console) -> anyhow::Result<()>;
 }
 
-/// Whether something failed because whoever serves the mount does not know the ioctl.
+/// Whether something failed because the server of the mount does not know the ioctl.
 pub(crate) fn is_unknown(error: &anyhow::Error) -> bool {
     let errno = error
         .chain()
@@ -70,7 +70,7 @@ impl Asked {
         Ok(Asked(open(path, FLAGS, Mode::empty())?.into()))
     }
 
-    /// What stands in a directory. Whoever serves the mount says what path leads there, and might lead elsewhere.
+    /// What stands in a directory. The server of the mount says what path leads there, and might lead elsewhere.
     pub(crate) fn below(&self, path: &[u8]) -> Result<Asked, Errno> {
         let path: &[u8] = if path.is_empty() { b"." } else { path };
         let within = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;

@@ -51,7 +51,7 @@ fn threads_in_use_get_the_policy_and_lose_it_again() {
     assert_eq!(policy(id), libc::SCHED_IDLE.to_string());
     watching.apply(false).unwrap();
     assert_eq!(policy(id), libc::SCHED_OTHER.to_string());
-    // A thread that has signed off is left alone, whoever has its number now.
+    // A thread that has signed off is left alone, as another may have its number now.
     release.send(()).unwrap();
     heard.recv().unwrap();
     watching.apply(true).unwrap();

@@ -105,7 +105,7 @@ fn what_a_failed_part_left_out_is_not_written_later() {
     assert!(!appends.take_back(file(), 5).unwrap(), "once");
     assert_eq!(appends.len(), 0);
     enter(0, 5).unwrap().failed();
-    // Who appends without that begins anew.
+    // An append without that begins anew.
     enter(3, size).unwrap().written();
     assert_eq!(appends.len(), 0);
 }

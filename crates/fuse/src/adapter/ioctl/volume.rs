@@ -169,7 +169,7 @@ impl<S: Source> Call<'_, S> {
         }
     }
 
-    /// Discards what is free. Whoever may administer the mount may ask, also where it was made read-only since.
+    /// Discards what is free. A caller that may administer the mount may ask, also where it was made read-only since.
     ///
     /// Takes long. A signal that ends the caller ends it.
     pub(super) fn trim(&self, mut range: TrimRange) -> Result<TrimRange> {

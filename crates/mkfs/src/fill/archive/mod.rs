@@ -88,7 +88,7 @@ impl Archive {
                 self.coding.skip_contents();
             }
         }
-        // What is left belongs to whoever writes it, and who must not find the pipe closed.
+        // The rest is read, too: its writer must not find the pipe closed.
         self.members.drain()?;
         Ok(self.names.finish()?)
     }

@@ -28,7 +28,7 @@ impl ModelFs {
         let id = self.find_inode(path)?;
         let inode = self.inode(id);
         if !inode.is_dir() && inode.mode & SET_ID != 0 {
-            // Who clears these bits, the system or the file system, is a matter of the caller.
+            // The caller decides whether the system or the file system clears these bits.
             return Err(OpError::OutOfScope);
         }
         self.may_change_attributes(id)?;

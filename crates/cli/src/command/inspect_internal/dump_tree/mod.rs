@@ -40,7 +40,7 @@ pub(crate) struct DumpTree {
     /// Print only where the trees' roots are
     #[arg(short, long)]
     roots: bool,
-    /// The same, and the backup roots
+    /// Print only where the trees' roots are, and the backup roots
     #[arg(short = 'R', long)]
     backups: bool,
     /// Print only the UUID tree
@@ -303,7 +303,8 @@ impl Dump<'_> {
     }
 }
 
-/// The key of the first root at or above `from`. No cursor is left, which would hold an epoch while trees are written out.
+/// The key of the first root at or above `from`. No cursor is left, which would hold an epoch while trees are written
+/// out.
 fn next_root(roots: &View, from: &Key) -> anyhow::Result<Option<Key>> {
     let mut cursor = roots.cursor();
     let mut more = cursor.seek(from)?;

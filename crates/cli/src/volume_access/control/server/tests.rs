@@ -75,7 +75,7 @@ fn create_as(address: &Address, user: u32, device: (u32, u32), name: &str) -> Op
                 .to_vec(),
             ..Request::default()
         };
-        // Whoever is refused may find the connection closed before all is said.
+        // A client that is refused may find the connection closed before all is said.
         let _ = request.send(&socket, io::stderr(), io::stderr(), None);
         let mut code = [0];
         match socket.read(&mut code) {

@@ -54,7 +54,7 @@ pub(super) struct OpenSubvolume {
     pub(super) dirs: PathCache<Arc<OpenDir>>,
     /// Commands about one file follow each other.
     pub(super) file: Option<(Vec<u8>, File)>,
-    /// The mode of a file that was opened with set-id bits. Who is not root loses them by a change of data.
+    /// The mode of a file that was opened with set-id bits. A change of data takes them, unless root makes it.
     set_id_mode: Option<RawMode>,
     files_are_written: bool,
 }
