@@ -7,7 +7,7 @@
 //!
 //! Locks: `gate` first, where groups are used. Then, in this order: `committing`; `data_flush` (shared while data is written, exclusive to close it); `running` (shared
 //! in operations, exclusive for the freeze).
-//! Not here: reservations (`admission`), the order of data and flushes (`data_flush`), threads (`threads`), the phases of a
+//! Not here: reservations (`reserve_metadata`), the order of data and flushes (`data_flush`), threads (`threads`), the phases of a
 //! commit (`commit`).
 
 use std::fmt::Display;

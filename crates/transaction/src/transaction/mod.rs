@@ -1,10 +1,10 @@
 //! Transactions: entering the running one, and committing it.
 //!
 //! From low to high: `delayed_refs`, `extent_items`, `estimate`, `worst_case`, `stripes` < `running`, `barrier`,
-//! `reservation_cache`, `reservation` < `manager`, with `handle`, `admission`, `data_flush`, `threads`, `cleaner_state`,
-//! `background_discard` < `commit` < `open`. What layers above do for transactions is the trait in `reclaim`.
+//! `reservation_cache`, `reservation` < `manager`, with `handle`, `reserve_metadata`, `data_flush`, `threads`,
+//! `cleaner_state`, `background_discard` < `commit` < `open`. What layers above do for transactions is the trait in
+//! `reclaim`.
 
-mod admission;
 mod background_discard;
 mod barrier;
 mod cleaner_state;
@@ -25,6 +25,7 @@ mod published;
 mod reclaim;
 mod reservation;
 mod reservation_cache;
+mod reserve_metadata;
 mod running;
 mod shared_extents;
 mod stats;
