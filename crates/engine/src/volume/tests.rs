@@ -3,8 +3,8 @@
 mod commit;
 mod discard;
 mod earlier_roots;
+mod full_metadata;
 mod pending_subvolumes;
-mod room;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

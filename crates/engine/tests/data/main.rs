@@ -1,4 +1,4 @@
 //! Files that the kernel made, changed by us and judged by the kernel, and the other way round.
 
-mod judged;
+mod kernel_check_accepts;
 mod properties;

@@ -2,7 +2,7 @@
 
 use ubtrfs_engine::{Error, NewInode, SetAttr, XattrMode};
 
-use crate::world::{World, at};
+use crate::fixture::{World, at};
 
 const ACCESS: &[u8] = b"system.posix_acl_access";
 const DEFAULT: &[u8] = b"system.posix_acl_default";

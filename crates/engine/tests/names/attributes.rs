@@ -4,7 +4,7 @@ use ubtrfs_device::nonblocking;
 use ubtrfs_engine::{AtimePolicy, Error, FileTime, SetAttr, SetTime};
 use ubtrfs_format::item::InodeFlags;
 
-use crate::world::{World, attr};
+use crate::fixture::{World, attr};
 
 const OLD: FileTime = FileTime { sec: -5, nsec: 3 };
 

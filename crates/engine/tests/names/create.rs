@@ -4,7 +4,7 @@ use ubtrfs_engine::{Error, FileId, FileKind, FileTime, NewInode};
 use ubtrfs_format::ids::{InodeNr, RootId};
 use ubtrfs_format::key::KeyType;
 
-use crate::world::{World, at, attr, colliding_names, indices, keys_of, names};
+use crate::fixture::{World, at, attr, colliding_names, indices, keys_of, names};
 
 const TIME: FileTime = FileTime {
     sec: 1_000,

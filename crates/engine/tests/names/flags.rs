@@ -7,7 +7,7 @@ use ubtrfs_engine::{
 use ubtrfs_format::compress::Compression;
 use ubtrfs_format::item::InodeFlags;
 
-use crate::world::{World, attr};
+use crate::fixture::{World, attr};
 
 #[test]
 fn flags_are_set_exactly() {

@@ -7,7 +7,7 @@ use ubtrfs_engine::{AtimePolicy, FileId, FileTime, SetAttr, SetTime, Volume};
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::InodeFlags;
 
-use crate::world::{World, attr, find};
+use crate::fixture::{World, attr, find};
 
 /// With a synced file, from when on times are lazy.
 fn lazy_world() -> (World, FileId) {

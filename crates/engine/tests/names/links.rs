@@ -3,7 +3,7 @@
 use ubtrfs_engine::{Error, NewInode};
 use ubtrfs_format::key::KeyType;
 
-use crate::world::{World, at, attr, is_missing, keys_of, names};
+use crate::fixture::{World, at, attr, is_missing, keys_of, names};
 
 #[test]
 fn all_names_of_a_file_lead_to_it() {

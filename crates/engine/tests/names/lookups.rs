@@ -6,7 +6,7 @@ use std::thread;
 use ubtrfs_engine::{Error, FileId, NewInode, RenameMode, Volume};
 use ubtrfs_format::ids::RootId;
 
-use crate::world::{World, at, colliding_names, is_missing};
+use crate::fixture::{World, at, colliding_names, is_missing};
 
 use RenameMode::{Exchange, NoReplace, Replace};
 

@@ -4,8 +4,9 @@
 mod acls;
 mod attributes;
 mod create;
+mod fixture;
 mod flags;
-mod judged;
+mod kernel_check_accepts;
 mod lazy_times;
 mod links;
 mod lookups;
@@ -14,5 +15,4 @@ mod rename;
 mod subvolumes;
 mod threads;
 mod unlink;
-mod world;
 mod xattrs;

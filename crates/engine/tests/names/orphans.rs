@@ -4,7 +4,7 @@ use ubtrfs_engine::{Error, NewInode, SetAttr, XattrMode};
 use ubtrfs_format::ids::{RootId, objectid};
 use ubtrfs_format::key::KeyType;
 
-use crate::world::{World, at, is_missing, keys, keys_of};
+use crate::fixture::{World, at, is_missing, keys, keys_of};
 
 fn orphans(volume: &ubtrfs_engine::Volume) -> Vec<u64> {
     let keys = keys(volume, RootId::FS_TREE, objectid::ORPHAN);

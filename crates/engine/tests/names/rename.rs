@@ -2,7 +2,7 @@
 
 use ubtrfs_engine::{Error, FileKind, NewInode, RenameMode};
 
-use crate::world::{World, at, attr, is_missing, keys_of, names};
+use crate::fixture::{World, at, attr, is_missing, keys_of, names};
 
 use RenameMode::{Exchange, NoReplace, Replace};
 

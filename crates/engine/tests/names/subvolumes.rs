@@ -14,7 +14,7 @@ use ubtrfs_format::superblock::Superblock;
 use ubtrfs_format::uuid::Uuid;
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::world::{World, at, attr, find, is_missing, names};
+use crate::fixture::{World, at, attr, find, is_missing, names};
 
 fn subvolume(world: &World, path: &str) -> RootId {
     let (dir, name) = world.place(path);

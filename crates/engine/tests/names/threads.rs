@@ -6,7 +6,7 @@ use std::thread;
 use ubtrfs_engine::{Error, NewInode, RenameMode};
 use ubtrfs_sim::Rng;
 
-use crate::world::{World, names};
+use crate::fixture::{World, names};
 
 /// INODE-2
 #[test]
@@ -46,7 +46,7 @@ fn threads_fill_and_empty_directories_while_commits_run() {
             assert_eq!(&names(volume, name), shown);
             let size: usize = shown.iter().map(|name| 2 * name.len()).sum();
             assert_eq!(
-                volume.attr(crate::world::at(volume, name)).unwrap().size,
+                volume.attr(crate::fixture::at(volume, name)).unwrap().size,
                 size as u64
             );
         }
@@ -135,6 +135,6 @@ fn unlinking_and_holding_at_once_leaves_nothing() {
             scope.spawn(|| volume.unlink(top, b"file").unwrap());
             scope.spawn(|| drop(volume.hold(id)));
         });
-        assert!(crate::world::keys_of(volume, id).is_empty());
+        assert!(crate::fixture::keys_of(volume, id).is_empty());
     }
 }

@@ -2,7 +2,7 @@
 
 use ubtrfs_engine::{Error, NewInode, Volume, XattrMode};
 
-use crate::world::{World, at, attr, indices, is_missing, keys_of, names};
+use crate::fixture::{World, at, attr, indices, is_missing, keys_of, names};
 
 #[test]
 fn nothing_is_left_of_a_file() {

@@ -3,7 +3,7 @@
 use ubtrfs_engine::{Error, NewInode, XattrMode};
 use ubtrfs_format::item::InodeFlags;
 
-use crate::world::World;
+use crate::fixture::World;
 
 use XattrMode::{Any, Create, Replace};
 

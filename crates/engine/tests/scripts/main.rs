@@ -1,10 +1,10 @@
 //! Random scripts are done to the engine and to the model, which must agree; then the kernel must show what
 //! the model does. With `UBTRFS_SOAK` set the scripts are long, and `btrfs check` and scrub judge as well.
 
+mod alternating_with_kernel;
 mod case_options;
 mod shown;
 mod target;
-mod turns;
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! Commits of raw edits: attributes of an inode that is there. There is no layer above.
 
-mod room;
+mod full_metadata;
 
 use std::sync::Arc;
 

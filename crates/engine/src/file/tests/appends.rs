@@ -5,7 +5,7 @@ use ubtrfs_format::item::InodeFlags;
 use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::{Rng, seed};
 
-use super::rig::{MIB, Rig, options};
+use super::fixture::{MIB, Rig, options};
 use crate::Volume;
 use crate::inode::WINDOW_BYTES;
 

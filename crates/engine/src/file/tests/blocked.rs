@@ -11,7 +11,7 @@ use ubtrfs_format::ids::{InodeNr, RootId};
 use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::ThrottledDevice;
 
-use super::rig::{MIB, assert_sound, new_device};
+use super::fixture::{MIB, assert_sound, new_device};
 use crate::file::Fallocate;
 use crate::inode::orphan_key;
 use crate::{Error, FileId, NewInode, OpenOptions, RenameMode, SetAttr, Volume};

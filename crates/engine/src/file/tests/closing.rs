@@ -7,7 +7,7 @@ use std::thread;
 use ubtrfs_format::item::InodeFlags;
 use ubtrfs_mkfs::MkfsOptions;
 
-use super::rig::{MIB, Recorded, Rig, assert_sound, is_write, options};
+use super::fixture::{MIB, Recorded, Rig, assert_sound, is_write, options};
 use crate::file::Fallocate;
 use crate::{BlockGroupType, Error, OpenOptions, Volume};
 

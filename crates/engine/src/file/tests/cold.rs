@@ -9,7 +9,7 @@ use ubtrfs_format::ids::RootId;
 use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::SlowDevice;
 
-use super::rig::{MIB, Rig, assert_sound, options};
+use super::fixture::{MIB, Rig, assert_sound, options};
 use crate::{NewInode, Volume};
 
 const FILES: usize = 6000;

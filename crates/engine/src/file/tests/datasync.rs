@@ -9,7 +9,7 @@ use ubtrfs_format::item::InodeFlags;
 use ubtrfs_sim::record::{CrashPlan, CrashState, Event};
 use ubtrfs_transaction::FileId;
 
-use super::rig::{self, MIB, Recorded};
+use super::fixture::{self, MIB, Recorded};
 use crate::file::Fallocate;
 use crate::inode::{SetAttr, XattrMode};
 use crate::namespace::RenameMode;
@@ -18,7 +18,7 @@ use crate::{OpenOptions, Volume};
 const SECTOR: u64 = 4096;
 
 fn options() -> OpenOptions {
-    rig::options().fsync_log(false)
+    fixture::options().fsync_log(false)
 }
 
 fn nocow() -> OpenOptions {

@@ -11,7 +11,7 @@ use ubtrfs_format::item::InodeFlags;
 use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::{HookedDevice, Request};
 
-use super::rig::{MIB, Rig, new_device, options};
+use super::fixture::{MIB, Rig, new_device, options};
 use crate::file::extent::Extent;
 use crate::file::extent_edit::ExtentEdit;
 use crate::{Compress, NewInode, Volume};

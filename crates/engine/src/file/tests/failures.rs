@@ -10,8 +10,8 @@ use ubtrfs_format::item::InodeFlags;
 use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::fault::{Fault, FaultDevice};
 
+use super::fixture::{MIB, assert_sound, new_device, options};
 use super::refused::take_all_but;
-use super::rig::{MIB, assert_sound, new_device, options};
 use crate::file::Fallocate;
 use crate::file::write::Target;
 use crate::inode::DelallocReservation;

@@ -8,7 +8,7 @@ use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::Request;
 use ubtrfs_transaction::{EditEstimate, FileId};
 
-use super::rig::{MIB, Rig, options};
+use super::fixture::{MIB, Rig, options};
 use crate::file::plan::Job;
 use crate::file::store::Store;
 use crate::{NewInode, OpenOptions, Volume, XattrMode};

@@ -8,7 +8,7 @@ use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::{Rng, seed};
 use ubtrfs_transaction::{EditEstimate, FileId};
 
-use super::rig::{MIB, Rig, options};
+use super::fixture::{MIB, Rig, options};
 use crate::BlockGroupType;
 use crate::file::Fallocate;
 

@@ -3,7 +3,7 @@
 use ubtrfs_format::item::InodeFlags;
 use ubtrfs_mkfs::MkfsOptions;
 
-use super::rig::{MIB, Rig, options};
+use super::fixture::{MIB, Rig, options};
 
 /// Two transactions cut one extent.
 #[test]

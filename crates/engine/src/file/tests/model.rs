@@ -7,7 +7,7 @@ use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::{Rng, seed};
 use ubtrfs_transaction::FileId;
 
-use super::rig::{MIB, Rig, options};
+use super::fixture::{MIB, Rig, options};
 use crate::file::Fallocate;
 use crate::inode::Compress;
 use crate::{Error, OpenOptions};

@@ -11,7 +11,7 @@ use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::record::Event;
 use ubtrfs_transaction::FileId;
 
-use super::rig::{MIB, Recorded, Rig, is_write, options};
+use super::fixture::{MIB, Recorded, Rig, is_write, options};
 use crate::file::Fallocate;
 use crate::file::extent::Extent;
 use crate::file::extent_edit::ExtentEdit;

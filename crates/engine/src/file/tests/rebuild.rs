@@ -7,7 +7,7 @@ use ubtrfs_format::ids::RootId;
 use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::kernel::{self, Feature, KernelVolume, MkfsSpec};
 
-use super::rig::{MIB, assert_sound, new_device, options};
+use super::fixture::{MIB, assert_sound, new_device, options};
 use crate::{NewInode, Volume};
 
 /// Has space of a new chunk reserved to one file, and syncs another.

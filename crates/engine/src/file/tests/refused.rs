@@ -11,7 +11,7 @@ use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::{Request, Rng, seed};
 use ubtrfs_transaction::{EditEstimate, FileId};
 
-use super::rig::{MIB, Rig, options};
+use super::fixture::{MIB, Rig, options};
 use crate::file::Fallocate;
 use crate::file::write::Target;
 use crate::inode::DelallocReservation;

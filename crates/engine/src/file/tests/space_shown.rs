@@ -4,7 +4,7 @@ use ubtrfs_format::item::InodeFlags;
 use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_transaction::FileId;
 
-use super::rig::{MIB, Rig, options};
+use super::fixture::{MIB, Rig, options};
 use crate::file::Fallocate;
 
 /// A few tree blocks more or fewer.

@@ -8,7 +8,7 @@ use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::{Rng, seed};
 use ubtrfs_transaction::FileId;
 
-use super::rig::{MIB, Rig, options};
+use super::fixture::{MIB, Rig, options};
 use crate::file::Fallocate;
 use crate::{OpenOptions, Volume};
 

@@ -3,7 +3,7 @@
 use ubtrfs_format::item::InodeFlags;
 use ubtrfs_mkfs::MkfsOptions;
 
-use super::rig::{MIB, Rig, options, set_flags};
+use super::fixture::{MIB, Rig, options, set_flags};
 use crate::Error;
 use crate::file::Fallocate;
 

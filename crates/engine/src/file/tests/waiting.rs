@@ -12,7 +12,7 @@ use ubtrfs_format::item::InodeFlags;
 use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::SlowDevice;
 
-use super::rig::{MIB, Rig, assert_sound, options};
+use super::fixture::{MIB, Rig, assert_sound, options};
 use crate::{
     Error, Fallocate, FileId, NewInode, OpenOptions, RenameMode, Rescue, Result, SetAttr, Volume,
     XattrMode,

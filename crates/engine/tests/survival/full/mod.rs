@@ -4,8 +4,8 @@
 //! - FULL-2: what is there can be synced and deleted, and both checkers find nothing.
 //! - FULL-3: the second time about as much fits as the first.
 
+mod fill_until_full;
 mod place;
-mod ways;
 
 use std::sync::Arc;
 

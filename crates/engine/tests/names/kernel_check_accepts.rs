@@ -9,7 +9,7 @@ use ubtrfs_format::item::InodeFlags;
 use ubtrfs_sim::kernel::{self, KernelMount, LoopDevice};
 use ubtrfs_sim::{Rng, Scratch};
 
-use crate::world::{World, at, names};
+use crate::fixture::{World, at, names};
 
 fn btrfs(args: &[&str], path: &Path) -> String {
     let output = Command::new("btrfs")

@@ -1,4 +1,4 @@
-//! The ways.
+//! Ways to fill a volume until nothing fits, and to empty it.
 
 use std::time::Duration;
 use ubtrfs_engine::XattrMode;
