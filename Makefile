@@ -50,7 +50,9 @@ built:
 	    { echo "There is no $(CARGO) here, and sources are newer than what is built: run 'make build' first." >&2; exit 1; }; \
 	$(MAKE) build
 
-demo: setup build ## make an image, look inside, mount it, compare
+demo: ## build, make an image, look inside, mount it, compare
+	@scripts/setup --demo
+	$(MAKE) build
 	@UBTRFS=$(CURDIR)/$(ubtrfs) scripts/demo
 
 test: setup fmt tidy clippy unit outside python doc count pages deb-test conform-quick ## everything that must pass before a change lands
