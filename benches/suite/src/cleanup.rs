@@ -1,4 +1,4 @@
-//! What has to be undone when the run ends, however it ends.
+//! Work to undo when the run ends, however it ends.
 //!
 //! Programs, mounts, loop devices and the work directory outlive a run that is interrupted. Programs are noted when
 //! they are started, each the leader of a process group. A key that interrupts the run reaches nobody else, and the

@@ -1,4 +1,4 @@
-//! What a volume's commits came to, as the kernel or the server of a mount counts them.
+//! Figures of a volume's commits, as the kernel or the server of a mount counts them.
 
 use std::fs;
 use std::ops::Sub;

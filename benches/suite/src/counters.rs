@@ -1,4 +1,4 @@
-//! What the machine counts: time of its CPUs, bytes written, memory.
+//! Counters of the machine: time of its CPUs, bytes written, memory.
 
 use std::fs;
 use std::ops::Sub;

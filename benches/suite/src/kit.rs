@@ -1,4 +1,4 @@
-//! What workloads share: where they work, how much they do, and the program that is measured.
+//! The parts that workloads share: where they work, how much they do, and the program that is measured.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};

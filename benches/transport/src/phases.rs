@@ -1,4 +1,4 @@
-//! What clients do in a directory, one thing at a time.
+//! Work of clients in a directory, one thing at a time.
 //!
 //! Phases come in the order of `Phase::ALL`: each finds what those before it have left. The last leaves nothing.
 

@@ -1,4 +1,4 @@
-//! What could not be read, and so what cannot be said about the rest.
+//! Blocks that could not be read, and so the rest of which nothing can be said.
 //!
 //! A missing partner is no finding if it may be in a lost block. Ranges are kept up to a number; beyond it
 //! the last one is stretched, which suppresses more and never less.

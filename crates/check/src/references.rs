@@ -1,4 +1,4 @@
-//! What the extent tree and all other trees tell of each extent, side by side.
+//! References as the extent tree and all other trees tell them, side by side for each extent.
 //!
 //! Runs only if their sums differ. All trees are read again, the facts of the buckets that differ are sorted,
 //! and each extent is judged by itself.

@@ -1,4 +1,4 @@
-//! What a check found: issues up to a limit, counts of all, and the figures of the volume.
+//! The result of a check: issues up to a limit, counts of all, and the figures of the volume.
 
 use std::collections::BTreeMap;
 

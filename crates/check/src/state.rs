@@ -1,4 +1,4 @@
-//! What a check knows while it runs.
+//! The state of a check while it runs.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;

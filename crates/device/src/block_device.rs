@@ -1,4 +1,4 @@
-//! What the rest needs of a device: positioned reads and writes, alone or at depth.
+//! The interface of a device: positioned reads and writes, alone or at depth.
 //!
 //! Offsets and lengths are bytes. A request outside the device fails with [`PastEnd`] as the error's
 //! payload and moves nothing.

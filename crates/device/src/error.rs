@@ -1,4 +1,4 @@
-//! What can go wrong with devices and with reading through the chunk map.
+//! Errors of devices and of reading through the chunk map.
 //!
 //! Every variant names the place: the device's path or devid, and offsets in bytes.
 

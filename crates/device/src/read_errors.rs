@@ -1,4 +1,4 @@
-//! What went wrong while reading: a bounded log with places, and counts.
+//! Errors met while reading: a bounded log with places, and counts.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};

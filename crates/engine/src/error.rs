@@ -1,4 +1,4 @@
-//! What the engine reports.
+//! Errors of the engine.
 //!
 //! Variants say what was asked and what is wrong on disk; which errno that is, the mount decides.
 

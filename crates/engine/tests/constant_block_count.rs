@@ -1,4 +1,4 @@
-//! What is done on large volumes takes as many tree blocks as on small ones: counted, so that no clock is asked.
+//! Operations on large volumes take as many tree blocks as on small ones: counted, so that no clock is asked.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What a chunk holds and how it is laid over devices.
+//! The type and the profile of a chunk.
 
 use bitflags::bitflags;
 

@@ -1,4 +1,4 @@
-//! What comes through `/dev/fuse` beside io_uring: FORGET, and INTERRUPT, which is refused.
+//! The reader of requests that come through `/dev/fuse` beside io_uring: FORGET, and INTERRUPT, which is refused.
 //!
 //! The kernel wakes a reader for each FORGET, and each removal of a file makes one. So after one the reader naps,
 //! and finds those that have come meanwhile together. They take no memory that their nodes had not taken in

@@ -1,4 +1,4 @@
-//! What the ioctls of btrfs carry, and their numbers: for who answers them, and for who asks.
+//! Arguments of the ioctls of btrfs, and their numbers: for the side that answers them, and for the one that asks.
 //!
 //! Source: the kernel's uapi `linux/btrfs.h`. Numbers are in the machine's byte order; no struct has padding.
 

@@ -1,4 +1,4 @@
-//! What the kernel has cached of a mount is never older than a change that is complete.
+//! The kernel's caches of a mount are never older than a change that is complete.
 //!
 //! With `UBTRFS_SOAK` set the mount is used for longer and in more ways; `UBTRFS_CASE` has the options of the only one.
 #![allow(unsafe_code)]

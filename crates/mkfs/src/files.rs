@@ -1,4 +1,4 @@
-//! What a new volume holds besides itself: its subvolumes, their files, checksums and data.
+//! Contents of a new volume besides itself: its subvolumes, their files, checksums and data.
 //!
 //! The trees of files can be larger than memory, so their items flow by and are not given as lists.
 //!

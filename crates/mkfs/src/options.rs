@@ -1,4 +1,4 @@
-//! What a new volume shall be, and what follows from it: defaults, limits, warnings.
+//! Options of a new volume, and what follows from them: defaults, limits, warnings.
 //!
 //! The numbers are those of mkfs.btrfs 6.14, observed or derived: the smallest device, the node and sector
 //! sizes, the devices that a profile needs.

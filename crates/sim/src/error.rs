@@ -1,4 +1,4 @@
-//! What can go wrong while the oracle is set up or asked.
+//! Errors while the oracle is set up or asked.
 
 use std::io;
 use std::path::{Path, PathBuf};

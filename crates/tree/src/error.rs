@@ -1,4 +1,4 @@
-//! What can go wrong while a tree is read, or a block of it is made ready to be written.
+//! Errors of reading a tree, and of making a block ready to be written.
 
 use ubtrfs_device::ReadFailure;
 use ubtrfs_device::nonblocking::WouldBlock;

@@ -1,4 +1,4 @@
-//! What a reader sees of one tree.
+//! Views: one tree as a reader sees it.
 //!
 //! A view names the sorted sets in which keys are looked up, newest first. The lowest is always the
 //! committed root. A view of a root shows the same state for ever. A view of a live tree shows its state as

@@ -1,4 +1,4 @@
-//! What is known of a file: kind, size, owner, times, flags. Plain values, as in `std::fs` and `std::os::unix::fs`.
+//! Facts of a file: kind, size, owner, times, flags. Plain values, as in `std::fs` and `std::os::unix::fs`.
 
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,4 @@
-//! What a volume tells about itself: space, devices, counts.
+//! Reports of a volume about itself: space, devices, counts.
 
 use std::path::PathBuf;
 

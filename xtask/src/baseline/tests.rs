@@ -1,4 +1,4 @@
-//! What is known may fall and never rises.
+//! Known faults may fall and never rise.
 
 use super::*;
 

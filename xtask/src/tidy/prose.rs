@@ -1,6 +1,7 @@
 //! The prose of documentation, as far as a program can judge it.
 //!
-//! - TIDY-10: a summary stands alone: it does not begin with one of `STARTS`.
+//! - TIDY-10: a summary stands alone: it does not begin with one of `STARTS`. The head of a file names its subject, and
+//!   does not begin with `VAGUE_HEAD`.
 //! - TIDY-11: a sentence has at most `MOST_IN_DOCS` words in the documentation of code, `MOST_IN_TEXTS` in `*.md`. What
 //!   breaks this or TIDY-10 is known in a baseline, by file.
 //! - TIDY-14: a sentence names who acts. It does not begin with one of `FACELESS`, nor does it hide
@@ -21,6 +22,9 @@ const MOST_IN_TEXTS: usize = 35;
 
 /// Words that make a summary lean on its neighbours, or hide who acts.
 const STARTS: &[&str] = &["The same", "Who", "Whoever", "Whose", "Of", "As"];
+
+/// A head that begins so names no subject.
+const VAGUE_HEAD: &str = "What";
 
 /// Beginnings of a sentence that leave open who acts.
 const FACELESS: &[&str] = &["Who", "Whoever", "Whose"];
@@ -78,7 +82,9 @@ fn summaries(file: &File) -> Vec<Fault> {
     first
         .filter_map(|(line, text)| {
             // TIDY-10
-            let start = *STARTS.iter().find(|start| begins_with(text, start))?;
+            let of_head = (line == 1).then_some(&VAGUE_HEAD);
+            let mut starts = STARTS.iter().chain(of_head);
+            let start = *starts.find(|start| begins_with(text, start))?;
             Some(Fault::LeaningSummary { line, start })
         })
         .collect()

@@ -1,4 +1,4 @@
-//! What rounds come to.
+//! Figures that follow from rounds.
 
 use super::*;
 

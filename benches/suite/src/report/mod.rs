@@ -1,4 +1,4 @@
-//! What a run leaves: a table for the terminal, JSON, a chart for each workload, and the page.
+//! Results of a run: a table for the terminal, JSON, a chart for each workload, and the page.
 
 pub(crate) mod chart;
 pub(crate) mod page;

@@ -1,4 +1,4 @@
-//! What discards cost those who wait for a commit, and what the image gains by them.
+//! Costs of discards for those who wait for a commit, and the gain of the image by them.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! What a part of a workload costs beside its time.
+//! Costs of a part of a workload beside its time.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! What people do with a source tree.
+//! Usual work on a source tree.
 
 use std::path::{Path, PathBuf};
 

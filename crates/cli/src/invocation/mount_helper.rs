@@ -1,4 +1,4 @@
-//! What mount(8) and umount(8) say to a helper, as arguments of `ubtrfs mount` and `ubtrfs umount`.
+//! Arguments that mount(8) and umount(8) give a helper, as those of `ubtrfs mount` and `ubtrfs umount`.
 //!
 //! For a file system of type `fuse.ubtrfs` they run `mount.fuse.ubtrfs` and `umount.fuse.ubtrfs`:
 //!

@@ -1,4 +1,4 @@
-//! What is listed of a file, read once and shown in any layout.
+//! Facts that are listed of a file, read once and shown in any layout.
 
 use serde::Serialize;
 use ubtrfs::transfer::DeviceNumber;

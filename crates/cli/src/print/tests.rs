@@ -1,4 +1,4 @@
-//! What btrfs-progs 6.14 prints, byte for byte.
+//! The output of btrfs-progs 6.14, byte for byte.
 //!
 //! `tests/data/print` holds superblocks, and leaves that were written into an image in the place of a kernel's. The leaves
 //! have items which real volumes rarely show. Beside each file is what btrfs-progs printed.

@@ -1,4 +1,4 @@
-//! What programs see of a mount is what commands have made of it, from the moment that these return.
+//! Programs see in a mount the changes that commands have made, from the moment that these return.
 //!
 //! Readers look all the time, through everything that the kernel may have kept: names, listings, contents, attributes.
 //! With `UBTRFS_SOAK` set there are more rounds and more ways of mounting.

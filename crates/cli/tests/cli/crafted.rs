@@ -1,4 +1,4 @@
-//! What a crafted volume must not make the command do: walk forever, or name what lies elsewhere.
+//! A crafted volume does not make the command walk forever, or name what lies elsewhere.
 
 use std::fs;
 use std::path::Path;

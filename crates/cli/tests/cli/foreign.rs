@@ -1,4 +1,4 @@
-//! What is not a volume, or not whole, is never written, whatever was on the device before.
+//! A device that is no volume, or no whole one, is never written, whatever was on it before.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;

@@ -1,4 +1,4 @@
-//! What a command does and says while another process has the volume open.
+//! Commands while another process has the volume open: what they do and say.
 
 use std::ffi::OsStr;
 use std::io::Read;

@@ -1,5 +1,5 @@
-//! What a mount that is written to tells of its insides: the same as its image afterwards, and live figures that
-//! count what was done.
+//! A mount that is written to tells of its insides the same as its image afterwards, and live figures that count what
+//! was done.
 
 use std::ffi::OsString;
 use std::fs;

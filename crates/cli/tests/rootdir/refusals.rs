@@ -1,4 +1,4 @@
-//! What cannot be done is refused with a reason, and leaves nothing that looks like a volume.
+//! Impossible requests are refused with a reason, and leave nothing that looks like a volume.
 
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;

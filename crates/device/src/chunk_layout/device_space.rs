@@ -1,4 +1,4 @@
-//! What chunks have left of the devices.
+//! Space of the devices that chunks have left.
 //!
 //! Invariants
 //! - HOLE-1: holes lie behind the first MiB and start and end at multiples of the stripe length. They touch neither

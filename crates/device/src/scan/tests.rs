@@ -1,4 +1,4 @@
-//! What a scan finds in a folder.
+//! Volumes that a scan finds in a folder.
 
 use super::*;
 use crate::superblock::write_superblocks;

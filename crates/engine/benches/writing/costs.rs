@@ -1,4 +1,4 @@
-//! What one call costs the calling thread: nanoseconds of computing, on what was just made and on what is committed.
+//! The cost of one call for its thread: nanoseconds of computing, on what was just made and on what is committed.
 
 use std::collections::BTreeMap;
 

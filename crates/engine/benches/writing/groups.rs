@@ -1,4 +1,4 @@
-//! What a write in place costs on a volume of 4 TiB with all its block groups, against one with a few.
+//! The cost of a write in place on a volume of 4 TiB with all its block groups, against one with a few.
 
 use std::os::unix::fs::FileExt;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! What both sides can do.
+//! Calls that both sides can do.
 
 use crate::Outcome;
 

@@ -1,4 +1,4 @@
-//! What a write-back of a file does: the data that it takes, and the changes that this data becomes.
+//! The plan of a write-back of a file: the data that it takes, and the changes that this data becomes.
 //!
 //! Not here: how data is stored (`store`), how its items enter (`write_back`, `split_insert`).
 

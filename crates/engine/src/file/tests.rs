@@ -1,4 +1,4 @@
-//! What the data path writes, judged by its own reader, by the check, and by the kernel.
+//! Files that the data path writes, judged by its own reader, by the check, and by the kernel.
 
 mod appends;
 mod blocked;

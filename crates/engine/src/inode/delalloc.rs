@@ -1,4 +1,4 @@
-//! What a file holds that its item does not count: sectors that are buffered and have no extent yet.
+//! Data of a file that its item does not count: sectors that are buffered and have no extent yet.
 //!
 //! Their number is what the item gains when they are stored, so that what users see does not change then.
 

@@ -1,4 +1,4 @@
-//! What flags and read-only subvolumes forbid, asked in the kernel's order.
+//! Checks of what flags and read-only subvolumes forbid, in the kernel's order.
 //!
 //! Not here: permissions of users (the kernel's, through the mount).
 

@@ -1,4 +1,4 @@
-//! What the items that hold names have in common: DIR_ITEM, DIR_INDEX and XATTR_ITEM.
+//! The common part of items that hold names: DIR_ITEM, DIR_INDEX and XATTR_ITEM.
 
 use ubtrfs_format::item::DirHead;
 use ubtrfs_format::node::{ITEM_HEAD_SIZE, leaf_data_size};

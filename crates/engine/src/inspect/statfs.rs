@@ -1,4 +1,4 @@
-//! What `statfs` says.
+//! The figures of `statfs`.
 
 use super::space::data_copies;
 use crate::error::Result;

@@ -1,4 +1,4 @@
-//! What a new inode takes over from its directory: the default ACL, the compression, flags, the group.
+//! Properties that a new inode takes over from its directory: the default ACL, the compression, flags, the group.
 //!
 //! The directory's attributes are looked up once and kept with its state until one of them is set.
 

@@ -1,4 +1,4 @@
-//! What can be changed of a subvolume as a whole, and of the volume: read-only, received from, default, label.
+//! Properties of a subvolume as a whole, and of the volume: read-only, received from, default, label.
 
 use ubtrfs_device::nonblocking;
 use ubtrfs_format::features::Incompat;

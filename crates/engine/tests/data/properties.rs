@@ -1,4 +1,4 @@
-//! What the property `btrfs.compression` of a file makes of its data, by us and by the kernel.
+//! The data of files with the property `btrfs.compression`, made by us and by the kernel.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What is done to a volume before its power is cut: shell commands, in a directory of each one's own.
+//! Work on a volume before its power is cut: shell commands, in a directory of each one's own.
 
 /// Work, of which the last command syncs something.
 #[derive(Clone, Copy, Debug)]

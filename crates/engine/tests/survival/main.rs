@@ -1,4 +1,4 @@
-//! What becomes of volumes when power, devices or space fail, and of damaged ones that are worked upon.
+//! Volumes whose power, devices or space fail, and damaged ones that are worked upon.
 //!
 //! `UBTRFS_SOAK` makes the runs long.
 

@@ -1,4 +1,4 @@
-//! What is left out of random scripts.
+//! Operations that are left out of random scripts.
 
 use ubtrfs_sim::script::{Flags, Op};
 

@@ -1,4 +1,4 @@
-//! What FUSE over io_uring (from 7.42 on) lays around requests and answers.
+//! Headers that FUSE over io_uring (from 7.42 on) lays around requests and answers.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 

@@ -1,4 +1,4 @@
-//! What is agreed on with kernels of different offers.
+//! Agreements with kernels of different offers.
 
 use zerocopy::IntoBytes;
 

@@ -1,4 +1,4 @@
-//! What requests that change something ask for.
+//! Arguments of requests that change something.
 //!
 //! Not here: byte layouts of the FUSE protocol; those belong to a transport.
 

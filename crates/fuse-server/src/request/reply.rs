@@ -1,4 +1,4 @@
-//! What requests and their answers are made of.
+//! Parts of requests and of their answers.
 //!
 //! Not here: byte layouts of the FUSE protocol; those belong to a transport.
 

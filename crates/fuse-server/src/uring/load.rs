@@ -1,4 +1,4 @@
-//! What the kernel tells of threads and CPUs.
+//! Figures of the kernel on threads and CPUs.
 
 use std::fs::{self, File};
 use std::io;

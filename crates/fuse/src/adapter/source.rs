@@ -1,4 +1,4 @@
-//! What the adapter needs of a volume.
+//! The interface of a volume for the adapter.
 //!
 //! `Volume` is the one that is mounted; tests put a tree in memory in its place, with numbers and
 //! defects that no kernel would make. Errors have become errnos here, and were logged on the way.

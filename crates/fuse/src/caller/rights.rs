@@ -1,4 +1,4 @@
-//! What the kernel's btrfs asks of who makes, deletes or changes subvolumes.
+//! Rights that the kernel's btrfs asks for to make, delete or change subvolumes.
 //!
 //! Locks: none of an inode, so that it may be asked while those that are meant are locked.
 

@@ -1,4 +1,4 @@
-//! What lives beside a mount: a listener, say, or the volume that must be closed when the mount is gone.
+//! Companions of a mount: a listener, say, or the volume that must be closed when the mount is gone.
 
 use std::fmt::Debug;
 

@@ -1,4 +1,4 @@
-//! What is asked through a bind mount that is read-only by itself is refused as on the kernel's btrfs.
+//! Requests through a bind mount that is read-only by itself are refused as on the kernel's btrfs.
 
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;

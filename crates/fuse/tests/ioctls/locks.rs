@@ -1,4 +1,4 @@
-//! What one call waits for in the kernel holds no other up that it has nothing to do with.
+//! A call that waits in the kernel holds no other up that it has nothing to do with.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;

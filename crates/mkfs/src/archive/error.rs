@@ -1,4 +1,4 @@
-//! What is wrong with an archive.
+//! Errors of archives.
 
 use std::io;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! What a walk has made of its files: items, checksums and extents, put aside until trees are built of them.
+//! The result of a walk over files: items, checksums and extents, put aside until trees are built of them.
 
 use std::io::Read;
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! What a volume is filled from, as the filler meets it: a walk of directories with their contents.
+//! The source that a volume is filled from, as the filler meets it: a walk of directories with their contents.
 //!
 //! Invariants
 //! - SOURCE-1: names of a directory come in the order of their bytes, each once; a subdirectory's contents

@@ -1,4 +1,4 @@
-//! What our own reader finds in new volumes, and what writing them leaves when it is cut short.
+//! New volumes as our own reader finds them, and after their writing was cut short.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

@@ -1,4 +1,4 @@
-//! What changed between two snapshots of one volume, in path order.
+//! Changes between two snapshots of one volume, in path order.
 //!
 //! The trees are compared as for an incremental stream: what both share is not read. So the cost is that of the difference.
 //! Changes are found in the order of inode numbers, and sorted by path.

@@ -1,4 +1,4 @@
-//! What a comparison tells, beside a naive one that reads both snapshots as a whole, over random scripts.
+//! Changes that a comparison tells, beside a naive one that reads both snapshots as a whole, over random scripts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;

@@ -1,4 +1,4 @@
-//! What each command means: its fields are judged, and the target does it.
+//! The meaning of each command: its fields are judged, and the target does it.
 
 use ubtrfs_engine::FileTime;
 

@@ -1,4 +1,4 @@
-//! What was found for paths lately, so that a command need not go down from the root.
+//! A cache of paths that were found lately, so that a command need not go down from the root.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

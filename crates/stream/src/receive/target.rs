@@ -1,4 +1,4 @@
-//! What a stream is received into.
+//! Targets that a stream is received into.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! What the phases of one send share: both snapshots, the receiver's state, and the stream.
+//! The state that the phases of one send share: both snapshots, the receiver's state, and the stream.
 
 use std::collections::HashMap;
 

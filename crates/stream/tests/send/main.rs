@@ -1,4 +1,4 @@
-//! What is sent, received by `btrfs receive` into a volume of the kernel's: trees must be equal.
+//! Streams that we send, received by `btrfs receive` into a volume of the kernel's: trees must be equal.
 
 mod attributes;
 mod clones;

@@ -1,4 +1,4 @@
-//! What is left to discard when a volume is closed.
+//! Discards that are left to do when a volume is closed.
 
 use ubtrfs_device::clock;
 

@@ -1,4 +1,4 @@
-//! What is discarded when, on volumes in memory with a clock that is set.
+//! Times and places of discards, on volumes in memory with a clock that is set.
 
 use std::io;
 use std::sync::Barrier;

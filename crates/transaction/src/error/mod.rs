@@ -1,4 +1,4 @@
-//! What transactions and what they stand on report.
+//! Errors of transactions and of the layers they stand on.
 //!
 //! Variants say what was asked and what is wrong on disk.
 

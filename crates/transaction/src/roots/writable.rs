@@ -1,4 +1,4 @@
-//! What must hold before a volume is written to, and what is read of it for that.
+//! Conditions that must hold before a volume is written to, and the reads for that.
 
 use ubtrfs_device::MappedChunk;
 use ubtrfs_device::chunk_layout::DeviceSpace;

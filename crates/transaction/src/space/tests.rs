@@ -1,4 +1,4 @@
-//! What allocation, pinning and reservation promise, on volumes in memory.
+//! Promises of allocation, pinning and reservation, on volumes in memory.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;

@@ -1,4 +1,4 @@
-//! What threads have a part of each, so that they do not take turns with one cache line.
+//! Stripes: a part of a value for some threads each, which avoids false sharing.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

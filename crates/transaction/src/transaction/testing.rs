@@ -1,4 +1,4 @@
-//! What tests of the layers above ask of transactions.
+//! The interface of transactions for tests of the layers above.
 
 use std::cell::Cell;
 

@@ -1,4 +1,4 @@
-//! What a volume knows of a subvolume, as plain values.
+//! Plain values of a subvolume.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

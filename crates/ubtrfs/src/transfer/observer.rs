@@ -1,4 +1,4 @@
-//! What a transfer of files tells while it goes on.
+//! Progress and problems of a transfer of files, while it goes on.
 
 /// A listener to a transfer. Paths are those of what is transferred, for messages: any bytes.
 pub trait Observer<P> {

@@ -86,6 +86,14 @@ fn summaries_that_lean_are_found() {
     }
 }
 
+/// TIDY-10
+#[test]
+fn head_without_a_subject_is_found() {
+    let found = summaries(&rust("//! What a is.\n\n/// What b is.\nfn b() {}\n"));
+    let start = VAGUE_HEAD;
+    assert_eq!(found, [Fault::LeaningSummary { line: 1, start }]);
+}
+
 /// TIDY-14
 #[test]
 fn sentence_without_an_actor_is_found_in_comments_and_texts() {

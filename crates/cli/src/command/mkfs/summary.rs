@@ -1,4 +1,4 @@
-//! What mkfs says: the features there are, warnings about the host, and the new volume.
+//! Output of mkfs: the features there are, warnings about the host, and the new volume.
 
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;

@@ -1,4 +1,4 @@
-//! What receiving says on a console, in the words of btrfs-progs where these are known to scripts.
+//! Messages of receiving on a console, in the words of btrfs-progs where these are known to scripts.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! What subvolume trees hold: inodes, names, attributes, file extents, the log's directory ranges.
+//! Items of subvolume trees: inodes, names, attributes, file extents, the log's directory ranges.
 
 use std::io::{self, Write};
 

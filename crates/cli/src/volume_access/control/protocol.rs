@@ -1,4 +1,4 @@
-//! What client and server say to each other.
+//! Messages between client and server.
 //!
 //! - Greeting: the client sends a number that it has just drawn. The server has the mount know it and answers with one
 //!   byte. Then the client asks the mount for the number (`ubtrfs_fuse::mount::Nonce`).

@@ -1,4 +1,4 @@
-//! What a process of another user has to say, shown by this one.
+//! Output of a process of another user, shown by this one.
 //!
 //! A process that is given a descriptor may do with it what its opener may: one of a terminal takes input as well. A
 //! user's server that runs a command for root writes into pipes instead. What comes out is that user's, and so never

@@ -1,4 +1,4 @@
-//! What is compressed, and what is not tried.
+//! Data that is compressed, and data for which it is not tried.
 
 use ubtrfs_sim::Rng;
 

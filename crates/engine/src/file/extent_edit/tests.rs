@@ -1,4 +1,4 @@
-//! What edits and references follow from an edit of extents, against extents told sector by sector.
+//! Edits and references that follow from an edit of extents, against extents told sector by sector.
 
 use std::sync::Arc;
 

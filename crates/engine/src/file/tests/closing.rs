@@ -1,4 +1,4 @@
-//! What is left when a volume is closed.
+//! Volumes after they were closed.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What fdatasync makes durable without a log, and what it does for that.
+//! fdatasync without a log: what it makes durable, and what it does for that.
 
 use std::path::PathBuf;
 use std::sync::Arc;

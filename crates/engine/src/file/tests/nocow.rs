@@ -1,4 +1,4 @@
-//! What is overwritten where it lies, and what is not.
+//! Data that is overwritten where it lies, and data that is not.
 
 use std::thread;
 use std::time::Duration;

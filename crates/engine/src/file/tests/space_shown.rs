@@ -1,4 +1,4 @@
-//! What `statfs` counts, and when.
+//! The counts of `statfs`, and when they change.
 
 use ubtrfs_format::item::InodeFlags;
 use ubtrfs_mkfs::MkfsOptions;

@@ -1,4 +1,4 @@
-//! What is discarded of a volume, and that nothing is that is needed. Devices fill with garbage what they discard.
+//! Discards of a volume, none of which is of needed data. Devices fill with garbage what they discard.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! What the heuristic says of data of known kinds.
+//! Verdicts of the heuristic on data of known kinds.
 
 use ubtrfs_sim::Rng;
 

@@ -1,5 +1,4 @@
-//! What the descriptors of a caller are of: the subvolume that it names by one, and whether the mount by which it asks
-//! is read-only.
+//! Descriptors of a caller: the subvolume that it names by one, and whether the mount by which it asks is read-only.
 //!
 //! The number means something in the caller's process only. The kernel tells of each descriptor there which mount
 //! and which inode it is of. Looking at the file itself would come back here as a request.

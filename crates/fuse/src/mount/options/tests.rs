@@ -1,4 +1,4 @@
-//! What the words of `-o` are taken for.
+//! Meanings of the words of `-o`.
 
 use super::*;
 

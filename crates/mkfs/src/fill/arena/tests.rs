@@ -1,4 +1,4 @@
-//! What was put is found where it was put, within segments and beyond them.
+//! Bytes that were put are found where they were put, within segments and beyond them.
 
 use super::*;
 

@@ -1,5 +1,5 @@
-//! What `scripts/conform` asks of a mounted tree: to be shown, to be like another, to bear a crowd, to do
-//! what the model does.
+//! Trials of a mounted tree for `scripts/conform`: it is shown, compared with another, used by a crowd, and run beside
+//! the model.
 //!
 //! ```text
 //! ubtrfs-conform show DIR

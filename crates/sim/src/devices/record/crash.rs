@@ -1,4 +1,4 @@
-//! What the devices may hold after a power cut at some moment of a recording.
+//! States of the devices after a power cut at some moment of a recording.
 //!
 //! All requests before the last completed flush of their device are there. Of those after it, any subset is, each
 //! whole or torn between sectors. They are put down in their order. A sector that a later, lost write would have

@@ -1,4 +1,4 @@
-//! What was flushed is in every state, what was not is in some, and nothing else is.
+//! Flushed writes are in every state, others are in some, and nothing else is.
 
 use std::collections::BTreeSet;
 use std::ops::Range;

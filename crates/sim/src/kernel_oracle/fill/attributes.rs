@@ -1,4 +1,4 @@
-//! What an inode says beside its content: xattrs, ACLs, modes, owners, times, flags.
+//! Attributes of an inode beside its content: xattrs, ACLs, modes, owners, times, flags.
 
 use std::ffi::OsStr;
 use std::fs;

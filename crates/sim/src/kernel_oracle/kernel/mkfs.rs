@@ -1,4 +1,4 @@
-//! What volume `mkfs.btrfs` is to make.
+//! The volume that `mkfs.btrfs` is to make.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! What `btrfs check` and the kernel's mount say about a volume that may be damaged.
+//! Verdicts of `btrfs check` and the kernel's mount on a volume that may be damaged.
 
 use std::fs;
 use std::io;

@@ -1,4 +1,4 @@
-//! What is done to the bytes of files.
+//! Changes to the bytes of files.
 
 use super::content::Content;
 use super::inode::{Body, InodeId};

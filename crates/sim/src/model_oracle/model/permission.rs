@@ -1,4 +1,4 @@
-//! What flags and read-only subvolumes forbid, in the order in which the kernel asks.
+//! Checks of what flags and read-only subvolumes forbid, in the order in which the kernel asks.
 
 use super::ModelFs;
 use super::inode::{Body, InodeId};

@@ -1,4 +1,4 @@
-//! What the model promises of itself; that it is like btrfs is for the kernel to say (`tests/model.rs`).
+//! Promises of the model itself; that it is like btrfs is for the kernel to say (`tests/model.rs`).
 
 use super::*;
 use crate::fill::Kind;

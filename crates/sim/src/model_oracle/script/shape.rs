@@ -1,4 +1,4 @@
-//! What a random script is mostly about.
+//! The main subject of a random script.
 
 use super::action::Action;
 use crate::Rng;

@@ -1,4 +1,4 @@
-//! What a script can be done to.
+//! Targets that a script can be done to.
 
 use super::{Op, OpError, Outcome};
 use crate::manifest::Manifest;

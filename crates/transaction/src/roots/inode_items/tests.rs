@@ -1,4 +1,4 @@
-//! What is shown of inodes that come, change and go.
+//! Items that are shown of inodes that come, change and go.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What is kept of names that come, change and go.
+//! Names that are kept while entries come, change and go.
 
 use super::*;
 

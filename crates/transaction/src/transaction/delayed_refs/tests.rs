@@ -1,4 +1,4 @@
-//! What is pending, and how it adds up.
+//! Pending references, and how they add up.
 
 use ubtrfs_format::key::KeyType;
 

@@ -1,4 +1,4 @@
-//! What an edit makes of a superblock.
+//! Superblocks after an edit.
 
 use zerocopy::FromZeros;
 

@@ -1,4 +1,4 @@
-//! What files in a mount use, by the extents that the kernel tells of.
+//! The space that files in a mount use, by the extents that the kernel tells of.
 
 use std::collections::HashSet;
 use std::fs::{self, Metadata, ReadDir};

@@ -1,4 +1,4 @@
-//! What the kernel takes from a file that gets another owner, and the stream does not: set-id bits and capabilities.
+//! Set-id bits and capabilities, which the kernel takes from a file that gets another owner, and the stream does not.
 //!
 //! A stream says what differs at its end. An owner that changes alone leaves the rest as it was.
 

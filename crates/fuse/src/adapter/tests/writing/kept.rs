@@ -1,4 +1,4 @@
-//! What the mount keeps while it is needed, and no longer: its root, and how far appends have come.
+//! State that the mount keeps while it is needed, and no longer: its root, and how far appends have come.
 
 use ubtrfs_format::item::InodeFlags;
 

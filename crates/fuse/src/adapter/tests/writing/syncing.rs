@@ -1,4 +1,4 @@
-//! What is committed or logged for those who sync.
+//! Commits and logs for those who sync.
 
 use ubtrfs_format::item::InodeFlags;
 

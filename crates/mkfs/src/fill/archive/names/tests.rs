@@ -1,4 +1,4 @@
-//! What members make together, whatever order they come in.
+//! The tree that members make together, whatever order they come in.
 
 use super::*;
 

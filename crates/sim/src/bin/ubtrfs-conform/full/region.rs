@@ -1,4 +1,4 @@
-//! What is done to the contents of one file, or to a process's part of a file that others have the rest of.
+//! Changes to the contents of one file, or to a process's part of a file that others have the rest of.
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};

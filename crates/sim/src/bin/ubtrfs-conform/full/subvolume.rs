@@ -1,4 +1,4 @@
-//! What a mount of btrfs does by ioctl: subvolumes, snapshots, files without copy on write.
+//! Ioctls of a mount of btrfs: subvolumes, snapshots, files without copy on write.
 
 use std::fs::{self, File};
 use std::io;
