@@ -1,6 +1,6 @@
 //! Errors met while reading: a bounded log with places, and counts.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
@@ -8,8 +8,8 @@ use ubtrfs_format::ids::{DevId, Logical, Physical};
 
 /// Records kept; older ones are dropped, counts are not.
 const KEPT: usize = 1024;
-/// Warnings given before only the records tell more.
-const WARNED: u64 = 100;
+/// Places of which a warning is given before only the records tell more.
+const WARNED: usize = 100;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReadErrorKind {
@@ -36,14 +36,17 @@ pub struct ReadErrorRecord {
 #[derive(Debug, Default)]
 pub(crate) struct ReadErrors {
     records: Mutex<VecDeque<ReadErrorRecord>>,
+    /// The places that a warning named: a damaged block may be read again and again.
+    warned: Mutex<BTreeSet<(u64, u64)>>,
     total: AtomicU64,
     unrecovered: AtomicU64,
 }
 
 impl ReadErrors {
     pub(crate) fn add(&self, record: ReadErrorRecord) {
-        let before = self.total.fetch_add(1, Ordering::Relaxed);
-        if before < WARNED {
+        self.total.fetch_add(1, Ordering::Relaxed);
+        let place = self.new_places(&record);
+        if place.is_some_and(|places| places <= WARNED) {
             tracing::warn!(
                 logical = record.logical.0,
                 len = record.len,
@@ -53,7 +56,7 @@ impl ReadErrors {
                 kind = ?record.kind,
                 "bad mirror"
             );
-        } else if before == WARNED {
+        } else if place.is_some() {
             tracing::warn!("more bad mirrors; no further warnings");
         }
         let mut records = self.records.lock();
@@ -61,6 +64,13 @@ impl ReadErrors {
             records.pop_front();
         }
         records.push_back(record);
+    }
+
+    /// The number of places with this one if it is new; none is once one more than `WARNED` are known.
+    fn new_places(&self, record: &ReadErrorRecord) -> Option<usize> {
+        let mut warned = self.warned.lock();
+        let is_new = warned.len() <= WARNED && warned.insert((record.devid.0, record.physical.0));
+        is_new.then_some(warned.len())
     }
 
     /// Counts a range of which no mirror was good.
@@ -78,5 +88,41 @@ impl ReadErrors {
 
     pub(crate) fn unrecovered(&self) -> u64 {
         self.unrecovered.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(physical: u64) -> ReadErrorRecord {
+        ReadErrorRecord {
+            logical: Logical(physical),
+            len: 4096,
+            mirror: 1,
+            devid: DevId(1),
+            physical: Physical(physical),
+            kind: ReadErrorKind::Content,
+        }
+    }
+
+    #[test]
+    fn place_is_new_once_and_no_more_than_a_bounded_number_are() {
+        let errors = ReadErrors::default();
+        assert_eq!(errors.new_places(&at(0)), Some(1));
+        assert_eq!(errors.new_places(&at(0)), None);
+        for number in 1..=WARNED {
+            let place = at(4096 * number as u64);
+            assert_eq!(errors.new_places(&place), Some(number + 1));
+        }
+        assert_eq!(errors.new_places(&at(1)), None);
+    }
+
+    #[test]
+    fn each_error_counts_and_is_recorded() {
+        let errors = ReadErrors::default();
+        errors.add(at(0));
+        errors.add(at(0));
+        assert_eq!((errors.total(), errors.records().len()), (2, 2));
     }
 }
