@@ -11,12 +11,13 @@
 //! Not here: what keeps the trees from being freed. A block that was given out again is an error.
 
 use std::cmp::Ordering;
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use ubtrfs_format::check::Expect;
 use ubtrfs_format::ids::{Logical, Transid};
 use ubtrfs_format::key::Key;
+use ubtrfs_format::node::KeyPtr;
+use zerocopy::IntoBytes;
 
 use crate::block::{Block, Item};
 use crate::committed::CommittedRoot;
@@ -123,19 +124,44 @@ impl Comparison {
 
     /// Both sides stand on the same key.
     fn take_both(&mut self, old: &Front, new: &Front) -> Result<Option<Difference>, TreeError> {
+        let alike = self.alike();
+        if alike > 0 {
+            self.old.pass(alike);
+            self.new.pass(alike);
+            return Ok(None);
+        }
         if (old.height, new.height) == (0, 0) {
             let pair = self.old.take_item().zip(self.new.take_item());
-            return Ok(pair
-                .filter(|(old, new)| **old != **new)
-                .map(|(old, new)| Difference::Changed { old, new }));
+            return Ok(pair.map(|(old, new)| Difference::Changed { old, new }));
         }
+        // Both stand on their whole trees.
         if old.height == new.height && old.place == new.place {
-            self.old.pass();
-            self.new.pass();
+            self.old.pass(1);
+            self.new.pass(1);
             return Ok(None);
         }
         self.enter(old.height >= new.height, new.height >= old.height)?;
         Ok(None)
+    }
+
+    /// How many entries of the blocks that the sides stand in are alike from here on: items, or subtrees that both share.
+    fn alike(&self) -> usize {
+        match (self.old.steps.last(), self.new.steps.last()) {
+            (Some(old), Some(new)) if !self.old.at_root && !self.new.at_root => {
+                let (from, other) = (old.block.node(), new.block.node());
+                match (from.level(), other.level()) {
+                    (0, 0) => (0..)
+                        .take_while(|at| {
+                            let item = from.item(old.slot + at);
+                            item.is_some() && item == other.item(new.slot + at)
+                        })
+                        .count(),
+                    (a, b) if a == b => shared(from.ptrs(), old.slot, other.ptrs(), new.slot),
+                    _ => 0,
+                }
+            }
+            _ => 0,
+        }
     }
 
     /// Enters the subtrees that the sides stand on.
@@ -170,13 +196,8 @@ impl Comparison {
         let store = &self.new.store;
         let both: Vec<Expect> = of_old.iter().chain(&of_new).copied().collect();
         store.prefetch(&both);
-        let below_old = self.old.children(&of_old, end);
-        let below_new = self.new.children(&of_new, end);
-        let mut differing = unshared(&below_old, &below_new);
-        differing.extend(unshared(&below_new, &below_old));
-        differing.sort_unstable_by_key(|expect| expect.first_key);
-        differing.truncate(NODES_BELOW * store.read_ahead_blocks());
-        store.prefetch(&differing);
+        let most = NODES_BELOW * store.read_ahead_blocks();
+        store.prefetch(&self.differing_below(&of_old, &of_new, end, most));
     }
 
     /// The coming siblings on both sides that are not shared, and the key that they end before. None if they have been read
@@ -189,10 +210,12 @@ impl Comparison {
         }
         let bounds = [old.bound, new.bound];
         let bound = bounds.into_iter().flatten().min();
-        let (shared_by_new, shared_by_old) = (new.addresses(), old.addresses());
         let mut ahead = [Vec::new(), Vec::new()];
         (old.read_to, new.read_to) = (old.slot, new.slot);
         let end = loop {
+            let [ptrs, others] = [&old.block, &new.block].map(|block| block.node().ptrs());
+            let shared = shared(ptrs, old.read_to, others, new.read_to);
+            (old.read_to, new.read_to) = (old.read_to + shared, new.read_to + shared);
             let keys = [old.key(old.read_to), new.key(new.read_to)];
             let next = keys.into_iter().flatten().min().or(bound);
             if next >= bound && bound.is_some() || ahead.iter().any(|of| of.len() >= most) {
@@ -202,30 +225,103 @@ impl Comparison {
                 break None;
             };
             if keys[0] == Some(next) {
-                let expect = self.old.root.expect_child(&old.block, old.read_to);
-                ahead[0].extend(expect.filter(|of| !shared_by_new.contains(&of.bytenr.0)));
+                ahead[0].extend(self.old.root.expect_child(&old.block, old.read_to));
                 old.read_to += 1;
             }
             if keys[1] == Some(next) {
-                let expect = self.new.root.expect_child(&new.block, new.read_to);
-                ahead[1].extend(expect.filter(|of| !shared_by_old.contains(&of.bytenr.0)));
+                ahead[1].extend(self.new.root.expect_child(&new.block, new.read_to));
                 new.read_to += 1;
             }
         };
         let [of_old, of_new] = ahead;
         Some((of_old, of_new, end))
     }
+
+    /// Up to `most` children of nodes of both sides that are not shared and begin below `end`, in key order. Nodes that
+    /// are not at hand are left out.
+    fn differing_below(
+        &self,
+        of_old: &[Expect],
+        of_new: &[Expect],
+        end: Option<Key>,
+        most: usize,
+    ) -> Vec<Expect> {
+        let (old_nodes, new_nodes) = (self.old.at_hand(of_old), self.new.at_hand(of_new));
+        let (mut old, mut new) = (Children::of(&old_nodes), Children::of(&new_nodes));
+        let mut differing = Vec::new();
+        loop {
+            let shared = shared(old.ptrs(), old.slot, new.ptrs(), new.slot);
+            if shared > 0 {
+                old.pass(shared);
+                new.pass(shared);
+                continue;
+            }
+            let keys = [old.key(), new.key()];
+            let Some(next) = keys.into_iter().flatten().min() else {
+                return differing;
+            };
+            if end.is_some_and(|end| next >= end) || differing.len() >= most {
+                return differing;
+            }
+            for (key, side, children) in [
+                (keys[0], &self.old, &mut old),
+                (keys[1], &self.new, &mut new),
+            ] {
+                if key == Some(next) {
+                    differing.extend(children.expect(&side.root));
+                    children.pass(1);
+                }
+            }
+        }
+    }
 }
 
 /// For each node that is read ahead, so many nodes below them all are.
 const NODES_BELOW: usize = 8;
 
-/// Those that `others` has not.
-fn unshared(expects: &[Expect], others: &[Expect]) -> Vec<Expect> {
-    let others: HashSet<u64> = others.iter().map(|expect| expect.bytenr.0).collect();
-    let mut unshared = expects.to_vec();
-    unshared.retain(|expect| !others.contains(&expect.bytenr.0));
-    unshared
+/// How many pointers are equal from these slots on.
+fn shared(ptrs: &[KeyPtr], slot: usize, others: &[KeyPtr], other_slot: usize) -> usize {
+    let ptrs = ptrs.get(slot..).unwrap_or_default();
+    let others = others.get(other_slot..).unwrap_or_default();
+    let pairs = ptrs.iter().zip(others);
+    pairs
+        .take_while(|(ptr, other)| ptr.as_bytes() == other.as_bytes())
+        .count()
+}
+
+/// Goes through the children of several nodes.
+struct Children<'b> {
+    nodes: &'b [Block],
+    slot: usize,
+}
+
+impl<'b> Children<'b> {
+    fn of(nodes: &'b [Block]) -> Children<'b> {
+        Children { nodes, slot: 0 }
+    }
+
+    /// Those of the node that the walk is in.
+    fn ptrs(&self) -> &'b [KeyPtr] {
+        let node = self.nodes.first().map(Block::node);
+        node.map(|node| node.ptrs()).unwrap_or_default()
+    }
+
+    fn key(&self) -> Option<Key> {
+        self.ptrs().get(self.slot).map(|ptr| ptr.key.get())
+    }
+
+    fn expect(&self, root: &CommittedRoot) -> Option<Expect> {
+        root.expect_child(self.nodes.first()?, self.slot)
+    }
+
+    /// Goes on behind `count` children of the node.
+    fn pass(&mut self, count: usize) {
+        self.slot += count;
+        if self.slot >= self.ptrs().len() {
+            self.nodes = self.nodes.get(1..).unwrap_or_default();
+            self.slot = 0;
+        }
+    }
 }
 
 /// What a side stands on.
@@ -250,12 +346,6 @@ struct Step {
 impl Step {
     fn key(&self, slot: usize) -> Option<Key> {
         self.block.node().key(slot)
-    }
-
-    /// Those of the children.
-    fn addresses(&self) -> HashSet<u64> {
-        let ptrs = self.block.node().ptrs().iter();
-        ptrs.map(|ptr| ptr.blockptr.get()).collect()
     }
 }
 
@@ -317,16 +407,17 @@ impl Side {
     fn take_item(&mut self) -> Option<Item> {
         let step = self.steps.last()?;
         let item = step.block.item(step.slot);
-        self.pass();
+        self.pass(1);
         item
     }
 
-    /// Goes on behind the item or subtree that the side stands on.
-    fn pass(&mut self) {
+    /// Goes on behind so many items or subtrees of the block that the side stands in, or behind the whole tree.
+    fn pass(&mut self, mut count: usize) {
         // COMPARE-1
         self.at_root = false;
         while let Some(step) = self.steps.last_mut() {
-            step.slot += 1;
+            step.slot += count;
+            count = 1;
             if step.slot < step.block.node().len() {
                 return;
             }
@@ -376,20 +467,17 @@ impl Side {
         ahead
     }
 
-    /// The children of nodes that begin below `end`, as far as the nodes are at hand.
-    fn children(&self, nodes: &[Expect], end: Option<Key>) -> Vec<Expect> {
-        let mut children = Vec::new();
+    /// The nodes among these that are cached and have children.
+    fn at_hand(&self, nodes: &[Expect]) -> Vec<Block> {
+        let mut at_hand = Vec::new();
         for expect in nodes {
             if expect.level == Some(0) || !self.store.is_cached(expect.bytenr) {
                 continue;
             }
             // A block that is not sound is an error once it is entered.
-            if let Ok(block) = self.store.read(self.root.tree, expect) {
-                let slots = 0..block.node().len();
-                let all = slots.filter_map(|slot| self.root.expect_child(&block, slot));
-                children.extend(all.take_while(|expect| begins_before(expect, end)));
-            }
+            let block = self.store.read(self.root.tree, expect);
+            at_hand.extend(block.ok().filter(|block| !block.node().is_empty()));
         }
-        children
+        at_hand
     }
 }
