@@ -20,6 +20,7 @@ mod error;
 mod live;
 mod path;
 mod prefetch;
+mod recent_leaves;
 mod staged;
 mod store;
 #[cfg(test)]
@@ -37,5 +38,6 @@ pub use delta::{DeltaSize, Edit, FrozenSet};
 pub use epoch::Epoch;
 pub use error::TreeError;
 pub use live::LiveTree;
+pub use recent_leaves::RecentLeaves;
 pub use store::{NodeStore, StoreOptions, StoreStats};
 pub use view::View;

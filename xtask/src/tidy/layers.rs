@@ -55,7 +55,7 @@ const ORDERS: &[(&str, &[&str])] = &[
             "delta",
             "live",
             "view",
-            "comparison cursor prefetch",
+            "comparison cursor prefetch recent_leaves",
         ],
     ),
     (

@@ -11,7 +11,7 @@ use std::cmp::Reverse;
 use std::ops::{ControlFlow, Range};
 use std::rc::Rc;
 
-use ubtrfs_engine::{RootsOfBlocks, Snapshot};
+use ubtrfs_engine::RootsOfBlocks;
 use ubtrfs_format::ids::{Logical, RootId};
 use ubtrfs_format::item::FileKind;
 
@@ -39,21 +39,21 @@ pub(super) struct Clones<'a> {
 
 impl<'a> Clones<'a> {
     pub(super) fn new(
-        new: &'a Snapshot,
-        old: Option<&'a Snapshot>,
-        sources: &[&'a Snapshot],
+        new: FileTree<'a>,
+        old: Option<FileTree<'a>>,
+        sources: &[FileTree<'a>],
     ) -> Clones<'a> {
-        let others = old.into_iter().chain(sources.iter().copied());
-        let mut trees: Vec<FileTree<'a>> = vec![FileTree { snapshot: new }];
-        for snapshot in others {
-            if trees.iter().all(|tree| tree.snapshot.id() != snapshot.id()) {
-                trees.push(FileTree { snapshot });
+        let mut trees: Vec<FileTree<'a>> = vec![new];
+        for other in old.into_iter().chain(sources.iter().copied()) {
+            let id = other.snapshot.id();
+            if trees.iter().all(|tree| tree.snapshot.id() != id) {
+                trees.push(other);
             }
         }
         Clones {
             trees,
             looks_up_all: !sources.is_empty(),
-            sectorsize: u64::from(new.volume().superblock().sectorsize.get()),
+            sectorsize: u64::from(new.snapshot.volume().superblock().sectorsize.get()),
             roots: RootsOfBlocks::default(),
             last: None,
         }

@@ -286,6 +286,11 @@ impl Job<'_> {
                 self.flush(update)?;
                 self.write_inline(update, &extent, range)
             }
+            Stored::Inline { item, skip: 0 } if let Some(data) = plain_inline(item, &range) => {
+                self.flush(update)?;
+                update.data.wrote_to(range.end);
+                self.write_part(update, range.start, data).map(drop)
+            }
             Stored::Inline { .. } | Stored::Disk(_) => {
                 if update.data.writes.end != range.start {
                     self.flush(update)?;
@@ -478,6 +483,18 @@ impl Job<'_> {
         }
         Ok(len)
     }
+}
+
+/// The data of an inline extent that lies in its item as it is, and begins with `range`.
+fn plain_inline<'i>(item: &'i Item, range: &Range<u64>) -> Option<&'i [u8]> {
+    let FileExtent::Inline { head, data } = FileExtent::decode(item)? else {
+        return None;
+    };
+    let is_plain = head.compression == Compression::None.raw()
+        && (head.encryption, head.other_encoding.get()) == (0, 0)
+        && head.ram_bytes.get() == data.len() as u64;
+    let len = usize::try_from(range.end - range.start).ok()?;
+    data.get(..len).filter(|_| is_plain)
 }
 
 /// Reads a range of a file in parts.

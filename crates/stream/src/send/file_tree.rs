@@ -2,11 +2,14 @@
 //!
 //! Not here: where they are at the receiver (`receiver`).
 
+use std::ops::ControlFlow;
+
 use ubtrfs_engine::Snapshot;
 use ubtrfs_format::ids::InodeNr;
 use ubtrfs_format::item::{DirEntries, FileKind, InodeExtrefs, InodeItem, InodeRefs};
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_format::name_hash::name_hash;
+use ubtrfs_tree::RecentLeaves;
 use zerocopy::FromBytes;
 
 use super::error::{CorruptFile, Result, SendError};
@@ -66,6 +69,8 @@ impl Inode {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FileTree<'a> {
     pub(super) snapshot: &'a Snapshot,
+    /// Those of its tree.
+    pub(super) leaves: &'a RecentLeaves,
 }
 
 impl<'a> FileTree<'a> {
@@ -101,7 +106,7 @@ impl<'a> FileTree<'a> {
     /// An inode that has a name.
     pub(super) fn inode(&self, ino: u64) -> Result<Option<Inode>> {
         let key = Key::new(ino, KeyType::INODE_ITEM, 0);
-        match self.snapshot.view().get(&key)? {
+        match self.leaves.get(&key)? {
             Some(item) => self.decode(ino, &item),
             None => Ok(None),
         }
@@ -125,10 +130,7 @@ impl<'a> FileTree<'a> {
 
     /// The item with the target of a symbolic link, without its generation.
     fn target(&self, ino: u64) -> Result<Option<Vec<u8>>> {
-        let item = self
-            .snapshot
-            .view()
-            .get(&Key::new(ino, KeyType::EXTENT_DATA, 0))?;
+        let item = self.leaves.get(&Key::new(ino, KeyType::EXTENT_DATA, 0))?;
         Ok(item.map(|item| item.get(size_of::<u64>()..).unwrap_or_default().to_vec()))
     }
 
@@ -139,26 +141,25 @@ impl<'a> FileTree<'a> {
 
     fn names_until(&self, ino: u64, is_enough: impl Fn(&[Name]) -> bool) -> Result<Vec<Name>> {
         let mut names = Vec::new();
-        let mut cursor = self.snapshot.view().cursor();
-        let mut more = cursor.seek(&Key::new(ino, KeyType::INODE_REF, 0))?;
-        while more && let Some((key, bytes)) = cursor.current() {
+        let mut fault = None;
+        let first = Key::new(ino, KeyType::INODE_REF, 0);
+        self.leaves.walk(&first, |key, bytes| {
             if key.objectid != ino || key.item_type > KeyType::INODE_EXTREF {
-                break;
+                return ControlFlow::Break(());
             }
             let from = names.len();
             push_names(key, bytes, &mut names);
             if names[from..].iter().any(|name| !name.is_sound()) {
-                return Err(self.corrupt(ino, CorruptFile::Name));
+                fault = Some(CorruptFile::Name);
+            } else if names.len() > MAX_NAMES {
+                fault = Some(CorruptFile::TooManyNames);
             }
-            if names.len() > MAX_NAMES {
-                return Err(self.corrupt(ino, CorruptFile::TooManyNames));
+            match fault.is_some() || is_enough(&names) {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
             }
-            if is_enough(&names) {
-                break;
-            }
-            more = cursor.advance()?;
-        }
-        Ok(names)
+        })?;
+        fault.map_or(Ok(names), |fault| Err(self.corrupt(ino, fault)))
     }
 
     /// The name that paths lead through.
@@ -189,7 +190,7 @@ impl<'a> FileTree<'a> {
     /// The value of an extended attribute.
     pub(super) fn xattr(&self, ino: u64, name: &[u8]) -> Result<Option<Vec<u8>>> {
         let key = Key::new(ino, KeyType::XATTR_ITEM, u64::from(name_hash(name)));
-        let Some(item) = self.snapshot.view().get(&key)? else {
+        let Some(item) = self.leaves.get(&key)? else {
             return Ok(None);
         };
         let found = DirEntries::new(&item).find(|entry| entry.name == name);
@@ -207,7 +208,7 @@ impl<'a> FileTree<'a> {
     /// What an entry says of its place; also that of a nested subvolume.
     pub(super) fn location(&self, dir: u64, name: &[u8]) -> Result<Option<Key>> {
         let key = Key::new(dir, KeyType::DIR_ITEM, u64::from(name_hash(name)));
-        let Some(item) = self.snapshot.view().get(&key)? else {
+        let Some(item) = self.leaves.get(&key)? else {
             return Ok(None);
         };
         let found = DirEntries::new(&item).find(|entry| entry.name == name);

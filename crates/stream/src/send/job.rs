@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use ubtrfs_engine::Snapshot;
+use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_tree::{Difference, Item};
 
 use super::clones::Clones;
 use super::error::Result;
@@ -53,15 +54,15 @@ impl NamePlan {
 
 impl<'a> Job<'a> {
     pub(super) fn new(
-        new: &'a Snapshot,
-        old: Option<&'a Snapshot>,
-        clone_sources: &'a [&'a Snapshot],
+        new: FileTree<'a>,
+        old: Option<FileTree<'a>>,
+        clone_sources: &[FileTree<'a>],
         options: SendOptions,
         out: &'a mut dyn CommandSink,
     ) -> Job<'a> {
         Job {
-            new: FileTree { snapshot: new },
-            old: old.map(|snapshot| FileTree { snapshot }),
+            new,
+            old,
             clones: Clones::new(new, old, clone_sources),
             options,
             receiver: Receiver::default(),
@@ -75,9 +76,26 @@ impl<'a> Job<'a> {
         Ok(self.out.write(command)?)
     }
 
-    /// The inode in the old snapshot.
-    pub(super) fn old_inode(&self, ino: u64) -> Result<Option<Inode>> {
-        self.old.map_or(Ok(None), |old| old.inode(ino))
+    /// The inode as the old and as the new snapshot have it, by the first of its items that differ.
+    pub(super) fn both_inodes(&self, first: &Difference) -> Result<(Option<Inode>, Option<Inode>)> {
+        let key = first.key();
+        let ino = key.objectid;
+        if key == Key::new(ino, KeyType::INODE_ITEM, 0) {
+            let decode = |tree: FileTree<'_>, item: Option<&Item>| {
+                item.map_or(Ok(None), |item| tree.decode(ino, item))
+            };
+            let before = self.old.map(|old| decode(old, first.old_item()));
+            let after = decode(self.new, first.new_item())?;
+            return Ok((before.transpose()?.flatten(), after));
+        }
+        let after = self.new.inode(ino)?;
+        let before = match self.old {
+            // What comes before the first difference is alike.
+            Some(_) if key.item_type > KeyType::INODE_ITEM => after,
+            Some(old) => old.inode(ino)?,
+            None => None,
+        };
+        Ok((before, after))
     }
 
     /// Whether an inode of both snapshots is the same one in both.
@@ -129,22 +147,21 @@ impl<'a> Job<'a> {
         let old = self.old.map_or(Ok(Vec::new()), |old| old.names(ino))?;
         let new = self.new.names(ino)?;
         let mut plan = NamePlan::default();
-        // Two names of different directories are not the same if these have the same number.
-        let mut kept = std::collections::HashSet::new();
-        let known: std::collections::HashSet<&Name> = new.iter().collect();
+        let mut known: Vec<&Name> = new.iter().collect();
+        known.sort_unstable();
+        let mut kept = vec![false; known.len()];
         for name in old {
-            match known.contains(&name) && self.is_kept_dir(name.dir)? {
-                true => {
-                    kept.insert(name.clone());
+            // Two names of different directories are not the same if these have the same number.
+            match known.binary_search(&&name) {
+                Ok(at) if self.is_kept_dir(name.dir)? => {
+                    kept[at] = true;
                     plan.kept.push(name);
                 }
-                false => plan.removed.push(name),
+                _ => plan.removed.push(name),
             }
         }
-        plan.added = new
-            .into_iter()
-            .filter(|name| !kept.contains(name))
-            .collect();
+        let is_added = |name: &&Name| !known.binary_search(name).is_ok_and(|at| kept[at]);
+        plan.added = new.iter().filter(is_added).cloned().collect();
         Ok(plan)
     }
 }

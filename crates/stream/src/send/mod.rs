@@ -30,12 +30,15 @@ mod walk;
 mod xattrs;
 
 use std::io::Write;
+use std::iter;
 
 use ubtrfs_engine::Snapshot;
 use ubtrfs_format::ids::Transid;
 use ubtrfs_format::uuid::Uuid;
+use ubtrfs_tree::RecentLeaves;
 
 use crate::format::{Command, StreamVersion, StreamWriter, WriteError};
+use file_tree::FileTree;
 use job::Job;
 
 pub use error::{CorruptFile, SendError};
@@ -105,7 +108,19 @@ impl<'a> Sender<'a> {
         self.check()?;
         let (snapshot, parent) = (self.snapshot, self.parent);
         self.begin(out)?;
-        let mut job = Job::new(snapshot, parent, &self.clone_sources, self.options, out);
+        let others = || self.parent.iter().chain(&self.clone_sources).copied();
+        let leaves: Vec<RecentLeaves> = iter::once(snapshot)
+            .chain(others())
+            .map(|snapshot| RecentLeaves::of(snapshot.view()))
+            .collect();
+        let mut trees = iter::once(snapshot)
+            .chain(others())
+            .zip(&leaves)
+            .map(|(snapshot, leaves)| FileTree { snapshot, leaves });
+        let new = trees.next().expect("the first is the one that is sent");
+        let old = parent.and_then(|_| trees.next());
+        let sources: Vec<FileTree<'_>> = trees.collect();
+        let mut job = Job::new(new, old, &sources, self.options, out);
         match job.old {
             None => {
                 let dirs = job.update_inodes()?;
@@ -121,8 +136,7 @@ impl<'a> Sender<'a> {
                 job.set_times(&dirs)?;
             }
         }
-        let others = self.parent.iter().chain(&self.clone_sources);
-        for read in others.chain([&self.snapshot]) {
+        for read in others().chain([snapshot]) {
             read.check_unchanged()?;
         }
         Ok(())

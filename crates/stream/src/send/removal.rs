@@ -4,7 +4,7 @@
 
 use std::io;
 
-use ubtrfs_tree::Comparison;
+use ubtrfs_tree::{Comparison, Difference};
 
 use super::error::Result;
 use super::file_tree::{FileTree, Inode, ROOT_DIR};
@@ -31,9 +31,10 @@ impl Job<'_> {
         let mut dirs = ChangedDirs::default();
         let mut comparison = self.new.snapshot.compare_with(Some(old.snapshot));
         let mut last = 0;
-        while let Some(ino) = next_inode(&mut comparison, last)? {
+        while let Some(first) = next_inode(&mut comparison, last)? {
+            let ino = first.key().objectid;
             last = ino;
-            let (before, after) = (old.inode(ino)?, self.new.inode(ino)?);
+            let (before, after) = self.both_inodes(&first)?;
             let is_kept = self.is_kept(ino, before, after)?;
             let is_dir = |inode: Option<Inode>| inode.is_some_and(|inode| inode.is_dir());
             if is_kept && is_dir(after) && self.is_moved(old, ino)? {
@@ -126,12 +127,12 @@ impl Job<'_> {
     }
 }
 
-/// Goes on to the next inode above `last` that differs.
-fn next_inode(comparison: &mut Comparison, last: u64) -> Result<Option<u64>> {
+/// Goes on to the next inode above `last` that differs, and to the first of its items that do.
+fn next_inode(comparison: &mut Comparison, last: u64) -> Result<Option<Difference>> {
     while let Some(difference) = comparison.next_difference()? {
         let ino = difference.key().objectid;
         if ino > last && is_inode(ino) {
-            return Ok(Some(ino));
+            return Ok(Some(difference));
         }
     }
     Ok(None)

@@ -1,5 +1,7 @@
 //! Going through the inodes that differ, item by item.
 
+use std::ops::ControlFlow;
+
 use ubtrfs_format::ids::{InodeNr, RootId};
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_tree::{Difference, Item};
@@ -62,16 +64,10 @@ impl Job<'_> {
         if self.old.is_some() {
             self.receiver.progress = Progress::Naming(ino);
         }
-        let after = match first.new_item() {
-            Some(item) if item.key().item_type == KeyType::INODE_ITEM => {
-                self.new.decode(ino, item)?
-            }
-            _ => self.new.inode(ino)?,
-        };
+        let (before, after) = self.both_inodes(first)?;
         let Some(after) = after else {
             return Ok(None);
         };
-        let before = self.old_inode(ino)?;
         let is_kept = self.is_kept(ino, before, Some(after))?;
         let before = before.filter(|_| is_kept);
         if after.is_dir() {
@@ -92,9 +88,12 @@ impl Job<'_> {
         let Some(old) = self.old else {
             return Ok(false);
         };
-        let mut cursor = old.snapshot.view().cursor();
-        let found = cursor.seek(&Key::new(ino, KeyType(0), 0))?;
-        Ok(found && cursor.current().is_some_and(|(key, _)| key.objectid == ino))
+        let mut found = false;
+        old.leaves.walk(&Key::new(ino, KeyType(0), 0), |key, _| {
+            found = key.objectid == ino;
+            ControlFlow::Break(())
+        })?;
+        Ok(found)
     }
 
     fn take_all_items(&mut self, update: &mut Update) -> Result<()> {
