@@ -2,17 +2,27 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::Permissions;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use ubtrfs_engine::{FileId, FileKind, SetAttr, XattrMode};
 
 use crate::error::{Caused, Naming, Result};
+use crate::file::named_xattrs;
 use crate::metadata::{FileFlags, FileTimes};
 use crate::subvolume::Subvolume;
 
 const COMPRESSION: &str = "btrfs.compression";
+
+/// Which file a path means that ends with a symbolic link.
+#[derive(Clone, Copy)]
+enum End {
+    /// The one that the link leads to.
+    Followed,
+    /// The link.
+    Itself,
+}
 
 impl Subvolume {
     /// Sets the permission bits of a file. Links are followed.
@@ -36,9 +46,7 @@ impl Subvolume {
     ///
     /// As [`Subvolume::set_permissions`].
     pub fn chown(&self, path: impl AsRef<Path>, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
-        let path = path.as_ref();
-        let changed = self.give(self.resolve(path), uid, gid);
-        changed.naming("change the owner of", path)
+        self.give(path.as_ref(), End::Followed, uid, gid)
     }
 
     /// Sets user and group of a file; of a link itself.
@@ -47,22 +55,22 @@ impl Subvolume {
     ///
     /// As [`Subvolume::set_permissions`].
     pub fn lchown(&self, path: impl AsRef<Path>, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
-        let path = path.as_ref();
-        let changed = self.give(self.resolve_link(path), uid, gid);
-        changed.naming("change the owner of", path)
+        self.give(path.as_ref(), End::Itself, uid, gid)
     }
 
-    fn give(&self, id: Caused<FileId>, uid: Option<u32>, gid: Option<u32>) -> Caused<()> {
+    fn give(&self, path: &Path, end: End, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
         let _entered = self.engine.enter();
-        let id = id?;
-        let is_dir = self.engine.attr(id)?.kind == FileKind::Directory;
-        let set = SetAttr {
-            uid,
-            gid,
-            clear_setid: !is_dir,
-            ..SetAttr::default()
-        };
-        self.change(Ok(id), &set)
+        let changed = self.find_end(path, end).and_then(|id| {
+            let is_dir = self.engine.attr(id)?.kind == FileKind::Directory;
+            let set = SetAttr {
+                uid,
+                gid,
+                clear_setid: !is_dir,
+                ..SetAttr::default()
+            };
+            self.change(Ok(id), &set)
+        });
+        changed.naming("change the owner of", path)
     }
 
     /// Sets times of a file. Links are followed.
@@ -90,6 +98,13 @@ impl Subvolume {
     fn change(&self, id: Caused<FileId>, set: &SetAttr) -> Caused<()> {
         let _entered = self.engine.enter();
         Ok(self.engine.set_attr(id?, set)?)
+    }
+
+    fn find_end(&self, path: &Path, end: End) -> Caused<FileId> {
+        match end {
+            End::Followed => self.resolve(path),
+            End::Itself => self.resolve_link(path),
+        }
     }
 
     /// Sets the flags of `chattr` to exactly these. [`Metadata::flags`](crate::Metadata::flags) shows them.
@@ -138,9 +153,7 @@ impl Subvolume {
         path: impl AsRef<Path>,
         name: impl AsRef<OsStr>,
     ) -> Result<Option<Vec<u8>>> {
-        let path = path.as_ref();
-        let value = self.xattr_of(self.resolve(path), name.as_ref());
-        value.naming("read an attribute of", path)
+        self.read_xattr(path.as_ref(), End::Followed, name.as_ref())
     }
 
     /// Reads an attribute; of a link itself.
@@ -153,13 +166,14 @@ impl Subvolume {
         path: impl AsRef<Path>,
         name: impl AsRef<OsStr>,
     ) -> Result<Option<Vec<u8>>> {
-        let path = path.as_ref();
-        let value = self.xattr_of(self.resolve_link(path), name.as_ref());
-        value.naming("read an attribute of", path)
+        self.read_xattr(path.as_ref(), End::Itself, name.as_ref())
     }
 
-    fn xattr_of(&self, id: Caused<FileId>, name: &OsStr) -> Caused<Option<Vec<u8>>> {
-        Ok(self.engine.xattr(id?, name.as_bytes())?)
+    fn read_xattr(&self, path: &Path, end: End, name: &OsStr) -> Result<Option<Vec<u8>>> {
+        let value = self
+            .find_end(path, end)
+            .and_then(|id| Ok(self.engine.xattr(id, name.as_bytes())?));
+        value.naming("read an attribute of", path)
     }
 
     /// Reads all attributes of all namespaces as names and values, in no order that means anything. Links are followed.
@@ -168,9 +182,7 @@ impl Subvolume {
     ///
     /// As [`Subvolume::xattr`].
     pub fn xattrs(&self, path: impl AsRef<Path>) -> Result<Vec<(OsString, Vec<u8>)>> {
-        let path = path.as_ref();
-        let all = self.xattrs_of(self.resolve(path));
-        all.naming("list the attributes of", path)
+        self.read_xattrs(path.as_ref(), End::Followed)
     }
 
     /// Reads all attributes; of a link itself.
@@ -179,16 +191,14 @@ impl Subvolume {
     ///
     /// As [`Subvolume::xattr`].
     pub fn xattrs_nofollow(&self, path: impl AsRef<Path>) -> Result<Vec<(OsString, Vec<u8>)>> {
-        let path = path.as_ref();
-        let all = self.xattrs_of(self.resolve_link(path));
-        all.naming("list the attributes of", path)
+        self.read_xattrs(path.as_ref(), End::Itself)
     }
 
-    fn xattrs_of(&self, id: Caused<FileId>) -> Caused<Vec<(OsString, Vec<u8>)>> {
-        let all = self.engine.xattrs(id?)?.into_iter();
-        Ok(all
-            .map(|(name, value)| (OsString::from_vec(name), value))
-            .collect())
+    fn read_xattrs(&self, path: &Path, end: End) -> Result<Vec<(OsString, Vec<u8>)>> {
+        let all = self
+            .find_end(path, end)
+            .and_then(|id| Ok(named_xattrs(self.engine.xattrs(id)?)));
+        all.naming("list the attributes of", path)
     }
 
     /// Sets an attribute, which may be there already. Links are followed.
@@ -207,14 +217,8 @@ impl Subvolume {
         name: impl AsRef<OsStr>,
         value: impl AsRef<[u8]>,
     ) -> Result<()> {
-        let path = path.as_ref();
-        let set = self.set_xattr_of(
-            self.resolve(path),
-            name.as_ref(),
-            value.as_ref(),
-            XattrMode::Any,
-        );
-        set.naming("set an attribute of", path)
+        let xattr = (name.as_ref(), value.as_ref());
+        self.write_xattr(path.as_ref(), End::Followed, xattr, XattrMode::Any)
     }
 
     /// Sets an attribute; of a link itself.
@@ -228,14 +232,8 @@ impl Subvolume {
         name: impl AsRef<OsStr>,
         value: impl AsRef<[u8]>,
     ) -> Result<()> {
-        let path = path.as_ref();
-        let set = self.set_xattr_of(
-            self.resolve_link(path),
-            name.as_ref(),
-            value.as_ref(),
-            XattrMode::Any,
-        );
-        set.naming("set an attribute of", path)
+        let xattr = (name.as_ref(), value.as_ref());
+        self.write_xattr(path.as_ref(), End::Itself, xattr, XattrMode::Any)
     }
 
     /// Makes an attribute. Links are followed.
@@ -249,14 +247,8 @@ impl Subvolume {
         name: impl AsRef<OsStr>,
         value: impl AsRef<[u8]>,
     ) -> Result<()> {
-        let path = path.as_ref();
-        let set = self.set_xattr_of(
-            self.resolve(path),
-            name.as_ref(),
-            value.as_ref(),
-            XattrMode::Create,
-        );
-        set.naming("set an attribute of", path)
+        let xattr = (name.as_ref(), value.as_ref());
+        self.write_xattr(path.as_ref(), End::Followed, xattr, XattrMode::Create)
     }
 
     /// Replaces an attribute. Links are followed.
@@ -270,25 +262,22 @@ impl Subvolume {
         name: impl AsRef<OsStr>,
         value: impl AsRef<[u8]>,
     ) -> Result<()> {
-        let path = path.as_ref();
-        let set = self.set_xattr_of(
-            self.resolve(path),
-            name.as_ref(),
-            value.as_ref(),
-            XattrMode::Replace,
-        );
-        set.naming("set an attribute of", path)
+        let xattr = (name.as_ref(), value.as_ref());
+        self.write_xattr(path.as_ref(), End::Followed, xattr, XattrMode::Replace)
     }
 
-    fn set_xattr_of(
+    fn write_xattr(
         &self,
-        id: Caused<FileId>,
-        name: &OsStr,
-        value: &[u8],
+        path: &Path,
+        end: End,
+        (name, value): (&OsStr, &[u8]),
         mode: XattrMode,
-    ) -> Caused<()> {
+    ) -> Result<()> {
         let _entered = self.engine.enter();
-        Ok(self.engine.set_xattr(id?, name.as_bytes(), value, mode)?)
+        let set = self
+            .find_end(path, end)
+            .and_then(|id| Ok(self.engine.set_xattr(id, name.as_bytes(), value, mode)?));
+        set.naming("set an attribute of", path)
     }
 
     /// Removes an attribute. Links are followed.
@@ -297,9 +286,7 @@ impl Subvolume {
     ///
     /// There is none of the name (`NotFound`); else as [`Subvolume::set_xattr`].
     pub fn remove_xattr(&self, path: impl AsRef<Path>, name: impl AsRef<OsStr>) -> Result<()> {
-        let path = path.as_ref();
-        let removed = self.remove_xattr_of(self.resolve(path), name.as_ref());
-        removed.naming("remove an attribute of", path)
+        self.delete_xattr(path.as_ref(), End::Followed, name.as_ref())
     }
 
     /// Removes an attribute; of a link itself.
@@ -312,13 +299,14 @@ impl Subvolume {
         path: impl AsRef<Path>,
         name: impl AsRef<OsStr>,
     ) -> Result<()> {
-        let path = path.as_ref();
-        let removed = self.remove_xattr_of(self.resolve_link(path), name.as_ref());
-        removed.naming("remove an attribute of", path)
+        self.delete_xattr(path.as_ref(), End::Itself, name.as_ref())
     }
 
-    fn remove_xattr_of(&self, id: Caused<FileId>, name: &OsStr) -> Caused<()> {
+    fn delete_xattr(&self, path: &Path, end: End, name: &OsStr) -> Result<()> {
         let _entered = self.engine.enter();
-        Ok(self.engine.remove_xattr(id?, name.as_bytes())?)
+        let removed = self
+            .find_end(path, end)
+            .and_then(|id| Ok(self.engine.remove_xattr(id, name.as_bytes())?));
+        removed.naming("remove an attribute of", path)
     }
 }

@@ -67,7 +67,7 @@ impl Iterator for Changes {
     }
 }
 
-/// What became of a name.
+/// What became of a name. [`Changes`] has an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ChangeKind {
     /// It is gone.

@@ -8,6 +8,13 @@ use ubtrfs_device::BlockDevice;
 
 use crate::error::{Naming, Result};
 
+/// How bad an issue of a check is.
+///
+/// ```
+/// use ubtrfs::Severity;
+///
+/// assert!(Severity::Note < Severity::Warning && Severity::Warning < Severity::Error);
+/// ```
 pub use ubtrfs_check::Severity;
 
 /// Checks a volume that nobody writes to, as `ubtrfs check` does. It only reads, and shares no code with what writes

@@ -1,6 +1,7 @@
 //! An open file with a position.
 
 mod open_options;
+mod xattrs;
 
 use std::fs::Permissions;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -16,6 +17,7 @@ use crate::handle::Engine;
 use crate::metadata::{FileTimes, Metadata};
 
 pub use open_options::OpenOptions;
+pub(crate) use xattrs::named_xattrs;
 
 /// An open file, as [`std::fs::File`]. It stays readable and writable after its name is gone, and keeps its volume open.
 ///

@@ -22,7 +22,7 @@
 //!
 //! - [`Volume`]: opening and making, commits, the label, lists of subvolumes
 //! - [`Subvolume`]: the operations of [`std::fs`] by paths, subvolumes and snapshots
-//! - [`File`], [`OpenOptions`], [`ReadDir`], [`Metadata`]: as those of `std::fs`
+//! - [`File`], [`OpenOptions`], [`DirBuilder`], [`ReadDir`], [`Metadata`]: as those of `std::fs`
 //! - [`Snapshot`]: sending, and comparing two. [`Subvolume::receive`] makes what was sent
 //! - [`Subvolume::copy_tree`], `copy_from_host`, `copy_to_host`, `import_tar`, `export_tar`: whole trees
 //! - [`Checker`]: whether a volume is consistent
@@ -45,6 +45,7 @@
 mod attributes;
 mod changes;
 mod checking;
+mod dir_builder;
 mod error;
 mod file;
 mod handle;
@@ -52,6 +53,7 @@ mod metadata;
 mod opening;
 mod paths;
 mod read_dir;
+mod reexports;
 mod removal;
 mod report;
 mod snapshot;
@@ -63,21 +65,16 @@ mod volume;
 
 pub use changes::{Change, ChangeKind, Changes};
 pub use checking::{CheckIssue, CheckReport, Checker, Severity};
+pub use dir_builder::DirBuilder;
 pub use error::{Error, Result};
 pub use file::{File, OpenOptions};
 pub use metadata::{FileFlags, FileTimes, FileType, Metadata};
 pub use read_dir::{DirEntry, ReadDir};
+pub use reexports::*;
 pub use report::{BlockGroupKind, BlockGroupSpace, DeviceInfo, Space, Statistics};
 pub use snapshot::{SendOptions, Snapshot};
 pub use subvolume::{Access, Subvolume, SubvolumeInfo};
 pub use trees::{Problem, Problems};
-pub use ubtrfs_device::{BlockDevice, FileDevice, MemDevice};
-pub use ubtrfs_engine::Compress;
-pub use ubtrfs_format::block_group_flags::Profile;
-pub use ubtrfs_format::compress::Compression;
-pub use ubtrfs_format::csum::CsumType;
-pub use ubtrfs_format::uuid::Uuid;
-pub use ubtrfs_mkfs::{FeatureSet, MkfsOptions};
 pub use volume::{Builder, Volume};
 
 /// Examples of a page for users, which are tests.

@@ -8,13 +8,12 @@ use ubtrfs_format::item::InodeFlags;
 
 use crate::error::{Cause, Caused, Naming, Result};
 use crate::file::{File, OpenOptions};
-use crate::subvolume::{Subvolume, bytes};
+use crate::subvolume::{PERMISSIONS, Subvolume, bytes};
 
 /// Bytes that are read at a time.
 const READ_BYTES: usize = 1 << 20;
 /// Bytes that are copied at a time.
 const COPY_BYTES: u64 = 64 << 20;
-const PERMISSIONS: u32 = 0o7777;
 
 /// A file that is open, and the name it was given if it is new.
 struct Opened {

@@ -16,10 +16,11 @@ use ubtrfs_engine::Error as EngineError;
 use ubtrfs_engine::{CorruptItem, FileId, FileKind, LastName, NewInode, PathEnd, RenameMode};
 use ubtrfs_format::key::{Key, KeyType};
 
+use crate::dir_builder::DirBuilder;
 use crate::error::{Cause, Caused, Naming, Result};
 use crate::metadata::Metadata;
 use crate::read_dir::ReadDir;
-use crate::subvolume::{DIR_PERMISSIONS, Subvolume, bytes};
+use crate::subvolume::{PERMISSIONS, Subvolume, bytes};
 use crate::transfer::DeviceNumber;
 
 /// The directory and the name where something other than a directory is made.
@@ -130,14 +131,7 @@ impl Subvolume {
     ///
     /// Something is there already, the directory above is missing, or the volume is full or read-only.
     pub fn create_dir(&self, path: impl AsRef<Path>) -> Result<()> {
-        let _entered = self.engine.enter();
-        let path = path.as_ref();
-        let made = self.name_for_dir(path).and_then(|(dir, name)| {
-            let new = NewInode::directory(DIR_PERMISSIONS);
-            self.engine.create(dir, &name, &new)?;
-            Ok(())
-        });
-        made.naming("create directory", path)
+        self.create_dir_with(path, &DirBuilder::new())
     }
 
     /// Makes a directory and those above it as far as they are missing.
@@ -146,13 +140,40 @@ impl Subvolume {
     ///
     /// As [`Subvolume::create_dir`], but for a directory that is there.
     pub fn create_dir_all(&self, path: impl AsRef<Path>) -> Result<()> {
+        self.create_dir_with(path, &DirBuilder::new().recursive(true))
+    }
+
+    /// Makes a directory as the builder says.
+    ///
+    /// # Errors
+    ///
+    /// As [`Subvolume::create_dir`] or [`Subvolume::create_dir_all`].
+    pub fn create_dir_with(&self, path: impl AsRef<Path>, builder: &DirBuilder) -> Result<()> {
         let path = path.as_ref();
+        let mode = builder.mode & PERMISSIONS;
+        match builder.recursive {
+            true => self.make_missing_dirs(path, mode),
+            false => self.make_dir(path, mode),
+        }
+    }
+
+    fn make_dir(&self, path: &Path, mode: u32) -> Result<()> {
+        let _entered = self.engine.enter();
+        let made = self.name_for_dir(path).and_then(|(dir, name)| {
+            let new = NewInode::directory(mode);
+            self.engine.create(dir, &name, &new)?;
+            Ok(())
+        });
+        made.naming("create directory", path)
+    }
+
+    fn make_missing_dirs(&self, path: &Path, mode: u32) -> Result<()> {
         let named = |dir: &&Path| !dir.as_os_str().is_empty();
         let dirs: Vec<&Path> = path.ancestors().take_while(named).collect();
         // Up to the first that is there or can be made, and from there down.
         let mut made = 0;
         for (above, dir) in dirs.iter().enumerate() {
-            match self.make_or_find_dir(dir) {
+            match self.make_or_find_dir(dir, mode) {
                 Err(error) if error.kind() == ErrorKind::NotFound && above + 1 < dirs.len() => {}
                 outcome => {
                     outcome?;
@@ -162,11 +183,11 @@ impl Subvolume {
             }
         }
         let mut missing = dirs[..made].iter().rev();
-        missing.try_for_each(|dir| self.make_or_find_dir(dir))
+        missing.try_for_each(|dir| self.make_or_find_dir(dir, mode))
     }
 
-    fn make_or_find_dir(&self, dir: &Path) -> Result<()> {
-        match self.create_dir(dir) {
+    fn make_or_find_dir(&self, dir: &Path, mode: u32) -> Result<()> {
+        match self.make_dir(dir, mode) {
             Err(_) if self.is_dir(dir) => Ok(()),
             made => made,
         }

@@ -52,7 +52,7 @@ pub struct BlockGroupSpace {
     pub used_bytes: u64,
 }
 
-/// What block groups hold.
+/// What block groups hold. [`Profile`] has an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BlockGroupKind {
     /// Content of files.

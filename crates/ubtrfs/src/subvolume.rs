@@ -15,6 +15,8 @@ pub use info::SubvolumeInfo;
 
 /// Permission bits of a new directory.
 pub(crate) const DIR_PERMISSIONS: u32 = 0o755;
+/// The bits of a mode that are permissions.
+pub(crate) const PERMISSIONS: u32 = 0o7777;
 
 /// What may be done in a snapshot.
 ///

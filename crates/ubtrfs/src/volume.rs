@@ -2,15 +2,17 @@
 
 mod builder;
 
+use std::convert::Infallible;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::sync::Arc;
 
+use ubtrfs_engine::Error as EngineError;
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::uuid::Uuid;
 
-use crate::error::{Cause, Caused, Naming, Result};
+use crate::error::{Caused, Error, Naming, Result};
 use crate::handle::Engine;
 use crate::subvolume::{Subvolume, SubvolumeInfo};
 
@@ -39,6 +41,20 @@ pub use builder::Builder;
 #[derive(Clone, Debug)]
 pub struct Volume {
     root: Subvolume,
+}
+
+/// Why a group has no value.
+enum GroupEnd<E> {
+    /// Its work failed.
+    Work(E),
+    /// It is not durable.
+    Engine(EngineError),
+}
+
+impl<E> From<EngineError> for GroupEnd<E> {
+    fn from(error: EngineError) -> GroupEnd<E> {
+        GroupEnd::Engine(error)
+    }
 }
 
 impl Volume {
@@ -138,7 +154,7 @@ impl Volume {
         opened.naming_alone("open the default subvolume")
     }
 
-    fn open_subvolume(&self, id: RootId) -> std::result::Result<Subvolume, ubtrfs_engine::Error> {
+    fn open_subvolume(&self, id: RootId) -> std::result::Result<Subvolume, EngineError> {
         // A tree that is no subvolume has no root directory, and one that is deleted cannot be entered.
         self.engine().subvolume_tree(id)?;
         Subvolume::of_id(&self.root.engine, id)
@@ -235,8 +251,41 @@ impl Volume {
     /// promise of a group. If its data finds no space for its items, the volume takes no more changes
     /// (`ReadOnlyFilesystem`), and opening it anew shows what was before.
     pub fn group<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
-        let work = || work().map_err(Cause::from);
-        self.engine().group(work).naming_alone("commit a group")
+        self.group_with(work)
+    }
+
+    /// Does `work` as [`Volume::group`], for work with errors of its own.
+    ///
+    /// ```
+    /// use std::io;
+    /// use ubtrfs::Volume;
+    ///
+    /// # fn main() -> io::Result<()> {
+    /// let volume = Volume::in_memory(256 << 20)?;
+    /// let count: u32 = volume.group_with(|| {
+    ///     volume.root().write("/count", b"7")?;
+    ///     "7".parse().map_err(io::Error::other)
+    /// })?;
+    /// assert_eq!(count, 7);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Volume::group`].
+    pub fn group_with<T, E: From<Error>>(
+        &self,
+        work: impl FnOnce() -> std::result::Result<T, E>,
+    ) -> std::result::Result<T, E> {
+        let work = || work().map_err(GroupEnd::Work);
+        self.engine().group(work).map_err(|end| match end {
+            GroupEnd::Work(error) => error,
+            GroupEnd::Engine(error) => {
+                let Err(error) = Err::<Infallible, _>(error).naming_alone("commit a group");
+                error.into()
+            }
+        })
     }
 
     /// Commits until the space of all deleted subvolumes is free.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{fs, thread};
 
-use ubtrfs::{Access, Builder, Compress, Compression, FileFlags, OpenOptions, Volume};
+use ubtrfs::{Access, Builder, Compress, Compression, DirBuilder, FileFlags, OpenOptions, Volume};
 use ubtrfs_format::item::InodeFlags;
 use ubtrfs_sim::images;
 
@@ -408,6 +408,56 @@ fn scan_finds_the_other_devices() {
     assert!(Volume::open_read_only(first).is_err());
     let builder = Volume::builder().read_only().scan(others);
     assert!(builder.open(first).is_ok());
+}
+
+#[test]
+fn attributes_are_set_by_open_file_without_name() {
+    let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
+    volume.root().write("/file", b"").unwrap();
+    let file = volume.root().open_file("/file").unwrap();
+    volume.root().remove_file("/file").unwrap();
+    file.create_xattr("user.note", "one").unwrap();
+    let refused = file.create_xattr("user.note", "two").unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::AlreadyExists);
+    let missing = file.replace_xattr("user.none", "two").unwrap_err();
+    assert_eq!(missing.kind(), ErrorKind::NotFound);
+    file.replace_xattr("user.note", "two").unwrap();
+    file.set_xattr("trusted.other", "").unwrap();
+    assert_eq!(
+        file.xattr("user.note").unwrap().as_deref(),
+        Some(&b"two"[..])
+    );
+    let mut names: Vec<_> = file.xattrs().unwrap();
+    names.sort();
+    let names: Vec<_> = names.iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["trusted.other", "user.note"]);
+    file.remove_xattr("user.note").unwrap();
+    assert_eq!(file.xattr("user.note").unwrap(), None);
+    let gone = file.remove_xattr("user.note").unwrap_err();
+    assert_eq!(gone.kind(), ErrorKind::NotFound);
+    assert_eq!(gone.path(), Some(Path::new("/file")));
+}
+
+#[test]
+fn directories_are_made_with_their_permissions() {
+    let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
+    let root = volume.root();
+    let mode = |path: &str| root.metadata(path).unwrap().mode() & 0o7777;
+    let sticky = DirBuilder::new().mode(0o1777);
+    root.create_dir_with("/tmp", &sticky).unwrap();
+    assert_eq!(mode("/tmp"), 0o1777);
+    let again = root.create_dir_with("/tmp", &sticky).unwrap_err();
+    assert_eq!(again.kind(), ErrorKind::AlreadyExists);
+    let missing = root.create_dir_with("/a/b", &sticky).unwrap_err();
+    assert_eq!(missing.kind(), ErrorKind::NotFound);
+
+    let private = DirBuilder::new().recursive(true).mode(0o700);
+    root.create_dir_with("/tmp/a/b", &private).unwrap();
+    root.create_dir_with("/tmp/a/b", &private).unwrap();
+    assert_eq!((mode("/tmp/a"), mode("/tmp/a/b")), (0o700, 0o700));
+    assert_eq!(mode("/tmp"), 0o1777);
+    root.create_dir_all("/c/d").unwrap();
+    assert_eq!((mode("/c"), mode("/c/d")), (0o755, 0o755));
 }
 
 #[test]

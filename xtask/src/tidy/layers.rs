@@ -130,11 +130,12 @@ const ORDERS: &[(&str, &[&str])] = &[
     (
         "ubtrfs",
         &[
-            "handle transfer",
+            "handle reexports transfer",
             "error",
             "checking metadata",
             "changes file read_dir",
             "subvolume",
+            "dir_builder",
             "attributes opening paths removal snapshot trees",
             "volume",
             "report",

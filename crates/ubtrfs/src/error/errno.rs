@@ -86,6 +86,7 @@ fn of_kind(kind: io::ErrorKind) -> Errno {
         Kind::DirectoryNotEmpty => Errno::NOTEMPTY,
         Kind::StorageFull => Errno::NOSPC,
         Kind::FileTooLarge => Errno::FBIG,
+        Kind::QuotaExceeded => Errno::DQUOT,
         Kind::ReadOnlyFilesystem => Errno::ROFS,
         Kind::PermissionDenied => Errno::PERM,
         Kind::CrossesDevices => Errno::XDEV,

@@ -50,6 +50,16 @@ fn paths_fail_with_the_errno_of_linux() {
 }
 
 #[test]
+fn commit_in_group_fails_with_its_own_errno() {
+    let volume = Volume::in_memory(256 << 20).unwrap();
+    let done = volume.group(|| {
+        check(volume.sync(), Errno::DQUOT);
+        Ok(())
+    });
+    done.unwrap();
+}
+
+#[test]
 fn host_files_fail_with_their_own_errno() {
     let folder = tempfile::tempdir().unwrap();
     let image = folder.path().join("image");

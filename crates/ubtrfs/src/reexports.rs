@@ -1,0 +1,167 @@
+//! Types of the crates below that the library's own methods take and give.
+//!
+//! Not here: on-disk structures, which no method shows.
+
+/// How files are compressed: what [`Builder::compress`](crate::Builder::compress) takes.
+///
+/// ```
+/// use ubtrfs::{Compress, Compression, Volume};
+///
+/// # fn main() -> Result<(), ubtrfs::Error> {
+/// let zstd = Compress { algorithm: Compression::Zstd, level: 3, force: false };
+/// let volume = Volume::builder().compress(zstd).in_memory(256 << 20)?;
+/// volume.root().write("/log", vec![b'x'; 1 << 20])?;
+/// volume.sync()?;
+/// assert!(volume.statistics().data_bytes < 1 << 20);
+/// # Ok(())
+/// # }
+/// ```
+pub use ubtrfs_engine::Compress;
+
+/// An algorithm of compression, of which [`Compress`] has an example.
+pub use ubtrfs_format::compress::Compression;
+
+/// How data lies on the devices: what [`MkfsOptions`] asks for, and [`BlockGroupSpace`](crate::BlockGroupSpace) tells.
+///
+/// ```
+/// use ubtrfs::{BlockGroupKind, Profile, Volume};
+///
+/// # fn main() -> Result<(), ubtrfs::Error> {
+/// let volume = Volume::in_memory(256 << 20)?;
+/// let space = volume.space()?;
+/// let mut metadata = space.block_groups.iter();
+/// let metadata = metadata.find(|group| group.kind == BlockGroupKind::Metadata);
+/// assert_eq!(metadata.and_then(|group| group.profile), Some(Profile::Dup));
+/// # Ok(())
+/// # }
+/// ```
+pub use ubtrfs_format::block_group_flags::Profile;
+
+/// The algorithm of the checksums of a volume, of which [`MkfsOptions`] has an example.
+pub use ubtrfs_format::csum::CsumType;
+
+/// A UUID, as of [`Volume::uuid`](crate::Volume::uuid).
+///
+/// ```
+/// use ubtrfs::Volume;
+///
+/// # fn main() -> Result<(), ubtrfs::Error> {
+/// let volume = Volume::in_memory(256 << 20)?;
+/// let uuid = volume.uuid();
+/// assert_eq!(uuid.0.len(), 16);
+/// assert_eq!(uuid.to_string().split('-').count(), 5);
+/// # Ok(())
+/// # }
+/// ```
+pub use ubtrfs_format::uuid::Uuid;
+
+/// What a new volume is: what [`Builder::mkfs`](crate::Builder::mkfs) takes.
+///
+/// ```
+/// use ubtrfs::{CsumType, MkfsOptions, Profile, Volume};
+///
+/// # fn main() -> Result<(), ubtrfs::Error> {
+/// let options = MkfsOptions {
+///     label: b"cache".to_vec(),
+///     metadata: Some(Profile::Single),
+///     csum_type: CsumType::XxHash64,
+///     ..MkfsOptions::default()
+/// };
+/// let volume = Volume::builder().mkfs(options).in_memory(256 << 20)?;
+/// assert_eq!(volume.label(), "cache");
+/// # Ok(())
+/// # }
+/// ```
+pub use ubtrfs_mkfs::MkfsOptions;
+
+/// Features of a new volume, by the names that `mkfs.btrfs -O` has for them.
+///
+/// ```
+/// use ubtrfs::{FeatureSet, MkfsOptions, Volume};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut features = FeatureSet::default();
+/// features.apply_list("^no-holes")?;
+/// let options = MkfsOptions { features, ..MkfsOptions::default() };
+/// let volume = Volume::builder().mkfs(options).in_memory(256 << 20)?;
+/// volume.root().write("/file", b"content")?;
+/// # Ok(())
+/// # }
+/// ```
+pub use ubtrfs_mkfs::FeatureSet;
+
+/// A device of a program's own: anything with reads and writes at offsets, and a flush.
+///
+/// ```
+/// use std::io;
+/// use std::path::PathBuf;
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicU64, Ordering};
+/// use ubtrfs::{BlockDevice, MemDevice, Volume};
+///
+/// #[derive(Debug)]
+/// struct Counted(MemDevice, AtomicU64);
+///
+/// impl BlockDevice for Counted {
+///     fn len_bytes(&self) -> u64 {
+///         self.0.len_bytes()
+///     }
+///     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+///         self.0.read_at(buf, offset)
+///     }
+///     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+///         self.1.fetch_add(buf.len() as u64, Ordering::Relaxed);
+///         self.0.write_at(buf, offset)
+///     }
+///     fn flush(&self) -> io::Result<()> {
+///         self.0.flush()
+///     }
+/// }
+///
+/// # fn main() -> Result<(), ubtrfs::Error> {
+/// let device = Arc::new(Counted(MemDevice::new(256 << 20), AtomicU64::new(0)));
+/// let volume = Volume::builder().make(vec![(PathBuf::from("counted"), device.clone())])?;
+/// volume.root().write("/file", vec![7; 1 << 20])?;
+/// volume.sync()?;
+/// assert!(device.1.load(Ordering::Relaxed) > 1 << 20);
+/// # Ok(())
+/// # }
+/// ```
+pub use ubtrfs_device::BlockDevice;
+
+/// A device in memory; what was not written takes none.
+///
+/// ```
+/// use ubtrfs::{BlockDevice, MemDevice};
+///
+/// # fn main() -> std::io::Result<()> {
+/// let device = MemDevice::new(1 << 30);
+/// device.write_at(b"content", 4096)?;
+/// let mut content = [0; 7];
+/// device.read_at(&mut content, 4096)?;
+/// assert_eq!(&content, b"content");
+/// # Ok(())
+/// # }
+/// ```
+pub use ubtrfs_device::MemDevice;
+
+/// A file or block device of this machine, locked as [`Volume::open`](crate::Volume::open) locks it.
+///
+/// ```
+/// use std::sync::Arc;
+/// use ubtrfs::{BlockDevice, DeviceAccess, FileDevice, Volume};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("volume.img");
+/// Volume::create(&path, 1 << 30)?.close()?;
+/// let device: Arc<dyn BlockDevice> = Arc::new(FileDevice::open(&path, DeviceAccess::Read)?);
+/// let volume = Volume::builder().read_only().open_devices(vec![(path, device)])?;
+/// assert_eq!(volume.root().read_dir("/")?.count(), 0);
+/// # Ok(())
+/// # }
+/// ```
+pub use ubtrfs_device::FileDevice;
+
+/// What a [`FileDevice`] is opened for. It has an example.
+pub use ubtrfs_device::Access as DeviceAccess;
