@@ -38,6 +38,46 @@
 #define UBTRFS_READ_ONLY 1
 
 /**
+ * Block groups of data.
+ */
+#define UBTRFS_DATA 0
+
+/**
+ * Block groups of trees.
+ */
+#define UBTRFS_METADATA 1
+
+/**
+ * Block groups of the tree of chunks.
+ */
+#define UBTRFS_SYSTEM 2
+
+/**
+ * Block groups of data and trees.
+ */
+#define UBTRFS_MIXED 3
+
+/**
+ * A check also reads all data of every mirror, and compares it with its checksums.
+ */
+#define UBTRFS_CHECK_DATA 1
+
+/**
+ * Sound operation leaves it, such as a power cut.
+ */
+#define UBTRFS_NOTE 0
+
+/**
+ * The kernel lives with it.
+ */
+#define UBTRFS_WARNING 1
+
+/**
+ * The volume is not consistent.
+ */
+#define UBTRFS_ERROR 2
+
+/**
  * A rename replaces nothing.
  */
 #define UBTRFS_RENAME_NOREPLACE 1
@@ -61,6 +101,36 @@
  * The attribute must exist.
  */
 #define UBTRFS_XATTR_REPLACE 4
+
+/**
+ * Sends compressed data as it is, in a stream of version 2.
+ */
+#define UBTRFS_SEND_COMPRESSED 1
+
+/**
+ * Says which ranges of files changed, and sends no data.
+ */
+#define UBTRFS_SEND_NO_DATA 2
+
+/**
+ * A name is gone.
+ */
+#define UBTRFS_REMOVED 0
+
+/**
+ * A name is new.
+ */
+#define UBTRFS_ADDED 1
+
+/**
+ * A name's file had another name before.
+ */
+#define UBTRFS_RENAMED 2
+
+/**
+ * A name is as it was, and its file is not.
+ */
+#define UBTRFS_CHANGED 3
 
 /**
  * A directory that is listed.
@@ -138,6 +208,120 @@ struct ubtrfs_subvolume_info {
 typedef int (*ubtrfs_subvolume_callback)(const struct ubtrfs_subvolume_info *info, void *data);
 
 /**
+ * Does the work of a group; `data` is the caller's. Another result than 0 says that the work failed.
+ */
+typedef int (*ubtrfs_work_callback)(void *data);
+
+/**
+ * The space of a volume, in bytes, as the kernel's btrfs reports it for the same volume.
+ */
+struct ubtrfs_space {
+  /**
+   * What df calls the size: that of the devices, divided by the copies that data has.
+   */
+  uint64_t total_bytes;
+  /**
+   * What is not in use, divided by the copies that data has.
+   */
+  uint64_t free_bytes;
+  /**
+   * What data can be written to.
+   */
+  uint64_t available_bytes;
+  /**
+   * What is kept back so that files can be deleted on a full volume.
+   */
+  uint64_t reserve_bytes;
+};
+
+/**
+ * The block groups of one kind and profile.
+ */
+struct ubtrfs_block_groups {
+  /**
+   * UBTRFS_DATA, UBTRFS_METADATA, UBTRFS_SYSTEM or UBTRFS_MIXED.
+   */
+  unsigned int kind;
+  /**
+   * The profile, such as "RAID1" or "single"; NULL if it is not known.
+   */
+  const char *profile;
+  /**
+   * What they have room for, in bytes of content.
+   */
+  uint64_t total_bytes;
+  /**
+   * What is in use of that.
+   */
+  uint64_t used_bytes;
+};
+
+/**
+ * Takes block groups of a list; `data` is the caller's. What `groups` points to is gone afterwards. Another result than 0
+ * ends the list.
+ */
+typedef int (*ubtrfs_block_groups_callback)(const struct ubtrfs_block_groups *groups, void *data);
+
+/**
+ * Counts since a volume was opened for writing.
+ */
+struct ubtrfs_statistics {
+  uint64_t commits;
+  /**
+   * Syncs of files that wrote a log in place of a commit.
+   */
+  uint64_t logs;
+  /**
+   * Data written, in bytes; one copy of each.
+   */
+  uint64_t data_bytes;
+  /**
+   * Tree blocks written by commits, in bytes; one copy of each.
+   */
+  uint64_t metadata_bytes;
+  /**
+   * Tree blocks written for logs, in bytes; one copy of each.
+   */
+  uint64_t log_bytes;
+};
+
+/**
+ * Something that a check found.
+ */
+struct ubtrfs_issue {
+  /**
+   * UBTRFS_NOTE, UBTRFS_WARNING or UBTRFS_ERROR.
+   */
+  unsigned int severity;
+  /**
+   * The number, which stays from release to release.
+   */
+  uint16_t number;
+  /**
+   * What and where, for people.
+   */
+  const char *message;
+};
+
+/**
+ * Takes an issue of a list; `data` is the caller's. What `issue` points to is gone afterwards. Another result than 0 ends
+ * the list.
+ */
+typedef int (*ubtrfs_issue_callback)(const struct ubtrfs_issue *issue, void *data);
+
+/**
+ * How many issues a check found.
+ */
+struct ubtrfs_check_report {
+  /**
+   * The volume is consistent if there are none.
+   */
+  uint64_t errors;
+  uint64_t warnings;
+  uint64_t notes;
+};
+
+/**
  * Attributes of a file.
  */
 struct ubtrfs_stat {
@@ -189,6 +373,60 @@ struct ubtrfs_dirent {
    */
   bool is_subvolume;
 };
+
+/**
+ * Hears of a file that could not be transferred, and why; `data` is the caller's. Both texts are gone afterwards.
+ */
+typedef void (*ubtrfs_problem_callback)(const char *path, const char *message, void *data);
+
+/**
+ * How a snapshot is sent. All zeros: the whole, as a stream of version 1.
+ */
+struct ubtrfs_send_options {
+  /**
+   * The difference from this read-only subvolume is sent, which the receiver has. May be NULL.
+   */
+  const struct ubtrfs_subvolume *parent;
+  /**
+   * What is shared with these read-only subvolumes is sent as clones. The receiver has them.
+   */
+  const struct ubtrfs_subvolume *const *clone_sources;
+  size_t clone_source_count;
+  /**
+   * UBTRFS_SEND_COMPRESSED and UBTRFS_SEND_NO_DATA.
+   */
+  unsigned int flags;
+};
+
+/**
+ * Takes the name of a subvolume that was received; `data` is the caller's. The text is gone afterwards. Another result than
+ * 0 ends the list.
+ */
+typedef int (*ubtrfs_name_callback)(const char *name, void *data);
+
+/**
+ * A change of a name between two snapshots.
+ */
+struct ubtrfs_change {
+  /**
+   * UBTRFS_REMOVED, UBTRFS_ADDED, UBTRFS_RENAMED or UBTRFS_CHANGED.
+   */
+  unsigned int kind;
+  /**
+   * From the root of the snapshot, without a slash before it; empty for the root.
+   */
+  const char *path;
+  /**
+   * The path before a rename, else NULL.
+   */
+  const char *renamed_from;
+};
+
+/**
+ * Takes a change of a list; `data` is the caller's. What `change` points to is gone afterwards. Another result than 0 ends
+ * the list.
+ */
+typedef int (*ubtrfs_change_callback)(const struct ubtrfs_change *change, void *data);
 
 #ifdef __cplusplus
 extern "C" {
@@ -257,6 +495,47 @@ int ubtrfs_volume_set_label(const struct ubtrfs_volume *volume, const char *labe
 int ubtrfs_volume_subvolumes(const struct ubtrfs_volume *volume,
                              ubtrfs_subvolume_callback callback,
                              void *data);
+
+/**
+ * Calls `work`, and commits all that it did at once: after a power cut there is all of it or nothing. Returns when it is
+ * durable.
+ *
+ * Changes by other threads wait meanwhile, so `work` must not wait for a thread that changes this volume. What commits by
+ * itself is -EDQUOT within: syncs, subvolumes and snapshots that are made, ubtrfs_receive, ubtrfs_send. If `work` returns
+ * another value than 0, that is returned. What it did stays then, and becomes durable with the next commit.
+ */
+int ubtrfs_volume_group(const struct ubtrfs_volume *volume,
+                        ubtrfs_work_callback work,
+                        void *data);
+
+/**
+ * Tells how much space there is.
+ */
+int ubtrfs_volume_space(const struct ubtrfs_volume *volume, struct ubtrfs_space *space);
+
+/**
+ * Lists what block groups have, by kind and profile. If the callback ends the list, its result is returned.
+ */
+int ubtrfs_volume_block_groups(const struct ubtrfs_volume *volume,
+                               ubtrfs_block_groups_callback callback,
+                               void *data);
+
+/**
+ * Counts what was written since the volume was opened; zeros if it was opened for reading.
+ */
+int ubtrfs_volume_statistics(const struct ubtrfs_volume *volume,
+                             struct ubtrfs_statistics *statistics);
+
+/**
+ * Checks a volume that nobody writes to. It only reads, and shares no code with what writes volumes. `flags` is 0 or
+ * UBTRFS_CHECK_DATA. The callback may be NULL; it hears of the first 1000 issues. If it ends the list, its result is
+ * returned. What is wrong with a volume is no error of the function.
+ */
+int ubtrfs_check(const char *image,
+                 unsigned int flags,
+                 ubtrfs_issue_callback callback,
+                 void *data,
+                 struct ubtrfs_check_report *report);
 
 /**
  * Gives a handle of the top level, the subvolume that holds all others.
@@ -513,6 +792,81 @@ int ubtrfs_fdatasync(const struct ubtrfs_file *file);
  * Reads the attributes of an open file.
  */
 int ubtrfs_fstat(const struct ubtrfs_file *file, struct ubtrfs_stat *stat);
+
+/**
+ * Copies a file, or a directory with all below, to another path. Data is shared. Returns how many files it could not copy:
+ * the callback, which may be NULL, hears of the first 1000.
+ */
+int64_t ubtrfs_copy_tree(const struct ubtrfs_subvolume *subvolume,
+                         const char *from,
+                         const char *to,
+                         ubtrfs_problem_callback callback,
+                         void *data);
+
+/**
+ * Copies a file of this machine, or a directory with all below, into the volume. Links are copied as links. Returns as
+ * ubtrfs_copy_tree.
+ */
+int64_t ubtrfs_copy_from_host(const struct ubtrfs_subvolume *subvolume,
+                              const char *host,
+                              const char *to,
+                              ubtrfs_problem_callback callback,
+                              void *data);
+
+/**
+ * Copies a file, or a directory with all below, to this machine. Returns as ubtrfs_copy_tree.
+ */
+int64_t ubtrfs_copy_to_host(const struct ubtrfs_subvolume *subvolume,
+                            const char *from,
+                            const char *host,
+                            ubtrfs_problem_callback callback,
+                            void *data);
+
+/**
+ * Writes a file, or a directory with all below, as a tar archive to a file descriptor. Returns as ubtrfs_copy_tree.
+ */
+int64_t ubtrfs_export_tar(const struct ubtrfs_subvolume *subvolume,
+                          const char *at,
+                          int fd,
+                          ubtrfs_problem_callback callback,
+                          void *data);
+
+/**
+ * Unpacks a tar archive, compressed or not, from a file descriptor into a directory. Files that exist are replaced. Returns
+ * as ubtrfs_copy_tree.
+ */
+int64_t ubtrfs_import_tar(const struct ubtrfs_subvolume *subvolume,
+                          int fd,
+                          const char *dir,
+                          ubtrfs_problem_callback callback,
+                          void *data);
+
+/**
+ * Writes a read-only subvolume to a file descriptor, as a stream that ubtrfs_receive and btrfs receive take. Commits
+ * before. The options may be NULL.
+ */
+int ubtrfs_send(const struct ubtrfs_subvolume *subvolume,
+                const struct ubtrfs_send_options *options,
+                int fd);
+
+/**
+ * Makes the subvolumes of a stream in a directory, from a file descriptor. Nothing outside them is changed, whatever the
+ * stream says. The callback, which may be NULL, hears of the name of each. If it ends the list, its result is returned.
+ */
+int ubtrfs_receive(const struct ubtrfs_subvolume *subvolume,
+                   const char *dir,
+                   int fd,
+                   ubtrfs_name_callback callback,
+                   void *data);
+
+/**
+ * Tells what changed from one read-only subvolume to another, in the order of paths. Commits before. If the callback ends
+ * the list, its result is returned.
+ */
+int ubtrfs_changes(const struct ubtrfs_subvolume *old,
+                   const struct ubtrfs_subvolume *new_,
+                   ubtrfs_change_callback callback,
+                   void *data);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -1,7 +1,9 @@
 //! Arguments of C as values of Rust, and results of Rust at places of C.
 
-use std::ffi::{CStr, OsStr, c_char, c_void};
+use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
+use std::fs::File;
 use std::mem::MaybeUninit;
+use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
@@ -72,6 +74,27 @@ pub(crate) unsafe fn text<'a>(pointer: *const c_char) -> Result<&'a OsStr> {
 pub(crate) unsafe fn path<'a>(pointer: *const c_char) -> Result<&'a Path> {
     // SAFETY: the caller's.
     Ok(Path::new(unsafe { text(pointer)? }))
+}
+
+/// Text for C, which ends at a NUL that it should not have.
+pub(crate) fn text_of(text: impl AsRef<[u8]>) -> CString {
+    let bytes = text.as_ref().iter().copied();
+    let before: Vec<u8> = bytes.take_while(|byte| *byte != 0).collect();
+    CString::new(before).unwrap_or_default()
+}
+
+/// Another handle of the file that a descriptor of the caller is open for.
+///
+/// # Safety
+///
+/// The descriptor is open until the function returns, or is none.
+pub(crate) unsafe fn file_of(fd: c_int) -> Result<File> {
+    if fd < 0 {
+        return Err(Failure::new(libc::EBADF, "no file descriptor"));
+    }
+    // SAFETY: it is not negative, and the rest is the caller's.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
+    Ok(File::from(borrowed.try_clone_to_owned()?))
 }
 
 fn check_len(is_null: bool, len: usize) -> Result<()> {

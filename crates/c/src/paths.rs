@@ -1,9 +1,9 @@
 //! Operations on names: making, removing, moving and linking.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
-use std::fs::Permissions;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
+
+use ubtrfs::DirBuilder;
 
 use crate::arguments::{buffer, copy_whole, handle, path};
 use crate::failure::{Failure, size, status};
@@ -24,9 +24,8 @@ pub unsafe extern "C" fn ubtrfs_mkdir(
     status(|| {
         // SAFETY: the head of the header.
         let (of, at) = unsafe { (handle(subvolume)?, path(at)?) };
-        of.subvolume.create_dir(at)?;
-        let permissions = Permissions::from_mode(mode & !libc::S_IFMT);
-        Ok(of.subvolume.set_permissions(at, permissions)?)
+        let builder = DirBuilder::new().mode(mode);
+        Ok(of.subvolume.create_dir_with(at, &builder)?)
     })
 }
 

@@ -202,3 +202,122 @@ fn files_are_read_and_written_with_times_and_sizes() {
     assert_eq!((stat.mtime.sec, stat.mtime.nsec), (-2, 500_000_000));
     assert_eq!(opened.open(c"/f", both), Err(-libc::EEXIST));
 }
+
+#[test]
+fn streams_and_trees_refuse_what_is_none() {
+    let opened = Opened::new();
+    let root = opened.root;
+    let (nobody, data) = (None, ptr::null_mut());
+    // SAFETY: as the header asks.
+    unsafe {
+        assert_eq!(ubtrfs_send(root, ptr::null(), -1), -libc::EBADF);
+        let refused = ubtrfs_receive(root, c"/".as_ptr(), -1, nobody, data);
+        assert_eq!(refused, -libc::EBADF);
+        assert_eq!(ubtrfs_send(root, ptr::null(), 2), -libc::EPERM);
+        let options = ubtrfs_send_options {
+            parent: ptr::null(),
+            clone_sources: ptr::null(),
+            clone_source_count: 0,
+            flags: 1 << 9,
+        };
+        assert_eq!(ubtrfs_send(root, &raw const options, 2), -libc::EINVAL);
+        assert_eq!(message(), "invalid argument: unknown flags");
+        let options = ubtrfs_send_options {
+            clone_source_count: 1,
+            flags: 0,
+            ..options
+        };
+        assert_eq!(ubtrfs_send(root, &raw const options, 2), -libc::EINVAL);
+        assert_eq!(ubtrfs_changes(root, root, None, data), -libc::EINVAL);
+        let (none, to) = (c"/none".as_ptr(), c"/to".as_ptr());
+        let copied = ubtrfs_copy_tree(root, none, to, None, data);
+        assert_eq!(copied, -i64::from(libc::ENOENT));
+        assert_eq!(
+            ubtrfs_export_tar(root, to, -1, None, data),
+            -i64::from(libc::EBADF)
+        );
+        let mut report = MaybeUninit::uninit();
+        let checked = ubtrfs_check(none, 0, None, data, report.as_mut_ptr());
+        assert_eq!(checked, -libc::ENOENT);
+        let checked = ubtrfs_check(none, 2, None, data, report.as_mut_ptr());
+        assert_eq!(checked, -libc::EINVAL);
+    }
+}
+
+/// What the work of a group is told.
+struct Work {
+    root: *const ubtrfs_subvolume,
+    volume: *const ubtrfs_volume,
+    result: c_int,
+}
+
+unsafe extern "C" fn work(data: *mut c_void) -> c_int {
+    // SAFETY: the test gives it.
+    let work = unsafe { &*data.cast::<Work>() };
+    // SAFETY: both are open.
+    unsafe {
+        assert_eq!(ubtrfs_mkdir_all(work.root, c"/dir".as_ptr()), 0);
+        assert_eq!(ubtrfs_volume_sync(work.volume), -libc::EDQUOT);
+    }
+    work.result
+}
+
+#[test]
+fn group_returns_what_its_work_does() {
+    let opened = Opened::new();
+    let commits = || {
+        let mut statistics = MaybeUninit::uninit();
+        // SAFETY: as the header asks; the place is filled unless there is an error.
+        unsafe {
+            let told = ubtrfs_volume_statistics(opened.volume, statistics.as_mut_ptr());
+            assert_eq!(told, 0);
+            statistics.assume_init().commits
+        }
+    };
+    let before = commits();
+    for (result, made) in [(7, 0), (-libc::ENOENT, 0), (0, 1)] {
+        let mut given = Work {
+            root: opened.root,
+            volume: opened.volume,
+            result,
+        };
+        let data = (&raw mut given).cast();
+        // SAFETY: the callback gets what it takes.
+        let returned = unsafe { ubtrfs_volume_group(opened.volume, Some(work), data) };
+        assert_eq!(returned, result);
+        assert_eq!(commits(), before + made);
+    }
+    // SAFETY: null is an error.
+    let refused = unsafe { ubtrfs_volume_group(opened.volume, None, ptr::null_mut()) };
+    assert_eq!(refused, -libc::EINVAL);
+}
+
+unsafe extern "C" fn sum_metadata(groups: *const ubtrfs_block_groups, data: *mut c_void) -> c_int {
+    // SAFETY: the library gives the first, and the test the second.
+    let (groups, sum) = unsafe { (&*groups, &mut *data.cast::<u64>()) };
+    if groups.kind == UBTRFS_METADATA {
+        // SAFETY: profiles of a new volume are known.
+        let profile = unsafe { CStr::from_ptr(groups.profile) };
+        assert_eq!(profile, c"DUP");
+        *sum += groups.total_bytes;
+    }
+    0
+}
+
+#[test]
+fn space_is_told_by_kind() {
+    let opened = Opened::new();
+    let mut space = MaybeUninit::uninit();
+    let mut metadata_bytes = 0u64;
+    // SAFETY: as the header asks; the place is filled unless there is an error.
+    let space = unsafe {
+        assert_eq!(ubtrfs_volume_space(opened.volume, space.as_mut_ptr()), 0);
+        let sum = (&raw mut metadata_bytes).cast();
+        let listed = ubtrfs_volume_block_groups(opened.volume, Some(sum_metadata), sum);
+        assert_eq!(listed, 0);
+        space.assume_init()
+    };
+    assert_eq!(space.total_bytes, 256 << 20);
+    assert!(space.available_bytes <= space.free_bytes);
+    assert!(metadata_bytes > 0 && metadata_bytes < space.total_bytes);
+}

@@ -10,11 +10,15 @@ const SOURCES: &[&str] = &[
     "failure",
     "metadata",
     "volume",
+    "group",
+    "report",
     "subvolume",
     "paths",
     "attributes",
     "directory",
     "file",
+    "trees",
+    "streams",
 ];
 
 fn made(root: &Path) -> String {

@@ -124,6 +124,63 @@ fn program_of_the_page_makes_a_volume() {
     assert_eq!(volume.root().read("/version-1/log").unwrap(), b"a line\n");
 }
 
+/// A thread that ends with the process may still have its own handle.
+const VALGRIND: &[&str] = &[
+    "valgrind",
+    "--quiet",
+    "--error-exitcode=9",
+    "--leak-check=full",
+    "--errors-for-leak-kinds=definite",
+    "--show-leak-kinds=definite",
+];
+
+fn suppressions() -> String {
+    format!("--suppressions={HERE}/tests/valgrind.supp")
+}
+
+#[test]
+fn example_in_c_sends_what_a_folder_became() {
+    let library = library();
+    let scratch = Scratch::new().unwrap();
+    let program = scratch.path().join("backup");
+    let source = Path::new(HERE).join("examples/backup.c");
+    compile(&library, &source, &program);
+    let place = |name: &str| scratch.path().join(name);
+    let (image, folder) = (place("backup.img"), place("folder"));
+    let backup = |through: &[&str], stream: &str| {
+        let mut words: Vec<&OsStr> = through.iter().map(OsStr::new).collect();
+        words.push(program.as_os_str());
+        run(Command::new(words[0])
+            .args(&words[1..])
+            .args([&image, &folder, &place(stream)])
+            .env("LD_LIBRARY_PATH", library.join("lib")))
+    };
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("one"), vec![b'x'; 200_000]).unwrap();
+    fs::write(folder.join("two"), b"second").unwrap();
+    let told = backup(&[], "first");
+    assert_eq!(told, "/version-1: at most 1024 MiB, committed\n");
+    fs::write(folder.join("three"), b"third").unwrap();
+    let suppressions = suppressions();
+    let told = backup(&[VALGRIND, &[&suppressions]].concat(), "second");
+    assert!(told.contains("\nadded: files/three\n"), "{told}");
+    assert!(told.contains("\n/version-2: at most"), "{told}");
+
+    let backup = Volume::in_memory(1 << 30).unwrap();
+    for stream in ["first", "second"] {
+        let stream = fs::File::open(place(stream)).unwrap();
+        backup.root().receive("/", stream).unwrap();
+    }
+    let second = backup.root().subvolume("/version-2").unwrap();
+    assert_eq!(second.read("/files/one").unwrap(), vec![b'x'; 200_000]);
+    assert_eq!(second.read("/files/three").unwrap(), b"third");
+    assert!(!backup.root().exists("/version-1/files/three").unwrap());
+    let number = second.xattr("/", "user.number").unwrap().unwrap();
+    assert_eq!(number, 2u32.to_ne_bytes());
+    let origin = second.xattr("/", "user.origin").unwrap().unwrap();
+    assert_eq!(origin, folder.as_os_str().as_encoded_bytes());
+}
+
 #[test]
 fn example_in_c_keeps_each_version() {
     let library = library();
@@ -156,17 +213,8 @@ fn example_in_c_keeps_each_version() {
         "/version-1/one: 200000 bytes\n/version-1/two: 0 bytes\n"
     );
     fs::write(&one, b"changed").unwrap();
-    let suppressions = format!("--suppressions={HERE}/tests/valgrind.supp");
-    // A thread that ends with the process may still have its own handle.
-    let valgrind = [
-        "valgrind",
-        "--quiet",
-        "--error-exitcode=9",
-        "--leak-check=full",
-        "--errors-for-leak-kinds=definite",
-        "--show-leak-kinds=definite",
-        &suppressions,
-    ];
+    let suppressions = suppressions();
+    let valgrind = [VALGRIND, &[&suppressions]].concat();
     let listed = archive(&valgrind, &[&one]);
     assert_eq!(listed, "/version-2/one: 7 bytes\n/version-2/two: 0 bytes\n");
 

@@ -1,0 +1,229 @@
+//! Space, counts and consistency of a volume.
+
+use std::ffi::{CString, c_char, c_int, c_uint, c_void};
+
+use ubtrfs::{BlockGroupKind, Checker, Severity};
+
+use crate::arguments::{handle, path, place, text_of};
+use crate::failure::{Failure, number, status};
+use crate::volume::ubtrfs_volume;
+
+/// Block groups of data.
+pub const UBTRFS_DATA: c_uint = 0;
+/// Block groups of trees.
+pub const UBTRFS_METADATA: c_uint = 1;
+/// Block groups of the tree of chunks.
+pub const UBTRFS_SYSTEM: c_uint = 2;
+/// Block groups of data and trees.
+pub const UBTRFS_MIXED: c_uint = 3;
+
+/// A check also reads all data of every mirror, and compares it with its checksums.
+pub const UBTRFS_CHECK_DATA: c_uint = 1;
+
+/// Sound operation leaves it, such as a power cut.
+pub const UBTRFS_NOTE: c_uint = 0;
+/// The kernel lives with it.
+pub const UBTRFS_WARNING: c_uint = 1;
+/// The volume is not consistent.
+pub const UBTRFS_ERROR: c_uint = 2;
+
+/// The space of a volume, in bytes, as the kernel's btrfs reports it for the same volume.
+#[derive(Debug)]
+#[repr(C)]
+pub struct ubtrfs_space {
+    /// What df calls the size: that of the devices, divided by the copies that data has.
+    pub total_bytes: u64,
+    /// What is not in use, divided by the copies that data has.
+    pub free_bytes: u64,
+    /// What data can be written to.
+    pub available_bytes: u64,
+    /// What is kept back so that files can be deleted on a full volume.
+    pub reserve_bytes: u64,
+}
+
+/// The block groups of one kind and profile.
+#[derive(Debug)]
+#[repr(C)]
+pub struct ubtrfs_block_groups {
+    /// UBTRFS_DATA, UBTRFS_METADATA, UBTRFS_SYSTEM or UBTRFS_MIXED.
+    pub kind: c_uint,
+    /// The profile, such as "RAID1" or "single"; NULL if it is not known.
+    pub profile: *const c_char,
+    /// What they have room for, in bytes of content.
+    pub total_bytes: u64,
+    /// What is in use of that.
+    pub used_bytes: u64,
+}
+
+/// Counts since a volume was opened for writing.
+#[derive(Debug)]
+#[repr(C)]
+pub struct ubtrfs_statistics {
+    pub commits: u64,
+    /// Syncs of files that wrote a log in place of a commit.
+    pub logs: u64,
+    /// Data written, in bytes; one copy of each.
+    pub data_bytes: u64,
+    /// Tree blocks written by commits, in bytes; one copy of each.
+    pub metadata_bytes: u64,
+    /// Tree blocks written for logs, in bytes; one copy of each.
+    pub log_bytes: u64,
+}
+
+/// How many issues a check found.
+#[derive(Debug)]
+#[repr(C)]
+pub struct ubtrfs_check_report {
+    /// The volume is consistent if there are none.
+    pub errors: u64,
+    pub warnings: u64,
+    pub notes: u64,
+}
+
+/// Something that a check found.
+#[derive(Debug)]
+#[repr(C)]
+pub struct ubtrfs_issue {
+    /// UBTRFS_NOTE, UBTRFS_WARNING or UBTRFS_ERROR.
+    pub severity: c_uint,
+    /// The number, which stays from release to release.
+    pub number: u16,
+    /// What and where, for people.
+    pub message: *const c_char,
+}
+
+/// Takes block groups of a list; `data` is the caller's. What `groups` points to is gone afterwards. Another result than 0
+/// ends the list.
+pub type ubtrfs_block_groups_callback =
+    Option<unsafe extern "C" fn(groups: *const ubtrfs_block_groups, data: *mut c_void) -> c_int>;
+
+/// Takes an issue of a list; `data` is the caller's. What `issue` points to is gone afterwards. Another result than 0 ends
+/// the list.
+pub type ubtrfs_issue_callback =
+    Option<unsafe extern "C" fn(issue: *const ubtrfs_issue, data: *mut c_void) -> c_int>;
+
+/// Tells how much space there is.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_volume_space(
+    volume: *const ubtrfs_volume,
+    space: *mut ubtrfs_space,
+) -> c_int {
+    status(|| {
+        // SAFETY: the head of the header.
+        let (handle, mut place) = unsafe { (handle(volume)?, place(space)?) };
+        let space = handle.volume.space()?;
+        place.put(ubtrfs_space {
+            total_bytes: space.total_bytes,
+            free_bytes: space.free_bytes,
+            available_bytes: space.available_bytes,
+            reserve_bytes: space.reserve_bytes,
+        });
+        Ok(())
+    })
+}
+
+/// Lists what block groups have, by kind and profile. If the callback ends the list, its result is returned.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_volume_block_groups(
+    volume: *const ubtrfs_volume,
+    callback: ubtrfs_block_groups_callback,
+    data: *mut c_void,
+) -> c_int {
+    number(|| {
+        // SAFETY: the head of the header.
+        let handle = unsafe { handle(volume)? };
+        let callback = callback.ok_or_else(|| Failure::invalid("the callback is NULL"))?;
+        for of in handle.volume.space()?.block_groups {
+            let profile = of.profile.map(|profile| text_of(profile.name()));
+            let groups = ubtrfs_block_groups {
+                kind: match of.kind {
+                    BlockGroupKind::Data => UBTRFS_DATA,
+                    BlockGroupKind::Metadata => UBTRFS_METADATA,
+                    BlockGroupKind::System => UBTRFS_SYSTEM,
+                    BlockGroupKind::Mixed => UBTRFS_MIXED,
+                },
+                profile: profile
+                    .as_ref()
+                    .map_or(std::ptr::null(), |name| name.as_ptr()),
+                total_bytes: of.total_bytes,
+                used_bytes: of.used_bytes,
+            };
+            // SAFETY: the caller's function gets what its type says.
+            let result = unsafe { callback(&raw const groups, data) };
+            if result != 0 {
+                return Ok(result);
+            }
+        }
+        Ok(0)
+    })
+}
+
+/// Counts what was written since the volume was opened; zeros if it was opened for reading.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_volume_statistics(
+    volume: *const ubtrfs_volume,
+    statistics: *mut ubtrfs_statistics,
+) -> c_int {
+    status(|| {
+        // SAFETY: the head of the header.
+        let (handle, mut place) = unsafe { (handle(volume)?, place(statistics)?) };
+        let of = handle.volume.statistics();
+        place.put(ubtrfs_statistics {
+            commits: of.commits,
+            logs: of.logs,
+            data_bytes: of.data_bytes,
+            metadata_bytes: of.metadata_bytes,
+            log_bytes: of.log_bytes,
+        });
+        Ok(())
+    })
+}
+
+/// Checks a volume that nobody writes to. It only reads, and shares no code with what writes volumes. `flags` is 0 or
+/// UBTRFS_CHECK_DATA. The callback may be NULL; it hears of the first 1000 issues. If it ends the list, its result is
+/// returned. What is wrong with a volume is no error of the function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_check(
+    image: *const c_char,
+    flags: c_uint,
+    callback: ubtrfs_issue_callback,
+    data: *mut c_void,
+    report: *mut ubtrfs_check_report,
+) -> c_int {
+    number(|| {
+        // SAFETY: the head of the header.
+        let (image, mut place) = unsafe { (path(image)?, place(report)?) };
+        let reads_data = match flags {
+            0 => false,
+            UBTRFS_CHECK_DATA => true,
+            _ => return Err(Failure::invalid("unknown flags")),
+        };
+        let found = Checker::new().read_data(reads_data).check(image)?;
+        place.put(ubtrfs_check_report {
+            errors: found.errors,
+            warnings: found.warnings,
+            notes: found.notes,
+        });
+        let Some(callback) = callback else {
+            return Ok(0);
+        };
+        for of in found.issues {
+            let message: CString = text_of(&of.message);
+            let issue = ubtrfs_issue {
+                severity: match of.severity {
+                    Severity::Note => UBTRFS_NOTE,
+                    Severity::Warning => UBTRFS_WARNING,
+                    Severity::Error => UBTRFS_ERROR,
+                },
+                number: of.number,
+                message: message.as_ptr(),
+            };
+            // SAFETY: the caller's function gets what its type says.
+            let result = unsafe { callback(&raw const issue, data) };
+            if result != 0 {
+                return Ok(result);
+            }
+        }
+        Ok(0)
+    })
+}
