@@ -26,13 +26,22 @@ fn strerror(error: &ubtrfs::Error) -> String {
         | ErrorKind::NotADirectory
         | ErrorKind::IsADirectory
         | ErrorKind::DirectoryNotEmpty
-        | ErrorKind::StorageFull => {
-            let text = io::Error::from_raw_os_error(error.errno()).to_string();
-            let end = text.find(" (os error").unwrap_or(text.len());
-            text[..end].to_owned()
-        }
+        | ErrorKind::StorageFull => system_text(&io::Error::from_raw_os_error(error.errno())),
         _ => error.to_string(),
     }
+}
+
+/// The text of an error without its number.
+fn system_text(error: &io::Error) -> String {
+    let text = error.to_string();
+    let end = text.find(" (os error").unwrap_or(text.len());
+    text[..end].to_owned()
+}
+
+/// An error of a file of this machine.
+pub(crate) fn failed_host(error: &io::Error, path: &Path) -> PyErr {
+    let path = path.as_os_str().to_owned();
+    PyOSError::new_err((error.raw_os_error(), system_text(error), path))
 }
 
 /// An error of a file's `std::io` methods, which hold one of the library.

@@ -7,8 +7,20 @@ use pyo3::prelude::*;
 
 /// A value until it is closed. The lock is held for a moment only, so that Python's may be held meanwhile.
 #[derive(Debug)]
-pub(crate) struct Handle<T> {
+pub(crate) struct Handle<T: Send> {
     value: Mutex<Option<T>>,
+}
+
+impl<T: Send> Drop for Handle<T> {
+    /// Letting go of a file may wait for a group, whose work needs Python's lock.
+    fn drop(&mut self) {
+        let value = self.value.get_mut();
+        let value = value.unwrap_or_else(PoisonError::into_inner).take();
+        if value.is_some() {
+            // An interpreter that ends runs no group: the value is dropped with the closure then.
+            Python::try_attach(|py| py.detach(|| drop(value)));
+        }
+    }
 }
 
 impl<T: Clone + Send> Handle<T> {

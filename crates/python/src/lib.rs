@@ -7,10 +7,14 @@
 
 #![warn(clippy::disallowed_methods)]
 
+mod check;
 mod failure;
 mod file;
 mod handle;
+mod snapshot;
+mod stream;
 mod subvolume;
+mod trees;
 mod volume;
 
 use pyo3::prelude::*;
@@ -22,5 +26,15 @@ fn _ubtrfs(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<volume::Volume>()?;
     module.add_class::<subvolume::Subvolume>()?;
     module.add_class::<subvolume::Listing>()?;
-    module.add_class::<file::File>()
+    module.add_class::<file::File>()?;
+    module.add_class::<snapshot::Changes>()?;
+    module.add_function(wrap_pyfunction!(check::check, module)?)?;
+    module.add_function(wrap_pyfunction!(snapshot::send, module)?)?;
+    module.add_function(wrap_pyfunction!(snapshot::receive, module)?)?;
+    module.add_function(wrap_pyfunction!(snapshot::changes_since, module)?)?;
+    module.add_function(wrap_pyfunction!(trees::copy_tree, module)?)?;
+    module.add_function(wrap_pyfunction!(trees::copy_from_host, module)?)?;
+    module.add_function(wrap_pyfunction!(trees::copy_to_host, module)?)?;
+    module.add_function(wrap_pyfunction!(trees::export_tar, module)?)?;
+    module.add_function(wrap_pyfunction!(trees::import_tar, module)?)
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use ubtrfs::{Access, FileTimes, Metadata, OpenOptions, ReadDir};
+use ubtrfs::{Access, DirBuilder, FileTimes, Metadata, OpenOptions, ReadDir};
 
 use crate::failure::failed;
 use crate::file::File;
@@ -80,7 +80,7 @@ pub(crate) fn bytes_of(text: impl Into<OsString>) -> Vec<u8> {
     text.into().into_vec()
 }
 
-fn path_of(bytes: &[u8]) -> &Path {
+pub(crate) fn path_of(bytes: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(bytes))
 }
 
@@ -96,7 +96,11 @@ impl Subvolume {
         Subvolume { handle }
     }
 
-    fn run<T: Send>(
+    pub(crate) fn handle(&self) -> &Handle<ubtrfs::Subvolume> {
+        &self.handle
+    }
+
+    pub(crate) fn run<T: Send>(
         &self,
         py: Python<'_>,
         work: impl FnOnce(&ubtrfs::Subvolume) -> ubtrfs::Result<T> + Send,
@@ -193,10 +197,8 @@ impl Subvolume {
     }
 
     fn mkdir(&self, py: Python<'_>, path: &[u8], mode: u32) -> PyResult<()> {
-        self.run(py, |of| {
-            of.create_dir(path_of(path))?;
-            of.set_permissions(path_of(path), Permissions::from_mode(mode & 0o7777))
-        })
+        let builder = DirBuilder::new().mode(mode);
+        self.run(py, |of| of.create_dir_with(path_of(path), &builder))
     }
 
     fn unlink(&self, py: Python<'_>, path: &[u8]) -> PyResult<()> {

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use ubtrfs::MkfsOptions;
+use ubtrfs::{BlockGroupKind, MkfsOptions, Profile};
 
 use crate::failure::failed;
 use crate::handle::Handle;
@@ -20,6 +20,26 @@ type Info = (
     (u64, u64),
     (Time, Time),
 );
+
+/// Total, free, available and reserved bytes; block groups as kind, profile, total and used bytes.
+type Space = (
+    (u64, u64, u64, u64),
+    Vec<(&'static str, Option<&'static str>, u64, u64)>,
+);
+/// Number, UUID, path, (total, allocated) bytes.
+type Device = (u64, [u8; 16], Option<Vec<u8>>, (u64, u64));
+
+/// Why a group has no value.
+enum Ended {
+    Raised(PyErr),
+    Failed(ubtrfs::Error),
+}
+
+impl From<ubtrfs::Error> for Ended {
+    fn from(error: ubtrfs::Error) -> Ended {
+        Ended::Failed(error)
+    }
+}
 
 #[pyclass(frozen, weakref, module = "ubtrfs._ubtrfs")]
 #[derive(Debug)]
@@ -116,6 +136,65 @@ impl Volume {
             )
         };
         Ok(all.map(info).collect())
+    }
+
+    fn space(&self, py: Python<'_>) -> PyResult<Space> {
+        let of = self.run(py, ubtrfs::Volume::space)?;
+        let sums = (
+            of.total_bytes,
+            of.free_bytes,
+            of.available_bytes,
+            of.reserve_bytes,
+        );
+        let groups = of.block_groups.into_iter().map(|groups| {
+            let kind = match groups.kind {
+                BlockGroupKind::Data => "data",
+                BlockGroupKind::Metadata => "metadata",
+                BlockGroupKind::System => "system",
+                BlockGroupKind::Mixed => "mixed",
+            };
+            let profile = groups.profile.map(Profile::name);
+            (kind, profile, groups.total_bytes, groups.used_bytes)
+        });
+        Ok((sums, groups.collect()))
+    }
+
+    fn devices(&self) -> PyResult<Vec<Device>> {
+        let devices = self.handle.get()?.devices().into_iter();
+        let device = |of: ubtrfs::DeviceInfo| {
+            let path = of.path.map(bytes_of);
+            let bytes = (of.total_bytes, of.allocated_bytes);
+            (of.id, of.uuid.0, path, bytes)
+        };
+        Ok(devices.map(device).collect())
+    }
+
+    /// Commits and logs; bytes of data, metadata and logs.
+    fn statistics(&self) -> PyResult<(u64, u64, u64, u64, u64)> {
+        let of = self.handle.get()?.statistics();
+        Ok((
+            of.commits,
+            of.logs,
+            of.data_bytes,
+            of.metadata_bytes,
+            of.log_bytes,
+        ))
+    }
+
+    fn trim(&self, py: Python<'_>) -> PyResult<u64> {
+        self.run(py, ubtrfs::Volume::trim)
+    }
+
+    /// Calls `work` without arguments, and returns what it returns.
+    fn group(&self, py: Python<'_>, work: Py<PyAny>) -> PyResult<Py<PyAny>> {
+        let volume = self.handle.get()?;
+        let done = py.detach(move || {
+            volume.group_with(|| Python::attach(|py| work.call0(py)).map_err(Ended::Raised))
+        });
+        done.map_err(|ended| match ended {
+            Ended::Raised(raised) => raised,
+            Ended::Failed(error) => failed(&error),
+        })
     }
 
     fn sync(&self, py: Python<'_>) -> PyResult<()> {

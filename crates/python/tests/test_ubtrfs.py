@@ -235,8 +235,199 @@ def test_raw_files_have_sync_and_no_descriptor(root):
             file.read()
 
 
-def test_page_shows_a_program_that_runs(tmp_path, monkeypatch):
-    page = pathlib.Path(__file__).parents[3] / "docs/embedding.md"
-    code = page.read_text().split("```python\n")[1].split("```")[0]
+PAGE = pathlib.Path(__file__).parents[3] / "docs/embedding.md"
+PROGRAMS = [block.split("```")[0] for block in PAGE.read_text().split("```python\n")[1:]]
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=range(len(PROGRAMS)))
+def test_page_shows_programs_that_run(tmp_path, monkeypatch, program):
     monkeypatch.chdir(tmp_path)
-    exec(compile(code, str(page), "exec"), {})
+    exec(compile(program, str(PAGE), "exec"), {})
+
+
+def test_trees_are_copied_and_archived(root, tmp_path):
+    source = tmp_path / "source"
+    (source / "dir").mkdir(parents=True)
+    (source / "dir" / "file").write_text("content")
+    (source / "link").symlink_to("dir/file")
+    root.copy_from_host(source, "/tree")
+    root.copy_tree("/tree", "/again")
+    root.copy_to_host("/again", tmp_path / "back")
+    assert (tmp_path / "back" / "dir" / "file").read_text() == "content"
+    assert os.readlink(tmp_path / "back" / "link") == "dir/file"
+
+    archive = io.BytesIO()
+    root.export_tar("/tree", archive)
+    (tmp_path / "tree.tar").write_bytes(archive.getvalue())
+    root.mkdir("/unpacked")
+    root.import_tar(tmp_path / "tree.tar", "/unpacked")
+    assert root.open("/unpacked/tree/link").read() == "content"
+
+    with pytest.raises(FileNotFoundError) as error:
+        root.import_tar(tmp_path / "none")
+    assert error.value.filename == str(tmp_path / "none")
+    with pytest.raises(OSError) as error:
+        root.copy_tree("/tree", "/tree/dir/below")
+    assert error.value.errno == errno.EINVAL
+
+
+def test_file_that_is_not_copied_is_told_at_the_end(root, tmp_path):
+    root.makedirs("/tree")
+    for name in ("one", "two"):
+        with root.open(f"/tree/{name}", "w") as file:
+            file.write(name)
+    (tmp_path / "tree" / "one").mkdir(parents=True)
+    with pytest.raises(ubtrfs.TransferError) as error:
+        root.copy_to_host("/tree", tmp_path / "tree")
+    assert error.value.count == 1
+    assert error.value.problems[0].path == "/tree/one"
+    assert (tmp_path / "tree" / "two").read_text() == "two"
+
+
+def test_stream_makes_what_was_sent(root):
+    data = root.create_subvolume("/data")
+    with data.open("/file", "wb") as file:
+        file.write(b"x" * 100_000)
+    first = root.snapshot("/data", "/first")
+    data.rename("/file", "/moved")
+    second = root.snapshot("/data", "/second")
+    whole, difference = io.BytesIO(), io.BytesIO()
+    first.send(whole)
+    second.send(difference, parent=first, clone_sources=[first], compressed=True)
+    assert len(difference.getvalue()) < 4096 < len(whole.getvalue())
+    with ubtrfs.Volume.in_memory(SIZE) as backup:
+        backup.root.mkdir("/received")
+        for stream, name in ((whole, "first"), (difference, "second")):
+            stream.seek(0)
+            assert backup.root.receive(stream, "/received") == [name]
+        with backup.root.open("/received/second/moved", "rb") as file:
+            assert file.read() == b"x" * 100_000
+        received = backup.subvolume("/received/second")
+        assert received.read_only
+        with pytest.raises(OSError) as error:
+            backup.root.receive(io.BytesIO(b"no stream"), "/")
+        assert error.value.errno is not None
+    with pytest.raises(PermissionError):
+        data.send(io.BytesIO())
+
+
+def test_error_of_a_stream_object_reaches_the_caller(root):
+    class Broken:
+        def write(self, data):
+            raise KeyError("write")
+
+        def read(self, size):
+            raise KeyError("read")
+
+    snapshot = root.snapshot("/", "/snapshot")
+    with pytest.raises(KeyError, match="write"):
+        snapshot.send(Broken())
+    with pytest.raises(KeyError, match="write"):
+        root.export_tar("/", Broken())
+    with pytest.raises(KeyError, match="read"):
+        root.receive(Broken())
+
+
+def test_changes_between_snapshots_are_told(root):
+    data = root.create_subvolume("/data")
+    for name in ("kept", "old", "gone"):
+        data.open(f"/{name}", "w").close()
+    before = root.snapshot("/data", "/before")
+    data.rename("/old", "/new")
+    data.unlink("/gone")
+    with data.open("/kept", "w") as file:
+        file.write("more")
+    after = root.snapshot("/data", "/after")
+    changes = {change.path: change for change in after.changes_since(before)}
+    assert changes["gone"].kind == "removed"
+    assert changes["kept"].kind == "changed"
+    assert (changes["new"].kind, changes["new"].renamed_from) == ("renamed", "old")
+    assert list(before.changes_since(before)) == []
+
+
+def test_group_becomes_durable_as_one(image):
+    with ubtrfs.Volume.create(image, SIZE) as volume:
+        commits = volume.statistics().commits
+
+        def work():
+            for name in ("one", "two"):
+                volume.root.open(f"/{name}", "w").close()
+            with pytest.raises(OSError) as error:
+                volume.sync()
+            assert error.value.errno == errno.EDQUOT
+            return "done"
+
+        assert volume.group(work) == "done"
+        assert volume.statistics().commits == commits + 1
+
+        def fail():
+            raise KeyError("on purpose")
+
+        with pytest.raises(KeyError, match="on purpose"):
+            volume.group(fail)
+    with ubtrfs.Volume.open(image, read_only=True) as volume:
+        assert volume.root.listdir() == ["one", "two"]
+        with pytest.raises(OSError) as error:
+            volume.group(lambda: None)
+        assert error.value.errno == errno.EROFS
+
+
+def test_file_that_another_thread_drops_waits_for_no_group(root):
+    with ubtrfs.Volume.in_memory(SIZE) as volume:
+        files = [volume.root.open(f"/{name}", "wb", 0) for name in range(8)]
+        started = threading.Event()
+
+        def drop():
+            started.wait()
+            while files:
+                files.pop()
+
+        thread = threading.Thread(target=drop)
+        thread.start()
+
+        def work():
+            started.set()
+            for name in range(100):
+                volume.root.mkdir(f"/dir{name}")
+
+        volume.group(work)
+        thread.join()
+        assert len(volume.root.listdir()) == 108
+
+
+def test_volume_tells_its_space_and_devices(image):
+    with ubtrfs.Volume.create(image, SIZE) as volume:
+        before = volume.space()
+        with volume.root.open("/file", "wb") as file:
+            file.write(b"x" * (8 << 20))
+        volume.sync()
+        space = volume.space()
+        assert space.total == SIZE
+        assert space.free <= before.free - (8 << 20)
+        kinds = {group.kind: group for group in space.block_groups}
+        assert kinds["metadata"].profile == "DUP"
+        assert kinds["data"].used >= 8 << 20
+        (device,) = volume.devices()
+        assert (device.id, device.total, device.path) == (1, SIZE, os.fspath(image))
+        statistics = volume.statistics()
+        assert statistics.data_bytes == 8 << 20
+        volume.root.unlink("/file")
+        assert volume.trim() > 0
+
+
+def test_check_tells_damage(image):
+    with ubtrfs.Volume.create(image, SIZE) as volume:
+        with volume.root.open("/file", "wb") as file:
+            file.write(b"unmistakable" * 10_000)
+    report = ubtrfs.check(image, read_data=True)
+    assert report.clean and report.issues == ()
+    content = bytearray(image.read_bytes())
+    at = content.index(b"unmistakable")
+    content[at] ^= 1
+    image.write_bytes(content)
+    assert ubtrfs.check(image).clean
+    report = ubtrfs.check(image, read_data=True)
+    assert report.errors >= 1
+    assert report.issues[0].severity == "error"
+    with pytest.raises(FileNotFoundError):
+        ubtrfs.check(image.with_name("none"))

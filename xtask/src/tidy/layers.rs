@@ -151,7 +151,15 @@ const ORDERS: &[(&str, &[&str])] = &[
             "attributes directory file paths streams trees",
         ],
     ),
-    ("python", &["failure handle", "file", "subvolume", "volume"]),
+    (
+        "python",
+        &[
+            "failure handle",
+            "check file stream",
+            "subvolume",
+            "snapshot trees volume",
+        ],
+    ),
     (
         "cli",
         &[

@@ -25,26 +25,70 @@ from typing import (
     Any,
     AnyStr,
     BinaryIO,
+    Callable,
     Generic,
+    Iterable,
     Iterator,
     List,
     Optional,
+    Protocol,
     Tuple,
     Type,
+    TypeVar,
     Union,
     overload,
 )
 
 from . import _ubtrfs
 from ._files import RawFile, buffered
+from ._reports import (
+    BlockGroups,
+    Change,
+    CheckIssue,
+    CheckReport,
+    Device,
+    Problem,
+    Space,
+    Statistics,
+    TransferError,
+)
 
 if TYPE_CHECKING:
     from _typeshed import OpenBinaryMode, OpenTextMode
 
-__all__ = ["DirEntry", "RawFile", "ScandirIterator", "Subvolume", "SubvolumeInfo", "Volume"]
+__all__ = [
+    "BlockGroups",
+    "Change",
+    "Changes",
+    "CheckIssue",
+    "CheckReport",
+    "Device",
+    "DirEntry",
+    "Problem",
+    "RawFile",
+    "ScandirIterator",
+    "Space",
+    "Statistics",
+    "Subvolume",
+    "SubvolumeInfo",
+    "TransferError",
+    "Volume",
+    "check",
+]
 __version__ = _ubtrfs.__version__
 
 Path = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
+
+_T = TypeVar("_T")
+
+
+class _Readable(Protocol):
+    def read(self, size: int, /) -> bytes: ...
+
+
+class _Writable(Protocol):
+    def write(self, data: bytes, /) -> Any: ...
+
 
 _BUFFER_BYTES = 128 << 10
 _SECOND_NS = 10**9
@@ -412,6 +456,98 @@ class Subvolume:
         self._tree.removexattr(os.fsencode(path), os.fsencode(attribute), follow_symlinks)
 
 
+    def copy_tree(self, src: Path, dst: Path) -> None:
+        """Copies a file, or a directory with all below. Data is shared. Files that fail are a TransferError at the end."""
+        _told(_ubtrfs.copy_tree(self._tree, os.fsencode(src), os.fsencode(dst)))
+
+    def copy_from_host(self, host: Path, dst: Path) -> None:
+        """Copies a file of this machine, or a directory with all below, into the volume. Links are copied as links."""
+        _told(_ubtrfs.copy_from_host(self._tree, os.fsencode(host), os.fsencode(dst)))
+
+    def copy_to_host(self, src: Path, host: Path) -> None:
+        """Copies a file, or a directory with all below, to this machine."""
+        _told(_ubtrfs.copy_to_host(self._tree, os.fsencode(src), os.fsencode(host)))
+
+    def export_tar(self, path: Path, out: _Writable) -> None:
+        """Writes a file, or a directory with all below, as a tar archive to a binary file object."""
+        _told(_ubtrfs.export_tar(self._tree, os.fsencode(path), out))
+
+    def import_tar(self, archive: Path, path: Path = "/") -> None:
+        """Unpacks the tar archive of this path of the machine, compressed or not, into a directory."""
+        _told(_ubtrfs.import_tar(self._tree, os.fsencode(archive), os.fsencode(path)))
+
+    def send(
+        self,
+        out: _Writable,
+        *,
+        parent: "Optional[Subvolume]" = None,
+        clone_sources: "Iterable[Subvolume]" = (),
+        compressed: bool = False,
+        no_data: bool = False,
+    ) -> None:
+        """Writes this read-only subvolume to a binary file object, as a stream that `btrfs receive` takes as well.
+
+        With a parent it is the difference from that. The receiver has the parent and the clone sources.
+        """
+        sources = [source._tree for source in clone_sources]
+        above = None if parent is None else parent._tree
+        _ubtrfs.send(self._tree, out, above, sources, compressed, no_data)
+
+    def receive(self, stream: _Readable, path: Path = "/") -> List[str]:
+        """Makes the subvolumes of a stream in a directory, from a binary file object. Returns their names."""
+        names = _ubtrfs.receive(self._tree, os.fsencode(path), stream)
+        return [os.fsdecode(name) for name in names]
+
+    def changes_since(self, old: "Subvolume") -> "Changes":
+        """Tells what changed from one read-only subvolume to this one, in the order of paths."""
+        native = _ubtrfs.changes_since(self._tree, old._tree)
+        self._opened.add(native)
+        return Changes(native)
+
+
+class Changes:
+    """The changes between two snapshots. Memory does not grow with them."""
+
+    def __init__(self, native: _ubtrfs.Changes) -> None:
+        self._native = native
+        self._batch: List[Any] = []
+
+    def __iter__(self) -> "Changes":
+        return self
+
+    def __next__(self) -> Change:
+        if not self._batch:
+            self._batch = self._native.next_changes()[::-1]
+            if not self._batch:
+                raise StopIteration
+        kind, path, old = self._batch.pop()
+        return Change(kind, os.fsdecode(path), None if old is None else os.fsdecode(old))
+
+    def close(self) -> None:
+        self._native.close()
+
+    def __enter__(self) -> "Changes":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _told(problems: Tuple[int, List[Tuple[bytes, str]]]) -> None:
+    count, listed = problems
+    if count:
+        raise TransferError(count, [Problem(os.fsdecode(bytes(path)), text) for path, text in listed])
+
+
+def check(path: Path, *, read_data: bool = False) -> CheckReport:
+    """Checks a volume that nobody writes to. It only reads, and shares no code with what writes volumes.
+
+    With `read_data`, all data of every mirror is read and compared with its checksums.
+    """
+    counts, issues = _ubtrfs.check(os.fsencode(path), read_data)
+    return CheckReport(*counts, tuple(CheckIssue(*issue) for issue in issues))
+
+
 def _to_ns(seconds: float) -> int:
     whole = int(seconds // 1)
     return whole * _SECOND_NS + int((seconds - whole) * _SECOND_NS)
@@ -481,6 +617,32 @@ class Volume:
         """Lists all subvolumes by ascending id, the top level first."""
         return [_info(*info) for info in self._volume.subvolumes()]
 
+    def space(self) -> Space:
+        """Tells how much space there is, and how it is used."""
+        sums, groups = self._volume.space()
+        return Space(*sums, tuple(BlockGroups(*group) for group in groups))
+
+    def devices(self) -> List[Device]:
+        """Lists the devices by ascending id, those that are missing as well."""
+        return [_device(*device) for device in self._volume.devices()]
+
+    def statistics(self) -> Statistics:
+        """Counts what was written since the volume was opened; zeros if it was opened for reading."""
+        return Statistics(*self._volume.statistics())
+
+    def trim(self) -> int:
+        """Tells the devices of all space that is not in use, so that an image becomes smaller. Returns its bytes."""
+        return self._volume.trim()
+
+    def group(self, work: Callable[[], _T]) -> _T:
+        """Calls `work`, and commits all that it did at once: after a power cut there is all of it or nothing.
+
+        Changes by other threads wait meanwhile, so `work` must not wait for a thread that changes this volume. What commits
+        by itself is an OSError of EDQUOT within. If `work` raises, what it did stays, and becomes durable with the next
+        commit. Flush files within: their buffers are of Python.
+        """
+        return self._volume.group(work)
+
     def sync(self) -> None:
         """Commits everything done before the call. Flush files first: their buffers are of Python."""
         self._volume.sync()
@@ -509,6 +671,11 @@ class Volume:
         traceback: Optional[TracebackType],
     ) -> None:
         self.close()
+
+
+def _device(id: int, uuid: bytes, path: Optional[bytes], sizes: Tuple[int, int]) -> Device:
+    where = None if path is None else os.fsdecode(bytes(path))
+    return Device(id, _uuid.UUID(bytes=bytes(uuid)), where, *sizes)
 
 
 def _info(

@@ -1,0 +1,119 @@
+"""What a volume tells about itself, as plain values."""
+
+import uuid
+from dataclasses import dataclass
+from typing import List, Optional, Tuple
+
+
+@dataclass(frozen=True)
+class BlockGroups:
+    """What the block groups of one kind and profile have, in bytes of content."""
+
+    #: "data", "metadata", "system" or "mixed".
+    kind: str
+    #: Such as "RAID1" or "single". None if it is not known.
+    profile: Optional[str]
+    total: int
+    used: int
+
+
+@dataclass(frozen=True)
+class Space:
+    """The space of a volume, in bytes, as the kernel's btrfs reports it for the same volume."""
+
+    #: What df calls the size: that of the devices, divided by the copies that data has.
+    total: int
+    free: int
+    #: What data can be written to.
+    available: int
+    #: What is kept back so that files can be deleted on a full volume.
+    reserve: int
+    block_groups: Tuple[BlockGroups, ...]
+
+
+@dataclass(frozen=True)
+class Device:
+    """A device of a volume."""
+
+    id: int
+    uuid: uuid.UUID
+    #: None if it is missing.
+    path: Optional[str]
+    #: What the volume takes of it, in bytes.
+    total: int
+    #: What block groups have of that.
+    allocated: int
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Counts since a volume was opened for writing."""
+
+    commits: int
+    #: Syncs of files that wrote a log in place of a commit.
+    logs: int
+    #: Data written; one copy of each.
+    data_bytes: int
+    #: Tree blocks written by commits; one copy of each.
+    metadata_bytes: int
+    #: Tree blocks written for logs; one copy of each.
+    log_bytes: int
+
+
+@dataclass(frozen=True)
+class CheckIssue:
+    """Something that is wrong with a volume."""
+
+    #: "note", "warning" or "error".
+    severity: str
+    #: It stays from release to release. docs/check.md lists them.
+    number: int
+    message: str
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """What a check found."""
+
+    errors: int
+    warnings: int
+    #: What sound operation leaves, such as a power cut.
+    notes: int
+    #: The first 1000.
+    issues: Tuple[CheckIssue, ...]
+
+    @property
+    def clean(self) -> bool:
+        """Whether there is no error. Warnings and notes are none."""
+        return self.errors == 0
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change of a name between two snapshots, or of what it leads to."""
+
+    #: "removed", "added", "renamed" or "changed".
+    kind: str
+    #: From the root of the snapshot, without a slash before it; empty for the root.
+    path: str
+    renamed_from: Optional[str]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A file that was not transferred."""
+
+    path: str
+    message: str
+
+
+class TransferError(OSError):
+    """Some files of a tree were not transferred, like shutil.Error. All others were."""
+
+    def __init__(self, count: int, problems: List[Problem]) -> None:
+        first = f": {problems[0].path}: {problems[0].message}" if problems else ""
+        super().__init__(f"{count} files were not transferred{first}")
+        #: How many there are.
+        self.count = count
+        #: The first 1000.
+        self.problems = problems

@@ -1,0 +1,72 @@
+//! File objects of Python as readers and writers.
+
+use std::io::{self, Read, Write};
+
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::failure::failed;
+
+/// A file object, and what it raised. After that it is not called any more.
+pub(crate) struct Stream {
+    object: Py<PyAny>,
+    raised: Option<PyErr>,
+}
+
+impl Stream {
+    pub(crate) fn new(object: Py<PyAny>) -> Stream {
+        Stream {
+            object,
+            raised: None,
+        }
+    }
+
+    /// The outcome of work with the stream: what it raised comes before what that led to.
+    pub(crate) fn outcome<T>(self, done: ubtrfs::Result<T>) -> PyResult<T> {
+        match (done, self.raised) {
+            (Ok(value), _) => Ok(value),
+            (Err(_), Some(raised)) => Err(raised),
+            (Err(error), None) => Err(failed(&error)),
+        }
+    }
+
+    fn call<T>(&mut self, call: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<T>) -> io::Result<T> {
+        if let Some(raised) = &self.raised {
+            return Err(io::Error::other(raised.to_string()));
+        }
+        let called = Python::attach(|py| call(self.object.bind(py)));
+        called.map_err(|raised| {
+            let error = io::Error::other(raised.to_string());
+            self.raised = Some(raised);
+            error
+        })
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        self.call(|object| {
+            let data = object.call_method1("read", (buf.len(),))?;
+            let data: &[u8] = data.extract()?;
+            // More than was asked for is the object's fault.
+            let len = data.len().min(buf.len());
+            buf[..len].copy_from_slice(&data[..len]);
+            Ok(len)
+        })
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        self.call(|object| {
+            let data = PyBytes::new(object.py(), buf);
+            let written: Option<usize> = object.call_method1("write", (data,))?.extract()?;
+            // None is of objects that take all.
+            Ok(written.unwrap_or(buf.len()).min(buf.len()))
+        })
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
