@@ -87,7 +87,7 @@ count:
 pages: build ## run the commands that the pages for users show
 	UBTRFS=$(CURDIR)/$(ubtrfs) scripts/try-pages
 
-deb: setup build ## make a Debian package in target/deb
+deb: setup build library ## make Debian packages of the command and the library in target/deb
 	scripts/deb
 
 deb-test: deb
