@@ -38,6 +38,9 @@ fn count_all(root: &Path) -> Result<Counts, String> {
             "--quiet",
             "-p",
             "ubtrfs-layers",
+            // So that crates get the features that `make build` gives them, and are not built for each alone.
+            "-p",
+            "ubtrfs-cli",
         ])
         .current_dir(root)
         .status();
