@@ -72,8 +72,10 @@ tidy:
 unit:
 	$(CARGO) test --workspace --locked
 
+# Beside the library for Python, which needs crates with these features as well.
 outside: ## build and run a program that has the library alone
-	$(CARGO) run --locked --target-dir target --manifest-path tests/outside/Cargo.toml
+	$(CARGO) build --locked --package outside --package ubtrfs-python
+	target/debug/outside
 
 doc:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
