@@ -166,6 +166,11 @@ impl LiveTree {
         self.layers.load().mutable.keys()
     }
 
+    /// The mutable set's entry of a key. Some(None) stands for a deletion.
+    pub fn edited(&self, key: &Key) -> Option<Option<Arc<[u8]>>> {
+        self.layers.load().mutable.get(key)
+    }
+
     /// The entries of the mutable set in a range of keys, ascending. None stands for a deletion.
     pub fn edited_in(&self, range: RangeInclusive<Key>) -> Vec<(Key, Option<Arc<[u8]>>)> {
         const AT_ONCE: usize = 256;

@@ -15,12 +15,13 @@ mod gather;
 mod names;
 
 use std::collections::{BTreeSet, HashMap};
+use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use ubtrfs_device::nonblocking;
 use ubtrfs_format::ids::{RootId, Transid};
-use ubtrfs_transaction::{LogOutcome, LogSession, Unlogged};
+use ubtrfs_transaction::{IdHasher, LogOutcome, LogSession, Unlogged};
 
 use super::sync_queue::SyncQueue;
 use crate::error::{Error, Result};
@@ -56,7 +57,10 @@ struct Logged {
     inodes: HashMap<RootId, LoggedInodes>,
 }
 
-type LoggedInodes = HashMap<u64, LoggedInode>;
+/// Something of inodes, by their numbers.
+type ByInode<T> = HashMap<u64, T, BuildHasherDefault<IdHasher>>;
+
+type LoggedInodes = ByInode<LoggedInode>;
 
 /// What a log has of an inode.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,11 +9,14 @@
 //! Locks: a leaf. Edits are noted by the transaction handle that makes them.
 //! Not here: what is put into a log.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap};
+use std::hash::BuildHasherDefault;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use ubtrfs_format::key::{Key, KeyType};
+
+use crate::file_id::IdHasher;
 
 /// The journal of one subvolume.
 #[derive(Debug, Default)]
@@ -25,11 +28,10 @@ pub struct LogJournal {
 
 #[derive(Debug, Default)]
 struct State {
-    inodes: HashSet<u64>,
+    /// Logged inodes, each with the keys of its items that were edited since, names apart.
+    inodes: HashMap<u64, BTreeSet<Key>, BuildHasherDefault<IdHasher>>,
     /// Keys of names: INODE_REF, INODE_EXTREF, DIR_INDEX.
     names: BTreeSet<Key>,
-    /// Other keys.
-    items: BTreeSet<Key>,
 }
 
 impl LogJournal {
@@ -37,13 +39,14 @@ impl LogJournal {
     pub(super) fn note(&self, keys: impl IntoIterator<Item = Key>) {
         let mut state = self.state.lock();
         for key in keys {
-            if !state.inodes.contains(&key.objectid) {
+            let State { inodes, names } = &mut *state;
+            let Some(items) = inodes.get_mut(&key.objectid) else {
                 continue;
-            }
+            };
             // LOG-JOURNAL-1
             match is_name(key.item_type) {
-                true => state.names.insert(key),
-                false => state.items.insert(key),
+                true => names.insert(key),
+                false => items.insert(key),
             };
         }
     }
@@ -60,8 +63,9 @@ impl LogJournal {
 
     /// Other items of an inode that were changed since it was logged.
     pub fn items_of(&self, ino: u64) -> Vec<Key> {
-        let range = Key::new(ino, KeyType(0), 0)..=Key::new(ino, KeyType(u8::MAX), u64::MAX);
-        self.state.lock().items.range(range).copied().collect()
+        let state = self.state.lock();
+        let items = state.inodes.get(&ino).into_iter().flatten();
+        items.copied().collect()
     }
 
     /// All names that are noted are in the log now.
@@ -69,14 +73,11 @@ impl LogJournal {
         self.state.lock().names.clear();
     }
 
-    /// From now on edits of an inode are noted. What was noted of it, names apart, is in the log.
-    pub fn logged_items(&self, ino: u64) {
+    /// From now on edits of these inodes are noted. What was noted of them, names apart, is in the log.
+    pub fn logged_items(&self, inodes: impl IntoIterator<Item = u64>) {
         let mut state = self.state.lock();
-        state.inodes.insert(ino);
-        let range = Key::new(ino, KeyType(0), 0)..=Key::new(ino, KeyType(u8::MAX), u64::MAX);
-        let noted: Vec<Key> = state.items.range(range).copied().collect();
-        for key in noted {
-            state.items.remove(&key);
+        for ino in inodes {
+            state.inodes.entry(ino).or_default().clear();
         }
         self.is_active.store(true, Ordering::Release);
     }
@@ -108,7 +109,7 @@ mod tests {
     #[test]
     fn edits_of_logged_inodes_are_noted_until_they_are_logged() {
         let journal = LogJournal::default();
-        journal.logged_items(300);
+        journal.logged_items([300]);
         let edits = [300, 301].map(|ino| {
             [
                 key(ino, KeyType::INODE_ITEM),
@@ -126,7 +127,7 @@ mod tests {
                 .into_iter()
                 .eq([key(300, KeyType::INODE_REF)])
         );
-        journal.logged_items(300);
+        journal.logged_items([300]);
         assert_eq!(journal.items_of(300), []);
         journal.logged_names();
         assert!(journal.names().is_empty());

@@ -225,6 +225,13 @@ impl Tree {
         self.live().committed_view()
     }
 
+    /// The item as the running transaction has left it. Some(None) stands for a deletion.
+    ///
+    /// None: it has not touched the item, or has made and deleted it.
+    pub fn edited(&self, key: &Key) -> Option<Option<Arc<[u8]>>> {
+        self.live().edited(key)
+    }
+
     /// What the running transaction has changed in a range of keys, ascending. None stands for a deletion.
     pub fn edited_in(&self, range: RangeInclusive<Key>) -> Vec<(Key, Option<Arc<[u8]>>)> {
         self.live().edited_in(range)

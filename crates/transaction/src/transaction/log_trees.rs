@@ -21,7 +21,8 @@
 
 mod places;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -78,8 +79,8 @@ struct LogTree {
     /// None for the log root tree.
     subvolume: Option<Arc<Tree>>,
     items: BTreeMap<Key, Arc<[u8]>>,
-    /// The keys whose items differ from what was written.
-    changed: BTreeSet<Key>,
+    /// What has become of items since they were written. Of a key the last one counts.
+    changed: Vec<(Key, Option<Arc<[u8]>>)>,
     root: Option<CommittedRoot>,
 }
 
@@ -191,7 +192,7 @@ impl LogSession<'_> {
         if let Some(tree) = self.state.subvolumes.get_mut(&subvolume)
             && let Some(item) = tree.items.remove(&key)
         {
-            tree.changed.insert(key);
+            tree.changed.push((key, None));
             let bytes = &self.manager.logs.bytes;
             bytes.fetch_sub(item_bytes(&item), Ordering::Relaxed);
         }
@@ -289,12 +290,16 @@ impl LogTree {
     /// Returns by how many bytes its items grew.
     fn put(&mut self, key: Key, item: Arc<[u8]>) -> i64 {
         let bytes = item_bytes(&item);
-        match self.items.get(&key) {
-            Some(old) if **old == *item => return 0,
-            _ => self.changed.insert(key),
+        let grown = match self.items.entry(key) {
+            Entry::Occupied(old) if **old.get() == *item => return 0,
+            Entry::Occupied(mut old) => bytes - item_bytes(&old.insert(Arc::clone(&item))),
+            Entry::Vacant(vacant) => {
+                vacant.insert(Arc::clone(&item));
+                bytes
+            }
         };
-        let old = self.items.insert(key, item);
-        bytes - old.map_or(0, |old| item_bytes(&old))
+        self.changed.push((key, Some(item)));
+        grown
     }
 
     /// Builds the blocks that differ from what was written. None if none does.
@@ -304,14 +309,12 @@ impl LogTree {
         }
         let root = match &self.root {
             Some(root) => {
-                let item = |key: &Key| self.items.get(key).map(|item| &**item);
-                let changes: Vec<Change<'_>> = self
-                    .changed
-                    .iter()
-                    .map(|key| Change {
-                        key: *key,
-                        value: item(key),
-                    })
+                // A stable sort: the last of a key stays the last.
+                self.changed.sort_by_key(|(key, _)| *key);
+                let by_key = self.changed.chunk_by(|(key, _), (next, _)| key == next);
+                let changes: Vec<Change<'_>> = by_key
+                    .filter_map(|of_key| of_key.last())
+                    .map(|(key, item)| Change::from((*key, item.as_deref())))
                     .collect();
                 apply(format, root, &changes, io)?
             }

@@ -1,19 +1,21 @@
 //! Entries of a directory that is logged in full, and what the new ones lead to.
 
 use ubtrfs_format::item::{DirEntries, FileKind};
-use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_format::key::KeyType;
 use ubtrfs_transaction::Unlogged;
 
-use super::gather::{Gather, Step};
+use super::gather::{EditedItem, Gather, Step, Subject};
 use super::{Part, Stop};
 
 impl Gather<'_> {
-    /// Entries that were made or removed, by the keys that list them.
-    pub(super) fn add_entries(&mut self, keys: Vec<Key>) -> Step {
-        for key in keys {
-            let Some(item) = self.tree.view.get(&key)? else {
+    /// Entries of a directory that were made or removed, by the keys that list them.
+    pub(super) fn add_entries(&mut self, dir: &Subject, entries: Vec<EditedItem>) -> Step {
+        for (key, item) in entries {
+            let Some(item) = item else {
                 self.log.delete(key);
-                self.hide_name(key.objectid, key.offset)?;
+                if !dir.is_new {
+                    self.hide_name(key.objectid, key.offset)?;
+                }
                 continue;
             };
             for entry in DirEntries::new(&item) {
@@ -29,7 +31,7 @@ impl Gather<'_> {
                 };
                 self.need(location.objectid, part);
             }
-            self.log.put(key, &*item);
+            self.log.put(key, item);
         }
         Ok(())
     }

@@ -9,7 +9,7 @@
 //!
 //! Not here: when a log is written.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use ubtrfs_tree::View;
 use zerocopy::IntoBytes;
 
 use super::edits::{Edits, LogEdits, keys_of};
-use super::{LoggedInode, LoggedInodes, Part, Request, Stop};
+use super::{ByInode, LoggedInode, LoggedInodes, Part, Request, Stop};
 use crate::error::Result;
 use crate::file::Durable;
 use crate::inode::{Inodes, decode_inode, inode_key, kind_of};
@@ -41,7 +41,9 @@ pub(super) struct Gather<'g> {
     pub(super) log: LogEdits<'g>,
     known: &'g LoggedInodes,
     /// What becomes of `known`. None: not logged any more.
-    changes: HashMap<u64, Option<LoggedInode>>,
+    changes: ByInode<Option<LoggedInode>>,
+    /// Whether the last commit lacks an inode, as far as it was asked.
+    new_inodes: ByInode<bool>,
     /// The back references of logged inodes that were changed since.
     renamed: BTreeMap<u64, Vec<Key>>,
     queue: Vec<(u64, Part)>,
@@ -57,7 +59,7 @@ pub(super) struct Gather<'g> {
 /// What a log gets.
 pub(super) struct Gathered {
     edits: Edits,
-    changes: HashMap<u64, Option<LoggedInode>>,
+    changes: ByInode<Option<LoggedInode>>,
     complete: Vec<u64>,
 }
 
@@ -68,7 +70,12 @@ pub(super) struct Subject {
     pub(super) kind: FileKind,
     /// The last commit does not know it.
     pub(super) is_new: bool,
+    /// The log does not have it yet, so no item of it.
+    pub(super) is_unlogged: bool,
 }
+
+/// An item that the running transaction has changed, with its key. None: deleted.
+pub(super) type EditedItem = (Key, Option<Arc<[u8]>>);
 
 impl<'g> Gather<'g> {
     pub(super) fn new(
@@ -83,7 +90,8 @@ impl<'g> Gather<'g> {
             committed: tree.committed_view(),
             log: LogEdits::new(session, tree.id()),
             known,
-            changes: HashMap::new(),
+            changes: ByInode::default(),
+            new_inodes: ByInode::default(),
             renamed: BTreeMap::new(),
             queue: Vec::new(),
             hidden: HashSet::new(),
@@ -146,7 +154,7 @@ impl<'g> Gather<'g> {
                 self.renamed.entry(key.objectid).or_default().push(key);
                 continue;
             }
-            if self.tree.view.get(&key)?.is_none() {
+            if self.edited(key).is_none() {
                 self.log.delete(key);
             }
             if self.part(key.objectid) == Some(Part::All) {
@@ -157,6 +165,11 @@ impl<'g> Gather<'g> {
         let renamed = self.renamed.keys().map(|ino| (*ino, Part::Existence));
         self.queue.extend(renamed);
         Ok(())
+    }
+
+    /// An item that the running transaction has edited, as it is. So nothing below the mutable set has a say.
+    fn edited(&self, key: Key) -> Option<Arc<[u8]>> {
+        self.tree.edited(&key).flatten()
     }
 
     /// The part of an inode that the log has.
@@ -193,34 +206,48 @@ impl<'g> Gather<'g> {
 
     /// The inode in the subvolume as it is, unless it has no name.
     pub(super) fn find(&self, ino: u64) -> Result<Option<InodeItem>> {
-        let Some(bytes) = self.tree.view.get(&inode_key(InodeNr(ino)))? else {
-            return Ok(None);
-        };
-        let item = decode_inode(self.file(ino), &bytes)?;
+        match self.tree.view.get(&inode_key(InodeNr(ino)))? {
+            Some(bytes) => self.unless_nameless(ino, &bytes),
+            None => Ok(None),
+        }
+    }
+
+    fn unless_nameless(&self, ino: u64, bytes: &[u8]) -> Result<Option<InodeItem>> {
+        let item = decode_inode(self.file(ino), bytes)?;
         Ok((item.nlink.get() > 0).then_some(item))
     }
 
     fn add(&mut self, ino: u64, part: Part) -> Step {
         let known = self.part(ino);
-        let names = match known {
-            None => {
-                let names = keys_of(ino, KeyType::INODE_REF..=KeyType::INODE_EXTREF);
-                let edited = self.tree.edited_in(names);
-                edited.into_iter().map(|(key, _)| key).collect()
+        let edited = match known {
+            None => self
+                .tree
+                .edited_in(keys_of(ino, KeyType::INODE_ITEM..=KeyType::XATTR_ITEM)),
+            Some(_) => {
+                let names = self.renamed.remove(&ino).unwrap_or_default();
+                let names = names.into_iter().map(|key| (key, self.edited(key)));
+                names.collect()
             }
-            Some(_) => self.renamed.remove(&ino).unwrap_or_default(),
         };
-        if known >= Some(part) && part == Part::Existence && names.is_empty() {
+        if known >= Some(part) && part == Part::Existence && edited.is_empty() {
             return Ok(());
         }
-        let Some(item) = self.find(ino)? else {
+        let item = match edited.first() {
+            Some((key, bytes)) if key.item_type == KeyType::INODE_ITEM => match bytes {
+                Some(bytes) => self.unless_nameless(ino, bytes)?,
+                None => None,
+            },
+            _ => self.find(ino)?,
+        };
+        let Some(item) = item else {
             return self.add_nameless(ino);
         };
         let subject = Subject {
             ino,
             item,
             kind: kind_of(self.file(ino), &item)?,
-            is_new: self.committed.get(&inode_key(InodeNr(ino)))?.is_none(),
+            is_new: self.is_new(ino)?,
+            is_unlogged: known.is_none(),
         };
         let part = match subject.kind {
             FileKind::Symlink if subject.is_new => Part::All,
@@ -229,11 +256,23 @@ impl<'g> Gather<'g> {
         if known.is_none() && !subject.is_new && part == Part::All && !self.is_changed(ino) {
             return Ok(());
         }
-        self.add_items(&subject, part, known)?;
-        for key in names {
-            self.add_names(&subject, key)?;
+        self.add_items(&subject, part, known, &edited)?;
+        for (key, now) in edited {
+            if matches!(key.item_type, KeyType::INODE_REF | KeyType::INODE_EXTREF) {
+                self.add_names(&subject, key, now)?;
+            }
         }
         Ok(())
+    }
+
+    /// Whether the last commit has no such inode.
+    pub(super) fn is_new(&mut self, ino: u64) -> Result<bool> {
+        if let Some(is_new) = self.new_inodes.get(&ino) {
+            return Ok(*is_new);
+        }
+        let is_new = self.committed.get(&inode_key(InodeNr(ino)))?.is_none();
+        self.new_inodes.insert(ino, is_new);
+        Ok(is_new)
     }
 
     /// Whether the running transaction has changed anything of an inode.
@@ -242,9 +281,18 @@ impl<'g> Gather<'g> {
             .is_edited_in(keys_of(ino, KeyType(0)..=KeyType(u8::MAX)))
     }
 
-    /// The inode itself, and all that is no name of it.
-    fn add_items(&mut self, subject: &Subject, part: Part, known: Option<Part>) -> Step {
+    /// The inode itself, and all that is no name of it. `edited`: its attributes among others, if it is unlogged.
+    fn add_items(
+        &mut self,
+        subject: &Subject,
+        part: Part,
+        known: Option<Part>,
+        edited: &[EditedItem],
+    ) -> Step {
         let ino = subject.ino;
+        if part == Part::Existence && known.is_some() {
+            return Ok(());
+        }
         let changed = match known {
             Some(_) => self.tree.log_journal.items_of(ino),
             None => Vec::new(),
@@ -254,14 +302,20 @@ impl<'g> Gather<'g> {
             _ => u64::MAX,
         };
         let is_attributes = |key: &Key| key.item_type == KeyType::XATTR_ITEM;
-        match (part, known) {
-            (Part::Existence, Some(_)) => return Ok(()),
-            (Part::Existence, None) => self.add_existence(subject)?,
-            (Part::All, _) => self
+        match part {
+            Part::Existence => self.add_existence(subject)?,
+            Part::All => self
                 .log
                 .put(inode_key(InodeNr(ino)), subject.item.as_bytes()),
         }
-        if known.is_none() || changed.iter().any(is_attributes) {
+        if subject.is_unlogged && subject.is_new {
+            // The mutable set has them all.
+            for (key, item) in edited.iter().filter(|(key, _)| is_attributes(key)) {
+                if let Some(item) = item {
+                    self.log.put(*key, Arc::clone(item));
+                }
+            }
+        } else if subject.is_unlogged || changed.iter().any(is_attributes) {
             self.add_xattrs(subject)?;
         }
         let entries = match part {
@@ -274,20 +328,20 @@ impl<'g> Gather<'g> {
         if part == Part::Existence {
             return Ok(());
         }
-        let edited = |types: KeyType| -> Vec<Key> {
-            let edited = self.tree.edited_in(keys_of(ino, types..=types));
-            edited.into_iter().map(|(key, _)| key).collect()
-        };
+        let edited = |types: KeyType| self.tree.edited_in(keys_of(ino, types..=types));
         match (subject.kind, known) {
             (FileKind::Directory, Some(Part::All)) => {
                 let key = |index| Key::new(ino, KeyType::DIR_INDEX, index);
-                let keys = entries.into_iter().map(key).collect();
-                self.add_entries(keys)
+                let keys = entries.into_iter().map(key);
+                let entries = keys.map(|key| (key, self.edited(key))).collect();
+                self.add_entries(subject, entries)
             }
-            (FileKind::Directory, _) => self.add_entries(edited(KeyType::DIR_INDEX)),
+            (FileKind::Directory, _) => self.add_entries(subject, edited(KeyType::DIR_INDEX)),
             (FileKind::Regular, Some(Part::All)) => self.add_extents(subject, changed, logged_size),
             (FileKind::Regular | FileKind::Symlink, _) => {
-                self.add_extents(subject, edited(KeyType::EXTENT_DATA), logged_size)
+                let edited = edited(KeyType::EXTENT_DATA);
+                let changed = edited.into_iter().map(|(key, _)| key).collect();
+                self.add_extents(subject, changed, logged_size)
             }
             _ => Ok(()),
         }
@@ -385,9 +439,7 @@ impl Gathered {
         self.edits.enter(tree, session);
         let journal = &tree.log_journal;
         journal.logged_names();
-        for ino in self.complete {
-            journal.logged_items(ino);
-        }
+        journal.logged_items(self.complete);
         for (ino, change) in self.changes {
             match change {
                 Some(logged) => known.insert(ino, logged),

@@ -3,7 +3,9 @@
 //! A name that was got is said by a back reference. A name that was lost is said by a range of indexes of its directory in
 //! which the log is complete.
 
-use ubtrfs_format::ids::{InodeNr, RootId};
+use std::sync::Arc;
+
+use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::{DirEntries, DirLogItem, FileKind};
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_transaction::Unlogged;
@@ -12,8 +14,6 @@ use zerocopy::{FromBytes, IntoBytes};
 use super::edits::keys_of;
 use super::gather::{Gather, Step, Subject};
 use super::{Part, Stop};
-use crate::error::Result;
-use crate::inode::inode_key;
 use crate::log::logged_name::{LoggedName, names_of};
 use crate::namespace::{find_entry, find_listed};
 
@@ -22,14 +22,21 @@ const TOP: u64 = RootId::FIRST_FREE;
 
 impl Gather<'_> {
     /// A back reference that was changed. A replay takes away the committed names under its key that it lacks.
-    pub(super) fn add_names(&mut self, subject: &Subject, key: Key) -> Step {
+    pub(super) fn add_names(
+        &mut self,
+        subject: &Subject,
+        key: Key,
+        now: Option<Arc<[u8]>>,
+    ) -> Step {
         let old = match subject.is_new {
             true => None,
             false => self.committed.get(&key)?,
         };
         let old = old.map_or_else(Vec::new, |old| names_of(key, &old));
-        self.need_successors(key)?;
-        let Some(now) = self.tree.view.get(&key)? else {
+        if !subject.is_unlogged {
+            self.need_successors(key)?;
+        }
+        let Some(now) = now else {
             self.log.delete(key);
             for lost in &old {
                 self.hide_name(lost.dir.0, lost.index)?;
@@ -43,14 +50,14 @@ impl Gather<'_> {
         for name in names.iter().filter(|name| !old.contains(name)) {
             self.add_name(subject, name)?;
         }
-        self.log.put(key, &*now);
+        self.log.put(key, now);
         Ok(())
     }
 
     /// A name that an inode has got since the last commit.
     fn add_name(&mut self, subject: &Subject, name: &LoggedName) -> Step {
         let dir = name.dir.0;
-        if self.committed.get(&inode_key(name.dir))?.is_none() {
+        if self.is_new(dir)? {
             self.need(dir, Part::Existence);
         } else {
             if let Some(before) = find_entry(&self.committed, dir, &name.name)? {
@@ -206,9 +213,5 @@ impl Gather<'_> {
         }
         let range = DirLogItem { end: last.into() };
         self.log.put(key(first), range.as_bytes());
-    }
-
-    pub(super) fn is_new(&self, ino: u64) -> Result<bool> {
-        Ok(self.committed.get(&inode_key(InodeNr(ino)))?.is_none())
     }
 }
