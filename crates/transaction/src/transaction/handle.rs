@@ -7,6 +7,7 @@
 //! freeze guard is held, shared, while a [`TransactionHandle`] lives. The inode locks that protect what was read are
 //! acquired before the guard. So edits of an older transaction never follow those of a newer one.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use parking_lot::RwLockReadGuard;
@@ -64,6 +65,16 @@ impl<'v> Reservation<'v> {
     }
 }
 
+impl Reservation<'_> {
+    /// The operation's edits count, and are `used`.
+    #[inline]
+    fn give_back_unused(&mut self, used: EditEstimate) {
+        if let Some((manager, Reserved::Units(units))) = &mut self.reserved {
+            manager.reservations.give_back_unused(units, used);
+        }
+    }
+}
+
 impl Drop for Reservation<'_> {
     #[inline]
     fn drop(&mut self) {
@@ -80,8 +91,20 @@ impl Drop for Reservation<'_> {
 pub struct TransactionHandle<'v> {
     guard: RwLockReadGuard<'v, Arc<Running>>,
     /// Until the edits count.
-    _reservation: Reservation<'v>,
+    reservation: Reservation<'v>,
+    /// The edits of items so far. None once there was another change, which counts for all that is reserved.
+    edits: Cell<Option<EditEstimate>>,
     _count: HandleCount,
+}
+
+impl Drop for TransactionHandle<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        // RESERVATION-2
+        if let Some(edits) = self.edits.get() {
+            self.reservation.give_back_unused(edits);
+        }
+    }
 }
 
 impl TransactionManager {
@@ -96,7 +119,8 @@ impl TransactionManager {
         self.check_alive()?;
         Ok(TransactionHandle {
             guard,
-            _reservation: reservation,
+            reservation,
+            edits: Cell::new(Some(EditEstimate::default())),
             _count: HandleCount::one_more(),
         })
     }
@@ -157,6 +181,14 @@ impl TransactionHandle<'_> {
         let count = edits.len() as u64;
         let grown = tree.edit(edits, names, change, self.guard.transid);
         self.guard.grew(grown, count);
+        let more = EditEstimate {
+            items: count,
+            bytes: grown.max(0).cast_unsigned(),
+            leaves: count,
+            frees: false,
+        };
+        self.edits
+            .update(|edits| edits.map(|edits| edits.and(more)));
         if tree.shared_up_to().0 > 0 {
             self.guard.edited_shared(count);
         }
@@ -183,6 +215,7 @@ impl TransactionHandle<'_> {
     }
 
     fn edit_refs(&self, items: u64, edit: impl FnOnce(&mut DelayedRefs)) {
+        self.edits.set(None);
         let mut refs = self.guard.refs.lock();
         let before = refs.bytes() as i64;
         edit(&mut refs);
@@ -191,22 +224,26 @@ impl TransactionHandle<'_> {
 
     /// Changes what the root tree says of `tree`, its place apart.
     pub fn change_root_item(&self, tree: &Arc<Tree>, change: impl FnOnce(&mut RootItem)) {
+        self.edits.set(None);
         // TREE-2: the root tree hears of it with the commit.
         tree.change_item(change);
         self.guard.touch(tree);
     }
 
     pub fn edit_superblock(&self, edit: impl FnOnce(&mut SuperblockEdits)) {
+        self.edits.set(None);
         edit(&mut self.guard.superblock.lock());
     }
 
     /// Has the commit make the UUID tree, which the volume lacks, with these items.
     pub fn make_uuid_tree(&self, puts: Puts) {
+        self.edits.set(None);
         self.guard.uuids.lock().extend(puts);
     }
 
     /// Has the commit create a subvolume.
     pub fn queue_subvolume(&self, pending: PendingSubvolume) {
+        self.edits.set(None);
         // So that their items enter the commit as of the freeze.
         self.guard.touch(&pending.dir_tree);
         if let Origin::Snapshot(source) = &pending.origin {

@@ -103,6 +103,15 @@ impl MetadataReservations {
         self.cache.consume(units);
     }
 
+    /// Keeps of `units`, which an operation took, those that its edits needed. The others are left to the next operation.
+    #[inline]
+    pub(super) fn give_back_unused(&self, units: &mut Units, used: EditEstimate) {
+        let unused = units.split_unused(used);
+        if !unused.is_none() {
+            self.cache.give_back(unused);
+        }
+    }
+
     /// Reserves a batch if there is space for many (RESERVATION-CACHE-2), and takes `units` of it.
     pub(super) fn take_batch(&self, running: &Running, lazy: EditEstimate, units: Units) -> bool {
         let batch = Units::BATCH.cost();

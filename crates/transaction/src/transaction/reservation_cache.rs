@@ -3,7 +3,8 @@
 //!
 //! Invariants
 //! - RESERVATION-CACHE-1: a batch is reserved as a whole before an operation takes of it. Units that were taken stay reserved
-//!   until their operation has left; they are released with the next batch or by `drain`.
+//!   until their operation has left. Those that its edits needed are then released with the next batch or by `drain`. The
+//!   others are left to the next operation.
 //! - RESERVATION-CACHE-2: batches exist only where there is space for many more. An operation that finds no space drains them.
 //!
 //! Locks: none.
@@ -52,6 +53,16 @@ impl Units {
         (1..=MOST_UNITS).contains(&units).then_some(Units(units))
     }
 
+    /// Splits off the units that `used` does not need.
+    #[inline]
+    pub(super) fn split_unused(&mut self, used: EditEstimate) -> Units {
+        let items = used.items.max(used.leaves).div_ceil(UNIT.items);
+        let needed = items.max(used.bytes.div_ceil(UNIT.bytes)).min(self.0);
+        let unused = Units(self.0 - needed);
+        self.0 = needed;
+        unused
+    }
+
     pub(super) fn cost(self) -> EditEstimate {
         EditEstimate {
             items: UNIT.items * self.0,
@@ -82,6 +93,14 @@ impl ReservationCache {
         consumed.fetch_add(units.0, Ordering::Release);
     }
 
+    /// Leaves units that an operation has taken and did not need to the next one of this thread.
+    #[inline]
+    pub(super) fn give_back(&self, units: Units) {
+        let left = &self.stripes.mine().left;
+        // Release ordering: a thread that takes them also sees the edits that needed the others.
+        left.fetch_add(units.0, Ordering::Release);
+    }
+
     /// Adds a reserved batch for this thread, which has taken `taken` of it. Returns the units consumed of earlier batches,
     /// which the caller releases.
     pub(super) fn refill(&self, taken: Units) -> Units {
@@ -98,5 +117,37 @@ impl ReservationCache {
             left + cached.consumed.swap(0, Ordering::Acquire)
         });
         Units(all.sum())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn units(count: u64) -> Units {
+        Units(count)
+    }
+
+    /// RESERVATION-CACHE-1
+    #[test]
+    fn units_that_no_edit_needed_serve_the_next_operation() {
+        let cache = ReservationCache::default();
+        let mut taken = units(5);
+        assert!(cache.refill(taken).is_none());
+        let unused = taken.split_unused(EditEstimate::items(9));
+        assert_eq!((taken.0, unused.0), (2, 3));
+        cache.give_back(unused);
+        cache.consume(taken);
+        assert!(cache.take(units(BATCH_UNITS - 2)));
+        assert!(!cache.take(units(1)));
+        assert_eq!(cache.drain().0, 2);
+    }
+
+    #[test]
+    fn edits_beyond_what_was_taken_leave_nothing_unused() {
+        let mut taken = units(2);
+        let unused = taken.split_unused(EditEstimate::items(1).bytes(1 << 20));
+        assert!(unused.is_none());
+        assert_eq!(taken.0, 2);
     }
 }
