@@ -5,6 +5,8 @@
 //!
 //! Not here: positions in the tree (`path`), what lies on top of it (`delta`).
 
+use std::ops::RangeInclusive;
+
 use ubtrfs_format::check::Expect;
 use ubtrfs_format::ids::{Logical, RootId, Transid};
 use ubtrfs_format::key::Key;
@@ -48,14 +50,35 @@ impl CommittedRoot {
 
     /// The item of exactly this key.
     pub(crate) fn get(&self, store: &NodeStore, key: &Key) -> Result<Option<Item>, TreeError> {
+        let (leaf, _) = self.leaf(store, key)?;
+        let found = leaf.node().search(key).ok();
+        Ok(found.and_then(|slot| leaf.item(slot)))
+    }
+
+    /// Whether no item lies in a range of keys.
+    pub(crate) fn is_empty_in(
+        &self,
+        store: &NodeStore,
+        keys: &RangeInclusive<Key>,
+    ) -> Result<bool, TreeError> {
+        let (leaf, bound) = self.leaf(store, keys.start())?;
+        let node = leaf.node();
+        let (Ok(slot) | Err(slot)) = node.search(keys.start());
+        // The next leaf begins with the bound, or above it.
+        let next = node.key(slot).or(bound);
+        Ok(next.is_none_or(|next| next > *keys.end()))
+    }
+
+    /// The leaf that may hold `key`, and the key that all of it lies below.
+    #[inline]
+    fn leaf(&self, store: &NodeStore, key: &Key) -> Result<(Block, Option<Key>), TreeError> {
         let mut block = self.read(store)?;
         let mut bound = None;
         while !block.node().is_leaf() {
             let slot = block.node().child_slot(key);
             block = self.read_child(store, &block, slot, &mut bound)?;
         }
-        let found = block.node().search(key).ok();
-        Ok(found.and_then(|slot| block.item(slot)))
+        Ok((block, bound))
     }
 
     /// What the child in `slot` of `parent` must be; None if there is no such slot.

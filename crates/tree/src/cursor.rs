@@ -24,7 +24,7 @@ use crate::block::Item;
 use crate::delta::{Direction, Overlay};
 use crate::epoch::Epoch;
 use crate::error::TreeError;
-use crate::live::Layers;
+use crate::live::{Depth, Layers};
 use crate::path::Path;
 use crate::view::{Source, View};
 
@@ -51,6 +51,35 @@ impl View {
     /// A cursor that stands nowhere until it is sought.
     pub fn cursor(&self) -> Cursor<'_> {
         Cursor::new(self)
+    }
+
+    /// The items in a range of keys, ascending. None if they are more than `most`.
+    ///
+    /// Takes no cursor where all are edits of the running transaction, such as those of a new inode.
+    pub fn few_items(
+        &self,
+        keys: RangeInclusive<Key>,
+        most: usize,
+    ) -> Result<Option<Vec<Item>>, TreeError> {
+        if let Source::Live(tree, Depth::Mutable) = self.source() {
+            // EPOCH-1: the token before the layers.
+            let _epoch = self.store().hold_epoch_briefly();
+            let items = tree.only_edited_in(keys.clone(), most)?;
+            if items.is_some() {
+                return Ok(items);
+            }
+        }
+        let mut items = Vec::new();
+        let mut cursor = self.cursor();
+        let mut more = cursor.seek(keys.start())?;
+        while more && let Some(item) = cursor.item().filter(|item| keys.contains(&item.key())) {
+            if items.len() == most {
+                return Ok(None);
+            }
+            items.push(item);
+            more = cursor.advance()?;
+        }
+        Ok(Some(items))
     }
 }
 

@@ -122,6 +122,33 @@ impl LiveTree {
             None => layers.committed.get(&self.store, key),
         }
     }
+
+    /// The items in a range of keys, ascending, where only the mutable set has any. None where another set has entries
+    /// there, or where there are more than `most`.
+    pub(crate) fn only_edited_in(
+        &self,
+        keys: RangeInclusive<Key>,
+        most: usize,
+    ) -> Result<Option<Vec<Item>>, TreeError> {
+        // LIVE-1
+        let layers = self.layers.load();
+        let frozen = layers.frozen.as_ref();
+        if frozen.is_some_and(|set| set.has_within(&keys))
+            || !layers.committed.is_empty_in(&self.store, &keys)?
+        {
+            return Ok(None);
+        }
+        let mut entries: Vec<(Key, Entry)> = Vec::new();
+        layers
+            .mutable
+            .within(keys, most.saturating_add(1), &mut entries);
+        if entries.len() > most {
+            return Ok(None);
+        }
+        let items = entries.into_iter();
+        let items = items.filter_map(|(key, entry)| Some(Item::from_delta(key, entry?)));
+        Ok(Some(items.collect()))
+    }
 }
 
 /// Edits. Each returns by how many bytes the mutable set grew ([`DeltaSize::bytes`]).

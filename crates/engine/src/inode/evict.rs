@@ -81,18 +81,14 @@ impl ItemDeletions {
 
 /// All items of an inode, or None if they are more than `most`.
 pub(crate) fn all_items(inode: &Inode, most: usize) -> Result<Option<ItemDeletions>> {
+    let InodeNr(ino) = inode.id.ino;
+    let keys = Key::new(ino, KeyType(0), 0)..=Key::new(ino, KeyType(u8::MAX), u64::MAX);
+    let Some(items) = inode.tree.view.few_items(keys, most)? else {
+        return Ok(None);
+    };
     let mut deletions = ItemDeletions::default();
-    let mut cursor = inode.tree.view.cursor();
-    let mut more = cursor.seek(&Key::new(inode.id.ino.0, KeyType(0), 0))?;
-    while more
-        && let Some((key, bytes)) = cursor.current()
-        && key.objectid == inode.id.ino.0
-    {
-        if deletions.keys.len() == most {
-            return Ok(None);
-        }
-        deletions.add(inode, key, bytes)?;
-        more = cursor.advance()?;
+    for item in items {
+        deletions.add(inode, item.key(), &item)?;
     }
     Ok(Some(deletions))
 }

@@ -1,5 +1,6 @@
 //! The committing transaction's changes of one tree.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use ubtrfs_format::key::Key;
@@ -56,6 +57,11 @@ impl FrozenSet {
 
     pub(crate) fn entry(&self, key: &Key) -> Option<&Entry> {
         self.map.get(key)
+    }
+
+    /// Whether there is an entry in a range of keys.
+    pub(crate) fn has_within(&self, keys: &RangeInclusive<Key>) -> bool {
+        self.map.within(keys.clone(), 1).next().is_some()
     }
 
     pub(crate) fn above(&self, key: Key, most: usize, out: &mut impl Extend<(Key, Entry)>) {

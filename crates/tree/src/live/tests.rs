@@ -86,7 +86,25 @@ impl World {
         for (view, map) in views {
             assert!(forwards(&view) == *map);
             assert!(backwards(&view) == *map);
+            check_ranges(&view, map);
         }
+    }
+}
+
+/// Short ranges show what the map has there, or that it has more than was asked for.
+fn check_ranges(view: &View, map: &Map) {
+    const MOST: usize = 2;
+    for number in 0..32 {
+        let keys = key(number)..=key(number + 3);
+        let wanted: Vec<(Key, Vec<u8>)> = map
+            .range(keys.clone())
+            .map(|(key, value)| (*key, value.clone()))
+            .collect();
+        let found = view.few_items(keys, MOST).unwrap().map(|items| {
+            let items = items.iter().map(|item| (item.key(), item.to_vec()));
+            items.collect::<Vec<_>>()
+        });
+        assert_eq!(found, (wanted.len() <= MOST).then_some(wanted));
     }
 }
 
