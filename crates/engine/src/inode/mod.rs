@@ -67,7 +67,7 @@ pub(crate) use xattr::find_xattr;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
-use ubtrfs_transaction::roots::Roots;
+use ubtrfs_transaction::roots::{Roots, Tree};
 use ubtrfs_transaction::{
     EditEstimate, FileId, Reservation, TransactionHandle, TransactionManager,
 };
@@ -139,6 +139,11 @@ impl Inodes {
     /// The object of an inode. Whether the inode exists is for the caller to find out under its lock.
     pub(crate) fn get(&self, id: FileId) -> Result<Arc<Inode>> {
         self.table.get(&self.roots, id)
+    }
+
+    /// The object of an inode of `tree`, which an entry in use names.
+    pub(crate) fn get_in(&self, tree: &Arc<Tree>, id: FileId) -> Arc<Inode> {
+        self.table.get_in(tree, id)
     }
 
     /// Whether changes wait for the next operation, as before a `remount,ro`.

@@ -15,6 +15,7 @@
 //!
 //! The table's shards are leaves.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasher, BuildHasherDefault};
 use std::sync::Arc;
@@ -169,24 +170,30 @@ impl InodeTable {
         if let Some(inode) = self.find(id) {
             return Ok(inode);
         }
-        let tree = Arc::clone(&*roots.tree_of(id)?);
+        let tree = roots.tree_of(id)?;
+        Ok(self.get_in(&tree, id))
+    }
+
+    /// The object of an inode of `tree`.
+    pub(crate) fn get_in(&self, tree: &Arc<Tree>, id: FileId) -> Arc<Inode> {
         let mut shard = self.shard(id).lock();
         // INODE-1
-        if let Some(inode) = shard.inodes.get(&id) {
-            return Ok(Arc::clone(inode));
-        }
+        let vacant = match shard.inodes.entry(id) {
+            Entry::Occupied(occupied) => return Arc::clone(occupied.get()),
+            Entry::Vacant(vacant) => vacant,
+        };
         let inode = Arc::new(Inode {
             id,
-            tree,
+            tree: Arc::clone(tree),
             extents: Mutex::default(),
             lock: RwLock::default(),
         });
-        shard.inodes.insert(id, Arc::clone(&inode));
+        vacant.insert(Arc::clone(&inode));
         shard.turns.push_back(id);
         if shard.turns.len() > self.kept_per_shard {
             shard.trim(self.kept_per_shard);
         }
-        Ok(inode)
+        inode
     }
 
     /// Removes an inode that has served its call from the table, unless others than the caller hold it. A program that
@@ -196,6 +203,10 @@ impl InodeTable {
         // The table's hold and the caller's.
         if Arc::strong_count(inode) == 2 && !inode.must_stay() {
             shard.inodes.remove(&inode.id);
+            // Often the last that came. Its turn would be for nothing.
+            if shard.turns.back() == Some(&inode.id) {
+                shard.turns.pop_back();
+            }
         }
     }
 
@@ -290,32 +301,53 @@ impl Inodes {
 /// Locked inodes, each once.
 #[derive(Debug)]
 pub(crate) struct Locked<'a> {
-    guards: Vec<(FileId, RwLockWriteGuard<'a, InodeState>)>,
+    guards: [Option<(FileId, RwLockWriteGuard<'a, InodeState>)>; MOST_LOCKED],
+    len: usize,
 }
+
+/// Those of a rename: two directories, and what both names lead to.
+const MOST_LOCKED: usize = 4;
 
 impl<'a> Locked<'a> {
     /// Locks them all, in the order of INODE-2. One that is named twice is locked once.
     pub(crate) fn all(inodes: impl IntoIterator<Item = &'a Arc<Inode>>) -> Result<Locked<'a>> {
-        let mut inodes: Vec<&Arc<Inode>> = inodes.into_iter().collect();
-        inodes.sort_unstable_by_key(|inode| inode.id);
-        let mut guards: Vec<(FileId, _)> = Vec::with_capacity(inodes.len() + 1);
+        let mut ordered: [Option<&Arc<Inode>>; MOST_LOCKED] = [None; MOST_LOCKED];
+        let mut len = 0;
         for inode in inodes {
-            if guards.last().is_none_or(|(id, _)| *id != inode.id) {
-                guards.push((inode.id, lock::write(&inode.lock)?));
+            ordered[len] = Some(inode);
+            len += 1;
+        }
+        ordered[..len].sort_unstable_by_key(|inode| inode.map(|inode| inode.id));
+        let mut locked = Locked {
+            guards: [const { None }; MOST_LOCKED],
+            len: 0,
+        };
+        for inode in ordered.into_iter().flatten() {
+            if !locked.holds(inode.id) {
+                locked.push(inode.id, lock::write(&inode.lock)?);
             }
         }
-        Ok(Locked { guards })
+        Ok(locked)
+    }
+
+    fn holds(&self, id: FileId) -> bool {
+        self.guards.iter().flatten().any(|(held, _)| *held == id)
+    }
+
+    fn push(&mut self, id: FileId, guard: RwLockWriteGuard<'a, InodeState>) {
+        self.guards[self.len] = Some((id, guard));
+        self.len += 1;
     }
 
     /// Locks one more unless that means waiting. False: let all go and lock all at once.
     #[must_use]
     pub(crate) fn try_add(&mut self, inode: &'a Arc<Inode>) -> bool {
-        if self.guards.iter().any(|(id, _)| *id == inode.id) {
+        if self.holds(inode.id) {
             return true;
         }
         match inode.lock.try_write() {
             Some(guard) => {
-                self.guards.push((inode.id, guard));
+                self.push(inode.id, guard);
                 true
             }
             None => false,
@@ -324,7 +356,8 @@ impl<'a> Locked<'a> {
 
     /// The state of one of them.
     pub(crate) fn state(&mut self, id: FileId) -> &mut InodeState {
-        let found = self.guards.iter_mut().find(|(locked, _)| *locked == id);
+        let mut guards = self.guards.iter_mut().flatten();
+        let found = guards.find(|(locked, _)| *locked == id);
         &mut found.expect("only inodes that were locked are asked for").1
     }
 }

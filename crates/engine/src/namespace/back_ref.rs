@@ -12,7 +12,7 @@ use ubtrfs_format::name_hash::extref_hash;
 use ubtrfs_tree::View;
 use zerocopy::IntoBytes;
 
-use super::entry::has_room;
+use super::entry::{MAX_NAME_BYTES, has_room};
 use crate::error::{CorruptItem, Error, Result};
 use crate::inode::{Draft, Stamps};
 
@@ -28,18 +28,28 @@ fn record(head: &[u8], name: &[u8]) -> Vec<u8> {
     [head, name].concat()
 }
 
-fn ref_record(index: u64, name: &[u8]) -> Vec<u8> {
+const REF_HEAD_BYTES: usize = size_of::<InodeRefHead>();
+
+fn ref_record<'b>(
+    buf: &'b mut [u8; REF_HEAD_BYTES + MAX_NAME_BYTES],
+    index: u64,
+    name: &[u8],
+) -> &'b [u8] {
     let head = InodeRefHead {
         index: index.into(),
         name_len: (name.len() as u16).into(),
     };
-    record(head.as_bytes(), name)
+    let len = REF_HEAD_BYTES + name.len();
+    buf[..REF_HEAD_BYTES].copy_from_slice(head.as_bytes());
+    buf[REF_HEAD_BYTES..len].copy_from_slice(name);
+    &buf[..len]
 }
 
 impl Draft<'_> {
     /// The first name of a new inode.
     pub(super) fn insert_ref(&mut self, ino: InodeNr, dir: InodeNr, index: u64, name: &[u8]) {
-        let record = ref_record(index, name);
+        let mut buf = [0; REF_HEAD_BYTES + MAX_NAME_BYTES];
+        let record = ref_record(&mut buf, index, name);
         self.insert(ref_key(ino, dir), record, Stamps::NONE);
     }
 
@@ -54,11 +64,12 @@ impl Draft<'_> {
         name: &[u8],
         extrefs: bool,
     ) -> Result<()> {
-        let (key, new) = (ref_key(ino, dir), ref_record(index, name));
+        let mut buf = [0; REF_HEAD_BYTES + MAX_NAME_BYTES];
+        let (key, new) = (ref_key(ino, dir), ref_record(&mut buf, index, name));
         let old = self.get(&key)?;
         let len = old.as_ref().map_or(0, |old| old.len());
         if has_room(&self.tree().view, len, new.len()) {
-            self.append(key, old.as_ref(), &new, None);
+            self.append(key, old.as_ref(), new, None);
             return Ok(());
         }
         if !extrefs {

@@ -44,13 +44,18 @@ pub(crate) struct FoundEntry {
 impl FoundEntry {
     /// The inode that the entry `name` of `dir` leads to; None if it leads to a subvolume.
     pub(super) fn inode_in(&self, dir: FileId, name: &[u8]) -> Result<Option<FileId>> {
-        let key = entry_key(dir.ino.0, name);
+        // The key is for errors: most calls do without the hash of the name.
+        let key = || entry_key(dir.ino.0, name);
+        let ino = self.location.objectid;
         match self.location.item_type {
-            KeyType::INODE_ITEM => Ok(Some(inode_of(dir.root, self.location.objectid, key)?)),
+            KeyType::INODE_ITEM => match FileId::stored(dir.root, ino) {
+                Some(id) => Ok(Some(id)),
+                None => Ok(Some(inode_of(dir.root, ino, key())?)),
+            },
             KeyType::ROOT_ITEM => Ok(None),
             _ => Err(Error::Corrupt {
                 tree: dir.root,
-                key,
+                key: key(),
                 what: CorruptItem::Location(self.location),
             }),
         }
@@ -190,8 +195,19 @@ impl Draft<'_> {
         index: u64,
         now: FileTime,
     ) -> Result<()> {
-        let mut item = self.inode(dir)?;
+        let item = self.inode(dir)?;
         may_remove(self.tree(), dir, &item)?;
+        self.remove_from_known(dir, item, (name, index), now)
+    }
+
+    /// Takes an entry out and notes it with the directory, whose item was asked before and is `item`.
+    pub(super) fn remove_from_known(
+        &mut self,
+        dir: FileId,
+        mut item: InodeItem,
+        (name, index): (&[u8], u64),
+        now: FileTime,
+    ) -> Result<()> {
         self.remove_entry(dir.ino, name, index)?;
         note_entry(&mut item, now, EntryChange::Removed, name.len());
         self.put_inode(dir.ino, &item);
@@ -209,11 +225,12 @@ impl Draft<'_> {
         Ok(item)
     }
 
-    /// Refuses a directory that keeps its entries.
-    pub(crate) fn may_remove_from(&mut self, dir: FileId) -> Result<()> {
+    /// Refuses a directory that keeps its entries. Returns its item.
+    pub(crate) fn may_remove_from(&mut self, dir: FileId) -> Result<InodeItem> {
         let item = self.inode(dir)?;
         must_be_dir(dir, &item)?;
-        may_remove(self.tree(), dir, &item)
+        may_remove(self.tree(), dir, &item)?;
+        Ok(item)
     }
 
     /// Refuses an inode that keeps its names.

@@ -16,7 +16,7 @@ use super::entry::check_name;
 use crate::error::{Error, Result};
 use crate::inode::{
     Draft, EVICTED_AT_ONCE, FileExtentsState, Inode, InodeState, ItemDeletions, Locked, all_items,
-    kind_of, must_be_dir, note_change,
+    check_mutable, kind_of, must_be_dir, note_change,
 };
 use crate::namespace::Namespace;
 
@@ -83,7 +83,7 @@ impl Namespace {
                 }
                 return Err(Error::IsADirectory(root));
             };
-            victim = self.inodes.get(id)?;
+            victim = self.inodes.get_in(&parent.tree, id);
             if !locked.try_add(&victim) {
                 drop(locked);
                 locked = Locked::all([&parent, &victim])?;
@@ -107,9 +107,9 @@ impl Namespace {
         wanted: Wanted,
     ) -> Result<()> {
         let (dir, id) = (parent.id, victim.id);
-        draft.may_remove_from(dir)?;
-        draft.check_mutable(id)?;
+        let dir_item = draft.may_remove_from(dir)?;
         let mut item = draft.inode(id)?;
+        check_mutable(id, &item)?;
         match (wanted, kind_of(id, &item)?) {
             (Wanted::Other, FileKind::Directory) => return Err(Error::IsADirectory(id)),
             (Wanted::Directory, kind) if kind != FileKind::Directory => {
@@ -119,7 +119,7 @@ impl Namespace {
         }
         let now = FileTime::now();
         let index = draft.remove_ref(id.ino, dir.ino, name)?;
-        draft.remove_from_dir(dir, name, index, now)?;
+        draft.remove_from_known(dir, dir_item, (name, index), now)?;
         let left = self.drop_link(&mut draft, victim, &mut item, locked.state(id), now)?;
         let txn = self.inodes.join_to_change(reservation, &parent.tree)?;
         draft.enter(&txn);

@@ -1,5 +1,6 @@
 //! Exchanging what two names lead to.
 
+use ubtrfs_format::item::InodeItem;
 use ubtrfs_transaction::Reservation;
 
 use super::Rename;
@@ -19,7 +20,7 @@ impl<'a> Rename<'a> {
         let Rename { old, new_dir, .. } = *self;
         let mut from = drafts.of(&old.dir.tree).inode(old.dir.id)?;
         let mut to = drafts.of(&new_dir.tree).inode(new_dir.id)?;
-        self.check_exchange(new)?;
+        let [old_item, new_item] = self.check_exchange(&from, &to, new)?;
         let index = next_index(new_dir, locked.state(new_dir.id))?;
         let old_index = match self.within_dir() {
             true => index + 1,
@@ -30,8 +31,8 @@ impl<'a> Rename<'a> {
         let extrefs = self.namespace.has_extrefs();
         drafts.attach(old, new_dir, self.new_name, index, extrefs)?;
         drafts.attach(new, old.dir, old.name, old_index, extrefs)?;
-        self.note_moved(&mut drafts, old)?;
-        self.note_moved(&mut drafts, new)?;
+        self.note_moved(&mut drafts, old, old_item);
+        self.note_moved(&mut drafts, new, new_item);
         for (dir, item) in [(old.dir, &mut from), (new_dir, &mut to)] {
             item.mtime = self.now.into();
             note_change(item, self.now);
@@ -52,12 +53,15 @@ impl<'a> Rename<'a> {
         Ok(())
     }
 
-    /// In the kernel's order.
-    fn check_exchange(&self, new: &Place<'_>) -> Result<()> {
+    /// In the kernel's order. `from` and `to` are the directories' items. Returns those of what moves.
+    fn check_exchange(
+        &self,
+        from: &InodeItem,
+        to: &InodeItem,
+        new: &Place<'_>,
+    ) -> Result<[Option<InodeItem>; 2]> {
         let Rename { old, new_dir, .. } = *self;
-        for place in [old, new] {
-            self.may_leave(place)?;
-        }
+        let items = [self.may_leave(old, from)?, self.may_leave(new, to)?];
         for place in [old, new] {
             self.may_move(place)?;
         }
@@ -70,6 +74,6 @@ impl<'a> Rename<'a> {
                 return Err(Error::NotEmpty(place.id));
             }
         }
-        Ok(())
+        Ok(items)
     }
 }

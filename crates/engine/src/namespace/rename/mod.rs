@@ -13,7 +13,7 @@ mod replace;
 
 use std::sync::Arc;
 
-use ubtrfs_format::item::FileTime;
+use ubtrfs_format::item::{FileTime, InodeItem};
 use ubtrfs_transaction::{EditEstimate, FileId, lock};
 
 use super::entry::check_name;
@@ -203,15 +203,22 @@ impl Rename<'_> {
         }
     }
 
-    /// Refuses what keeps its name.
-    fn may_leave(&self, place: &Place<'_>) -> Result<()> {
-        let (dir, tree) = (place.dir.id, &place.dir.tree);
-        may_remove(tree, dir, &inode_item_cached(tree, dir)?)?;
+    /// Refuses what keeps its name. `dir` is the item of its directory. Returns its own item, unless it is the empty
+    /// directory of a subvolume.
+    fn may_leave(&self, place: &Place<'_>, dir: &InodeItem) -> Result<Option<InodeItem>> {
+        may_remove(&place.dir.tree, place.dir.id, dir)?;
         if place.id.is_empty_subvolume_dir() {
-            return Ok(());
+            return Ok(None);
         }
-        let tree = self.namespace.roots.tree_of(place.id)?;
-        check_mutable(place.id, &inode_item_cached(&tree, place.id)?)
+        let item = match &place.inode {
+            Some(inode) => inode_item_cached(&inode.tree, place.id)?,
+            None => {
+                let tree = self.namespace.roots.tree_of(place.id)?;
+                inode_item_cached(&tree, place.id)?
+            }
+        };
+        check_mutable(place.id, &item)?;
+        Ok(Some(item))
     }
 
     /// A directory that changes its parent is written to itself.

@@ -87,7 +87,7 @@ impl<'t> Drafts<'t> {
         };
         let namespace = self.namespace;
         let (id, inode) = match entry.inode_in(dir.id, name)? {
-            Some(id) => (id, Some(namespace.inodes.get(id)?)),
+            Some(id) => (id, Some(namespace.inodes.get_in(&dir.tree, id))),
             None => {
                 let child = RootId(entry.location.objectid);
                 (namespace.nested_subvolume(dir.id, name, child)?, None)

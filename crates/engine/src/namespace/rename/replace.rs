@@ -24,8 +24,11 @@ impl<'a> Rename<'a> {
     ) -> Result<()> {
         let Rename { old, new_dir, .. } = *self;
         let mut from = drafts.of(&old.dir.tree).inode(old.dir.id)?;
-        let mut to = drafts.of(&new_dir.tree).inode(new_dir.id)?;
-        self.check(&to, new)?;
+        let mut to = match self.within_dir() {
+            true => from,
+            false => drafts.of(&new_dir.tree).inode(new_dir.id)?,
+        };
+        let item = self.check(&from, &to, new)?;
         let index = next_index(new_dir, locked.state(new_dir.id))?;
         let left = match new {
             Some(new) => Some(self.displace(&mut drafts, &mut locked, new)?),
@@ -34,7 +37,7 @@ impl<'a> Rename<'a> {
         drafts.detach(old)?;
         let extrefs = self.namespace.has_extrefs();
         drafts.attach(old, new_dir, self.new_name, index, extrefs)?;
-        self.note_moved(&mut drafts, old)?;
+        self.note_moved(&mut drafts, old, item);
         note_entry(&mut from, self.now, EntryChange::Removed, old.name.len());
         let mut old_next = None;
         if let Some(whiteout) = whiteout {
@@ -86,15 +89,20 @@ impl<'a> Rename<'a> {
         Ok(())
     }
 
-    /// In the kernel's order.
-    fn check(&self, to: &InodeItem, new: Option<&Place<'_>>) -> Result<()> {
+    /// In the kernel's order. `from` and `to` are the directories' items. Returns that of what moves.
+    fn check(
+        &self,
+        from: &InodeItem,
+        to: &InodeItem,
+        new: Option<&Place<'_>>,
+    ) -> Result<Option<InodeItem>> {
         let Rename { old, new_dir, .. } = *self;
-        self.may_leave(old)?;
+        let item = self.may_leave(old, from)?;
         must_be_dir(new_dir.id, to)?;
         match new {
             None => may_add(&new_dir.tree, new_dir.id, to)?,
             Some(new) => {
-                self.may_leave(new)?;
+                self.may_leave(new, to)?;
                 match (old.is_dir(), new.is_dir()) {
                     (true, false) => return Err(Error::NotADirectory(new.id)),
                     (false, true) => return Err(Error::IsADirectory(new.id)),
@@ -111,7 +119,7 @@ impl<'a> Rename<'a> {
         match new {
             _ if old.id.is_empty_subvolume_dir() => Err(Error::NotEmpty(old.id)),
             Some(new) if stays(new) => Err(Error::NotEmpty(new.id)),
-            _ => Ok(()),
+            _ => Ok(item),
         }
     }
 
@@ -134,16 +142,17 @@ impl<'a> Rename<'a> {
             .drop_link(draft, inode, &mut item, state, self.now)
     }
 
-    /// Notes the move with the inode; a subvolume's root directory does not learn of it.
-    pub(super) fn note_moved(&self, drafts: &mut Drafts<'a>, place: &Place<'a>) -> Result<()> {
-        if place.is_subvolume() {
-            return Ok(());
+    /// Notes the move with the inode, whose item is `item`. A subvolume's root directory does not learn of it.
+    pub(super) fn note_moved(
+        &self,
+        drafts: &mut Drafts<'a>,
+        place: &Place<'a>,
+        item: Option<InodeItem>,
+    ) {
+        if let Some(mut item) = item.filter(|_| !place.is_subvolume()) {
+            note_change(&mut item, self.now);
+            drafts.of(&place.dir.tree).put_inode(place.id.ino, &item);
         }
-        let draft = drafts.of(&place.dir.tree);
-        let mut item = draft.inode(place.id)?;
-        note_change(&mut item, self.now);
-        draft.put_inode(place.id.ino, &item);
-        Ok(())
     }
 
     /// Makes the inode that stays as the old name.
