@@ -30,7 +30,7 @@ pub use format::{
 pub use receive::{
     CloneSource, CommandError, CommandFault, Device, EncodedExtent, EncodedFault, NewFile,
     PathCache, PathFault, ReceiveError, ReceiveFault, ReceiveObserver, ReceiveOptions, Receiver,
-    Sent, Target, TargetError, TreePath, VolumeTarget, Watcher, find_sent,
+    Sent, SetAttributes, Target, TargetError, TreePath, VolumeTarget, Watcher, find_sent,
 };
 pub use send::{CommandSink, CorruptFile, SendError, SendOptions, Sender};
 pub use write_behind::{WriteBehind, write_behind};

@@ -136,7 +136,8 @@ fn a_mount_that_ends_leaves_the_name_of_what_is_unfinished() {
         .stderr(std::process::Stdio::piped())
         .spawn()
         .unwrap();
-    let begun = stream(&[subvol(b"s"), mkdir(b"d")]);
+    // The last one may wait for what follows.
+    let begun = stream(&[subvol(b"s"), mkdir(b"d"), mkdir(b"e")]);
     let mut input = receiving.stdin.take().unwrap();
     input.write_all(&begun).unwrap();
     let until = Instant::now() + Duration::from_secs(60);

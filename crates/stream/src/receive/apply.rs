@@ -1,13 +1,11 @@
 //! The meaning of each command: its fields are judged, and the target does it.
 
-use ubtrfs_engine::FileTime;
-
 use super::encoded::Encoded;
 use super::error::CommandFault;
 use super::path::{TreePath, subvolume_name};
-use super::target::{CloneSource, Device, NewFile, Sent};
+use super::target::{CloneSource, Device, NewFile, Sent, SetAttributes};
 use super::{Current, Receiver};
-use crate::format::{Command, NewNode, Time};
+use crate::format::{Command, NewNode};
 
 /// The largest file that Linux can handle.
 const MAX_FILE_BYTES: u64 = i64::MAX as u64;
@@ -17,7 +15,6 @@ const MAX_TARGET_BYTES: usize = 4096;
 const TYPE: u64 = 0o170_000;
 const CHAR_DEVICE: u64 = 0o020_000;
 const BLOCK_DEVICE: u64 = 0o060_000;
-const PERMISSIONS: u64 = 0o7777;
 
 type Applied = Result<(), CommandFault>;
 
@@ -160,21 +157,11 @@ impl Receiver<'_> {
             Command::RemoveXattr { path, name } => {
                 target.remove_xattr(TreePath::new(path)?, name)?;
             }
-            Command::Chmod { path, mode } => {
-                if mode & !(TYPE | PERMISSIONS) != 0 {
-                    let what = "mode";
-                    return Err(CommandFault::Mode { what, value: mode });
+            _ => {
+                if let Some((path, set)) = SetAttributes::of(command)? {
+                    target.set_attributes(path, &set)?;
                 }
-                target.chmod(TreePath::new(path)?, (mode & PERMISSIONS) as u32)?;
             }
-            Command::Chown { path, uid, gid } => {
-                let (owner, group) = owner(uid, gid)?;
-                target.chown(TreePath::new(path)?, owner, group)?;
-            }
-            Command::Utimes {
-                path, atime, mtime, ..
-            } => target.set_times(TreePath::new(path)?, time(atime)?, time(mtime)?)?,
-            _ => {}
         }
         Ok(())
     }
@@ -251,24 +238,6 @@ fn within_file(offset: u64, len: u64) -> Applied {
     match offset.checked_add(len) {
         Some(end) if end <= MAX_FILE_BYTES => Ok(()),
         _ => Err(CommandFault::FileRange { offset, len }),
-    }
-}
-
-/// The highest number means none, to who changes owners.
-fn owner(uid: u64, gid: u64) -> Result<(u32, u32), CommandFault> {
-    let number = |id: u64| u32::try_from(id).ok().filter(|&id| id != u32::MAX);
-    number(uid)
-        .zip(number(gid))
-        .ok_or(CommandFault::Owner { uid, gid })
-}
-
-fn time(time: Time) -> Result<FileTime, CommandFault> {
-    match time.nsec {
-        0..1_000_000_000 => Ok(FileTime {
-            sec: time.sec,
-            nsec: time.nsec,
-        }),
-        nsec => Err(CommandFault::Time(nsec)),
     }
 }
 

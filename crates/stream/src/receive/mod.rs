@@ -13,6 +13,7 @@ mod error;
 mod parent;
 mod path;
 mod path_cache;
+mod put_off;
 mod target;
 mod volume;
 
@@ -23,11 +24,14 @@ pub use error::{CommandError, CommandFault, ReceiveError, ReceiveFault};
 pub use parent::find_sent;
 pub use path::{PathFault, TreePath};
 pub use path_cache::PathCache;
-pub use target::{CloneSource, Device, EncodedExtent, NewFile, Sent, Target, TargetError};
+pub use target::{
+    CloneSource, Device, EncodedExtent, NewFile, Sent, SetAttributes, Target, TargetError,
+};
 pub use volume::{VolumeTarget, Watcher};
 
-use crate::format::{Command, StreamReader};
+use crate::format::{Command, CommandKind, StreamReader};
 use encoded::Decoder;
+use put_off::PutOff;
 
 /// How a stream is received.
 #[derive(Clone, Copy, Debug)]
@@ -82,6 +86,14 @@ pub struct Receiver<'a> {
     options: ReceiveOptions,
     current: Option<Current>,
     decoder: Decoder,
+    put_off: PutOff,
+}
+
+/// Which command failed.
+struct Failed {
+    command: CommandKind,
+    offset: u64,
+    path: Option<Vec<u8>>,
 }
 
 impl std::fmt::Debug for Receiver<'_> {
@@ -105,6 +117,7 @@ impl<'a> Receiver<'a> {
             options,
             current: None,
             decoder: Decoder::default(),
+            put_off: PutOff::default(),
         }
     }
 
@@ -127,22 +140,50 @@ impl<'a> Receiver<'a> {
     ) -> Result<(), ReceiveFault> {
         let mut failed = 0;
         let mut offset = stream.offset();
-        while let Some(command) = stream.next_command()? {
-            let begins = matches!(command, Command::Subvol { .. } | Command::Snapshot { .. });
-            // One that cannot be finished may end it all, before the next is there.
-            if begins && let Err(fault) = self.finish() {
-                self.fail(&command, offset, fault, &mut failed)?;
-            }
-            if let Err(fault) = self.apply(&command) {
-                self.fail(&command, offset, fault, &mut failed)?;
+        let ended = loop {
+            let command = match stream.next_command() {
+                Ok(Some(command)) => command,
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(error),
+            };
+            if !self.put_off(&command, offset) {
+                self.do_put_off(&mut failed)?;
+                self.do_one(&command, offset, &mut failed)?;
             }
             let end = stream.offset();
             self.observer.advanced(end - offset);
             offset = end;
-        }
+        };
+        self.do_put_off(&mut failed)?;
+        ended?;
         match failed {
             0 => Ok(()),
             failed => Err(ReceiveFault::Commands(failed)),
+        }
+    }
+
+    fn do_one(
+        &mut self,
+        command: &Command<'_>,
+        offset: u64,
+        failed: &mut u64,
+    ) -> Result<(), ReceiveFault> {
+        let of = || Failed {
+            command: command.kind().expect("unknown commands do nothing"),
+            offset,
+            path: command.path().map(<[u8]>::to_vec),
+        };
+        let begins = matches!(command, Command::Subvol { .. } | Command::Snapshot { .. });
+        // One that cannot be finished may end it all, before the next is there.
+        if begins && let Err(fault) = self.finish() {
+            self.fail(of(), fault, failed)?;
+        }
+        if self.put_off(command, offset) {
+            return Ok(());
+        }
+        match self.apply(command) {
+            Ok(()) => Ok(()),
+            Err(fault) => self.fail(of(), fault, failed),
         }
     }
 
@@ -151,17 +192,16 @@ impl<'a> Receiver<'a> {
     /// Errors: no more is to be done.
     fn fail(
         &mut self,
-        command: &Command<'_>,
-        offset: u64,
+        of: Failed,
         fault: CommandFault,
         failed: &mut u64,
     ) -> Result<(), ReceiveFault> {
         *failed += 1;
         let is_final = matches!(&fault, CommandFault::Target(error) if error.is_final());
         let error = CommandError {
-            command: command.kind().expect("unknown commands do nothing"),
-            offset,
-            path: command.path().map(<[u8]>::to_vec),
+            command: of.command,
+            offset: of.offset,
+            path: of.path,
             fault,
         };
         if let Some(current) = &mut self.current {

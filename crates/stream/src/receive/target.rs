@@ -35,6 +35,16 @@ pub trait Target {
 
     fn create(&mut self, path: TreePath<'_>, new: &NewFile<'_>) -> Result<(), TargetError>;
     fn rename(&mut self, path: TreePath<'_>, to: TreePath<'_>) -> Result<(), TargetError>;
+    /// Makes a file at `to`, as if it had been made at `path` and renamed. False, with nothing changed, if that takes two
+    /// steps; so after an error.
+    fn create_renamed(
+        &mut self,
+        _path: TreePath<'_>,
+        _to: TreePath<'_>,
+        _new: &NewFile<'_>,
+    ) -> Result<bool, TargetError> {
+        Ok(false)
+    }
     /// Gives the file at `existing` the further name `path`.
     fn link(&mut self, path: TreePath<'_>, existing: TreePath<'_>) -> Result<(), TargetError>;
     fn unlink(&mut self, path: TreePath<'_>) -> Result<(), TargetError>;
@@ -56,6 +66,23 @@ pub trait Target {
         atime: FileTime,
         mtime: FileTime,
     ) -> Result<(), TargetError>;
+    /// Sets several attributes of a file. An error may leave some of them set.
+    fn set_attributes(
+        &mut self,
+        path: TreePath<'_>,
+        set: &SetAttributes,
+    ) -> Result<(), TargetError> {
+        if let Some((uid, gid)) = set.owner {
+            self.chown(path, uid, gid)?;
+        }
+        if let Some(mode) = set.mode {
+            self.chmod(path, mode)?;
+        }
+        match set.times {
+            Some((atime, mtime)) => self.set_times(path, atime, mtime),
+            None => Ok(()),
+        }
+    }
 
     fn write(&mut self, path: TreePath<'_>, offset: u64, data: &[u8]) -> Result<(), TargetError>;
     /// Stores compressed data as it is, which is natural at that place. False, with nothing changed, if it must be
@@ -82,6 +109,17 @@ pub trait Target {
         offset: u64,
         len: u64,
     ) -> Result<(), TargetError>;
+}
+
+/// Attributes to be set, in this order.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct SetAttributes {
+    /// User and group.
+    pub owner: Option<(u32, u32)>,
+    /// Permission bits alone.
+    pub mode: Option<u32>,
+    /// The times of access and of modification.
+    pub times: Option<(FileTime, FileTime)>,
 }
 
 /// A file to be made.

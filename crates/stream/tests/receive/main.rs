@@ -3,3 +3,4 @@
 mod damage;
 mod fixture;
 mod model;
+mod together;

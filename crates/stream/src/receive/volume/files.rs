@@ -2,6 +2,7 @@
 
 use ubtrfs_engine::{Error, FileId, FileKind, Volume};
 use ubtrfs_format::ids::RootId;
+use ubtrfs_format::item::InodeFlags;
 
 use crate::receive::path::TreePath;
 use crate::receive::path_cache::PathCache;
@@ -13,12 +14,25 @@ const MAX_DIRS: usize = 512;
 /// Attributes by which a directory gives some to files that are made in it.
 pub(super) const HANDING_ON: [&[u8]; 2] = [b"system.posix_acl_default", b"btrfs.compression"];
 
+const SETGID: u32 = 0o2000;
+
 /// A directory that was found.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct KnownDir {
     pub(super) id: FileId,
     /// New files in it take over attributes of it.
     pub(super) hands_on: bool,
+    flags: InodeFlags,
+    /// New files in it take over its group.
+    is_setgid: bool,
+}
+
+impl KnownDir {
+    /// Whether a file that is made in it is as one that is made in `other` and moved.
+    pub(super) fn makes_files_of(&self, other: &KnownDir) -> bool {
+        let hands_anything = |dir: &KnownDir| dir.hands_on || dir.is_setgid;
+        !hands_anything(self) && !hands_anything(other) && self.flags == other.flags
+    }
 }
 
 #[derive(Debug)]
@@ -120,6 +134,13 @@ impl Files {
         }
     }
 
+    /// The attributes of a file are others.
+    pub(super) fn attributes_changed(&mut self, path: TreePath<'_>) {
+        if self.dirs.get(path.as_bytes()).is_some() {
+            self.dirs.forget(path.as_bytes());
+        }
+    }
+
     /// What a path led to, and all below it, is not there any more.
     pub(super) fn forget(&mut self, path: TreePath<'_>) {
         let path = path.as_bytes();
@@ -144,7 +165,8 @@ pub(super) fn child(volume: &Volume, dir: FileId, name: &[u8]) -> Result<FileId,
 }
 
 fn known_dir(volume: &Volume, id: FileId) -> Result<KnownDir, TargetError> {
-    if volume.stored_attr(id)?.kind != FileKind::Directory {
+    let attr = volume.stored_attr(id)?;
+    if attr.kind != FileKind::Directory {
         return Err(Error::NotADirectory(id).into());
     }
     let mut hands_on = false;
@@ -153,5 +175,10 @@ fn known_dir(volume: &Volume, id: FileId) -> Result<KnownDir, TargetError> {
             hands_on |= volume.xattr(id, name)?.is_some();
         }
     }
-    Ok(KnownDir { id, hands_on })
+    Ok(KnownDir {
+        id,
+        hands_on,
+        flags: attr.flags,
+        is_setgid: attr.mode & SETGID != 0,
+    })
 }

@@ -17,7 +17,9 @@ use ubtrfs_format::uuid::Uuid;
 
 use super::parent::find_sent;
 use super::path::TreePath;
-use super::target::{CloneSource, Device, EncodedExtent, NewFile, Sent, Target, TargetError};
+use super::target::{
+    CloneSource, Device, EncodedExtent, NewFile, Sent, SetAttributes, Target, TargetError,
+};
 use files::{Files, HANDING_ON, KnownDir, child};
 
 /// Attributes that a new file takes over from its directory. The sender's file need not have them.
@@ -117,6 +119,7 @@ impl VolumeTarget {
     fn set_attr(&mut self, path: TreePath<'_>, set: &SetAttr) -> Result<(), TargetError> {
         let id = self.file(path)?;
         self.volume.set_attr(id, set)?;
+        self.current()?.attributes_changed(path);
         self.file_changed(id);
         Ok(())
     }
@@ -307,6 +310,26 @@ impl Target for VolumeTarget {
         Ok(())
     }
 
+    fn create_renamed(
+        &mut self,
+        path: TreePath<'_>,
+        to: TreePath<'_>,
+        new: &NewFile<'_>,
+    ) -> Result<bool, TargetError> {
+        let (first_dir, first) = path.split().ok_or(Error::Exists)?;
+        let (dir, name) = to.split().ok_or(Error::Exists)?;
+        let (first_dir, dir) = (self.dir(first_dir)?, self.dir(dir)?);
+        let is_taken = self.volume.lookup(first_dir.id, first)?.is_some();
+        if is_taken || !dir.makes_files_of(&first_dir) {
+            return Ok(false);
+        }
+        // Fails, too, if there is a file to be replaced.
+        let id = self.volume.create(dir.id, name, &new_inode(new))?;
+        self.current()?.know_file(to, id);
+        self.entry_changed(dir.id, name);
+        Ok(true)
+    }
+
     fn link(&mut self, path: TreePath<'_>, existing: TreePath<'_>) -> Result<(), TargetError> {
         let file = self.file(existing)?;
         let (dir, name) = self.place(path)?;
@@ -388,6 +411,22 @@ impl Target for VolumeTarget {
         let set = SetAttr {
             atime: Some(SetTime::At(atime)),
             mtime: Some(SetTime::At(mtime)),
+            ..SetAttr::default()
+        };
+        self.set_attr(path, &set)
+    }
+
+    fn set_attributes(
+        &mut self,
+        path: TreePath<'_>,
+        set: &SetAttributes,
+    ) -> Result<(), TargetError> {
+        let set = SetAttr {
+            uid: set.owner.map(|(uid, _)| uid),
+            gid: set.owner.map(|(_, gid)| gid),
+            mode: set.mode,
+            atime: set.times.map(|(atime, _)| SetTime::At(atime)),
+            mtime: set.times.map(|(_, mtime)| SetTime::At(mtime)),
             ..SetAttr::default()
         };
         self.set_attr(path, &set)

@@ -1,0 +1,258 @@
+//! Commands that are done together where they follow each other.
+
+use ubtrfs_engine::{FileTime, Volume};
+use ubtrfs_format::ids::{InodeNr, RootId};
+use ubtrfs_stream::{
+    Command, CommandError, ReceiveObserver, ReceiveOptions, Receiver, StreamReader, StreamVersion,
+    StreamWriter, Time, VolumeTarget,
+};
+
+use crate::fixture::{MIB, SUBVOL, new_device, open, receive};
+
+fn stream_of(commands: &[Command<'_>]) -> Vec<u8> {
+    let mut stream = StreamWriter::new(Vec::new(), StreamVersion::V1).unwrap();
+    stream.write(&SUBVOL).unwrap();
+    for command in commands {
+        stream.write(command).unwrap();
+    }
+    stream.into_inner()
+}
+
+fn mkfile(path: &[u8], number: u64) -> Command<'_> {
+    let ino = InodeNr(number);
+    Command::Mkfile { path, ino }
+}
+
+fn chown(path: &[u8], uid: u64) -> Command<'_> {
+    let gid = uid + 1;
+    Command::Chown { path, uid, gid }
+}
+
+fn chmod(path: &[u8], mode: u64) -> Command<'_> {
+    Command::Chmod { path, mode }
+}
+
+fn utimes(path: &[u8], sec: i64) -> Command<'_> {
+    let time = |sec| Time { sec, nsec: 5 };
+    Command::Utimes {
+        path,
+        atime: time(sec),
+        mtime: time(sec + 1),
+        ctime: time(sec + 2),
+        otime: None,
+    }
+}
+
+/// User, group, permissions, and the seconds of the times.
+fn attributes(volume: &Volume, path: &[u8]) -> (u32, u32, u32, i64, i64) {
+    let top = volume.root_dir(RootId::FS_TREE).unwrap();
+    let file = volume.resolve(top, path).unwrap();
+    let attr = volume.attr(file).unwrap();
+    let (FileTime { sec: atime, .. }, FileTime { sec: mtime, .. }) = (attr.atime, attr.mtime);
+    (attr.uid, attr.gid, attr.mode & 0o7777, atime, mtime)
+}
+
+#[test]
+fn last_command_about_an_attribute_counts() {
+    let stream = stream_of(&[
+        mkfile(b"a", 257),
+        mkfile(b"b", 258),
+        chown(b"a", 10),
+        chmod(b"a", 0o4711),
+        utimes(b"a", 100),
+        chown(b"b", 20),
+        chown(b"b", 30),
+        utimes(b"b", 200),
+        chmod(b"b", 0o640),
+        chown(b"a", 40),
+        utimes(b"b", 300),
+        Command::End,
+    ]);
+    let volume = open(new_device(256 * MIB));
+    receive(&volume, &stream, ReceiveOptions::default()).unwrap();
+    assert_eq!(attributes(&volume, b"s/a"), (40, 41, 0o4711, 100, 101));
+    assert_eq!(attributes(&volume, b"s/b"), (30, 31, 0o640, 300, 301));
+}
+
+#[derive(Default)]
+struct Failures(Vec<(&'static str, u64, Vec<u8>)>);
+
+impl ReceiveObserver for Failures {
+    fn failed(&mut self, error: &CommandError) {
+        let path = error.path.clone().unwrap_or_default();
+        self.0.push((error.command.name(), error.offset, path));
+    }
+}
+
+#[test]
+fn each_command_that_fails_is_named() {
+    // PUT-OFF-2
+    let commands = [
+        mkfile(b"a", 257),
+        chown(b"gone", 10),
+        chmod(b"gone", 0o600),
+        utimes(b"gone", 100),
+        chown(b"a", 10),
+        chmod(b"a", 0o600),
+        utimes(b"lost", 100),
+    ];
+    let stream = stream_of(&commands);
+    let offset = |at: usize| stream_of(&commands[..at]).len() as u64;
+    let volume = open(new_device(256 * MIB));
+    let top = volume.root_dir(RootId::FS_TREE).unwrap();
+    let mut target = VolumeTarget::new(&volume, top);
+    let mut observer = Failures::default();
+    let options = ReceiveOptions {
+        max_errors: 0,
+        ..ReceiveOptions::default()
+    };
+    let mut receiver = Receiver::new(&mut target, &mut observer, options);
+    // PUT-OFF-1: the stream has no end, and all before that is done.
+    let received = receiver.receive(&mut StreamReader::open(&stream[..]).unwrap());
+    received.unwrap_err();
+    let wanted = [
+        ("chown", offset(1), b"gone".to_vec()),
+        ("chmod", offset(2), b"gone".to_vec()),
+        ("utimes", offset(3), b"gone".to_vec()),
+        ("utimes", offset(6), b"lost".to_vec()),
+    ];
+    assert_eq!(observer.0, wanted);
+    let (uid, gid, mode, ..) = attributes(&volume, b"s/a");
+    assert_eq!((uid, gid, mode), (10, 11, 0o600));
+}
+
+#[test]
+fn first_command_that_fails_ends_it() {
+    let stream = stream_of(&[
+        chown(b"gone", 10),
+        chmod(b"gone", 0o600),
+        mkfile(b"a", 257),
+        Command::End,
+    ]);
+    let volume = open(new_device(256 * MIB));
+    let error = receive(&volume, &stream, ReceiveOptions::default()).unwrap_err();
+    assert!(
+        error.to_string().starts_with("chown 'gone' failed"),
+        "{error}"
+    );
+    let top = volume.root_dir(RootId::FS_TREE).unwrap();
+    assert!(volume.resolve(top, b"s/a").is_err());
+}
+
+fn mkdir(path: &[u8], number: u64) -> Command<'_> {
+    let ino = InodeNr(number);
+    Command::Mkdir { path, ino }
+}
+
+fn rename<'c>(path: &'c [u8], to: &'c [u8]) -> Command<'c> {
+    Command::Rename { path, to }
+}
+
+fn write<'c>(path: &'c [u8], data: &'c [u8]) -> Command<'c> {
+    let offset = 0;
+    Command::Write { path, offset, data }
+}
+
+#[test]
+fn files_that_are_made_and_renamed_have_the_second_name() {
+    let stream = stream_of(&[
+        mkdir(b"o257-1-0", 257),
+        rename(b"o257-1-0", b"d"),
+        mkfile(b"o258-1-0", 258),
+        rename(b"o258-1-0", b"d/f"),
+        write(b"d/f", b"first"),
+        // It takes the place of the one before.
+        mkfile(b"o259-1-0", 259),
+        rename(b"o259-1-0", b"d/f"),
+        write(b"d/f", b"second one"),
+        // Another one is renamed.
+        mkfile(b"new", 260),
+        rename(b"d/f", b"d/g"),
+        mkdir(b"e", 261),
+        Command::End,
+    ]);
+    let volume = open(new_device(256 * MIB));
+    receive(&volume, &stream, ReceiveOptions::default()).unwrap();
+    let top = volume.root_dir(RootId::FS_TREE).unwrap();
+    let size = |path: &[u8]| {
+        let found = volume.resolve(top, path).ok()?;
+        Some(volume.attr(found).unwrap().size)
+    };
+    assert_eq!(size(b"s/d/g"), Some(10));
+    assert_eq!(size(b"s/new"), Some(0));
+    assert!(size(b"s/e").is_some());
+    for gone in [&b"s/o257-1-0"[..], b"s/o258-1-0", b"s/o259-1-0", b"s/d/f"] {
+        assert_eq!(size(gone), None);
+    }
+}
+
+#[test]
+fn files_take_over_what_their_first_directory_hands_on() {
+    let compression = (&b"btrfs.compression"[..], &b"zstd"[..]);
+    let stream = stream_of(&[
+        mkdir(b"d", 257),
+        mkdir(b"plain", 258),
+        chown(b"d", 70),
+        mkfile(b"a", 259),
+        // Known by then.
+        rename(b"a", b"d/a"),
+        chmod(b"d", 0o2755),
+        mkfile(b"b", 260),
+        rename(b"b", b"d/b"),
+        mkfile(b"d/c", 261),
+        rename(b"d/c", b"c"),
+        Command::SetXattr {
+            path: b"plain",
+            name: compression.0,
+            value: compression.1,
+        },
+        mkfile(b"f", 262),
+        rename(b"f", b"plain/f"),
+        Command::End,
+    ]);
+    let volume = open(new_device(256 * MIB));
+    receive(&volume, &stream, ReceiveOptions::default()).unwrap();
+    let group = |path| attributes(&volume, path).1;
+    assert_eq!(
+        [group(b"s/d/a"), group(b"s/d/b"), group(b"s/c")],
+        [0, 0, 71]
+    );
+    let top = volume.root_dir(RootId::FS_TREE).unwrap();
+    let file = volume.resolve(top, b"s/plain/f").unwrap();
+    assert!(volume.xattr(file, compression.0).unwrap().is_none());
+}
+
+#[test]
+fn of_two_that_fail_each_is_named() {
+    // PUT-OFF-2
+    let commands = [
+        mkfile(b"a", 257),
+        mkfile(b"a", 258),
+        rename(b"a", b"gone/a"),
+        mkfile(b"gone/b", 259),
+        rename(b"gone/b", b"b"),
+        mkdir(b"c", 260),
+    ];
+    let stream = stream_of(&commands);
+    let offset = |at: usize| stream_of(&commands[..at]).len() as u64;
+    let volume = open(new_device(256 * MIB));
+    let top = volume.root_dir(RootId::FS_TREE).unwrap();
+    let mut target = VolumeTarget::new(&volume, top);
+    let mut observer = Failures::default();
+    let options = ReceiveOptions {
+        max_errors: 0,
+        ..ReceiveOptions::default()
+    };
+    let mut receiver = Receiver::new(&mut target, &mut observer, options);
+    let received = receiver.receive(&mut StreamReader::open(&stream[..]).unwrap());
+    received.unwrap_err();
+    let wanted = [
+        ("mkfile", offset(1), b"a".to_vec()),
+        ("rename", offset(2), b"a".to_vec()),
+        ("mkfile", offset(3), b"gone/b".to_vec()),
+        ("rename", offset(4), b"gone/b".to_vec()),
+    ];
+    assert_eq!(observer.0, wanted);
+    // PUT-OFF-1
+    assert!(volume.resolve(top, b"s/c").is_ok());
+}
