@@ -2,6 +2,8 @@
 //!
 //! Callers that were served together come back together, each a little later than the one before. A log that began at once
 //! would have the first of them alone. So it waits for as many as there were, for a part of the time that a log takes.
+//! Those that came during a log count with those that it served. Else they would be two groups that take turns, and each
+//! caller would wait for two logs.
 //!
 //! Invariants
 //! - SYNC-QUEUE-1: one caller logs at a time.
@@ -86,7 +88,7 @@ impl<R> SyncQueue<R> {
         }
         // SYNC-QUEUE-1
         state.is_led = true;
-        self.wait_for_others(&mut state);
+        let all_came = self.wait_for_others(&mut state);
         // SYNC-QUEUE-2
         let mut led = Led {
             queue: self,
@@ -97,20 +99,22 @@ impl<R> SyncQueue<R> {
         let requests: Vec<&R> = led.taken.iter().map(|taken| &taken.request).collect();
         let done = log(&requests);
         match done {
-            Ok(()) => led.serve(begin.elapsed()),
+            Ok(()) => led.serve(begin.elapsed(), all_came),
             // It is told, and tries no more.
             Err(_) => led.taken.retain(|taken| !Arc::ptr_eq(taken, &mine)),
         }
         done
     }
 
-    fn wait_for_others(&self, state: &mut MutexGuard<'_, State<R>>) {
+    /// Returns whether as many came as were expected.
+    fn wait_for_others(&self, state: &mut MutexGuard<'_, State<R>>) -> bool {
         let end = clock::now() + MAX_WAIT.min(state.log_time / 2);
         while state.waiting.len() < state.crowd {
             if self.arrived.wait_until(state, end).timed_out() {
-                return;
+                return false;
             }
         }
+        true
     }
 }
 
@@ -121,9 +125,14 @@ struct Led<'q, R> {
 }
 
 impl<R> Led<'_, R> {
-    fn serve(&mut self, log_time: Duration) {
+    /// `all_came`: the log did not wait in vain.
+    fn serve(&mut self, log_time: Duration, all_came: bool) {
         let mut state = self.queue.state.lock();
-        state.crowd = self.taken.len().max(state.crowd - 1);
+        let came_during = match all_came {
+            true => state.waiting.len(),
+            false => 0,
+        };
+        state.crowd = (self.taken.len() + came_during).max(state.crowd - 1);
         state.log_time = (state.log_time * 3 + log_time) / 4;
         for served in self.taken.drain(..) {
             served.is_served.store(true, Ordering::Relaxed);

@@ -64,6 +64,31 @@ fn those_that_came_during_a_log_share_the_next() {
     assert_eq!((state.crowd, state.is_led), (6, false));
 }
 
+#[test]
+fn those_served_and_those_that_came_meanwhile_are_expected_together() {
+    let queue = Queue::default();
+    let expected = Mutex::new(0);
+    thread::scope(|scope| {
+        let (end, first) = begin_log(scope, &queue);
+        for number in 1..=2 {
+            let (queue, expected) = (&queue, &expected);
+            scope.spawn(move || {
+                let logged = queue.serve(number, |_| -> Result<(), ()> {
+                    *expected.lock() = queue.state.lock().crowd;
+                    Ok(())
+                });
+                assert_eq!(logged, Ok(()));
+            });
+        }
+        wait_for(&queue, 2);
+        end.send(Ok(())).unwrap();
+        assert_eq!(first.recv(), Ok(Ok(())));
+    });
+    assert_eq!(*expected.lock(), 3);
+    // The first one did not come back.
+    assert_eq!(queue.state.lock().crowd, 2);
+}
+
 // SYNC-QUEUE-3
 #[test]
 fn failure_is_told_to_one_and_the_others_try_again() {
