@@ -8,26 +8,10 @@ fn file(path: &str, text: &str) -> File {
 
 /// Files of a crate `ubtrfs` with all its modules.
 fn crate_with(import: &str) -> Vec<File> {
-    let modules = [
-        "handle",
-        "transfer",
-        "error",
-        "checking",
-        "metadata",
-        "changes",
-        "read_dir",
-        "subvolume",
-        "attributes",
-        "opening",
-        "paths",
-        "removal",
-        "snapshot",
-        "trees",
-        "volume",
-        "report",
-    ];
+    let layers = Order::of("ubtrfs").layers.iter();
+    let modules = layers.flat_map(|layer| layer.split_whitespace());
     let mut files: Vec<File> = modules
-        .iter()
+        .filter(|module| *module != "file")
         .map(|module| file(&format!("crates/ubtrfs/src/{module}.rs"), ""))
         .collect();
     files.push(file("crates/ubtrfs/src/file/mod.rs", import));
