@@ -1,4 +1,4 @@
-//! Reports of a volume's insides: space, chunks, who uses a block, how trees are laid out.
+//! Reports of a volume's insides: space, chunks, the users of a block, the layout of trees.
 //!
 //! These functions answer a person's questions. They read whole trees where the question needs it and
 //! are no part of serving files.

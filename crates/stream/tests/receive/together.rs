@@ -1,5 +1,7 @@
 //! Commands that are done together where they follow each other.
 
+use std::sync::Arc;
+
 use ubtrfs_engine::{FileTime, Volume};
 use ubtrfs_format::ids::{InodeNr, RootId};
 use ubtrfs_stream::{
@@ -84,6 +86,22 @@ impl ReceiveObserver for Failures {
     }
 }
 
+/// Receives a stream that has no end, with as many errors as there are.
+fn receive_all(stream: &[u8]) -> (Arc<Volume>, Failures) {
+    let volume = open(new_device(256 * MIB));
+    let top = volume.root_dir(RootId::FS_TREE).unwrap();
+    let mut target = VolumeTarget::new(&volume, top);
+    let mut observer = Failures::default();
+    let options = ReceiveOptions {
+        max_errors: 0,
+        ..ReceiveOptions::default()
+    };
+    let mut receiver = Receiver::new(&mut target, &mut observer, options);
+    let received = receiver.receive(&mut StreamReader::open(stream).unwrap());
+    received.unwrap_err();
+    (volume, observer)
+}
+
 #[test]
 fn each_command_that_fails_is_named() {
     // PUT-OFF-2
@@ -98,25 +116,15 @@ fn each_command_that_fails_is_named() {
     ];
     let stream = stream_of(&commands);
     let offset = |at: usize| stream_of(&commands[..at]).len() as u64;
-    let volume = open(new_device(256 * MIB));
-    let top = volume.root_dir(RootId::FS_TREE).unwrap();
-    let mut target = VolumeTarget::new(&volume, top);
-    let mut observer = Failures::default();
-    let options = ReceiveOptions {
-        max_errors: 0,
-        ..ReceiveOptions::default()
-    };
-    let mut receiver = Receiver::new(&mut target, &mut observer, options);
     // PUT-OFF-1: the stream has no end, and all before that is done.
-    let received = receiver.receive(&mut StreamReader::open(&stream[..]).unwrap());
-    received.unwrap_err();
+    let (volume, failures) = receive_all(&stream);
     let wanted = [
         ("chown", offset(1), b"gone".to_vec()),
         ("chmod", offset(2), b"gone".to_vec()),
         ("utimes", offset(3), b"gone".to_vec()),
         ("utimes", offset(6), b"lost".to_vec()),
     ];
-    assert_eq!(observer.0, wanted);
+    assert_eq!(failures.0, wanted);
     let (uid, gid, mode, ..) = attributes(&volume, b"s/a");
     assert_eq!((uid, gid, mode), (10, 11, 0o600));
 }
@@ -235,24 +243,15 @@ fn of_two_that_fail_each_is_named() {
     ];
     let stream = stream_of(&commands);
     let offset = |at: usize| stream_of(&commands[..at]).len() as u64;
-    let volume = open(new_device(256 * MIB));
+    let (volume, failures) = receive_all(&stream);
     let top = volume.root_dir(RootId::FS_TREE).unwrap();
-    let mut target = VolumeTarget::new(&volume, top);
-    let mut observer = Failures::default();
-    let options = ReceiveOptions {
-        max_errors: 0,
-        ..ReceiveOptions::default()
-    };
-    let mut receiver = Receiver::new(&mut target, &mut observer, options);
-    let received = receiver.receive(&mut StreamReader::open(&stream[..]).unwrap());
-    received.unwrap_err();
     let wanted = [
         ("mkfile", offset(1), b"a".to_vec()),
         ("rename", offset(2), b"a".to_vec()),
         ("mkfile", offset(3), b"gone/b".to_vec()),
         ("rename", offset(4), b"gone/b".to_vec()),
     ];
-    assert_eq!(observer.0, wanted);
+    assert_eq!(failures.0, wanted);
     // PUT-OFF-1
     assert!(volume.resolve(top, b"s/c").is_ok());
 }
