@@ -59,6 +59,13 @@ pub trait BlockDevice: Send + Sync + Debug {
         Err(io::ErrorKind::Unsupported.into())
     }
 
+    /// Does all discards, at depth where the device can, and leaves each one's outcome in its `result`.
+    fn discard_batch(&self, discards: &mut [DeviceDiscard]) {
+        for discard in discards {
+            discard.result = self.discard(discard.offset, discard.len);
+        }
+    }
+
     /// Does all reads, at depth where the device can, and leaves each one's outcome in its `result`.
     fn read_batch(&self, reads: &mut [DeviceRead<'_>]) {
         for read in reads {
@@ -130,6 +137,24 @@ impl<'a> DeviceWrite<'a> {
         Self {
             offset,
             buf,
+            result: Ok(()),
+        }
+    }
+}
+
+/// One discard of a batch.
+#[derive(Debug)]
+pub struct DeviceDiscard {
+    pub offset: u64,
+    pub len: u64,
+    pub result: io::Result<()>,
+}
+
+impl DeviceDiscard {
+    pub fn new(offset: u64, len: u64) -> Self {
+        Self {
+            offset,
+            len,
             result: Ok(()),
         }
     }

@@ -17,7 +17,7 @@ use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::{Errno, ReadWriteFlags, retry_on_intr};
 
 use crate::access::Access;
-use crate::block_device::{BlockDevice, DeviceRead, PastEnd};
+use crate::block_device::{BlockDevice, DeviceDiscard, DeviceRead, PastEnd};
 use crate::block_discard;
 use crate::claim::DeviceClaim;
 use crate::discard_geometry::DiscardGeometry;
@@ -214,7 +214,7 @@ pub(crate) fn queue_reads<'a>(
         read.result = PastEnd::check(read.offset, read.buf.len() as u64, len_bytes);
         if read.result.is_ok() {
             let result = &mut read.result;
-            requests.push(Request::new(file, read.offset, read.buf, result));
+            requests.push(Request::read(file, read.offset, read.buf, result));
         }
     }
 }
@@ -328,5 +328,28 @@ impl BlockDevice for FileDevice {
             false => rustix::fs::fallocate(&*self.file, flags, offset, len),
         });
         Ok(done?)
+    }
+
+    fn discard_batch(&self, discards: &mut [DeviceDiscard]) {
+        // A ring would make holes of an image on threads of its own, which take turns at the file's lock.
+        if !self.is_block {
+            for discard in discards {
+                discard.result = self.discard(discard.offset, discard.len);
+            }
+            return;
+        }
+        let mut requests = Vec::with_capacity(discards.len());
+        for DeviceDiscard {
+            offset,
+            len,
+            result,
+        } in discards
+        {
+            *result = PastEnd::check(*offset, *len, self.len_bytes());
+            if result.is_ok() {
+                requests.push(Request::discard(&self.file, *offset, *len, result));
+            }
+        }
+        uring::run(&mut requests);
     }
 }

@@ -41,7 +41,7 @@ pub mod thread;
 mod uring;
 
 pub use access::Access;
-pub use block_device::{BlockDevice, DeviceRead, DeviceWrite, PastEnd};
+pub use block_device::{BlockDevice, DeviceDiscard, DeviceRead, DeviceWrite, PastEnd};
 pub use chunk_map::{ChunkMap, ChunkStripe, MappedChunk, STRIPE_LEN};
 pub use chunk_problem::ChunkProblem;
 pub use claim::DeviceClaim;

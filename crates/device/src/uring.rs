@@ -1,7 +1,8 @@
-//! Batches of reads at depth through io_uring.
+//! Batches of reads, and of discards of block devices, at depth through io_uring.
 //!
 //! Rings are made when first needed and kept for the next batch of any device. Where the kernel has no io_uring or
-//! forbids it, and for each request that a ring fails, the plain call is used. So a caller sees errors of pread only.
+//! forbids it, and for each request that a ring fails, the plain call is used. So a caller sees errors of pread and
+//! BLKDISCARD only. Rings can discard since Linux 6.12.
 //!
 //! Writes go to the page cache, which takes no time on a device. A ring would only hand them to another thread.
 //!
@@ -18,6 +19,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use io_uring::{IoUring, opcode, squeue, types};
 use parking_lot::Mutex;
+use rustix::io::retry_on_intr;
+
+use crate::block_discard;
 
 #[cfg(test)]
 mod tests;
@@ -26,8 +30,11 @@ mod tests;
 const DEPTH: u32 = 64;
 /// Rings kept for later batches.
 const KEPT: usize = 8;
-/// Batches below this size are not worth the ring.
+/// Batches of fewer reads are not worth the ring. Two discards are, as devices take their time for them.
 pub(crate) const WORTHWHILE: usize = 4;
+
+/// `BLOCK_URING_CMD_DISCARD`, `_IO(0x12, 0)` of linux/blkdev.h.
+const DISCARD: u32 = 0x12 << 8;
 
 /// Set when the kernel refuses rings for good.
 static UNAVAILABLE: AtomicBool = AtomicBool::new(false);
@@ -39,11 +46,11 @@ struct Ring {
     pid: u32,
 }
 
-/// One read of a batch.
+/// One read or discard of a batch.
 pub(crate) struct Request<'a> {
     file: &'a File,
     offset: u64,
-    buf: &'a mut [u8],
+    work: Work<'a>,
     /// Bytes already read.
     done: usize,
     result: &'a mut io::Result<()>,
@@ -51,25 +58,47 @@ pub(crate) struct Request<'a> {
     completed: bool,
 }
 
+enum Work<'a> {
+    Read(&'a mut [u8]),
+    Discard { len: u64 },
+}
+
 impl<'a> Request<'a> {
-    pub(crate) fn new(
+    pub(crate) fn read(
         file: &'a File,
         offset: u64,
         buf: &'a mut [u8],
         result: &'a mut io::Result<()>,
     ) -> Self {
+        Self::new(file, offset, Work::Read(buf), result)
+    }
+
+    /// A discard of a part of a block device.
+    pub(crate) fn discard(
+        file: &'a File,
+        offset: u64,
+        len: u64,
+        result: &'a mut io::Result<()>,
+    ) -> Self {
+        Self::new(file, offset, Work::Discard { len }, result)
+    }
+
+    fn new(file: &'a File, offset: u64, work: Work<'a>, result: &'a mut io::Result<()>) -> Self {
         Self {
             file,
             offset,
-            buf,
+            work,
             done: 0,
             result,
             completed: false,
         }
     }
 
-    fn len(&self) -> usize {
-        self.buf.len()
+    fn is_empty(&self) -> bool {
+        match &self.work {
+            Work::Read(buf) => buf.is_empty(),
+            Work::Discard { len } => *len == 0,
+        }
     }
 
     fn complete(&mut self, result: io::Result<()>) {
@@ -78,14 +107,18 @@ impl<'a> Request<'a> {
     }
 
     /// Takes what the kernel says of the part that was asked for. True if the rest is to be asked for.
-    fn take(&mut self, read: i32) -> bool {
-        match usize::try_from(read) {
-            Ok(read) if read > 0 => {
+    fn take(&mut self, answer: i32) -> bool {
+        match (&self.work, usize::try_from(answer)) {
+            (Work::Read(buf), Ok(read)) if read > 0 => {
                 self.done += read;
-                if self.done >= self.len() {
+                if self.done >= buf.len() {
                     self.complete(Ok(()));
                 }
                 !self.completed
+            }
+            (Work::Discard { .. }, Ok(_)) => {
+                self.complete(Ok(()));
+                false
             }
             // The plain call says what is wrong, or does what this kernel's ring cannot.
             _ => {
@@ -96,26 +129,57 @@ impl<'a> Request<'a> {
     }
 
     fn run_plain(&mut self) {
-        let at = self.offset + self.done as u64;
-        let result = self.file.read_exact_at(&mut self.buf[self.done..], at);
+        let result = match &mut self.work {
+            Work::Read(buf) => {
+                let at = self.offset + self.done as u64;
+                self.file.read_exact_at(&mut buf[self.done..], at)
+            }
+            Work::Discard { len } => {
+                let done = retry_on_intr(|| block_discard::discard(self.file, self.offset, *len));
+                done.map_err(io::Error::from)
+            }
+        };
         self.complete(result);
     }
 
     /// The entry that asks for what is left.
     fn entry(&mut self, index: usize) -> squeue::Entry {
         let fd = types::Fd(self.file.as_raw_fd());
-        let at = self.offset + self.done as u64;
-        // The kernel moves less than this in one go anyway.
-        let len = (self.len() - self.done).min(1 << 30) as u32;
-        let rest = &mut self.buf[self.done..];
-        let read = opcode::Read::new(fd, rest.as_mut_ptr(), len).offset(at);
-        read.build().user_data(index as u64)
+        let entry = match &mut self.work {
+            Work::Read(buf) => {
+                let at = self.offset + self.done as u64;
+                let rest = &mut buf[self.done..];
+                // The kernel moves less than this in one go anyway.
+                let len = rest.len().min(1 << 30) as u32;
+                let read = opcode::Read::new(fd, rest.as_mut_ptr(), len);
+                read.offset(at).build()
+            }
+            Work::Discard { len } => {
+                // The kernel takes the offset from `addr` and the length from `addr3`, where the command's data begins.
+                let mut data = [0; 16];
+                data[..8].copy_from_slice(&len.to_ne_bytes());
+                let discard = opcode::UringCmd16::new(fd, DISCARD);
+                discard.addr(Some(self.offset)).cmd(data).build()
+            }
+        };
+        entry.user_data(index as u64)
     }
 }
 
 /// Does all requests and leaves each one's outcome in its `result`.
 pub(crate) fn run(requests: &mut [Request<'_>]) {
-    let ring = (requests.len() >= WORTHWHILE).then(take_ring).flatten();
+    let is_worthwhile = match requests {
+        [
+            Request {
+                work: Work::Discard { .. },
+                ..
+            },
+            _,
+            ..,
+        ] => true,
+        _ => requests.len() >= WORTHWHILE,
+    };
+    let ring = is_worthwhile.then(take_ring).flatten();
     if let Some(ring) = run_with(ring, requests) {
         give_back(ring);
     }
@@ -156,7 +220,7 @@ fn take_ring() -> Option<Ring> {
                 )
             );
             if !passing && !UNAVAILABLE.swap(true, Ordering::Relaxed) {
-                tracing::debug!(%error, "no io_uring; reading one by one");
+                tracing::debug!(%error, "no io_uring; asking devices one by one");
             }
             None
         }
@@ -188,14 +252,14 @@ fn run_on(ring: &mut IoUring, requests: &mut [Request<'_>]) -> bool {
                 None => break,
             };
             let request = &mut requests[index];
-            if request.len() == 0 {
+            if request.is_empty() {
                 request.complete(Ok(()));
                 continue;
             }
             let entry = request.entry(index);
-            // SAFETY: the buffer is borrowed by `requests` for longer than this function runs, nothing
-            // else touches it meanwhile, and this function does not return before the entry completes
-            // or is known not to have been taken (URING-1).
+            // SAFETY: the buffer of a read is borrowed by `requests` for longer than this function runs,
+            // nothing else touches it meanwhile, and this function does not return before the entry
+            // completes or is known not to have been taken (URING-1). A discard has no buffer.
             if unsafe { ring.submission().push(&entry) }.is_err() {
                 again.push(index);
                 break;
@@ -208,7 +272,7 @@ fn run_on(ring: &mut IoUring, requests: &mut [Request<'_>]) -> bool {
         if let Err(error) = ring.submit_and_wait(1)
             && !is_passing(&error)
         {
-            tracing::debug!(%error, "io_uring fails; reading one by one");
+            tracing::debug!(%error, "io_uring fails; asking devices one by one");
             abandon(ring, requests, open);
             return false;
         }

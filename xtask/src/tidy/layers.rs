@@ -33,8 +33,8 @@ const ORDERS: &[(&str, &[&str])] = &[
         "device",
         &[
             "access block_discard chunk_problem clock discard_geometry file_clone memory_limit nonblocking parity random \
-             read_errors registration signature thread uring",
-            "loop_device",
+             read_errors registration signature thread",
+            "loop_device uring",
             "error",
             "claim",
             "block_device chunk_map lock",

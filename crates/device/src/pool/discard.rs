@@ -4,7 +4,7 @@
 //! - DISCARD-1: no discard touches the first MiB of a device, a copy of the superblock, or bytes behind what the
 //!   volume has of the device.
 //! - DISCARD-2: a discard is cut to whole units of the device. Nobody may expect zeros in what was discarded.
-//! - DISCARD-3: a device that answers that it takes no discards is not asked again.
+//! - DISCARD-3: a device that answers that it takes no discards is not asked again, once it has answered all that it has.
 //!
 //! Not here: when a range may be discarded. Its caller keeps others from using it until the call returns.
 
@@ -12,7 +12,6 @@ use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use rustix::io::Errno;
 use ubtrfs_format::ids::{DevId, Logical};
@@ -20,6 +19,7 @@ use ubtrfs_format::superblock::SUPERBLOCK_OFFSETS;
 
 use super::{Pool, PoolDevice, PresentDevice};
 use crate::access::Access;
+use crate::block_device::DeviceDiscard;
 use crate::chunk_layout::RESERVED_BYTES;
 use crate::chunk_map::STRIPE_LEN;
 use crate::clock;
@@ -32,7 +32,7 @@ use crate::nonblocking;
 pub struct DiscardCounts {
     pub requests: u64,
     pub bytes: u64,
-    /// Time in all requests, failed ones included.
+    /// Time in which a call had requests at a device, failed ones included.
     pub ns: u64,
 }
 
@@ -43,18 +43,20 @@ pub(super) struct DiscardCounters {
     ns: AtomicU64,
 }
 
-impl DiscardCounters {
-    fn add(&self, done_bytes: Option<u64>, took: Duration) {
-        self.ns.fetch_add(took.as_nanos() as u64, Ordering::Relaxed);
-        if let Some(bytes) = done_bytes {
-            self.requests.fetch_add(1, Ordering::Relaxed);
-            self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        }
-    }
+/// Requests that a device has at a time; ranges of one call beyond them wait.
+const IN_FLIGHT: usize = 64;
+
+/// A part of a device, for the range of that number of a call.
+#[derive(Debug)]
+struct Part {
+    number: usize,
+    range: Range<u64>,
 }
 
-/// The ranges that one call discards, by device, ascending.
-type RangesByDevice = BTreeMap<DevId, Vec<Range<u64>>>;
+type PartsByDevice = BTreeMap<DevId, Vec<Part>>;
+
+/// Bytes that devices were told of, for each range of a call.
+type Outcomes = Vec<Result<u64, DeviceError>>;
 
 impl Pool {
     /// Says whether a present, writable device takes discards.
@@ -109,33 +111,21 @@ impl Pool {
     /// # Errors
     /// No chunk there. A device that failed; the others have discarded their part.
     pub fn discard(&self, logical: Logical, len: u64) -> Result<u64, DeviceError> {
-        nonblocking::check()?;
-        let mut ranges = RangesByDevice::new();
-        let mut at = logical.0;
-        let mut rest = len;
-        while rest > 0 {
-            let chunk = self.chunk_map.get(Logical(at))?;
-            let within = at - chunk.logical().0;
-            let len = (chunk.len_bytes() - within).min(rest);
-            // Chunks with parity are never written, so that nothing in them gets free.
-            let mirrors = if chunk.has_parity() {
-                0
-            } else {
-                chunk.mirrors()
-            };
-            for mirror in 1..=mirrors {
-                for piece in chunk.pieces(within, len, mirror) {
-                    let stripe = &chunk.stripes()[piece.stripe];
-                    if self.present(stripe).is_some() {
-                        let start = piece.physical.0;
-                        push(&mut ranges, piece.devid, start..start + piece.len);
-                    }
-                }
-            }
-            rest -= len;
-            at += len;
-        }
-        self.discard_ranges(ranges)
+        let range = logical.0..logical.0.saturating_add(len);
+        let mut outcomes = self.discard_all(&[range]);
+        outcomes.pop().unwrap_or(Ok(0))
+    }
+
+    /// Discards each of some logical ranges, like [`Pool::discard`]. Each device has many of them at a time, if it can.
+    pub fn discard_all(&self, ranges: &[Range<u64>]) -> Outcomes {
+        let mut parts = PartsByDevice::new();
+        let parts_of = |(number, range): (usize, &Range<u64>)| {
+            self.add_parts(number, range, &mut parts)?;
+            Ok(0)
+        };
+        let mut outcomes = ranges.iter().enumerate().map(parts_of).collect();
+        self.discard_parts(&parts, &mut outcomes);
+        outcomes
     }
 
     /// Discards a range of one device, like [`Pool::discard`]. It must belong to no chunk.
@@ -146,30 +136,63 @@ impl Pool {
         len: u64,
     ) -> Result<u64, DeviceError> {
         nonblocking::check()?;
-        let range = offset..offset.saturating_add(len);
-        self.discard_ranges(BTreeMap::from([(devid, vec![range])]))
+        let part = Part {
+            number: 0,
+            range: offset..offset.saturating_add(len),
+        };
+        let mut outcomes = vec![Ok(0)];
+        self.discard_parts(&BTreeMap::from([(devid, vec![part])]), &mut outcomes);
+        outcomes.pop().unwrap_or(Ok(0))
     }
 
-    fn discard_ranges(&self, ranges: RangesByDevice) -> Result<u64, DeviceError> {
-        let table = self.devices.load();
-        let mut discarded = 0;
-        let mut failure = None;
-        for (devid, ranges) in ranges {
-            let Some(device) = table.get(&devid) else {
-                continue;
+    fn add_parts(
+        &self,
+        number: usize,
+        logical: &Range<u64>,
+        parts: &mut PartsByDevice,
+    ) -> Result<(), DeviceError> {
+        nonblocking::check()?;
+        let mut at = logical.start;
+        while at < logical.end {
+            let chunk = self.chunk_map.get(Logical(at))?;
+            let within = at - chunk.logical().0;
+            let len = (chunk.len_bytes() - within).min(logical.end - at);
+            // Chunks with parity are never written, so that nothing in them gets free.
+            let mirrors = if chunk.has_parity() {
+                0
+            } else {
+                chunk.mirrors()
             };
-            for range in ranges {
-                match self.discard_range(device, range) {
-                    Ok(bytes) => discarded += bytes,
-                    Err(error) => {
-                        tracing::error!(%devid, %error, "discard failed");
-                        failure.get_or_insert(error);
-                        break;
+            for mirror in 1..=mirrors {
+                for piece in chunk.pieces(within, len, mirror) {
+                    let stripe = &chunk.stripes()[piece.stripe];
+                    if self.present(stripe).is_some() {
+                        let range = piece.physical.0..piece.physical.0 + piece.len;
+                        push(
+                            parts.entry(piece.devid).or_default(),
+                            Part { number, range },
+                        );
                     }
                 }
             }
+            at += len;
         }
-        failure.map_or(Ok(discarded), Err)
+        Ok(())
+    }
+
+    fn discard_parts(&self, parts: &PartsByDevice, outcomes: &mut Outcomes) {
+        let table = self.devices.load();
+        for (&devid, parts) in parts {
+            let Some(device) = table.get(&devid) else {
+                continue;
+            };
+            if let Err((number, error)) = self.discard_on(device, parts, outcomes) {
+                tracing::error!(%devid, %error, "discard failed");
+                if outcomes[number].is_ok() {
+                    outcomes[number] = Err(error);
+                }
+            }
+        }
     }
 
     /// The geometry of a device that may be written and takes discards.
@@ -183,41 +206,69 @@ impl Pool {
         present.block.discard_geometry()
     }
 
-    fn discard_range(
+    /// Returns the first failure of a device, and the number of its range. No more is asked of that device then.
+    fn discard_on(
         &self,
         device: &PoolDevice,
-        mut range: Range<u64>,
-    ) -> Result<u64, DeviceError> {
+        parts: &[Part],
+        outcomes: &mut Outcomes,
+    ) -> Result<(), (usize, DeviceError)> {
         let (Some(limits), Some(present), Some(item)) =
             (self.discard_geometry(device), &device.present, &device.item)
         else {
-            return Ok(0);
+            return Ok(());
         };
         // DISCARD-1
         let end = present.block.len_bytes().min(item.total_bytes.get());
-        range.end = range.end.min(end);
-        let mut discarded = 0;
-        for part in without_superblocks(range) {
+        let mut discards = parts.iter().flat_map(|part| {
+            let range = part.range.start..part.range.end.min(end);
             // DISCARD-2
-            for request in requests(part, limits) {
-                discarded += self.ask(present, request)?;
+            let requests = without_superblocks(range).flat_map(move |it| requests(it, limits));
+            requests.map(|it| (part.number, DeviceDiscard::new(it.start, it.end - it.start)))
+        });
+        loop {
+            let batch = discards.by_ref().take(IN_FLIGHT);
+            let (numbers, mut batch): (Vec<usize>, Vec<DeviceDiscard>) = batch.unzip();
+            // DISCARD-3
+            if batch.is_empty() || present.refuses_discards.load(Ordering::Relaxed) {
+                return Ok(());
             }
+            let begin = clock::now();
+            present.block.discard_batch(&mut batch);
+            let took = begin.elapsed().as_nanos() as u64;
+            self.discards.ns.fetch_add(took, Ordering::Relaxed);
+            let mut failure = None;
+            for (number, discard) in numbers.into_iter().zip(batch) {
+                match self.judge_discard(present, discard) {
+                    Ok(bytes) => {
+                        if let Ok(told) = &mut outcomes[number] {
+                            *told += bytes;
+                        }
+                    }
+                    Err(error) => _ = failure.get_or_insert((number, error)),
+                }
+            }
+            failure.map_or(Ok(()), Err)?;
         }
-        Ok(discarded)
     }
 
-    fn ask(&self, present: &PresentDevice, request: Range<u64>) -> Result<u64, DeviceError> {
-        // DISCARD-3
-        if present.refuses_discards.load(Ordering::Relaxed) {
-            return Ok(0);
-        }
-        let len = request.end - request.start;
-        let begin = clock::now();
-        let answer = present.block.discard(request.start, len);
-        let done = answer.is_ok().then_some(len);
-        self.discards.add(done, begin.elapsed());
-        match answer {
-            Ok(()) => Ok(len),
+    /// Returns the bytes that the device was told of.
+    fn judge_discard(
+        &self,
+        present: &PresentDevice,
+        discard: DeviceDiscard,
+    ) -> Result<u64, DeviceError> {
+        let DeviceDiscard {
+            offset,
+            len,
+            result,
+        } = discard;
+        match result {
+            Ok(()) => {
+                self.discards.requests.fetch_add(1, Ordering::Relaxed);
+                self.discards.bytes.fetch_add(len, Ordering::Relaxed);
+                Ok(len)
+            }
             Err(error) if is_refusal(&error) => {
                 if !present.refuses_discards.swap(true, Ordering::Relaxed) {
                     tracing::warn!(path = %present.path.display(), "device takes no discards");
@@ -228,7 +279,7 @@ impl Pool {
             Err(error) if Errno::from_io_error(&error) == Some(Errno::NOSPC) => Ok(0),
             Err(source) => Err(DeviceError::Discard {
                 path: present.path.clone(),
-                offset: request.start,
+                offset,
                 len,
                 source,
             }),
@@ -236,17 +287,17 @@ impl Pool {
     }
 }
 
-/// Adds a range, joined with the last one of the device that has a place in it.
-fn push(ranges: &mut RangesByDevice, devid: DevId, range: Range<u64>) {
-    let ranges = ranges.entry(devid).or_default();
+/// Adds a part, joined with the last one of its range that ends where it begins.
+fn push(parts: &mut Vec<Part>, part: Part) {
     // The columns of a chunk take turns, so that the one to join is among the last.
-    let joined = ranges
+    let joined = parts
         .iter_mut()
         .rev()
-        .find(|other| other.end == range.start);
+        .take_while(|other| other.number == part.number)
+        .find(|other| other.range.end == part.range.start);
     match joined {
-        Some(other) => other.end = range.end,
-        None => ranges.push(range),
+        Some(other) => other.range.end = part.range.end,
+        None => parts.push(part),
     }
 }
 

@@ -146,6 +146,24 @@ fn without_a_ring_plain_calls_do_the_same() {
     }
 }
 
+/// Images take no BLKDISCARD, nor does a ring for them.
+#[test]
+fn discard_that_the_ring_refuses_has_the_error_of_the_plain_call() {
+    let file = tempfile::tempfile().unwrap();
+    file.set_len(1 << 20).unwrap();
+    let mut results: Vec<io::Result<()>> = (0..100).map(|_| Ok(())).collect();
+    let mut requests: Vec<Request<'_>> = (0..)
+        .zip(&mut results)
+        .map(|(nth, result)| Request::discard(&file, nth * 4096, 4096, result))
+        .collect();
+    run(&mut requests);
+    assert!(requests.iter().all(|request| request.completed));
+    for result in results {
+        let errno = rustix::io::Errno::from_io_error(&result.unwrap_err());
+        assert_eq!(errno, Some(rustix::io::Errno::NOTTY));
+    }
+}
+
 /// URING-1
 #[test]
 fn abandoned_batch_waits_for_all_that_the_kernel_has_taken() {

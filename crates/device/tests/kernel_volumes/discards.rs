@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use ubtrfs_device::{Access, BlockDevice, FileDevice, Pool, PoolOptions};
+use ubtrfs_device::{Access, BlockDevice, DeviceDiscard, FileDevice, Pool, PoolOptions};
 use ubtrfs_format::ids::{DevId, Logical};
 use ubtrfs_format::superblock::{SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE};
 use ubtrfs_sim::Scratch;
@@ -60,6 +60,34 @@ fn block_device_tells_its_unit_and_gives_blocks_back() {
     assert_eq!(limits.granularity, told.max(4096));
     device.discard(2 * MIB, 4 * MIB).unwrap();
     assert!(allocated(&image) <= before - 4 * MIB);
+}
+
+#[test]
+fn batch_reaches_what_it_names_of_a_block_device_and_nothing_else() {
+    if !kernel::or_skip("batch_reaches_what_it_names_of_a_block_device_and_nothing_else") {
+        return;
+    }
+    let scratch = Scratch::new().unwrap();
+    let image = full_image(&scratch, 8 * MIB);
+    let looped = LoopDevice::attach(&image).unwrap();
+    let device = FileDevice::open(looped.path(), Access::Write).unwrap();
+    // The first 4 KiB of every 32, and in their middle one past the end.
+    let discard = |nth: u64| match nth {
+        100 => DeviceDiscard::new(8 * MIB, 4096),
+        _ => DeviceDiscard::new(nth * 32768, 4096),
+    };
+    let mut batch: Vec<DeviceDiscard> = (0..200).map(discard).collect();
+    device.discard_batch(&mut batch);
+    for (nth, discard) in batch.iter().enumerate() {
+        assert_eq!(discard.result.is_ok(), nth != 100, "{nth}");
+    }
+    let mut bytes = vec![1; 8 << 20];
+    device.read_at(&mut bytes, 0).unwrap();
+    for (nth, unit) in bytes.chunks(4096).enumerate() {
+        let is_discarded = nth % 8 == 0 && nth / 8 < 200 && nth / 8 != 100;
+        let wanted = if is_discarded { 0 } else { 7 };
+        assert!(unit.iter().all(|&byte| byte == wanted), "{nth}");
+    }
 }
 
 /// DISCARD-1

@@ -3,10 +3,12 @@
 use std::sync::atomic::Ordering;
 
 use ubtrfs_device::DeviceError;
-use ubtrfs_format::ids::Logical;
 
 use super::{Discard, DiscardMode};
 use crate::space::{Pinned, RemovedGroup};
+
+/// What keeps a device busy, and takes little memory.
+const RANGES_AT_A_TIME: usize = 1024;
 
 impl Discard {
     fn is_sync(&self) -> bool {
@@ -18,10 +20,12 @@ impl Discard {
         if !self.is_sync() {
             return;
         }
-        for range in pinned.ranges(&self.space) {
-            let len = range.end - range.start;
+        for ranges in pinned.ranges(&self.space).chunks(RANGES_AT_A_TIME) {
             // ASYNC-DISCARD-1
-            self.count_sync(len, self.pool.discard(Logical(range.start), len));
+            let outcomes = self.pool.discard_all(ranges);
+            for (range, outcome) in ranges.iter().zip(outcomes) {
+                self.count_sync(range.end - range.start, outcome);
+            }
         }
     }
 

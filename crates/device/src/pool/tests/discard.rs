@@ -233,6 +233,51 @@ fn failing_discard_is_an_error_after_the_other_copies() {
 }
 
 #[test]
+fn each_of_several_ranges_has_its_own_outcome() {
+    let volume = TestVolume::new(Profile::Raid1, 2);
+    let noted = Noted::new(&volume, blockwise(), None);
+    let range = |from: u64, len: u64| DATA_START.0 + from..DATA_START.0 + from + len;
+    // The first two touch, the third is outside, and the last goes to more requests than a device has at a time.
+    let mut ranges = vec![
+        range(0, 3 * BLOCK),
+        range(3 * BLOCK, BLOCK),
+        range(DATA_BYTES, BLOCK),
+    ];
+    let last = (0..150).map(|nth| range((5 + 2 * nth) * BLOCK, BLOCK));
+    ranges.extend(last);
+    let outcomes = noted.pool.discard_all(&ranges);
+    assert_eq!(outcomes.len(), ranges.len());
+    for (number, (range, outcome)) in ranges.iter().zip(&outcomes).enumerate() {
+        match number {
+            2 => assert!(matches!(outcome, Err(DeviceError::NoChunk { .. }))),
+            _ => assert_eq!(*outcome.as_ref().unwrap(), 2 * (range.end - range.start)),
+        }
+    }
+    for devid in 1..=2 {
+        let asked = noted.asked(devid);
+        assert_eq!(asked.len(), 152);
+        assert_eq!(asked.iter().map(|(_, len)| len).sum::<u64>(), 154 * BLOCK);
+    }
+}
+
+#[test]
+fn no_more_is_asked_of_a_device_that_fails() {
+    let volume = TestVolume::new(Profile::Raid1, 2);
+    let noted = Noted::new(&volume, blockwise(), Some(Errno::IO));
+    let start = |nth: u64| DATA_START.0 + 2 * nth * BLOCK;
+    let ranges: Vec<_> = (0..150).map(|nth| start(nth)..start(nth) + BLOCK).collect();
+    let outcomes = noted.pool.discard_all(&ranges);
+    assert!(matches!(outcomes[0], Err(DeviceError::Discard { .. })));
+    assert!(
+        outcomes[1..]
+            .iter()
+            .all(|outcome| *outcome.as_ref().unwrap() == BLOCK)
+    );
+    assert!(noted.asked(1).len() < 100);
+    assert_eq!(noted.asked(2).len(), 150);
+}
+
+#[test]
 fn hole_for_which_there_is_no_space_counts_nothing() {
     let volume = TestVolume::new(Profile::Raid1, 2);
     let noted = Noted::new(&volume, blockwise(), Some(Errno::NOSPC));
