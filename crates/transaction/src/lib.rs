@@ -15,6 +15,7 @@ mod file_id;
 pub mod lock;
 pub mod roots;
 pub mod space;
+mod sync;
 mod transaction;
 
 pub use backref::{DataExtent, ExtentUser, RootsOfBlocks};

@@ -63,7 +63,7 @@ const ORDERS: &[(&str, &[&str])] = &[
         &[
             "file_id",
             "error",
-            "lock",
+            "lock sync",
             "space roots",
             "csum_tree backref discard",
             "transaction",

@@ -393,7 +393,7 @@ impl Space {
     fn keeps_promises_of(&self, kind: BlockGroupType) -> bool {
         let info = self.info(kind);
         match kind {
-            BlockGroupType::Data => info.reserved() <= info.free_bytes(),
+            BlockGroupType::Data => info.fits_groups(),
             BlockGroupType::Metadata | BlockGroupType::System => info.fits_reservations(),
         }
     }

@@ -2,13 +2,15 @@
 //!
 //! A write looks its block group up once and holds a [`NocowWrite`] until it is done. Neither taking nor dropping one takes
 //! a lock, unless a thread waits for the last.
+//!
+//! Invariants
+//! - NOCOW-WRITERS-1: when `close` has returned, no write is in progress, and all that the writers did happened before. A
+//!   write that comes later is refused until `open`.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use parking_lot::{Condvar, Mutex};
 
 use super::block_group::BlockGroup;
+use crate::sync::{AtomicU64, Condvar, Mutex, Ordering};
 
 const READ_ONLY: u64 = 1 << 63;
 
@@ -37,7 +39,7 @@ impl NocowWriters {
         }
     }
 
-    /// Lets nobody in any more and waits for those who are in.
+    /// Refuses further writers and waits for those in progress (NOCOW-WRITERS-1).
     pub(super) fn close(&self) {
         self.state.fetch_or(READ_ONLY, Ordering::AcqRel);
         let mut empty = self.empty.lock();
@@ -46,7 +48,7 @@ impl NocowWriters {
         }
     }
 
-    /// Closes if nobody is in.
+    /// Closes if no write is in progress.
     pub(super) fn try_close(&self) -> bool {
         let closed = self
             .state

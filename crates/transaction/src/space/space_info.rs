@@ -8,11 +8,14 @@
 //!   reservations. Two concurrent threads therefore cannot both miss each other.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use ubtrfs_format::block_group_flags::{BlockGroupType, Profile};
 
 use super::trim_totals::TrimTotals;
+use crate::sync::{AtomicU64, Ordering, yield_now};
+
+/// How often a data reservation is tried again that collides with a concurrent one.
+const RESERVE_TRIES: usize = 100;
 
 /// The sums of one type, in bytes.
 #[derive(Debug, Default)]
@@ -42,6 +45,74 @@ impl SpaceInfo {
     pub(super) fn reserved(&self) -> u64 {
         let data = self.reserved_data.load(Ordering::SeqCst);
         data.saturating_add(self.reserved_metadata.load(Ordering::SeqCst))
+    }
+
+    /// What the groups have and chunks could add. A chunk that is made or removed meanwhile counts once at most.
+    fn obtainable(&self) -> u64 {
+        // A chunk leaves the unallocated space before it is among the groups, and comes back after it has left them.
+        let before = self.unallocated_bytes();
+        let free = self.free_bytes();
+        free.saturating_add(before.min(self.unallocated_bytes()))
+    }
+
+    /// Whether `metadata` can be reserved beside data.
+    pub(super) fn fits_metadata(&self, metadata: u64) -> bool {
+        let data = self.reserved_data.load(Ordering::SeqCst);
+        data.saturating_add(metadata) <= self.obtainable()
+    }
+
+    /// Whether all reservations can be met, by chunks not made yet as well.
+    pub(super) fn fits_reservations(&self) -> bool {
+        self.reserved() <= self.obtainable()
+    }
+
+    /// Whether the groups can meet all reservations.
+    pub(super) fn fits_groups(&self) -> bool {
+        self.reserved() <= self.free_bytes()
+    }
+
+    /// Whether so much more might be reserved once all chunks are made that can be.
+    pub(super) fn may_have(&self, bytes: u64) -> bool {
+        self.reserved().saturating_add(bytes) <= self.obtainable()
+    }
+
+    /// Reserves data if the groups can meet it.
+    pub(super) fn reserve_data(&self, bytes: u64) -> bool {
+        for _ in 0..RESERVE_TRIES {
+            // A reservation that cannot be met is not added, so that it does not make others fail.
+            let now = self.reserved().checked_add(bytes);
+            if now.is_none_or(|sum| sum > self.free_bytes()) {
+                return false;
+            }
+            // SPACE-INFO-2
+            self.reserved_data.fetch_add(bytes, Ordering::SeqCst);
+            if self.fits_groups() {
+                return true;
+            }
+            release(&self.reserved_data, bytes);
+            // Two threads that add at once both fail, though there may be space for one.
+            yield_now();
+        }
+        false
+    }
+
+    /// Reserves `bytes` of metadata, all told, if they can be had. The reservation becomes `kept` bytes if it was lower.
+    pub(super) fn reserve_metadata(&self, bytes: u64, kept: u64) -> bool {
+        // Sums that were found earlier may come later. Only `shrink_metadata` is sure to know the last.
+        if self.reserved_metadata.load(Ordering::SeqCst) < kept {
+            // A reservation that cannot be met is not added, so that it does not make others fail.
+            if !self.fits_metadata(bytes) {
+                return false;
+            }
+            self.reserved_metadata.fetch_max(kept, Ordering::SeqCst);
+        }
+        // SPACE-INFO-2, whichever thread has added it.
+        self.fits_metadata(bytes)
+    }
+
+    /// Lowers the metadata reservation to `bytes`. No thread reserves metadata meanwhile.
+    pub(super) fn shrink_metadata(&self, bytes: u64) {
+        self.reserved_metadata.fetch_min(bytes, Ordering::SeqCst);
     }
 }
 

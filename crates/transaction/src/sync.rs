@@ -1,0 +1,7 @@
+//! The atomics and locks of the lock-free counters. The tests in `tests/models` compile these counters with those of loom
+//! in their place.
+
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+pub(crate) use std::thread::yield_now;
+
+pub(crate) use parking_lot::{Condvar, Mutex};

@@ -1,0 +1,18 @@
+//! The lock-free counters of the crate under loom. It runs each interleaving of a few threads, and each order of their
+//! memory accesses that the language allows.
+//!
+//! The sources of the counters are compiled here once more, in modules of the same names. `sync` has the atomics and
+//! locks of loom, and what the counters need of other modules is small here.
+
+// The tests call a part of what the sources have.
+#![allow(dead_code, unreachable_pub)]
+
+mod space;
+mod sync;
+
+/// Runs `threads` in each order with up to so many preemptions of a thread, and all others.
+fn check(preemptions: usize, threads: impl Fn() + Send + Sync + 'static) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(preemptions);
+    model.check(threads);
+}

@@ -1,0 +1,128 @@
+//! The atomics and locks of loom, with the methods that the counters use.
+//!
+//! loom takes sequentially consistent accesses for acquire and release. Here they have a fence on both sides. That orders
+//! relaxed accesses beside them as well, which the language does not promise. So a model may accept an access that is too
+//! weak if all others around it are `SeqCst`.
+
+use std::ops::{Deref, DerefMut};
+
+use loom::sync::atomic;
+pub(crate) use loom::sync::atomic::Ordering;
+pub(crate) use loom::thread::yield_now;
+
+fn ordered<T>(order: Ordering, access: impl FnOnce() -> T) -> T {
+    let is_total = matches!(order, Ordering::SeqCst);
+    if is_total {
+        atomic::fence(Ordering::SeqCst);
+    }
+    let done = access();
+    if is_total {
+        atomic::fence(Ordering::SeqCst);
+    }
+    done
+}
+
+macro_rules! atomic {
+    ($name:ident, $value:ty) => {
+        #[derive(Debug, Default)]
+        pub(crate) struct $name(atomic::$name);
+
+        impl $name {
+            pub(crate) fn new(value: $value) -> Self {
+                Self(atomic::$name::new(value))
+            }
+
+            pub(crate) fn load(&self, order: Ordering) -> $value {
+                ordered(order, || self.0.load(order))
+            }
+
+            pub(crate) fn store(&self, value: $value, order: Ordering) {
+                ordered(order, || self.0.store(value, order));
+            }
+
+            pub(crate) fn swap(&self, value: $value, order: Ordering) -> $value {
+                ordered(order, || self.0.swap(value, order))
+            }
+        }
+    };
+}
+
+macro_rules! numbers {
+    ($name:ident, $value:ty, $($access:ident)*) => {
+        atomic!($name, $value);
+
+        impl $name {
+            $(pub(crate) fn $access(&self, value: $value, order: Ordering) -> $value {
+                ordered(order, || self.0.$access(value, order))
+            })*
+
+            pub(crate) fn compare_exchange(
+                &self,
+                old: $value,
+                new: $value,
+                success: Ordering,
+                failure: Ordering,
+            ) -> Result<$value, $value> {
+                ordered(success, || self.0.compare_exchange(old, new, success, failure))
+            }
+
+            pub(crate) fn try_update(
+                &self,
+                success: Ordering,
+                failure: Ordering,
+                update: impl FnMut($value) -> Option<$value>,
+            ) -> Result<$value, $value> {
+                ordered(success, || self.0.fetch_update(success, failure, update))
+            }
+        }
+    };
+}
+
+atomic!(AtomicBool, bool);
+numbers!(AtomicI64, i64, fetch_add);
+numbers!(AtomicU64, u64, fetch_add fetch_sub fetch_max fetch_min fetch_or fetch_and);
+
+/// A lock with the interface of parking_lot.
+#[derive(Debug, Default)]
+pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
+
+pub(crate) struct MutexGuard<'m, T>(Option<loom::sync::MutexGuard<'m, T>>);
+
+impl<T> Mutex<T> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        MutexGuard(Some(self.0.lock().unwrap()))
+    }
+}
+
+impl<T> Deref for MutexGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.0.as_ref().unwrap()
+    }
+}
+
+impl<T> DerefMut for MutexGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        self.0.as_mut().unwrap()
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Condvar(loom::sync::Condvar);
+
+impl Default for Condvar {
+    fn default() -> Condvar {
+        Condvar(loom::sync::Condvar::new())
+    }
+}
+
+impl Condvar {
+    pub(crate) fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
+        guard.0 = guard.0.take().map(|held| self.0.wait(held).unwrap());
+    }
+
+    pub(crate) fn notify_all(&self) {
+        self.0.notify_all();
+    }
+}
