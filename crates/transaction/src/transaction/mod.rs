@@ -1,6 +1,6 @@
 //! Transactions: entering the running one, and committing it.
 //!
-//! From low to high: `delayed_refs`, `extent_items`, `estimate`, `worst_case`, `stripes` < `running`, `barrier`,
+//! From low to high: `delayed_refs`, `extent_items`, `estimate`, `worst_case`, `stripes` < `edit_tallies` < `running`, `barrier`,
 //! `reservation_cache`, `reservation` < `manager`, with `handle`, `reserve_metadata`, `data_flush`, `threads`,
 //! `cleaner_state`, `background_discard` < `commit` < `open`. What layers above do for transactions is the trait in
 //! `reclaim`.
@@ -11,6 +11,7 @@ mod cleaner_state;
 mod commit;
 mod data_flush;
 pub(crate) mod delayed_refs;
+mod edit_tallies;
 mod edit_target;
 mod estimate;
 pub(crate) mod extent_items;

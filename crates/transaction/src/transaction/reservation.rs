@@ -7,6 +7,8 @@
 //! - RESERVATION-2: a reservation counts as part of the running transaction. It is added before the limit is checked, and
 //!   removed only after the edits themselves are counted.
 //! - RESERVATION-3: the global reserve is reserved from the opening on, so that no chunk of data takes it.
+//! - RESERVATION-4: each thread adds its reservation before it sums up all of them, in one order for all threads (`SeqCst`).
+//!   Of two that add at once, one sees both.
 //!
 //! Locks: none. The caller that hands over the counts of the running transaction holds the freeze guard, shared. So they do
 //! not count as frozen as well.
@@ -14,13 +16,13 @@
 //! batches for small operations (`reservation_cache`).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::estimate::EditEstimate;
 use super::reservation_cache::{ReservationCache, Units};
 use super::running::Running;
 use super::worst_case::{EditCounts, TreeSizes};
 use crate::space::Space;
+use crate::sync::{AtomicBool, AtomicU64, Ordering};
 
 /// Bounds of the global reserve, in bytes. It is at least enough for one operation that frees space.
 const MIN_GLOBAL_RESERVE: u64 = 2 << 20;
@@ -71,10 +73,11 @@ impl MetadataReservations {
 
     /// Counts edits that come later, until they are made or given up.
     pub(super) fn reserve(&self, cost: EditEstimate) {
-        self.reserved_items.fetch_add(cost.items, Ordering::Relaxed);
+        // RESERVATION-4
+        self.reserved_items.fetch_add(cost.items, Ordering::SeqCst);
         self.reserved_leaves
-            .fetch_add(cost.leaves, Ordering::Relaxed);
-        self.reserved_bytes.fetch_add(cost.bytes, Ordering::Relaxed);
+            .fetch_add(cost.leaves, Ordering::SeqCst);
+        self.reserved_bytes.fetch_add(cost.bytes, Ordering::SeqCst);
     }
 
     pub(super) fn release(&self, cost: EditEstimate) {
@@ -87,9 +90,9 @@ impl MetadataReservations {
 
     fn reserved(&self) -> EditEstimate {
         EditEstimate {
-            items: self.reserved_items.load(Ordering::Acquire),
-            leaves: self.reserved_leaves.load(Ordering::Acquire),
-            bytes: self.reserved_bytes.load(Ordering::Acquire),
+            items: self.reserved_items.load(Ordering::SeqCst),
+            leaves: self.reserved_leaves.load(Ordering::SeqCst),
+            bytes: self.reserved_bytes.load(Ordering::SeqCst),
             frees: false,
         }
     }
@@ -116,7 +119,7 @@ impl MetadataReservations {
     pub(super) fn take_batch(&self, running: &Running, lazy: EditEstimate, units: Units) -> bool {
         let batch = Units::BATCH.cost();
         let with_kept = |more: EditEstimate| {
-            let need = self.need_of(running.counts(), self.reserved().and(lazy).and(more));
+            let need = self.need(running, lazy.and(more));
             need.saturating_add(self.global_reserve(need))
         };
         if !self.space.fits_metadata(with_kept(batch).saturating_mul(2)) {
@@ -150,15 +153,14 @@ impl MetadataReservations {
     /// Reserves what commits need at worst for all edits so far, for all reservations and for `lazy`. False if there is not
     /// as much. An operation that `frees` space may use the global reserve.
     pub(super) fn reserve_space(&self, running: &Running, lazy: EditEstimate, frees: bool) -> bool {
-        let reserved = self.reserved();
-        let need = self.need_of(running.counts(), reserved.and(lazy));
+        let need = self.need(running, lazy);
         let with_kept = need.saturating_add(self.global_reserve(need));
         self.space.reserve_metadata(with_kept)
             || frees && self.space.reserve_metadata_keeping(need, with_kept)
     }
 
     /// Releases what is reserved beyond the need, which has become less. No other thread reserves meanwhile.
-    pub(super) fn shrink_to(&self, running: EditCounts, lazy: EditEstimate) {
+    pub(super) fn shrink_to(&self, running: &Running, lazy: EditEstimate) {
         self.drain_cache();
         let need = self.need(running, lazy);
         let with_kept = need.saturating_add(self.global_reserve(need));
@@ -167,18 +169,21 @@ impl MetadataReservations {
 
     /// Reserves the global reserve (RESERVATION-3), whether there is as much or not.
     pub(super) fn keep_global_reserve(&self) {
-        let need = self.need(EditCounts::default(), EditEstimate::default());
+        let need = self.need_of(EditCounts::default(), self.reserved());
         let with_kept = need.saturating_add(self.global_reserve(need));
         self.space.reserve_metadata_keeping(0, with_kept);
     }
 
-    fn need(&self, running: EditCounts, cost: EditEstimate) -> u64 {
-        self.need_of(running, self.reserved().and(cost))
+    /// The bytes that commits need at worst for all edits so far, for all reservations and for `more`.
+    fn need(&self, running: &Running, more: EditEstimate) -> u64 {
+        // RESERVATION-2. Edits that replace a reservation meanwhile count twice. In the other order they might not count.
+        let reserved = self.reserved().and(more);
+        self.need_of(running.counts(), reserved)
     }
 
     fn need_of(&self, running: EditCounts, reserved: EditEstimate) -> u64 {
         let counts = running.and(self.counts_of(reserved));
-        let frozen = self.frozen_need.load(Ordering::Relaxed);
+        let frozen = self.frozen_need.load(Ordering::SeqCst);
         frozen.saturating_add(self.sizes().worst_case_bytes(counts))
     }
 
@@ -229,7 +234,7 @@ impl MetadataReservations {
     pub(super) fn reserve_for_cleaner(
         &self,
         counts: EditCounts,
-        running: EditCounts,
+        running: &Running,
         most: u64,
     ) -> Option<u64> {
         self.drain_cache();
@@ -244,7 +249,7 @@ impl MetadataReservations {
                 let need = self.need(running, beside).saturating_add(more);
                 if self.space.reserve_metadata(need) {
                     // Threads that checked meanwhile did not see it yet.
-                    self.frozen_need.fetch_add(more, Ordering::Relaxed);
+                    self.frozen_need.fetch_add(more, Ordering::SeqCst);
                     if self.space.reserve_metadata(self.need(running, beside)) {
                         return Some(refs);
                     }
@@ -265,13 +270,14 @@ impl MetadataReservations {
         &self,
         counts: EditCounts,
         more: EditCounts,
-        running: EditCounts,
+        running: &Running,
     ) -> bool {
         self.drain_cache();
         let sizes = self.sizes();
         let need = sizes.worst_case_bytes(counts.and(more)) - sizes.worst_case_bytes(counts);
         let growth = sizes.growth(more);
-        self.frozen_need.fetch_add(need, Ordering::Relaxed);
+        // RESERVATION-4
+        self.frozen_need.fetch_add(need, Ordering::SeqCst);
         self.frozen_growth.fetch_add(growth, Ordering::Relaxed);
         let reserved = self
             .space
@@ -300,7 +306,7 @@ impl MetadataReservations {
         if let Some(bytes) = extent_tree {
             self.extent_tree.store(bytes, Ordering::Relaxed);
         }
-        self.frozen_need.store(0, Ordering::Relaxed);
+        self.frozen_need.store(0, Ordering::Release);
         self.frozen_growth.store(0, Ordering::Relaxed);
     }
 }

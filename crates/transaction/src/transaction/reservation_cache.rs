@@ -10,10 +10,9 @@
 //! Locks: none.
 //! Not here: whether there is space (`reservation`).
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use super::estimate::EditEstimate;
 use super::stripes::Striped;
+use crate::sync::{AtomicU64, Ordering};
 
 /// The edits that one unit stands for.
 const UNIT: EditEstimate = EditEstimate {
@@ -117,37 +116,5 @@ impl ReservationCache {
             left + cached.consumed.swap(0, Ordering::Acquire)
         });
         Units(all.sum())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn units(count: u64) -> Units {
-        Units(count)
-    }
-
-    /// RESERVATION-CACHE-1
-    #[test]
-    fn units_that_no_edit_needed_serve_the_next_operation() {
-        let cache = ReservationCache::default();
-        let mut taken = units(5);
-        assert!(cache.refill(taken).is_none());
-        let unused = taken.split_unused(EditEstimate::items(9));
-        assert_eq!((taken.0, unused.0), (2, 3));
-        cache.give_back(unused);
-        cache.consume(taken);
-        assert!(cache.take(units(BATCH_UNITS - 2)));
-        assert!(!cache.take(units(1)));
-        assert_eq!(cache.drain().0, 2);
-    }
-
-    #[test]
-    fn edits_beyond_what_was_taken_leave_nothing_unused() {
-        let mut taken = units(2);
-        let unused = taken.split_unused(EditEstimate::items(1).bytes(1 << 20));
-        assert!(unused.is_none());
-        assert_eq!(taken.0, 2);
     }
 }

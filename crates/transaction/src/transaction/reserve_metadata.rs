@@ -207,7 +207,7 @@ impl TransactionManager {
         let running = self.running.read();
         let refs = self
             .reservations
-            .reserve_for_cleaner(counts, running.counts(), most);
+            .reserve_for_cleaner(counts, &running, most);
         // Nothing else makes room where there is none.
         let is_alone = counts.edits == 0 && running.edits() == 0;
         // A leaf is dropped as a whole.
@@ -220,14 +220,13 @@ impl TransactionManager {
     pub(super) fn extend_commit_reservation(&self, counts: EditCounts, more: EditCounts) -> bool {
         let running = self.running.read();
         self.reservations
-            .extend_commit_reservation(counts, more, running.counts())
+            .extend_commit_reservation(counts, more, &running)
     }
 
     /// Releases what is not needed any more: a commit is done, or an operation has given up.
     pub fn shrink_reservation(&self) {
         let running = self.running.write();
-        self.reservations
-            .shrink_to(running.running().counts(), self.lazy());
+        self.reservations.shrink_to(running.running(), self.lazy());
     }
 
     /// Reserves `cost` if there is space for it, for all edits so far and for all other reservations.

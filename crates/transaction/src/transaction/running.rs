@@ -9,15 +9,15 @@
 //! Not here: the edits themselves (each tree's delta), how they are committed (`commit`).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use ubtrfs_format::check::Expect;
 use ubtrfs_format::ids::Transid;
 
 use super::delayed_refs::DelayedRefs;
+use super::edit_tallies::EditTallies;
 use super::pending_subvolumes::{Origin, PendingSubvolume, Puts};
-use super::stripes::Striped;
 use super::superblock_edits::SuperblockEdits;
 use super::worst_case::EditCounts;
 use crate::error::Result;
@@ -33,23 +33,9 @@ pub(crate) struct Running {
     /// Into the UUID tree, where there is none yet.
     pub(super) uuids: Mutex<Puts>,
     pub(super) superblock: Mutex<SuperblockEdits>,
-    tallies: Striped<Tally>,
+    tallies: EditTallies,
     /// The background thread was asked for a commit.
     asked: AtomicBool,
-    /// By how many these are more than the leaves that they lie in, and how many they were when that was found.
-    surplus: AtomicU64,
-    measured: AtomicU64,
-}
-
-/// What some of the threads have done.
-#[derive(Debug, Default)]
-struct Tally {
-    /// Memory of all edits, estimated.
-    bytes: AtomicI64,
-    /// Items edited, those edited twice counted twice.
-    edits: AtomicU64,
-    /// Those of trees that may share blocks with a snapshot.
-    shared: AtomicU64,
 }
 
 /// Leaves that the making of a subvolume or a snapshot edits, in trees that may share blocks.
@@ -65,10 +51,8 @@ impl Running {
             pending_subvolumes: Mutex::default(),
             uuids: Mutex::default(),
             superblock: Mutex::default(),
-            tallies: Striped::default(),
+            tallies: EditTallies::default(),
             asked: AtomicBool::new(false),
-            surplus: AtomicU64::new(0),
-            measured: AtomicU64::new(0),
         }
     }
 
@@ -84,16 +68,13 @@ impl Running {
 
     #[inline]
     pub(super) fn grew(&self, bytes: i64, edits: u64) {
-        let tally = self.tallies.mine();
-        tally.bytes.fetch_add(bytes, Ordering::Relaxed);
-        tally.edits.fetch_add(edits, Ordering::Relaxed);
+        self.tallies.grew(bytes, edits);
     }
 
     /// Counts edits of leaves that a snapshot may share; `grew` counts them as well.
     #[inline]
     pub(super) fn edited_shared(&self, edits: u64) {
-        let tally = self.tallies.mine();
-        tally.shared.fetch_add(edits, Ordering::Relaxed);
+        self.tallies.edited_shared(edits);
     }
 
     pub(super) fn queue_subvolume(&self, pending: PendingSubvolume) {
@@ -106,22 +87,15 @@ impl Running {
     }
 
     pub(super) fn counts(&self) -> EditCounts {
-        let shared = self.sum(|tally| &tally.shared);
-        EditCounts {
-            edits: self.edits(),
-            shared: shared.saturating_sub(self.surplus.load(Ordering::Relaxed)),
-            bytes: self.bytes(),
-        }
+        self.tallies.counts()
     }
 
     /// Counts the leaves that shared edits lie in, if there are many more of these than when that was done last. True
     /// if it was done. Reads nodes.
     pub(super) fn measure_sharing(&self) -> Result<bool> {
-        let shared = self.sum(|tally| &tally.shared);
-        let measured = self.measured.load(Ordering::Relaxed);
-        if shared < measured + measured / 32 + 16 {
+        let Some(shared) = self.tallies.unmeasured() else {
             return Ok(false);
-        }
+        };
         let dirty = self.dirty.lock().clone();
         let mut leaves = self.pending_subvolumes.lock().len() as u64 * LEAVES_OF_SUBVOLUME;
         for tree in dirty {
@@ -133,21 +107,12 @@ impl Running {
             let is_old = |leaf: &&Expect| leaf.generation.is_none_or(|made| made <= up_to);
             leaves += found.iter().filter(is_old).count() as u64;
         }
-        let surplus = shared.saturating_sub(leaves);
-        self.surplus.store(surplus, Ordering::Relaxed);
-        self.measured.store(shared, Ordering::Relaxed);
+        self.tallies.set_leaves(shared, leaves);
         Ok(true)
     }
 
     pub(super) fn bytes(&self) -> u64 {
-        let bytes = self.tallies.iter();
-        let bytes: i64 = bytes.map(|tally| tally.bytes.load(Ordering::Relaxed)).sum();
-        bytes.max(0) as u64
-    }
-
-    fn sum(&self, count: fn(&Tally) -> &AtomicU64) -> u64 {
-        let counts = self.tallies.iter().map(count);
-        counts.map(|count| count.load(Ordering::Relaxed)).sum()
+        self.tallies.bytes()
     }
 
     /// True the first time.
@@ -156,7 +121,7 @@ impl Running {
     }
 
     pub(super) fn edits(&self) -> u64 {
-        self.sum(|tally| &tally.edits)
+        self.tallies.edits()
     }
 
     /// Whether committing it would change nothing.

@@ -1,6 +1,7 @@
 //! Commits of raw edits: attributes of an inode that is there. There is no layer above.
 
 mod full_metadata;
+mod reservation_cache;
 
 use std::sync::Arc;
 

@@ -9,6 +9,7 @@
 
 mod space;
 mod sync;
+mod transaction;
 
 /// Runs `threads` in each order with up to so many preemptions of a thread, and all others.
 fn check(preemptions: usize, threads: impl Fn() + Send + Sync + 'static) {

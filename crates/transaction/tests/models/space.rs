@@ -7,6 +7,12 @@ mod space_info;
 
 mod tests;
 
+use std::sync::Arc;
+
+use space_info::SpaceInfo;
+
+use crate::sync::Ordering;
+
 mod block_group {
     #[derive(Debug, Default)]
     pub(super) struct BlockGroup(super::nocow::NocowWriters);
@@ -21,4 +27,43 @@ mod block_group {
 mod trim_totals {
     #[derive(Debug, Default)]
     pub(crate) struct TrimTotals;
+}
+
+/// Space of one type, for the reservations of metadata.
+#[derive(Debug)]
+pub(crate) struct Space {
+    metadata: SpaceInfo,
+    used: u64,
+}
+
+impl Space {
+    pub(crate) fn new(used: u64, free: u64) -> Arc<Space> {
+        let metadata = SpaceInfo::default();
+        metadata.free_bytes.store(free, Ordering::Relaxed);
+        Arc::new(Space { metadata, used })
+    }
+
+    pub(crate) fn reserved(&self) -> u64 {
+        self.metadata.reserved_metadata.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn metadata_used(&self) -> u64 {
+        self.used
+    }
+
+    pub(crate) fn fits_metadata(&self, bytes: u64) -> bool {
+        self.metadata.fits_metadata(bytes)
+    }
+
+    pub(crate) fn reserve_metadata(&self, bytes: u64) -> bool {
+        self.metadata.reserve_metadata(bytes, bytes)
+    }
+
+    pub(crate) fn reserve_metadata_keeping(&self, bytes: u64, kept: u64) -> bool {
+        self.metadata.reserve_metadata(bytes, kept)
+    }
+
+    pub(crate) fn shrink_metadata_reservation(&self, bytes: u64) {
+        self.metadata.shrink_metadata(bytes);
+    }
 }

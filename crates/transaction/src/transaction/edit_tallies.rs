@@ -1,0 +1,87 @@
+//! The counts of a transaction's edits, with one part for each stripe of threads.
+//!
+//! Threads add without any order between them. The release of an operation's reservation orders its edits
+//! (RESERVATION-2).
+//!
+//! Not here: what a commit needs for so many edits (`worst_case`).
+
+use super::stripes::Striped;
+use super::worst_case::EditCounts;
+use crate::sync::{AtomicI64, AtomicU64, Ordering};
+
+#[derive(Debug, Default)]
+pub(super) struct EditTallies {
+    stripes: Striped<Tally>,
+    /// By how many shared edits are more than the leaves that they lie in, and how many there were when that was found.
+    surplus: AtomicU64,
+    measured: AtomicU64,
+}
+
+/// What some of the threads have done.
+#[derive(Debug, Default)]
+struct Tally {
+    /// Memory of all edits, estimated.
+    bytes: AtomicI64,
+    /// Items edited, those edited twice counted twice.
+    edits: AtomicU64,
+    /// Those of trees that may share blocks with a snapshot.
+    shared: AtomicU64,
+}
+
+impl EditTallies {
+    #[inline]
+    pub(super) fn grew(&self, bytes: i64, edits: u64) {
+        let tally = self.stripes.mine();
+        tally.bytes.fetch_add(bytes, Ordering::Relaxed);
+        tally.edits.fetch_add(edits, Ordering::Relaxed);
+    }
+
+    /// Counts edits of leaves that a snapshot may share; `grew` counts them as well.
+    #[inline]
+    pub(super) fn edited_shared(&self, edits: u64) {
+        let tally = self.stripes.mine();
+        tally.shared.fetch_add(edits, Ordering::Relaxed);
+    }
+
+    pub(super) fn counts(&self) -> EditCounts {
+        let shared = self.shared();
+        EditCounts {
+            edits: self.edits(),
+            shared: shared.saturating_sub(self.surplus.load(Ordering::Relaxed)),
+            bytes: self.bytes(),
+        }
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        let bytes = self.stripes.iter();
+        let bytes: i64 = bytes.map(|tally| tally.bytes.load(Ordering::Relaxed)).sum();
+        bytes.max(0) as u64
+    }
+
+    pub(super) fn edits(&self) -> u64 {
+        self.sum(|tally| &tally.edits)
+    }
+
+    fn shared(&self) -> u64 {
+        self.sum(|tally| &tally.shared)
+    }
+
+    /// The number of shared edits, if it is much larger than at the last `set_leaves`.
+    pub(super) fn unmeasured(&self) -> Option<u64> {
+        let shared = self.shared();
+        let measured = self.measured.load(Ordering::Relaxed);
+        (shared >= measured + measured / 32 + 16).then_some(shared)
+    }
+
+    /// Notes that the first `shared` edits of shared leaves lie in so many `leaves`.
+    pub(super) fn set_leaves(&self, shared: u64, leaves: u64) {
+        let surplus = shared.saturating_sub(leaves);
+        self.surplus.store(surplus, Ordering::Relaxed);
+        self.measured.store(shared, Ordering::Relaxed);
+    }
+
+    fn sum(&self, count: fn(&Tally) -> &AtomicU64) -> u64 {
+        let counts = self.stripes.iter().map(count);
+        counts.map(|count| count.load(Ordering::Relaxed)).sum()
+    }
+}

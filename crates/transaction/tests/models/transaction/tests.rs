@@ -1,0 +1,205 @@
+//! RESERVATION-2, RESERVATION-4 and RESERVATION-CACHE-1.
+
+use std::sync::Arc;
+
+use loom::thread;
+
+use super::estimate::EditEstimate;
+use super::reservation::MetadataReservations;
+use super::reservation_cache::Units;
+use super::running::Running;
+use super::stripes;
+use super::worst_case::EditCounts;
+use crate::check;
+use crate::space::Space;
+use crate::sync::AtomicBool;
+
+const NODESIZE: u64 = 16384;
+/// More than any of the models needs, so that the edits decide.
+const TREES: u64 = 64 << 30;
+const FREE: u64 = 128 << 30;
+/// A commit that reserves more does not keep the global reserve, which is no larger than this. Edits of `MANY` items need
+/// much more.
+const GLOBAL_RESERVE: u64 = 128 << 20;
+const MANY: u64 = 50_000;
+const NOTHING: EditCounts = EditCounts {
+    edits: 0,
+    shared: 0,
+    bytes: 0,
+};
+
+/// A volume with an operation about to change it.
+struct Volume {
+    space: Arc<Space>,
+    reservations: MetadataReservations,
+    running: Running,
+}
+
+impl Volume {
+    fn new() -> Arc<Volume> {
+        let space = Space::new(TREES, FREE);
+        let sharing = Arc::new(AtomicBool::new(false));
+        let reservations = MetadataReservations::new(&space, NODESIZE, TREES, sharing);
+        Arc::new(Volume {
+            space,
+            reservations,
+            running: Running::default(),
+        })
+    }
+
+    /// Reserves for an operation.
+    fn reserve(&self, cost: EditEstimate) {
+        self.reservations.reserve(cost);
+        let nothing = EditEstimate::default();
+        assert!(
+            self.reservations
+                .reserve_space(&self.running, nothing, false)
+        );
+    }
+
+    /// Makes edits of so many items.
+    fn edit(&self, items: u64) {
+        let cost = EditEstimate::items(items);
+        self.running.0.grew(cost.bytes as i64, cost.items);
+    }
+
+    /// Asserts that at least so much is reserved for commits.
+    fn has_reserved(&self, need: u64) {
+        let reserved = self.space.reserved();
+        assert!(reserved >= need, "{reserved} bytes for {need}");
+    }
+
+    /// What commits may need for edits of so many items, and for `frozen`.
+    fn need(items: u64, frozen: Option<EditCounts>) -> u64 {
+        let volume = Volume::new();
+        if let Some(counts) = frozen {
+            volume.reservations.freeze(counts);
+        }
+        volume.reserve(EditEstimate::items(items));
+        volume.space.reserved()
+    }
+}
+
+fn spawn(
+    volume: &Arc<Volume>,
+    work: impl FnOnce(&Volume) + Send + 'static,
+) -> thread::JoinHandle<()> {
+    let volume = Arc::clone(volume);
+    thread::spawn(move || {
+        stripes::use_another();
+        work(&volume);
+    })
+}
+
+#[test]
+fn edits_count_before_their_reservation_is_released() {
+    check(4, || {
+        let volume = Volume::new();
+        let cost = EditEstimate::items(8);
+        volume.reserve(cost);
+        let operation = spawn(&volume, move |volume| {
+            volume.edit(8);
+            volume.reservations.release(cost);
+        });
+        volume.reserve(EditEstimate::items(1));
+        volume.has_reserved(Volume::need(9, None));
+        operation.join().unwrap();
+    });
+}
+
+#[test]
+fn cached_units_count_until_the_edits_do() {
+    check(4, || {
+        let volume = Volume::new();
+        let units = Units::of(EditEstimate::items(8)).unwrap();
+        let nothing = EditEstimate::default();
+        assert!(
+            volume
+                .reservations
+                .take_batch(&volume.running, nothing, units)
+        );
+        // The batch, which is larger than all that follows.
+        volume.space.shrink_metadata_reservation(0);
+        let operation = spawn(&volume, move |volume| {
+            volume.edit(8);
+            volume.reservations.consume_cached(units);
+        });
+        // Another operation drains the cache, since it has found no space.
+        volume.reservations.drain_cache();
+        volume.reserve(EditEstimate::items(1));
+        volume.has_reserved(Volume::need(9, None));
+        operation.join().unwrap();
+    });
+}
+
+/// A batch that is reserved while an operation leaves.
+#[test]
+fn batch_is_reserved_beside_edits_that_replace_a_reservation() {
+    check(4, || {
+        let volume = Volume::new();
+        let cost = EditEstimate::items(8);
+        volume.reserve(cost);
+        let operation = spawn(&volume, move |volume| {
+            volume.edit(8);
+            volume.reservations.release(cost);
+        });
+        let units = Units::of(EditEstimate::items(8)).unwrap();
+        let nothing = EditEstimate::default();
+        assert!(
+            volume
+                .reservations
+                .take_batch(&volume.running, nothing, units)
+        );
+        let batch = Units::BATCH.cost().items;
+        volume.has_reserved(Volume::need(8 + batch, None));
+        operation.join().unwrap();
+    });
+}
+
+#[test]
+fn of_two_reservations_at_once_one_sees_both() {
+    check(3, || {
+        let volume = Volume::new();
+        let operation = spawn(&volume, |volume| volume.reserve(EditEstimate::items(3)));
+        volume.reserve(EditEstimate::items(5));
+        operation.join().unwrap();
+        volume.has_reserved(Volume::need(8, None));
+    });
+}
+
+#[test]
+fn commit_and_operation_that_reserve_at_once_do_not_miss_each_other() {
+    check(3, || {
+        let volume = Volume::new();
+        let operation = spawn(&volume, |volume| volume.reserve(EditEstimate::items(MANY)));
+        let more = EditCounts::edits(MANY);
+        assert!(
+            volume
+                .reservations
+                .extend_commit_reservation(NOTHING, more, &volume.running)
+        );
+        operation.join().unwrap();
+        volume.has_reserved(Volume::need(MANY, Some(more)) - GLOBAL_RESERVE);
+    });
+}
+
+#[test]
+fn commit_reserves_beside_edits_that_replace_a_reservation() {
+    check(4, || {
+        let volume = Volume::new();
+        let cost = EditEstimate::items(MANY);
+        volume.reservations.reserve(cost);
+        let operation = spawn(&volume, move |volume| {
+            volume.edit(MANY);
+            volume.reservations.release(cost);
+        });
+        let more = EditCounts::edits(MANY);
+        assert!(
+            volume
+                .reservations
+                .extend_commit_reservation(NOTHING, more, &volume.running)
+        );
+        volume.has_reserved(Volume::need(MANY, Some(more)) - GLOBAL_RESERVE);
+        operation.join().unwrap();
+    });
+}
