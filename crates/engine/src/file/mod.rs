@@ -29,7 +29,7 @@ mod tests;
 
 pub use decompressed::CacheStats;
 use decompressed::DecompressedExtents;
-pub(crate) use extent::{DiskPart, Extent};
+pub(crate) use extent::Extent;
 pub(crate) use extent_edit::ExtentEdit;
 pub use fallocate::Fallocate;
 pub(crate) use sync::{Durable, FileSync};

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use ubtrfs_check::{CheckOptions, check};
 use ubtrfs_engine::{Fallocate, FileId, NewInode, OpenOptions, Volume, XattrMode};
 use ubtrfs_format::ids::RootId;
+use ubtrfs_format::key::KeyType;
+use ubtrfs_sim::craft::Crafted;
 use ubtrfs_sim::kernel::{Feature, KernelMount, KernelVolume, MkfsSpec, or_skip, progs_verdict};
 use ubtrfs_sim::manifest::{Field, Manifest, assert_same};
 
@@ -24,7 +26,7 @@ pub(crate) fn pattern(seed: u8, len: usize) -> Vec<u8> {
 }
 
 /// What is done to a file of 1 MiB that is committed, and then synced.
-const STEPS: [(&str, &[Step]); 13] = [
+const STEPS: [(&str, &[Step]); 15] = [
     (
         "append",
         &[|v, f| v.write(f, 1 << 20, &pattern(1, 9000)).unwrap()],
@@ -77,6 +79,28 @@ const STEPS: [(&str, &[Step]); 13] = [
             |v, f| v.write(f, 300_000, &pattern(5, 50_000)).unwrap(),
             |v, f| {
                 v.clone_range(f, 65_536, 65_536, f, 2 << 20).unwrap();
+            },
+        ],
+    ),
+    (
+        // The log says nothing of what is left around the overwritten range, until that goes.
+        "overwritten, the rest a hole",
+        &[
+            |v, f| v.write(f, 65_536, &pattern(6, 4096)).unwrap(),
+            |v, f| {
+                v.fallocate(f, Fallocate::PunchHole, 69_632, (1 << 20) - 69_632)
+                    .unwrap()
+            },
+            |v, f| v.fallocate(f, Fallocate::PunchHole, 0, 65_536).unwrap(),
+        ],
+    ),
+    (
+        "overwritten, the rest cut off",
+        &[
+            |v, f| v.write(f, 65_536, &pattern(7, 4096)).unwrap(),
+            |v, f| {
+                v.truncate(f, 69_632).unwrap();
+                v.truncate(f, 1 << 20).unwrap();
             },
         ],
     ),
@@ -183,6 +207,44 @@ fn kernel_replays(test: &str, spec: &MkfsSpec) {
 #[test]
 fn kernel_replays_logs_of_files() {
     kernel_replays("kernel_replays_logs_of_files", &MkfsSpec::new());
+}
+
+/// Nor does it have what is left around that of a committed extent, or its checksums.
+#[test]
+fn log_has_what_was_written_alone() {
+    if !or_skip("log_has_what_was_written_alone") {
+        return;
+    }
+    let made = KernelVolume::make(&MkfsSpec::new()).unwrap();
+    let options = OpenOptions::new()
+        .writable(true)
+        .commit_interval(None)
+        .fsync_log(true);
+    let volume = Volume::open(made.devices(), &options).unwrap();
+    let top = volume.root_dir(RootId::FS_TREE).unwrap();
+    let file = volume.create(top, b"file", &NewInode::file(0o644)).unwrap();
+    volume.write(file, 0, &pattern(0, 1 << 20)).unwrap();
+    volume.sync().unwrap();
+    for number in 1..=20u64 {
+        let data = pattern(number as u8, 4096);
+        volume.write(file, number * 40_960, &data).unwrap();
+        volume.fsync(file).unwrap();
+    }
+    let copy = made.dir().join("copy.img");
+    fs::copy(&made.devices()[0], &copy).unwrap();
+    let (mut extents, mut sums) = (0, 0);
+    Crafted::load(&[copy]).edit_leaves(RootId::TREE_LOG, |items| {
+        for (key, item) in items {
+            match key.item_type {
+                KeyType::EXTENT_DATA => extents += 1,
+                KeyType::EXTENT_CSUM => sums += item.len(),
+                _ => {}
+            }
+        }
+        false
+    });
+    assert_eq!((extents, sums), (20, 20 * 4));
+    volume.close().unwrap();
 }
 
 #[test]

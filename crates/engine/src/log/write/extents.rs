@@ -1,7 +1,7 @@
 //! File extents in a log, and the checksums of their data.
 //!
 //! Invariants
-//! - LOG-WRITE-1: file extents in a log do not overlap, and cover all of the file that was changed.
+//! - LOG-WRITE-1: file extents in a log do not overlap, and cover all of the file that differs from the last commit.
 
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ use super::Stop;
 use super::edits::keys_of;
 use super::gather::{Gather, Step, Subject};
 use crate::error::{Error, Result};
-use crate::file::{DiskPart, Extent};
+use crate::file::Extent;
 use crate::inode::{decode_inode, inode_key};
 
 impl Gather<'_> {
@@ -49,7 +49,7 @@ impl Gather<'_> {
         }
         match subject.item.flags().contains(InodeFlags::NODATASUM) {
             true => Ok(()),
-            false => self.add_csums(subject.ino, &extents),
+            false => self.add_csums(&extents),
         }
     }
 
@@ -61,11 +61,12 @@ impl Gather<'_> {
         grown: Range<u64>,
     ) -> Result<Vec<Range<u64>>> {
         let sectorsize = self.inodes.roots.sectorsize();
-        let mut ranges = vec![grown];
+        let mut ranges = vec![grown.clone()];
         for key in changed {
             if key.item_type != KeyType::EXTENT_DATA {
                 continue;
             }
+            ranges.push(self.to_next_extent(key, grown.end)?);
             let now = self.tree.view.get(&key)?;
             let before = self.committed.get(&key)?;
             let items = [now.as_deref(), before.as_deref()];
@@ -105,6 +106,25 @@ impl Gather<'_> {
         Ok(ranges)
     }
 
+    /// All from a place of a file to the next extent behind it, or to `end`. That may be a hole now where something was
+    /// left of a committed extent, of which the log says nothing.
+    fn to_next_extent(&self, key: Key, end: u64) -> Result<Range<u64>> {
+        let mut cursor = self.tree.view.cursor();
+        let mut more = cursor.seek(&key)?;
+        if more && cursor.current().is_some_and(|(found, _)| found == key) {
+            more = cursor.advance()?;
+        }
+        let next = match cursor.current() {
+            Some((next, _))
+                if more && (next.objectid, next.item_type) == (key.objectid, key.item_type) =>
+            {
+                next.offset.min(end)
+            }
+            _ => end,
+        };
+        Ok(key.offset..next)
+    }
+
     fn range(&self, key: Key, item: &[u8], sectorsize: u64) -> Result<Range<u64>> {
         let len = self.decode(key, item)?.len(sectorsize);
         Ok(key.offset..key.offset.saturating_add(len))
@@ -128,8 +148,11 @@ impl Gather<'_> {
         for (key, extent) in self.extents_across(&self.tree.view, ino, range.clone())? {
             self.add_hole(ino, at..key.offset.min(end));
             at = key.offset.saturating_add(extent.len(sectorsize));
-            self.log.put(key, extent.encode());
-            extents.push((key.offset, extent));
+            // A replay leaves alone what is left of an extent around what was written into it.
+            if !self.is_committed(ino, key.offset, &extent)? {
+                self.log.put(key, extent.encode());
+                extents.push((key.offset, extent));
+            }
         }
         self.add_hole(ino, at..range.end.min(end));
         Ok(())
@@ -197,11 +220,11 @@ impl Gather<'_> {
     }
 
     /// The checksums of data that the last commit does not know at its place in the file.
-    fn add_csums(&mut self, ino: u64, extents: &[(u64, Extent)]) -> Step {
+    fn add_csums(&mut self, extents: &[(u64, Extent)]) -> Step {
         let roots = &*self.inodes.roots;
-        for (start, extent) in extents {
+        for (_, extent) in extents {
             let Extent::Disk(part) = extent else { continue };
-            if part.prealloc || self.is_committed_data(ino, *start, part)? {
+            if part.prealloc {
                 continue;
             }
             let summed = part.summed();
@@ -215,20 +238,28 @@ impl Gather<'_> {
         Ok(())
     }
 
-    /// Whether the last commit has this data at this place of the file, and so its checksums.
-    fn is_committed_data(&self, ino: u64, start: u64, part: &DiskPart) -> Result<bool> {
-        if part.generation >= self.log.transid() {
+    /// Whether the last commit has the same data at the same place of the file, and so its checksums.
+    fn is_committed(&self, ino: u64, start: u64, extent: &Extent) -> Result<bool> {
+        let Extent::Disk(part) = extent else {
+            return Ok(false);
+        };
+        if part.prealloc || part.generation >= self.log.transid() {
             return Ok(false);
         }
         let end = start.saturating_add(part.len);
         let mut at = start;
         for (key, before) in self.extents_across(&self.committed, ino, start..end)? {
-            match before {
-                Extent::Disk(old) if !old.prealloc && old.disk == part.disk && key.offset <= at => {
-                    at = key.offset.saturating_add(old.len);
-                }
-                _ => return Ok(false),
+            let Extent::Disk(old) = before else {
+                return Ok(false);
+            };
+            // Both are of one extent, and where they begin in it goes along with where they begin in the file.
+            let is_same = !old.prealloc
+                && old.disk == part.disk
+                && old.offset.wrapping_sub(part.offset) == key.offset.wrapping_sub(start);
+            if !is_same || key.offset > at {
+                return Ok(false);
             }
+            at = key.offset.saturating_add(old.len);
         }
         // What is shared with another file may reach further than it did.
         Ok(at >= end)
