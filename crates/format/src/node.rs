@@ -3,6 +3,8 @@
 //! A [`Node`] is a view of bytes. The accessors are total: an index or a range outside the block
 //! yields None, so that unverified bytes cannot cause a panic. Verified blocks (`check`) never do.
 
+use std::ops::Range;
+
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -159,6 +161,18 @@ impl<'a> Node<'a> {
         let start = HEADER_SIZE.checked_add(head.offset.get() as usize)?;
         let end = start.checked_add(head.size.get() as usize)?;
         Some((head.key.get(), self.block.get(start..end)?))
+    }
+
+    /// The bytes of items that stand side by side in a verified leaf, the last item's first.
+    pub fn data_of(self, slots: Range<usize>) -> &'a [u8] {
+        let heads = self.heads().get(slots).unwrap_or_default();
+        let (Some(first), Some(last)) = (heads.first(), heads.last()) else {
+            return &[];
+        };
+        let at = |offset: u32| HEADER_SIZE.saturating_add(offset as usize);
+        let end = at(first.offset.get()).saturating_add(first.size.get() as usize);
+        let data = self.block.get(at(last.offset.get())..end);
+        data.unwrap_or_default()
     }
 
     /// All items of a leaf whose bytes lie within the block.

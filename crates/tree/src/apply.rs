@@ -11,7 +11,7 @@
 //! - APPLY-2: each new block is emitted once, after the blocks below it, and stays.
 //! - APPLY-3: the new tree holds the old items with the changes made, and nothing else.
 //! - APPLY-4: memory is bounded by the batch: pointers to the touched blocks and their replacements,
-//!   and the items of two leaves.
+//!   and the items of three leaves.
 //! - APPLY-5: the root is a new block, because no other tree may share it. It is a leaf or has two children at
 //!   least. No block but the root of an empty tree is empty.
 //! - APPLY-6: an interior node is retired before its replacement is placed, and a run of leaves is placed after its
@@ -28,7 +28,6 @@ mod pack;
 #[cfg(test)]
 mod tests;
 
-use std::cmp::Ordering;
 use std::ops::Range;
 
 use ubtrfs_format::check::Expect;
@@ -254,30 +253,23 @@ impl<'a, I: ApplyIo> Apply<'a, I> {
         let mut packer = LeafPacker::new(self.format, self.owner);
         for touched in run {
             let block = self.read(0, touched)?;
-            let mut changes = self.changes[touched.changes.clone()].iter().peekable();
+            let heads = block.node().heads();
             let mut slot = 0;
-            loop {
-                let old = block.node().key(slot);
-                let order = match (old, changes.peek()) {
-                    (None, None) => break,
-                    (Some(_), None) => Ordering::Less,
-                    (None, Some(_)) => Ordering::Greater,
-                    (Some(old), Some(change)) => old.cmp(&change.key),
-                };
+            for change in &self.changes[touched.changes.clone()] {
+                let below = heads[slot..].partition_point(|head| head.key.get() < change.key);
+                let run = slot..slot + below;
+                slot = run.end;
+                packer.push(Piece::Old(block.clone(), run), self.io)?;
                 // APPLY-3: a change takes the place of the old item of its key.
-                if order.is_lt() {
-                    if let Some(item) = block.item(slot) {
-                        packer.push(Piece::Old(item), self.io)?;
-                    }
-                } else if let Some(change) = changes.next()
-                    && let Some(value) = change.value
-                {
-                    packer.push(Piece::New(change.key, value), self.io)?;
-                }
-                if order.is_le() {
+                if block.node().key(slot) == Some(change.key) {
                     slot += 1;
                 }
+                if let Some(value) = change.value {
+                    packer.push(Piece::New(change.key, value), self.io)?;
+                }
             }
+            let rest = Piece::Old(block.clone(), slot..heads.len());
+            packer.push(rest, self.io)?;
             self.io.retire(&block)?;
         }
         // APPLY-6: the last leaves are placed behind the retirement of the whole run.

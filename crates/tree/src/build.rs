@@ -2,9 +2,13 @@
 //!
 //! Not here: which entries belong in one block (`bulk`, `apply`), and where a block lies (`BlockSink`).
 
+use std::ops::Range;
+
 use ubtrfs_format::ids::{Logical, RootId, Transid};
 use ubtrfs_format::key::Key;
-use ubtrfs_format::node::{HEADER_SIZE, Header, ITEM_HEAD_SIZE, ItemHead, KeyPtr, header_flags};
+use ubtrfs_format::node::{
+    HEADER_SIZE, Header, ITEM_HEAD_SIZE, ItemHead, KeyPtr, Node, header_flags,
+};
 use ubtrfs_format::uuid::Uuid;
 use zerocopy::IntoBytes;
 
@@ -92,6 +96,27 @@ impl OpenLeaf {
         let at = HEADER_SIZE + self.items * ITEM_HEAD_SIZE;
         self.bytes[at..][..ITEM_HEAD_SIZE].copy_from_slice(head.as_bytes());
         self.items += 1;
+    }
+
+    /// Items of another leaf that stand side by side. They must fit, and their keys be above all before them.
+    pub(crate) fn append_run(&mut self, node: Node<'_>, slots: Range<usize>) {
+        let heads = &node.heads()[slots.clone()];
+        let Some(first) = heads.first() else { return };
+        if self.items == 0 {
+            self.first_key = first.key.get();
+        }
+        let data = node.data_of(slots);
+        let old_end = (first.offset.get() + first.size.get()) as usize + HEADER_SIZE;
+        let moved = (self.data_start as u32).wrapping_sub(old_end as u32);
+        self.data_start -= data.len();
+        self.bytes[self.data_start..][..data.len()].copy_from_slice(data);
+        let at = HEADER_SIZE + self.items * ITEM_HEAD_SIZE;
+        let room = self.bytes[at..].chunks_exact_mut(ITEM_HEAD_SIZE);
+        for (room, head) in room.zip(heads) {
+            let offset = head.offset.get().wrapping_add(moved).into();
+            room.copy_from_slice(ItemHead { offset, ..*head }.as_bytes());
+        }
+        self.items += heads.len();
     }
 }
 

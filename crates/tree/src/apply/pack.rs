@@ -4,40 +4,61 @@
 //! run.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::key::Key;
 use ubtrfs_format::node::{ITEM_HEAD_SIZE, KeyPtr, leaf_data_size};
 
-use crate::block::Item;
+use crate::block::Block;
 use crate::build::{BlockFormat, BlockSink, OpenLeaf};
 
-/// An item, not copied yet.
+/// Items, not copied yet.
 #[derive(Debug)]
 pub(super) enum Piece<'a> {
-    Old(Item),
+    /// Items of an old leaf that stand side by side.
+    Old(Block, Range<usize>),
     New(Key, &'a [u8]),
 }
 
 impl Piece<'_> {
-    fn key(&self) -> Key {
-        match self {
-            Piece::Old(item) => item.key(),
-            Piece::New(key, _) => *key,
-        }
-    }
-
-    fn value(&self) -> &[u8] {
-        match self {
-            Piece::Old(item) => item,
-            Piece::New(_, value) => value,
-        }
-    }
-
     /// Room that it takes in a leaf.
     fn size_bytes(&self) -> usize {
-        self.value().len() + ITEM_HEAD_SIZE
+        match self {
+            Piece::Old(block, slots) => run_bytes(block, slots.clone()),
+            Piece::New(_, value) => value.len() + ITEM_HEAD_SIZE,
+        }
     }
+
+    /// How many of its first items it takes to reach `target`, but no more than fit in `free` bytes.
+    fn items_to_reach(&self, target: usize, free: usize) -> usize {
+        match self {
+            Piece::Old(block, slots) => {
+                let bytes = |items: usize| run_bytes(block, slots.start..slots.start + items);
+                let fitting = last_where(slots.len(), |items| bytes(items) <= free);
+                last_where(fitting, |items| bytes(items - 1) < target)
+            }
+            Piece::New(..) => usize::from(target > 0 && self.size_bytes() <= free),
+        }
+    }
+}
+
+/// Room that items of a leaf which stand side by side take in another.
+fn run_bytes(block: &Block, slots: Range<usize>) -> usize {
+    slots.len() * ITEM_HEAD_SIZE + block.node().data_of(slots).len()
+}
+
+/// The last of the numbers up to `count` for which a condition holds. It holds for all below that, 0 among them.
+fn last_where(count: usize, holds: impl Fn(usize) -> bool) -> usize {
+    let (mut low, mut high) = (0, count);
+    while low < high {
+        let middle = (low + high).div_ceil(2);
+        match holds(middle) {
+            true => low = middle,
+            false => high = middle - 1,
+        }
+    }
+    low
 }
 
 #[derive(Debug)]
@@ -75,14 +96,15 @@ impl<'a> LeafPacker<'a> {
         piece: Piece<'a>,
         sink: &mut S,
     ) -> Result<(), S::Error> {
-        self.new_at_end = match piece {
-            Piece::Old(_) => 0,
+        self.new_at_end = match &piece {
+            Piece::Old(_, slots) if slots.is_empty() => return Ok(()),
+            Piece::Old(..) => 0,
             Piece::New(..) => self.new_at_end + 1,
         };
         self.held_bytes += piece.size_bytes();
         self.held.push_back(piece);
-        // APPLY-4: no more than two leaves and an item are held.
-        if self.held_bytes > 2 * self.room() {
+        // APPLY-4: no more than two leaves and a piece are held.
+        while self.held_bytes > 2 * self.room() {
             self.emit(self.room(), sink)?;
         }
         Ok(())
@@ -107,12 +129,26 @@ impl<'a> LeafPacker<'a> {
     fn emit<S: BlockSink>(&mut self, target: usize, sink: &mut S) -> Result<(), S::Error> {
         let mut leaf = OpenLeaf::new(self.format.nodesize);
         let mut used = 0;
-        while let Some(piece) = self.held.front()
-            && used < target
-            && piece.size_bytes() <= leaf.free_bytes()
-        {
-            leaf.append(piece.key(), piece.value());
-            used += piece.size_bytes();
+        while let Some(piece) = self.held.front_mut() {
+            let taken = piece.items_to_reach(target.saturating_sub(used), leaf.free_bytes());
+            if taken == 0 {
+                break;
+            }
+            match piece {
+                Piece::Old(block, slots) => {
+                    let run = slots.start..slots.start + taken;
+                    used += run_bytes(block, run.clone());
+                    leaf.append_run(block.node(), run.clone());
+                    slots.start = run.end;
+                    if slots.start < slots.end {
+                        break;
+                    }
+                }
+                Piece::New(key, value) => {
+                    leaf.append(*key, value);
+                    used += value.len() + ITEM_HEAD_SIZE;
+                }
+            }
             self.held.pop_front();
         }
         self.held_bytes -= used;
