@@ -56,9 +56,9 @@ impl LogJournal {
         self.is_active.load(Ordering::Acquire)
     }
 
-    /// All names that were changed since [`LogJournal::logged_names`].
-    pub fn names(&self) -> BTreeSet<Key> {
-        self.state.lock().names.clone()
+    /// All names that were changed since [`LogJournal::logged_names`], ascending.
+    pub fn names(&self) -> Vec<Key> {
+        self.state.lock().names.iter().copied().collect()
     }
 
     /// Other items of an inode that were changed since it was logged.
@@ -121,12 +121,7 @@ mod tests {
         let items = [KeyType::INODE_ITEM, KeyType::EXTENT_DATA].map(|kind| key(300, kind));
         assert_eq!(journal.items_of(300), items);
         assert_eq!(journal.items_of(301), []);
-        assert!(
-            journal
-                .names()
-                .into_iter()
-                .eq([key(300, KeyType::INODE_REF)])
-        );
+        assert_eq!(journal.names(), [key(300, KeyType::INODE_REF)]);
         journal.logged_items([300]);
         assert_eq!(journal.items_of(300), []);
         journal.logged_names();

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use ubtrfs_format::ids::InodeNr;
+use ubtrfs_format::ids::{InodeNr, RootId};
 use ubtrfs_format::item::{FileKind, InodeItem};
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_transaction::roots::Tree;
@@ -44,6 +44,7 @@ pub(super) struct Gather<'g> {
     changes: ByInode<Option<LoggedInode>>,
     /// Whether the last commit lacks an inode, as far as it was asked.
     new_inodes: ByInode<bool>,
+    last_committed: Option<u64>,
     /// The back references of logged inodes that were changed since.
     renamed: BTreeMap<u64, Vec<Key>>,
     queue: Vec<(u64, Part)>,
@@ -92,6 +93,7 @@ impl<'g> Gather<'g> {
             known,
             changes: ByInode::default(),
             new_inodes: ByInode::default(),
+            last_committed: None,
             renamed: BTreeMap::new(),
             queue: Vec::new(),
             hidden: HashSet::new(),
@@ -149,17 +151,24 @@ impl<'g> Gather<'g> {
 
     /// Takes up the changes of names that the log has.
     fn follow_names(&mut self) -> Step {
-        for key in self.tree.log_journal.names() {
-            if key.item_type != KeyType::DIR_INDEX {
-                self.renamed.entry(key.objectid).or_default().push(key);
+        let names = self.tree.log_journal.names();
+        for of_dir in names
+            .chunk_by(|key, next| (key.objectid, key.item_type) == (next.objectid, next.item_type))
+        {
+            let first = of_dir[0];
+            if first.item_type != KeyType::DIR_INDEX {
+                let renamed = self.renamed.entry(first.objectid).or_default();
+                renamed.extend(of_dir);
                 continue;
             }
-            if self.edited(key).is_none() {
-                self.log.delete(key);
+            for (key, item) in self.edited_items(of_dir) {
+                if item.is_none() {
+                    self.log.delete(key);
+                }
             }
-            if self.part(key.objectid) == Some(Part::All) {
-                let logged = self.logged(key.objectid);
-                logged.entries.insert(key.offset);
+            if self.part(first.objectid) == Some(Part::All) {
+                let logged = self.logged(first.objectid);
+                logged.entries.extend(of_dir.iter().map(|key| key.offset));
             }
         }
         let renamed = self.renamed.keys().map(|ino| (*ino, Part::Existence));
@@ -170,6 +179,23 @@ impl<'g> Gather<'g> {
     /// An item that the running transaction has edited, as it is. So nothing below the mutable set has a say.
     fn edited(&self, key: Key) -> Option<Arc<[u8]>> {
         self.tree.edited(&key).flatten()
+    }
+
+    /// [`Gather::edited`] of keys of one type of one inode, which ascend. Those that stand side by side are looked up
+    /// together.
+    fn edited_items(&self, keys: &[Key]) -> Vec<EditedItem> {
+        let mut items = Vec::with_capacity(keys.len());
+        for run in keys.chunk_by(|key, next| key.offset + 1 == next.offset) {
+            let (Some(first), Some(last)) = (run.first(), run.last()) else {
+                continue;
+            };
+            let mut edited = self.tree.edited_in(*first..=*last).into_iter().peekable();
+            items.extend(run.iter().map(|key| {
+                let item = edited.next_if(|(edited, _)| edited == key);
+                (*key, item.and_then(|(_, item)| item))
+            }));
+        }
+        items
     }
 
     /// The part of an inode that the log has.
@@ -267,12 +293,28 @@ impl<'g> Gather<'g> {
 
     /// Whether the last commit has no such inode.
     pub(super) fn is_new(&mut self, ino: u64) -> Result<bool> {
+        if ino > self.last_committed()? {
+            return Ok(true);
+        }
         if let Some(is_new) = self.new_inodes.get(&ino) {
             return Ok(*is_new);
         }
         let is_new = self.committed.get(&inode_key(InodeNr(ino)))?.is_none();
         self.new_inodes.insert(ino, is_new);
         Ok(is_new)
+    }
+
+    /// The last inode of the last commit.
+    fn last_committed(&mut self) -> Result<u64> {
+        if let Some(last) = self.last_committed {
+            return Ok(last);
+        }
+        let end = Key::new(RootId::LAST_FREE, KeyType(u8::MAX), u64::MAX);
+        let mut cursor = self.committed.cursor();
+        let found = cursor.seek_floor(&end)?;
+        let last = cursor.current().filter(|_| found);
+        let last = last.map_or(0, |(key, _)| key.objectid);
+        Ok(*self.last_committed.insert(last))
     }
 
     /// Whether the running transaction has changed anything of an inode.
@@ -332,9 +374,8 @@ impl<'g> Gather<'g> {
         match (subject.kind, known) {
             (FileKind::Directory, Some(Part::All)) => {
                 let key = |index| Key::new(ino, KeyType::DIR_INDEX, index);
-                let keys = entries.into_iter().map(key);
-                let entries = keys.map(|key| (key, self.edited(key))).collect();
-                self.add_entries(subject, entries)
+                let keys: Vec<Key> = entries.into_iter().map(key).collect();
+                self.add_entries(subject, self.edited_items(&keys))
             }
             (FileKind::Directory, _) => self.add_entries(subject, edited(KeyType::DIR_INDEX)),
             (FileKind::Regular, Some(Part::All)) => self.add_extents(subject, changed, logged_size),
