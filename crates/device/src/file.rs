@@ -31,6 +31,9 @@ use crate::uring::{self, Request};
 #[cfg(test)]
 mod tests;
 
+/// What holes are filled with, piece by piece.
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+
 /// What makes two paths the same device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum DeviceIdentity {
@@ -249,7 +252,7 @@ impl BlockDevice for FileDevice {
         let (mut at, end, mut filled) = (offset, offset + len, 0);
         while at < end {
             // All that is read or written says where, so nobody misses the file's position.
-            let hole = rustix::fs::seek(&*self.file, rustix::fs::SeekFrom::Hole(at))?;
+            let mut hole = rustix::fs::seek(&*self.file, rustix::fs::SeekFrom::Hole(at))?;
             if hole >= end {
                 break;
             }
@@ -259,9 +262,12 @@ impl BlockDevice for FileDevice {
                 Err(Errno::NXIO) => end,
                 Err(errno) => return Err(errno.into()),
             };
-            let zeros = vec![0; (at - hole) as usize];
-            self.file.write_all_at(&zeros, hole)?;
-            filled += at - hole;
+            while hole < at {
+                let zeros = &ZEROS[..(at - hole).min(ZEROS.len() as u64) as usize];
+                self.file.write_all_at(zeros, hole)?;
+                hole += zeros.len() as u64;
+                filled += zeros.len() as u64;
+            }
         }
         Ok(filled)
     }
