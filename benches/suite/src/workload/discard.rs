@@ -32,7 +32,8 @@ pub(super) const ON_SLOW_DISCARDS: Workload = Workload {
     title: "S3: discard beside the commit, where discards are slow",
     text: "200 files of 64 KiB are written each second, and of the last 4,000 one at random is deleted for each. The \
            image takes 2 ms for a discard and 50 us for each MiB of it, one after another: it is a file of FUSE, for \
-           both sides. Each way takes 150 s, so that discards of the background come due.",
+           both sides. Each way takes 150 s, so that discards of the background come due. Block groups of metadata are \
+           discarded on request only: their two copies of 256 MiB are in the image as far as they were ever written.",
     sides: MOUNTED,
     most_rounds: 1,
     run: |kit, side| run(kit, side, &SLOW),
