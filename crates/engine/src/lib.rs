@@ -21,7 +21,7 @@ mod volume;
 pub use error::{CorruptItem, Error, ExtentShape, RefError, RefKey, Result, SpaceError};
 pub use file::{CacheStats, EncodedData, Fallocate};
 pub use inode::{AtimePolicy, Attr, Compress, LookupRefs, SetAttr, SetTime, XattrMode};
-pub use namespace::{DirEntry, LastName, NewInode, PathEnd, RenameMode};
+pub use namespace::{DirEntry, LastName, NewContents, NewInode, PathEnd, RenameMode};
 pub use snapshot::Snapshot;
 pub use subvolume::{ReceivedFrom, SubvolumeInfo};
 pub use ubtrfs_format::block_group_flags::BlockGroupType;

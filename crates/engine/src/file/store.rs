@@ -276,6 +276,20 @@ struct Placer<'s, 'a, 'p> {
     hint: Option<Logical>,
 }
 
+impl Files {
+    /// How many bytes, compressed or not, an item has room for and may hold.
+    fn most_inline_bytes(&self) -> u64 {
+        let nodesize = self.roots.superblock().nodesize.get() as usize;
+        let room = leaf_data_size(nodesize) - ITEM_HEAD_SIZE - FILE_EXTENT_INLINE_START;
+        self.inodes.settings.max_inline_bytes().min(room as u64)
+    }
+
+    /// Whether a file of this size that is not compressed is kept in its item.
+    pub(crate) fn keeps_inline(&self, size: u64) -> bool {
+        size <= self.most_inline_bytes() && size < self.roots.sectorsize()
+    }
+}
+
 impl<'p> Placer<'_, '_, 'p> {
     fn place_group(&mut self, group: &'p Group<'p>, stored: &mut Vec<Stored>) -> Result<()> {
         if let Some(inline) = self.inline(group) {
@@ -312,20 +326,13 @@ impl<'p> Placer<'_, '_, 'p> {
         if !alone || self.plan.flags.intersects(nocow) {
             return None;
         }
-        let nodesize = self.files.roots.superblock().nodesize.get() as usize;
-        let room = leaf_data_size(nodesize) - ITEM_HEAD_SIZE - FILE_EXTENT_INLINE_START;
-        let most = self
-            .files
-            .inodes
-            .settings
-            .max_inline_bytes()
-            .min(room as u64);
+        let most = self.files.most_inline_bytes();
         let mut scratch = Vec::new();
         let data = &run.bytes(run.range(), &mut scratch)[..size as usize];
         let encoded = self.plan.encoder.encode(data, sectorsize as usize, true);
         let (compression, stored) = match encoded {
             Encoded::Compressed(kind, stored) if stored.len() as u64 <= most => (kind, stored),
-            _ if size <= most && size < sectorsize => (Compression::None, data.to_vec()),
+            _ if self.files.keeps_inline(size) => (Compression::None, data.to_vec()),
             _ => return None,
         };
         Some(InlineExtent {

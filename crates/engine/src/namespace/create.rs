@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use ubtrfs_format::item::{FileTime, InodeItem};
+use ubtrfs_format::compress::Compression;
+use ubtrfs_format::item::{FileKind, FileTime, InodeFlags, InodeItem};
 use ubtrfs_transaction::{EditEstimate, FileId, Reservation, lock};
 
 use super::entry::{NewEntry, check_name, next_index};
-use super::inherit::inherited;
-use super::new_inode::{NewInode, Parent};
+use super::inherit::{flags_in, inherited};
+use super::new_inode::{NewContents, NewInode, Parent};
 use crate::error::Result;
-use crate::inode::{Attr, Draft, Inode, InodeHold, InodeState};
+use crate::inode::{Attr, Draft, Inode, InodeHold, InodeState, inode_item_cached};
 use crate::namespace::Namespace;
 
 impl Namespace {
@@ -25,13 +26,51 @@ impl Namespace {
         name: &[u8],
         new: &NewInode<'_>,
     ) -> Result<(FileId, Attr)> {
-        let reservation = self.reserve_new(name, new)?;
+        let nothing = NewContents::default();
+        let reservation = self.reserve_new(name, new, &nothing)?;
         let parent = self.inodes.inode_in_use(dir)?;
         let mut state = lock::write(&parent.lock)?;
-        let draft_of_inode = self.draft_new(&parent, &mut state, name, new)?;
+        let draft_of_inode = self.draft_new(&parent, &mut state, name, new, &nothing)?;
         let id = draft_of_inode.id;
         let attr = self.enter_new(reservation, &parent, &mut state, draft_of_inode, None)?;
         Ok((id, attr))
+    }
+
+    /// Makes a regular file with its contents. None, with nothing changed, unless all of its data goes into its item as
+    /// it is.
+    pub(crate) fn create_filled(
+        &self,
+        dir: FileId,
+        name: &[u8],
+        new: &NewInode<'_>,
+        contents: &NewContents<'_>,
+    ) -> Result<Option<FileId>> {
+        if new.kind()? != FileKind::Regular || !self.files.keeps_inline(contents.data.len() as u64)
+        {
+            return Ok(None);
+        }
+        let reservation = self.reserve_new(name, new, contents)?;
+        let parent = self.inodes.inode_in_use(dir)?;
+        let mut state = lock::write(&parent.lock)?;
+        if !contents.data.is_empty() && !self.stores_as_is(&parent, &mut state)? {
+            return Ok(None);
+        }
+        let draft_of_inode = self.draft_new(&parent, &mut state, name, new, contents)?;
+        let id = draft_of_inode.id;
+        self.enter_new(reservation, &parent, &mut state, draft_of_inode, None)?;
+        Ok(Some(id))
+    }
+
+    /// Whether small data of a file that is made in `parent` is neither compressed nor overwritten in place.
+    fn stores_as_is(&self, parent: &Arc<Inode>, state: &mut InodeState) -> Result<bool> {
+        let inherited = inherited(&parent.tree, parent.id, state)?;
+        let dir_item = inode_item_cached(&parent.tree, parent.id)?;
+        let kind = FileKind::Regular;
+        let flags = flags_in(dir_item.flags(), kind) | parent.tree.new_inode_flags(kind);
+        let others = InodeFlags::NODATACOW | InodeFlags::PREALLOC | InodeFlags::COMPRESS;
+        Ok(!flags.intersects(others)
+            && inherited.compression.is_none()
+            && self.inodes.settings.compress().algorithm == Compression::None)
     }
 
     /// Makes an inode and holds it before its name can be taken away. Returns its attributes, too.
@@ -41,10 +80,11 @@ impl Namespace {
         name: &[u8],
         new: &NewInode<'_>,
     ) -> Result<(InodeHold, Attr)> {
-        let reservation = self.reserve_new(name, new)?;
+        let nothing = NewContents::default();
+        let reservation = self.reserve_new(name, new, &nothing)?;
         let parent = self.inodes.inode_in_use(dir)?;
         let mut state = lock::write(&parent.lock)?;
-        let draft_of_inode = self.draft_new(&parent, &mut state, name, new)?;
+        let draft_of_inode = self.draft_new(&parent, &mut state, name, new, &nothing)?;
         // Held before anybody can take its name away.
         let inode = self.inodes.get(draft_of_inode.id)?;
         let mut held = lock::write(&inode.lock)?;
@@ -59,12 +99,19 @@ impl Namespace {
         Ok((InodeHold::counted(Arc::clone(&self.inodes), inode), attr))
     }
 
-    fn reserve_new(&self, name: &[u8], new: &NewInode<'_>) -> Result<Reservation<'_>> {
+    fn reserve_new(
+        &self,
+        name: &[u8],
+        new: &NewInode<'_>,
+        contents: &NewContents<'_>,
+    ) -> Result<Reservation<'_>> {
         check_name(name)?;
         new.check(self.roots.node_store().nodesize())?;
         new.kind()?;
+        let len = contents.data.len() as u64;
+        let items = if len > 0 { 6 } else { 5 };
         self.inodes
-            .reserve_metadata(EditEstimate::items(5).bytes(new.bytes()))
+            .reserve_metadata(EditEstimate::items(items).bytes(new.bytes() + len))
     }
 
     fn draft_new<'t>(
@@ -73,6 +120,7 @@ impl Namespace {
         state: &mut InodeState,
         name: &[u8],
         new: &NewInode<'_>,
+        contents: &NewContents<'_>,
     ) -> Result<NewInodeDraft<'t>> {
         let dir = parent.id;
         let mut draft = Draft::new(&parent.tree);
@@ -92,7 +140,7 @@ impl Namespace {
             item: &dir_item,
             inherited: &inherited,
         };
-        let item = draft.insert_new(id.ino, new, 1, &from, now)?;
+        let item = draft.insert_filled(id.ino, new, contents, 1, &from, now)?;
         Ok(NewInodeDraft {
             id,
             item,

@@ -23,7 +23,7 @@ use ubtrfs_transaction::roots::Roots;
 pub(crate) use back_ref::has_ref;
 pub use dir::DirEntry;
 pub(crate) use entry::{NewEntry, check_name, find_entry, find_listed, next_index, search_index};
-pub use new_inode::NewInode;
+pub use new_inode::{NewContents, NewInode};
 pub use path::{LastName, PathEnd};
 pub use rename::RenameMode;
 pub(crate) use root_ref::RootPlace;

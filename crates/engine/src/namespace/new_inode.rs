@@ -95,6 +95,15 @@ impl<'a> NewInode<'a> {
     }
 }
 
+/// What a new regular file has from the beginning.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NewContents<'a> {
+    /// All of its data.
+    pub data: &'a [u8],
+    /// The times of access and of modification; None: as [`NewInode::time`] says.
+    pub times: Option<(FileTime, FileTime)>,
+}
+
 /// The directory that an inode is made in.
 pub(super) struct Parent<'a> {
     pub(super) item: &'a InodeItem,
@@ -112,6 +121,20 @@ impl Draft<'_> {
         parent: &Parent<'_>,
         now: FileTime,
     ) -> Result<InodeItem> {
+        self.insert_filled(ino, new, &NewContents::default(), nlink, parent, now)
+    }
+
+    /// All items of a new inode but those of its name, with those of a regular file's contents. Returns the first of them
+    /// as `insert_new` does.
+    pub(super) fn insert_filled(
+        &mut self,
+        ino: InodeNr,
+        new: &NewInode<'_>,
+        contents: &NewContents<'_>,
+        nlink: u32,
+        parent: &Parent<'_>,
+        now: FileTime,
+    ) -> Result<InodeItem> {
         let kind = new.kind()?;
         let (gid, mode) = group_and_mode(parent.item, kind, new.gid, new.mode);
         let mut item = InodeItem::new_zeroed();
@@ -124,15 +147,23 @@ impl Draft<'_> {
         item.sequence = 1.into();
         let time = Timespec::from(new.time.unwrap_or(now));
         (item.atime, item.ctime, item.mtime, item.otime) = (time, time, time, time);
+        if let Some((atime, mtime)) = contents.times {
+            (item.atime, item.mtime) = (atime.into(), mtime.into());
+        }
         let mode = self.insert_acls(ino, kind, mode, new.umask, parent.inherited)?;
         item.mode = mode.into();
         let flags = flags_in(parent.item.flags(), kind) | self.tree().new_inode_flags(kind);
         let flags = self.insert_property(ino, kind, flags, parent.inherited)?;
         item.flags = flags.bits().into();
-        if kind == FileKind::Symlink {
-            let len = new.target.len() as u64;
+        let data = match kind {
+            FileKind::Symlink => new.target,
+            FileKind::Regular => contents.data,
+            _ => b"",
+        };
+        if !data.is_empty() {
+            let len = data.len() as u64;
             (item.size, item.nbytes) = (len.into(), len.into());
-            self.insert_target(ino, new.target);
+            self.insert_data(ino, data);
         }
         self.insert_inode(ino, &item);
         Ok(item)
@@ -211,12 +242,13 @@ impl Draft<'_> {
         }
     }
 
-    fn insert_target(&mut self, ino: InodeNr, target: &[u8]) {
+    /// All data of an inode, in its item.
+    fn insert_data(&mut self, ino: InodeNr, data: &[u8]) {
         let mut head = FileExtentHead::new_zeroed();
-        head.ram_bytes = (target.len() as u64).into();
+        head.ram_bytes = (data.len() as u64).into();
         head.type_ = FileExtentKind::Inline as u8;
         let key = Key::new(ino.0, KeyType::EXTENT_DATA, 0);
-        let value = [head.as_bytes(), target].concat();
+        let value = [head.as_bytes(), data].concat();
         let generation = std::mem::offset_of!(FileExtentHead, generation) as u16;
         self.insert(key, value, Stamps::at(generation));
     }

@@ -8,7 +8,7 @@ use ubtrfs_transaction::FileId;
 use super::{OpenFile, Volume};
 use crate::error::Result;
 use crate::inode::Attr;
-use crate::namespace::{DirEntry, NewInode, PathEnd, RenameMode};
+use crate::namespace::{DirEntry, NewContents, NewInode, PathEnd, RenameMode};
 
 impl Volume {
     /// Makes an inode of the kind that `new.mode` names, as `name` in `dir`.
@@ -34,6 +34,22 @@ impl Volume {
         new: &NewInode<'_>,
     ) -> Result<(FileId, Attr)> {
         self.namespace.create_and_look(dir, name, new)
+    }
+
+    /// Makes a regular file together with its contents, by one change.
+    ///
+    /// None, with nothing changed, unless all of its data goes into its item as it is: it is then to be made and
+    /// written.
+    ///
+    /// Errors: as [`Volume::create`].
+    pub fn create_filled(
+        &self,
+        dir: FileId,
+        name: &[u8],
+        new: &NewInode<'_>,
+        contents: &NewContents<'_>,
+    ) -> Result<Option<FileId>> {
+        self.namespace.create_filled(dir, name, new, contents)
     }
 
     /// What `name` is in `dir`, or None. Subvolumes are entered: their root directory is returned.

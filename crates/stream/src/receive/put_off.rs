@@ -1,7 +1,8 @@
 //! Commands that are put off, as the next one may be done together with them.
 //!
-//! - Owner, mode and times: a sender ends a file with these three commands.
 //! - Making a file or directory: the kernel makes it under a passing name, and renames it.
+//! - The data of a small file, which follows at once.
+//! - Owner, mode and times: a sender ends a file with these three commands.
 //!
 //! Each command alone would be a change of the volume.
 //!
@@ -19,54 +20,126 @@ use crate::format::{Command, CommandKind, Time};
 
 const TYPE: u64 = 0o170_000;
 const PERMISSIONS: u64 = 0o7777;
+/// No volume keeps more in an item by default.
+const MAX_DATA_BYTES: usize = 2048;
 
-/// Commands about one file that were judged, and are yet to be done.
+/// Commands about one file that were judged, and are yet to be done, in this order.
 #[derive(Debug, Default)]
 pub(super) struct PutOff {
+    /// The file. If it is renamed, its new name.
     path: Vec<u8>,
-    /// The file is to be made; then nothing else is put off.
-    made: Option<(CommandKind, u64, NewFile<'static>)>,
-    /// Each with its place in the stream, in the order of [`SetAttributes`]. None if nothing is put off.
+    made: Option<Made>,
+    /// Each with its place in the stream, in the order of [`SetAttributes`]. None of a directory that is made.
     commands: Vec<(CommandKind, u64, SetAttributes)>,
+    /// All that is written to a file that is made.
+    data: Vec<u8>,
+}
+
+/// The file is to be made.
+#[derive(Debug)]
+struct Made {
+    command: CommandKind,
+    offset: u64,
+    new: NewFile<'static>,
+    /// Under which name, and where in the stream it gets another one.
+    renamed: Option<(Vec<u8>, u64)>,
+    /// Where in the stream it is written.
+    written: Option<u64>,
 }
 
 impl PutOff {
+    fn is_empty(&self) -> bool {
+        self.made.is_none() && self.commands.is_empty()
+    }
+
     /// Notes that a file is to be made. False for a path that no file can have.
-    fn make(&mut self, path: &[u8], made: (CommandKind, u64, NewFile<'static>)) -> bool {
+    fn make(
+        &mut self,
+        path: &[u8],
+        command: CommandKind,
+        offset: u64,
+        new: NewFile<'static>,
+    ) -> bool {
         let Ok(path) = TreePath::below_root(path) else {
             return false;
         };
         self.name(path);
-        self.made = Some(made);
+        self.made = Some(Made {
+            command,
+            offset,
+            new,
+            renamed: None,
+            written: None,
+        });
         true
     }
 
-    /// Has the file that is to be made at `path` made under another name by `create`, if that can be.
-    fn make_renamed(
+    /// The file at `path`, if it is to be made, and nothing else is to be done to it yet.
+    fn made_at(&mut self, path: TreePath<'_>) -> Option<&mut Made> {
+        let is_new = self.commands.is_empty() && self.path == path.as_bytes();
+        self.made
+            .as_mut()
+            .filter(|made| is_new && made.written.is_none())
+    }
+
+    /// Has the directory that is to be made at `path` made under another name by `create`, if that can be. Notes the other
+    /// name of a file.
+    fn rename(
         &mut self,
         path: &[u8],
-        create: impl FnOnce(TreePath<'_>, &NewFile<'_>) -> Option<bool>,
+        to: &[u8],
+        offset: u64,
+        create: impl FnOnce(TreePath<'_>, TreePath<'_>, &NewFile<'_>) -> Option<bool>,
     ) -> bool {
-        let (Some((.., new)), Ok(path)) = (&self.made, TreePath::below_root(path)) else {
+        let (Ok(path), Ok(to)) = (TreePath::below_root(path), TreePath::below_root(to)) else {
             return false;
         };
-        let is_made = self.path == path.as_bytes() && create(path, new) == Some(true);
+        let made = self.made_at(path);
+        let Some(made) = made.filter(|made| made.renamed.is_none()) else {
+            return false;
+        };
+        if made.new == NewFile::File {
+            made.renamed = Some((path.as_bytes().to_vec(), offset));
+            self.name(to);
+            return true;
+        }
+        let is_made = create(path, to, &made.new) == Some(true);
         if is_made {
             self.made = None;
         }
         is_made
     }
 
+    /// Notes the first data of a file that is to be made. False if there is too much of it.
+    fn write(&mut self, path: &[u8], data: &[u8], offset: u64) -> bool {
+        let Ok(path) = TreePath::below_root(path) else {
+            return false;
+        };
+        let is_small = (1..=MAX_DATA_BYTES).contains(&data.len());
+        match self.made_at(path) {
+            Some(made) if is_small && made.new == NewFile::File => {
+                made.written = Some(offset);
+                self.data.clear();
+                self.data.extend_from_slice(data);
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// Notes an attribute that can be set together with those before: later in the order, and of the file of these.
     fn set(&mut self, path: TreePath<'_>, command: (CommandKind, u64, SetAttributes)) -> bool {
         let last = self.commands.last();
-        let is_next = last.is_none_or(|(.., before)| {
-            self.path == path.as_bytes() && before.rank() < command.2.rank()
-        });
-        if self.made.is_some() || !is_next {
+        let is_next = last.is_none_or(|(.., before)| before.rank() < command.2.rank());
+        let is_other = !self.is_empty() && self.path != path.as_bytes();
+        let is_dir = self
+            .made
+            .as_ref()
+            .is_some_and(|made| made.new != NewFile::File);
+        if is_dir || is_other || !is_next {
             return false;
         }
-        if self.commands.is_empty() {
+        if self.is_empty() {
             self.name(path);
         }
         self.commands.push(command);
@@ -137,21 +210,24 @@ impl Receiver<'_> {
             return false;
         };
         let put_off = &mut self.put_off;
-        let is_free = put_off.made.is_none() && put_off.commands.is_empty();
         let is_done = match *command {
-            Command::Mkfile { path, .. } if is_free => {
-                put_off.make(path, (kind, offset, NewFile::File))
+            Command::Mkfile { path, .. } if put_off.is_empty() => {
+                put_off.make(path, kind, offset, NewFile::File)
             }
-            Command::Mkdir { path, .. } if is_free => {
-                put_off.make(path, (kind, offset, NewFile::Directory))
+            Command::Mkdir { path, .. } if put_off.is_empty() => {
+                put_off.make(path, kind, offset, NewFile::Directory)
             }
             Command::Rename { path, to } => {
                 let target = &mut *self.target;
-                put_off.make_renamed(path, |from, new| {
-                    let to = TreePath::below_root(to).ok()?;
+                put_off.rename(path, to, offset, |from, to, new| {
                     target.create_renamed(from, to, new).ok()
                 })
             }
+            Command::Write {
+                path,
+                offset: 0,
+                data,
+            } => put_off.write(path, data, offset),
             // An unsound one is told when it is its turn.
             _ => match SetAttributes::of(command) {
                 Ok(Some((path, set))) => put_off.set(path, (kind, offset, set)),
@@ -167,63 +243,140 @@ impl Receiver<'_> {
     /// Does what was put off.
     pub(super) fn do_put_off(&mut self, failed: &mut u64) -> Result<(), ReceiveFault> {
         // PUT-OFF-1
-        if let Some((command, offset, new)) = self.put_off.made.take() {
-            let path = self.put_off.path.as_slice();
-            let made = TreePath::below_root(path).map_err(CommandFault::from);
-            let made = made.and_then(|path| Ok(self.target.create(path, &new)?));
-            return match made {
-                Ok(()) => Ok(()),
-                Err(fault) => {
-                    let path = Some(path.to_vec());
-                    self.fail(
-                        Failed {
-                            command,
-                            offset,
-                            path,
-                        },
-                        fault,
-                        failed,
-                    )
-                }
-            };
-        }
-        if self.put_off.commands.is_empty() {
+        let PutOff {
+            path,
+            made,
+            commands,
+            data,
+        } = &mut self.put_off;
+        let made = made.take();
+        if made.is_none() && commands.is_empty() {
             return Ok(());
         }
-        let commands = std::mem::take(&mut self.put_off.commands);
+        let (path, mut commands) = (std::mem::take(path), std::mem::take(commands));
+        let data = std::mem::take(data);
+        let done = self.do_together(&path, made.as_ref(), &data, &commands, failed);
+        commands.clear();
+        // For the next ones.
+        self.put_off.path = path;
+        self.put_off.commands = commands;
+        self.put_off.data = data;
+        done
+    }
+
+    fn do_together(
+        &mut self,
+        path: &[u8],
+        made: Option<&Made>,
+        data: &[u8],
+        commands: &[(CommandKind, u64, SetAttributes)],
+        failed: &mut u64,
+    ) -> Result<(), ReceiveFault> {
         let sets = commands.iter().map(|(.., set)| *set);
         let all = sets.fold(SetAttributes::default(), SetAttributes::and);
+        if let Some(made) = made {
+            let data = if made.written.is_some() { data } else { b"" };
+            if self.make_filled(path, made, data, &all) {
+                return Ok(());
+            }
+            self.make(path, made, data, failed)?;
+        }
         let mut faults = Vec::new();
-        match (self.set_attributes(&all), commands.as_slice()) {
-            (Ok(()), _) => {}
+        match (self.set_attributes(path, &all), commands) {
+            (_, []) | (Ok(()), _) => {}
             (Err(fault), [only]) => faults.push((only, fault)),
             // PUT-OFF-2
             (Err(_), several) => {
                 for one in several {
-                    if let Err(fault) = self.set_attributes(&one.2) {
+                    if let Err(fault) = self.set_attributes(path, &one.2) {
                         faults.push((one, fault));
                     }
                 }
             }
         }
         for (&(command, offset, _), fault) in faults {
-            let path = Some(self.put_off.path.clone());
-            self.fail(
-                Failed {
-                    command,
-                    offset,
-                    path,
-                },
-                fault,
-                failed,
-            )?;
+            let of = Failed {
+                command,
+                offset,
+                path: Some(path.to_vec()),
+            };
+            self.fail(of, fault, failed)?;
         }
         Ok(())
     }
 
-    fn set_attributes(&mut self, set: &SetAttributes) -> Result<(), CommandFault> {
-        let path = TreePath::new(&self.put_off.path)?;
-        Ok(self.target.set_attributes(path, set)?)
+    /// Makes a file with all that it is to have, by one change of the target. False, with nothing changed, if that
+    /// cannot be.
+    fn make_filled(&mut self, path: &[u8], made: &Made, data: &[u8], set: &SetAttributes) -> bool {
+        if made.new != NewFile::File {
+            return false;
+        }
+        let first = made.renamed.as_ref().map_or(path, |(first, _)| first);
+        let (Ok(first), Ok(path)) = (TreePath::below_root(first), TreePath::below_root(path))
+        else {
+            return false;
+        };
+        // PUT-OFF-2: an error comes again.
+        let is_made = self.target.create_filled(first, path, data, set);
+        is_made.is_ok_and(|is_made| is_made)
+    }
+
+    /// Makes a file, renames it and writes to it, one after the other.
+    fn make(
+        &mut self,
+        path: &[u8],
+        made: &Made,
+        data: &[u8],
+        failed: &mut u64,
+    ) -> Result<(), ReceiveFault> {
+        let first = made.renamed.as_ref().map_or(path, |(first, _)| first);
+        let of = |command, offset, path: &[u8]| Failed {
+            command,
+            offset,
+            path: Some(path.to_vec()),
+        };
+        let is_renamed = made.renamed.is_some() && self.create_renamed(first, path, &made.new);
+        if !is_renamed && let Err(fault) = self.create(first, &made.new) {
+            self.fail(of(made.command, made.offset, first), fault, failed)?;
+        }
+        if let Some((first, offset)) = &made.renamed
+            && !is_renamed
+            && let Err(fault) = self.rename(first, path)
+        {
+            self.fail(of(CommandKind::Rename, *offset, first), fault, failed)?;
+        }
+        if let Some(offset) = made.written
+            && let Err(fault) = self.write(path, data)
+        {
+            self.fail(of(CommandKind::Write, offset, path), fault, failed)?;
+        }
+        Ok(())
+    }
+
+    fn create(&mut self, path: &[u8], new: &NewFile<'_>) -> Result<(), CommandFault> {
+        Ok(self.target.create(TreePath::below_root(path)?, new)?)
+    }
+
+    fn create_renamed(&mut self, path: &[u8], to: &[u8], new: &NewFile<'_>) -> bool {
+        let paths = (TreePath::below_root(path), TreePath::below_root(to));
+        let (Ok(path), Ok(to)) = paths else {
+            return false;
+        };
+        let is_made = self.target.create_renamed(path, to, new);
+        is_made.is_ok_and(|is_made| is_made)
+    }
+
+    fn rename(&mut self, path: &[u8], to: &[u8]) -> Result<(), CommandFault> {
+        let (path, to) = (TreePath::below_root(path)?, TreePath::below_root(to)?);
+        Ok(self.target.rename(path, to)?)
+    }
+
+    fn write(&mut self, path: &[u8], data: &[u8]) -> Result<(), CommandFault> {
+        Ok(self.target.write(TreePath::below_root(path)?, 0, data)?)
+    }
+
+    fn set_attributes(&mut self, path: &[u8], set: &SetAttributes) -> Result<(), CommandFault> {
+        Ok(self.target.set_attributes(TreePath::new(path)?, set)?)
     }
 }
 

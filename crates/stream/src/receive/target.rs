@@ -45,6 +45,17 @@ pub trait Target {
     ) -> Result<bool, TargetError> {
         Ok(false)
     }
+    /// Makes a regular file at `to`, as if it had been made at `path`, renamed, written and given its attributes. The paths
+    /// are equal if it is not renamed. False, with nothing changed, if that takes several steps; so after an error.
+    fn create_filled(
+        &mut self,
+        _path: TreePath<'_>,
+        _to: TreePath<'_>,
+        _data: &[u8],
+        _set: &SetAttributes,
+    ) -> Result<bool, TargetError> {
+        Ok(false)
+    }
     /// Gives the file at `existing` the further name `path`.
     fn link(&mut self, path: TreePath<'_>, existing: TreePath<'_>) -> Result<(), TargetError>;
     fn unlink(&mut self, path: TreePath<'_>) -> Result<(), TargetError>;

@@ -9,7 +9,7 @@ use ubtrfs_stream::{
     StreamWriter, Time, VolumeTarget,
 };
 
-use crate::fixture::{MIB, SUBVOL, new_device, open, receive};
+use crate::fixture::{MIB, SUBVOL, assert_sound, new_device, open, receive};
 
 fn stream_of(commands: &[Command<'_>]) -> Vec<u8> {
     let mut stream = StreamWriter::new(Vec::new(), StreamVersion::V1).unwrap();
@@ -254,4 +254,89 @@ fn of_two_that_fail_each_is_named() {
     assert_eq!(failures.0, wanted);
     // PUT-OFF-1
     assert!(volume.resolve(top, b"s/c").is_ok());
+}
+
+#[test]
+fn small_files_have_what_follows_them() {
+    let large = vec![b'l'; 5000];
+    let stream = stream_of(&[
+        mkfile(b"o257-1-0", 257),
+        rename(b"o257-1-0", b"a"),
+        write(b"a", b"small"),
+        chown(b"a", 10),
+        chmod(b"a", 0o4640),
+        utimes(b"a", 100),
+        mkfile(b"b", 258),
+        write(b"b", b"head"),
+        Command::Write {
+            path: b"b",
+            offset: 4,
+            data: b" and tail",
+        },
+        mkfile(b"c", 259),
+        write(b"c", &large),
+        chmod(b"c", 0o600),
+        mkfile(b"d", 260),
+        chmod(b"d", 0o444),
+        // The place is taken.
+        mkfile(b"o261-1-0", 261),
+        rename(b"o261-1-0", b"d"),
+        write(b"d", b"another"),
+        chown(b"d", 20),
+        // Nothing follows that is about it.
+        mkfile(b"e", 262),
+        chown(b"a", 30),
+        Command::End,
+    ]);
+    let device = new_device(256 * MIB);
+    let volume = open(Arc::clone(&device) as _);
+    receive(&volume, &stream, ReceiveOptions::default()).unwrap();
+    volume.close().unwrap();
+    drop(volume);
+    assert_sound(&device);
+    let volume = open(device);
+    let top = volume.root_dir(RootId::FS_TREE).unwrap();
+    let content = |path: &[u8]| {
+        let file = volume.resolve(top, path).unwrap();
+        let mut bytes = vec![0; volume.attr(file).unwrap().size as usize];
+        assert_eq!(volume.read(file, 0, &mut bytes).unwrap(), bytes.len());
+        bytes
+    };
+    assert_eq!(content(b"s/a"), b"small");
+    assert_eq!(content(b"s/b"), b"head and tail");
+    assert_eq!(content(b"s/c"), large);
+    assert_eq!(content(b"s/d"), b"another");
+    assert_eq!(content(b"s/e"), b"");
+    assert_eq!(attributes(&volume, b"s/a"), (30, 31, 0o4640, 100, 101));
+    let (uid, gid, mode, ..) = attributes(&volume, b"s/d");
+    assert_eq!((uid, gid, mode), (20, 21, 0o600));
+}
+
+#[test]
+fn of_a_file_that_cannot_be_made_each_command_is_named() {
+    // PUT-OFF-2
+    let commands = [
+        mkfile(b"a", 257),
+        mkfile(b"gone/b", 258),
+        write(b"gone/b", b"data"),
+        chown(b"gone/b", 10),
+        utimes(b"gone/b", 100),
+        mkfile(b"c", 259),
+        rename(b"c", b"gone/c"),
+        write(b"gone/c", b"data"),
+        chmod(b"c", 0o640),
+    ];
+    let stream = stream_of(&commands);
+    let offset = |at: usize| stream_of(&commands[..at]).len() as u64;
+    let (volume, failures) = receive_all(&stream);
+    let wanted = [
+        ("mkfile", offset(1), b"gone/b".to_vec()),
+        ("write", offset(2), b"gone/b".to_vec()),
+        ("chown", offset(3), b"gone/b".to_vec()),
+        ("utimes", offset(4), b"gone/b".to_vec()),
+        ("rename", offset(6), b"c".to_vec()),
+        ("write", offset(7), b"gone/c".to_vec()),
+    ];
+    assert_eq!(failures.0, wanted);
+    assert_eq!(attributes(&volume, b"s/c").2, 0o640);
 }

@@ -30,8 +30,11 @@ pub(super) struct KnownDir {
 impl KnownDir {
     /// Whether a file that is made in it is as one that is made in `other` and moved.
     pub(super) fn makes_files_of(&self, other: &KnownDir) -> bool {
-        let hands_anything = |dir: &KnownDir| dir.hands_on || dir.is_setgid;
-        !hands_anything(self) && !hands_anything(other) && self.flags == other.flags
+        !self.hands_anything() && !other.hands_anything() && self.flags == other.flags
+    }
+
+    pub(super) fn hands_anything(&self) -> bool {
+        self.hands_on || self.is_setgid
     }
 }
 

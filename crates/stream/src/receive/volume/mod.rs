@@ -9,8 +9,8 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use ubtrfs_engine::{
-    EncodedData, Error, Fallocate, FileId, FileTime, NewInode, ReceivedFrom, RenameMode, SetAttr,
-    SetTime, SubvolumeInfo, Volume, XattrMode,
+    EncodedData, Error, Fallocate, FileId, FileTime, NewContents, NewInode, ReceivedFrom,
+    RenameMode, SetAttr, SetTime, SubvolumeInfo, Volume, XattrMode,
 };
 use ubtrfs_format::ids::{RootId, Transid};
 use ubtrfs_format::uuid::Uuid;
@@ -114,6 +114,18 @@ impl VolumeTarget {
     fn file(&mut self, path: TreePath<'_>) -> Result<FileId, TargetError> {
         let volume = Arc::clone(&self.volume);
         self.current()?.file(&volume, path)
+    }
+
+    /// Whether a file can be made at `path`, and is then as one that is made in `dir`.
+    fn could_pass_through(
+        &mut self,
+        path: TreePath<'_>,
+        dir: &KnownDir,
+    ) -> Result<bool, TargetError> {
+        let (first_dir, first) = path.split().ok_or(Error::Exists)?;
+        let first_dir = self.dir(first_dir)?;
+        let is_taken = self.volume.lookup(first_dir.id, first)?.is_some();
+        Ok(!is_taken && dir.makes_files_of(&first_dir))
     }
 
     fn set_attr(&mut self, path: TreePath<'_>, set: &SetAttr) -> Result<(), TargetError> {
@@ -316,15 +328,45 @@ impl Target for VolumeTarget {
         to: TreePath<'_>,
         new: &NewFile<'_>,
     ) -> Result<bool, TargetError> {
-        let (first_dir, first) = path.split().ok_or(Error::Exists)?;
         let (dir, name) = to.split().ok_or(Error::Exists)?;
-        let (first_dir, dir) = (self.dir(first_dir)?, self.dir(dir)?);
-        let is_taken = self.volume.lookup(first_dir.id, first)?.is_some();
-        if is_taken || !dir.makes_files_of(&first_dir) {
+        let dir = self.dir(dir)?;
+        if !self.could_pass_through(path, &dir)? {
             return Ok(false);
         }
         // Fails, too, if there is a file to be replaced.
         let id = self.volume.create(dir.id, name, &new_inode(new))?;
+        self.current()?.know_file(to, id);
+        self.entry_changed(dir.id, name);
+        Ok(true)
+    }
+
+    fn create_filled(
+        &mut self,
+        path: TreePath<'_>,
+        to: TreePath<'_>,
+        data: &[u8],
+        set: &SetAttributes,
+    ) -> Result<bool, TargetError> {
+        let (dir_path, name) = to.split().ok_or(Error::Exists)?;
+        let dir = self.dir(dir_path)?;
+        if dir.hands_anything() || path != to && !self.could_pass_through(path, &dir)? {
+            return Ok(false);
+        }
+        let new = new_inode(&NewFile::File);
+        let (uid, gid) = set.owner.unwrap_or((new.uid, new.gid));
+        let new = NewInode {
+            mode: set.mode.map_or(new.mode, |mode| new.mode & !0o7777 | mode),
+            uid,
+            gid,
+            ..new
+        };
+        let contents = NewContents {
+            data,
+            times: set.times,
+        };
+        let Some(id) = self.volume.create_filled(dir.id, name, &new, &contents)? else {
+            return Ok(false);
+        };
         self.current()?.know_file(to, id);
         self.entry_changed(dir.id, name);
         Ok(true)
