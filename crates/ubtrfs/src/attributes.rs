@@ -6,11 +6,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use ubtrfs_engine::{FileId, FileKind, SetAttr, XattrMode};
+use ubtrfs_engine::{FileId, SetAttr, XattrMode};
 
 use crate::error::{Caused, Naming, Result};
 use crate::file::named_xattrs;
 use crate::metadata::{FileFlags, FileTimes};
+use crate::read_dir::give;
 use crate::subvolume::Subvolume;
 
 const COMPRESSION: &str = "btrfs.compression";
@@ -61,14 +62,8 @@ impl Subvolume {
     fn give(&self, path: &Path, end: End, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
         let _entered = self.engine.enter();
         let changed = self.find_end(path, end).and_then(|id| {
-            let is_dir = self.engine.attr(id)?.kind == FileKind::Directory;
-            let set = SetAttr {
-                uid,
-                gid,
-                clear_setid: !is_dir,
-                ..SetAttr::default()
-            };
-            self.change(Ok(id), &set)
+            give(&self.engine, id, uid, gid)?;
+            Ok(())
         });
         changed.naming("change the owner of", path)
     }

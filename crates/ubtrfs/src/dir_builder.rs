@@ -21,6 +21,7 @@ use crate::subvolume::DIR_PERMISSIONS;
 pub struct DirBuilder {
     pub(crate) recursive: bool,
     pub(crate) mode: u32,
+    pub(crate) umask: u32,
 }
 
 impl Default for DirBuilder {
@@ -28,6 +29,7 @@ impl Default for DirBuilder {
         DirBuilder {
             recursive: false,
             mode: DIR_PERMISSIONS,
+            umask: 0,
         }
     }
 }
@@ -45,10 +47,18 @@ impl DirBuilder {
         self
     }
 
-    /// The permission bits of each directory that is made. No umask applies.
+    /// The permission bits of each directory that is made, less those of [`DirBuilder::umask`].
     #[must_use]
     pub fn mode(mut self, mode: u32) -> DirBuilder {
         self.mode = mode;
+        self
+    }
+
+    /// The bits that directories go without, as umask(2); none by default. A default ACL of the directory above takes its
+    /// place.
+    #[must_use]
+    pub fn umask(mut self, umask: u32) -> DirBuilder {
+        self.umask = umask;
         self
     }
 }

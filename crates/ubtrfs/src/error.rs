@@ -11,6 +11,9 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use ubtrfs_device::DeviceError;
+use ubtrfs_engine::Error as EngineError;
+
 pub(crate) use cause::{Cause, Caused};
 
 #[cfg(test)]
@@ -82,6 +85,50 @@ impl Error {
     /// The second path of an operation that takes two, such as a rename.
     pub fn to(&self) -> Option<&Path> {
         self.0.to.as_deref()
+    }
+
+    /// The cause alone, for programs that name the operation and the file in words of their own.
+    ///
+    /// ```
+    /// use ubtrfs::Volume;
+    ///
+    /// # fn main() -> Result<(), ubtrfs::Error> {
+    /// let volume = Volume::in_memory(256 << 20)?;
+    /// let error = volume.root().read("/missing").unwrap_err();
+    /// assert_eq!(error.to_string(), format!("cannot read '/missing': {}", error.reason()));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn reason(&self) -> impl fmt::Display + '_ {
+        &self.0.cause
+    }
+
+    /// Tells whether any change of the volume would fail as this one did: the volume is full, read-only or closed, or a
+    /// commit failed.
+    ///
+    /// ```
+    /// use ubtrfs::Volume;
+    ///
+    /// # fn main() -> Result<(), ubtrfs::Error> {
+    /// let volume = Volume::in_memory(256 << 20)?;
+    /// assert!(!volume.root().remove_file("/missing").unwrap_err().is_of_volume());
+    /// let root = volume.root().clone();
+    /// volume.close()?;
+    /// assert!(root.write("/file", b"content").unwrap_err().is_of_volume());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn is_of_volume(&self) -> bool {
+        self.0.cause.is_of_volume()
+    }
+
+    /// The error of the devices, if a volume could not be opened for one, for other crates of this project.
+    #[doc(hidden)]
+    pub fn device_error(&self) -> Option<&DeviceError> {
+        match &self.0.cause {
+            Cause::Engine(EngineError::Device(error)) => Some(error),
+            _ => None,
+        }
     }
 }
 

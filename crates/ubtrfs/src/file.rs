@@ -129,8 +129,7 @@ impl File {
     ///
     /// The volume is damaged or cannot be read.
     pub fn metadata(&self) -> Result<Metadata> {
-        let attr = self.engine().attr(self.id());
-        let metadata = attr.map(|attr| Metadata::new(attr, self.id().root.0));
+        let metadata = Metadata::of_engine(self.engine(), self.id());
         metadata.naming("read the attributes of", self.path())
     }
 

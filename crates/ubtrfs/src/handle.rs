@@ -8,16 +8,27 @@ use std::sync::Arc;
 pub(crate) struct Engine(Arc<OpenEngine>);
 
 #[derive(Debug)]
-struct OpenEngine(Arc<ubtrfs_engine::Volume>);
+struct OpenEngine {
+    volume: Arc<ubtrfs_engine::Volume>,
+    /// The last clone of the handle closes it.
+    is_owned: bool,
+}
 
 impl Engine {
-    pub(crate) fn new(engine: Arc<ubtrfs_engine::Volume>) -> Engine {
-        Engine(Arc::new(OpenEngine(engine)))
+    pub(crate) fn new(volume: Arc<ubtrfs_engine::Volume>) -> Engine {
+        let is_owned = true;
+        Engine(Arc::new(OpenEngine { volume, is_owned }))
+    }
+
+    /// A handle on an engine that its owner closes.
+    pub(crate) fn borrowed(volume: Arc<ubtrfs_engine::Volume>) -> Engine {
+        let is_owned = false;
+        Engine(Arc::new(OpenEngine { volume, is_owned }))
     }
 
     /// Whether both are of one open volume.
     pub(crate) fn is_same(&self, other: &Engine) -> bool {
-        Arc::ptr_eq(&self.0.0, &other.0.0)
+        Arc::ptr_eq(&self.0.volume, &other.0.volume)
     }
 }
 
@@ -25,14 +36,16 @@ impl Deref for Engine {
     type Target = Arc<ubtrfs_engine::Volume>;
 
     fn deref(&self) -> &Self::Target {
-        &self.0.0
+        &self.0.volume
     }
 }
 
 impl Drop for OpenEngine {
     /// `Volume::close` tells whether the last changes are durable.
     fn drop(&mut self) {
-        // The engine has logged the reason.
-        let _ = self.0.close();
+        if self.is_owned {
+            // The engine has logged the reason.
+            let _ = self.volume.close();
+        }
     }
 }

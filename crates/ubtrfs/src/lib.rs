@@ -23,6 +23,7 @@
 //! - [`Volume`]: opening and making, commits, the label, lists of subvolumes
 //! - [`Subvolume`]: the operations of [`std::fs`] by paths, subvolumes and snapshots
 //! - [`File`], [`OpenOptions`], [`DirBuilder`], [`ReadDir`], [`Metadata`]: as those of `std::fs`
+//! - [`Walk`]: all that is below a directory
 //! - [`Snapshot`]: sending, and comparing two. [`Subvolume::receive`] makes what was sent
 //! - [`Subvolume::copy_tree`], `copy_from_host`, `copy_to_host`, `import_tar`, `export_tar`: whole trees
 //! - [`Checker`]: whether a volume is consistent
@@ -62,6 +63,7 @@ mod subvolume;
 pub mod transfer;
 mod trees;
 mod volume;
+mod walk;
 
 pub use changes::{Change, ChangeKind, Changes};
 pub use checking::{CheckIssue, CheckReport, Checker, Severity};
@@ -76,6 +78,7 @@ pub use snapshot::{SendOptions, Snapshot};
 pub use subvolume::{Access, Subvolume, SubvolumeInfo};
 pub use trees::{Problem, Problems};
 pub use volume::{Builder, Volume};
+pub use walk::Walk;
 
 /// Examples of a page for users, which are tests.
 #[cfg(doctest)]

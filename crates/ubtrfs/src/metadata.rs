@@ -7,7 +7,7 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::time::SystemTime;
 
-use ubtrfs_engine::{Attr, FileKind, SetAttr, SetTime};
+use ubtrfs_engine::{Attr, Error, FileId, FileKind, SetAttr, SetTime, Volume};
 use ubtrfs_format::item::InodeFlags;
 
 use crate::transfer::DeviceNumber;
@@ -35,11 +35,22 @@ const BLOCK_BYTES: u64 = 512;
 pub struct Metadata {
     attr: Attr,
     subvolume_id: u64,
+    sector_bytes: u64,
 }
 
 impl Metadata {
-    pub(crate) fn new(attr: Attr, subvolume_id: u64) -> Metadata {
-        Metadata { attr, subvolume_id }
+    /// Reads what is known of the file of a handle, for other crates of this project.
+    ///
+    /// # Errors
+    ///
+    /// The file is gone, or the volume cannot be read.
+    #[doc(hidden)]
+    pub fn of_engine(volume: &Volume, id: FileId) -> Result<Metadata, Error> {
+        Ok(Metadata {
+            attr: volume.attr(id)?,
+            subvolume_id: id.root.0,
+            sector_bytes: u64::from(volume.superblock().sectorsize.get()),
+        })
     }
 
     pub(crate) fn inode_flags(&self) -> InodeFlags {
@@ -133,14 +144,36 @@ impl Metadata {
         rustix::fs::makedev(number.major, number.minor)
     }
 
-    /// The space that the content takes, in units of 512 bytes. Shared extents count for each file.
+    /// The space that the content takes, in units of 512 bytes and in whole sectors, as `st_blocks` of a mount. Shared extents
+    /// count for each file.
     pub fn blocks(&self) -> u64 {
-        self.attr.nbytes.div_ceil(BLOCK_BYTES)
+        let sectors = self.attr.nbytes.div_ceil(self.sector_bytes.max(1));
+        sectors.saturating_mul(self.sector_bytes) / BLOCK_BYTES
     }
 
     /// The flags of `chattr`.
     pub fn flags(&self) -> FileFlags {
         FileFlags::of(self.attr.flags)
+    }
+
+    /// All flags of the inode by the bits of the format, those without a letter of `chattr` among them.
+    pub fn flag_bits(&self) -> u64 {
+        self.attr.flags.bits()
+    }
+
+    /// The space that the content takes in bytes, as the inode counts it: of a small file kept in its item, its length.
+    pub fn bytes_used(&self) -> u64 {
+        self.attr.nbytes
+    }
+
+    /// The transaction that made the file.
+    pub fn generation(&self) -> u64 {
+        self.attr.generation
+    }
+
+    /// The transaction that changed the inode last.
+    pub fn changed_generation(&self) -> u64 {
+        self.attr.transid.0
     }
 }
 
@@ -219,8 +252,8 @@ impl FileType {
 /// ```
 #[derive(Clone, Copy, Default, Debug)]
 pub struct FileTimes {
-    accessed: Option<SystemTime>,
-    modified: Option<SystemTime>,
+    accessed: Option<SetTime>,
+    modified: Option<SetTime>,
 }
 
 impl FileTimes {
@@ -232,22 +265,35 @@ impl FileTimes {
     /// Sets the time of the last access.
     #[must_use]
     pub fn set_accessed(mut self, time: SystemTime) -> FileTimes {
-        self.accessed = Some(time);
+        self.accessed = Some(SetTime::At(time.into()));
+        self
+    }
+
+    /// Sets the time of the last access to that of this change.
+    #[must_use]
+    pub fn set_accessed_now(mut self) -> FileTimes {
+        self.accessed = Some(SetTime::Now);
         self
     }
 
     /// Sets the time of the last change of the content.
     #[must_use]
     pub fn set_modified(mut self, time: SystemTime) -> FileTimes {
-        self.modified = Some(time);
+        self.modified = Some(SetTime::At(time.into()));
+        self
+    }
+
+    /// Sets the time of the last change of the content to that of this change: [`Metadata::changed`] shows the same.
+    #[must_use]
+    pub fn set_modified_now(mut self) -> FileTimes {
+        self.modified = Some(SetTime::Now);
         self
     }
 
     pub(crate) fn to_change(self) -> SetAttr {
-        let at = |time: SystemTime| SetTime::At(time.into());
         SetAttr {
-            atime: self.accessed.map(at),
-            mtime: self.modified.map(at),
+            atime: self.accessed,
+            mtime: self.modified,
             ..SetAttr::default()
         }
     }

@@ -112,7 +112,10 @@ impl Subvolume {
                 Some(id) => return self.open_existing(id, options),
                 None => {}
             }
-            let new = NewInode::file(options.mode & PERMISSIONS);
+            let new = NewInode {
+                umask: options.umask,
+                ..NewInode::file(options.mode & PERMISSIONS)
+            };
             match self.engine.create_and_hold(end.dir, &name, &new) {
                 Ok((hold, _)) => {
                     let made = Some((end.dir, name));

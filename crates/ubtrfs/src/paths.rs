@@ -56,7 +56,7 @@ impl Subvolume {
     }
 
     fn metadata_of(&self, id: FileId) -> Caused<Metadata> {
-        Ok(Metadata::new(self.engine.attr(id)?, id.root.0))
+        Ok(Metadata::of_engine(&self.engine, id)?)
     }
 
     /// Tells whether a path leads to a file through links. A link that leads nowhere does not.
@@ -150,30 +150,32 @@ impl Subvolume {
     /// As [`Subvolume::create_dir`] or [`Subvolume::create_dir_all`].
     pub fn create_dir_with(&self, path: impl AsRef<Path>, builder: &DirBuilder) -> Result<()> {
         let path = path.as_ref();
-        let mode = builder.mode & PERMISSIONS;
         match builder.recursive {
-            true => self.make_missing_dirs(path, mode),
-            false => self.make_dir(path, mode),
+            true => self.make_missing_dirs(path, builder),
+            false => self.make_dir(path, builder),
         }
     }
 
-    fn make_dir(&self, path: &Path, mode: u32) -> Result<()> {
+    fn make_dir(&self, path: &Path, builder: &DirBuilder) -> Result<()> {
         let _entered = self.engine.enter();
         let made = self.name_for_dir(path).and_then(|(dir, name)| {
-            let new = NewInode::directory(mode);
+            let new = NewInode {
+                umask: builder.umask,
+                ..NewInode::directory(builder.mode & PERMISSIONS)
+            };
             self.engine.create(dir, &name, &new)?;
             Ok(())
         });
         made.naming("create directory", path)
     }
 
-    fn make_missing_dirs(&self, path: &Path, mode: u32) -> Result<()> {
+    fn make_missing_dirs(&self, path: &Path, builder: &DirBuilder) -> Result<()> {
         let named = |dir: &&Path| !dir.as_os_str().is_empty();
         let dirs: Vec<&Path> = path.ancestors().take_while(named).collect();
         // Up to the first that is there or can be made, and from there down.
         let mut made = 0;
         for (above, dir) in dirs.iter().enumerate() {
-            match self.make_or_find_dir(dir, mode) {
+            match self.make_or_find_dir(dir, builder) {
                 Err(error) if error.kind() == ErrorKind::NotFound && above + 1 < dirs.len() => {}
                 outcome => {
                     outcome?;
@@ -183,11 +185,11 @@ impl Subvolume {
             }
         }
         let mut missing = dirs[..made].iter().rev();
-        missing.try_for_each(|dir| self.make_or_find_dir(dir, mode))
+        missing.try_for_each(|dir| self.make_or_find_dir(dir, builder))
     }
 
-    fn make_or_find_dir(&self, dir: &Path, mode: u32) -> Result<()> {
-        match self.make_dir(dir, mode) {
+    fn make_or_find_dir(&self, dir: &Path, builder: &DirBuilder) -> Result<()> {
+        match self.make_dir(dir, builder) {
             Err(_) if self.is_dir(dir) => Ok(()),
             made => made,
         }

@@ -2,11 +2,13 @@
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
+use std::fs::Permissions;
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use ubtrfs_engine::{DirEntry as EngineEntry, Error as EngineError, FileId};
+use ubtrfs_engine::{DirEntry as EngineEntry, Error as EngineError, FileId, FileKind, SetAttr};
 
 use crate::error::{Naming, Result};
 use crate::handle::Engine;
@@ -109,11 +111,7 @@ impl Iterator for ReadDir {
             let failure = self.failure.take()?;
             return Some(Err(failure).naming("list", &self.path));
         };
-        Some(Ok(DirEntry {
-            engine: self.engine.clone(),
-            dir: self.path.clone(),
-            entry,
-        }))
+        Some(Ok(DirEntry::new(&self.engine, self.path.clone(), entry)))
     }
 }
 
@@ -141,6 +139,14 @@ pub struct DirEntry {
 }
 
 impl DirEntry {
+    pub(crate) fn new(engine: &Engine, dir: PathBuf, entry: EngineEntry) -> DirEntry {
+        DirEntry {
+            engine: engine.clone(),
+            dir,
+            entry,
+        }
+    }
+
     /// The name within the directory.
     pub fn file_name(&self) -> OsString {
         OsStr::from_bytes(&self.entry.name).to_owned()
@@ -173,9 +179,50 @@ impl DirEntry {
     ///
     /// The file is gone, or the volume cannot be read.
     pub fn metadata(&self) -> Result<Metadata> {
-        let id = self.entry.id;
-        let attr = self.engine.attr(id);
-        let metadata = attr.map(|attr| Metadata::new(attr, id.root.0));
+        let metadata = Metadata::of_engine(&self.engine, self.entry.id);
         metadata.naming("read the attributes of", &self.path())
     }
+
+    /// Sets the permission bits of the file, without walking its path again. A link is not followed.
+    ///
+    /// # Errors
+    ///
+    /// As [`Subvolume::set_permissions`](crate::Subvolume::set_permissions).
+    pub fn set_permissions(&self, permissions: Permissions) -> Result<()> {
+        let _entered = self.engine.enter();
+        let set = SetAttr {
+            mode: Some(permissions.mode()),
+            ..SetAttr::default()
+        };
+        let set = self.engine.set_attr(self.entry.id, &set);
+        set.naming("set the permissions of", &self.path())
+    }
+
+    /// Sets user and group of the file, without walking its path again. A link is not followed; None changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`Subvolume::lchown`](crate::Subvolume::lchown).
+    pub fn chown(&self, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
+        let _entered = self.engine.enter();
+        let given = give(&self.engine, self.entry.id, uid, gid);
+        given.naming("change the owner of", &self.path())
+    }
+}
+
+/// Gives a file to a user and a group, which takes its set-user-id bit.
+pub(crate) fn give(
+    engine: &Engine,
+    id: FileId,
+    uid: Option<u32>,
+    gid: Option<u32>,
+) -> std::result::Result<(), EngineError> {
+    let is_dir = engine.attr(id)?.kind == FileKind::Directory;
+    let set = SetAttr {
+        uid,
+        gid,
+        clear_setid: !is_dir,
+        ..SetAttr::default()
+    };
+    engine.set_attr(id, &set)
 }

@@ -4,6 +4,7 @@ mod info;
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use ubtrfs_engine::{Error as EngineError, FileId, LastName, NewInode, PathEnd};
 use ubtrfs_format::ids::RootId;
@@ -91,6 +92,16 @@ impl Subvolume {
         })
     }
 
+    /// A handle on an engine that other crates of this project have opened, and close. `root` is the directory in which
+    /// paths begin.
+    #[doc(hidden)]
+    pub fn of_engine(engine: &Arc<ubtrfs_engine::Volume>, root: FileId) -> Subvolume {
+        Subvolume {
+            engine: Engine::borrowed(Arc::clone(engine)),
+            root,
+        }
+    }
+
     /// The id of the subvolume within its volume. The top level has 5.
     pub fn id(&self) -> u64 {
         self.root.root.0
@@ -108,7 +119,7 @@ impl Subvolume {
             let info = found
                 .next()
                 .ok_or(EngineError::NoSuchSubvolume(self.root.root))?;
-            Ok(SubvolumeInfo::of(&self.engine, info)?)
+            Ok(SubvolumeInfo::of(&self.engine, info))
         });
         found.naming_alone("examine subvolume")
     }

@@ -8,11 +8,11 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::sync::Arc;
 
-use ubtrfs_engine::Error as EngineError;
-use ubtrfs_format::ids::RootId;
+use ubtrfs_engine::{Error as EngineError, FileId};
+use ubtrfs_format::ids::{InodeNr, RootId};
 use ubtrfs_format::uuid::Uuid;
 
-use crate::error::{Caused, Error, Naming, Result};
+use crate::error::{Error, Naming, Result};
 use crate::handle::Engine;
 use crate::subvolume::{Subvolume, SubvolumeInfo};
 
@@ -99,10 +99,23 @@ impl Volume {
         Volume::builder().in_memory(len_bytes)
     }
 
-    fn new(engine: Arc<ubtrfs_engine::Volume>) -> Caused<Volume> {
-        let engine = Engine::new(engine);
-        let root = Subvolume::of_id(&engine, RootId::FS_TREE)?;
-        Ok(Volume { root })
+    fn new(engine: Arc<ubtrfs_engine::Volume>) -> Volume {
+        Volume::on(Engine::new(engine))
+    }
+
+    /// A handle on an engine that other crates of this project have opened, and close.
+    #[doc(hidden)]
+    pub fn of_engine(engine: &Arc<ubtrfs_engine::Volume>) -> Volume {
+        Volume::on(Engine::borrowed(Arc::clone(engine)))
+    }
+
+    fn on(engine: Engine) -> Volume {
+        // Other subvolumes and the reports can be had where the top level is damaged, which its own use tells.
+        let root = engine.root_dir(RootId::FS_TREE);
+        let root = root.unwrap_or(FileId::new(RootId::FS_TREE, InodeNr::FIRST_FREE));
+        Volume {
+            root: Subvolume { engine, root },
+        }
     }
 
     /// The engine below, for other crates of this project. It takes no changes once the last handle of this library is
@@ -124,13 +137,11 @@ impl Volume {
     /// The volume is damaged or cannot be read.
     pub fn subvolumes(&self) -> Result<Vec<SubvolumeInfo>> {
         let all = self.engine().subvolumes();
-        let plain = all.and_then(|all| {
-            let plain = all
-                .iter()
-                .map(|info| SubvolumeInfo::of(&self.root.engine, info));
-            plain.collect()
-        });
-        plain.naming_alone("list subvolumes")
+        let all = all.naming_alone("list subvolumes")?;
+        let plain = all
+            .iter()
+            .map(|info| SubvolumeInfo::of(&self.root.engine, info));
+        Ok(plain.collect())
     }
 
     /// Opens the subvolume of an id.
@@ -193,6 +204,22 @@ impl Volume {
         let _entered = self.engine().enter();
         let set = self.engine().set_label(label.as_ref().as_bytes());
         set.naming_alone("set the label")
+    }
+
+    /// Tells whether both are handles on one open volume.
+    ///
+    /// ```
+    /// use ubtrfs::Volume;
+    ///
+    /// # fn main() -> Result<(), ubtrfs::Error> {
+    /// let volume = Volume::in_memory(256 << 20)?;
+    /// assert!(volume.is_same(&volume.clone()));
+    /// assert!(!volume.is_same(&Volume::in_memory(256 << 20)?));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn is_same(&self, other: &Volume) -> bool {
+        self.root.engine.is_same(&other.root.engine)
     }
 
     /// Tells whether the volume was opened for reading.

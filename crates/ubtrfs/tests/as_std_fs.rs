@@ -7,7 +7,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-use ubtrfs::{OpenOptions, Subvolume, Volume};
+use ubtrfs::{DirBuilder, FileTimes, OpenOptions, Subvolume, Volume};
 
 const VOLUME_BYTES: u64 = 256 << 20;
 
@@ -472,4 +472,47 @@ fn removal_of_the_root_or_by_a_dot_loses_nothing() {
         assert_eq!(refused.kind(), kind, "{path}: {refused}");
     }
     assert_eq!(whole(root), before);
+}
+
+#[test]
+fn umask_takes_bits_of_what_is_made() {
+    let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
+    let root = volume.root();
+    let all = DirBuilder::new().mode(0o777).umask(0o027).recursive(true);
+    root.create_dir_with("/dir/below", &all).unwrap();
+    let options = OpenOptions::new().write(true).create(true);
+    let file = root.open_with("/dir/file", &options.mode(0o666).umask(0o027));
+    assert_eq!(file.unwrap().metadata().unwrap().mode() & 0o7777, 0o640);
+    for dir in ["/dir", "/dir/below"] {
+        assert_eq!(root.metadata(dir).unwrap().mode() & 0o7777, 0o750, "{dir}");
+    }
+}
+
+#[test]
+fn times_are_those_of_the_change_if_told_so() {
+    let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
+    let root = volume.root();
+    root.write("/file", b"content").unwrap();
+    let now = FileTimes::new().set_accessed_now().set_modified_now();
+    root.set_times("/file", now).unwrap();
+    volume.sync().unwrap();
+    let file = root.metadata("/file").unwrap();
+    assert_eq!(file.modified(), file.changed());
+    assert_eq!(file.accessed(), file.changed());
+    // As a mount shows it: the content is in the inode's leaf.
+    assert_eq!((file.bytes_used(), file.blocks()), (7, 8));
+}
+
+#[test]
+fn reason_leaves_the_words_to_the_program() {
+    let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
+    let root = volume.root().clone();
+    let error = root.rename("/none", "/new").unwrap_err();
+    let words = format!("cannot rename '/none' to '/new': {}", error.reason());
+    assert_eq!(error.to_string(), words);
+    assert!(!error.is_of_volume());
+    let too_much = root.write("/big", vec![7; VOLUME_BYTES as usize]);
+    assert!(too_much.unwrap_err().is_of_volume());
+    volume.close().unwrap();
+    assert!(root.create_dir("/dir").unwrap_err().is_of_volume());
 }

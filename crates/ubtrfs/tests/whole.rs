@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ubtrfs::{
-    Access, BlockDevice, BlockGroupKind, ChangeKind, Checker, FileDevice, MemDevice, MkfsOptions,
-    Profile, SendOptions, Snapshot, Volume,
+    Access, BlockDevice, BlockGroupKind, Builder, ChangeKind, Checker, FileDevice, MemDevice,
+    MkfsOptions, Profile, SendOptions, Snapshot, Volume,
 };
 
 const VOLUME_BYTES: u64 = 256 << 20;
@@ -304,4 +304,50 @@ fn tree_is_not_copied_into_itself() {
     assert!(root.copy_tree("/link", "/a/b/link").unwrap().is_empty());
     let refused = root.copy_tree("/a/file", "/a/file").unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::InvalidInput, "{refused}");
+}
+
+#[test]
+fn volume_opens_as_committed_or_with_what_was_synced() {
+    let scratch = tempfile::tempdir().unwrap();
+    let paths = ["one", "two", "copy-one", "copy-two"].map(|name| scratch.path().join(name));
+    let volume = Volume::builder()
+        .commit_interval(None)
+        .create_all(&paths[..2], VOLUME_BYTES)
+        .unwrap();
+    volume.root().write("/committed", b"kept").unwrap();
+    volume.sync().unwrap();
+    volume.root().write("/synced", b"logged").unwrap();
+    let synced = volume.root().open_file("/synced").unwrap();
+    synced.sync_all().unwrap();
+    assert_eq!(volume.statistics().logs, 1);
+    // What a power cut would leave.
+    fs::copy(&paths[0], &paths[2]).unwrap();
+    fs::copy(&paths[1], &paths[3]).unwrap();
+    let open = |builder: Builder| builder.open_all(&paths[2..]).unwrap();
+    let before = open(Volume::builder().as_committed());
+    assert!(before.is_read_only());
+    assert_eq!(before.root().read("/committed").unwrap(), b"kept");
+    assert!(!before.root().exists("/synced").unwrap());
+    drop(before);
+    let after = open(Volume::builder().read_only());
+    assert_eq!(after.root().read("/synced").unwrap(), b"logged");
+}
+
+#[test]
+fn freed_space_stays_in_the_image_if_told_so() {
+    let scratch = tempfile::tempdir().unwrap();
+    let image = scratch.path().join("image");
+    Volume::create(&image, VOLUME_BYTES).unwrap();
+    let used = || image.metadata().unwrap().blocks() * 512;
+    for (builder, holds) in [
+        (Volume::builder().no_discard(), true),
+        (Volume::builder(), false),
+    ] {
+        let volume = builder.open(&image).unwrap();
+        volume.root().write("/big", vec![7; 32 << 20]).unwrap();
+        volume.sync().unwrap();
+        volume.root().remove_file("/big").unwrap();
+        volume.close().unwrap();
+        assert_eq!(used() > 32 << 20, holds, "{}", used());
+    }
 }

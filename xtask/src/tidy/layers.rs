@@ -136,7 +136,7 @@ const ORDERS: &[(&str, &[&str])] = &[
             "changes file read_dir",
             "subvolume",
             "dir_builder",
-            "attributes opening paths removal snapshot trees",
+            "attributes opening paths removal snapshot trees walk",
             "volume",
             "report",
         ],

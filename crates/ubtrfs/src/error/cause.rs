@@ -11,6 +11,7 @@ use ubtrfs_stream::{DiffError, ReceiveError, SendError, StreamError, WriteError}
 
 use super::Error;
 use crate::transfer::copy::CopyError;
+use crate::transfer::is_final_error;
 use crate::transfer::tar::TarError;
 use crate::transfer::unpack::UnpackError;
 
@@ -56,6 +57,9 @@ pub(crate) enum Cause {
     /// A subvolume, which only its deletion removes with its contents.
     #[error("'{}' is a subvolume", .0.display())]
     Subvolume(PathBuf),
+    /// A directory that a damaged volume has in several places.
+    #[error("directory stands in more than one place")]
+    Elsewhere,
     /// Files of two volumes, of which only one may be meant.
     #[error("they are of different volumes")]
     OtherVolume,
@@ -65,6 +69,27 @@ pub(crate) enum Cause {
     /// Options that contradict each other.
     #[error("invalid options: {0}")]
     InvalidOptions(&'static str),
+}
+
+impl Cause {
+    /// Whether any change of the volume would fail for the same reason.
+    pub(crate) fn is_of_volume(&self) -> bool {
+        match self {
+            Cause::Named(error) => error.is_of_volume(),
+            Cause::Engine(error) => is_final_error(error),
+            Cause::Copy(error) => error.is_final(),
+            Cause::Unpack(error) => ends_unpacking(error),
+            _ => false,
+        }
+    }
+}
+
+fn ends_unpacking(error: &UnpackError) -> bool {
+    match error {
+        UnpackError::At { source, .. } => ends_unpacking(source),
+        UnpackError::Copy(error) => error.is_final(),
+        _ => false,
+    }
 }
 
 impl From<DeviceError> for Cause {

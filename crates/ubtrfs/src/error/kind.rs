@@ -21,6 +21,7 @@ impl Cause {
             Cause::NoName(_) => io::ErrorKind::ResourceBusy,
             Cause::SameFile | Cause::InvalidOptions(_) => io::ErrorKind::InvalidInput,
             Cause::NotOpenFor(_) => bad_descriptor(),
+            Cause::Elsewhere => io::ErrorKind::InvalidData,
             Cause::OtherVolume | Cause::Subvolume(_) => io::ErrorKind::CrossesDevices,
             Cause::Mkfs(error) => mkfs_kind(error),
             Cause::Engine(error) => engine_kind(error),

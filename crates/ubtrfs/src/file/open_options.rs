@@ -34,6 +34,7 @@ pub struct OpenOptions {
     pub(crate) create_new: bool,
     pub(crate) no_follow: bool,
     pub(crate) mode: u32,
+    pub(crate) umask: u32,
 }
 
 impl Default for OpenOptions {
@@ -47,6 +48,7 @@ impl Default for OpenOptions {
             create_new: false,
             no_follow: false,
             mode: NEW_FILE_MODE,
+            umask: 0,
         }
     }
 }
@@ -106,10 +108,18 @@ impl OpenOptions {
         self
     }
 
-    /// The permission bits of a file that is made, 0o644 if nothing is said. No umask applies.
+    /// The permission bits of a file that is made, 0o644 if nothing is said, less those of [`OpenOptions::umask`].
     #[must_use]
     pub fn mode(mut self, mode: u32) -> OpenOptions {
         self.mode = mode;
+        self
+    }
+
+    /// The bits that a file goes without that is made, as umask(2); none by default. A default ACL of the directory takes
+    /// its place.
+    #[must_use]
+    pub fn umask(mut self, umask: u32) -> OpenOptions {
+        self.umask = umask;
         self
     }
 

@@ -9,7 +9,7 @@
 //! Not here: what is done with an entry (the commands), order of the items on disk (engine).
 
 use std::collections::HashSet;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Deref};
 
 use ubtrfs_engine::{Error, FileId, FileKind, Volume};
 
@@ -212,9 +212,12 @@ struct Level {
 }
 
 /// A walk in pre-order; the caller pulls the steps.
+pub type Walk<'v> = WalkOn<&'v Volume>;
+
+/// A walk that has the volume by a reference or a handle.
 #[derive(Debug)]
-pub struct Walk<'v> {
-    volume: &'v Volume,
+pub struct WalkOn<V> {
+    volume: V,
     start: FileId,
     order: Order,
     filter: Filter,
@@ -231,7 +234,25 @@ impl<'v> Walk<'v> {
         order: Order,
         filter: Filter,
     ) -> Walk<'v> {
-        let mut walk = Walk {
+        WalkOn::on(volume, dir, path, order, filter)
+    }
+
+    /// The volume that is walked.
+    pub fn volume(&self) -> &'v Volume {
+        self.volume
+    }
+}
+
+impl<V: Deref<Target = Volume>> WalkOn<V> {
+    /// Begins a walk as [`Walk::new`].
+    pub(crate) fn on(
+        volume: V,
+        dir: FileId,
+        path: &[u8],
+        order: Order,
+        filter: Filter,
+    ) -> WalkOn<V> {
+        let mut walk = WalkOn {
             volume,
             start: dir,
             order,
@@ -241,11 +262,6 @@ impl<'v> Walk<'v> {
         };
         walk.push(dir);
         walk
-    }
-
-    /// The volume that is walked.
-    pub fn volume(&self) -> &'v Volume {
-        self.volume
     }
 
     /// The path of what the last step was about.
@@ -265,7 +281,7 @@ impl<'v> Walk<'v> {
     /// It is not entered, and the walk goes on behind it.
     pub fn enter(&mut self, entry: &Entry) -> Result<(), Refused> {
         if let Some(level) = self.levels.last_mut() {
-            level.gate.pass(self.volume, entry)?;
+            level.gate.pass(&self.volume, entry)?;
         }
         self.push(entry.id);
         Ok(())
@@ -283,7 +299,7 @@ impl<'v> Walk<'v> {
     pub fn next_step(&mut self) -> Option<Step> {
         let level = self.levels.last_mut()?;
         self.path.truncate(level.path_len);
-        if let Some(entry) = level.listing.next(self.volume) {
+        if let Some(entry) = level.listing.next(&self.volume) {
             if !self.path.is_empty() && !self.path.ends_with(b"/") {
                 self.path.push(b'/');
             }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ubtrfs_device::{BlockDevice, FileDevice, MemDevice, memory_limit};
-use ubtrfs_engine::{Compress, FileTime, OpenOptions};
+use ubtrfs_engine::{Compress, DiscardMode, FileTime, OpenOptions, Rescue};
 use ubtrfs_format::compress::Compression;
 use ubtrfs_mkfs::{
     FillOptions, Growth, Identity, Input, MkfsOptions, Plan, Scratch, SubvolumeRequest, TimeRule,
@@ -15,7 +15,7 @@ use ubtrfs_mkfs::{
 };
 
 use super::Volume;
-use crate::error::{Cause, Caused, Naming, Result};
+use crate::error::{Caused, Naming, Result};
 use crate::subvolume::Access;
 use crate::transfer::owners::owner_names;
 
@@ -146,6 +146,26 @@ impl Builder {
         self
     }
 
+    /// Leaves freed space in the file or on the device. Without it, the device is told of such space in the background and
+    /// when the volume is closed. [`Volume::trim`] tells at any time.
+    #[must_use]
+    pub fn no_discard(mut self) -> Builder {
+        self.options = self.options.discard(Some(DiscardMode::None));
+        self
+    }
+
+    /// Opens for reading, and as of the last commit: files that were synced since are as they were before. So a volume
+    /// can be opened whose log of such syncs is damaged.
+    #[must_use]
+    pub fn as_committed(mut self) -> Builder {
+        self.read_only = true;
+        self.options = self.options.rescue(Rescue {
+            no_log_replay: true,
+            ..Rescue::default()
+        });
+        self
+    }
+
     /// Budget of the cache of tree blocks, in bytes.
     #[must_use]
     pub fn cache_bytes(mut self, bytes: u64) -> Builder {
@@ -213,10 +233,32 @@ impl Builder {
     /// - devices are missing (`NotFound`)
     /// - it has features that are not known (`Unsupported`), or that cannot be written (`ReadOnlyFilesystem`)
     pub fn open(self, path: impl AsRef<Path>) -> Result<Volume> {
-        let path = path.as_ref();
-        let engine = ubtrfs_engine::Volume::open(&[path.to_owned()], &self.open_options());
-        let volume = engine.map_err(Cause::from).and_then(Volume::new);
-        volume.naming("open volume", path)
+        self.open_all(&[path])
+    }
+
+    /// Opens the volume that has all of `paths` among its devices; further ones are looked for where [`Builder::scan`] says.
+    ///
+    /// ```
+    /// use ubtrfs::Volume;
+    ///
+    /// # fn main() -> Result<(), ubtrfs::Error> {
+    /// # let folder = tempfile::tempdir().expect("there is room");
+    /// let paths = [folder.path().join("one.img"), folder.path().join("two.img")];
+    /// Volume::builder().create_all(&paths, 1 << 30)?.close()?;
+    /// let volume = Volume::builder().open_all(&paths)?;
+    /// assert_eq!(volume.devices().len(), 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Builder::open`]; the paths are of different volumes, or there is none (`InvalidInput`).
+    pub fn open_all<P: AsRef<Path>>(self, paths: &[P]) -> Result<Volume> {
+        let paths: Vec<PathBuf> = paths.iter().map(|path| path.as_ref().to_owned()).collect();
+        let shown = paths.first().map_or(Path::new(""), PathBuf::as_path);
+        let engine = ubtrfs_engine::Volume::open(&paths, &self.open_options());
+        engine.map(Volume::new).naming("open volume", shown)
     }
 
     /// Makes a volume in a file that must not exist, and opens it. The file is sparse.
@@ -344,7 +386,8 @@ impl Builder {
 
     fn open_made(self, devices: Devices) -> Caused<Volume> {
         let options = self.open_options();
-        Volume::new(ubtrfs_engine::Volume::from_devices(devices, &options)?)
+        let engine = ubtrfs_engine::Volume::from_devices(devices, &options)?;
+        Ok(Volume::new(engine))
     }
 
     /// Opens a volume on devices of the caller's own; the paths are names for messages.
