@@ -1,12 +1,12 @@
 //! `ubtrfs cat`: the contents of files.
 
-use std::io::Write;
+use std::io::{Read, Write};
 
 use anyhow::{Context, bail};
-use ubtrfs_engine::FileKind;
 
 use crate::presentation::console::Console;
 use crate::volume_access::location::{Location, VolumeOptions};
+use crate::volume_access::reason::{Reason, Reasoned};
 
 const BUFFER_BYTES: usize = 1 << 20;
 
@@ -35,27 +35,25 @@ impl Cat {
     fn write(&self, location: &Location, console: &mut Console) -> anyhow::Result<()> {
         let opened = self.volume.open(location)?;
         // As cat(1), follow a link at the end.
-        let file = opened
-            .volume
-            .resolve_following(opened.root, &location.path)
+        let file = opened.files.open_file(location.path_within());
+        let mut file = file
+            .reason()
             .with_context(|| format!("cannot access '{location}'"))?;
-        match opened.volume.attr(file)?.kind {
-            FileKind::Regular => {}
-            FileKind::Directory => bail!("'{location}' is a directory"),
-            _ => bail!("'{location}' is not a regular file"),
+        let kind = file.metadata().reason()?.file_type();
+        if kind.is_dir() {
+            bail!("'{location}' is a directory");
+        }
+        if !kind.is_file() {
+            bail!("'{location}' is not a regular file");
         }
         let mut buffer = vec![0; BUFFER_BYTES];
-        let mut offset = 0;
         loop {
-            let len = opened
-                .volume
-                .read(file, offset, &mut buffer)
-                .with_context(|| format!("cannot read '{location}'"))?;
+            let read = file.read(&mut buffer).map_err(Reason::of_io);
+            let len = read.with_context(|| format!("cannot read '{location}'"))?;
             if len == 0 {
                 return Ok(());
             }
             console.out.write_all(&buffer[..len])?;
-            offset += len as u64;
         }
     }
 }

@@ -1,13 +1,17 @@
 //! `ubtrfs chmod`: permissions of files.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+
 use anyhow::Context;
-use ubtrfs_engine::{Error, FileId, FileKind, SetAttr, Volume};
+use ubtrfs::Metadata;
 
 use crate::arguments::mode_change::ModeChange;
 use crate::presentation::console::Console;
 use crate::presentation::permissions::umask;
 use crate::volume_access::changes::Changes;
 use crate::volume_access::location::{Location, VolumeOptions};
+use crate::volume_access::reason::Reasoned;
 
 /// Change permissions
 ///
@@ -29,37 +33,36 @@ pub(crate) struct Chmod {
 impl Chmod {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         let umask = umask();
+        let mode_of = |file: &Metadata| {
+            let mode = self.mode.apply(file.mode(), file.is_dir(), umask);
+            Permissions::from_mode(mode)
+        };
         Changes::each(
             &self.volume,
             &self.locations,
             console,
             |target, location, console| {
                 let refused = || format!("cannot change '{location}'");
-                let volume = &*target.volume;
-                let id = target.find_following(location)?;
-                self.change(volume, id, umask).with_context(refused)?;
-                if !self.recursive || volume.attr(id)?.kind != FileKind::Directory {
+                let path = location.path_within();
+                let metadata = target.files.metadata(path);
+                let metadata = metadata
+                    .reason()
+                    .with_context(|| format!("cannot access '{location}'"))?;
+                let changed = target.files.set_permissions(path, mode_of(&metadata));
+                changed.reason().with_context(refused)?;
+                if !self.recursive || !metadata.is_dir() {
                     return Ok(());
                 }
                 target
-                    .each_below(id, &location.path, console, &mut |entry| match entry.kind {
-                        FileKind::Symlink => Ok(()),
-                        _ => self.change(volume, entry.id, umask),
-                    })
+                    .each_below(
+                        location,
+                        console,
+                        &mut |entry| match entry.file_type().is_symlink() {
+                            true => Ok(()),
+                            false => entry.set_permissions(mode_of(&entry.metadata()?)),
+                        },
+                    )
                     .with_context(refused)
-            },
-        )
-    }
-
-    fn change(&self, volume: &Volume, id: FileId, umask: u32) -> Result<(), Error> {
-        let attr = volume.attr(id)?;
-        let is_dir = attr.kind == FileKind::Directory;
-        let mode = Some(self.mode.apply(attr.mode, is_dir, umask));
-        volume.set_attr(
-            id,
-            &SetAttr {
-                mode,
-                ..SetAttr::default()
             },
         )
     }

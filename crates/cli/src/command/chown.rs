@@ -4,11 +4,11 @@ use std::str::FromStr;
 
 use anyhow::Context;
 use ubtrfs::transfer::owners::{group_id, user_id};
-use ubtrfs_engine::{Error, FileId, FileKind, SetAttr, Volume};
 
 use crate::presentation::console::Console;
 use crate::volume_access::changes::Changes;
 use crate::volume_access::location::{Location, VolumeOptions};
+use crate::volume_access::reason::Reasoned;
 
 /// Change owner and group
 ///
@@ -83,35 +83,28 @@ impl Chown {
             console,
             |target, location, console| {
                 let refused = || format!("cannot change '{location}'");
-                let volume = &*target.volume;
-                let id = match self.no_dereference || self.recursive {
-                    true => target.find(location)?,
-                    false => target.find_following(location)?,
+                let (files, path) = (&target.files, location.path_within());
+                let Ownership { uid, gid } = self.owner;
+                let metadata = match self.no_dereference || self.recursive {
+                    true => files.symlink_metadata(path),
+                    false => files.metadata(path),
                 };
-                self.change(volume, id).with_context(refused)?;
-                if !self.recursive || volume.attr(id)?.kind != FileKind::Directory {
+                let metadata = metadata
+                    .reason()
+                    .with_context(|| format!("cannot access '{location}'"))?;
+                let changed = match self.no_dereference || self.recursive {
+                    true => files.lchown(path, uid, gid),
+                    false => files.chown(path, uid, gid),
+                };
+                changed.reason().with_context(refused)?;
+                if !self.recursive || !metadata.is_dir() {
                     return Ok(());
                 }
                 target
-                    .each_below(id, &location.path, console, &mut |entry| {
-                        self.change(volume, entry.id)
-                    })
+                    .each_below(location, console, &mut |entry| entry.chown(uid, gid))
                     .with_context(refused)
             },
         )
-    }
-
-    fn change(&self, volume: &Volume, id: FileId) -> Result<(), Error> {
-        let Ownership { uid, gid } = self.owner;
-        let is_dir = volume.attr(id)?.kind == FileKind::Directory;
-        let set = SetAttr {
-            uid,
-            gid,
-            // As the kernel, which does so for root as well.
-            clear_setid: !is_dir,
-            ..SetAttr::default()
-        };
-        volume.set_attr(id, &set)
     }
 }
 

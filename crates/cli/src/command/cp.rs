@@ -188,10 +188,12 @@ impl Cp {
         into: bool,
         console: &mut Console,
     ) -> anyhow::Result<()> {
-        let opened = self.volume.open_beside(source, None)?;
-        let (id, kind) = self.find(&opened.0, opened.1, source)?;
-        let from = FromVolume { volume: &opened.0 };
-        let images = images_of(&opened.0);
+        let (volume, root) = &self.volume.open_beside(source, None)?;
+        let (id, kind) = self.find(volume.engine(), *root, source)?;
+        let from = FromVolume {
+            volume: volume.engine(),
+        };
+        let images = images_of(volume);
         let made = self.open_named(kind, destination, into, &images, console)?;
         let contents = source.file_name().is_none() || source.path.ends_with(b"/.");
         let to = ToHost::new(self.archive, images);
@@ -304,7 +306,7 @@ impl Cp {
         };
         let bytes = source.as_os_str().as_bytes();
         let name = place::split(bytes).map(|(_, name)| name);
-        let to = ToVolume::new(&goal.target.volume, self.archive, umask());
+        let to = ToVolume::new(goal.target.engine(), self.archive, umask());
         let mut observer = self.observer(console);
         let mut copier = Copier::new(&from, to, self.options(), &mut observer);
         match goal.place(file.kind()?, name)? {
@@ -323,9 +325,10 @@ impl Cp {
     ) -> anyhow::Result<()> {
         let open = changes.opened(source);
         let (volume, root) = &self.volume.of_several().open_beside(source, open)?;
+        let is_same_volume = volume.is_same(&goal.target.volume);
+        let volume = volume.engine();
         let (id, kind) = self.find(volume, *root, source)?;
         let name = place::split(&source.path).map(|(_, name)| name);
-        let is_same_volume = std::ptr::eq(&**volume, &*goal.target.volume);
         if kind == FileKind::Directory && is_same_volume {
             goal.refuse_below(id, source)?;
         }
@@ -337,7 +340,7 @@ impl Cp {
             return Err(CopyError::SameFile).with_context(|| format!("cannot copy '{source}'"));
         }
         let from = FromVolume { volume };
-        let to = ToVolume::new(&goal.target.volume, self.archive, umask());
+        let to = ToVolume::new(goal.target.engine(), self.archive, umask());
         let mut observer = self.observer(console);
         let mut copier = Copier::new(&from, to, self.options(), &mut observer);
         match goes {
@@ -402,7 +405,7 @@ impl Goal<'_> {
         path: &[u8],
         (dir, name): (FileId, &[u8]),
     ) -> anyhow::Result<(FileId, Vec<u8>)> {
-        let volume = &self.target.volume;
+        let volume = self.target.engine();
         let refused = || format!("cannot write '{}'", self.destination);
         let is_link = match volume.lookup(dir, name).with_context(refused)? {
             Some(existing) => volume.attr(existing)?.kind == FileKind::Symlink,
@@ -428,7 +431,7 @@ impl Goal<'_> {
             Some(dir) => dir,
             None => self.target.place(self.destination)?.dir,
         };
-        let volume = &self.target.volume;
+        let volume = self.target.engine();
         loop {
             if at == dir {
                 bail!("cannot copy '{source}' into itself: '{}'", self.destination);
@@ -447,10 +450,10 @@ impl Goal<'_> {
         if self.destination.session().is_some() {
             bail!("standard input is the shell's own");
         }
-        let volume = &self.target.volume;
+        let volume = self.target.engine();
         let mut input = File::from(rustix::io::dup(io::stdin())?);
         let source = input.metadata()?;
-        if images_of(volume).contains(&(source.dev(), source.ino())) {
+        if images_of(&self.target.volume).contains(&(source.dev(), source.ino())) {
             return Err(CopyError::Image).with_context(refused);
         }
         let found = volume.resolve_following(self.target.root, &self.destination.path);
@@ -503,8 +506,8 @@ fn fill(input: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
 }
 
 /// Device and number of the files that a volume is in.
-fn images_of(volume: &Volume) -> Vec<(u64, u64)> {
-    let devices = volume.pool().devices();
+fn images_of(volume: &ubtrfs::Volume) -> Vec<(u64, u64)> {
+    let devices = volume.devices();
     let paths = devices.iter().filter_map(|device| device.path.as_deref());
     let metadata = paths.filter_map(|path| path.metadata().ok());
     metadata.map(|file| (file.dev(), file.ino())).collect()

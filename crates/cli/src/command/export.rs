@@ -31,7 +31,7 @@ impl Export {
         console.start_progress(COPY_PROGRESS);
         let verbose = false;
         let mut observer = TransferConsole { console, verbose };
-        let mut archiver = Archiver::new(&opened.volume, out, &mut observer);
+        let mut archiver = Archiver::new(opened.engine(), out, &mut observer);
         let name = self.location.file_name().unwrap_or(b".");
         let archived = archiver.tree(opened.target, name);
         let archived = archived.and_then(|()| archiver.finish());

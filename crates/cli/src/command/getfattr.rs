@@ -7,12 +7,12 @@ use std::os::unix::ffi::OsStrExt;
 use anyhow::{Context, bail};
 use serde::Serialize;
 use ubtrfs::transfer::xattr_text;
-use ubtrfs_engine::Error;
 
 use crate::presentation::console::Console;
 use crate::presentation::json::{self, JsonList};
 use crate::presentation::xattr_text::{Encoding, XattrJson};
 use crate::volume_access::location::{Location, VolumeOptions};
+use crate::volume_access::reason::Reasoned;
 
 /// Show extended attributes
 ///
@@ -75,7 +75,7 @@ impl Getfattr {
     fn show(
         &self,
         location: &Location,
-        xattrs: &[(Vec<u8>, Vec<u8>)],
+        xattrs: &[(OsString, Vec<u8>)],
         console: &mut Console,
     ) -> anyhow::Result<()> {
         if self.only_values {
@@ -91,7 +91,7 @@ impl Getfattr {
         console.write_path(location.path.strip_prefix(b"/").unwrap_or(&location.path))?;
         writeln!(console.out)?;
         for (name, value) in xattrs {
-            console.write_path(name)?;
+            console.write_path(name.as_bytes())?;
             match self.dump || self.name.is_some() {
                 true => writeln!(
                     console.out,
@@ -104,22 +104,26 @@ impl Getfattr {
         Ok(writeln!(console.out)?)
     }
 
-    fn read(&self, location: &Location) -> anyhow::Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    fn read(&self, location: &Location) -> anyhow::Result<Vec<(OsString, Vec<u8>)>> {
         let opened = self.volume.open(location)?;
-        let volume = &opened.volume;
-        let id = match self.no_dereference {
-            true => opened.target,
-            false => volume.resolve_following(opened.root, &location.path)?,
-        };
+        let (files, path) = (&opened.files, location.path_within());
         let Some(name) = &self.name else {
-            return Ok(volume.xattrs(id)?);
+            let all = match self.no_dereference {
+                true => files.xattrs_nofollow(path),
+                false => files.xattrs(path),
+            };
+            return Ok(all.reason()?);
         };
-        let value = volume.xattr(id, name.as_bytes())?.ok_or(Error::NoXattr)?;
-        Ok(vec![(name.as_bytes().to_vec(), value)])
+        let value = match self.no_dereference {
+            true => files.xattr_nofollow(path, name),
+            false => files.xattr(path, name),
+        };
+        let value = value.reason()?.context("no such attribute")?;
+        Ok(vec![(name.clone(), value)])
     }
 }
 
-fn to_json(location: &Location, xattrs: &[(Vec<u8>, Vec<u8>)]) -> FileJson {
+fn to_json(location: &Location, xattrs: &[(OsString, Vec<u8>)]) -> FileJson {
     FileJson {
         path: json::text(&location.path),
         path_hex: json::hex_if_lossy(&location.path),

@@ -56,7 +56,7 @@ impl Import {
         let shown_top = self.location.to_outside();
         let top = (top, &*shown_top);
         let mut observer = TransferConsole { console, verbose };
-        let mut unpacker = Unpacker::new(&target.volume, top, umask(), &mut observer);
+        let mut unpacker = Unpacker::new(target.engine(), top, umask(), &mut observer);
         let unpacked = unpacker.all(&mut members);
         console.end_progress();
         if let Err(error) = unpacked {

@@ -4,13 +4,14 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
 use anyhow::{Context, bail};
-use ubtrfs_engine::{Error, FileId, FileKind, NewInode};
+use ubtrfs::Metadata;
 
 use crate::presentation::console::Console;
 use crate::presentation::quoting::Escaped;
 use crate::volume_access::changes::{Changes, Target, is_final};
 use crate::volume_access::location::{Location, VolumeOptions};
-use crate::volume_access::place::{Place, split};
+use crate::volume_access::place::{Named, split};
+use crate::volume_access::reason::Reasoned;
 
 /// Make links
 ///
@@ -39,15 +40,12 @@ impl Ln {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         let mut changes = Changes::new(&self.volume);
         let target = changes.open(&self.link)?;
-        let into = match self.no_target_directory {
-            true => None,
-            false => target.directory(&self.link.path)?,
-        };
-        if into.is_none() && self.targets.len() > 1 {
+        let is_into = !self.no_target_directory && target.is_directory(&self.link)?;
+        if !is_into && self.targets.len() > 1 {
             bail!("'{}' is not a directory", self.link);
         }
         for to in &self.targets {
-            if let Err(error) = self.link(&changes, &target, into, to) {
+            if let Err(error) = self.link(&changes, &target, is_into, to) {
                 console.failed(&error);
                 if is_final(&error) {
                     break;
@@ -61,7 +59,7 @@ impl Ln {
         &self,
         changes: &Changes<'_>,
         target: &Target,
-        into: Option<FileId>,
+        is_into: bool,
         to: &OsString,
     ) -> anyhow::Result<()> {
         let shown = Escaped(to.as_bytes());
@@ -69,46 +67,33 @@ impl Ln {
             true => None,
             false => Some(self.existing(changes, target, to)?),
         };
-        let path = match &existing {
-            Some((location, _)) => &location.path,
-            None => to.as_bytes(),
-        };
-        let place = match into {
-            Some(dir) => {
+        let files = &target.files;
+        let named = match is_into {
+            true => {
+                let path = match &existing {
+                    Some((location, _)) => &location.path,
+                    None => to.as_bytes(),
+                };
                 let Some((_, name)) = split(path) else {
                     bail!("cannot link to '{shown}': it has no name");
                 };
-                Place {
-                    dir,
-                    name: name.to_vec(),
-                    existing: target.volume.lookup(dir, name)?,
-                }
+                Named::in_directory(files, self.link.path_within(), name)?
             }
-            None => target.place(&self.link)?,
+            false => target.named(&self.link)?,
         };
-        let refused = || format!("cannot link '{}' to '{shown}'", Escaped(&place.name));
-        let replaced = match place.existing.filter(|_| self.force) {
-            Some(old) if existing.as_ref().is_some_and(|(_, id)| *id == old) => return Ok(()),
-            old => old,
-        };
-        if let Some(old) = replaced {
-            if target.volume.attr(old)?.kind == FileKind::Directory {
-                return Err(Error::IsADirectory(old)).with_context(refused);
+        let refused = || format!("cannot link '{}' to '{shown}'", Escaped(named.name()));
+        if self.force && named.existing.is_some() {
+            if existing.as_ref().is_some_and(|(_, file)| named.is(file)) {
+                return Ok(());
             }
-            target
-                .volume
-                .unlink(place.dir, &place.name)
-                .with_context(refused)?;
+            let removed = files.remove_file(&named.path);
+            removed.reason().with_context(refused)?;
         }
         let linked = match existing {
-            Some((_, id)) => target.volume.link(id, place.dir, &place.name),
-            None => {
-                let new = NewInode::symlink(to.as_bytes());
-                let made = target.volume.create(place.dir, &place.name, &new);
-                made.map(drop)
-            }
+            Some((location, _)) => files.hard_link(location.path_within(), &named.path),
+            None => files.symlink(to, &named.path),
         };
-        linked.with_context(refused)
+        linked.reason().with_context(refused)
     }
 
     /// What a hard link is to be one of.
@@ -117,7 +102,7 @@ impl Ln {
         changes: &Changes<'_>,
         target: &Target,
         to: &OsString,
-    ) -> anyhow::Result<(Location, FileId)> {
+    ) -> anyhow::Result<(Location, Metadata)> {
         let location = match self.link.session() {
             Some(session) => Location::within(session, to.as_bytes()),
             None => Location::parse(to),
@@ -128,10 +113,13 @@ impl Ln {
                 self.link
             );
         }
-        let id = target.find(&location)?;
-        if target.volume.attr(id)?.kind == FileKind::Directory {
+        let file = target.files.symlink_metadata(location.path_within());
+        let file = file
+            .reason()
+            .with_context(|| format!("cannot access '{location}'"))?;
+        if file.is_dir() {
             bail!("'{location}' is a directory, which has one name");
         }
-        Ok((location, id))
+        Ok((location, file))
     }
 }

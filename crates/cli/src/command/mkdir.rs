@@ -1,6 +1,10 @@
 //! `ubtrfs mkdir`: new directories.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+
 use anyhow::{Context, bail};
+use ubtrfs::DirBuilder;
 use ubtrfs_engine::{Error, FileId, FileKind, NewInode, SetAttr};
 
 use crate::arguments::mode_change::ModeChange;
@@ -8,6 +12,7 @@ use crate::presentation::console::Console;
 use crate::presentation::permissions::umask;
 use crate::volume_access::changes::{Changes, Target};
 use crate::volume_access::location::{Location, VolumeOptions};
+use crate::volume_access::reason::Reasoned;
 
 /// Make directories
 #[derive(Debug, clap::Args)]
@@ -43,9 +48,17 @@ impl Mkdir {
     }
 
     fn make(&self, target: &Target, location: &Location) -> anyhow::Result<()> {
-        let place = target.place(location)?;
-        self.make_in(target, place.dir, &place.name)
-            .with_context(|| format!("cannot make directory '{location}'"))?;
+        let named = target.named(location)?;
+        let refused = || format!("cannot make directory '{location}'");
+        let umask = umask();
+        let builder = DirBuilder::new().mode(EVERYTHING).umask(umask);
+        let made = target.files.create_dir_with(&named.path, &builder);
+        made.reason().with_context(refused)?;
+        if let Some(mode) = &self.mode {
+            let mode = Permissions::from_mode(mode.apply(EVERYTHING, true, umask));
+            let set = target.files.set_permissions(&named.path, mode);
+            set.reason().with_context(refused)?;
+        }
         Ok(())
     }
 
@@ -58,7 +71,7 @@ impl Mkdir {
                 mode,
                 ..SetAttr::default()
             };
-            target.volume.set_attr(made, &set)?;
+            target.engine().set_attr(made, &set)?;
         }
         Ok(made)
     }
@@ -94,7 +107,7 @@ pub(super) fn make_directory(
         gid: maker.gid,
         ..NewInode::directory(EVERYTHING)
     };
-    let made = target.volume.create(dir, name, &new)?;
+    let made = target.engine().create(dir, name, &new)?;
     target.entry_changed(dir, name)?;
     Ok(made)
 }
@@ -111,14 +124,14 @@ pub(super) fn make_path(target: &Target, path: &[u8], make: &Make<'_>) -> anyhow
     let mut at = target.root;
     while let Some(name) = names.next() {
         let is_last = names.peek().is_none();
-        at = match target.volume.resolve_following(at, name) {
+        at = match target.engine().resolve_following(at, name) {
             Ok(found) => found,
-            Err(Error::NotFound) if target.volume.lookup(at, name)?.is_none() => {
+            Err(Error::NotFound) if target.engine().lookup(at, name)?.is_none() => {
                 make(at, name, is_last)?
             }
             Err(error) => return Err(error.into()),
         };
-        if target.volume.attr(at)?.kind != FileKind::Directory {
+        if target.engine().attr(at)?.kind != FileKind::Directory {
             bail!(Error::NotADirectory(at));
         }
     }

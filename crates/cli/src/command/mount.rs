@@ -270,7 +270,13 @@ impl Mount {
             } else {
                 Access::Read
             };
-            let open = || devices.open_with(&paths, access, options.open_options(writable));
+            let open = || {
+                devices.open_with(&paths, access, |paths, places| {
+                    let options = options.open_options(writable);
+                    let options = options.degraded(devices.is_degraded()).scan(places);
+                    Ok(Volume::open(paths, &options)?)
+                })
+            };
             held::when_free(Duration::ZERO, open).map_err(name_the_mount)
         };
         if options.read_only == Some(true) {

@@ -1,16 +1,17 @@
 //! `ubtrfs mv`: names moved within a volume.
 
 use anyhow::{Context, bail};
+use rustix::io::Errno;
 use ubtrfs::transfer::copy::{Copier, CopyOptions, FromVolume, ToVolume, Top};
 use ubtrfs::transfer::removal::{Removal, Subvolumes};
-use ubtrfs_engine::{Error, FileId, FileKind, RenameMode, Volume};
 
 use crate::presentation::console::Console;
 use crate::presentation::permissions::umask;
 use crate::presentation::transfer_console::TransferConsole;
 use crate::volume_access::changes::{Changes, Target, is_final};
 use crate::volume_access::location::{Location, VolumeOptions};
-use crate::volume_access::place::{self, Place};
+use crate::volume_access::place::{self, Named, Place, PlaceError};
+use crate::volume_access::reason::Reasoned;
 
 /// Move or rename files within a volume
 ///
@@ -41,15 +42,12 @@ impl Mv {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         let mut changes = Changes::new(&self.volume);
         let target = changes.open(&self.destination)?;
-        let into = match self.no_target_directory {
-            true => None,
-            false => target.directory(&self.destination.path)?,
-        };
-        if into.is_none() && self.sources.len() > 1 {
+        let is_into = !self.no_target_directory && target.is_directory(&self.destination)?;
+        if !is_into && self.sources.len() > 1 {
             bail!("'{}' is not a directory", self.destination);
         }
         for source in &self.sources {
-            if let Err(error) = self.move_one(&changes, &target, into, source, console) {
+            if let Err(error) = self.move_one(&changes, &target, is_into, source, console) {
                 console.failed(&error);
                 if is_final(&error) {
                     break;
@@ -63,7 +61,7 @@ impl Mv {
         &self,
         changes: &Changes<'_>,
         target: &Target,
-        into: Option<FileId>,
+        is_into: bool,
         source: &Location,
         console: &mut Console,
     ) -> anyhow::Result<()> {
@@ -72,35 +70,29 @@ impl Mv {
             bail!("'{source}' and '{destination}' are not in the same volume");
         }
         let refused = || format!("cannot move '{source}' to '{destination}'");
-        let from = target.place(source)?;
+        let files = &target.files;
+        let from = target.named(source)?;
         let Some(moved) = from.existing else {
-            return Err(Error::NotFound).with_context(refused);
+            return Err(PlaceError::NotFound).with_context(refused);
         };
-        let to = match into {
-            Some(dir) => Place {
-                dir,
-                existing: target.volume.lookup(dir, &from.name)?,
-                name: from.name.clone(),
-            },
-            None => target.place(destination)?,
+        let to = match is_into {
+            true => Named::in_directory(files, destination.path_within(), from.name())?,
+            false => target.named(destination)?,
         };
-        if to.existing == Some(moved) && (to.dir, &to.name) == (from.dir, &from.name) {
+        if to.is(&moved) && from.is_same_name(&to, files)? {
             bail!("'{source}' and '{destination}' are the same file");
         }
-        let mode = match (self.exchange, self.no_clobber) {
-            (true, _) => RenameMode::Exchange,
-            (_, true) => RenameMode::NoReplace,
-            _ => RenameMode::Replace,
-        };
-        let volume = &target.volume;
-        if to.existing == Some(moved) && mode == RenameMode::Replace {
+        let moved = match (self.exchange, self.no_clobber) {
+            (true, _) => files.rename_exchange(&from.path, &to.path),
+            (_, true) => files.rename_no_replace(&from.path, &to.path),
             // rename(2) leaves both names of one file, and mv(1) one.
-            return volume.unlink(from.dir, &from.name).with_context(refused);
-        }
-        match volume.rename(from.dir, &from.name, (to.dir, &to.name), mode) {
-            Err(Error::Exists) if self.no_clobber => Ok(()),
-            Err(Error::CrossSubvolume) if !self.exchange => self
-                .copy_and_remove(volume, &from, (&to, into.is_some()), source, console)
+            _ if to.is(&moved) && !moved.is_dir() => files.remove_file(&from.path),
+            _ => files.rename(&from.path, &to.path),
+        };
+        match moved.reason() {
+            Err(error) if error.errno() == Errno::EXIST && self.no_clobber => Ok(()),
+            Err(error) if error.errno() == Errno::XDEV && !self.exchange => self
+                .copy_and_remove(target, (&from, source), (&to, is_into), console)
                 .with_context(refused),
             moved => moved.with_context(refused),
         }
@@ -109,10 +101,9 @@ impl Mv {
     /// A name cannot move into another subvolume: the file is copied, with its data shared, and removed.
     fn copy_and_remove(
         &self,
-        volume: &Volume,
-        from: &Place,
-        (to, is_into): (&Place, bool),
-        source: &Location,
+        target: &Target,
+        (from, source): (&Named, &Location),
+        (to, is_into): (&Named, bool),
         console: &mut Console,
     ) -> anyhow::Result<()> {
         if let Some(existing) = to.existing {
@@ -120,10 +111,13 @@ impl Mv {
                 return Ok(());
             }
             // As a move does, an empty directory is replaced, a full one refused.
-            if volume.attr(existing)?.kind == FileKind::Directory {
-                volume.rmdir(to.dir, &to.name)?;
+            if existing.is_dir() {
+                target.files.remove_dir(&to.path).reason()?;
             }
         }
+        let volume = &**target.engine();
+        let place = |named: &Named| Place::of(volume, target.root, named.path_bytes());
+        let (from, to) = (place(from)?, place(to)?);
         let Some(moved) = from.existing else {
             return Ok(());
         };

@@ -52,7 +52,7 @@ impl Rm {
         console: &mut Console,
     ) -> anyhow::Result<()> {
         let refused = || format!("cannot remove '{location}'");
-        let volume = &*target.volume;
+        let volume = &**target.engine();
         let place = match Place::of(volume, target.root, &location.path) {
             Err(PlaceError::NoName) => {
                 bail!("refusing to remove '.', '..' or the root: '{location}'")

@@ -1,11 +1,12 @@
 //! `ubtrfs rmdir`: empty directories removed.
 
 use anyhow::Context;
-use ubtrfs_engine::Error;
+use rustix::io::Errno;
 
 use crate::presentation::console::Console;
 use crate::volume_access::changes::{Changes, Target};
 use crate::volume_access::location::{Location, VolumeOptions};
+use crate::volume_access::reason::Reasoned;
 
 /// Remove empty directories
 ///
@@ -47,10 +48,12 @@ impl Rmdir {
 
     /// False if it is not empty, and that is no error.
     fn remove(&self, target: &Target, location: &Location) -> anyhow::Result<bool> {
-        let place = target.place(location)?;
-        match target.volume.rmdir(place.dir, &place.name) {
+        let named = target.named(location)?;
+        match target.files.remove_dir(&named.path).reason() {
             Ok(()) => Ok(true),
-            Err(Error::NotEmpty(_)) if self.ignore_fail_on_non_empty => Ok(false),
+            Err(error) if error.errno() == Errno::NOTEMPTY && self.ignore_fail_on_non_empty => {
+                Ok(false)
+            }
             Err(error) => Err(error).with_context(|| format!("cannot remove '{location}'")),
         }
     }

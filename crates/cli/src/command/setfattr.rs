@@ -5,11 +5,11 @@ use std::os::unix::ffi::OsStrExt;
 
 use anyhow::Context;
 use ubtrfs::transfer::xattr_text;
-use ubtrfs_engine::XattrMode;
 
 use crate::presentation::console::Console;
 use crate::volume_access::changes::{Changes, Target};
 use crate::volume_access::location::{Location, VolumeOptions};
+use crate::volume_access::reason::Reasoned;
 
 /// Set or remove an extended attribute
 ///
@@ -52,19 +52,20 @@ impl Setfattr {
     }
 
     fn change(&self, target: &Target, location: &Location, value: &[u8]) -> anyhow::Result<()> {
-        let id = match self.no_dereference {
-            true => target.volume.resolve(target.root, &location.path)?,
-            false => target
-                .volume
-                .resolve_following(target.root, &location.path)?,
-        };
+        let (files, path) = (&target.files, location.path_within());
         if let Some(name) = &self.name {
-            target
-                .volume
-                .set_xattr(id, name.as_bytes(), value, XattrMode::Any)?;
+            let set = match self.no_dereference {
+                true => files.set_xattr_nofollow(path, name, value),
+                false => files.set_xattr(path, name, value),
+            };
+            set.reason()?;
         }
         if let Some(name) = &self.remove {
-            target.volume.remove_xattr(id, name.as_bytes())?;
+            let removed = match self.no_dereference {
+                true => files.remove_xattr_nofollow(path, name),
+                false => files.remove_xattr(path, name),
+            };
+            removed.reason()?;
         }
         Ok(())
     }

@@ -1,11 +1,12 @@
 //! `ubtrfs stat`: all that a volume knows of a file, in the layout of stat(1).
 
+use std::ffi::OsString;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 
 use serde::Serialize;
+use ubtrfs::Metadata;
 use ubtrfs::transfer::owners::Owners;
-use ubtrfs_engine::Volume;
 use ubtrfs_format::item::InodeFlags;
 
 use crate::presentation::console::Console;
@@ -15,6 +16,7 @@ use crate::presentation::quoting::{Escaped, ShellQuoted};
 use crate::presentation::xattr_text::XattrJson;
 use crate::presentation::{clock, permissions};
 use crate::volume_access::location::{Location, VolumeOptions};
+use crate::volume_access::reason::Reasoned;
 
 /// Show a file's attributes, times, flags and extended attributes
 #[derive(Debug, clap::Args)]
@@ -25,7 +27,7 @@ pub(crate) struct Stat {
     volume: VolumeOptions,
 }
 
-type Xattrs = Vec<(Vec<u8>, Vec<u8>)>;
+type Xattrs = Vec<(OsString, Vec<u8>)>;
 
 impl Stat {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
@@ -54,9 +56,9 @@ impl Stat {
 
     fn read(&self, location: &Location) -> anyhow::Result<(FileFacts, Xattrs)> {
         let opened = self.volume.open(location)?;
-        let volume: &Volume = &opened.volume;
-        let facts = FileFacts::read(volume, opened.target)?;
-        Ok((facts, volume.xattrs(opened.target)?))
+        let facts = FileFacts::read(opened.engine(), opened.target)?;
+        let xattrs = opened.files.xattrs_nofollow(location.path_within());
+        Ok((facts, xattrs.reason()?))
     }
 }
 
@@ -72,7 +74,7 @@ impl StatJson {
     fn new(location: &Location, (facts, xattrs): (FileFacts, Xattrs)) -> StatJson {
         StatJson {
             file: facts.to_json(&location.path),
-            flags: flag_names(facts.attr.flags),
+            flags: flag_names(&facts.metadata),
             xattrs: XattrJson::list(&xattrs),
         }
     }
@@ -83,7 +85,7 @@ fn print(
     location: &Location,
     (facts, xattrs): &(FileFacts, Xattrs),
 ) -> anyhow::Result<()> {
-    let attr = &facts.attr;
+    let file = &facts.metadata;
     let owners = Owners::load();
     let io_block = 4096;
     let out = &mut console.out;
@@ -99,34 +101,36 @@ fn print(
     writeln!(
         out,
         "\n  Size: {:<10}\tBlocks: {:<10} IO Block: {io_block:<6} {}",
-        attr.size,
-        facts.blocks(),
-        permissions::kind_words(attr.kind, attr.size)
+        file.len(),
+        file.blocks(),
+        permissions::kind_words(file)
     )?;
     write!(
         out,
         "Subvolume: {}\tInode: {:<10}  Links: {}",
-        facts.id.root, attr.ino.0, attr.nlink
+        file.subvolume_id(),
+        file.ino(),
+        file.nlink()
     )?;
     match facts.device_number() {
-        Some(device) => writeln!(out, "     Device type: {},{}", device.major, device.minor)?,
+        Some((major, minor)) => writeln!(out, "     Device type: {major},{minor}")?,
         None => writeln!(out)?,
     }
     writeln!(
         out,
         "Access: ({:04o}/{})  Uid: ({:>5}/{:>8})   Gid: ({:>5}/{:>8})",
-        attr.mode & 0o7777,
-        permissions::text(attr.mode),
-        attr.uid,
-        owners.user_name(attr.uid).unwrap_or("UNKNOWN"),
-        attr.gid,
-        owners.group_name(attr.gid).unwrap_or("UNKNOWN"),
+        file.mode() & 0o7777,
+        permissions::text(file.mode()),
+        file.uid(),
+        owners.user_name(file.uid()).unwrap_or("UNKNOWN"),
+        file.gid(),
+        owners.group_name(file.gid()).unwrap_or("UNKNOWN"),
     )?;
-    writeln!(out, "Access: {}", clock::full(attr.atime))?;
-    writeln!(out, "Modify: {}", clock::full(attr.mtime))?;
-    writeln!(out, "Change: {}", clock::full(attr.ctime))?;
-    writeln!(out, " Birth: {}", clock::full(attr.otime))?;
-    let flags = flag_names(attr.flags);
+    writeln!(out, "Access: {}", clock::full(file.accessed().into()))?;
+    writeln!(out, "Modify: {}", clock::full(file.modified().into()))?;
+    writeln!(out, "Change: {}", clock::full(file.changed().into()))?;
+    writeln!(out, " Birth: {}", clock::full(file.created().into()))?;
+    let flags = flag_names(file);
     let flags = if flags.is_empty() {
         "none".to_owned()
     } else {
@@ -135,14 +139,18 @@ fn print(
     writeln!(
         out,
         " Btrfs: generation {} transid {} bytes used {} flags {flags}",
-        attr.generation, attr.transid, attr.nbytes
+        file.generation(),
+        file.changed_generation(),
+        file.bytes_used()
     )?;
     for (name, value) in xattrs {
-        writeln!(out, " Xattr: {}={}", Escaped(name), ShellQuoted(value))?;
+        let name = Escaped(name.as_bytes());
+        writeln!(out, " Xattr: {name}={}", ShellQuoted(value))?;
     }
     Ok(())
 }
 
-fn flag_names(flags: InodeFlags) -> Vec<&'static str> {
+fn flag_names(file: &Metadata) -> Vec<&'static str> {
+    let flags = InodeFlags::from_bits_retain(file.flag_bits());
     flags.iter_names().map(|(name, _)| name).collect()
 }

@@ -1,14 +1,15 @@
 //! `ubtrfs touch`: times of files set, and empty files made.
 
 use anyhow::Context;
-use ubtrfs_engine::{Error, FileId, FileTime, NewInode, SetAttr, SetTime};
+use ubtrfs::FileTimes;
+use ubtrfs_engine::FileTime;
 
 use crate::presentation::clock;
 use crate::presentation::console::Console;
-use crate::presentation::permissions::umask;
 use crate::volume_access::changes::{Changes, Target};
 use crate::volume_access::location::{Location, VolumeOptions};
 use crate::volume_access::operand::Operand;
+use crate::volume_access::reason::Reasoned;
 
 /// Set the times of files, and make those that do not exist
 #[derive(Debug, clap::Args)]
@@ -40,22 +41,9 @@ pub(crate) struct Touch {
     volume: VolumeOptions,
 }
 
-/// What a new file has before the umask.
-const EVERYTHING: u32 = 0o666;
-
-/// Times of access and modification.
-type Times = (SetTime, SetTime);
-
 impl Touch {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
-        let times = match (&self.reference, self.date.or(self.stamp)) {
-            (Some(reference), _) => {
-                let (access, modification) = reference.times(&self.volume)?;
-                (SetTime::At(access), SetTime::At(modification))
-            }
-            (_, Some(time)) => (SetTime::At(time), SetTime::At(time)),
-            _ => (SetTime::Now, SetTime::Now),
-        };
+        let times = self.times()?;
         Changes::each(
             &self.volume,
             &self.locations,
@@ -67,37 +55,42 @@ impl Touch {
         )
     }
 
-    fn touch(&self, target: &Target, location: &Location, times: Times) -> anyhow::Result<()> {
-        let Some(id) = self.file(target, location)? else {
-            return Ok(());
+    /// The times to set.
+    fn times(&self) -> anyhow::Result<FileTimes> {
+        let given = match (&self.reference, self.date.or(self.stamp)) {
+            (Some(reference), _) => Some(reference.times(&self.volume)?),
+            (_, Some(time)) => Some((time.into(), time.into())),
+            _ => None,
         };
         let both = self.access == self.modification;
-        let set = SetAttr {
-            atime: (both || self.access).then_some(times.0),
-            mtime: (both || self.modification).then_some(times.1),
-            ..SetAttr::default()
-        };
-        Ok(target.volume.set_attr(id, &set)?)
+        let mut times = FileTimes::new();
+        if both || self.access {
+            times = match given {
+                Some((access, _)) => times.set_accessed(access),
+                None => times.set_accessed_now(),
+            };
+        }
+        if both || self.modification {
+            times = match given {
+                Some((_, modification)) => times.set_modified(modification),
+                None => times.set_modified_now(),
+            };
+        }
+        Ok(times)
     }
 
-    /// The file, which is made if it is missing and should not.
-    fn file(&self, target: &Target, location: &Location) -> anyhow::Result<Option<FileId>> {
-        let volume = &target.volume;
-        let found = match self.no_dereference {
-            true => volume.resolve(target.root, &location.path),
-            false => volume.resolve_following(target.root, &location.path),
+    fn touch(&self, target: &Target, location: &Location, times: FileTimes) -> anyhow::Result<()> {
+        let (files, path) = (&target.files, location.path_within());
+        let set = match self.no_dereference {
+            true => files.set_times_nofollow(path, times),
+            false => files.set_times(path, times),
         };
-        match found {
-            Err(Error::NotFound) if self.no_create || self.no_dereference => Ok(None),
-            Err(Error::NotFound) => {
-                let place = target.place_of_new_file(location)?;
-                let new = NewInode {
-                    umask: umask(),
-                    ..NewInode::file(EVERYTHING)
-                };
-                Ok(Some(volume.create(place.dir, &place.name, &new)?))
+        match set.reason() {
+            Err(error) if error.is_missing() && (self.no_create || self.no_dereference) => Ok(()),
+            Err(error) if error.is_missing() => {
+                Ok(target.make_file(location)?.set_times(times).reason()?)
             }
-            found => Ok(Some(found?)),
+            set => Ok(set?),
         }
     }
 }

@@ -38,7 +38,7 @@ impl Tree {
             skip_hidden: !self.all,
             only_directories: self.directories,
         };
-        let walk = Walk::new(&opened.volume, opened.target, b"", Order::Name, filter);
+        let walk = Walk::new(opened.engine(), opened.target, b"", Order::Name, filter);
         match console.is_json() {
             true => self.print_json(console, walk),
             false => self.draw(console, walk),

@@ -3,12 +3,12 @@
 use std::str::FromStr;
 
 use anyhow::Context;
-use ubtrfs_engine::{Error, NewInode};
+use ubtrfs::OpenOptions;
 
 use crate::presentation::console::Console;
-use crate::presentation::permissions::umask;
 use crate::volume_access::changes::{Changes, Target};
 use crate::volume_access::location::{Location, VolumeOptions};
+use crate::volume_access::reason::Reasoned;
 
 /// Cut or lengthen files, and make those that do not exist
 ///
@@ -122,21 +122,16 @@ impl Truncate {
     }
 
     fn set_size(&self, target: &Target, location: &Location) -> anyhow::Result<()> {
-        let volume = &target.volume;
-        let id = match volume.resolve_following(target.root, &location.path) {
-            Err(Error::NotFound) if self.no_create => return Ok(()),
-            Err(Error::NotFound) => {
-                let place = target.place_of_new_file(location)?;
-                let new = NewInode {
-                    umask: umask(),
-                    ..NewInode::file(0o666)
-                };
-                volume.create(place.dir, &place.name, &new)?
-            }
-            found => found?,
+        let existing = OpenOptions::new().write(true);
+        let opened = target.files.open_with(location.path_within(), &existing);
+        let file = match opened.reason() {
+            Err(error) if error.is_missing() && self.no_create => return Ok(()),
+            Err(error) if error.is_missing() => target.make_file(location)?,
+            opened => opened?,
         };
-        let size = self.size.of(volume.attr(id)?.size);
-        Ok(volume.truncate(id, size.ok_or(Error::FileTooBig)?)?)
+        let size = self.size.of(file.metadata().reason()?.len());
+        let size = size.context("the file would be too large")?;
+        Ok(file.set_len(size).reason()?)
     }
 }
 

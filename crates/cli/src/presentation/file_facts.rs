@@ -1,77 +1,67 @@
 //! Facts that are listed of a file, read once and shown in any layout.
 
+use rustix::fs::{major, minor};
 use serde::Serialize;
-use ubtrfs::transfer::DeviceNumber;
-use ubtrfs_engine::{Attr, FileId, FileKind, Result, Volume};
+use ubtrfs::Metadata;
+use ubtrfs_engine::{FileId, FileKind, Result, Volume};
 use ubtrfs_format::item::acl;
 
 use crate::presentation::{clock, json, permissions};
 
-/// `st_blocks` counts units of this size.
-const STAT_BLOCK_BYTES: u64 = 512;
-
 #[derive(Clone, Debug)]
 pub(crate) struct FileFacts {
-    pub(crate) id: FileId,
-    pub(crate) attr: Attr,
+    pub(crate) metadata: Metadata,
     /// The target of a symbolic link.
     pub(crate) target: Option<Vec<u8>>,
     pub(crate) has_acl: bool,
-    sectorsize: u64,
 }
 
 impl FileFacts {
     pub(crate) fn read(volume: &Volume, id: FileId) -> Result<FileFacts> {
-        let attr = volume.attr(id)?;
-        let target = match attr.kind {
-            FileKind::Symlink => Some(volume.readlink(id)?),
-            _ => None,
+        let metadata = Metadata::of_engine(volume, id)?;
+        let target = match metadata.is_symlink() {
+            true => Some(volume.readlink(id)?),
+            false => None,
         };
         let has_acl = volume.xattr(id, acl::ACCESS)?.is_some()
-            || (attr.kind == FileKind::Directory && volume.xattr(id, acl::DEFAULT)?.is_some());
+            || (metadata.is_dir() && volume.xattr(id, acl::DEFAULT)?.is_some());
         Ok(FileFacts {
-            id,
-            attr,
+            metadata,
             target,
             has_acl,
-            sectorsize: u64::from(volume.superblock().sectorsize.get()),
         })
     }
 
-    /// `st_blocks` as a mount shows it.
-    pub(crate) fn blocks(&self) -> u64 {
-        let sectors = self.attr.nbytes.div_ceil(self.sectorsize);
-        sectors.saturating_mul(self.sectorsize) / STAT_BLOCK_BYTES
-    }
-
-    pub(crate) fn device_number(&self) -> Option<DeviceNumber> {
-        matches!(self.attr.kind, FileKind::CharDevice | FileKind::BlockDevice)
-            .then(|| DeviceNumber::from_inode(self.attr.rdev))
+    /// Major and minor number of a device file.
+    pub(crate) fn device_number(&self) -> Option<(u32, u32)> {
+        let kind = self.metadata.file_type();
+        let rdev = self.metadata.rdev();
+        (kind.is_char_device() || kind.is_block_device()).then(|| (major(rdev), minor(rdev)))
     }
 
     pub(crate) fn to_json(&self, path: &[u8]) -> FileJson {
-        let attr = &self.attr;
+        let file = &self.metadata;
         let device = self.device_number();
         FileJson {
             path: json::text(path),
             path_hex: json::hex_if_lossy(path),
-            kind: permissions::kind_name(attr.kind),
-            mode: format!("{:04o}", attr.mode & 0o7777),
-            nlink: attr.nlink,
-            uid: attr.uid,
-            gid: attr.gid,
-            size: attr.size,
-            bytes_used: attr.nbytes,
-            subvolume: self.id.root.0,
-            inode: attr.ino.0,
-            generation: attr.generation,
-            transid: attr.transid.0,
-            atime: clock::rfc3339(attr.atime),
-            mtime: clock::rfc3339(attr.mtime),
-            ctime: clock::rfc3339(attr.ctime),
-            btime: clock::rfc3339(attr.otime),
-            major: device.map(|device| device.major),
-            minor: device.map(|device| device.minor),
+            kind: FileKind::from_mode(file.mode()).map_or("unknown", permissions::kind_name),
+            mode: format!("{:04o}", file.mode() & 0o7777),
+            nlink: file.nlink(),
+            uid: file.uid(),
+            gid: file.gid(),
+            size: file.len(),
+            bytes_used: file.bytes_used(),
+            subvolume: file.subvolume_id(),
+            inode: file.ino(),
+            generation: file.generation(),
+            transid: file.changed_generation(),
+            atime: clock::rfc3339(file.accessed().into()),
+            mtime: clock::rfc3339(file.modified().into()),
+            ctime: clock::rfc3339(file.changed().into()),
+            btime: clock::rfc3339(file.created().into()),
+            major: device.map(|(major, _)| major),
+            minor: device.map(|(_, minor)| minor),
             target: self.target.as_deref().map(json::text),
             target_hex: self.target.as_deref().and_then(json::hex_if_lossy),
         }
@@ -88,7 +78,7 @@ pub(crate) struct FileJson {
     #[serde(rename = "type")]
     kind: &'static str,
     mode: String,
-    nlink: u32,
+    nlink: u64,
     uid: u32,
     gid: u32,
     size: u64,

@@ -1,6 +1,7 @@
 //! Mode bits as ls(1) and stat(1) write them.
 
 use rustix::fs::Mode;
+use ubtrfs::Metadata;
 use ubtrfs_engine::FileKind;
 
 /// The bits that new files of this process go without.
@@ -47,16 +48,17 @@ fn kind_letter(kind: FileKind) -> char {
 }
 
 /// The kind in the words of stat(1).
-pub(crate) fn kind_words(kind: FileKind, size: u64) -> &'static str {
-    match kind {
-        FileKind::Regular if size == 0 => "regular empty file",
-        FileKind::Regular => "regular file",
-        FileKind::Directory => "directory",
-        FileKind::CharDevice => "character special file",
-        FileKind::BlockDevice => "block special file",
-        FileKind::Fifo => "fifo",
-        FileKind::Socket => "socket",
-        FileKind::Symlink => "symbolic link",
+pub(crate) fn kind_words(file: &Metadata) -> &'static str {
+    match FileKind::from_mode(file.mode()) {
+        Some(FileKind::Regular) if file.len() == 0 => "regular empty file",
+        Some(FileKind::Regular) => "regular file",
+        Some(FileKind::Directory) => "directory",
+        Some(FileKind::CharDevice) => "character special file",
+        Some(FileKind::BlockDevice) => "block special file",
+        Some(FileKind::Fifo) => "fifo",
+        Some(FileKind::Socket) => "socket",
+        Some(FileKind::Symlink) => "symbolic link",
+        None => "weird file",
     }
 }
 

@@ -1,5 +1,8 @@
 //! Extended attributes in listings: the forms of a value that can be asked for, and JSON.
 
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+
 use clap::ValueEnum;
 use serde::Serialize;
 use ubtrfs::transfer::xattr_text;
@@ -36,10 +39,10 @@ pub(crate) struct XattrJson {
 }
 
 impl XattrJson {
-    pub(crate) fn list(xattrs: &[(Vec<u8>, Vec<u8>)]) -> Vec<XattrJson> {
+    pub(crate) fn list(xattrs: &[(OsString, Vec<u8>)]) -> Vec<XattrJson> {
         let each = xattrs.iter().map(|(name, value)| XattrJson {
-            name: json::text(name),
-            name_hex: json::hex_if_lossy(name),
+            name: json::text(name.as_bytes()),
+            name_hex: json::hex_if_lossy(name.as_bytes()),
             value: json::text(value),
             value_hex: json::hex_if_lossy(value),
         });

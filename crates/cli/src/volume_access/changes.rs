@@ -4,16 +4,17 @@
 //! root unless the command says otherwise. A command that is killed leaves the last commit. In a mount
 //! the caller has the rights that the kernel's btrfs would give (`Target::rights`), and the mount commits.
 
-use std::fmt::Display;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
+use rustix::io::Errno;
 use ubtrfs::transfer::copy::CopyError;
 use ubtrfs::transfer::is_final_error;
-use ubtrfs::transfer::walk::{Entry, Filter, Order, Step, Walk};
-use ubtrfs_engine::{Error, FileId, FileKind, Volume};
+use ubtrfs::{DirEntry, File, OpenOptions, Subvolume, Volume};
+use ubtrfs_engine::{Error, FileId, FileKind, Volume as Engine};
 use ubtrfs_format::ids::RootId;
 use ubtrfs_fuse::caller::Rights;
 
@@ -21,15 +22,21 @@ use crate::presentation::console::Console;
 use crate::presentation::permissions::umask;
 use crate::presentation::quoting::Escaped;
 use crate::volume_access::location::{Location, VolumeOptions};
-use crate::volume_access::place::Place;
+use crate::volume_access::place::{Named, Place};
+use crate::volume_access::reason::{Reason, Reasoned};
 use crate::volume_access::session::Session;
+
+/// The permission bits that a new file has before the umask.
+const NEW_FILE_MODE: u32 = 0o666;
 
 /// A volume that is open for writing.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
-    pub(crate) volume: Arc<Volume>,
+    pub(crate) volume: Volume,
     /// What "/" stands for.
     pub(crate) root: FileId,
+    /// The files below `root`, by their paths.
+    pub(crate) files: Subvolume,
     session: Option<Arc<Session>>,
 }
 
@@ -42,6 +49,11 @@ pub(crate) struct Maker {
 }
 
 impl Target {
+    /// The engine below the volume.
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        self.volume.engine()
+    }
+
     /// What the caller may do; None: everything.
     pub(crate) fn rights(&self) -> Option<Rights<'_>> {
         self.session.as_ref()?.rights()
@@ -87,7 +99,7 @@ impl Target {
         }
         let mount = self.session.as_ref().and_then(|session| session.mount());
         match mount.is_some_and(|mount| mount.live.dirsync()) {
-            true => self.volume.fsync(dir),
+            true => self.engine().fsync(dir),
             false => Ok(()),
         }
     }
@@ -121,22 +133,16 @@ impl Target {
         }
     }
 
-    /// What the path leads to; a link at its end is not followed.
-    pub(crate) fn find(&self, location: &Location) -> anyhow::Result<FileId> {
-        let found = self.volume.resolve(self.root, &location.path);
-        found.with_context(|| format!("cannot access '{location}'"))
-    }
-
     /// What the path leads to through links.
     pub(crate) fn find_following(&self, location: &Location) -> anyhow::Result<FileId> {
-        let found = self.volume.resolve_following(self.root, &location.path);
+        let found = self.engine().resolve_following(self.root, &location.path);
         found.with_context(|| format!("cannot access '{location}'"))
     }
 
     /// The subvolume whose root directory the path leads to.
     pub(crate) fn subvolume(&self, location: &Location) -> anyhow::Result<RootId> {
         let id = self.find_following(location)?;
-        if id.is_empty_subvolume_dir() || self.volume.root_dir(id.root)? != id {
+        if id.is_empty_subvolume_dir() || self.engine().root_dir(id.root)? != id {
             bail!("Not a Btrfs subvolume: '{location}'");
         }
         Ok(id.root)
@@ -144,8 +150,8 @@ impl Target {
 
     /// The directory that the path leads to, if it does.
     pub(crate) fn directory(&self, path: &[u8]) -> anyhow::Result<Option<FileId>> {
-        match self.volume.resolve_following(self.root, path) {
-            Ok(id) if self.volume.attr(id)?.kind == FileKind::Directory => Ok(Some(id)),
+        match self.engine().resolve_following(self.root, path) {
+            Ok(id) if self.engine().attr(id)?.kind == FileKind::Directory => Ok(Some(id)),
             Ok(_) | Err(Error::NotFound | Error::NotADirectory(_)) => Ok(None),
             Err(error) => Err(error.into()),
         }
@@ -154,47 +160,59 @@ impl Target {
     /// Changes everything below a directory; what fails is reported. An error is one that ends the command.
     pub(crate) fn each_below(
         &self,
-        top: FileId,
-        path: &[u8],
+        top: &Location,
         console: &mut Console,
-        change: &mut dyn FnMut(&Entry) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        let filter = Filter::default();
-        let mut walk = Walk::new(&self.volume, top, path, Order::Index, filter);
-        while let Some(step) = walk.next_step() {
-            let mut complain = |path: &[u8], error: &dyn Display| {
-                console.error(format_args!("cannot change '{}': {error}", Escaped(path)));
+        change: &mut dyn FnMut(&DirEntry) -> ubtrfs::Result<()>,
+    ) -> Result<(), Reason> {
+        for entry in self.files.walk(top.path_within()).reason()? {
+            let (path, changed) = match entry {
+                Ok(entry) => (entry.path(), change(&entry)),
+                Err(error) => (error.path().unwrap_or(Path::new("")).to_owned(), Err(error)),
             };
-            match step {
-                Step::Entry(entry) => {
-                    match change(&entry) {
-                        Err(error) if is_final_error(&error) => return Err(error),
-                        Err(error) => complain(walk.path(), &error),
-                        Ok(()) => {}
-                    }
-                    if entry.kind == FileKind::Directory
-                        && let Err(error) = walk.enter(&entry)
-                    {
-                        complain(walk.path(), &error);
-                    }
+            if let Err(error) = changed.reason() {
+                if error.is_of_volume() {
+                    return Err(error);
                 }
-                Step::Leave => {}
-                Step::Failed(error) => complain(walk.path(), &error),
+                let path = Escaped(path.as_os_str().as_bytes());
+                console.error(format_args!("cannot change '{path}': {error}"));
             }
         }
         Ok(())
     }
 
-    /// The directory and the name in it that a path ends with.
-    pub(crate) fn place(&self, location: &Location) -> anyhow::Result<Place> {
-        Place::of(&self.volume, self.root, &location.path)
+    /// The name that a path ends with, for operations of the library.
+    pub(crate) fn named(&self, location: &Location) -> anyhow::Result<Named> {
+        Named::of(&self.files, &location.path)
             .with_context(|| format!("cannot access '{location}'"))
     }
 
-    /// Where a file is made that a path names, as [`Place::of_new_file`].
-    pub(crate) fn place_of_new_file(&self, location: &Location) -> anyhow::Result<Place> {
-        Place::of_new_file(&self.volume, self.root, &location.path)
+    /// Whether the path leads to a directory, through links.
+    pub(crate) fn is_directory(&self, location: &Location) -> anyhow::Result<bool> {
+        match self.files.metadata(location.path_within()).reason() {
+            Ok(file) => Ok(file.is_dir()),
+            Err(error) if matches!(error.errno(), Errno::NOENT | Errno::NOTDIR) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The directory and the name in it that a path ends with.
+    pub(crate) fn place(&self, location: &Location) -> anyhow::Result<Place> {
+        Place::of(self.engine(), self.root, &location.path)
             .with_context(|| format!("cannot access '{location}'"))
+    }
+
+    /// Makes an empty file where a path leads to none, at the end of links that lead nowhere.
+    pub(crate) fn make_file(&self, location: &Location) -> anyhow::Result<File> {
+        let options = OpenOptions::new().write(true).create(true);
+        let options = options.mode(NEW_FILE_MODE).umask(umask());
+        let made = self.files.open_with(location.path_within(), &options);
+        made.reason().map_err(|error| match error.errno() {
+            // There is no place for it.
+            Errno::NOENT | Errno::NOTDIR | Errno::ISDIR | Errno::LOOP => {
+                anyhow::Error::from(error).context(format!("cannot access '{location}'"))
+            }
+            _ => error.into(),
+        })
     }
 }
 
@@ -207,7 +225,7 @@ pub(crate) struct Changes<'a> {
 #[derive(Debug)]
 struct OpenImage {
     location: Location,
-    volume: Arc<Volume>,
+    volume: Volume,
 }
 
 impl<'a> Changes<'a> {
@@ -232,13 +250,14 @@ impl<'a> Changes<'a> {
                 let volume = self.options.open_for_writing(location)?;
                 self.open.push(OpenImage {
                     location: location.clone(),
-                    volume: Arc::clone(&volume),
+                    volume: volume.clone(),
                 });
                 volume
             }
         };
         let root = self.options.root_for(&volume, location)?;
         Ok(Target {
+            files: Subvolume::of_engine(volume.engine(), root),
             volume,
             root,
             session: location.session().cloned(),
@@ -246,15 +265,15 @@ impl<'a> Changes<'a> {
     }
 
     /// The volume of `location` if it is open for writing, under whichever of its names.
-    pub(crate) fn opened(&self, location: &Location) -> Option<Arc<Volume>> {
+    pub(crate) fn opened(&self, location: &Location) -> Option<Volume> {
         if let Some(session) = location.session() {
             let mut volumes = self.open.iter().map(|open| &open.volume);
             return volumes
-                .find(|volume| Arc::ptr_eq(volume, session.volume()))
+                .find(|volume| volume.is_same(session.volume()))
                 .cloned();
         }
         let is_on = |volume: &Volume| {
-            let devices = volume.pool().devices();
+            let devices = volume.devices();
             let mut paths = devices.iter().filter_map(|device| device.path.as_deref());
             paths.any(|path| is_same_file(path, &location.image))
         };
@@ -286,20 +305,21 @@ impl<'a> Changes<'a> {
 
     /// Commits what was done so far, in a shell or a mount later.
     pub(crate) fn sync(&self) -> anyhow::Result<()> {
-        self.each_image(Volume::sync)
+        self.each_image(|volume| volume.sync())
     }
 
     /// Commits what was done, and discards what that has freed; in a shell or a mount later. Nothing is changed any
     /// more.
     pub(crate) fn commit(self) -> anyhow::Result<()> {
-        self.each_image(Volume::close)
+        self.each_image(|volume| volume.clone().close())
     }
 
-    fn each_image(&self, commit: fn(&Volume) -> Result<(), Error>) -> anyhow::Result<()> {
+    fn each_image(&self, commit: fn(&Volume) -> ubtrfs::Result<()>) -> anyhow::Result<()> {
         for open in &self.open {
             if open.location.session().is_none() {
                 let image = Escaped(open.location.image.as_os_str().as_encoded_bytes());
-                commit(&open.volume).with_context(|| format!("cannot commit to '{image}'"))?;
+                let committed = commit(&open.volume).reason();
+                committed.with_context(|| format!("cannot commit to '{image}'"))?;
             }
         }
         Ok(())
@@ -311,7 +331,8 @@ pub(crate) fn is_final(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         let engine = cause.downcast_ref::<Error>().map(is_final_error);
         let copy = cause.downcast_ref::<CopyError>().map(CopyError::is_final);
-        engine.or(copy).unwrap_or(false)
+        let library = cause.downcast_ref::<Reason>().map(Reason::is_of_volume);
+        engine.or(copy).or(library).unwrap_or(false)
     })
 }
 

@@ -13,6 +13,7 @@ use ubtrfs_device::{DeviceError, Holder, clock};
 use ubtrfs_fuse::mount::{mount_table, mountpoint_served_by};
 
 use crate::presentation::quoting::Escaped;
+use crate::volume_access::reason::Reason;
 
 /// How long a command waits for another.
 pub(crate) const FOR_COMMANDS: Duration = Duration::from_secs(10);
@@ -85,10 +86,12 @@ pub(crate) fn name_the_mount(error: anyhow::Error) -> anyhow::Error {
 fn holder_of(error: &anyhow::Error) -> Option<(&Path, &Holder)> {
     error.chain().find_map(|cause| {
         let engine = cause.downcast_ref::<ubtrfs_engine::Error>();
-        let device = match engine {
-            Some(ubtrfs_engine::Error::Device(device)) => Some(device),
-            Some(_) => None,
-            None => cause.downcast_ref::<DeviceError>(),
+        let library = cause.downcast_ref::<Reason>();
+        let device = match (engine, library) {
+            (Some(ubtrfs_engine::Error::Device(device)), _) => Some(device),
+            (Some(_), _) => None,
+            (None, Some(reason)) => reason.device_error(),
+            (None, None) => cause.downcast_ref::<DeviceError>(),
         };
         match device {
             Some(DeviceError::InUse { path, holder }) => Some((path.as_path(), holder)),

@@ -12,12 +12,14 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use clap::builder::{TypedValueParser, ValueParserFactory};
+use ubtrfs::{Subvolume, Volume};
 use ubtrfs_device::{Access, DeviceError, memory_limit, siblings};
-use ubtrfs_engine::{DiscardMode, FileId, OpenOptions, Rescue, Volume};
+use ubtrfs_engine::{FileId, Volume as Engine};
 use ubtrfs_format::ids::RootId;
 
 use crate::presentation::quoting::Escaped;
 use crate::volume_access::held;
+use crate::volume_access::reason::Reasoned;
 use crate::volume_access::session::Session;
 
 #[cfg(test)]
@@ -138,6 +140,11 @@ impl Location {
             .find(|split| is_image(&split.image))
             .or_else(|| splits.first().map(|&at| split_at(at)))
             .unwrap_or(whole)
+    }
+
+    /// The path within the volume, for the library.
+    pub(crate) fn path_within(&self) -> &Path {
+        Path::new(OsStr::from_bytes(&self.path))
     }
 
     /// The last name of the path; None for the root.
@@ -269,15 +276,11 @@ impl DeviceOptions {
         }
     }
 
-    pub(crate) fn open(&self, location: &Location) -> anyhow::Result<Arc<Volume>> {
+    pub(crate) fn open(&self, location: &Location) -> anyhow::Result<Volume> {
         self.open_for(location, Access::Read)
     }
 
-    pub(crate) fn open_for(
-        &self,
-        location: &Location,
-        access: Access,
-    ) -> anyhow::Result<Arc<Volume>> {
+    pub(crate) fn open_for(&self, location: &Location, access: Access) -> anyhow::Result<Volume> {
         let Some(session) = location.session() else {
             return self.open_images(std::slice::from_ref(&location.image), access);
         };
@@ -311,7 +314,7 @@ impl DeviceOptions {
     }
 
     /// A volume of which all images are named.
-    pub(crate) fn open_locations(&self, locations: &[Location]) -> anyhow::Result<Arc<Volume>> {
+    pub(crate) fn open_locations(&self, locations: &[Location]) -> anyhow::Result<Volume> {
         match locations {
             [location] if location.session().is_some() => self.open(location),
             [first, ..] if first.session().is_some() => bail!("a mount is named alone"),
@@ -322,44 +325,56 @@ impl DeviceOptions {
         }
     }
 
-    pub(crate) fn open_all(&self, images: &[PathBuf]) -> anyhow::Result<Arc<Volume>> {
+    pub(crate) fn open_all(&self, images: &[PathBuf]) -> anyhow::Result<Volume> {
         self.open_images(images, Access::Read)
     }
 
-    fn open_images(&self, images: &[PathBuf], access: Access) -> anyhow::Result<Arc<Volume>> {
-        let options = match access {
-            Access::Read => OpenOptions::new(),
+    fn open_images(&self, images: &[PathBuf], access: Access) -> anyhow::Result<Volume> {
+        let builder = match access {
+            Access::Read => Volume::builder().read_only(),
             // A command commits when it has done its work.
-            Access::Write => OpenOptions::new().writable(true).commit_interval(None),
+            Access::Write => Volume::builder().commit_interval(None),
         };
-        let options = match self.no_discard {
-            true => options.discard(Some(DiscardMode::None)),
-            false => options,
+        let builder = match self.no_discard {
+            true => builder.no_discard(),
+            false => builder,
         };
-        let rescue = Rescue {
-            no_log_replay: self.as_committed,
-            ..Rescue::default()
+        let builder = match self.as_committed {
+            true => builder.as_committed(),
+            false => builder,
         };
-        let options = options.limit_memory(memory_limit()).rescue(rescue);
-        let open = || self.open_with(images, access, options.clone());
+        let builder = match self.degraded {
+            true => builder.degraded(),
+            false => builder,
+        };
+        let builder = builder.limit_memory(memory_limit());
+        let open = || {
+            self.open_with(images, access, |paths, places| {
+                Ok(builder.clone().scan(places).open_all(paths).reason()?)
+            })
+        };
         held::when_free(held::FOR_COMMANDS, open).map_err(held::name_the_mount)
     }
 
-    /// Opens the volume of `images` and of the devices that these options name.
-    pub(crate) fn open_with(
+    /// Opens the volume of `images` and of the devices that these options name. `open` is given all of these, and the
+    /// places where others are.
+    pub(crate) fn open_with<T>(
         &self,
         images: &[PathBuf],
         access: Access,
-        options: OpenOptions,
-    ) -> anyhow::Result<Arc<Volume>> {
+        open: impl FnOnce(&[PathBuf], Vec<PathBuf>) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
         let paths = self.all_named(images)?;
         let not_open = || {
             let shown = Escaped(images[0].as_os_str().as_bytes());
             format!("cannot open '{shown}'")
         };
         let places = self.places(&paths, access).with_context(not_open)?;
-        let options = options.degraded(self.degraded).scan(places);
-        Volume::open(&paths, &options).with_context(not_open)
+        open(&paths, places).with_context(not_open)
+    }
+
+    pub(crate) fn is_degraded(&self) -> bool {
+        self.degraded
     }
 
     /// The images, and the devices that these options name.
@@ -435,11 +450,20 @@ const ROOT_OF_MOUNT: &str = "a mount shows the subvolume that it was made for";
 /// An open volume and what was named in it.
 #[derive(Debug)]
 pub(crate) struct Opened {
-    pub(crate) volume: Arc<Volume>,
+    pub(crate) volume: Volume,
     /// The directory that stands for "/".
     pub(crate) root: FileId,
     /// What the path leads to. A link at its end is not followed.
     pub(crate) target: FileId,
+    /// The files below `root`, by their paths.
+    pub(crate) files: Subvolume,
+}
+
+impl Opened {
+    /// The engine below the volume.
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        self.volume.engine()
+    }
 }
 
 impl VolumeOptions {
@@ -453,7 +477,7 @@ impl VolumeOptions {
         }
     }
 
-    pub(crate) fn open_for_writing(&self, location: &Location) -> anyhow::Result<Arc<Volume>> {
+    pub(crate) fn open_for_writing(&self, location: &Location) -> anyhow::Result<Volume> {
         if location.session().is_some() {
             self.refuse_nodiscard()?;
         }
@@ -470,12 +494,14 @@ impl VolumeOptions {
     }
 
     /// What `location` means in a volume that is open already.
-    pub(crate) fn find(&self, volume: Arc<Volume>, location: &Location) -> anyhow::Result<Opened> {
+    pub(crate) fn find(&self, volume: Volume, location: &Location) -> anyhow::Result<Opened> {
         let root = self.root_for(&volume, location)?;
         let target = volume
+            .engine()
             .resolve(root, &location.path)
             .with_context(|| format!("cannot access '{location}'"))?;
         Ok(Opened {
+            files: Subvolume::of_engine(volume.engine(), root),
             volume,
             root,
             target,
@@ -494,8 +520,8 @@ impl VolumeOptions {
     pub(crate) fn open_beside(
         &self,
         location: &Location,
-        open: Option<Arc<Volume>>,
-    ) -> anyhow::Result<(Arc<Volume>, FileId)> {
+        open: Option<Volume>,
+    ) -> anyhow::Result<(Volume, FileId)> {
         let volume = match open {
             Some(volume) => volume,
             None => self.devices.open(location)?,
@@ -536,13 +562,14 @@ impl VolumeOptions {
 
     /// The root directory of the subvolume that the options name.
     pub(crate) fn root(&self, volume: &Volume) -> anyhow::Result<FileId> {
+        let engine = volume.engine();
         if let Some(path) = &self.subvol {
             let shown = Escaped(path.as_bytes());
-            let top = volume.root_dir(RootId::FS_TREE)?;
-            let found = volume
+            let top = engine.root_dir(RootId::FS_TREE)?;
+            let found = engine
                 .resolve(top, path.as_bytes())
                 .with_context(|| format!("cannot find subvolume '{shown}'"))?;
-            if found.is_empty_subvolume_dir() || volume.root_dir(found.root)? != found {
+            if found.is_empty_subvolume_dir() || engine.root_dir(found.root)? != found {
                 bail!("'{shown}' is not a subvolume");
             }
             return Ok(found);
@@ -551,8 +578,8 @@ impl VolumeOptions {
             // The kernel takes 0 as the top level as well.
             Some(0) => RootId::FS_TREE,
             Some(id) => RootId(id),
-            None => volume.default_subvolume()?,
+            None => engine.default_subvolume()?,
         };
-        Ok(volume.root_dir(id)?)
+        Ok(engine.root_dir(id)?)
     }
 }

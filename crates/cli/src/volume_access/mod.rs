@@ -11,6 +11,7 @@ pub(crate) mod ioctls;
 pub(crate) mod location;
 pub(crate) mod operand;
 pub(crate) mod place;
+pub(crate) mod reason;
 pub(crate) mod session;
 pub(crate) mod stream_input;
 pub(crate) mod stream_output;

@@ -6,16 +6,16 @@
 use std::ffi::OsStr;
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use anyhow::Context;
 use clap::builder::{TypedValueParser, ValueParserFactory};
-use ubtrfs_engine::FileTime;
 
 use crate::presentation::quoting::Escaped;
 use crate::volume_access::location::{Location, VolumeOptions};
+use crate::volume_access::reason::Reasoned;
 use crate::volume_access::session::Session;
 
 const HOST_PREFIX: &[u8] = b"host:";
@@ -75,27 +75,24 @@ impl Operand {
     }
 
     /// Its times of access and modification.
-    pub(crate) fn times(&self, options: &VolumeOptions) -> anyhow::Result<(FileTime, FileTime)> {
+    pub(crate) fn times(
+        &self,
+        options: &VolumeOptions,
+    ) -> anyhow::Result<(SystemTime, SystemTime)> {
         match self {
             Operand::Host { path, .. } => {
-                let metadata = path.metadata();
-                let metadata = metadata.with_context(|| format!("cannot access '{self}'"))?;
-                let time = |sec, nsec: i64| FileTime {
-                    sec,
-                    nsec: nsec as u32,
-                };
+                let cannot = || format!("cannot access '{self}'");
+                let metadata = path.metadata().with_context(cannot)?;
+                let (access, modification) = (metadata.accessed(), metadata.modified());
                 Ok((
-                    time(metadata.atime(), metadata.atime_nsec()),
-                    time(metadata.mtime(), metadata.mtime_nsec()),
+                    access.with_context(cannot)?,
+                    modification.with_context(cannot)?,
                 ))
             }
             Operand::Volume(location) => {
                 let opened = options.open(location)?;
-                let id = opened
-                    .volume
-                    .resolve_following(opened.root, &location.path)?;
-                let attr = opened.volume.attr(id)?;
-                Ok((attr.atime, attr.mtime))
+                let metadata = opened.files.metadata(location.path_within()).reason()?;
+                Ok((metadata.accessed(), metadata.modified()))
             }
         }
     }

@@ -1,6 +1,13 @@
 //! A name in a directory of a volume, whether something has it yet or not.
 
-use ubtrfs_engine::{Error, FileId, FileKind, LastName, Volume};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use ubtrfs::{Metadata, Subvolume};
+use ubtrfs_engine::{Error, FileId, FileKind, Volume};
+
+use crate::volume_access::reason::{Reason, Reasoned};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
@@ -14,8 +21,84 @@ pub(crate) struct Place {
 pub(crate) enum PlaceError {
     #[error("it is not the name of a file")]
     NoName,
+    #[error("not a directory")]
+    NotADirectory,
+    #[error("no such file or directory")]
+    NotFound,
     #[error(transparent)]
     Engine(#[from] Error),
+    #[error(transparent)]
+    Library(#[from] Reason),
+}
+
+/// The place of a name for operations of the library.
+#[derive(Clone, Debug)]
+pub(crate) struct Named {
+    /// Without slashes at its end.
+    pub(crate) path: PathBuf,
+    /// What has the name; a link itself.
+    pub(crate) existing: Option<Metadata>,
+}
+
+impl Named {
+    /// The place of the last name of `path`, as [`Place::of`].
+    pub(crate) fn of(files: &Subvolume, path: &[u8]) -> Result<Named, PlaceError> {
+        let (dir, name) = split(path).ok_or(PlaceError::NoName)?;
+        let dir = Path::new(OsStr::from_bytes(dir));
+        let named = Named::in_directory(files, dir, name)?;
+        match &named.existing {
+            Some(file) if path.ends_with(b"/") && !file.is_dir() => Err(PlaceError::NotADirectory),
+            _ => Ok(named),
+        }
+    }
+
+    /// The place of a name in the directory at `dir`.
+    pub(crate) fn in_directory(
+        files: &Subvolume,
+        dir: &Path,
+        name: &[u8],
+    ) -> Result<Named, PlaceError> {
+        let path = dir.join(OsStr::from_bytes(name));
+        let existing = match files.symlink_metadata(&path).reason() {
+            Err(error) if error.is_missing() => match files.metadata(dir).reason()?.is_dir() {
+                true => None,
+                false => return Err(PlaceError::NotADirectory),
+            },
+            found => Some(found?),
+        };
+        Ok(Named { path, existing })
+    }
+
+    pub(crate) fn path_bytes(&self) -> &[u8] {
+        self.path.as_os_str().as_bytes()
+    }
+
+    /// The directory that has the name.
+    fn directory(&self, files: &Subvolume) -> Result<Metadata, Reason> {
+        let dir = self.path.parent().unwrap_or(Path::new("/"));
+        files.metadata(dir).reason()
+    }
+
+    /// Whether both are one name in one directory.
+    pub(crate) fn is_same_name(&self, other: &Named, files: &Subvolume) -> Result<bool, Reason> {
+        Ok(self.name() == other.name()
+            && is_same(&self.directory(files)?, &other.directory(files)?))
+    }
+
+    pub(crate) fn name(&self) -> &[u8] {
+        self.path.file_name().unwrap_or_default().as_bytes()
+    }
+
+    /// Whether the file that has the name is this one.
+    pub(crate) fn is(&self, file: &Metadata) -> bool {
+        self.existing
+            .is_some_and(|existing| is_same(&existing, file))
+    }
+}
+
+/// Whether two paths have led to one file.
+pub(crate) fn is_same(a: &Metadata, b: &Metadata) -> bool {
+    (a.subvolume_id(), a.ino()) == (b.subvolume_id(), b.ino())
 }
 
 impl Place {
@@ -37,24 +120,6 @@ impl Place {
             name: name.to_vec(),
             existing,
         })
-    }
-
-    /// Where open(2) makes the file that `path` names and does not exist: at the end of links that lead nowhere.
-    pub(crate) fn of_new_file(
-        volume: &Volume,
-        root: FileId,
-        path: &[u8],
-    ) -> Result<Place, PlaceError> {
-        let end = volume.resolve_end(root, path, true)?;
-        match end.last {
-            LastName::Name(_) if end.has_slash => Err(Error::IsADirectory(end.dir).into()),
-            LastName::Name(name) => Ok(Place {
-                dir: end.dir,
-                name,
-                existing: end.id,
-            }),
-            _ => Err(PlaceError::NoName),
-        }
     }
 }
 

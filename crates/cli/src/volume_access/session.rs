@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, bail};
+use ubtrfs::Volume;
 use ubtrfs_device::Access;
-use ubtrfs_engine::{FileId, Volume};
+use ubtrfs_engine::{FileId, Volume as Engine};
 use ubtrfs_format::ids::RootId;
 use ubtrfs_fuse::caller::{Caller, Rights};
 use ubtrfs_fuse::mount::{LiveOptions, is_read_only};
@@ -18,7 +19,7 @@ use ubtrfs_fuse::{Changes, KernelPages};
 pub(crate) struct Session {
     /// Where the volume is to be found: an image, or a mount point.
     place: PathBuf,
-    volume: Arc<Volume>,
+    volume: Volume,
     root: FileId,
     kind: Kind,
 }
@@ -84,7 +85,7 @@ impl MountSession {
 
 impl Session {
     /// `root` stands for "/".
-    pub(crate) fn of_shell(image: PathBuf, volume: Arc<Volume>, root: FileId) -> Session {
+    pub(crate) fn of_shell(image: PathBuf, volume: Volume, root: FileId) -> Session {
         let dir = Mutex::new(b"/".to_vec());
         Session {
             place: image,
@@ -96,13 +97,13 @@ impl Session {
 
     pub(crate) fn of_mount(
         mountpoint: PathBuf,
-        volume: Arc<Volume>,
+        engine: &Arc<Engine>,
         root: FileId,
         mount: MountSession,
     ) -> Session {
         Session {
             place: mountpoint,
-            volume,
+            volume: Volume::of_engine(engine),
             root,
             kind: Kind::Mount(Box::new(mount)),
         }
@@ -112,19 +113,24 @@ impl Session {
         &self.place
     }
 
-    pub(crate) fn volume(&self) -> &Arc<Volume> {
+    pub(crate) fn volume(&self) -> &Volume {
         &self.volume
     }
 
-    pub(crate) fn volume_for(&self, access: Access) -> anyhow::Result<Arc<Volume>> {
+    /// The engine below the volume.
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        self.volume.engine()
+    }
+
+    pub(crate) fn volume_for(&self, access: Access) -> anyhow::Result<Volume> {
         let is_remounted = || self.mount().is_some_and(MountSession::is_read_only);
-        if access == Access::Write && (!self.volume.is_writable() || is_remounted()) {
+        if access == Access::Write && (self.volume.is_read_only() || is_remounted()) {
             match self.mount() {
                 Some(_) => bail!("'{}' is mounted read-only", self.place.display()),
                 None => bail!("the shell was started with --read-only"),
             }
         }
-        Ok(Arc::clone(&self.volume))
+        Ok(self.volume.clone())
     }
 
     pub(crate) fn root(&self) -> FileId {
@@ -143,7 +149,7 @@ impl Session {
         let mount = self.mount()?;
         Some(Rights {
             caller: &mount.caller,
-            volume: &self.volume,
+            volume: self.engine(),
             user_subvol_rm_allowed: mount.live.user_subvol_rm_allowed(),
         })
     }

@@ -69,8 +69,9 @@ impl Stats {
             bail!("--reset is not supported: ubtrfs does not write these numbers");
         }
         let volume = self.devices.open(&self.location)?;
-        let devices = DeviceSizes::of(&volume);
-        self.print(console, devices, |devid| counts(&volume, devid))
+        let volume = volume.engine();
+        let devices = DeviceSizes::of(volume);
+        self.print(console, devices, |devid| counts(volume, devid))
     }
 
     fn print(

@@ -3,7 +3,6 @@
 use std::io::Write;
 
 use serde::Serialize;
-use ubtrfs_engine::Volume;
 use ubtrfs_engine::inspect::{DeviceAllocation, ProfileUsage};
 use ubtrfs_format::block_group_flags::Profile;
 
@@ -57,7 +56,8 @@ struct Facts {
 impl Usage {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         self.print(console, |location| {
-            let volume: &Volume = &*self.devices.open(location)?;
+            let volume = self.devices.open(location)?;
+            let volume = volume.engine();
             Ok(Facts {
                 infos: volume.profile_usages()?,
                 devices: DeviceSizes::of(volume),

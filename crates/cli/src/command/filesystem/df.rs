@@ -36,6 +36,7 @@ struct Row {
 impl Df {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         let volume = self.devices.open(&self.location)?;
+        let volume = volume.engine();
         let reserve = ProfileUsage {
             flags: BlockGroupFlags::METADATA,
             total: volume.global_reserve_bytes()?,

@@ -43,9 +43,9 @@ impl Discard {
             if let Some(rights) = session.rights() {
                 rights.administer_mount().with_context(refused)?;
             }
-            self.set_limits(session.volume()).with_context(refused)?;
+            self.set_limits(session.engine()).with_context(refused)?;
         }
-        let report = DiscardReport::of(session.volume());
+        let report = DiscardReport::of(session.engine());
         if console.is_json() {
             json::write_map(&mut console.out, "filesystem-discard", &report.json())?;
             return Ok(());

@@ -89,7 +89,7 @@ impl Du {
         location: &Location,
         opened: &Opened,
     ) -> anyhow::Result<()> {
-        let volume: &Volume = &opened.volume;
+        let volume: &Volume = opened.engine();
         let mut meter = Meter {
             volume,
             cache: SharingCache::default(),

@@ -1,12 +1,11 @@
 //! `ubtrfs filesystem label`: the name of a volume, shown or set.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 
 use anyhow::{Context, bail};
 use serde::Serialize;
-use ubtrfs_format::superblock::LABEL_SIZE;
 
 use crate::presentation::console::Console;
 use crate::presentation::json;
@@ -14,6 +13,7 @@ use crate::presentation::quoting::Escaped;
 use crate::volume_access::changes::{Changes, Target};
 use crate::volume_access::ioctls::{Asked, ByIoctls};
 use crate::volume_access::location::{Location, VolumeOptions};
+use crate::volume_access::reason::Reasoned;
 
 /// Show or set the label of a volume
 #[derive(Debug, clap::Args)]
@@ -27,6 +27,9 @@ pub(crate) struct Label {
     volume: VolumeOptions,
 }
 
+/// What a label may have.
+const MAX_LABEL_BYTES: usize = 255;
+
 #[derive(Debug, Serialize)]
 struct LabelJson {
     label: String,
@@ -38,7 +41,7 @@ impl Label {
             return self.set(label.as_bytes());
         }
         let volume = self.volume.devices.open(&self.location)?;
-        print(console, volume.superblock().label())
+        print(console, volume.label().as_bytes())
     }
 
     fn set(&self, label: &[u8]) -> anyhow::Result<()> {
@@ -76,9 +79,9 @@ pub(crate) fn set_label(target: &Target, label: &[u8]) -> anyhow::Result<()> {
     check(label)?;
     // A label is shown as of the last commit.
     let volume = &target.volume;
-    volume
-        .set_label(label)
-        .and_then(|()| volume.sync())
+    let set = volume.set_label(OsStr::from_bytes(label));
+    set.and_then(|()| volume.sync())
+        .reason()
         .with_context(|| not_set(label))
 }
 
@@ -93,9 +96,11 @@ fn not_set(label: &[u8]) -> String {
 }
 
 fn check(label: &[u8]) -> anyhow::Result<()> {
-    if label.len() >= LABEL_SIZE {
-        let max = LABEL_SIZE - 1;
-        bail!("label {} is too long (max {max})", Escaped(label));
+    if label.len() > MAX_LABEL_BYTES {
+        bail!(
+            "label {} is too long (max {MAX_LABEL_BYTES})",
+            Escaped(label)
+        );
     }
     Ok(())
 }

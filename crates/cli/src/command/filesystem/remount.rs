@@ -24,6 +24,6 @@ impl Remount {
         else {
             bail!("'{}' is not in a mount", self.location);
         };
-        Ok(mount.live.change(&self.words, session.volume())?)
+        Ok(mount.live.change(&self.words, session.engine())?)
     }
 }

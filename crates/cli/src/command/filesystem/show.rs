@@ -127,7 +127,7 @@ impl Show {
         let mut volumes = Vec::new();
         for target in &self.targets {
             if target.session().is_some() {
-                volumes.push(describe_open(&*self.devices.open(target)?));
+                volumes.push(describe_open(self.devices.open(target)?.engine()));
                 continue;
             }
             match target.image.exists() {

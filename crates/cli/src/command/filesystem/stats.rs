@@ -28,7 +28,7 @@ impl Stats {
         else {
             bail!("'{}' is not in a mount of ubtrfs", self.location);
         };
-        let report = stats.report(session.volume());
+        let report = stats.report(session.engine());
         match console.format {
             Format::Json => json::write_map(&mut console.out, "filesystem-stats", &report.json())?,
             Format::Text => console.out.write_all(report.text().as_bytes())?,

@@ -6,6 +6,7 @@ use crate::presentation::console::Console;
 use crate::volume_access::changes::Changes;
 use crate::volume_access::ioctls::{Asked, ByIoctls};
 use crate::volume_access::location::{Location, VolumeOptions};
+use crate::volume_access::reason::Reasoned;
 use crate::volume_access::session::MountSession;
 
 /// Commit all changes so far
@@ -22,17 +23,18 @@ pub(crate) struct Sync {
 impl Sync {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         if let Some(session) = self.location.session() {
-            if !session.volume().is_writable() {
+            if session.volume().is_read_only() {
                 // As on the kernel's mounts: there is nothing to commit.
                 return Ok(());
             }
             if session.mount().is_some_and(MountSession::is_read_only) {
                 // It was made read-only: nothing comes after this.
-                return Ok(session.volume().quiesce()?);
+                return Ok(session.engine().quiesce()?);
             }
         }
         let mut changes = Changes::new(&self.volume);
-        changes.open_to_commit(&self.location)?.volume.sync()?;
+        let target = changes.open_to_commit(&self.location)?;
+        target.volume.sync().reason()?;
         changes.commit()
     }
 }

@@ -56,12 +56,12 @@ impl Trim {
                         .administer_mount()
                         .with_context(|| self.not_trimmed())?;
                 }
-                self.trim(session.volume(), console)?
+                self.trim(session.engine(), console)?
             }
             None => {
                 let mut changes = Changes::new(&self.volume);
                 let target = changes.open(&self.location)?;
-                let bytes = self.trim(&target.volume, console)?;
+                let bytes = self.trim(target.engine(), console)?;
                 drop(target);
                 changes.commit()?;
                 bytes

@@ -42,7 +42,7 @@ pub(crate) struct Usage {
 impl Usage {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         self.print(console, |location| {
-            Facts::read(&*self.devices.open(location)?)
+            Facts::read(self.devices.open(location)?.engine())
         })
     }
 

@@ -98,7 +98,7 @@ impl DumpSuper {
                 continue;
             }
             let volume = DeviceOptions::default().as_committed().open(location)?;
-            let devices = volume.pool().devices();
+            let devices = volume.devices();
             paths.extend(devices.into_iter().filter_map(|device| device.path));
         }
         Ok(paths)

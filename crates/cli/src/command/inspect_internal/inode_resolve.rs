@@ -25,7 +25,7 @@ impl InodeResolve {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         let opened = self.volume.open(&self.location)?;
         let file = FileId::new(opened.target.root, InodeNr(self.inode));
-        let paths = paths_from(&opened.volume, opened.root, file)?;
+        let paths = paths_from(opened.engine(), opened.root, file)?;
         must_have_paths(file, &paths)?;
         if console.is_json() {
             let paths = paths.iter().map(|path| json::text(path));

@@ -86,7 +86,7 @@ struct RowJson {
 impl ListChunks {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         let volume = self.devices.as_committed().open(&self.location)?;
-        let chunks = volume.chunk_uses()?.into_iter().map(|found| {
+        let chunks = volume.engine().chunk_uses()?.into_iter().map(|found| {
             let chunk = &found.chunk;
             let stripes = chunk.stripes().iter();
             FoundChunk {

@@ -49,7 +49,7 @@ struct UserJson {
 impl LogicalResolve {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         let opened = self.volume.open(&self.location)?;
-        let volume = &*opened.volume;
+        let volume = &**opened.engine();
         let extent = volume
             .data_extent_at(Logical(self.logical))?
             .with_context(|| format!("no file data at logical {}", self.logical))?;

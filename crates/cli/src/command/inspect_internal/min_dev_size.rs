@@ -47,7 +47,7 @@ struct MinDevSizeJson {
 impl MinDevSize {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         let volume = self.devices.as_committed().open(&self.location)?;
-        self.print(console, &extents_on(&volume, self.id)?)
+        self.print(console, &extents_on(volume.engine(), self.id)?)
     }
 
     fn print(&self, console: &mut Console, extents: &[Range<u64>]) -> anyhow::Result<()> {

@@ -29,6 +29,7 @@ struct PathJson {
 impl SubvolidResolve {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         let volume = self.devices.open(&self.location)?;
+        let volume = volume.engine();
         let id = RootId(self.subvolid);
         volume.subvolume_tree(id)?;
         let path = volume.subvolume_path(id)?;

@@ -61,9 +61,9 @@ impl TreeStats {
             if list.is_none() {
                 writeln!(console.out, "Calculating size of {name}")?;
             }
-            let view = view(&volume, id)?;
+            let view = view(volume.engine(), id)?;
             let start = clock::now();
-            let stats = volume.tree_stats(&view)?;
+            let stats = volume.engine().tree_stats(&view)?;
             match &mut list {
                 Some(list) => list.push(&mut console.out, &to_json(id, &stats))?,
                 None => print(&mut console.out, units, &stats, start.elapsed())?,

@@ -90,27 +90,28 @@ impl Layout {
     }
 
     fn columns(&self, facts: FileFacts) -> Columns {
-        let attr = &facts.attr;
+        let file = &facts.metadata;
         let acl = if facts.has_acl { "+" } else { "" };
         let size = match facts.device_number() {
-            Some(device) => Size::Device {
-                major: device.major.to_string(),
-                minor: device.minor.to_string(),
+            Some((major, minor)) => Size::Device {
+                major: major.to_string(),
+                minor: minor.to_string(),
             },
-            None if self.human => Size::Bytes(human(attr.size)),
-            None => Size::Bytes(attr.size.to_string()),
+            None if self.human => Size::Bytes(human(file.len())),
+            None => Size::Bytes(file.len().to_string()),
         };
+        let modified = file.modified().into();
         Columns {
-            mode: permissions::text(attr.mode) + acl,
-            nlink: attr.nlink.to_string(),
-            user: self.owners.user(attr.uid),
-            group: self.owners.group(attr.gid),
+            mode: permissions::text(file.mode()) + acl,
+            nlink: file.nlink().to_string(),
+            user: self.owners.user(file.uid()),
+            group: self.owners.group(file.gid()),
             size,
             time: match self.full_time {
-                true => clock::full(attr.mtime),
-                false => clock::short(attr.mtime, self.now),
+                true => clock::full(modified),
+                false => clock::short(modified, self.now),
             },
-            blocks: facts.blocks(),
+            blocks: file.blocks(),
             target: facts.target,
         }
     }

@@ -85,7 +85,7 @@ impl Ls {
             let Some(opened) = self.open(location, console) else {
                 continue;
             };
-            let (volume, target) = (&*opened.volume, opened.target);
+            let (volume, target) = (&**opened.engine(), opened.target);
             let is_dir = volume.attr(target)?.kind == FileKind::Directory;
             if !is_dir || self.directory {
                 let name = shown_argument(location);
@@ -179,7 +179,7 @@ impl Ls {
         location: &Location,
         opened: &Opened,
     ) -> anyhow::Result<()> {
-        let volume = &*opened.volume;
+        let volume = &**opened.engine();
         let is_dir = volume.attr(opened.target)?.kind == FileKind::Directory;
         if !is_dir || self.directory {
             return push_json(console, list, volume, opened.target, &location.path);

@@ -4,21 +4,22 @@ mod get;
 mod list;
 mod set;
 
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
 use rustix::fs::getxattr;
 use rustix::io::Errno;
-use ubtrfs_engine::{FileId, Volume};
-use ubtrfs_format::item::RootItemFlags;
+use ubtrfs::Volume;
+use ubtrfs_engine::FileId;
 
 use crate::presentation::console::Console;
 use crate::presentation::quoting::Escaped;
 use crate::volume_access::control::mountpoint_of;
 use crate::volume_access::ioctls::{Asked, ByIoctls};
 use crate::volume_access::location::Location;
+use crate::volume_access::reason::Reasoned;
 
 /// Show or set properties: ro, label, compression
 #[derive(Debug, clap::Args)]
@@ -186,10 +187,11 @@ impl<'a> Stored<'a> {
         location: &Location,
         kind: Option<Kind>,
     ) -> anyhow::Result<Stored<'a>> {
-        let id = volume
+        let engine = volume.engine();
+        let id = engine
             .resolve_following(root, &location.path)
             .with_context(|| not_detected(location))?;
-        let is_subvolume = !id.is_empty_subvolume_dir() && volume.root_dir(id.root)? == id;
+        let is_subvolume = !id.is_empty_subvolume_dir() && engine.root_dir(id.root)? == id;
         let kinds = kinds_of(location, kind, id == root, is_subvolume)?;
         Ok(Stored { volume, id, kinds })
     }
@@ -201,16 +203,17 @@ impl Object for Stored<'_> {
     }
 
     fn is_read_only(&self) -> anyhow::Result<bool> {
-        let tree = self.volume.subvolume_tree(self.id.root)?;
-        Ok(tree.item().flags().contains(RootItemFlags::RDONLY))
+        let subvolume = self.volume.subvolume_by_id(self.id.root.0).reason()?;
+        Ok(subvolume.is_read_only().reason()?)
     }
 
     fn label(&self) -> anyhow::Result<Vec<u8>> {
-        Ok(self.volume.superblock().label().to_vec())
+        Ok(self.volume.label().into_vec())
     }
 
     fn compression(&self) -> anyhow::Result<Option<Vec<u8>>> {
-        Ok(self.volume.xattr(self.id, COMPRESSION.as_bytes())?)
+        let engine = self.volume.engine();
+        Ok(engine.xattr(self.id, COMPRESSION.as_bytes())?)
     }
 }
 

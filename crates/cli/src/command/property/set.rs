@@ -61,7 +61,7 @@ impl Set {
         if let Some(rights) = target.rights() {
             rights.write_to(id)?;
         }
-        let volume = &target.volume;
+        let volume = target.engine();
         volume.set_xattr(id, COMPRESSION.as_bytes(), value, XattrMode::Any)?;
         target.file_changed(id);
         Ok(())
@@ -75,14 +75,14 @@ impl Set {
     ) -> anyhow::Result<()> {
         let read_only = switch(value)?;
         let id = object.id.root;
-        let received = object.volume.subvolume_tree(id)?.item().received_uuid;
+        let volume = object.volume.engine();
+        let received = volume.subvolume_tree(id)?.item().received_uuid;
         let refused = || self.not_switched();
         if let Some(rights) = target.rights() {
             rights.own(object.id).with_context(refused)?;
         }
         if !read_only && object.is_read_only()? && !received.is_nil() {
             self.must_be_forced()?;
-            let volume = object.volume;
             volume.set_read_only(id, false).with_context(refused)?;
             let nothing = ReceivedFrom {
                 uuid: Uuid::default(),
@@ -96,7 +96,7 @@ impl Set {
             // What comes later is refused.
             target.write_back(id).with_context(refused)?;
         }
-        let set = object.volume.set_read_only(id, read_only);
+        let set = volume.set_read_only(id, read_only);
         set.with_context(refused)
     }
 }

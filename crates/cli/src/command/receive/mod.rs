@@ -81,7 +81,7 @@ impl Receive {
                 .add_to(dir)
                 .with_context(|| format!("cannot make subvolumes in '{destination}'"))?;
         }
-        let mut receiving = VolumeTarget::new(&target.volume, dir);
+        let mut receiving = VolumeTarget::new(target.engine(), dir);
         if let Some(changes) = target.mount_changes() {
             receiving = receiving.watched_by(Box::new(MountWatcher::new(changes.clone())));
         }

@@ -6,10 +6,10 @@ mod parent;
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use anyhow::{Context, anyhow, bail};
-use ubtrfs_engine::{Snapshot, Volume};
+use ubtrfs::Volume;
+use ubtrfs_engine::Snapshot;
 use ubtrfs_format::ids::RootId;
 use ubtrfs_stream::{
     Command, SendError, SendOptions, Sender, StreamVersion, StreamWriter, WriteBehind, write_behind,
@@ -173,12 +173,13 @@ impl Send {
         })
     }
 
-    fn find(&self, volume: &Arc<Volume>, of: &Location, role: &str) -> anyhow::Result<Named> {
+    fn find(&self, volume: &Volume, of: &Location, role: &str) -> anyhow::Result<Named> {
         let first = &self.subvolumes[0];
         if of.session().is_none() && !is_same_file(&of.image, &first.image) {
             bail!("all subvolumes must be from the same filesystem");
         }
-        let target = self.volume.find(Arc::clone(volume), of)?.target;
+        let target = self.volume.find(volume.clone(), of)?.target;
+        let volume = volume.engine();
         if target.is_empty_subvolume_dir() || volume.root_dir(target.root)? != target {
             bail!("not a subvolume: {of}");
         }
@@ -212,7 +213,7 @@ fn failed_to_choose(id: RootId) -> String {
 
 /// The stream would overwrite what it is made of.
 fn refuse_image(path: &Path, volume: &Volume) -> anyhow::Result<()> {
-    let devices = volume.pool().devices();
+    let devices = volume.devices();
     let mut images = devices.iter().filter_map(|device| device.path.as_deref());
     match images.any(|image| is_same_file(image, path)) {
         true => bail!(

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::{anyhow, bail};
 use indicatif::ProgressBar;
-use ubtrfs_engine::Volume;
+use ubtrfs::Volume;
 use ubtrfs_stream::{SendError, WriteError};
 
 use crate::presentation::console::Console;
@@ -76,7 +76,7 @@ pub(super) fn cut(file: &File, volume: &Volume) -> anyhow::Result<()> {
     if !metadata.is_file() {
         return Ok(());
     }
-    let is_read = volume.pool().devices().iter().any(|device| {
+    let is_read = volume.devices().iter().any(|device| {
         let image = device.path.as_deref().and_then(|path| path.metadata().ok());
         image.is_some_and(|image| (image.dev(), image.ino()) == (metadata.dev(), metadata.ino()))
     });

@@ -24,6 +24,7 @@ use crate::presentation::quoting::{Escaped, ShellQuoted};
 use crate::program::Program;
 use crate::volume_access::location::{Location, LocationParser, VolumeOptions};
 use crate::volume_access::operand::{Operand, OperandParser};
+use crate::volume_access::reason::Reasoned;
 use crate::volume_access::session::Session;
 
 /// Run several commands on one volume, from standard input or a prompt
@@ -108,10 +109,10 @@ impl Shell {
             Access::Write => self.volume.open_for_writing(&self.location)?,
         };
         if self.lazytime {
-            volume.set_lazy_times(true)?;
+            volume.engine().set_lazy_times(true)?;
         }
         let root = self.volume.root(&volume)?;
-        let session = Session::of_shell(self.location.image.clone(), Arc::clone(&volume), root);
+        let session = Session::of_shell(self.location.image.clone(), volume.clone(), root);
         session.set_dir(directory(&session, &self.location)?);
         let session = Arc::new(session);
         let outcome = self.lines(&session, console, program);
@@ -120,7 +121,7 @@ impl Shell {
                 .free_deleted_subvolumes()
                 .and_then(|()| volume.close());
             if let Err(error) = committed {
-                console.error(format_args!("cannot commit: {error}"));
+                console.error(format_args!("cannot commit: {}", error.reason()));
             }
         }
         outcome
@@ -170,7 +171,7 @@ impl Shell {
 
 /// The path that `location` gives to `cd`.
 fn directory(session: &Session, location: &Location) -> anyhow::Result<Vec<u8>> {
-    let volume = session.volume();
+    let volume = session.engine();
     let path = normal(&location.path);
     let shown = Escaped(&path);
     let dir = volume
@@ -293,8 +294,8 @@ fn run_line(
             console.write_path(&session.dir())?;
             writeln!(console.out).map_err(Into::into)
         }
-        Verb::Sync => match session.volume().is_writable() {
-            true => session.volume().sync().context("cannot commit"),
+        Verb::Sync => match session.engine().is_writable() {
+            true => session.volume().sync().reason().context("cannot commit"),
             false => Ok(()),
         },
         Verb::Exit => return Ok(Flow::Exit),

@@ -59,7 +59,7 @@ impl Create {
             gid: maker.gid,
             ..NewInode::directory(0o777)
         };
-        let volume = &target.volume;
+        let volume = target.engine();
         volume.create_subvolume(place.dir, &place.name, &root)?;
         Ok(target.entry_changed(place.dir, &place.name)?)
     }

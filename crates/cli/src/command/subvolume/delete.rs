@@ -5,12 +5,12 @@ use std::ffi::OsStr;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use anyhow::{Context, anyhow, bail};
 use rustix::io::Errno;
 use rustix::process::geteuid;
-use ubtrfs_engine::{Error, Volume};
+use ubtrfs::Volume;
+use ubtrfs_engine::Error;
 use ubtrfs_format::ids::RootId;
 use ubtrfs_fuse::caller::Refused;
 
@@ -21,6 +21,7 @@ use crate::volume_access::control::mountpoint_of;
 use crate::volume_access::ioctls::{Asked, ByIoctls};
 use crate::volume_access::location::{DeviceOptions, Location, VolumeOptions};
 use crate::volume_access::place::split;
+use crate::volume_access::reason::Reasoned;
 
 /// Delete subvolumes
 ///
@@ -54,14 +55,11 @@ impl Delete {
         self.check()?;
         let options = VolumeOptions::of_devices(&self.devices);
         let mut changes = Changes::new(&options);
-        let mut volumes: Vec<Arc<Volume>> = Vec::new();
+        let mut volumes: Vec<Volume> = Vec::new();
         for location in &self.locations {
             let deleted = changes.open(location).and_then(|target| {
-                if !volumes
-                    .iter()
-                    .any(|known| Arc::ptr_eq(known, &target.volume))
-                {
-                    volumes.push(Arc::clone(&target.volume));
+                if !volumes.iter().any(|known| known.is_same(&target.volume)) {
+                    volumes.push(target.volume.clone());
                 }
                 self.delete(&target, location, console)
             });
@@ -81,11 +79,11 @@ impl Delete {
         for volume in volumes {
             match session {
                 None => {
-                    let freed = volume.free_deleted_subvolumes();
+                    let freed = volume.free_deleted_subvolumes().reason();
                     freed.context("cannot free the space of deleted subvolumes")?;
                 }
                 Some(session) if session.mount().is_some() && self.commit_after => {
-                    volume.sync().context("cannot commit")?;
+                    volume.sync().reason().context("cannot commit")?;
                 }
                 Some(_) => {}
             }
@@ -144,7 +142,7 @@ impl Delete {
                 .unwrap_or_default(),
         );
         let shown = location.with_path(path);
-        if target.volume.default_subvolume()? == id {
+        if target.engine().default_subvolume()? == id {
             bail!(is_default(id, &shown));
         }
         self.announce(id, &shown, console)?;
@@ -174,14 +172,14 @@ impl Delete {
     }
 
     fn take_away(&self, target: &Target, id: RootId) -> Result<(), Refused> {
-        let root = target.volume.root_dir(id)?;
+        let root = target.engine().root_dir(id)?;
         let rights = target.rights();
-        let deleted = target.volume.delete_subvolume_by_id(id, |dir, root| {
+        let deleted = target.engine().delete_subvolume_by_id(id, |dir, root| {
             rights.map_or(Ok(()), |rights| rights.delete_subvolume(dir, root))
         })?;
         target.entry_removed(deleted.dir, &deleted.name, root)?;
         match self.commit_each {
-            true => Ok(target.volume.sync()?),
+            true => Ok(target.engine().sync()?),
             false => Ok(()),
         }
     }

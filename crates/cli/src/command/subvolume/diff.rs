@@ -36,13 +36,13 @@ impl DiffSnapshots {
             bail!("'{}' and '{}' are not of one volume", self.old, self.new);
         }
         let opened = self.volume.open(&self.old)?;
-        let volume = opened.volume;
-        let new_target = self.volume.find(volume.clone(), &self.new)?.target;
+        let new_target = self.volume.find(opened.volume.clone(), &self.new)?.target;
+        let volume = opened.engine();
         let open = |target: ubtrfs_engine::FileId, location: &Location| {
             if target.is_empty_subvolume_dir() || volume.root_dir(target.root)? != target {
                 bail!("Not a Btrfs subvolume: '{location}'");
             }
-            Snapshot::open(&volume, target.root)
+            Snapshot::open(volume, target.root)
                 .with_context(|| format!("cannot compare '{location}'"))
         };
         let old = open(opened.target, &self.old)?;

@@ -69,7 +69,7 @@ struct Found {
 impl FindNew {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         let opened = self.volume.open(&self.location)?;
-        let (volume, target) = (&*opened.volume, opened.target);
+        let (volume, target) = (&**opened.engine(), opened.target);
         if target.is_empty_subvolume_dir() || volume.root_dir(target.root)? != target {
             bail!("Not a Btrfs subvolume: '{}'", self.location);
         }

@@ -35,9 +35,8 @@ struct DefaultJson {
 impl GetDefault {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         let volume = self.devices.open(&self.location)?;
-        print(console, volume.default_subvolume()?, || {
-            Subvolumes::read(&volume)
-        })
+        let id = volume.engine().default_subvolume()?;
+        print(console, id, || Subvolumes::read(&volume))
     }
 }
 
@@ -74,7 +73,7 @@ fn print(
     let info = subvolumes
         .get(id)
         .with_context(|| format!("default subvolume {id} does not exist"))?;
-    let generation = info.item.generation.get();
+    let generation = info.generation;
     let top_level = subvolumes.parent(id).unwrap_or(RootId(0));
     let path = subvolumes.path(id, None).unwrap_or_default();
     if console.is_json() {

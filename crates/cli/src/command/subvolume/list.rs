@@ -7,12 +7,10 @@ use std::str::FromStr;
 use anyhow::bail;
 use serde::Serialize;
 use serde::ser::SerializeMap;
-use ubtrfs_engine::SubvolumeInfo;
 use ubtrfs_format::ids::RootId;
-use ubtrfs_format::item::RootItemFlags;
 use ubtrfs_format::uuid::Uuid;
 
-use super::{Subvolumes, made_in};
+use super::{Listed, Subvolumes};
 use crate::presentation::console::Console;
 use crate::presentation::{clock, json};
 use crate::volume_access::ioctls::{Asked, ByIoctls};
@@ -183,7 +181,7 @@ impl Column {
 
 /// A subvolume that is listed.
 struct Row<'a> {
-    info: &'a SubvolumeInfo,
+    info: &'a Listed,
     /// 0 for one that stands nowhere.
     parent: u64,
     path: Vec<u8>,
@@ -195,24 +193,25 @@ impl Row<'_> {
     }
 
     fn generation(&self) -> u64 {
-        self.info.item.generation.get()
+        self.info.generation
     }
 
     fn number(&self, column: Column) -> Option<u64> {
         match column {
             Column::Id => Some(self.info.id.0),
             Column::Gen => Some(self.generation()),
-            Column::Cgen => Some(made_in(self.info)),
+            Column::Cgen => Some(self.info.created_generation),
             Column::Parent | Column::TopLevel => Some(self.parent),
             _ => None,
         }
     }
 
-    fn uuid(&self, column: Column) -> Option<Uuid> {
+    /// The UUID of a column that has one.
+    fn uuid(&self, column: Column) -> Option<Option<Uuid>> {
         match column {
-            Column::Uuid => Some(self.info.item.uuid),
-            Column::ParentUuid => Some(self.info.item.parent_uuid),
-            Column::ReceivedUuid => Some(self.info.item.received_uuid),
+            Column::Uuid => Some(self.info.uuid),
+            Column::ParentUuid => Some(self.info.parent_uuid),
+            Column::ReceivedUuid => Some(self.info.received_uuid),
             _ => None,
         }
     }
@@ -221,12 +220,12 @@ impl Row<'_> {
         if column == Column::Path {
             return console.write_path(&self.path);
         }
-        let text = match (self.number(column), self.uuid(column)) {
-            (Some(number), _) => number.to_string(),
-            (_, Some(uuid)) if uuid.is_nil() => format!("{:<36}", "-"),
-            (_, Some(uuid)) => uuid.to_string(),
-            _ if self.info.item.otime.sec.get() == 0 => "-".to_owned(),
-            _ => clock::plain(self.info.item.otime.into()),
+        let text = match (self.number(column), self.uuid(column), self.info.created) {
+            (Some(number), ..) => number.to_string(),
+            (_, Some(Some(uuid)), _) => uuid.to_string(),
+            (_, Some(None), _) => format!("{:<36}", "-"),
+            (.., Some(created)) => clock::plain(created.into()),
+            (.., None) => "-".to_owned(),
         };
         console.out.write_all(text.as_bytes())
     }
@@ -244,15 +243,15 @@ impl Serialize for RowJson<'_> {
             if let Some(number) = row.number(column) {
                 map.serialize_entry(name, &number)?;
             } else if let Some(uuid) = row.uuid(column) {
-                map.serialize_entry(name, &(!uuid.is_nil()).then(|| uuid.to_string()))?;
+                map.serialize_entry(name, &uuid.map(|uuid| uuid.to_string()))?;
             } else if column == Column::Path {
                 map.serialize_entry(name, &json::text(&row.path))?;
                 if let Some(hex) = json::hex_if_lossy(&row.path) {
                     map.serialize_entry("path_hex", &hex)?;
                 }
             } else {
-                let otime = row.info.item.otime;
-                let shown = (otime.sec.get() != 0).then(|| clock::with_zone(otime.into()));
+                let created = row.info.created;
+                let shown = created.map(|created| clock::with_zone(created.into()));
                 map.serialize_entry(name, &shown)?;
             }
         }
@@ -318,21 +317,21 @@ impl List {
     fn is_listed(&self, row: &Row<'_>, here: RootId) -> bool {
         row.is_deleted() == self.deleted
             && (!self.only_below || self.all || row.parent == here.0)
-            && (!self.snapshots || row.info.snapshot_transid.is_some())
-            && (!self.read_only || row.info.item.flags().contains(RootItemFlags::RDONLY))
+            && (!self.snapshots || row.info.is_snapshot)
+            && (!self.read_only || row.info.is_read_only)
             && self
                 .filter_gen
                 .is_none_or(|bound| bound.holds(row.generation()))
             && self
                 .filter_cgen
-                .is_none_or(|bound| bound.holds(made_in(row.info)))
+                .is_none_or(|bound| bound.holds(row.info.created_generation))
     }
 
     fn compare(&self, a: &Row<'_>, b: &Row<'_>) -> Ordering {
         let by_keys = self.sort.iter().map(|key| {
             let order = match key.by {
                 SortBy::Gen => a.generation().cmp(&b.generation()),
-                SortBy::Ogen => made_in(a.info).cmp(&made_in(b.info)),
+                SortBy::Ogen => a.info.created_generation.cmp(&b.info.created_generation),
                 SortBy::RootId => a.info.id.cmp(&b.info.id),
                 SortBy::Path => a.path.cmp(&b.path),
             };

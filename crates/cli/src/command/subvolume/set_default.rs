@@ -36,7 +36,7 @@ impl SetDefault {
         if let Some(rights) = target.rights() {
             rights.administer().context(NOT_SET)?;
         }
-        let done = target.volume.set_default(id);
+        let done = target.engine().set_default(id);
         done.context(NOT_SET)?;
         changes.commit()
     }

@@ -1,16 +1,15 @@
 //! `ubtrfs subvolume show`: all about one subvolume.
 
 use std::io::Write;
+use std::time::SystemTime;
 
 use anyhow::Context;
 use serde::Serialize;
-use ubtrfs_engine::SubvolumeInfo;
 use ubtrfs_engine::inspect::SubvolumeQuota;
 use ubtrfs_format::ids::RootId;
-use ubtrfs_format::item::{RootItemFlags, Timespec};
 use ubtrfs_format::uuid::Uuid;
 
-use super::{Subvolumes, made_in};
+use super::{Listed, Subvolumes};
 use crate::presentation::console::Console;
 use crate::presentation::units::ShortUnits;
 use crate::presentation::{clock, json};
@@ -42,7 +41,7 @@ const WRITABLE_BUT_RECEIVED: &str = "the subvolume is read-write and has receive
 
 /// What is shown, as text; nothing of it for what the subvolume has not.
 struct Facts<'a> {
-    info: &'a SubvolumeInfo,
+    info: &'a Listed,
     path: Vec<u8>,
     name: Vec<u8>,
     parent: u64,
@@ -53,8 +52,8 @@ struct Facts<'a> {
 impl Show {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         let opened = self.volume.open(&self.location)?;
-        let (volume, target) = (&*opened.volume, opened.target);
-        let subvolumes = Subvolumes::read(volume)?;
+        let (volume, target) = (&**opened.engine(), opened.target);
+        let subvolumes = Subvolumes::read(&opened.volume)?;
         let is_one = !target.is_empty_subvolume_dir() && volume.root_dir(target.root)? == target;
         let id = self.id(&subvolumes, is_one.then_some(target.root))?;
         let facts = Facts::of(&subvolumes, id, volume.subvolume_quota(id)?)?;
@@ -67,7 +66,7 @@ impl Show {
             (Some(id), _) => Ok(RootId(id)),
             (_, Some(uuid)) => {
                 let uuid = Uuid(*uuid.as_bytes());
-                let found = subvolumes.all().find(|info| info.item.uuid == uuid);
+                let found = subvolumes.all().find(|info| info.uuid == Some(uuid));
                 let found = found.with_context(|| format!("no subvolume has the UUID {uuid}"))?;
                 Ok(found.id)
             }
@@ -76,7 +75,7 @@ impl Show {
     }
 
     fn show(&self, console: &mut Console, facts: &Facts<'_>) -> anyhow::Result<()> {
-        if facts.flags().is_none() && !facts.info.item.received_uuid.is_nil() {
+        if facts.flags().is_none() && facts.info.received_uuid.is_some() {
             console.warning(WRITABLE_BUT_RECEIVED);
         }
         match console.is_json() {
@@ -90,7 +89,7 @@ impl Show {
     }
 
     fn print(&self, console: &mut Console, facts: &Facts<'_>) -> anyhow::Result<()> {
-        let item = &facts.info.item;
+        let info = facts.info;
         match facts.info.id {
             RootId::FS_TREE => console.out.write_all(b"/")?,
             _ => console.write_path(&facts.path)?,
@@ -98,20 +97,20 @@ impl Show {
         write!(console.out, "\n\tName: \t\t\t")?;
         console.write_path(&facts.name)?;
         let out = &mut console.out;
-        writeln!(out, "\n\tUUID: \t\t\t{}", or_dash(item.uuid))?;
-        writeln!(out, "\tParent UUID: \t\t{}", or_dash(item.parent_uuid))?;
-        writeln!(out, "\tReceived UUID: \t\t{}", or_dash(item.received_uuid))?;
-        writeln!(out, "\tCreation time: \t\t{}", time_or_dash(item.otime))?;
+        writeln!(out, "\n\tUUID: \t\t\t{}", or_dash(info.uuid))?;
+        writeln!(out, "\tParent UUID: \t\t{}", or_dash(info.parent_uuid))?;
+        writeln!(out, "\tReceived UUID: \t\t{}", or_dash(info.received_uuid))?;
+        writeln!(out, "\tCreation time: \t\t{}", time_or_dash(info.created))?;
         writeln!(out, "\tSubvolume ID: \t\t{}", facts.info.id)?;
-        writeln!(out, "\tGeneration: \t\t{}", item.generation)?;
-        writeln!(out, "\tGen at creation: \t{}", made_in(facts.info))?;
+        writeln!(out, "\tGeneration: \t\t{}", info.generation)?;
+        writeln!(out, "\tGen at creation: \t{}", info.created_generation)?;
         writeln!(out, "\tParent ID: \t\t{}", facts.parent)?;
         writeln!(out, "\tTop level ID: \t\t{}", facts.parent)?;
         writeln!(out, "\tFlags: \t\t\t{}", facts.flags().unwrap_or("-"))?;
-        writeln!(out, "\tSend transid: \t\t{}", item.stransid)?;
-        writeln!(out, "\tSend time: \t\t{}", time_or_dash(item.stime))?;
-        writeln!(out, "\tReceive transid: \t{}", item.rtransid)?;
-        writeln!(out, "\tReceive time: \t\t{}", time_or_dash(item.rtime))?;
+        writeln!(out, "\tSend transid: \t\t{}", info.sent_generation)?;
+        writeln!(out, "\tSend time: \t\t{}", time_or_dash(info.sent))?;
+        writeln!(out, "\tReceive transid: \t{}", info.received_generation)?;
+        writeln!(out, "\tReceive time: \t\t{}", time_or_dash(info.received))?;
         writeln!(out, "\tSnapshot(s):")?;
         for snapshot in &facts.snapshots {
             write!(console.out, "\t\t\t\t")?;
@@ -159,19 +158,16 @@ impl ByIoctls for Show {
     }
 }
 
-fn or_dash(uuid: Uuid) -> String {
-    match uuid.is_nil() {
-        true => "-".to_owned(),
-        false => uuid.to_string(),
-    }
+fn or_dash(uuid: Option<Uuid>) -> String {
+    uuid.map_or_else(|| "-".to_owned(), |uuid| uuid.to_string())
 }
 
-fn time_or_dash(time: Timespec) -> String {
-    time_if_set(time).unwrap_or_else(|| "-".to_owned())
+fn time_or_dash(time: Option<SystemTime>) -> String {
+    shown_time(time).unwrap_or_else(|| "-".to_owned())
 }
 
-fn time_if_set(time: Timespec) -> Option<String> {
-    (time.sec.get() != 0).then(|| clock::with_zone(time.into()))
+fn shown_time(time: Option<SystemTime>) -> Option<String> {
+    time.map(|time| clock::with_zone(time.into()))
 }
 
 impl<'a> Facts<'a> {
@@ -182,13 +178,10 @@ impl<'a> Facts<'a> {
     ) -> anyhow::Result<Facts<'a>> {
         let info = subvolumes.get(id);
         let info = info.with_context(|| format!("subvolume {id} does not exist"))?;
-        let is_snapshot = |other: &&SubvolumeInfo| {
-            !info.item.uuid.is_nil() && other.item.parent_uuid == info.item.uuid
-        };
-        let name = match (info.id, &info.place) {
-            (RootId::FS_TREE, _) => b"<FS_TREE>".to_vec(),
-            (_, Some(place)) => place.name.clone(),
-            _ => Vec::new(),
+        let is_snapshot = |other: &&Listed| info.uuid.is_some() && other.parent_uuid == info.uuid;
+        let name = match info.id {
+            RootId::FS_TREE => b"<FS_TREE>".to_vec(),
+            _ => info.name.clone().unwrap_or_default(),
         };
         // Where the top of what is seen stands is not seen.
         let path = subvolumes.path(info.id, None);
@@ -207,33 +200,32 @@ impl<'a> Facts<'a> {
     }
 
     fn flags(&self) -> Option<&'static str> {
-        let read_only = self.info.item.flags().contains(RootItemFlags::RDONLY);
-        read_only.then_some("readonly")
+        self.info.is_read_only.then_some("readonly")
     }
 
     fn to_json(&self) -> ShowJson {
-        let item = &self.info.item;
-        let uuid = |uuid: Uuid| (!uuid.is_nil()).then(|| uuid.to_string());
+        let info = self.info;
+        let uuid = |uuid: Option<Uuid>| uuid.map(|uuid| uuid.to_string());
         ShowJson {
             path: match self.info.id {
                 RootId::FS_TREE => "/".to_owned(),
                 _ => json::text(&self.path),
             },
             name: json::text(&self.name),
-            uuid: uuid(item.uuid),
-            parent_uuid: uuid(item.parent_uuid),
-            received_uuid: uuid(item.received_uuid),
-            otime: time_if_set(item.otime),
+            uuid: uuid(info.uuid),
+            parent_uuid: uuid(info.parent_uuid),
+            received_uuid: uuid(info.received_uuid),
+            otime: shown_time(info.created),
             subvolume_id: self.info.id.0,
-            generation: item.generation.get(),
-            ogeneration: made_in(self.info),
+            generation: info.generation,
+            ogeneration: info.created_generation,
             parent_id: self.parent,
             toplevel_id: self.parent,
             flags: self.flags().into_iter().collect(),
-            stransid: item.stransid.get(),
-            stime: time_if_set(item.stime),
-            rtransid: item.rtransid.get(),
-            rtime: time_if_set(item.rtime),
+            stransid: info.sent_generation,
+            stime: shown_time(info.sent),
+            rtransid: info.received_generation,
+            rtime: shown_time(info.received),
             snapshots: self.snapshots.iter().map(|path| json::text(path)).collect(),
             quota_group: self.quota.map(|quota| QuotaJson {
                 qgroupid: format!("0/{}", self.info.id),

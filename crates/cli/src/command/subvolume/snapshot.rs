@@ -48,7 +48,7 @@ impl Snapshot {
         }
         let source = target.subvolume(&self.source)?;
         let (place, shown) = self.place(&target)?;
-        let volume = &target.volume;
+        let volume = target.engine();
         if let (Some(rights), None) = (target.rights(), place.existing) {
             rights
                 .add_to(place.dir)
@@ -93,7 +93,7 @@ impl Snapshot {
         let place = Place {
             dir,
             name: name.to_vec(),
-            existing: target.volume.lookup(dir, name)?,
+            existing: target.engine().lookup(dir, name)?,
         };
         Ok((place, destination.with_path(path)))
     }

@@ -11,6 +11,7 @@ use crate::presentation::console::Console;
 use crate::volume_access::changes::Changes;
 use crate::volume_access::ioctls::{Asked, ByIoctls};
 use crate::volume_access::location::{Location, VolumeOptions};
+use crate::volume_access::reason::Reasoned;
 
 /// Free the space of deleted subvolumes
 #[derive(Debug, clap::Args)]
@@ -31,13 +32,13 @@ impl Sync {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         let mut changes = Changes::new(&self.volume);
         let volume = changes.open_to_commit(&self.location)?.volume;
-        let ids = self.ids(&volume)?;
+        let ids = self.ids(volume.engine())?;
         if ids.is_empty() {
             return changes.commit();
         }
         let all = ids.len();
         say_how_many(all, console)?;
-        let freed = volume.free_deleted_subvolumes();
+        let freed = volume.free_deleted_subvolumes().reason();
         freed.context("cannot free the space of deleted subvolumes")?;
         for (index, id) in ids.into_iter().enumerate() {
             say_gone(id, index + 1, all, console)?;

@@ -374,7 +374,7 @@ fn run(
     }
     let session = Arc::new(Session::of_mount(
         PathBuf::from(OsString::from_vec(request.mountpoint)),
-        Arc::clone(&served.volume),
+        &served.volume,
         served.root,
         mount,
     ));

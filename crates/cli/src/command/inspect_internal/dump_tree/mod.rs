@@ -90,11 +90,12 @@ impl DumpTree {
             .only_named(self.noscan)
             .as_committed();
         let volume = options.open_locations(&self.images)?;
+        let volume = volume.engine();
         self.check_blocks(&volume.superblock())?;
         let dump = Dump {
             command: self,
-            volume: &volume,
-            walk: self.walk(&volume, console),
+            volume,
+            walk: self.walk(volume, console),
         };
         writeln!(console.out, "ubtrfs v{}", env!("CARGO_PKG_VERSION"))?;
         if !self.blocks.is_empty() {

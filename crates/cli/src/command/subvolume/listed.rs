@@ -1,0 +1,225 @@
+//! The subvolumes that there are, as an open volume lists them or a mount tells.
+
+use std::collections::BTreeMap;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use anyhow::Context;
+use ubtrfs::{SubvolumeInfo, Volume};
+use ubtrfs_engine::{FileId, FileTime, SubvolumeInfo as EngineInfo};
+use ubtrfs_format::ids::RootId;
+use ubtrfs_format::item::{RootItemFlags, Timespec};
+use ubtrfs_format::uuid::Uuid;
+
+use crate::volume_access::control::mountpoint_of;
+use crate::volume_access::ioctls::{self, Asked};
+use crate::volume_access::location::Location;
+use crate::volume_access::reason::Reasoned;
+
+/// What is shown of a subvolume.
+#[derive(Clone, Debug)]
+pub(super) struct Listed {
+    pub(super) id: RootId,
+    /// The one that holds it.
+    parent: Option<RootId>,
+    /// The path within that one.
+    path: Option<Vec<u8>>,
+    /// The last name of the path, which may be known alone. None for one that stands nowhere.
+    pub(super) name: Option<Vec<u8>>,
+    pub(super) uuid: Option<Uuid>,
+    pub(super) parent_uuid: Option<Uuid>,
+    pub(super) received_uuid: Option<Uuid>,
+    pub(super) is_snapshot: bool,
+    pub(super) is_read_only: bool,
+    pub(super) generation: u64,
+    pub(super) created_generation: u64,
+    pub(super) created: Option<SystemTime>,
+    pub(super) sent_generation: u64,
+    pub(super) sent: Option<SystemTime>,
+    pub(super) received_generation: u64,
+    pub(super) received: Option<SystemTime>,
+}
+
+impl Listed {
+    /// `path` is that within the subvolume that holds it.
+    fn of_volume(info: SubvolumeInfo, path: Option<Vec<u8>>) -> Listed {
+        let is_known = |time: &SystemTime| FileTime::from(*time).sec != 0;
+        Listed {
+            id: RootId(info.id),
+            parent: info.parent_id.map(RootId),
+            name: path.as_deref().and_then(last_name),
+            path,
+            uuid: Some(info.uuid).filter(|uuid| !uuid.is_nil()),
+            parent_uuid: info.parent_uuid,
+            received_uuid: info.received_uuid,
+            is_snapshot: info.is_snapshot,
+            is_read_only: info.is_read_only,
+            generation: info.generation,
+            created_generation: info.created_generation,
+            created: Some(info.created).filter(is_known),
+            sent_generation: info.sent_generation,
+            sent: info.sent,
+            received_generation: info.received_generation,
+            received: info.received,
+        }
+    }
+
+    /// Takes what a mount tells; `dir_path` gives the path of a directory in its subvolume.
+    fn of_mount(info: EngineInfo, dir_path: impl Fn(FileId) -> Option<Vec<u8>>) -> Listed {
+        let item = info.item;
+        let some = |uuid: Uuid| Some(uuid).filter(|uuid| !uuid.is_nil());
+        let time = |time: Timespec| (time.sec.get() != 0).then(|| FileTime::from(time).into());
+        let path = info.place.as_ref().and_then(|place| {
+            let mut path = dir_path(place.dir)?;
+            if !path.is_empty() {
+                path.push(b'/');
+            }
+            path.extend_from_slice(&place.name);
+            Some(path)
+        });
+        Listed {
+            id: info.id,
+            parent: info.place.as_ref().map(|place| place.dir.root),
+            path,
+            name: info.place.map(|place| place.name),
+            uuid: some(item.uuid),
+            parent_uuid: some(item.parent_uuid),
+            received_uuid: some(item.received_uuid),
+            is_snapshot: info.snapshot_transid.is_some(),
+            is_read_only: item.flags().contains(RootItemFlags::RDONLY),
+            generation: item.generation.get(),
+            created_generation: match (item.otransid.get(), info.snapshot_transid) {
+                // Volumes of old kernels know it of snapshots only.
+                (0, Some(transid)) => transid.0,
+                (otransid, _) => otransid,
+            },
+            created: time(item.otime),
+            sent_generation: item.stransid.get(),
+            sent: time(item.stime),
+            received_generation: item.rtransid.get(),
+            received: time(item.rtime),
+        }
+    }
+}
+
+fn last_name(path: &[u8]) -> Option<Vec<u8>> {
+    path.rsplit(|&byte| byte == b'/').next().map(<[u8]>::to_vec)
+}
+
+/// The rest of a path behind that of a directory above; both begin at the top.
+fn path_from<'p>(above: &Path, path: &'p Path) -> Option<&'p [u8]> {
+    let path = path.as_os_str().as_bytes();
+    match above.as_os_str().as_bytes() {
+        b"" => Some(path),
+        above => path.strip_prefix(above)?.strip_prefix(b"/"),
+    }
+}
+
+/// The subvolumes of a volume with their places.
+#[derive(Debug)]
+pub(super) struct Subvolumes {
+    by_id: BTreeMap<RootId, Listed>,
+    /// Where paths begin.
+    pub(super) top: RootId,
+    /// Whether there are no others; of those that are deleted nobody is told who does not see all.
+    pub(super) is_all: bool,
+}
+
+impl Subvolumes {
+    pub(super) fn read(volume: &Volume) -> anyhow::Result<Subvolumes> {
+        let infos = volume.subvolumes().reason()?;
+        let paths = infos.iter().map(|info| (info.id, info.path.clone()));
+        let paths: BTreeMap<u64, Option<PathBuf>> = paths.collect();
+        let listed = infos.into_iter().map(|info| {
+            let above = info.parent_id.and_then(|id| paths.get(&id)?.as_ref());
+            let path = info.path.as_ref().zip(above);
+            let path = path.and_then(|(path, above)| path_from(above, path));
+            let path = path.map(<[u8]>::to_vec);
+            Listed::of_volume(info, path)
+        });
+        Ok(Subvolumes {
+            by_id: listed.map(|listed| (listed.id, listed)).collect(),
+            top: RootId::FS_TREE,
+            is_all: true,
+        })
+    }
+
+    /// Those of a mount, as far as the caller may know of them; `asked` is what a location leads to.
+    pub(super) fn ask_at(asked: &Asked, location: &Location) -> anyhow::Result<Subvolumes> {
+        let path = location.written_path().canonicalize();
+        let mountpoint = path.and_then(|path| mountpoint_of(&path));
+        let mountpoint = mountpoint.with_context(|| format!("cannot access '{location}'"))?;
+        Subvolumes::ask(asked, &mountpoint)
+    }
+
+    /// Asks a mount from any place in it. A caller who may not see all subvolumes gets those below `top`.
+    pub(super) fn ask(asked: &Asked, top: &Path) -> anyhow::Result<Subvolumes> {
+        let found =
+            ioctls::Subvolumes::ask(asked, top).context("cannot see which subvolumes there are")?;
+        let listed = found.infos.into_iter().map(|info| {
+            let listed = Listed::of_mount(info, |dir| found.dirs.get(&dir).cloned());
+            (listed.id, listed)
+        });
+        Ok(Subvolumes {
+            by_id: listed.collect(),
+            top: found.top,
+            is_all: found.is_all,
+        })
+    }
+
+    /// The one that a directory is the root of, if it was not seen: a directory above may not be for the caller to read.
+    pub(super) fn add(&mut self, root: &Asked) -> anyhow::Result<()> {
+        let info = ioctls::info_of(&root.subvolume_info()?);
+        // Its name is known, the way to it is not.
+        let listed = Listed::of_mount(info, |_| None);
+        self.by_id.entry(listed.id).or_insert(listed);
+        Ok(())
+    }
+
+    pub(super) fn get(&self, id: RootId) -> Option<&Listed> {
+        self.by_id.get(&id)
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = &Listed> {
+        self.by_id.values()
+    }
+
+    /// The path from `from` if that holds the subvolume, else from the top; None if it stands
+    /// nowhere, being deleted.
+    pub(super) fn path(&self, id: RootId, from: Option<RootId>) -> Option<Vec<u8>> {
+        let mut names = Vec::new();
+        let mut at = id;
+        // A loop of subvolumes would come back to one that was seen.
+        for _ in 0..=self.by_id.len() {
+            names.push(self.get(at)?.path.as_deref()?);
+            let parent = self.parent(at)?;
+            if parent == self.top || Some(parent) == from {
+                names.reverse();
+                return Some(names.join(&b'/'));
+            }
+            at = parent;
+        }
+        None
+    }
+
+    /// All that are below a subvolume, each before the one that holds it.
+    pub(super) fn below(&self, id: RootId) -> Vec<RootId> {
+        let mut found = vec![id];
+        let mut seen = 0;
+        while let Some(&above) = found.get(seen) {
+            seen += 1;
+            for listed in self.all() {
+                if listed.parent == Some(above) && !found.contains(&listed.id) {
+                    found.push(listed.id);
+                }
+            }
+        }
+        found.split_off(1).into_iter().rev().collect()
+    }
+
+    /// The subvolume that holds this one.
+    pub(super) fn parent(&self, id: RootId) -> Option<RootId> {
+        self.get(id)?.parent
+    }
+}

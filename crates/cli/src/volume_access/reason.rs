@@ -1,0 +1,71 @@
+//! Errors of the library without its words for the operation and the file, for which commands have their own.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::io;
+
+use rustix::io::Errno;
+use ubtrfs_device::DeviceError;
+
+/// The cause of an error of the library, and its sources.
+#[derive(Debug)]
+pub(crate) struct Reason(ubtrfs::Error);
+
+impl Reason {
+    /// The reason of an error of a file of a volume, which is one of `std::io` there.
+    pub(crate) fn of_io(error: io::Error) -> anyhow::Error {
+        match error.downcast() {
+            Ok(error) => Reason(error).into(),
+            Err(error) => error.into(),
+        }
+    }
+
+    /// Whether further changes would fail for the same reason.
+    pub(crate) fn is_of_volume(&self) -> bool {
+        self.0.is_of_volume()
+    }
+
+    /// Whether a path leads nowhere.
+    pub(crate) fn is_missing(&self) -> bool {
+        self.errno() == Errno::NOENT
+    }
+
+    /// The error of the devices, if a volume could not be opened for one.
+    pub(crate) fn device_error(&self) -> Option<&DeviceError> {
+        self.0.device_error()
+    }
+
+    pub(crate) fn errno(&self) -> Errno {
+        Errno::from_raw_os_error(self.0.errno())
+    }
+}
+
+impl From<ubtrfs::Error> for Reason {
+    fn from(error: ubtrfs::Error) -> Reason {
+        Reason(error)
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0.reason())
+    }
+}
+
+impl StdError for Reason {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0.source()
+    }
+}
+
+/// Outcomes of the library.
+pub(crate) trait Reasoned<T> {
+    /// Leaves the cause of an error alone.
+    fn reason(self) -> Result<T, Reason>;
+}
+
+impl<T> Reasoned<T> for ubtrfs::Result<T> {
+    fn reason(self) -> Result<T, Reason> {
+        self.map_err(Reason)
+    }
+}
