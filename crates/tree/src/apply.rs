@@ -259,7 +259,9 @@ impl<'a, I: ApplyIo> Apply<'a, I> {
                 let below = heads[slot..].partition_point(|head| head.key.get() < change.key);
                 let run = slot..slot + below;
                 slot = run.end;
-                packer.push(Piece::Old(block.clone(), run), self.io)?;
+                if below > 0 {
+                    packer.push(Piece::Old(block.clone(), run), self.io)?;
+                }
                 // APPLY-3: a change takes the place of the old item of its key.
                 if block.node().key(slot) == Some(change.key) {
                     slot += 1;
@@ -268,8 +270,10 @@ impl<'a, I: ApplyIo> Apply<'a, I> {
                     packer.push(Piece::New(change.key, value), self.io)?;
                 }
             }
-            let rest = Piece::Old(block.clone(), slot..heads.len());
-            packer.push(rest, self.io)?;
+            if slot < heads.len() {
+                let rest = Piece::Old(block.clone(), slot..heads.len());
+                packer.push(rest, self.io)?;
+            }
             self.io.retire(&block)?;
         }
         // APPLY-6: the last leaves are placed behind the retirement of the whole run.

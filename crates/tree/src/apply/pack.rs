@@ -30,15 +30,19 @@ impl Piece<'_> {
         }
     }
 
-    /// How many of its first items it takes to reach `target`, but no more than fit in `free` bytes.
-    fn items_to_reach(&self, target: usize, free: usize) -> usize {
+    /// How many of its first items it takes to reach `target`, but no more than fit in `free` bytes; and their room.
+    fn items_to_reach(&self, target: usize, free: usize) -> (usize, usize) {
+        let all = self.size_bytes();
         match self {
+            Piece::Old(_, slots) if all <= target && all <= free => (slots.len(), all),
             Piece::Old(block, slots) => {
                 let bytes = |items: usize| run_bytes(block, slots.start..slots.start + items);
                 let fitting = last_where(slots.len(), |items| bytes(items) <= free);
-                last_where(fitting, |items| bytes(items - 1) < target)
+                let taken = last_where(fitting, |items| bytes(items - 1) < target);
+                (taken, bytes(taken))
             }
-            Piece::New(..) => usize::from(target > 0 && self.size_bytes() <= free),
+            Piece::New(..) if target > 0 && all <= free => (1, all),
+            Piece::New(..) => (0, 0),
         }
     }
 }
@@ -97,7 +101,6 @@ impl<'a> LeafPacker<'a> {
         sink: &mut S,
     ) -> Result<(), S::Error> {
         self.new_at_end = match &piece {
-            Piece::Old(_, slots) if slots.is_empty() => return Ok(()),
             Piece::Old(..) => 0,
             Piece::New(..) => self.new_at_end + 1,
         };
@@ -130,24 +133,22 @@ impl<'a> LeafPacker<'a> {
         let mut leaf = OpenLeaf::new(self.format.nodesize);
         let mut used = 0;
         while let Some(piece) = self.held.front_mut() {
-            let taken = piece.items_to_reach(target.saturating_sub(used), leaf.free_bytes());
+            let rest = target.saturating_sub(used);
+            let (taken, bytes) = piece.items_to_reach(rest, leaf.free_bytes());
             if taken == 0 {
                 break;
             }
+            used += bytes;
             match piece {
                 Piece::Old(block, slots) => {
                     let run = slots.start..slots.start + taken;
-                    used += run_bytes(block, run.clone());
-                    leaf.append_run(block.node(), run.clone());
                     slots.start = run.end;
+                    leaf.append_run(block.node(), run);
                     if slots.start < slots.end {
                         break;
                     }
                 }
-                Piece::New(key, value) => {
-                    leaf.append(*key, value);
-                    used += value.len() + ITEM_HEAD_SIZE;
-                }
+                Piece::New(key, value) => leaf.append(*key, value),
             }
             self.held.pop_front();
         }
