@@ -212,30 +212,25 @@ impl Pool {
     ///
     /// Everything that it leads to must have been flushed.
     pub fn commit_superblock(&self, superblock: &Superblock) -> Result<(), DeviceError> {
+        self.write_first_superblocks(superblock)?;
+        self.write_other_superblocks(superblock)
+    }
+
+    /// Writes the first copy of every device's superblock: of a commit, or of a log. Returns when it is durable.
+    ///
+    /// Everything that it leads to must have been flushed.
+    pub fn write_first_superblocks(&self, superblock: &Superblock) -> Result<(), DeviceError> {
         nonblocking::check()?;
         // From here on copies of this generation are our own (JUDGE-2), even if not all get written.
         let generation = superblock.generation.get();
         self.generation.fetch_max(generation, Ordering::AcqRel);
         // COPIES-1
         self.write_copies(superblock, Copies::First)?;
-        self.flush()?;
-        // The others become durable with the next commit's first flush; until then the first ones are.
-        self.write_copies(superblock, Copies::Others)
-    }
-
-    /// Writes the first copy of every device's superblock, which names another log than before. Returns when it is
-    /// durable.
-    ///
-    /// Everything that it leads to must have been flushed.
-    pub fn write_log_superblock(&self, superblock: &Superblock) -> Result<(), DeviceError> {
-        nonblocking::check()?;
-        // COPIES-1
-        self.write_copies(superblock, Copies::First)?;
         self.flush()
     }
 
-    /// Writes the other copies like the first ones of [`Pool::write_log_superblock`]. The next flush makes them durable.
-    pub fn copy_log_superblock(&self, superblock: &Superblock) -> Result<(), DeviceError> {
+    /// Writes the other copies like the first ones of [`Pool::write_first_superblocks`]. The next flush makes them durable.
+    pub fn write_other_superblocks(&self, superblock: &Superblock) -> Result<(), DeviceError> {
         nonblocking::check()?;
         self.write_copies(superblock, Copies::Others)
     }

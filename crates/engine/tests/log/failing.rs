@@ -14,7 +14,7 @@ use ubtrfs_transaction::testing::{refuse_log_block, refuses_log_block};
 use crate::cut::made_on;
 use crate::workloads::{Run, Step, base, base_of, is_soak, kernel_replays, random_log};
 
-fn count(usual: usize, soak: usize) -> usize {
+pub(crate) fn count(usual: usize, soak: usize) -> usize {
     match is_soak() {
         true => soak,
         false => usual,

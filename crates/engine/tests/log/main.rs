@@ -7,6 +7,7 @@ mod case_options;
 mod cut;
 mod encoded;
 mod failing;
+mod failpoints;
 mod kinds;
 mod refused;
 mod replay;

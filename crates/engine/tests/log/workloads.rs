@@ -302,6 +302,8 @@ pub(crate) enum Step {
     Do(Op),
     /// A sync of one of the inodes that were seen so far, by its place among them.
     Sync(u64),
+    /// A sync of the volume.
+    SyncAll,
 }
 
 /// The volume that all workloads begin with.
@@ -421,15 +423,29 @@ impl Run {
                 }
                 self.synced.insert(id.ino.0, self.states.len());
                 if self.volume.writer_stats().unwrap().commits > self.commits {
-                    self.commits = self.volume.writer_stats().unwrap().commits;
-                    let before = self.states.drain(..self.states.len() - 1);
-                    self.before.extend(before);
-                    self.synced.clear();
+                    self.begin_after_commit();
                     self.synced.insert(id.ino.0, 1);
                 }
             }
+            Step::SyncAll => {
+                if self.volume.sync().is_err() {
+                    self.states.push(see(&self.volume));
+                    return false;
+                }
+                self.begin_after_commit();
+                let inodes = self.states[0].inodes.keys();
+                self.synced = inodes.map(|ino| (*ino, 1)).collect();
+            }
         }
         true
+    }
+
+    /// The last state is the committed one.
+    fn begin_after_commit(&mut self) {
+        self.commits = self.volume.writer_stats().unwrap().commits;
+        let before = self.states.drain(..self.states.len() - 1);
+        self.before.extend(before);
+        self.synced.clear();
     }
 
     fn inodes(&self) -> u64 {
@@ -439,11 +455,12 @@ impl Run {
 
     /// What a power cut now leaves. Fails with what is wrong with it.
     pub(crate) fn cut(&self) -> Result<Vec<MemDevice>, String> {
-        let cut: Vec<MemDevice> = self
-            .devices
-            .iter()
-            .map(|device| (**device).clone())
-            .collect();
+        let devices = self.devices.iter();
+        self.cut_of(devices.map(|device| (**device).clone()).collect())
+    }
+
+    /// Judges what a power cut has left.
+    pub(crate) fn cut_of(&self, cut: Vec<MemDevice>) -> Result<Vec<MemDevice>, String> {
         let copied = || cut.iter().cloned().map(Arc::new).collect::<Vec<_>>();
         let read = open_all(shared(&copied()), false).map_err(|error| error.to_string())?;
         let state = see(&read);

@@ -37,6 +37,7 @@ use ubtrfs_format::item::RootItem;
 use ubtrfs_format::key::Key;
 use ubtrfs_tree::{Change, CommittedRoot, FrozenSet, View, apply};
 
+use super::failpoint::{Failpoint, reach};
 use super::manager::TransactionManager;
 use super::pending_subvolumes::{PendingSubvolume, Puts};
 use super::stats::CommitPhases;
@@ -197,10 +198,12 @@ impl Commit<'_> {
     /// All phases but the freeze.
     fn finish(mut self, mut lap: Lap, phases: &mut CommitPhases) -> Result<()> {
         let pool = self.roots.pool();
+        reach(Failpoint::Frozen)?;
         // COMMIT-5
         pool.check_unchanged()?;
         // Before this commit changes the devices' items, which the copies of the superblock have.
         self.manager.logs.copy_superblock(pool)?;
+        reach(Failpoint::LogSuperblockCopied)?;
         self.rebuild_free_space_tree()?;
         self.apply_subvolumes()?;
         self.create_pending_subvolumes()?;
@@ -209,16 +212,22 @@ impl Commit<'_> {
         lap.end(&mut phases.apply);
         self.converge()?;
         lap.end(&mut phases.converge);
+        reach(Failpoint::Converged)?;
         self.write_blocks()?;
+        reach(Failpoint::BlocksWritten)?;
         // COMMIT-2
         self.manager.flush()?;
+        reach(Failpoint::BlocksDurable)?;
         lap.end(&mut phases.write);
         let superblock = self.superblock()?;
-        pool.commit_superblock(&superblock)?;
+        pool.write_first_superblocks(&superblock)?;
+        reach(Failpoint::SuperblockDurable)?;
+        pool.write_other_superblocks(&superblock)?;
+        reach(Failpoint::SuperblockCopied)?;
         lap.end(&mut phases.superblock);
         self.publish(superblock);
         lap.end(&mut phases.publish);
-        Ok(())
+        reach(Failpoint::Published)
     }
 }
 

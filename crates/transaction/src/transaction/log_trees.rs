@@ -40,6 +40,7 @@ use ubtrfs_tree::{
 use zerocopy::IntoBytes;
 
 use super::commit::write_blocks;
+use super::failpoint::{Failpoint, reach};
 use super::manager::TransactionManager;
 use super::stats::Unlogged;
 use crate::error::{Error, Result};
@@ -89,7 +90,7 @@ impl LogTrees {
     pub(super) fn copy_superblock(&self, pool: &Pool) -> Result<()> {
         match &self.state.lock().superblock {
             // LOG-5
-            Some(superblock) => Ok(pool.copy_log_superblock(superblock)?),
+            Some(superblock) => Ok(pool.write_other_superblocks(superblock)?),
             None => Ok(()),
         }
     }
@@ -259,6 +260,7 @@ impl LogSession<'_> {
         let parts = staged
             .iter()
             .flat_map(|block| state.places.parts_to_write(block));
+        reach(Failpoint::LogBuilt)?;
         let written = write_blocks(parts, |writes| {
             // LOG-6
             roots.pool().write_all_copies(writes)
@@ -268,13 +270,16 @@ impl LogSession<'_> {
             .counters
             .log_bytes
             .fetch_add(written, Ordering::Relaxed);
+        reach(Failpoint::LogBlocksWritten)?;
         // LOG-3
         or_abort(manager, manager.flush())?;
+        reach(Failpoint::LogBlocksDurable)?;
         let mut superblock = (*roots.superblock()).clone();
         superblock.log_root = root.bytenr.0.into();
         superblock.log_root_level = root.level;
-        let named = roots.pool().write_log_superblock(&superblock);
+        let named = roots.pool().write_first_superblocks(&superblock);
         or_abort(manager, named.map_err(Error::from))?;
+        or_abort(manager, reach(Failpoint::LogSuperblockDurable))?;
         state.places.written();
         state.superblock = Some(superblock);
         manager.counters.logs.fetch_add(1, Ordering::Relaxed);

@@ -1,6 +1,6 @@
 //! Transactions: entering the running one, and committing it.
 //!
-//! From low to high: `delayed_refs`, `extent_items`, `estimate`, `worst_case`, `stripes` < `edit_tallies` < `running`, `barrier`,
+//! From low to high: `failpoint`, `delayed_refs`, `extent_items`, `estimate`, `worst_case`, `stripes` < `edit_tallies` < `running`, `barrier`,
 //! `reservation_cache`, `reservation` < `manager`, with `handle`, `reserve_metadata`, `data_flush`, `threads`,
 //! `cleaner_state`, `background_discard` < `commit` < `open`. What layers above do for transactions is the trait in
 //! `reclaim`.
@@ -15,6 +15,7 @@ mod edit_tallies;
 mod edit_target;
 mod estimate;
 pub(crate) mod extent_items;
+mod failpoint;
 mod handle;
 mod lifetime;
 mod log_trees;

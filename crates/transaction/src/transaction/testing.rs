@@ -1,11 +1,41 @@
 //! The interface of transactions for tests of the layers above.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 
 use super::manager::TransactionManager;
+use crate::error::{Error, Result};
+
+pub use super::failpoint::Failpoint;
+
+/// A call at a step of a commit or a log.
+type Hook = Rc<dyn Fn(Failpoint) -> Result<(), Error>>;
 
 thread_local! {
     static REFUSED_LOG_BLOCK: Cell<Option<u64>> = const { Cell::new(None) };
+    static HOOK: RefCell<Option<Hook>> = const { RefCell::new(None) };
+}
+
+/// Calls a hook at each step of commits and logs, as long as this lives.
+#[derive(Debug)]
+#[must_use]
+pub struct Hooked(());
+
+/// Calls `hook` at each step of the commits and logs that this thread makes. The step fails as it does.
+pub fn at_failpoints(hook: impl Fn(Failpoint) -> Result<(), Error> + 'static) -> Hooked {
+    HOOK.set(Some(Rc::new(hook)));
+    Hooked(())
+}
+
+impl Drop for Hooked {
+    fn drop(&mut self) {
+        HOOK.set(None);
+    }
+}
+
+pub(super) fn reach(step: Failpoint) -> Result<()> {
+    let hook = HOOK.with_borrow(Option::clone);
+    hook.map_or(Ok(()), |hook| hook(step))
 }
 
 /// Has the n-th block that this thread allocates for a log find no room; None: all are given again.
