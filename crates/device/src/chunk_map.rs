@@ -196,7 +196,7 @@ fn check_stripe_count(profile: Profile, chunk: &Chunk, found: usize) -> Result<(
     Ok(())
 }
 
-/// What readers look into. The starts are apart, so that a search touches nothing else.
+/// The state that readers search. The starts are apart, so that a search touches nothing else.
 #[derive(Debug, Default)]
 struct Snapshot {
     starts: Vec<Logical>,
@@ -250,7 +250,7 @@ impl ChunkMap {
         }
     }
 
-    /// Takes out all. Nobody reads meanwhile.
+    /// Removes all chunks. No thread reads meanwhile.
     pub(crate) fn clear(&self) {
         let mut chunks = self.chunks.lock();
         chunks.clear();

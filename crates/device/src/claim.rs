@@ -1,4 +1,4 @@
-//! The exclusive open (`O_EXCL`) of a block device. While it lasts, the kernel mounts the device for nobody else.
+//! The exclusive open (`O_EXCL`) of a block device. While it lasts, the kernel refuses mounts of the device.
 
 use std::fs::File;
 use std::io;
@@ -19,7 +19,7 @@ pub struct DeviceClaim {
 }
 
 impl DeviceClaim {
-    /// Claims a block device for a writer. A reader only learns whether somebody else has claimed it.
+    /// Claims a block device for a writer. A reader only learns whether another user has claimed it.
     pub(crate) fn open(
         path: &Path,
         access: Access,

@@ -56,7 +56,7 @@ pub enum DeviceError {
     #[error("{} is not a btrfs device{}", path.display(), holds_text(*holds))]
     NotBtrfs {
         path: PathBuf,
-        /// What it is instead, if that is known.
+        /// The signature found in its place, if it is a known one.
         holds: Option<Signature>,
     },
     #[error("{problem}; {copy}")]
@@ -194,7 +194,7 @@ impl std::fmt::Display for SoundCopy {
     }
 }
 
-/// What another program did to the superblock of a device that is open.
+/// A change that another program made to the superblock of an open device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SuperblockChange {
     /// Copy 0 is not that of the volume any more.
@@ -295,7 +295,7 @@ pub struct ReadFailure {
 }
 
 impl ReadFailure {
-    /// What is not there at once, for a thread that must not wait.
+    /// The failure of a read that would wait, on a thread that must not.
     pub(crate) fn would_block(logical: Logical, len: u64) -> ReadFailure {
         let attempt = Attempt {
             mirror: 0,

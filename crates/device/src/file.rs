@@ -31,10 +31,10 @@ use crate::uring::{self, Request};
 #[cfg(test)]
 mod tests;
 
-/// What holes are filled with, piece by piece.
+/// The bytes that holes are filled with, piece by piece.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
-/// What makes two paths the same device.
+/// The identity by which two paths are the same device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum DeviceIdentity {
     File { dev: u64, ino: u64 },
@@ -52,7 +52,7 @@ pub struct FileDevice {
     /// Found out when first asked for.
     discard_geometry: OnceLock<Option<DiscardGeometry>>,
     holder: Option<Holder>,
-    /// What keeps the kernel and others who claim devices away.
+    /// The claim that keeps the kernel and other claimants away.
     claim: Option<DeviceClaim>,
     /// The image behind a loop device, locked.
     _backing: Option<Unlocking>,
@@ -251,7 +251,7 @@ impl BlockDevice for FileDevice {
         }
         let (mut at, end, mut filled) = (offset, offset + len, 0);
         while at < end {
-            // All that is read or written says where, so nobody misses the file's position.
+            // All reads and writes give their offset, so the file's position does not matter.
             let mut hole = rustix::fs::seek(&*self.file, rustix::fs::SeekFrom::Hole(at))?;
             if hole >= end {
                 break;

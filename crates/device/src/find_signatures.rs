@@ -1,7 +1,7 @@
 //! Finds what a device holds, by the marks that formats leave at fixed places.
 //!
 //! The list follows what blkid(8) knows of disks of today, with its names. It is there to refuse before
-//! something is lost. A device without a known mark may still hold what somebody needs.
+//! something is lost. A device without a known mark may still hold data that is needed.
 //!
 //! Source of the places: each format's own description.
 
@@ -123,7 +123,7 @@ const LAST_MARKS: &[(&str, u64, &[u8])] = &[
     ("ddf_raid_member", SECTOR, b"\xde\x11\xde\x11"),
 ];
 
-/// What a device holds, if anything: the first of its signatures.
+/// Finds the first signature on a device; None if it has no known one.
 pub fn find_signature(device: &dyn BlockDevice) -> io::Result<Option<Signature>> {
     Ok(find_signatures(device)?
         .first()

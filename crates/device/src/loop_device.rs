@@ -19,7 +19,7 @@ use rustix::ioctl::{Getter, Ioctl, IoctlOutput, Opcode, Setter, ioctl};
 use crate::access::Access;
 
 const CONTROL: &str = "/dev/loop-control";
-/// The number that is free may be somebody else's a moment later.
+/// Tries to get a free number, which another program may take first.
 const TRIES: usize = 64;
 
 const LOOP_CONFIGURE: Opcode = 0x4c0a;
@@ -83,7 +83,7 @@ unsafe impl Ioctl for GetFree {
     }
 }
 
-/// A loop device that is detached by the kernel when nobody has it open or mounted any more.
+/// A loop device that the kernel detaches after its last close and unmount.
 #[derive(Debug)]
 pub struct LoopDevice {
     path: PathBuf,

@@ -3,7 +3,7 @@
 //! On such a thread an operation that would wait fails instead and has changed nothing. The caller has it repeated
 //! by a thread that may wait. Errors carry it through every layer as `WouldBlock`.
 //!
-//! What counts as waiting is what may take as long as a device does. Locks that are held for moments, and
+//! Waiting means work that may take as long as a device does. Locks that are held for moments, and
 //! computing, do not.
 
 use std::cell::Cell;

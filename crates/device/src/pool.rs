@@ -68,7 +68,7 @@ impl PoolOptions {
         self
     }
 
-    /// Whether superblocks with flags that nobody knows are read all the same.
+    /// Whether superblocks with unknown flags are read all the same.
     pub fn ignore_super_flags(mut self, yes: bool) -> Self {
         self.ignore_super_flags = yes;
         self
@@ -115,7 +115,7 @@ struct PresentDevice {
     refuses_discards: Arc<AtomicBool>,
 }
 
-/// What is known of a device, for listings.
+/// The description of a device, for listings.
 #[derive(Clone, Debug)]
 pub struct DeviceInfo {
     pub devid: DevId,
@@ -225,7 +225,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Forgets the chunk tree that was read, as another is to be read in its place. Nobody uses the pool meanwhile.
+    /// Forgets the chunk tree that was read, as another is to be read in its place. No thread uses the pool meanwhile.
     pub fn forget_chunk_tree(&self) -> Result<(), DeviceError> {
         let table = self.devices.load();
         // The others are known from chunk trees alone.

@@ -2,7 +2,7 @@
 
 use ubtrfs_format::uuid::Uuid;
 
-/// A number that nothing else has and nobody can guess: a UUID of version 4.
+/// A unique number that cannot be guessed: a UUID of version 4.
 #[must_use]
 #[expect(clippy::disallowed_methods, reason = "the one place that asks")]
 pub fn random_uuid() -> Uuid {

@@ -44,7 +44,7 @@ pub fn scan(places: &[PathBuf]) -> Vec<FoundDevice> {
     found
 }
 
-/// What a scan would look at, in a stable order.
+/// The paths that a scan looks at, in a stable order.
 pub(crate) fn candidates(places: &[PathBuf]) -> Vec<PathBuf> {
     let mut paths = Vec::new();
     for place in places {

@@ -4,7 +4,7 @@ use std::fmt;
 
 pub(crate) const BTRFS: &str = "btrfs";
 
-/// What a device seems to hold.
+/// The content of a device, by its signature.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Signature {
     /// A file system, or a member of a pool, an array or a group.

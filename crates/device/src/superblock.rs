@@ -35,7 +35,7 @@ pub enum CopyProblem {
     OtherVolume(Uuid),
 }
 
-/// What lies at one of the places for a superblock.
+/// The content of one of the places for a superblock.
 #[derive(Debug)]
 pub struct SuperblockCopy {
     pub mirror: usize,
@@ -67,7 +67,7 @@ impl DeviceSuperblocks {
         Self::read_judged(device, Superblock::validate)
     }
 
-    /// Those with flags that nobody knows are valid, too. For reading only.
+    /// Reads the copies, and accepts unknown flags. For reading only.
     pub fn read_but_flags(device: &dyn BlockDevice) -> DeviceSuperblocks {
         Self::read_judged(device, Superblock::validate_but_flags)
     }
@@ -166,7 +166,7 @@ impl DeviceSuperblocks {
             .filter_map(|copy| Some((copy, copy.problem.as_ref()?)))
     }
 
-    /// What is wrong with copy 0.
+    /// The error that tells what is wrong with copy 0.
     fn why_none(&self, device: &dyn BlockDevice, path: &Path) -> DeviceError {
         let first = self.copies.iter().find(|copy| copy.mirror == 0);
         let path = path.to_owned();
@@ -215,7 +215,7 @@ pub(crate) fn refuse_foreign(
     }
 }
 
-/// What else a device holds, and where its mark lies. Marks that can be the contents of a file do not count.
+/// Finds the signature of another format, and its offset. Marks that can be the contents of a file do not count.
 fn find_foreign(
     device: &dyn BlockDevice,
     path: &Path,

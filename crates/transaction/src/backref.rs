@@ -45,7 +45,7 @@ impl ExtentUser {
 #[derive(Debug, Default)]
 pub struct RootsOfBlocks {
     known: BTreeMap<u64, BTreeSet<RootId>>,
-    /// What `known` holds, as `MAX_REMEMBERED` counts it.
+    /// The size of `known`, as `MAX_REMEMBERED` counts it.
     remembered: usize,
 }
 
@@ -68,7 +68,7 @@ pub struct DataExtent {
     pub len_bytes: u64,
 }
 
-/// What refers to an extent or a tree block.
+/// The references to an extent or a tree block.
 #[derive(Debug)]
 struct References {
     is_data: bool,

@@ -43,7 +43,7 @@ use pack::{LeafPacker, Piece};
 /// Changes that are announced at once.
 const ANNOUNCED: usize = 1024;
 
-/// What becomes of one key.
+/// The change of one key.
 #[derive(Clone, Copy, Debug)]
 pub struct Change<'a> {
     pub key: Key,
@@ -174,7 +174,7 @@ impl<'a, I: ApplyIo> Apply<'a, I> {
         })
     }
 
-    /// What is left of the tree below a root of `level`: pointers to blocks of the level that is returned.
+    /// Rebuilds the top of the tree below a root of `level`. Returns pointers to the blocks that are left, and their level.
     fn rebuild_top(&mut self, level: u8, root: Touched) -> Result<(u8, Vec<KeyPtr>), I::Error> {
         let (mut level, mut run) = (level, vec![root]);
         while level > 0 {

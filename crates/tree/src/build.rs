@@ -12,11 +12,11 @@ use ubtrfs_format::node::{
 use ubtrfs_format::uuid::Uuid;
 use zerocopy::IntoBytes;
 
-/// What the blocks of one volume and transaction have in common.
+/// The properties that the blocks of one volume and transaction share.
 #[derive(Clone, Debug)]
 pub struct BlockFormat {
     pub nodesize: usize,
-    /// What headers carry as fsid; the metadata_uuid where the volume has one.
+    /// The fsid in block headers: the metadata_uuid where the volume has one.
     pub fsid: Uuid,
     pub chunk_tree_uuid: Uuid,
     pub generation: Transid,

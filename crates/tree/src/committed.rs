@@ -81,7 +81,7 @@ impl CommittedRoot {
         Ok((block, bound))
     }
 
-    /// What the child in `slot` of `parent` must be; None if there is no such slot.
+    /// The properties that the child in `slot` of `parent` must have; None if there is no such slot.
     pub(crate) fn expect_child(&self, parent: &Block, slot: usize) -> Option<Expect> {
         let node = parent.node();
         let ptr = node.ptrs().get(slot)?;

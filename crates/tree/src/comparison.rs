@@ -324,7 +324,7 @@ impl<'b> Children<'b> {
     }
 }
 
-/// What a side stands on.
+/// The next item or subtree of one side.
 struct Front {
     key: Key,
     /// 0 for an item, else one more than the level of the subtree's top block.

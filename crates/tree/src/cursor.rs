@@ -153,7 +153,7 @@ impl Run {
     }
 }
 
-/// What a cursor with an overlay stands on.
+/// The position of a cursor with an overlay.
 #[derive(Clone, Debug)]
 enum At {
     Nowhere,

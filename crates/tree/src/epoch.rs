@@ -1,7 +1,7 @@
 //! Tokens by which a commit knows that no reader looks at the state before it any more.
 //!
 //! Every search and every cursor holds the token that was current when it began. A commit puts a new token in place
-//! and keeps the old one. When the commit's is the only hold left, nobody can reach a block that it freed.
+//! and keeps the old one. When the commit's is the only hold left, no reader can reach a block that it freed.
 //!
 //! Invariants
 //! - EPOCH-1: a reader takes the token first and the layers of its tree after; a commit publishes the
@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
 
-/// One state of the volume, as long as somebody reads in it.
+/// One state of the volume, as long as any reader holds it.
 #[derive(Debug)]
 pub struct Epoch {
     number: u64,

@@ -61,7 +61,7 @@ impl Layers {
         Overlay::new(self.mutable(depth), self.frozen(depth), self.publications)
     }
 
-    /// What the newest set above the committed one that mentions `key` says of it.
+    /// The entry of `key` in the newest set above the committed one that mentions it.
     fn entry(&self, depth: Depth, key: &Key) -> Option<Entry> {
         let newest = self.mutable(depth).and_then(|set| set.get(key));
         newest.or_else(|| self.frozen(depth)?.entry(key).cloned())
@@ -227,7 +227,7 @@ impl LiveTree {
     }
 }
 
-/// What a commit does.
+/// Calls of a commit.
 impl LiveTree {
     /// Ends the mutable set, which is the frozen one from now on. None if it is empty.
     ///

@@ -170,7 +170,7 @@ impl NodeStore {
         self.seed_fsids.get_or_init(|| self.pool.seed_fsids());
     }
 
-    /// What all blocks of the volume have in common.
+    /// The properties that all blocks of the volume share.
     fn context(&self) -> BlockContext<'_> {
         let opened = BlockContext::new(self.pool.superblock());
         let staged = Transid(self.staged_generation.load(Ordering::Relaxed));
@@ -338,7 +338,7 @@ impl NodeStore {
     }
 }
 
-/// What a commit does with its blocks, in this order: staged when built, written, cached.
+/// Calls of a commit, in this order: blocks are staged when built, written, and cached.
 impl NodeStore {
     /// Seals a built block and lets it be read at its address from now on. A block that the kernel
     /// would refuse is an error, so that it never gets to a device.
@@ -400,7 +400,7 @@ impl NodeStore {
         self.staged.remove(bytenr).is_some()
     }
 
-    /// What is staged, in address order.
+    /// The staged blocks, in address order.
     pub fn staged(&self) -> Vec<Block> {
         self.staged.all()
     }

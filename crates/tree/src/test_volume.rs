@@ -141,7 +141,7 @@ impl TestVolume {
         LiveTree::new(Arc::clone(&self.store), root)
     }
 
-    /// What follows a freeze: a new root with the frozen changes, on the device, published.
+    /// Does the rest of a commit after a freeze: writes a new root with the frozen changes, and publishes it.
     pub(crate) fn commit(&mut self, tree: &LiveTree) {
         self.commit_with(tree, &[]);
     }

@@ -94,7 +94,7 @@ impl LiveTree {
         View::of_live(Arc::clone(self), Depth::Frozen)
     }
 
-    /// What is on disk.
+    /// A view of the committed tree.
     pub fn committed_view(self: &Arc<Self>) -> View {
         View::of_live(Arc::clone(self), Depth::Committed)
     }

@@ -46,7 +46,7 @@ pub fn superblock_ranges(chunk: &MappedChunk) -> Vec<Range<u64>> {
     ranges
 }
 
-/// What a column holds in one of its rows, in logical addresses.
+/// The logical addresses that a column holds in one of its rows.
 fn row_of_column(chunk: &MappedChunk, column: usize, row: u64) -> Range<u64> {
     let data_stripes = chunk.data_stripes() as u64;
     let profile = chunk.profile();

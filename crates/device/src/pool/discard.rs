@@ -3,7 +3,7 @@
 //! Invariants
 //! - DISCARD-1: no discard touches the first MiB of a device, a copy of the superblock, or bytes behind what the
 //!   volume has of the device.
-//! - DISCARD-2: a discard is cut to whole units of the device. Nobody may expect zeros in what was discarded.
+//! - DISCARD-2: a discard is cut to whole units of the device. Reads of discarded space need not return zeros.
 //! - DISCARD-3: a device that answers that it takes no discards is not asked again, once it has answered all that it has.
 //!
 //! Not here: when a range may be discarded. Its caller keeps others from using it until the call returns.

@@ -39,7 +39,7 @@ struct Plan<'a> {
     pieces: usize,
 }
 
-/// What becomes of a write of which a copy fails.
+/// Whether a write succeeds of which copies fail.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Failures {
     Tolerated,

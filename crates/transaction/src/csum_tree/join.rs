@@ -108,7 +108,7 @@ fn committed_before(
     Ok((is_csum && ends_here && has_room).then(|| (key, Some(sums.to_vec()))))
 }
 
-/// What removing the sums of `ranges` changes. The ranges ascend and do not overlap.
+/// The changes that remove the sums of `ranges`, which ascend and do not overlap.
 pub fn remove(view: &View, ranges: &[(u64, u64)], shape: CsumShape) -> Result<Changes> {
     let mut changes: Changes = Vec::new();
     let mut cursor = view.cursor();

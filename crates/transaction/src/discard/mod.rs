@@ -1,6 +1,6 @@
 //! Discarding what is free: in the background, in commits, and on request.
 //!
-//! What is freed waits in its block group (`space::block_group::trim`), and the group in the queue. The background discards
+//! Freed space waits in its block group (`space::block_group::trim`), and the group in the queue. The background discards
 //! one region at a time. Neither operations nor commits wait for it.
 //!
 //! Invariants
@@ -10,7 +10,7 @@
 //! - ASYNC-DISCARD-3: no failure of a discard fails an operation or a commit.
 //! - ASYNC-DISCARD-4: after `stop` no discard begins but by `finish`.
 //!
-//! Locks: `queue` first. It is held during IO, and by nobody who has joined a transaction or holds `committing`.
+//! Locks: `queue` first. It is held during IO, and by no thread that has joined a transaction or holds `committing`.
 //! Not here: cutting ranges to what devices take (`ubtrfs_device`), the thread (`engine`).
 
 mod finish;

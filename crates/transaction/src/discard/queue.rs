@@ -17,12 +17,12 @@ use ubtrfs_format::ids::Logical;
 
 use super::options::{DiscardDelays, DiscardLimits};
 
-/// What is discarded piece by piece.
+/// A place that is discarded piece by piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// By its start.
     Group(Logical),
-    /// What removed groups have left.
+    /// The space that removed groups have left.
     Unallocated,
 }
 
@@ -68,8 +68,9 @@ pub(super) struct Entry {
 /// The turn at a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
-    Nobody,
-    /// Nobody's before that time.
+    /// No entry waits.
+    Idle,
+    /// No entry is due before that time.
     At(Duration),
     Now(Entry),
 }
@@ -150,13 +151,13 @@ impl Queue {
     pub(super) fn turn(&self, now: Duration) -> Turn {
         let heads = || self.lists.iter().filter_map(|list| list.front());
         let Some(first) = heads().map(|entry| entry.due).min() else {
-            return Turn::Nobody;
+            return Turn::Idle;
         };
         if now < first.max(self.not_before) {
             return Turn::At(first.max(self.not_before));
         }
         let due = heads().find(|entry| entry.due <= now);
-        due.map_or(Turn::Nobody, |entry| Turn::Now(*entry))
+        due.map_or(Turn::Idle, |entry| Turn::Now(*entry))
     }
 }
 
@@ -202,7 +203,7 @@ mod tests {
     fn place_now(queue: &Queue, now: Duration) -> Option<Place> {
         match queue.turn(now) {
             Turn::Now(entry) => Some(entry.place),
-            Turn::At(_) | Turn::Nobody => None,
+            Turn::At(_) | Turn::Idle => None,
         }
     }
 
@@ -210,7 +211,7 @@ mod tests {
     #[test]
     fn empty_groups_wait_ten_seconds_and_others_two_minutes() {
         let mut queue = queue();
-        assert_eq!(queue.turn(SECOND), Turn::Nobody);
+        assert_eq!(queue.turn(SECOND), Turn::Idle);
         queue.join(group(1), List::Long, SECOND);
         assert_eq!(queue.turn(SECOND), Turn::At(121 * SECOND));
         queue.join(group(2), List::Empty, 2 * SECOND);
@@ -236,7 +237,7 @@ mod tests {
             panic!("it is due");
         };
         queue.end_pass(&entry, 251 * SECOND);
-        assert_eq!(queue.turn(1000 * SECOND), Turn::Nobody);
+        assert_eq!(queue.turn(1000 * SECOND), Turn::Idle);
     }
 
     // DISCARD-QUEUE-1
@@ -250,7 +251,7 @@ mod tests {
         assert_eq!(place_now(&queue, 121 * SECOND), Some(group(1)));
         queue.leave(group(1));
         queue.leave(group(2));
-        assert_eq!(queue.turn(1000 * SECOND), Turn::Nobody);
+        assert_eq!(queue.turn(1000 * SECOND), Turn::Idle);
     }
 
     #[test]

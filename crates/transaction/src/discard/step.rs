@@ -43,7 +43,7 @@ impl Discard {
         loop {
             let now = self.clock.now();
             let entry = match queue.turn(now) {
-                Turn::Nobody => return DiscardStep::Idle,
+                Turn::Idle => return DiscardStep::Idle,
                 Turn::At(at) => return DiscardStep::NotBefore(at - now),
                 Turn::Now(_) if is_busy() => return DiscardStep::Busy,
                 Turn::Now(entry) => entry,

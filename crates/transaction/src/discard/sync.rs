@@ -7,7 +7,7 @@ use ubtrfs_device::DeviceError;
 use super::{Discard, DiscardMode};
 use crate::space::{Pinned, RemovedGroup};
 
-/// What keeps a device busy, and takes little memory.
+/// Enough ranges to keep a device busy, in little memory.
 const RANGES_AT_A_TIME: usize = 1024;
 
 impl Discard {

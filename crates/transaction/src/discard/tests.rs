@@ -496,7 +496,7 @@ fn trim_takes_free_runs_of_all_groups_and_unallocated_space_once() {
     assert_eq!(trim(&rig, 0..u64::MAX, 0), free);
     assert_eq!(rig.waiting(), 0);
     assert_eq!(rig.discard.stats().discard_extent_bytes, 0);
-    // Nobody's but that of the part.
+    // Only that of the part.
     assert_eq!(trim(&rig, start..start + MIB, 0), MIB);
     assert_eq!(trim(&rig, start..start + MIB, 2 * MIB), 0);
     assert_eq!(trim(&rig, 100 << 40..u64::MAX, 0), 0);

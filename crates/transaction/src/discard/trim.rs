@@ -15,7 +15,7 @@ use crate::space::BlockGroup;
 /// At most so much is out of the free space at a time.
 const STEP_BYTES: u64 = 256 << 20;
 
-/// What is to be discarded.
+/// A request to discard the free space of a range.
 #[derive(Clone, Debug)]
 pub struct TrimRequest {
     /// Logical addresses.

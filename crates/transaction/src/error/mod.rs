@@ -60,7 +60,7 @@ pub enum Error {
         key: Key,
         what: CorruptItem,
     },
-    /// What frees space above has failed (`SpaceReclaim`).
+    /// Reclaiming space in the layer above has failed (`SpaceReclaim`).
     #[error(transparent)]
     Reclaim(Box<dyn std::error::Error + Send + Sync>),
 }
@@ -86,7 +86,7 @@ impl Error {
     }
 }
 
-/// What is wrong with an item that the checker of its block let pass.
+/// A fault of an item that the checker of its block let pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CorruptItem {
     #[error("item cannot be decoded")]

@@ -59,7 +59,7 @@ impl fmt::Display for ExtentShape {
     }
 }
 
-/// What does not fit together about an extent and its references.
+/// A contradiction between an extent and its references.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RefError {
     #[error("extent at {bytenr} is {one} to some and {other} to others")]

@@ -72,11 +72,11 @@ struct Slot {
     version: u64,
     id: (u64, u64),
     item: Option<InodeItem>,
-    /// ITEMS-3. None: nobody knows.
+    /// ITEMS-3. None: not known.
     changed_in: Option<Transid>,
 }
 
-/// What an edit of an INODE_ITEM stands for.
+/// The kind of change that an edit of an INODE_ITEM makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ItemChange {
     /// Other fields than times, or other items of the inode with it.
@@ -111,7 +111,7 @@ impl InodeItemCache {
         self.look(root, ino, |item| *item)
     }
 
-    /// What `look` makes of the item, so that nothing else of it is copied; or leave to enter it.
+    /// Returns the result of `look` at the cached item, which is not copied. Or a ticket to enter the item.
     #[inline]
     pub fn look<T>(
         &self,

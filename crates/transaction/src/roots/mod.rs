@@ -129,7 +129,7 @@ impl Roots {
         self.tree_use.writable
     }
 
-    /// What the options of the volume add to the flags of new regular files, from now on.
+    /// Sets the flags that the options of the volume add to new regular files.
     pub fn set_new_file_flags(&self, flags: InodeFlags) {
         self.tree_use
             .new_file_flags
@@ -333,7 +333,7 @@ impl Roots {
         self.trees.get_or_insert(tree, u64::MAX)
     }
 
-    /// What the blocks of a transaction have in common.
+    /// The properties that the blocks of a transaction share.
     pub(crate) fn block_format(&self, generation: Transid) -> BlockFormat {
         let superblock = self.superblock();
         BlockFormat {

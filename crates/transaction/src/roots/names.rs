@@ -8,7 +8,7 @@
 //! - NAMES-1: what is kept of a name is what the tree's view gives. An edit of DIR_ITEMs first takes the names out that
 //!   change, while it holds the tree's mutable set. Commits by themselves change no name that leads to an inode.
 //! - NAMES-2: what was read from a tree, or put into it, enters only if no edit has met its set since before.
-//! - NAMES-3: what edits put enters after all of one call are made, so that nobody finds half of a call.
+//! - NAMES-3: what edits put enters after all of one call are made, so that no lookup finds half of a call.
 //!
 //! Locks: each set's, a leaf, held for one copy.
 //! Not here: names of subvolumes, which the root tree has a say in (`namespace::dir`).

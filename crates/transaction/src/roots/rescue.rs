@@ -2,7 +2,7 @@
 
 use ubtrfs_format::superblock::Superblock;
 
-/// What is passed over.
+/// The faults that are passed over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rescue {
     /// Begin with the roots of an earlier transaction if those of the last one cannot be read. What follows is written as
@@ -14,7 +14,7 @@ pub struct Rescue {
     pub ignore_data_csums: bool,
     /// Believe tree blocks whose sums are wrong, if all else of them is right.
     pub ignore_meta_csums: bool,
-    /// Read what has flags in its superblock that nobody knows.
+    /// Accept unknown flags in the superblock.
     pub ignore_super_flags: bool,
     /// Show the state of the last commit, without the fsync log.
     pub no_log_replay: bool,

@@ -5,8 +5,8 @@
 //!   are not committed. Its delta is nowhere else.
 //! - TREE-2: the item of a tree of a writable volume is the truth. The one in the root tree is as of the
 //!   last commit, and only commits write it.
-//! - TREE-3: a deleted subvolume is usable through its inodes as long as any of them is held. Once nobody holds
-//!   any, nobody can again; only then its blocks are freed.
+//! - TREE-3: a deleted subvolume is usable through its inodes as long as any of them is held. Once no inode of it
+//!   is held, none can be again; only then its blocks are freed.
 
 mod object_ids;
 mod root_item;
@@ -28,7 +28,7 @@ use super::log_journal::LogJournal;
 use super::names::{NameCache, NameChanges};
 use crate::error::{Error, Result};
 
-/// What the trees of a volume have in common.
+/// The state that the trees of a volume share.
 #[derive(Debug)]
 pub(super) struct TreeUse {
     /// Whether transactions edit them.
@@ -57,7 +57,7 @@ pub struct Tree {
     live: Option<Arc<LiveTree>>,
     /// Whether ACLs count.
     pub acls: bool,
-    /// What the volume's options have regular files that are made in it begin with.
+    /// The flags that the volume's options give to new regular files.
     new_file_flags: Arc<AtomicU64>,
     /// The last transaction that makes or has made a snapshot of it: blocks that are no newer may be shared.
     snapshot_in: AtomicU64,
@@ -114,7 +114,7 @@ impl Tree {
         self.id
     }
 
-    /// What the root tree says of it, with changes that are not committed yet.
+    /// The root item, with changes that are not committed yet.
     pub fn item(&self) -> RootItem {
         self.item.get()
     }
@@ -147,7 +147,7 @@ impl Tree {
         }
     }
 
-    /// Refuses a subvolume that has been deleted and that nobody holds.
+    /// Refuses a deleted subvolume without held inodes.
     #[inline]
     pub fn check_alive(&self) -> Result<()> {
         match self.is_deleted() && !self.is_held() {
@@ -185,7 +185,7 @@ impl Tree {
         }
     }
 
-    /// What the volume's options add to the flags of an inode of `kind` that is made in it.
+    /// The flags that the volume's options add to a new inode of `kind`.
     #[inline]
     pub fn new_inode_flags(&self, kind: FileKind) -> InodeFlags {
         match kind {
@@ -232,7 +232,7 @@ impl Tree {
         self.live().edited(key)
     }
 
-    /// What the running transaction has changed in a range of keys, ascending. None stands for a deletion.
+    /// The changes of the running transaction in a range of keys, ascending. None stands for a deletion.
     pub fn edited_in(&self, range: RangeInclusive<Key>) -> Vec<(Key, Option<Arc<[u8]>>)> {
         self.live().edited_in(range)
     }

@@ -44,7 +44,7 @@ pub(super) struct TreeTable {
 
 const RECENT_TREES: usize = 64;
 
-/// How many trees stay although nobody holds them; a volume may have far more subvolumes.
+/// How many trees stay that have no user; a volume may have far more subvolumes.
 const KEPT_TREES: usize = 4096;
 
 impl Default for TreeTable {
@@ -80,7 +80,7 @@ impl TreeTable {
         Some(TreeRef::from(Arc::clone(tree)))
     }
 
-    /// The tree of this id from now on: `tree`, unless somebody else was faster.
+    /// Inserts `tree`, unless another thread was faster. Returns the tree of this id from now on.
     pub(super) fn get_or_insert(&self, tree: Tree, committed: u64) -> Arc<Tree> {
         let mut trees = self.trees.write();
         if trees.len() >= KEPT_TREES {

@@ -43,7 +43,7 @@ pub fn check_writable(sb: &Superblock) -> Result<()> {
 }
 
 impl Roots {
-    /// What all trees take at most: blocks that snapshots share count once for each. Mixed block groups do not tell.
+    /// The most bytes that all trees take: blocks that snapshots share count once for each. Mixed block groups do not tell.
     pub(crate) fn most_tree_bytes(&self) -> Result<u64> {
         const ROOT_TREE_BLOCKS: u64 = 16;
         let nodesize = u64::from(self.superblock().nodesize.get());

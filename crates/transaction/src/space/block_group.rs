@@ -71,7 +71,7 @@ struct GroupState {
     free: Free,
     pinned: u64,
     trim: TrimState,
-    /// What `SpaceInfo::free_bytes` has of this group.
+    /// The part of `SpaceInfo::free_bytes` that this group has added.
     counted_room: u64,
     counted_used: u64,
     removed: bool,
@@ -86,7 +86,7 @@ enum Free {
     Unusable,
 }
 
-/// What a block group is made of.
+/// The properties of a block group to be made.
 #[derive(Clone, Debug)]
 pub(super) struct NewGroup {
     pub(super) start: Logical,
@@ -97,7 +97,7 @@ pub(super) struct NewGroup {
 }
 
 impl BlockGroup {
-    /// One that the volume has, or (`created` by nobody yet) one that is made now, empty.
+    /// Makes a group of the volume, or a new and empty one that no transaction has used (`created` is None).
     pub(super) fn new(
         new: NewGroup,
         created: Option<Transid>,
@@ -246,7 +246,7 @@ impl BlockGroup {
         (get(&self.free_bytes), get(&self.runs))
     }
 
-    /// Whether a transaction may use it; a group that nobody used becomes its own.
+    /// Whether a transaction may use it. A group without a transaction becomes its own.
     pub(super) fn claim(&self, transid: Transid) -> bool {
         let claimed =
             self.created
@@ -378,7 +378,7 @@ impl BlockGroup {
         }
     }
 
-    /// What was taken and not used is free again.
+    /// Frees space that was allocated and not used.
     pub(super) fn give_back(&self, start: u64, len: u64) {
         let mut state = self.state.lock();
         if let Free::Loaded(free) = &mut state.free {
@@ -409,7 +409,7 @@ impl BlockGroup {
         self.recount(&mut state);
     }
 
-    /// What was pinned may be given out again.
+    /// Frees pinned ranges, which may be allocated again.
     pub(super) fn unpin(&self, ranges: &[Range<u64>]) {
         let mut state = self.state.lock();
         let mut bytes = 0;

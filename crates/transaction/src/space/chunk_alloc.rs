@@ -30,7 +30,7 @@ use super::{Space, SpaceError};
 /// System chunks keep room for a new copy of the chunk tree and for so many more of its blocks.
 const SYSTEM_SPARE_BLOCKS: u64 = 16;
 
-/// What new chunks are made of.
+/// The unallocated space, and the chunks made of it.
 #[derive(Debug)]
 pub(super) struct Chunks {
     devices: Vec<DeviceHoles>,
@@ -87,7 +87,7 @@ pub struct RemovedGroup {
 }
 
 impl RemovedGroup {
-    /// What it took on the devices: device, offset and length.
+    /// The space that it took on the devices: device, offset and length.
     pub(crate) fn device_ranges(&self) -> impl Iterator<Item = (DevId, u64, u64)> {
         let extents = self.extents.iter();
         extents.map(|&(devid, physical)| (devid, physical.0, self.stripe_bytes))
@@ -260,7 +260,7 @@ impl Space {
         own_kind || self.info(BlockGroupType::Metadata).fits_reservations()
     }
 
-    /// What chunks could add to each type, now that the devices' free space has changed.
+    /// Updates how much new chunks could add to each type, after the devices' free space has changed.
     pub(super) fn update_forecasts(&self, chunks: &Chunks) {
         for kind in BlockGroupType::ALL {
             let unallocated_bytes = self.next_flags(kind).map_or(0, |(flags, profile)| {
@@ -287,7 +287,7 @@ impl Space {
         taken.into_iter().map(|(_, items)| items).collect()
     }
 
-    /// Unmakes the chunks of data that nobody has used yet, as far as no promise rests on them.
+    /// Removes the data chunks that no transaction has used, as far as the reservations do not need them.
     pub(super) fn forget_unclaimed(&self, chunks: &mut Chunks) {
         let data = self.info(BlockGroupType::Data);
         let mut left = Vec::new();

@@ -46,7 +46,7 @@ pub enum FreeSpaceError {
     NotFree { start: u64, len: u64 },
 }
 
-/// What is searched for; all in bytes.
+/// The extent that is searched for; all in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
     /// Taken in one piece if there is one of this size.

@@ -90,7 +90,7 @@ pub(crate) fn new_group(shape: &Shape) -> Changes {
     build(shape, &[(shape.start.0, shape.len)])
 }
 
-/// What deleting a group's items changes. Damaged ones go as well.
+/// The changes that delete a group's items. Damaged ones go as well.
 pub(crate) fn remove_group(items: &impl Items, shape: &Shape) -> Result<Changes> {
     let mut changes = Changes::new();
     items.scan(&shape.first_key(), &mut |key, _| {
@@ -103,7 +103,7 @@ pub(crate) fn remove_group(items: &impl Items, shape: &Shape) -> Result<Changes>
     Ok(changes)
 }
 
-/// What the tree must change for ranges (start, length) that became used and that became free. None overlaps
+/// The changes of the tree for ranges (start, length) that became used and that became free. None overlaps
 /// another, and both lists ascend.
 ///
 /// Errors: a range that was not what it became from; items that are damaged.
@@ -134,7 +134,7 @@ pub(crate) fn update(
     Ok(changes)
 }
 
-/// What turns one list of items into another; both ascend.
+/// The changes that turn one list of items into another; both ascend.
 fn differences(old: Vec<(Key, Vec<u8>)>, new: Vec<(Key, Vec<u8>)>) -> Changes {
     let mut changes = Changes::new();
     let mut old = old.into_iter().peekable();

@@ -4,11 +4,11 @@
 //! trees on disk say of free space follows from the extent items of each commit, not from here.
 //!
 //! Life of a range: free -> allocated (-> `give_back`: free) -> in an extent item -> pinned -> free. The commit that
-//! deletes the item calls `pin`. `unpin` is called when that commit is durable and nobody reads the state before it.
+//! deletes the item calls `pin`. `unpin` is called when that commit is durable and no reader is left of the state before it.
 //!
 //! Life of a chunk: it is made when there is no room, and claimed by the first transaction that allocates in it. The
 //! commit of that transaction or a later one inserts its items (`take_new_chunks`). So does the commit before, if it is
-//! under way and allocates in it as well. A chunk that nobody claimed is forgotten when the volume is closed, or when
+//! under way and allocates in it as well. An unclaimed chunk is forgotten when the volume is closed, or when
 //! the reservation that it was made for cannot be met.
 //!
 //! Locks, in this order: a cluster's, `chunks`, a block group's state. Loading free space reads with the
@@ -69,7 +69,7 @@ pub(crate) use trim::{RegionOut, UnallocatedOut};
 pub use trim_totals::Untrimmed;
 pub use unallocated::DeviceRegion;
 
-/// What does not change while a volume is open.
+/// The parameters that do not change while a volume is open.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SpaceParams {
     pub(crate) sectorsize: u32,
@@ -119,7 +119,7 @@ impl std::fmt::Debug for Space {
     }
 }
 
-/// What was pinned up to some moment.
+/// The ranges that were pinned up to some moment.
 #[derive(Debug, Default)]
 pub(crate) struct Pinned(Vec<Range<u64>>);
 
@@ -260,7 +260,7 @@ impl Space {
         &self.infos[kind as usize]
     }
 
-    /// What was allocated and nothing ever referred to is free again at once.
+    /// Frees an allocation that nothing ever referred to, at once.
     pub fn give_back(&self, start: Logical, len: u64) {
         if let Some(group) = self.group_of(start, len) {
             group.give_back(start.0, len);
@@ -276,12 +276,12 @@ impl Space {
         }
     }
 
-    /// What was pinned since the last call.
+    /// Takes the ranges that were pinned since the last call.
     pub(crate) fn take_pinned(&self) -> Pinned {
         Pinned(std::mem::take(&mut *self.pinned.lock()))
     }
 
-    /// The commit that pinned it is durable, and nobody reads an older state.
+    /// Frees ranges whose commit is durable. No reader looks at an older state.
     pub(crate) fn unpin(&self, pinned: Pinned) {
         let mut ranges = pinned.0;
         ranges.sort_unstable_by_key(|range| range.start);

@@ -27,7 +27,7 @@ pub(crate) struct SpaceInfo {
     pub(super) free_bytes: AtomicU64,
     pub(super) reserved_data: AtomicU64,
     pub(super) reserved_metadata: AtomicU64,
-    /// What chunks made of the devices' unallocated space could add to `free_bytes`.
+    /// Bytes that chunks made of the devices' unallocated space could add to `free_bytes`.
     pub(super) unallocated_bytes: AtomicU64,
     /// One for all types.
     pub(super) trims: Arc<TrimTotals>,
@@ -47,7 +47,7 @@ impl SpaceInfo {
         data.saturating_add(self.reserved_metadata.load(Ordering::SeqCst))
     }
 
-    /// What the groups have and chunks could add. A chunk that is made or removed meanwhile counts once at most.
+    /// The bytes that the groups have and chunks could add. A chunk made or removed meanwhile counts once at most.
     fn obtainable(&self) -> u64 {
         // A chunk leaves the unallocated space before it is among the groups, and comes back after it has left them.
         let before = self.unallocated_bytes();
@@ -145,6 +145,6 @@ pub struct SpaceTotals {
     pub reserved: u64,
     /// Free in the groups.
     pub free_bytes: u64,
-    /// What new chunks could add.
+    /// Bytes that new chunks could add.
     pub unallocated_bytes: u64,
 }

@@ -180,7 +180,7 @@ impl Space {
     }
 }
 
-/// What the chunks of a pool take on its devices.
+/// The space that the chunks of a pool take on its devices.
 pub(crate) fn device_spaces(pool: &Pool) -> Vec<DeviceSpace> {
     let chunks = pool.chunk_map().all();
     let device = |info: ubtrfs_device::DeviceInfo| {

@@ -421,7 +421,7 @@ fn data_leaves_what_is_reserved_for_metadata() {
     }
 }
 
-/// What one thread asked for in vain was for a moment in the way of the others.
+/// A reservation that failed was for a moment in the way of others.
 #[test]
 fn reservation_that_does_not_fit_hinders_no_other() {
     let volume = TestVolume::single(400 * MIB);

@@ -36,7 +36,7 @@ impl Space {
         listed.filter_map(|start| self.group_at(start)).collect()
     }
 
-    /// Nobody looks at the groups that are listed.
+    /// Forgets the listed groups, which no thread will look at.
     pub(crate) fn forget_listed_untrimmed(&self) {
         self.trims.take_listed();
         for group in self.groups().iter() {
@@ -53,7 +53,7 @@ impl Space {
         self.find(start).filter(|group| group.start() == start)
     }
 
-    /// What waits for a discard, unallocated space as well.
+    /// The space that waits for a discard, unallocated space as well.
     pub fn untrimmed(&self) -> Untrimmed {
         let get = |number: &std::sync::atomic::AtomicU64| number.load(Ordering::Relaxed);
         let (extents, bytes) = self.unallocated.waiting();

@@ -11,7 +11,7 @@ const YIELD: Duration = Duration::from_millis(10);
 /// ... and how often in a row. So a second is the longest that they keep a discard back.
 const MOST_YIELDS: u32 = 100;
 
-/// What the background remembers from one look at the devices to the next.
+/// The state that the background keeps from one look at the devices to the next.
 #[derive(Debug, Default)]
 pub struct DiscardPace {
     /// How often it has left the devices to others since it discarded something.

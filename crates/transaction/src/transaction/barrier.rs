@@ -14,7 +14,7 @@ pub(super) struct TransactionBarrier {
     running: Striped<RwLock<Arc<Running>>>,
 }
 
-/// Nobody is within.
+/// The barrier, closed: no operation is within.
 pub(super) struct Closed<'g> {
     stripes: Vec<RwLockWriteGuard<'g, Arc<Running>>>,
 }
@@ -32,7 +32,7 @@ impl TransactionBarrier {
         self.running.mine().read()
     }
 
-    /// Waits until everybody has left.
+    /// Waits until all operations have left, and keeps others out.
     pub(super) fn write(&self) -> Closed<'_> {
         Closed {
             stripes: self.running.iter().map(RwLock::write).collect(),

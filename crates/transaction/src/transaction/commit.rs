@@ -70,14 +70,14 @@ struct Commit<'v> {
     roots: &'v Roots,
     manager: &'v TransactionManager,
     transid: Transid,
-    /// What operations have changed.
+    /// The counts of the operations' edits.
     counts: EditCounts,
     trees: BTreeMap<RootId, CommitTree>,
     pending_subvolumes: Vec<PendingSubvolume>,
     /// For the UUID tree, which the volume lacks.
     uuids: Puts,
     blocks: Blocks<'v>,
-    /// What the extent items that came and went mean for block groups and the free-space tree.
+    /// The changes of block groups and the free-space tree that follow from extent items.
     groups: BTreeMap<Logical, GroupChanges>,
     /// Data extents whose checksums go.
     freed_data: Vec<(Logical, u64)>,

@@ -49,7 +49,7 @@ pub(crate) enum Disagreement {
     NewExtent,
 }
 
-/// What is pending for one extent.
+/// The pending changes of one extent.
 #[derive(Clone, Debug)]
 pub struct Head {
     pub(crate) shape: ExtentShape,
@@ -178,7 +178,7 @@ impl RefChanges {
     }
 }
 
-/// What is pending against an extent's item in the extent tree.
+/// The pending changes of an extent's item in the extent tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Pending {
     pub(crate) refs: i64,

@@ -17,7 +17,7 @@ pub(super) struct EditTallies {
     measured: AtomicU64,
 }
 
-/// What some of the threads have done.
+/// The edits of some of the threads.
 #[derive(Debug, Default)]
 struct Tally {
     /// Memory of all edits, estimated.

@@ -9,7 +9,7 @@ use super::estimate::{DataRef, DiskExtent};
 use super::handle::TransactionHandle;
 use crate::roots::{ItemChange, NameChanges, Tree};
 
-/// What takes edits of items, and what they mean for extents.
+/// A taker of edits of items, and of the changes of extents that come with them.
 pub trait EditTarget {
     /// The transaction that the items are made by.
     fn transid(&self) -> Transid;

@@ -10,7 +10,7 @@ pub const FREEING_ITEMS: u64 = 40;
 /// The leaves in which these items lie side by side, and the leaves of a name.
 const FREEING_LEAVES: u64 = 8;
 
-/// What an operation may change at worst.
+/// The most that an operation may change.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EditEstimate {
     /// Items that it inserts, replaces or deletes.

@@ -39,7 +39,7 @@ mod tests;
 /// Extents whose items are read at once.
 const PREFETCHED: usize = 1024;
 
-/// What the items depend on besides the references.
+/// The inputs of extent items besides the references.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ExtentContext {
     pub(crate) transid: Transid,
@@ -83,7 +83,7 @@ pub(crate) enum FreedKind {
     },
 }
 
-/// What a run of delayed refs does to the extent tree and to space.
+/// The changes that a run of delayed refs makes to the extent tree and to space.
 #[derive(Debug, Default)]
 pub(crate) struct ExtentBatch {
     /// Ascending; None deletes.

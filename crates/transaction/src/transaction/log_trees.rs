@@ -80,7 +80,7 @@ struct LogTree {
     /// None for the log root tree.
     subvolume: Option<Arc<Tree>>,
     items: BTreeMap<Key, Arc<[u8]>>,
-    /// What has become of items since they were written. Of a key the last one counts.
+    /// The changes of items since they were written. Of a key the last one counts.
     changed: Vec<(Key, Option<Arc<[u8]>>)>,
     root: Option<CommittedRoot>,
 }
@@ -122,7 +122,7 @@ pub struct LogSession<'m> {
     alone: MutexGuard<'m, ()>,
 }
 
-/// What became of a log.
+/// The outcome of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogOutcome {
     Written,
@@ -156,7 +156,7 @@ impl LogSession<'_> {
     /// Nothing in it may join the transaction, and it should not wait: all operations wait for it.
     pub fn without_edits<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
         let manager = self.manager;
-        let _nobody = manager.running.write();
+        let _closed = manager.running.write();
         work(self)
     }
 
@@ -343,7 +343,7 @@ impl LogTree {
     }
 }
 
-/// What the log root tree says of a log tree.
+/// The item of a log tree in the log root tree.
 fn root_item(root: &CommittedRoot, nodesize: u32) -> RootItem {
     let mut item = RootItem::new_internal(nodesize);
     let transid = root.generation.unwrap_or_default().0;

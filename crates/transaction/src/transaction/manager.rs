@@ -158,7 +158,7 @@ impl TransactionManager {
     /// WRITER-3. Waits for a commit and for data under way.
     pub fn close(&self) {
         let _alone = self.committing.lock();
-        let _nobody = self.data_flush.stop();
+        let _stopped = self.data_flush.stop();
         self.lifetime.close();
         self.threads.notify_frozen();
     }

@@ -21,7 +21,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 #[derive(Debug, Default)]
 pub struct OperationGate {
     state: Mutex<State>,
-    /// Somebody has left.
+    /// A thread or a group has left.
     left: Condvar,
 }
 
@@ -29,7 +29,7 @@ pub struct OperationGate {
 struct State {
     /// Threads that are inside beside each other.
     inside: usize,
-    /// Groups that wait for these. Nobody else enters before they do.
+    /// Groups that wait for these. No other thread enters before they do.
     waiting: usize,
     has_group: bool,
 }

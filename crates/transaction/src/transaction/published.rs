@@ -40,7 +40,7 @@ impl PinnedByEpoch {
         self.released + self.leaving + self.waiting.len() as u64
     }
 
-    /// Takes what nobody reads any more. A reader of an older epoch may look at what a newer one freed: hence in order.
+    /// Takes the oldest set if no reader is left. A reader of an older epoch may look at what a newer one freed.
     fn take_unread(&mut self) -> Option<Pinned> {
         let (epoch, _) = self.waiting.front()?;
         if Arc::strong_count(epoch) > 1 {
@@ -81,7 +81,7 @@ impl TransactionManager {
         self.pinned_by_epoch.lock().take_unread()
     }
 
-    /// Gives out what commits have freed so far, once nobody looks at it any more. Readers that take long are not waited
+    /// Frees what commits have freed so far, as far as no reader looks at it. Readers that take long are not waited
     /// for.
     pub fn wait_for_readers(&self) {
         let freed = self.pinned_by_epoch.lock().count();

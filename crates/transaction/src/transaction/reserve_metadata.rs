@@ -175,7 +175,7 @@ impl TransactionManager {
         self.try_reserve(cost).is_some()
     }
 
-    /// What counts against the memory for deltas: edits, and the logs that have copies of them.
+    /// The bytes that count against the memory for deltas: edits, and the logs that have copies of them.
     fn bytes_in_memory(&self, running: &Running) -> u64 {
         running.bytes().saturating_add(self.logs.bytes())
     }
@@ -216,7 +216,7 @@ impl TransactionManager {
             .or(is_alone.then_some(0))
     }
 
-    /// Whether the commit of `counts` may change `more` as well, which nobody was reserved room for.
+    /// Whether the commit of `counts` may change `more` as well, for which no operation has reserved.
     pub(super) fn extend_commit_reservation(&self, counts: EditCounts, more: EditCounts) -> bool {
         let running = self.running.read();
         self.reservations
@@ -281,7 +281,7 @@ impl TransactionManager {
         while self.running.read().transid == full {
             self.check_alive()?;
             if !self.threads.has_background() {
-                // Nobody else would commit, or not any more.
+                // No other thread would commit, or not any more.
                 drop(wake);
                 return self.commit_running();
             }

@@ -48,7 +48,7 @@ pub enum Unlogged {
     TooMany,
     /// There is an item that no replay knows, or that lacks its checksums.
     Item,
-    /// What it takes is not in memory for long enough.
+    /// The data that it needs was not in memory for long enough.
     Cold,
     /// Something could not be read or written.
     Failed,
@@ -83,7 +83,7 @@ impl Unlogged {
     }
 }
 
-/// What the phases of all commits took, together.
+/// The times that the phases of all commits took, together.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CommitPhases {
     /// While operations wait to enter.
@@ -99,7 +99,7 @@ pub struct CommitPhases {
 }
 
 impl CommitPhases {
-    /// What has come to it since it was `before`.
+    /// The difference from `before`.
     #[must_use]
     pub fn since(&self, before: &CommitPhases) -> CommitPhases {
         CommitPhases {

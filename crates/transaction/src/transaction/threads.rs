@@ -37,7 +37,7 @@ pub(super) struct Wake {
 #[derive(Clone, Copy, Debug)]
 pub enum Wakening {
     Stop,
-    /// Somebody waits for a commit.
+    /// A thread waits for a commit.
     Pressed,
     /// It is time to look.
     Due,
@@ -106,7 +106,7 @@ impl Threads {
         self.evicts.notify_one();
     }
 
-    /// Returns when somebody asked for it, or after `within`. False: the volume is being closed.
+    /// Returns when a thread asked for it, or after `within`. False: the volume is being closed.
     pub fn next_eviction(&self, within: Duration) -> bool {
         let mut wake = self.wake.lock();
         if !wake.evict && !wake.stop {

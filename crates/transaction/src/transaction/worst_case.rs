@@ -18,7 +18,7 @@ const PATHS: u64 = 48;
 /// Leaves of the extent tree that tell of tree blocks tell of at least so many each.
 const BLOCKS_PER_LEAF: u64 = 64;
 
-/// What a transaction changes.
+/// The counts of a transaction's edits.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct EditCounts {
     /// Items, those changed twice counted twice.
@@ -56,7 +56,7 @@ impl EditCounts {
     }
 }
 
-/// What there is, in bytes of tree blocks.
+/// The sizes of the trees, in bytes of blocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TreeSizes {
     pub(super) nodesize: u64,

@@ -19,7 +19,7 @@ mod running {
     use super::edit_tallies::EditTallies;
     use super::worst_case::EditCounts;
 
-    /// What the running transaction counts.
+    /// The counts of the running transaction.
     #[derive(Debug, Default)]
     pub(crate) struct Running(pub(super) EditTallies);
 

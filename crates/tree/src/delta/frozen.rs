@@ -8,7 +8,7 @@ use ubtrfs_format::key::Key;
 use super::{DeltaMap, Entry};
 use crate::apply::Change;
 
-/// A set that nobody edits any more.
+/// A set that takes no more edits.
 #[derive(Debug)]
 pub struct FrozenSet {
     map: Arc<DeltaMap>,
@@ -37,7 +37,7 @@ impl FrozenSet {
         self.map.bytes
     }
 
-    /// What the set says of `key`: nothing, a whiteout (`Some(None)`) or a value.
+    /// The set's entry of `key`: none, a whiteout (`Some(None)`) or a value.
     pub fn get(&self, key: &Key) -> Option<Option<&[u8]>> {
         self.map.get(key).map(|entry| entry.as_deref())
     }

@@ -27,7 +27,7 @@ pub(crate) struct MutableSet {
 #[derive(Debug, Default)]
 struct State {
     map: Arc<DeltaMap>,
-    /// What is not visible through this set and those below.
+    /// The ranges of keys that show nothing through this set and those below.
     gaps: Gaps,
     /// How often the sets below were replaced.
     publications: u64,

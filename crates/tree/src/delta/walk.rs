@@ -94,7 +94,7 @@ impl Overlay {
         }
     }
 
-    /// What the last [`Overlay::find`] upwards found: its version and key.
+    /// The version and key that the last [`Overlay::find`] upwards found.
     pub(crate) fn found_up(&self) -> (u64, Option<Key>) {
         let keys = self.walks.iter().filter_map(|walk| walk.ahead.front());
         let version = self.walks.first().map_or(0, |walk| walk.version);

@@ -28,7 +28,7 @@ struct World {
     mutable: Map,
     frozen: Map,
     committed: Map,
-    /// What the tree showed when a set was frozen, set by set.
+    /// The contents of the tree as each set was frozen.
     past: Vec<Map>,
 }
 

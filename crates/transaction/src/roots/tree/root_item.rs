@@ -8,7 +8,7 @@ use ubtrfs_format::item::{RootItem, RootItemFlags};
 #[derive(Debug)]
 pub(super) struct SharedRootItem {
     item: RwLock<RootItem>,
-    /// What calls ask of the item each time: whether the subvolume has been deleted, and whether it is read-only.
+    /// Flags that each call needs: whether the subvolume has been deleted, and whether it is read-only.
     /// Set while `item` is locked.
     deleted: AtomicBool,
     read_only: AtomicBool,
@@ -56,7 +56,7 @@ impl SharedRootItem {
         self.held_inodes.load(Ordering::Acquire) > 0
     }
 
-    /// Counts a hold on an inode. False if the tree has been deleted and nobody holds any.
+    /// Counts a hold on an inode. False if the tree has been deleted and none of its inodes is held.
     pub(super) fn acquire(&self) -> bool {
         // A deletion waits for the lock, and meets the hold.
         let item = self.item.read();

@@ -37,7 +37,7 @@ pub(super) struct TrimState {
     unproven: bool,
     /// Bytes that are out.
     pub(super) out: u64,
-    /// What `TrimTotals` has of this group: extents and bytes.
+    /// The extents and bytes that this group has added to `TrimTotals`.
     counted: (u64, u64),
     /// Told to `TrimTotals`, and not looked at to the end since.
     is_listed: bool,
@@ -300,7 +300,7 @@ impl BlockGroup {
         }
     }
 
-    /// What was taken of a range that waited is saved.
+    /// Counts the waiting bytes that an allocation took as saved.
     #[inline]
     pub(super) fn note_reuse(&self, state: &mut GroupState, start: u64, len: u64) {
         let saved = state.trim.remove(start, len);

@@ -11,7 +11,7 @@ use crate::space::block_group::NewGroup;
 use crate::space::nocow::NocowWrite;
 
 const GIB: u64 = 1 << 30;
-/// What 4 TiB have.
+/// The number of groups of 4 TiB.
 const GROUPS: u64 = 3500;
 
 fn group(number: u64) -> Arc<BlockGroup> {

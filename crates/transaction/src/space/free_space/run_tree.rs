@@ -3,7 +3,7 @@
 //! A segment tree: the root knows the longest run of all, and a search goes down one path. Runs that cross
 //! from region to region count as one.
 
-/// What is known of the free runs in a stretch, in units.
+/// A summary of the free runs in a stretch, in units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Runs {
     pub(super) len: u64,

@@ -30,7 +30,7 @@ pub(super) fn add(runs: &[Range<u64>], new: &[Range<u64>]) -> Result<Runs, Range
     Ok(sum)
 }
 
-/// What is left of `runs`. Error: the first of `gone` that is not within one of them.
+/// Subtracts `gone` from `runs`. Error: the first of `gone` that is not within one of them.
 pub(super) fn subtract(runs: &[Range<u64>], gone: &[Range<u64>]) -> Result<Runs, Range<u64>> {
     let mut left = Runs::with_capacity(runs.len() + gone.len());
     let mut gone = gone.iter().peekable();

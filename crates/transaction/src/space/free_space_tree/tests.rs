@@ -68,7 +68,7 @@ fn of_kind(runs: Vec<(u64, u64, bool)>, wanted: bool) -> Vec<(u64, u64)> {
     kept.map(|(start, len, _)| (start, len)).collect()
 }
 
-/// What becomes used or free between two states.
+/// The ranges that become used or free between two states.
 fn became(shape: &Shape, old: &[bool], new: &[bool], wanted: bool) -> Vec<(u64, u64)> {
     let changed = old.iter().zip(new);
     let changed: Vec<bool> = changed

@@ -34,7 +34,7 @@ use crate::space::BlockKind;
 use crate::transaction::delayed_refs::DelayedRefs;
 use crate::transaction::manager::TransactionManager;
 
-/// What all trees of a commit share.
+/// The state that all trees of a commit share.
 pub(super) struct Blocks<'v> {
     store: Arc<NodeStore>,
     roots: &'v Roots,

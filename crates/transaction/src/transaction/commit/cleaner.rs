@@ -62,7 +62,7 @@ struct Limit {
     refs: usize,
 }
 
-/// What became of a child.
+/// The outcome of a visit of a child.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Visit {
     Dropped,
@@ -320,7 +320,7 @@ impl Walk {
     }
 }
 
-/// What tree `root` expects of a child of one of its blocks.
+/// The properties that tree `root` expects of a child of one of its blocks.
 pub(super) fn expect_child(root: RootId, parent: &Block, slot: usize) -> Option<Expect> {
     let node = parent.node();
     let ptr = node.ptrs().get(slot)?;

@@ -16,7 +16,7 @@ use crate::error::{CorruptItem, Error, Result};
 use crate::space::{BlockGroup, free_space_tree};
 use crate::transaction::extent_items::{Freed, FreedKind, Used};
 
-/// What happened in one block group since its items were written.
+/// The changes in one block group since its items were written.
 #[derive(Debug, Default)]
 pub(super) struct GroupChanges {
     /// Start to (length, whether it became used). An extent that came and went is not in it.
@@ -68,7 +68,7 @@ impl Commit<'_> {
 
     pub(super) fn note_freed(&mut self, freed: &Freed) -> Result<()> {
         let group = self.group_of(freed.start, freed.len)?;
-        // COMMIT-1. Before it counts as unused, so that nobody is reserved it yet.
+        // COMMIT-1. Before it counts as unused, so that no operation can reserve it yet.
         self.manager.space.pin(freed.start, freed.len);
         if freed.had_item {
             group.change_used(-(freed.len as i64));

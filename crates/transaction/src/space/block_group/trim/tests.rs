@@ -16,7 +16,7 @@ const LEN: u64 = 32 * MIB;
 const SECTORS: usize = (LEN / SECTOR) as usize;
 const SUPERBLOCK: Range<u64> = START + MIB..START + MIB + (64 << 10);
 
-/// What a sector is by the model.
+/// The state of a sector by the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sector {
     Used,

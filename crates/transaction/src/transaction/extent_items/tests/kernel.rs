@@ -25,7 +25,7 @@ use crate::roots::{Roots, test_roots};
 use crate::transaction::delayed_refs::DelayedRefs;
 use crate::transaction::extent_items::item::ref_key;
 
-/// What was found in a volume.
+/// The extents and references found in a volume.
 #[derive(Debug, Default)]
 struct Seen {
     extents: usize,

@@ -196,7 +196,7 @@ impl World {
         self.check_items(&before);
     }
 
-    /// What is pending makes the model's counts of the committed ones.
+    /// Checks that the committed counts and the pending changes make the model's counts.
     fn check_pending(&self, before: &BTreeMap<Logical, Extent>, refs: &DelayedRefs) {
         let count = |extent: Option<&Extent>| {
             extent.map_or(0, |extent| extent.refs.values().sum::<u64>() as i64)
