@@ -204,7 +204,7 @@ impl Error {
     }
 }
 
-/// What is wrong with an item that the checker of its block let pass.
+/// A fault of an item that the checker of its block let pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CorruptItem {
     /// An item of space or of transactions.

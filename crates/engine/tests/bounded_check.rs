@@ -54,7 +54,7 @@ fn peak_bytes() -> u64 {
     kib.parse::<u64>().unwrap() << 10
 }
 
-/// What the other test runs. By itself it has nothing to do.
+/// The program that the other test runs. By itself it has nothing to do.
 #[test]
 fn check_of_a_named_image() {
     let Some(image) = std::env::var_os(IMAGE) else {

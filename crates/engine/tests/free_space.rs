@@ -46,7 +46,7 @@ fn read(volume: &Volume, name: &str) -> Vec<u8> {
     bytes
 }
 
-/// What only a whole check says, contents and all.
+/// The options of a whole check, contents and all.
 fn strict() -> CheckOptions {
     CheckOptions {
         data_csums: true,
@@ -260,7 +260,7 @@ fn without_tree(options: &str) -> KernelVolume {
     made
 }
 
-/// What the kernel and both checkers find in it, and what the kernel's default mount says of its free space.
+/// Asks the kernel and both checkers, and the kernel's default mount for its free space.
 fn assert_sound_for_all(made: &KernelVolume) {
     let report = check(made.devices(), &strict(), &mut |_| {}).unwrap();
     assert!(report.is_spotless(), "{report}");

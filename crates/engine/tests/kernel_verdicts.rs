@@ -43,7 +43,7 @@ fn fill(dir: &Path) -> io::Result<()> {
     File::open(dir)?.sync_all()
 }
 
-/// What the kernel logs from now on. It may drop messages when there are many.
+/// The messages that the kernel logs from now on. It may drop some when there are many.
 struct KernelLog(File);
 
 impl KernelLog {

@@ -26,7 +26,7 @@ fn opened(open: impl Fn(&OpenOptions) -> Result<Arc<Volume>>, writable: bool) ->
     volume.root_dir(volume.default_subvolume()?).map(drop)
 }
 
-/// What opening for writing says; reading must work.
+/// The error of opening for writing; reading must work.
 fn refusal(open: impl Fn(&OpenOptions) -> Result<Arc<Volume>>) -> String {
     opened(&open, false).unwrap();
     let refused = opened(&open, true).unwrap_err();

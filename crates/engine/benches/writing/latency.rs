@@ -117,7 +117,7 @@ fn voluntary_switches() -> u64 {
     status.lines().find_map(count).unwrap_or_default()
 }
 
-/// What the machine alone does to 2 us of computing: other programs have their turns.
+/// Times 2 us of computing, which other programs on the machine interrupt.
 fn spins(count: u64) -> Vec<Call> {
     let mut watch = watch();
     let spin = |_| {

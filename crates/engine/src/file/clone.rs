@@ -504,7 +504,7 @@ impl Files {
         Ok(())
     }
 
-    /// What the source has in its item rather than in an extent.
+    /// The data that the source has in its item rather than in an extent.
     fn inline_bytes(
         &self,
         src: &Inode,

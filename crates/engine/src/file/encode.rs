@@ -14,7 +14,7 @@ use crate::inode::Compress;
 #[cfg(test)]
 mod tests;
 
-/// What one file's data goes through.
+/// The encoder of one file's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Encoder {
     algorithm: Compression,
@@ -25,7 +25,7 @@ pub(super) struct Encoder {
     keeps_trying: bool,
 }
 
-/// What became of a piece of data.
+/// A piece of data, as it is to be stored.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Encoded {
     /// Stored as it is.

@@ -13,7 +13,7 @@ use zerocopy::IntoBytes;
 
 use crate::error::CorruptItem;
 
-/// What one item says of its part of the file.
+/// The content of one file extent item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Extent {
     Inline(InlineExtent),
@@ -153,7 +153,7 @@ impl Extent {
         }
     }
 
-    /// What it adds to the inode's `nbytes`.
+    /// The bytes that it adds to the inode's `nbytes`.
     pub(crate) fn nbytes(&self) -> u64 {
         match self {
             Extent::Inline(inline) => inline.ram_bytes,

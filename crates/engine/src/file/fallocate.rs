@@ -23,7 +23,7 @@ use crate::inode::{
     DelallocReservation, FileExtentsState, Inode, MAX_EXTENT_BYTES, Wanted, WriteBuffer, put_inode,
 };
 
-/// What is to become of a range.
+/// The change of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fallocate {
     /// Space for what has none. Data stays.
@@ -65,7 +65,7 @@ const EXTENT_ITEMS: u64 = 4;
 /// How often the space for a change is counted, while others change the file.
 const BEGIN_TRIES: usize = 8;
 
-/// What a change was reserved.
+/// The reservations of a change.
 #[derive(Debug)]
 struct Means {
     /// For sectors that are written, and the items of a step.

@@ -38,7 +38,7 @@ pub(super) struct Taken<'a> {
     pub(super) source: Source<'a>,
     /// The inode item at the time of taking.
     item: InodeItem,
-    /// What the file is to have afterwards.
+    /// The size that the file is to have afterwards.
     size: u64,
 }
 
@@ -51,7 +51,7 @@ pub(super) enum Source<'a> {
     Caller(u64, &'a [u8]),
 }
 
-/// What a file's data becomes.
+/// The groups of changes that store a file's data.
 #[derive(Debug)]
 pub(super) struct Plan<'a> {
     pub(super) groups: Vec<Group<'a>>,
@@ -61,7 +61,7 @@ pub(super) struct Plan<'a> {
     pub(super) size: u64,
 }
 
-/// What changes in one transaction.
+/// The changes of one transaction.
 #[derive(Debug)]
 pub(super) struct Group<'a> {
     pub(super) runs: Vec<Run<'a>>,

@@ -1,6 +1,6 @@
 //! From written bytes to whole sectors.
 //!
-//! What a write has of a sector is completed with what the file has there. Whole sectors are not copied.
+//! A part of a sector is completed with the data that the file has there. Whole sectors are not copied.
 //!
 //! Not here: where they go (`store`).
 

@@ -66,7 +66,7 @@ impl Stored {
         self.own_items(shape) + REPLACED_ITEMS * replaced
     }
 
-    /// What is in front of file offset `at`, and the rest. None if it must stay in one piece.
+    /// The parts before and behind file offset `at`. None if it must stay in one piece.
     fn cut(&self, at: u64) -> Option<(Stored, Stored)> {
         let (start, part, csums) = match self {
             Stored::New { start, part, csums } => (*start, part, csums),

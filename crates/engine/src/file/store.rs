@@ -49,17 +49,17 @@ pub(super) enum Stored {
     },
 }
 
-/// What one file's data became.
+/// The outcome of storing one file's data.
 #[derive(Debug)]
 pub(super) struct StoredFile<'a> {
-    /// What became of each group of the plan.
+    /// The stored extents of each group of the plan.
     pub(super) groups: Vec<Vec<Stored>>,
     /// The file is better not compressed from now on.
     pub(super) incompressible: bool,
     /// Held until the items say what was written.
     nocow: Option<Overwriting<'a>>,
     handles: Vec<NocowWrite>,
-    /// What is reserved until the items have entered.
+    /// The reservation until the items have entered.
     pub(super) delalloc: DelallocReservation,
 }
 
@@ -250,7 +250,7 @@ impl<'a, 'p> Store<'a, 'p> {
         }
     }
 
-    /// What the file was given, it does not need any more.
+    /// Notes that a file has failed, and gives back the space that it was given.
     fn fail(&mut self, index: usize, error: Error) {
         self.writes.retain(|(file, ..)| *file != index);
         if let Ok(file) = &self.stored[index]

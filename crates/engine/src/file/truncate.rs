@@ -4,7 +4,7 @@
 //! end. An interruption therefore leaves a longer file and nothing else. Readers see the new size from the first step
 //! on.
 //!
-//! What lies behind the end in the last sector is zeroed by writing that sector anew, as the kernel does.
+//! Data behind the end in the last sector is zeroed by writing that sector anew, as the kernel does.
 
 use std::sync::Arc;
 
@@ -159,7 +159,7 @@ impl Files {
         Ok(is_done)
     }
 
-    /// What the file keeps of its last sector, and where that begins, if there is data that must be zeroed behind it on
+    /// The part of the last sector that the file keeps, and its offset, if there is data that must be zeroed behind it on
     /// disk.
     fn kept_of_last_sector(&self, inode: &Inode, size: u64) -> Result<Option<(u64, Vec<u8>)>> {
         let sectorsize = self.roots.sectorsize();

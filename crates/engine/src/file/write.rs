@@ -24,7 +24,7 @@ use crate::inode::{
 
 /// From this size on, whole sectors are not worth buffering.
 const LARGE_BYTES: usize = 1 << 20;
-/// What is stored and entered at once.
+/// The bytes that are stored and entered at once.
 const PAST_BUFFER_BYTES: usize = 32 << 20;
 /// How often a write that finds no space writes back what others have buffered behind the file's end.
 const TRIES_AT_END: u32 = 16;
@@ -45,7 +45,7 @@ impl Target {
     }
 }
 
-/// What a buffered write was reserved: for itself, and for what may follow it.
+/// The reservation of a buffered write: for itself, and for what may follow it.
 #[derive(Debug)]
 struct Space {
     need: DelallocReservation,
@@ -308,7 +308,7 @@ impl Files {
         for sectors in buffered {
             let part = sectors.start.max(offset)..sectors.end.min(end);
             let part_bytes = &bytes[(part.start - offset) as usize..(part.end - offset) as usize];
-            // Nobody has written them back since: that takes the extents.
+            // No thread has written them back since: that takes the lock of the extents.
             let buffer = &mut state.buffer;
             buffer.write_promised(part.start, part_bytes, sectorsize);
         }

@@ -115,7 +115,7 @@ impl Files {
         outcome
     }
 
-    /// What was in flight has landed, or is lost (WRITEBACK-3).
+    /// Notes that data in flight has landed, or is lost (WRITEBACK-3).
     fn complete(&self, file: &Taken<'_>, outcome: Result<()>) -> Result<()> {
         let mut state = file.inode.lock.write();
         state.buffer.complete();

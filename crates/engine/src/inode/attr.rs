@@ -8,7 +8,7 @@ use super::Inodes;
 use super::inode_item::{inode_item_cached, kind_of};
 use crate::error::Result;
 
-/// What `stat` and `statx` show of an inode.
+/// The attributes that `stat` and `statx` show of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attr {
     /// The number as shown to users: 2 for an empty subvolume directory.
@@ -36,7 +36,7 @@ pub struct Attr {
 }
 
 impl Inodes {
-    /// What `stat` shows of an inode. Size and bytes in use are with what is buffered.
+    /// The attributes that `stat` shows of an inode. Size and bytes in use include buffered data.
     pub(crate) fn attr(&self, id: FileId) -> Result<Attr> {
         // Under the lock, so that buffered data and the item are of one moment.
         let Some(inode) = self.table.find(id) else {
@@ -47,7 +47,7 @@ impl Inodes {
         self.with_delalloc(&inode, &state, attr)
     }
 
-    /// What the inode's item says: without the size and the bytes of what is buffered, which take long to count.
+    /// The attributes in the inode's item: without the size and the bytes of buffered data, which take long to count.
     pub(crate) fn stored_attr(&self, id: FileId) -> Result<Attr> {
         if let Some(parent) = id.empty_subvolume_dir_parent() {
             let dir = self.stored_attr(parent)?;

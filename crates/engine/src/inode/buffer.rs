@@ -38,7 +38,7 @@ pub(crate) struct WriteBuffer {
     writeback_errors: WritebackErrors,
 }
 
-/// What a write-back has to do.
+/// The work of a write-back.
 #[derive(Debug)]
 pub(crate) struct Taken {
     pub(crate) dirty_ranges: Arc<DirtyRanges>,
@@ -51,7 +51,7 @@ impl WriteBuffer {
         !self.dirty.is_empty() || self.in_flight.is_some()
     }
 
-    /// Whether it holds what is nowhere else: data, or that some was lost and nobody knows.
+    /// Whether it holds what is nowhere else: data, or a loss of data that has not been reported.
     pub(crate) fn must_stay(&self) -> bool {
         self.is_dirty() || self.writeback_errors.is_unreported()
     }
@@ -190,7 +190,7 @@ impl WriteBuffer {
         dirty_ranges
     }
 
-    /// What was in flight has its extents, or is lost.
+    /// Notes that data in flight has its extents, or is lost.
     pub(crate) fn complete(&mut self) {
         self.in_flight = None;
     }

@@ -70,7 +70,7 @@ impl BufferPool {
         }
     }
 
-    /// Gives the memory of those back to the system that nobody has wanted since the last time.
+    /// Gives the memory of buffers back to the system that were not wanted since the last time.
     pub(crate) fn trim(&self) {
         let idle = {
             let mut free = self.free.lock();

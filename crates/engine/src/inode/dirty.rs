@@ -16,7 +16,7 @@ use ubtrfs_transaction::FileId;
 use super::Inode;
 use super::buffer_pool::BufferPool;
 
-/// What a listed file takes beside its data: many small files are many.
+/// The memory that a listed file takes beside its data, which counts for many small files.
 const FILE_BYTES: u64 = 1024;
 
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl DirtyFiles {
         }
     }
 
-    /// What pieces count in, and have their memory from.
+    /// The pool that pieces count in, and have their memory from.
     pub(crate) fn buffer_pool(&self) -> &Arc<BufferPool> {
         &self.buffer_pool
     }

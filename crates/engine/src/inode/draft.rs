@@ -27,7 +27,7 @@ pub(crate) struct Draft<'t> {
     tree: &'t Arc<Tree>,
     /// Whether the items are those of a tree that does not exist yet.
     for_new_tree: bool,
-    /// What was found in the tree; it stays so while the inodes are locked.
+    /// The items found in the tree, which stay so while the inodes are locked.
     seen: Vec<(Key, Option<Item>)>,
     changes: Vec<Change>,
     names: NameChanges,
@@ -173,7 +173,7 @@ impl<'t> Draft<'t> {
         self.tree
     }
 
-    /// What is drafted of a key, if anything is. Nothing is in a tree that does not exist yet.
+    /// The drafted item of a key, if there is one. A tree that does not exist yet has no items.
     pub(crate) fn drafted(&self, key: &Key) -> Option<Option<&[u8]>> {
         match self.changes.iter().find(|change| change.key == *key) {
             Some(change) => Some(change.value.as_deref()),

@@ -1,4 +1,4 @@
-//! Deleting an inode that has no name and that nobody holds, in bounded steps.
+//! Deleting an inode without a name that is not held, in bounded steps.
 //!
 //! Its ORPHAN_ITEM goes with its last items: after an interruption the rest is left to the next opening.
 
@@ -94,7 +94,7 @@ pub(crate) fn all_items(inode: &Inode, most: usize) -> Result<Option<ItemDeletio
 }
 
 impl Inodes {
-    /// Deletes an inode without a name, unless somebody holds it again, or its subvolume goes.
+    /// Deletes an inode without a name, unless it is held again, or its subvolume goes.
     pub(crate) fn evict(&self, inode: &Arc<Inode>) -> Result<()> {
         while inode.tree.check_alive().is_ok() {
             let (reservation, step) = self.reserve_step()?;

@@ -60,7 +60,7 @@ impl InodeHold {
 }
 
 impl Inodes {
-    /// Nobody holds an inode of a deleted subvolume any more: its blocks may go.
+    /// Lets the blocks of a deleted subvolume go, since none of its inodes is held any more.
     pub(crate) fn release_deleted(&self, root: RootId) {
         self.forget_inodes(root);
         if let Ok(manager) = self.transactions() {

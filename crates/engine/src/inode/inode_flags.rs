@@ -20,7 +20,7 @@ const SETTABLE: InodeFlags = InodeFlags::SYNC
     .union(InodeFlags::NODATACOW)
     .union(InodeFlags::COMPRESS)
     .union(InodeFlags::NOCOMPRESS);
-/// What the kernel compresses with if neither a property nor a mount option says otherwise.
+/// The algorithm that the kernel uses if neither a property nor a mount option names one.
 const USUAL_ALGORITHM: Compression = Compression::Zlib;
 
 impl Inodes {

@@ -35,7 +35,7 @@ pub(crate) fn inode_item_cached(tree: &Tree, id: FileId) -> Result<InodeItem> {
     }
 }
 
-/// What `look` makes of the item of an inode that must exist, so that nothing else of it is copied.
+/// Returns the result of `look` at the item of an inode that must exist. The item is not copied.
 #[inline]
 pub(crate) fn look_at_inode<T>(
     tree: &Tree,
@@ -62,7 +62,7 @@ pub(crate) fn decode(id: FileId, bytes: &[u8]) -> Result<InodeItem> {
     }
 }
 
-/// What kind of file an inode is.
+/// The kind of file that an inode is.
 pub(crate) fn kind_of(id: FileId, item: &InodeItem) -> Result<FileKind> {
     let mode = item.mode.get();
     FileKind::from_mode(mode).ok_or_else(|| corrupt(id, CorruptItem::Mode(mode)))

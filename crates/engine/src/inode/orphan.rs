@@ -57,7 +57,7 @@ impl Inodes {
         Ok(())
     }
 
-    /// Deletes the inodes without a name that nobody holds, and ORPHAN_ITEMs that have lost their sense.
+    /// Deletes the inodes without a name that are not held, and ORPHAN_ITEMs that have lost their sense.
     fn finish_orphans(&self, tree: &Arc<Tree>) -> Result<()> {
         let mut from = Some(orphan_key(InodeNr(0)));
         while let Some(key) = from {

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 pub(crate) const NAMESPACE: &[u8] = b"btrfs.";
 pub(crate) const COMPRESSION: &[u8] = b"btrfs.compression";
 
-/// What `btrfs.compression` may ask for.
+/// The values of `btrfs.compression`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CompressionProperty {
     /// No word on it.

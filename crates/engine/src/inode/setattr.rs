@@ -24,7 +24,7 @@ pub enum SetTime {
     At(FileTime),
 }
 
-/// What to change; None leaves it.
+/// The attributes to change; None leaves one as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SetAttr {
     /// Permission bits; format bits are ignored.

@@ -30,7 +30,7 @@ use ubtrfs_transaction::{FileId, IdHasher, Reservation, TransactionHandle, lock}
 use super::{Inodes, WriteBuffer};
 use crate::error::{Error, Result};
 
-/// What the attributes of a directory hand on to new inodes in it.
+/// The attributes that a directory hands on to new inodes in it.
 #[derive(Debug, Default)]
 pub(crate) struct Inherited {
     pub(crate) default_acl: Option<Acl>,
@@ -48,7 +48,7 @@ pub(crate) struct Inode {
     pub(crate) lock: RwLock<InodeState>,
 }
 
-/// What is known of a file's extents. The thread that holds its lock may change them.
+/// The state of a file's extents. The thread that holds its lock may change them.
 #[derive(Debug, Default)]
 pub(crate) struct FileExtentsState {
     /// Extents that no other file refers to, by where they begin (NOCOW-1).
@@ -82,7 +82,7 @@ impl FileExtentsState {
     }
 }
 
-/// What is known of an inode that its items do not say.
+/// The state of an inode that is not in its items.
 #[derive(Debug, Default)]
 pub(crate) struct InodeState {
     /// Written data that has no extent yet, and the size with it.
@@ -103,7 +103,7 @@ pub(crate) struct InodeState {
 #[derive(Debug)]
 pub(crate) struct InodeTable {
     shards: Vec<Mutex<Shard>>,
-    /// How many inodes of a shard stay although nobody holds them.
+    /// How many inodes of a shard stay that are not held.
     kept_per_shard: usize,
     /// See the head of this file.
     pub(crate) rename_lock: Mutex<()>,
@@ -117,7 +117,7 @@ struct Shard {
 }
 
 impl Shard {
-    /// Lets go of a few that nobody holds: bounded work, as a call waits for it.
+    /// Forgets a few inodes that are not held: bounded work, as a call waits for it.
     fn trim(&mut self, kept: usize) {
         for _ in 0..TURNS {
             let Some(id) = self.turns.pop_front() else {
@@ -252,7 +252,7 @@ impl Inodes {
 }
 
 impl Inode {
-    /// Nobody else holds it when this is asked, so that the lock is free.
+    /// Whether it must stay in memory. No other thread holds it when this is asked, so that the lock is free.
     fn must_stay(&self) -> bool {
         self.lock
             .try_read()

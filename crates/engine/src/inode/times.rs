@@ -34,7 +34,7 @@ impl Inodes {
         }
     }
 
-    /// What noting the time of a change may cost: it is written now, or is kept, which is reserved from then on.
+    /// The estimate for noting the time of a change. It is written now, or is kept, which is reserved from then on.
     pub(crate) fn cost_of_times(&self) -> EditEstimate {
         match self.has_lazy_times() {
             true => EditEstimate::items(2),
@@ -104,7 +104,7 @@ impl Inodes {
         let txn = self.join_transaction(Reservation::already_made())?;
         match inode.tree.check_alive() {
             Ok(()) => put_inode(&txn, inode, &mut item),
-            // Nobody will ask for them any more.
+            // They will not be asked for any more.
             Err(_) => self.roots.lazy_times().forget(inode.id),
         }
         Ok(())

@@ -67,7 +67,7 @@ pub struct ChunkUse {
     pub used: Option<u64>,
 }
 
-/// What the chunks of one type, profile and number of stripes take from one device.
+/// The space that the chunks of one type, profile and number of stripes take from one device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceAllocation {
     pub devid: DevId,
@@ -163,7 +163,7 @@ impl Volume {
         Ok(sums.into_values().collect())
     }
 
-    /// What the kernel keeps back so that deletions always have room, in bytes.
+    /// The bytes that the kernel holds back for deletions.
     pub fn global_reserve_bytes(&self) -> Result<u64> {
         let compat_ro = self.superblock().compat_ro();
         let has_free_space_tree = compat_ro.contains(CompatRo::FREE_SPACE_TREE);
@@ -204,7 +204,7 @@ impl Volume {
         Ok(uses.collect())
     }
 
-    /// What is allocated on each device: data, metadata, system, then by profile; of equals the one
+    /// The allocations on each device: data, metadata, system, then by profile; of equals the one
     /// whose first chunk comes first.
     pub fn device_allocations(&self) -> Vec<DeviceAllocation> {
         let chunks = self.pool().chunk_map().all();
@@ -214,7 +214,7 @@ impl Volume {
         }))
     }
 
-    /// What `statfs` calls available: free space in data block groups, and what chunks of data's
+    /// The bytes that `statfs` calls available: free space in data block groups, and what chunks of data's
     /// profile could still be made of unallocated space.
     pub(crate) fn available_bytes(&self, infos: &[ProfileUsage]) -> u64 {
         let mut profiles = BlockGroupFlags::empty();

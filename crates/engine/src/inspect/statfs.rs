@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::volume::{StatFs, Volume};
 
 impl Volume {
-    /// What `statfs` shows on a mount by the kernel: sizes divided by the copies that data has, the reserve
+    /// The values of `statfs` on a mount by the kernel: sizes divided by the copies that data has, the reserve
     /// for deletions counted as used.
     pub fn statfs(&self) -> Result<StatFs> {
         let manager = self.inodes.transactions().ok();

@@ -26,7 +26,7 @@ pub struct DirEntry {
 }
 
 impl Namespace {
-    /// What `name` is in `dir`, or None. Subvolumes are entered: their root directory is returned.
+    /// The inode that `name` leads to in `dir`, or None. Of a subvolume, that is its root directory.
     pub(crate) fn lookup(&self, dir: FileId, name: &[u8]) -> Result<Option<FileId>> {
         if dir.is_empty_subvolume_dir() {
             return Ok(None);

@@ -33,7 +33,7 @@ pub(crate) struct NewEntry<'a> {
     pub(crate) kind: FileKind,
 }
 
-/// What a directory entry holds besides its name.
+/// The content of a directory entry besides its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FoundEntry {
     pub(crate) location: Key,

@@ -47,7 +47,7 @@ fn read(tree: &Tree, dir: FileId) -> Result<Inherited> {
 }
 
 impl Namespace {
-    /// What is handed on to the root directory of a subvolume made in `dir`. `state` is that of `dir`.
+    /// The attributes handed on to the root directory of a subvolume made in `dir`. `state` is that of `dir`.
     pub(crate) fn inherited_by_root(
         &self,
         dir: &Inode,

@@ -72,7 +72,7 @@ impl<'a> NewInode<'a> {
         FileKind::from_mode(self.mode).ok_or(Error::Invalid("mode"))
     }
 
-    /// What its items take beside an INODE_ITEM: at most an extent, two ACLs and a property.
+    /// The bytes that its items take beside an INODE_ITEM: at most an extent, two ACLs and a property.
     pub(super) fn bytes(&self) -> u64 {
         512 + self.target.len() as u64
     }
@@ -95,7 +95,7 @@ impl<'a> NewInode<'a> {
     }
 }
 
-/// What a new regular file has from the beginning.
+/// The data and attributes that a new regular file has from the beginning.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NewContents<'a> {
     /// All of its data.

@@ -1,6 +1,6 @@
 //! Taking a name away, and the inode with its last one.
 //!
-//! An inode that nobody holds goes at once if its items are few. Otherwise it becomes an orphan, and goes
+//! An inode that is not held goes at once if its items are few. Otherwise it becomes an orphan, and goes
 //! in steps, now or when its last holder lets go.
 
 use std::sync::Arc;
@@ -20,25 +20,25 @@ use crate::inode::{
 };
 use crate::namespace::Namespace;
 
-/// What kind of file a call takes away.
+/// The kind of file that a call removes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wanted {
     Directory,
     Other,
 }
 
-/// What is left of an inode after it has lost a name.
+/// The state of an inode after it has lost a name.
 #[derive(Debug)]
 pub(super) enum AfterUnlink<'a> {
     /// Other names.
     Something,
-    /// An orphan, to be evicted once nobody holds it.
+    /// An orphan, to be evicted once it is not held.
     Orphan,
     /// Nothing once these are deleted, and what they refer to is dropped. Its extents are locked until then.
     Nothing(ItemDeletions, MutexGuard<'a, FileExtentsState>),
 }
 
-/// What `rmdir` met.
+/// The outcome of `rmdir`.
 #[derive(Debug)]
 pub(crate) enum Rmdir {
     /// A directory, which is removed.

@@ -64,7 +64,7 @@ impl Snapshot {
         &self.volume
     }
 
-    /// What the root tree said of it when it was opened.
+    /// The root item when it was opened.
     pub fn item(&self) -> &RootItem {
         &self.item
     }

@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 use crate::inode::Draft;
 use crate::namespace::{NewEntry, NewInode, RootPlace, check_name, next_index};
 
-/// What the commit shall make.
+/// The subvolume or snapshot that the commit shall make.
 enum Plan<'a> {
     New(&'a NewInode<'a>),
     Snapshot { of: Arc<Tree>, read_only: bool },
@@ -141,7 +141,7 @@ impl Subvolumes {
         txn.queue_subvolume(pending);
         drop(txn);
         // An item that says of several subvolumes what they were received from, and those of a UUID tree that is to be
-        // made, nobody else may draft before they can be seen.
+        // made, no other thread may draft before they can be seen.
         if received.is_none() && uuid_tree.is_some() {
             still = None;
         }
@@ -153,7 +153,7 @@ impl Subvolumes {
 }
 
 impl Plan<'_> {
-    /// What the directory entry holds: the kernel tells subvolumes and snapshots apart by it.
+    /// The location in the directory entry, by which the kernel tells subvolumes and snapshots apart.
     fn location(&self, id: RootId) -> Key {
         let offset = match self {
             Plan::New(_) => 0,

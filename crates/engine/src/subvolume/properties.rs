@@ -16,7 +16,7 @@ use crate::inode::Draft;
 #[cfg(test)]
 mod tests;
 
-/// What a subvolume was received from.
+/// The source that a subvolume was received from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceivedFrom {
     /// The UUID of the subvolume that was sent.

@@ -16,14 +16,14 @@ impl Volume {
         self.inodes.touch_atime(id, policy)
     }
 
-    /// What `stat` shows of an inode. Size and bytes in use are with what is buffered.
+    /// The attributes that `stat` shows of an inode. Size and bytes in use include buffered data.
     ///
     /// Locks: the inode's, for a moment.
     pub fn attr(&self, id: FileId) -> Result<Attr> {
         self.inodes.attr(id)
     }
 
-    /// What the inode's item says: without the size and the bytes of what is buffered, which take long to count.
+    /// The attributes in the inode's item: without the size and the bytes of buffered data, which take long to count.
     pub fn stored_attr(&self, id: FileId) -> Result<Attr> {
         self.inodes.stored_attr(id)
     }

@@ -145,10 +145,10 @@ const LOOK_FOR_TIMES: Duration = Duration::from_secs(15 * 60);
 /// How long a background thread waits for the end of a group before it looks whether the volume is being closed.
 const FOR_GROUP: Duration = Duration::from_millis(250);
 
-/// What a background thread does until the volume is closed.
+/// The work of a background thread until the volume is closed.
 type Duty = fn(&TransactionManager, &Weak<Volume>);
 
-/// Commits when somebody asks. Waits for no file: those whose commit it is may have it locked.
+/// Commits when a thread asks. Waits for no file: those whose commit it is may have it locked.
 fn commit(manager: &TransactionManager, volume: &Weak<Volume>) {
     loop {
         let pressed = match manager.threads.next_wake() {
@@ -207,7 +207,7 @@ fn write_back(manager: &TransactionManager, volume: &Weak<Volume>) {
     }
 }
 
-/// Discards what was freed some time ago. Waits for nobody.
+/// Discards space that was freed some time ago. Waits for no other thread.
 fn discard(manager: &TransactionManager, _: &Weak<Volume>) {
     manager.discard_in_background();
 }

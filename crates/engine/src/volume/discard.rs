@@ -44,7 +44,7 @@ impl Volume {
         Ok(())
     }
 
-    /// What waits and what was discarded since the volume was opened. All 0 of one that is only read.
+    /// The bytes that wait and that were discarded since the volume was opened. All 0 of one that is only read.
     pub fn discard_stats(&self) -> DiscardStats {
         let manager = self.inodes.transactions();
         manager.map_or(DiscardStats::default(), |manager| manager.discard.stats())

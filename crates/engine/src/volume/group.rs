@@ -32,7 +32,7 @@ impl Volume {
     /// - those of `work`, and of [`Volume::sync`];
     /// - [`Error::CommitInGroup`] for a group whose changes are more than half of the memory for deltas.
     ///
-    /// What was done before an error stays, and becomes durable as if there were no group. Where data of a group finds no
+    /// Operations before an error stay, and become durable as if there were no group. Where data of a group finds no
     /// space for its items, the transaction is aborted: nothing of the group becomes durable.
     pub fn group<T, E: From<Error>>(&self, work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
         let manager = self.inodes.transactions()?;

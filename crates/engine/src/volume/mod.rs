@@ -143,7 +143,7 @@ impl Volume {
         Ok(volume)
     }
 
-    /// What has been written since it was opened; None on a volume that is only read.
+    /// The counts of writes since it was opened; None on a volume that is only read.
     pub fn writer_stats(&self) -> Option<WriterStats> {
         self.inodes
             .transactions()

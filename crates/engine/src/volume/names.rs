@@ -52,7 +52,7 @@ impl Volume {
         self.namespace.create_filled(dir, name, new, contents)
     }
 
-    /// What `name` is in `dir`, or None. Subvolumes are entered: their root directory is returned.
+    /// The inode that `name` leads to in `dir`, or None. Of a subvolume, that is its root directory.
     pub fn lookup(&self, dir: FileId, name: &[u8]) -> Result<Option<FileId>> {
         self.namespace.lookup(dir, name)
     }

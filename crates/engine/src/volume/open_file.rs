@@ -74,7 +74,7 @@ impl OpenFile {
 impl Volume {
     /// Holds an inode of any kind, but an empty subvolume directory.
     ///
-    /// Errors: it does not exist, or has lost its last name and nobody holds it.
+    /// Errors: it does not exist, or has lost its last name and is not held.
     pub fn hold(self: &Arc<Self>, id: FileId) -> Result<OpenFile> {
         Ok(OpenFile::new(self.inodes.hold(id)?, self))
     }

@@ -18,7 +18,7 @@ pub struct OpenOptions {
     scan: Vec<PathBuf>,
     pub(super) cache_bytes: u64,
     pub(super) decompressed_bytes: u64,
-    /// Budget of the inodes that nobody holds.
+    /// Budget of the inodes that are not held.
     pub(super) inode_bytes: u64,
     /// Budget of the inode items and of the names that are kept beside the trees, each.
     pub(super) lookup_bytes: u64,
@@ -220,7 +220,7 @@ impl OpenOptions {
         self
     }
 
-    /// What a reader of a damaged volume passes over.
+    /// The faults that a reader of a damaged volume passes over.
     #[must_use]
     pub fn rescue(mut self, rescue: Rescue) -> Self {
         self.data.rescue = rescue;

@@ -18,7 +18,7 @@ pub struct StatFs {
     pub available_bytes: u64,
 }
 
-/// What `statfs` follows from on a volume that is open for writing.
+/// The state that `statfs` follows from on a volume that is open for writing.
 #[derive(Clone, Debug)]
 struct AsOf {
     committed: Transid,
@@ -44,7 +44,7 @@ impl PartialEq for AsOf {
     }
 }
 
-/// What `statfs` said last: programs ask again and again, and there may be thousands of block groups.
+/// The last result of `statfs`. Programs ask again and again, and there may be thousands of block groups.
 #[derive(Debug, Default)]
 pub(crate) struct KnownStatFs(Mutex<Option<(Option<AsOf>, StatFs)>>);
 

@@ -182,7 +182,7 @@ fn open(made: &KernelVolume, compress: Compression) -> Arc<Volume> {
     Volume::open(made.devices(), &options).unwrap()
 }
 
-/// What we wrote reads the same through the kernel, and everything is sound; then the kernel writes, and we
+/// Checks that our data reads the same through the kernel, and that everything is sound; then the kernel writes, and we
 /// read that.
 fn judge(made: &KernelVolume, wanted: &Contents, rng: &mut Rng) {
     made.check().unwrap();

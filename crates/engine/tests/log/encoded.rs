@@ -255,7 +255,7 @@ impl World {
         self.files[which] = content(&self.volume, self.ids[which]);
     }
 
-    /// What is there after a cut right behind the sync of a file.
+    /// Judges the volume after a cut right behind the sync of a file.
     fn cut(&self, which: usize) {
         let volume = open(Arc::new(self.device.snapshot()), &options());
         let top = volume.root_dir(RootId::FS_TREE).unwrap();

@@ -116,7 +116,7 @@ fn fails_at(base: &[MemDevice], steps: &[Step], nth: usize, point: Failpoint) {
 #[derive(Debug)]
 struct Stopping {
     landed: Arc<MemDevice>,
-    /// What a flush has made durable.
+    /// The state that a flush has made durable.
     durable: Mutex<MemDevice>,
     /// A write came since.
     is_dirty: AtomicBool,

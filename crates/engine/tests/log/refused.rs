@@ -34,7 +34,7 @@ fn logged() -> (CutVolume, Vec<PathBuf>) {
     (volume, devices)
 }
 
-/// What a leaf becomes. True if it is changed.
+/// An edit of a leaf. True if it changes the leaf.
 type Edit = fn(&mut Items) -> bool;
 type Items = Vec<(ubtrfs_format::key::Key, Vec<u8>)>;
 

@@ -26,7 +26,7 @@ fn content(version: u64) -> Vec<u8> {
     bytes
 }
 
-/// What an editor does: a new file, a sync of it, a rename over the old one, a sync of the directory.
+/// Saves as an editor does: a new file, a sync of it, a rename over the old one, a sync of the directory.
 fn save(volume: &Volume, dir: FileId, version: u64) {
     let new = NewInode::file(0o644);
     let file = volume.create(dir, b"new", &new).unwrap();

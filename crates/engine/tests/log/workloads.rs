@@ -296,7 +296,7 @@ impl Op {
     }
 }
 
-/// What a workload does in one step.
+/// One step of a workload.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step {
     Do(Op),
@@ -415,7 +415,7 @@ impl Run {
                 let id = FileId::new(RootId::FS_TREE, InodeNr(*ino.unwrap()));
                 match self.volume.fsync(id) {
                     Ok(()) => {}
-                    // It is gone, and nobody has it open. Or its data is lost as the device has failed.
+                    // It is gone, and not open. Or its data is lost as the device has failed.
                     Err(_) => {
                         self.states.push(see(&self.volume));
                         return false;
@@ -453,7 +453,7 @@ impl Run {
         inodes.collect::<BTreeSet<_>>().len() as u64
     }
 
-    /// What a power cut now leaves. Fails with what is wrong with it.
+    /// Judges the devices as a power cut would leave them now, and returns them. Fails with what is wrong.
     pub(crate) fn cut(&self) -> Result<Vec<MemDevice>, String> {
         let devices = self.devices.iter();
         self.cut_of(devices.map(|device| (**device).clone()).collect())
@@ -546,7 +546,7 @@ impl Run {
         }
     }
 
-    /// What was synced when there were `from` states.
+    /// Judges an inode that was synced when there were `from` states.
     fn judge_synced(&self, after: &State, ino: u64, from: usize) -> Result<(), String> {
         let now = self.states.last().unwrap();
         let since = &self.states[from - 1..];

@@ -25,7 +25,7 @@ pub(crate) fn pattern(seed: u8, len: usize) -> Vec<u8> {
     (0..len).map(next).collect()
 }
 
-/// What is done to a file of 1 MiB that is committed, and then synced.
+/// The changes of a file of 1 MiB that is committed, and then synced.
 const STEPS: [(&str, &[Step]); 15] = [
     (
         "append",

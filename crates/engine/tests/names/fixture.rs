@@ -56,7 +56,7 @@ impl World {
         open(&Arc::new(MemDevice::clone(&self.device)), false)
     }
 
-    /// What is on the device has nothing to complain about.
+    /// Asserts that the checker finds no fault on the device.
     pub(crate) fn assert_sound(&self) {
         let device: Arc<dyn BlockDevice> = self.device.clone();
         let devices = vec![(PathBuf::from("memory"), device)];
@@ -64,7 +64,7 @@ impl World {
         assert!(report.is_spotless(), "{:?}", report.issues);
     }
 
-    /// What is on the device now, as after a power cut.
+    /// The bytes on the device now, as after a power cut.
     pub(crate) fn snapshot_of_device(&self) -> Vec<u8> {
         let mut bytes = vec![0; LEN_BYTES as usize];
         self.device.read_at(&mut bytes, 0).unwrap();
@@ -134,7 +134,7 @@ fn open(device: &Arc<MemDevice>, writable: bool) -> Arc<Volume> {
     Volume::from_devices(vec![(PathBuf::from("memory"), device)], &options).unwrap()
 }
 
-/// What a path from the top leads to.
+/// The inode that a path from the top leads to.
 pub(crate) fn at(volume: &Volume, path: &str) -> FileId {
     find(volume, path).unwrap_or_else(|error| panic!("{path}: {error}"))
 }

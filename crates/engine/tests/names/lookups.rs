@@ -177,7 +177,7 @@ fn nothing_is_found_in_a_deleted_subvolume_nor_in_the_place_of_one() {
     }
 }
 
-/// What a name led to when `turn` was set: odd turns are under way.
+/// The inode that a name led to when `turn` was set: odd turns are under way.
 #[derive(Default)]
 struct Told {
     turn: AtomicU64,
@@ -193,7 +193,7 @@ impl Told {
         self.turn.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// What is found must be what was told, if that did not change meanwhile. True if that could be said.
+    /// Asserts that a lookup finds the inode that was told, if that did not change meanwhile. True if it did not.
     fn judge(&self, find: impl FnOnce() -> Option<FileId>) -> bool {
         let turn = self.turn.load(Ordering::SeqCst);
         let told = self.ino.load(Ordering::SeqCst);

@@ -487,7 +487,7 @@ fn label_of_the_volume_is_set() {
     assert!(find(world.volume(), "none").is_err());
 }
 
-/// What was remembered of the one that was deleted would be shown of the new one.
+/// Else cached items of the deleted subvolume would be shown of the new one.
 #[test]
 fn numbers_of_what_was_deleted_are_not_given_out_again() {
     let mut world = World::new();

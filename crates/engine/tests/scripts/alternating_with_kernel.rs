@@ -81,7 +81,7 @@ fn turn(
     Ok(run.model)
 }
 
-/// Nobody uses the volume.
+/// Judges the volume, which is not in use.
 fn judge(volume: &KernelVolume, model: &ModelFs) -> Result<(), Problem> {
     let report = check(volume.devices(), &CheckOptions::default(), &mut |_| {}).unwrap();
     if !report.is_spotless() {

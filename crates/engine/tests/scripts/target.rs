@@ -320,7 +320,7 @@ impl EngineTarget {
         }))
     }
 
-    /// What a path leads to must be the root of a subvolume.
+    /// The subvolume whose root a path leads to.
     fn subvolume_at(&self, path: &FsPath) -> OpResult<RootId> {
         let id = self.find(path)?;
         match id.ino == InodeNr::FIRST_FREE && !id.is_empty_subvolume_dir() {

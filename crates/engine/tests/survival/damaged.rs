@@ -38,7 +38,7 @@ struct Entry {
     kind: FileKind,
 }
 
-/// What can be found from the top.
+/// The entries that can be found from the top.
 fn entries(volume: &Volume) -> Vec<Entry> {
     let mut found = Vec::new();
     let mut seen = BTreeSet::new();
@@ -238,7 +238,7 @@ fn check(devices: &Devices) -> std::result::Result<Report, String> {
     check_devices(named(devices), &options, &mut |_| {}).map_err(|error| error.to_string())
 }
 
-/// What was wrong, and what follows from it with the next commit.
+/// The numbers of the faults that were there, and of those that follow with the next commit.
 fn numbers(report: &Report) -> BTreeSet<u16> {
     // The superblock tells what the block groups say together.
     let follows = |fault: &Fault| match fault {

@@ -17,7 +17,7 @@ use crate::target::NamedDevices;
 
 pub(crate) const MIB: u64 = 1 << 20;
 
-/// What is wrong afterwards with a mirror that missed a write: damaged blocks, data without its checksum, and
+/// The faults of a mirror that missed a write: damaged blocks, data without its checksum, and
 /// a superblock that is behind.
 pub(crate) const MIRROR_FAULTS: [u16; 5] = [104, 105, 113, 305, 805];
 
@@ -48,7 +48,7 @@ impl Layout {
         self
     }
 
-    /// What the model must know of it.
+    /// The limits that the model must know.
     pub(crate) fn limits(&self) -> Limits {
         let nodesize = self.options.nodesize.map(|nodesize| nodesize as usize);
         nodesize.map_or(Limits::default(), Limits::of_nodesize)
@@ -165,7 +165,7 @@ fn is_sound(
     }
 }
 
-/// What the checker finds wrong, or nothing. `excused` are numbers of faults that are no faults here.
+/// Fails with the faults that the checker finds. `excused` are numbers of faults that are no faults here.
 pub(crate) fn check_but(devices: &Devices, excused: &[u16]) -> std::result::Result<(), String> {
     is_sound(&report(devices)?, |issue| {
         excused.contains(&issue.fault.number())

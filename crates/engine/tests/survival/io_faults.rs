@@ -116,7 +116,7 @@ fn run(engine: &mut Engine, ops: &[Op]) -> Ran {
     ran
 }
 
-/// What an aborted volume still does.
+/// Asserts that an aborted volume still reads, and refuses changes.
 fn assert_reads_only(engine: &mut Engine) {
     let shown = engine.manifest();
     assert!(shown.faults.is_empty(), "{:?}", shown.faults);

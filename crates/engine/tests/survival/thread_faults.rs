@@ -26,7 +26,7 @@ const THREADS: u8 = 3;
 const KEPT: &[u8] = b"kept";
 const KEPT_FILES: usize = 40;
 
-/// A volume with files that nobody will touch.
+/// A volume with files that no thread will touch.
 fn base(layout: &Layout) -> (Vec<MemDevice>, Manifest) {
     let made = layout.make();
     let devices: Devices = made
@@ -145,7 +145,7 @@ fn threads_survive(name: &str, layout: &Layout, options: &OpenOptions, shape: Sh
         checked.unwrap_or_else(|issues| panic!("{what}: {issues}"));
         let volume = open(&good, &quiet()).unwrap_or_else(|error| panic!("{what}: {error}"));
         let found = manifest(&volume).below(KEPT);
-        assert!(found == kept, "{what}: files that nobody touched");
+        assert!(found == kept, "{what}: files that no thread touched");
         volume
             .sync()
             .unwrap_or_else(|error| panic!("{what}: {error}"));

@@ -18,7 +18,7 @@ use crate::{Compress, NewInode, Volume};
 
 const SECTOR: u64 = 4096;
 
-/// What is freed while one part is compared is given out while the others are.
+/// Space that is freed while one part is compared is given out while the others are.
 #[test]
 fn comparing_keeps_back_nothing_that_is_freed_meanwhile() {
     let memory = new_device(&MkfsOptions::default(), 512 * MIB);

@@ -113,7 +113,7 @@ fn one_file_is_lost_and_others_of_its_batch_are_not() {
     assert_sound(&broken.inner);
 }
 
-/// What a file was given goes back when it fails, and may be another's at once.
+/// The space of a file goes back when it fails, and may be another's at once.
 #[test]
 fn nothing_more_is_written_of_a_file_that_failed() {
     let broken = broken();
@@ -309,7 +309,7 @@ fn write_that_fails_at_once_takes_no_earlier_loss_away() {
     assert!(matches!(volume.fsync(id), Err(Error::DataLost { .. })));
 }
 
-/// What the device has not got then is lost, and a later flush would not tell.
+/// Data that the device has not got then is lost, and a later flush would not tell.
 #[test]
 fn a_flush_that_fails_is_told_to_all_who_sync() {
     let broken = broken();

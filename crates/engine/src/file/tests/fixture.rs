@@ -23,7 +23,7 @@ pub(super) const MIB: u64 = 1 << 20;
 /// A volume that can be closed and opened again.
 pub(super) struct Rig {
     pub(super) device: Arc<MemDevice>,
-    /// What the volume has for it.
+    /// The device that the volume is opened on.
     pub(super) hooked: Arc<HookedDevice>,
     options: OpenOptions,
     volume: Option<Arc<Volume>>,
@@ -150,7 +150,7 @@ impl Recorded {
         self.recorder.recording().flushes()
     }
 
-    /// What has been done to the device since `mark`.
+    /// The requests to the device since `mark`.
     pub(super) fn requests_since(&self, mark: u64) -> Vec<Event> {
         let recording = self.recorder.recording();
         let events = recording.events().iter();

@@ -310,7 +310,7 @@ fn eviction_without_space_is_made_up_for() {
         reservations.extend(std::iter::from_fn(|| manager.try_reserve(cost)));
     }
     drop(held);
-    // Nobody holds it any more, and its items are still there.
+    // It is not held any more, and its items are still there.
     assert_eq!(volume.attr(id).unwrap().nlink, 0);
     drop(reservations);
     volume.sync().unwrap();

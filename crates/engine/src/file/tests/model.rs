@@ -12,7 +12,7 @@ use crate::file::Fallocate;
 use crate::inode::Compress;
 use crate::{Error, OpenOptions};
 
-/// What a file must read as.
+/// The data and extents that a file must show.
 struct File {
     id: FileId,
     flags: InodeFlags,
@@ -221,7 +221,7 @@ impl Script {
         self.compare_holes(file);
     }
 
-    /// What is called a hole has no data, and holes and data take turns to the end.
+    /// Checks that reported holes have no data, and that holes and data alternate to the end.
     fn compare_holes(&self, file: &File) {
         let volume = self.rig.volume();
         let size = file.bytes.len() as u64;

@@ -233,7 +233,7 @@ fn space_that_others_hold_for_a_moment_is_waited_for() {
     rig.assert_sound();
 }
 
-/// What all hold together is two thirds of the volume at most. What they have freed waits for commits, and for readers.
+/// The files of all threads take two thirds of the volume at most. Freed space waits for commits, and for readers.
 #[test]
 fn writers_find_the_room_that_there_is() {
     const THREADS: u64 = 8;

@@ -21,7 +21,7 @@ fn busy() -> OpenOptions {
         .delta_bytes(256 << 10)
 }
 
-/// One thread's file, which nobody else writes.
+/// Writes a file that no other thread writes.
 fn use_alone(volume: &Volume, id: FileId, mut rng: Rng) -> Vec<u8> {
     let mut model: Vec<u8> = Vec::new();
     for step in 0..400u32 {

@@ -377,7 +377,7 @@ fn what_has_extents_is_shared_without_waiting_and_to_its_end() {
     rig.assert_sound();
 }
 
-/// What a mount shows of its waits.
+/// The waits that a mount shows.
 fn waits(volume: &Volume) -> (u64, u64) {
     let stats = volume.writer_stats().unwrap();
     for waits in [stats.delta_waits, stats.buffer_waits] {

@@ -25,7 +25,7 @@ use crate::inode::{
 use crate::namespace::Namespace;
 use place::{Drafts, Place};
 
-/// What becomes of the new name if there is one.
+/// The treatment of the new name if it exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum RenameMode {
     #[default]

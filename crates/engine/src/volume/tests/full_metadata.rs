@@ -77,7 +77,7 @@ fn share_half(volume: &Volume) -> [FileId; 2] {
     files
 }
 
-/// What few extents cost is counted by these, whatever the snapshot shares besides.
+/// A file of few extents reserves for these alone, whatever the snapshot shares besides.
 #[test]
 fn files_share_and_reserve_a_little_on_a_volume_half_full_of_shared_metadata() {
     let device = device_of(DEVICE_BYTES, "");

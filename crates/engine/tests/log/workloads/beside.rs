@@ -121,7 +121,7 @@ fn differs(left: Option<&Entry>, right: Option<&Entry>) -> Vec<String> {
     all.iter().map(ToString::to_string).collect()
 }
 
-/// What Linux shows before the power is cut and after its replay. None: it committed.
+/// The manifests that Linux shows before the power is cut and after its replay. None: it committed.
 fn on_linux(host: &Path, base: &Path, ops: &[Op], path: &Path) -> Option<(Manifest, Manifest)> {
     let at = |name: &str| -> PathBuf { host.join(name) };
     clone(base, &at("live"));
@@ -155,7 +155,7 @@ fn clone(from: &Path, to: &Path) {
     rustix::fs::ioctl_ficlone(&target, &source).unwrap();
 }
 
-/// What Linux keeps of an inode that was synced, its names and its entries, and the engine does not. None: the two
+/// The names and entries of a synced inode that Linux keeps and the engine does not. None: the two
 /// cannot be compared. What Linux logs along without need, as other entries of a directory, is not asked for.
 fn losses(host: &Path, base: &[MemDevice], ops: &[Op], sync: u64) -> Option<Vec<String>> {
     let steps: Vec<Step> = ops.iter().map(|op| Step::Do(*op)).collect();

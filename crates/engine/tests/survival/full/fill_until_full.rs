@@ -172,7 +172,7 @@ fn overwrites_of_a_snapshot() {
     });
 }
 
-/// What is written where it lies needs no space.
+/// Overwriting reserved extents without copy on write needs no space.
 #[test]
 fn reserved_space_that_is_written() {
     let step = |place: &Place, number| {

@@ -29,7 +29,7 @@ struct Way {
     begin: fn(&Place) -> Result<()>,
     /// Fills a little more, as the steps with smaller numbers did.
     step: fn(&Place, u64) -> Result<()>,
-    /// What works on the full volume.
+    /// The work that is possible on the full volume.
     when_full: fn(&Place) -> Result<()>,
     /// The kernel is asked always, and not in a soak only.
     asks_kernel: bool,

@@ -21,7 +21,7 @@ impl Place {
         Place { volume, top }
     }
 
-    /// What a path leads to.
+    /// The inode that a path leads to.
     pub(super) fn find(&self, path: &str) -> Result<FileId> {
         self.volume.resolve(self.top, path.as_bytes())
     }
@@ -93,7 +93,7 @@ impl Place {
         self.file(&format!("name-{number}")).map(drop)
     }
 
-    /// What data and metadata take on the devices.
+    /// The bytes that data and metadata take on the devices.
     pub(super) fn device_bytes(&self) -> u64 {
         let infos = self.volume.profile_usages().unwrap();
         let copies = |flags: BlockGroupFlags| flags.profile().map_or(1, |p| p.copies() as u64);

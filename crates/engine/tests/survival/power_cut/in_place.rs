@@ -14,7 +14,7 @@ use crate::devices::{Layout, MIB, check, open, quiet};
 use crate::soak::count;
 
 const FILE_BYTES: u64 = 1 << 20;
-/// What a device writes as a whole.
+/// The bytes that a device writes as a whole.
 const SECTOR_BYTES: usize = 512;
 
 /// Contents after each number of operations.
