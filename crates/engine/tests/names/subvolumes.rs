@@ -182,7 +182,7 @@ fn deleted_subvolume_is_gone_with_all_in_it() {
 
 /// TREE-3
 #[test]
-fn held_files_of_a_deleted_subvolume_go_on_until_they_are_let_go() {
+fn held_files_of_a_deleted_subvolume_go_on_until_they_are_released() {
     let mut world = World::new();
     let id = subvolume(&world, "sub");
     let file = world.file("sub/file");

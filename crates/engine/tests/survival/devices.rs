@@ -104,7 +104,7 @@ pub(crate) fn open(devices: &Devices, options: &OpenOptions) -> Result<Arc<Volum
 }
 
 /// Says in the superblocks that the free-space tree is not valid.
-pub(crate) fn distrust_free_space_tree(devices: &Devices) {
+pub(crate) fn invalidate_free_space_tree(devices: &Devices) {
     for device in devices {
         let mut block = vec![0; SUPERBLOCK_SIZE];
         device.read_at(&mut block, SUPERBLOCK_OFFSETS[0]).unwrap();

@@ -194,7 +194,7 @@ impl<T: Record> Pages<T> {
     }
 
     fn add(&mut self, records: Box<[T]>) -> io::Result<()> {
-        self.make_room()?;
+        self.evict()?;
         self.held.push(self.pages.len() as u32);
         self.pages.push(Page {
             records: Some(records),
@@ -205,7 +205,7 @@ impl<T: Record> Pages<T> {
     }
 
     fn load(&mut self, number: usize) -> io::Result<()> {
-        self.make_room()?;
+        self.evict()?;
         let file = self
             .file
             .as_ref()
@@ -219,8 +219,8 @@ impl<T: Record> Pages<T> {
         Ok(())
     }
 
-    /// Has one page less than may be in memory.
-    fn make_room(&mut self) -> io::Result<()> {
+    /// Evicts pages until one more may be in memory.
+    fn evict(&mut self) -> io::Result<()> {
         while self.held.len() >= self.most {
             if self.hand >= self.held.len() {
                 self.hand = 0;

@@ -72,22 +72,22 @@ impl ThrottledDevice {
         self
     }
 
-    /// From here on writes and flushes wait, until they are let go.
+    /// From here on writes and flushes wait, until `release`.
     pub fn hold(&self) {
         self.state.lock().held = Held::All;
     }
 
-    /// The next write or flush waits until it is let go; those behind it do not.
+    /// The next write or flush waits until `release`; those behind it do not.
     pub fn hold_next(&self) {
         self.state.lock().held = Held::Next;
     }
 
-    pub fn let_go(&self) {
+    pub fn release(&self) {
         self.state.lock().held = Held::Nothing;
         self.changed.notify_all();
     }
 
-    /// Returns once somebody waits to be let go.
+    /// Returns once a thread waits for `release`.
     pub fn wait_for_waiter(&self) {
         let mut state = self.state.lock();
         while state.waiting == 0 {

@@ -99,7 +99,7 @@ impl Discard {
         }
         if !entry.has_begun {
             if entry.list == List::Empty || group.tracks_trims() {
-                self.space.distrust(group);
+                self.space.queue_unproven(group);
             }
             queue.note_begun(entry.place);
         }

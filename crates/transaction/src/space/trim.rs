@@ -65,8 +65,8 @@ impl Space {
     }
 
     /// Has all free space of a group wait that is not known to be trimmed.
-    pub(crate) fn distrust(&self, group: &BlockGroup) {
-        group.distrust(&*self.source);
+    pub(crate) fn queue_unproven(&self, group: &BlockGroup) {
+        group.queue_unproven(&*self.source);
     }
 
     /// Takes out the longest untrimmed run of a group, or its front; none that is shorter than `min`.

@@ -13,7 +13,7 @@ pub struct SuperblockEdits {
     pub(crate) incompat: u64,
     pub(crate) compat_ro: u64,
     /// The free-space tree is not kept true any more, unless it is one of these features again.
-    pub(crate) distrusts_free_space_tree: bool,
+    pub(crate) invalidates_free_space_tree: bool,
     /// Caches of the first version are gone for good.
     pub(crate) drops_v1_cache: bool,
     pub(crate) uuid_tree_made: bool,
@@ -34,7 +34,7 @@ impl SuperblockEdits {
         self.label.is_none()
             && self.incompat == 0
             && self.compat_ro == 0
-            && !self.distrusts_free_space_tree
+            && !self.invalidates_free_space_tree
             && !self.drops_v1_cache
             && !self.uuid_tree_made
             && !self.log_replayed
@@ -47,7 +47,7 @@ impl SuperblockEdits {
             sb.label = label;
         }
         sb.incompat_flags = (sb.incompat_flags.get() | self.incompat).into();
-        if self.distrusts_free_space_tree {
+        if self.invalidates_free_space_tree {
             let rest = sb.compat_ro() - CompatRo::FREE_SPACE_TREE_VALID;
             sb.compat_ro_flags = rest.bits().into();
         }

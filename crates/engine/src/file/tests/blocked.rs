@@ -106,7 +106,7 @@ fn names_change_while_data_and_a_commit_wait_for_the_device() {
             device.wait_for_waiter();
             blocked.change_names();
             assert!(!sync.is_finished());
-            device.let_go();
+            device.release();
         });
         volume.unlink(blocked.top, b"other").unwrap();
     }
@@ -150,7 +150,7 @@ fn files_whose_data_is_on_its_way_lose_their_names_at_once() {
         });
         assert_eq!(orphans(volume), files.map(|file| file.ino.0));
         assert!(!sync.is_finished());
-        device.let_go();
+        device.release();
     });
     // Which deletes what was left.
     volume.sync().unwrap();
@@ -181,7 +181,7 @@ fn directories_move_while_a_subvolume_is_made() {
         // What is to stand in it cannot be seen yet.
         let deleted = scope.spawn(|| volume.delete_subvolume(top, b"holder"));
         let is_made = first.is_finished();
-        device.let_go();
+        device.release();
         renamed.unwrap();
         assert!(!is_made);
         let (first, second) = (first.join().unwrap(), second.join().unwrap());
@@ -208,7 +208,7 @@ fn who_waits_for_room_in_the_delta_does_not_wait_for_data() {
         blocked.create(&format!("file {number}"));
         number += 1;
     }
-    blocked.device.let_go();
+    blocked.device.release();
     blocked.close();
 }
 
@@ -249,7 +249,7 @@ fn a_deleted_subvolume_is_freed_once_nothing_of_it_is_on_its_way_to_where_it_lie
         device.wait_for_waiter();
         volume.delete_subvolume(top, b"gone").unwrap();
         let was_kept = is_there();
-        device.let_go();
+        device.release();
         assert!(was_kept);
         let _ = write.join().unwrap();
     });
@@ -288,7 +288,7 @@ fn volume_is_closed_while_a_deletion_waits_for_room_in_the_delta() {
     let (closing, (done, is_done)) = (Arc::clone(volume), mpsc::channel());
     thread::spawn(move || done.send(closing.close()));
     assert!(lifetime.wait_for_close(HANGS));
-    device.let_go();
+    device.release();
     is_done.recv_timeout(HANGS).unwrap().unwrap();
     blocked.close();
 }

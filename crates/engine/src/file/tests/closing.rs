@@ -93,7 +93,7 @@ fn data_on_its_way_is_waited_for() {
         while recorded.flushes() < before + 2 {
             thread::yield_now();
         }
-        device.let_go();
+        device.release();
     });
     assert_left_alone(&recorded);
 }

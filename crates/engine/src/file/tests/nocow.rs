@@ -355,7 +355,7 @@ fn a_flush_is_for_those_who_had_written_when_it_began() {
         for _ in 0..3 {
             scope.spawn(|| volume.fsync(files[1]).unwrap());
         }
-        device.let_go();
+        device.release();
     });
     assert_eq!(recorded.flushes() - before, 2);
 }

@@ -396,7 +396,7 @@ fn fill(rig: &Rig) {
 }
 
 #[test]
-fn writers_that_make_room_in_the_buffer_are_counted() {
+fn writers_that_wait_for_room_in_the_buffer_are_counted() {
     for (buffer_bytes, are_many) in [(1 << 20, true), (64 << 20, false)] {
         let options = options().buffer_bytes(buffer_bytes);
         let rig = Rig::on(&MkfsOptions::default(), 512 * MIB, options);

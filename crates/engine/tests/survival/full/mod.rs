@@ -16,7 +16,7 @@ use ubtrfs_sim::kernel::{self, KernelVolume};
 use ubtrfs_sim::manifest::{Manifest, assert_same};
 use ubtrfs_sim::record::save_image;
 
-use crate::devices::{Devices, Layout, MIB, check, distrust_free_space_tree, named, quiet};
+use crate::devices::{Devices, Layout, MIB, check, invalidate_free_space_tree, named, quiet};
 use crate::shown;
 use place::Place;
 
@@ -138,7 +138,7 @@ fn prove(way: &Way) {
     // FULL-2
     check(&shared).unwrap_or_else(|faults| panic!("{}, full: {faults}", way.name));
     if way.loses_free_space_tree {
-        distrust_free_space_tree(&shared);
+        invalidate_free_space_tree(&shared);
     }
 
     let volume = open(way, &shared);

@@ -123,7 +123,7 @@ impl Links {
     ) -> Result<(), MkfsError> {
         self.held_names += linked.names.len();
         self.held.insert((tree, id), linked);
-        self.make_room()
+        self.put_out_if_full()
     }
 
     /// Takes another name of a file that was met. Gives the file if that was the last one.
@@ -144,7 +144,7 @@ impl Links {
         linked.left = linked.left.saturating_sub(1);
         if linked.left > 0 {
             self.held_names += 1;
-            self.make_room()?;
+            self.put_out_if_full()?;
             return Ok(None);
         }
         let linked = self.held.remove(&(tree, id));
@@ -153,7 +153,8 @@ impl Links {
         Ok(linked)
     }
 
-    fn make_room(&mut self) -> Result<(), MkfsError> {
+    /// Puts all held files out if they have too many names.
+    fn put_out_if_full(&mut self) -> Result<(), MkfsError> {
         if self.held_names <= self.most_names {
             return Ok(());
         }

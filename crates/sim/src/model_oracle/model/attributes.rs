@@ -133,7 +133,7 @@ impl ModelFs {
     }
 
     fn may_change_xattr(&self, id: InodeId, name: &[u8]) -> Result<(), OpError> {
-        self.refuse_guarded(id)?;
+        self.check_mutable(id)?;
         let takes_user = matches!(self.inode(id).body, Body::File(_) | Body::Dir(_));
         if name.starts_with(b"user.") && !takes_user {
             return Err(OpError::NotPermitted);

@@ -10,8 +10,8 @@ pub(crate) const COMPRESSION: &[u8] = b"btrfs.compression";
 
 const ALGORITHMS: [&[u8]; 3] = [b"zlib", b"lzo", b"zstd"];
 
-/// What a value asks for.
-enum Wish {
+/// The kinds of values of the property.
+enum CompressionProperty {
     Nothing,
     Never,
     With,
@@ -22,11 +22,11 @@ fn algorithm(value: &[u8]) -> Option<&'static [u8]> {
     ALGORITHMS.into_iter().find(|name| value.starts_with(name))
 }
 
-fn wish(value: &[u8]) -> Option<Wish> {
+fn property_of(value: &[u8]) -> Option<CompressionProperty> {
     match value {
-        b"" => Some(Wish::Nothing),
-        b"no" | b"none" => Some(Wish::Never),
-        value => algorithm(value).map(|_| Wish::With),
+        b"" => Some(CompressionProperty::Nothing),
+        b"no" | b"none" => Some(CompressionProperty::Never),
+        value => algorithm(value).map(|_| CompressionProperty::With),
     }
 }
 
@@ -40,22 +40,22 @@ pub(super) fn are_compatible(old: Flags, new: Flags) -> bool {
 }
 
 impl Inode {
-    fn set_wish(&mut self, wish: &Wish) {
-        self.flags.compress = matches!(wish, Wish::With);
-        self.flags.nocompress = matches!(wish, Wish::Never);
+    fn set_flags(&mut self, property: &CompressionProperty) {
+        self.flags.compress = matches!(property, CompressionProperty::With);
+        self.flags.nocompress = matches!(property, CompressionProperty::Never);
     }
 
     /// Sets the algorithm of a file or a directory.
     pub(super) fn set_algorithm(&mut self, name: &[u8]) {
         Arc::make_mut(&mut self.xattrs).insert(COMPRESSION.to_vec(), name.to_vec());
-        self.set_wish(&Wish::With);
+        self.set_flags(&CompressionProperty::With);
     }
 
     pub(super) fn forget_compression(&mut self) {
         if self.xattrs.contains_key(COMPRESSION) {
             Arc::make_mut(&mut self.xattrs).remove(COMPRESSION);
         }
-        self.set_wish(&Wish::Nothing);
+        self.set_flags(&CompressionProperty::Nothing);
     }
 
     fn takes_properties(&self) -> bool {
@@ -85,26 +85,28 @@ impl ModelFs {
     /// What has no use for it takes it and forgets it.
     pub(super) fn set_compression(&mut self, id: InodeId, value: &[u8], how: XattrHow) -> OpResult {
         let inode = self.inode_mut(id);
-        let wish = wish(value).ok_or(OpError::InvalidArgument)?;
+        let property = property_of(value).ok_or(OpError::InvalidArgument)?;
         let is_copied = !inode.flags.nocow && !inode.nodatasum;
-        if !is_copied && !matches!(wish, Wish::Nothing) {
+        if !is_copied && !matches!(property, CompressionProperty::Nothing) {
             return Err(OpError::InvalidArgument);
         }
         if !inode.takes_properties() {
             return Ok(Outcome::Done);
         }
         let is_there = inode.xattrs.contains_key(COMPRESSION);
-        match (how, &wish) {
+        match (how, &property) {
             (XattrHow::Replace, _) if !is_there => return Err(OpError::NoData),
-            (XattrHow::Create, Wish::Never | Wish::With) if is_there => {
+            (XattrHow::Create, CompressionProperty::Never | CompressionProperty::With)
+                if is_there =>
+            {
                 return Err(OpError::Exists);
             }
             _ => {}
         }
-        match wish {
-            Wish::Nothing => inode.forget_compression(),
-            wish => {
-                inode.set_wish(&wish);
+        match property {
+            CompressionProperty::Nothing => inode.forget_compression(),
+            property => {
+                inode.set_flags(&property);
                 Arc::make_mut(&mut inode.xattrs).insert(COMPRESSION.to_vec(), value.to_vec());
             }
         }

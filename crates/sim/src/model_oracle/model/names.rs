@@ -64,7 +64,7 @@ impl ModelFs {
 
     pub(super) fn link_inode(&mut self, id: InodeId, to: &FsPath) -> OpResult {
         let (dir, name) = self.new_name(to)?;
-        self.refuse_guarded(id)?;
+        self.check_mutable(id)?;
         let inode = self.inode(id);
         if inode.is_dir() {
             return Err(OpError::NotPermitted);

@@ -27,7 +27,7 @@ impl ModelFs {
 
     /// Owner, mode, times, xattrs.
     pub(super) fn may_change_attributes(&self, id: InodeId) -> Result<(), OpError> {
-        self.refuse_guarded(id)?;
+        self.check_mutable(id)?;
         self.may_change_subvolume(id)
     }
 
@@ -47,7 +47,7 @@ impl ModelFs {
             return Err(OpError::NotPermitted);
         }
         if let Found::Inode(id) = victim {
-            self.refuse_guarded(id)?;
+            self.check_mutable(id)?;
         }
         match (wants_dir, self.is_dir(victim)) {
             (true, false) => Err(OpError::NotADirectory),
@@ -56,7 +56,7 @@ impl ModelFs {
         }
     }
 
-    pub(super) fn refuse_guarded(&self, id: InodeId) -> Result<(), OpError> {
+    pub(super) fn check_mutable(&self, id: InodeId) -> Result<(), OpError> {
         let flags = self.inode(id).flags;
         match flags.immutable || flags.append {
             true => Err(OpError::NotPermitted),

@@ -23,7 +23,7 @@ pub enum Wanted {
     Subvolume,
     ReadOnlySubvolume,
     /// Immutable or append-only.
-    Guarded,
+    Protected,
     WithXattrs,
     EmptySubvolumeDir,
 }
@@ -93,7 +93,7 @@ impl ModelFs {
             Wanted::ReadOnlySubvolume => {
                 id.is_subvolume() && self.subvolume(id.subvolume).read_only
             }
-            Wanted::Guarded => self.refuse_guarded(id).is_err(),
+            Wanted::Protected => self.check_mutable(id).is_err(),
             Wanted::WithXattrs => !inode.xattrs.is_empty(),
             Wanted::EmptySubvolumeDir => false,
         }

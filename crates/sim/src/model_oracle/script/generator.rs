@@ -596,9 +596,9 @@ impl Generator {
     }
 
     fn set_flags(&mut self, model: &ModelFs) -> Option<Op> {
-        // Guarded files can only be got rid of once they are set free.
-        let guarded = model.wander(&mut self.rng, Wanted::Guarded);
-        let (path, flags) = match (guarded, self.rng.below(3)) {
+        // Immutable and append-only files can only be removed once the flag is cleared.
+        let protected = model.wander(&mut self.rng, Wanted::Protected);
+        let (path, flags) = match (protected, self.rng.below(3)) {
             (Some(path), 0..2) => (path, Flags::default()),
             _ => {
                 let wanted = match self.rng.below(4) {

@@ -160,7 +160,7 @@ impl BlockGroup {
     }
 
     /// Has all free space wait, if it is not known to be trimmed. Loads it.
-    pub(crate) fn distrust(&self, source: &dyn FreeSpaceSource) {
+    pub(crate) fn queue_unproven(&self, source: &dyn FreeSpaceSource) {
         let mut state = self.state.lock();
         if !state.trim.unproven || state.removed || self.is_read_only() {
             return;

@@ -40,7 +40,7 @@ impl Commit<'_> {
     /// Whether this commit keeps a free-space tree true.
     pub(super) fn has_free_space_tree(&self) -> bool {
         let has_one = self.roots.superblock().compat_ro().contains(WHOLE);
-        self.rebuilt || has_one && !self.edits.distrusts_free_space_tree
+        self.rebuilt || has_one && !self.edits.invalidates_free_space_tree
     }
 
     /// Whether the volume is one with a free-space tree, valid or not.
@@ -77,7 +77,7 @@ impl Commit<'_> {
     /// commit fails if it finds the tree to be wrong.
     fn go_on_without(&mut self) {
         let compat = self.roots.superblock().compat_ro();
-        self.edits.distrusts_free_space_tree = !compat.contains(CompatRo::BLOCK_GROUP_TREE);
+        self.edits.invalidates_free_space_tree = !compat.contains(CompatRo::BLOCK_GROUP_TREE);
         if self.counts.edits > 0 {
             // What this commit frees may be room for it.
             self.manager.wake_cleaner();

@@ -276,7 +276,7 @@ fn metadata_is_kept_only_if_asked_for_but_listed_once_empty() {
     assert_eq!(rig.group.longest_untrimmed(), 0);
     rig.group.give_back(second.start, MIB);
     assert_eq!(rig.info.trims.take_listed(), [Logical(START)]);
-    rig.group.distrust(&rig.source);
+    rig.group.queue_unproven(&rig.source);
     assert_eq!(rig.group.longest_untrimmed(), START + LEN - SUPERBLOCK.end);
     rig.info.trims.set_tracks(true, true);
     assert_eq!(rig.group.take_longest_untrimmed(LEN, 0, &rig.source), None);
@@ -294,7 +294,7 @@ fn what_is_freed_while_nothing_is_kept_makes_the_group_unproven() {
     assert_eq!(rig.group.longest_untrimmed(), 0);
     assert!(rig.group.may_be_untrimmed());
     rig.info.trims.set_tracks(true, false);
-    rig.group.distrust(&rig.source);
+    rig.group.queue_unproven(&rig.source);
     assert_eq!(rig.group.longest_untrimmed(), START + LEN - SUPERBLOCK.end);
 }
 
@@ -323,7 +323,7 @@ fn space_freed_before_its_group_is_loaded_waits_as_well() {
     assert_eq!(group.take_longest_untrimmed(0, 0, &source), None);
     group.put_back(&region, true);
     // What another mount has left.
-    group.distrust(&source);
+    group.queue_unproven(&source);
     let region = group.take_longest_untrimmed(0, 0, &source).unwrap();
     assert_eq!(region.start.0..region.end(), START + 10 * MIB..START + LEN);
 }
