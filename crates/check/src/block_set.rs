@@ -46,7 +46,7 @@ impl BlockSet {
             .is_some_and(|page| page[word] & bit != 0)
     }
 
-    /// What is in this set and not in the other, ascending.
+    /// The blocks in this set and not in the other, ascending.
     pub(crate) fn without(&self, other: &BlockSet) -> Vec<u64> {
         let mut rest = Vec::new();
         for (&number, page) in &self.pages {

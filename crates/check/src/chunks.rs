@@ -38,7 +38,7 @@ struct ExtentOnDevice {
     has_stripe: bool,
 }
 
-/// What the chunk tree says.
+/// The content of the chunk tree.
 #[derive(Debug, Default)]
 pub(crate) struct Chunks {
     devices: BTreeMap<u64, DevItem>,

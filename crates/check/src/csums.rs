@@ -23,7 +23,7 @@ pub(crate) use data::DataReader;
 use ranges::{Range, without};
 pub(crate) use ranges::{RangeSorter, Union};
 
-/// What files say about the checksums of their data.
+/// The checksums that files expect of their data.
 #[derive(Debug)]
 pub(crate) struct Expectations {
     /// All of it.

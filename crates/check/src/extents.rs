@@ -307,7 +307,7 @@ impl ExtentReader<'_, '_> {
             };
             self.state.add(at, fault);
         }
-        // A data extent that lists no reference is told by nobody else; a block has its own fact.
+        // A data extent that lists no reference is told by no other fact; a block has its own fact.
         if !extent.is_block && extent.counted == 0 {
             let length = extent.length;
             self.state.add(at, Fault::DataExtentUnused { length });

@@ -25,7 +25,7 @@ pub(crate) enum Side {
     Trees,
 }
 
-/// What is told of an extent; the order is that of sorted records.
+/// A fact about an extent; the order is that of sorted records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fact {
     /// It is a tree block.
@@ -160,7 +160,7 @@ impl Facts {
         Ok(())
     }
 
-    /// What a block of any tree tells: that it is there, and what it refers to. The references are its own if
+    /// Tells that a block of any tree is there, and what it refers to. The references are its own if
     /// `is_full`, else those of the tree that it was made for.
     pub(crate) fn tell_block(
         &mut self,

@@ -30,7 +30,7 @@ pub enum Severity {
 macro_rules! faults {
     ($($(#[$doc:meta])* $number:literal $severity:tt $name:literal
         $variant:ident { $($(#[$field_attr:meta])* $field:ident: $type:ty),* $(,)? } => $message:tt;)*) => {
-        /// What is wrong.
+        /// A fault of a volume, with its number.
         #[derive(Clone, Debug, thiserror::Error)]
         pub enum Fault {
             $($(#[$doc])* #[error($message)] $variant { $($(#[$field_attr])* $field: $type),* },)*
@@ -382,7 +382,7 @@ faults! {
         => "name in the log in directory {parent}, which is not there";
     912 Error "log-range" LogRange { first: u64 }
         => "range of directory indexes in the log that ends before it begins at {first}";
-    /// The kernel replays it, and nobody finds these directories again.
+    /// The kernel replays it, and no path leads to these directories again.
     913 Error "log-dir-cycle" LogDirCycle {}
         => "directory that the log puts below itself";
 }

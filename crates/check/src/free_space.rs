@@ -356,7 +356,7 @@ impl<'v> Items<'v> {
     }
 }
 
-/// What extents leave free.
+/// The ranges that extents leave free.
 struct Gaps<'v> {
     items: Items<'v>,
     nodesize: u64,
@@ -387,7 +387,7 @@ impl Gaps<'_> {
     }
 }
 
-/// What the free-space tree lists.
+/// The ranges that the free-space tree lists.
 struct Listed<'v> {
     items: Items<'v>,
     sectorsize: u64,

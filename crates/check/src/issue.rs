@@ -7,7 +7,7 @@ use ubtrfs_format::key::Key;
 
 use crate::fault::{Fault, Severity};
 
-/// What leads to the bytes on disk.
+/// The place of the bytes on disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place {
     pub tree: Option<RootId>,

@@ -72,7 +72,7 @@ impl Phase {
         self as usize + 1
     }
 
-    /// What is checked.
+    /// The name of the checked subject.
     pub fn subject(self) -> &'static str {
         match self {
             Phase::Superblocks => "superblocks",

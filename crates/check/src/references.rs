@@ -174,7 +174,7 @@ impl Extent {
         }
     }
 
-    /// What a file says of the extent's length against its item.
+    /// Compares the extent's length in a file with that in its item.
     fn compare_length(&mut self, state: &mut State<'_>, file: u64) {
         match self.data_item {
             Some(item) if item != file && !self.is_length_told => {

@@ -31,7 +31,7 @@ pub struct Report {
     pub counts: BTreeMap<u16, u64>,
     pub errors: u64,
     pub warnings: u64,
-    /// What sound operation leaves.
+    /// The number of notes, which sound operation leaves.
     pub notes: u64,
     /// Findings that may only follow from blocks that could not be read, and are not listed.
     pub suppressed: u64,

@@ -7,7 +7,7 @@ use ubtrfs_format::uuid::Uuid;
 
 use crate::tree_root::TreeRoot;
 
-/// What a root item says, as far as it is needed later.
+/// The fields of a root item that are needed later.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RootEntry {
     pub(crate) key: Key,

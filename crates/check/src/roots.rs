@@ -23,7 +23,7 @@ use crate::walk::{Lost, Visited, Visitor, walk};
 /// Uuid and kind of entry to the subvolumes that have it.
 pub(crate) type UuidMap = BTreeMap<(Uuid, KeyType), Vec<u64>>;
 
-/// What the root tree holds.
+/// The content of the root tree.
 #[derive(Debug, Default)]
 pub(crate) struct Roots {
     /// In order of key.
@@ -152,7 +152,7 @@ impl Roots {
             .collect()
     }
 
-    /// What the UUID tree must say: uuid and kind to the subvolumes that have it.
+    /// The expected content of the UUID tree: uuid and kind to the subvolumes that have it.
     pub(crate) fn uuids(&self) -> UuidMap {
         let mut uuids = UuidMap::new();
         let nil = Uuid::default();

@@ -18,7 +18,7 @@ use zerocopy::IntoBytes;
 
 type Record<const N: usize> = [u64; N];
 
-/// What a run has in memory while runs are merged.
+/// The bytes that a run has in memory while runs are merged.
 const MERGE_BLOCK_BYTES: usize = 64 << 10;
 
 /// Takes records in any order.

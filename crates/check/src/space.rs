@@ -2,7 +2,7 @@
 
 use ubtrfs_format::block_group_flags::BlockGroupFlags;
 
-/// What a block group item says.
+/// The content of a block group item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GroupItem {
     pub(crate) length: u64,
@@ -40,7 +40,7 @@ pub(crate) struct Space {
     pub(crate) is_group_lost: bool,
     /// Bytes of the extents in it.
     pub(crate) used: u64,
-    /// What the extents leave free.
+    /// The runs that the extents leave free.
     pub(crate) free: FreeRuns,
     /// The end of its last extent.
     filled: u64,

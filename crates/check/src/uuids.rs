@@ -49,7 +49,7 @@ pub(crate) fn check(
 struct Reader<'s, 'a> {
     state: &'s mut State<'a>,
     is_judged: bool,
-    /// What was not met yet.
+    /// The entries that were not met yet.
     wanted: UuidMap,
     roots_lost: bool,
 }

@@ -171,7 +171,7 @@ impl CheckedVolume {
         self.superblock.sectorsize.get()
     }
 
-    /// What all blocks of the volume have in common.
+    /// The properties that all blocks of the volume share.
     pub(crate) fn context(&self) -> BlockContext<'_> {
         BlockContext {
             seed_fsids: &self.seed_fsids,

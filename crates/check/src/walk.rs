@@ -67,7 +67,7 @@ enum Event {
     Lost(Box<Lost>),
 }
 
-/// What goes from the reader to the visitor at a time.
+/// The blocks that go from the reader to the visitor at a time.
 #[derive(Debug, Default)]
 struct Batch {
     bytes: Vec<u8>,

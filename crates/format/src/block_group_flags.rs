@@ -58,7 +58,7 @@ impl BlockGroupFlags {
     }
 }
 
-/// What a block group holds. Mixed groups are of the class of metadata.
+/// The type of a block group. Mixed groups are of the type of metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum BlockGroupType {
     Data,

@@ -40,7 +40,7 @@ bitflags! {
 }
 
 impl Incompat {
-    /// What this code can read.
+    /// The features that this code can read.
     pub const SUPPORTED: Incompat = Incompat::MIXED_BACKREF
         .union(Incompat::DEFAULT_SUBVOL)
         .union(Incompat::MIXED_GROUPS)
@@ -62,7 +62,7 @@ impl Incompat {
 }
 
 impl CompatRo {
-    /// What this code can read and would keep true when writing.
+    /// The features that this code can read and would keep true when writing.
     pub const SUPPORTED: CompatRo = CompatRo::FREE_SPACE_TREE
         .union(CompatRo::FREE_SPACE_TREE_VALID)
         .union(CompatRo::VERITY)

@@ -100,7 +100,7 @@ impl RootId {
 impl InodeNr {
     /// The root directory of a subvolume.
     pub const FIRST_FREE: InodeNr = InodeNr(256);
-    /// What a directory entry shows whose subvolume was not copied with the snapshot.
+    /// The inode number shown for a directory entry whose subvolume was not copied with the snapshot.
     pub const EMPTY_SUBVOL_DIR: InodeNr = InodeNr(2);
 }
 

@@ -19,7 +19,7 @@ use crate::uuid::Uuid;
 pub const SUPERBLOCK_OFFSETS: [u64; 3] = [64 << 10, 64 << 20, 256 << 30];
 pub const SUPERBLOCK_SIZE: usize = 4096;
 pub const MAGIC: [u8; 8] = *b"_BHRfS_M";
-/// What mkfs writes until the volume is complete.
+/// The magic number that mkfs writes until the volume is complete.
 pub const MAGIC_TEMPORARY: [u8; 8] = *b"!BHRfS_M";
 pub const SYS_CHUNK_ARRAY_SIZE: usize = 2048;
 pub const LABEL_SIZE: usize = 256;
@@ -202,7 +202,7 @@ impl Superblock {
         self.validate_contents(flags::KNOWN)
     }
 
-    /// Validates for a reader, which may pass over flags that nobody knows.
+    /// Validates for a reader, which may pass over unknown flags.
     pub fn validate_but_flags(&self, offset: u64) -> Result<(), SuperblockError> {
         self.validate_identity(offset)?;
         self.validate_contents(u64::MAX)
@@ -346,7 +346,7 @@ impl Superblock {
         self.log_root_level = 0;
     }
 
-    /// What the headers of nodes and the device items carry as fsid.
+    /// The fsid in the headers of nodes and in the device items.
     pub fn metadata_fsid(&self) -> &Uuid {
         if self.incompat().contains(Incompat::METADATA_UUID) {
             &self.metadata_uuid

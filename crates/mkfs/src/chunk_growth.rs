@@ -38,7 +38,7 @@ const SPARE_BYTES: u64 = 8 * MIB;
 pub(super) enum Spare {
     /// Chunks of the usual sizes.
     Usual,
-    /// What a kernel needs to write to the volume at all.
+    /// The least that a kernel needs to write to the volume at all.
     Least,
 }
 

@@ -331,7 +331,7 @@ impl VolumeChunks {
         None
     }
 
-    /// What is left on the fullest of `chosen`, if that is not too little for a chunk.
+    /// The space left on the fullest of `chosen`, if that is not too little for a chunk.
     fn squeeze(
         &self,
         chosen: &[usize],

@@ -46,7 +46,7 @@ impl Default for FeatureSet {
     }
 }
 
-/// What a name stands for.
+/// The meaning of a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Meaning {
     Incompat(Incompat),

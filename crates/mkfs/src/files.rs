@@ -42,7 +42,7 @@ pub(super) trait Files {
     /// The top level first, then by id.
     fn subvolumes(&self) -> &[Subvolume];
 
-    /// What a mount shows.
+    /// The subvolume that a mount shows.
     fn default_subvolume(&self) -> RootId;
 
     /// The items of a subvolume; none if it is the empty one that every volume can have.
@@ -55,7 +55,7 @@ pub(super) trait Files {
     /// The extent items of the data.
     fn each_extent(&self, push: &mut Push<'_>) -> Result<(), MkfsError>;
 
-    /// What data takes of a chunk, in logical addresses, ascending and disjoint.
+    /// The ranges of a chunk that data takes, in logical addresses, ascending and disjoint.
     fn used(&self, chunk: usize) -> &[Range<u64>];
 
     /// The first place that no data has come to.

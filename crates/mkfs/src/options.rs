@@ -30,7 +30,7 @@ pub(super) const SINGLE_SYSTEM_CHUNK_BYTES: u64 = 4 * MIB;
 /// Nodes of more than this many bytes set BIG_METADATA: the smallest page of a host.
 const SMALLEST_PAGE_BYTES: u32 = 4096;
 
-/// What a new volume shall be.
+/// The options of a new volume.
 #[derive(Clone, Debug)]
 pub struct MkfsOptions {
     /// At most 255 bytes, without a NUL.
@@ -63,7 +63,7 @@ impl Default for MkfsOptions {
     }
 }
 
-/// What tells a volume from all others: the same options, sizes and identity give the same bytes.
+/// The identity of a volume. The same options, sizes and identity give the same bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     pub fsid: Uuid,
@@ -156,7 +156,7 @@ fn derived_uuid(fsid: Uuid, of: &str, number: u64) -> Uuid {
     )
 }
 
-/// What a user should know of a volume that is made all the same.
+/// A warning about a volume that is made all the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Warning {
     #[error(
@@ -311,7 +311,7 @@ fn check_device_count(kind: &'static str, profile: Profile, have: usize) -> Resu
 }
 
 impl Geometry {
-    /// What a chunk of tree blocks may hold.
+    /// The types of a chunk of tree blocks.
     pub(super) fn metadata_types(&self) -> BlockGroupFlags {
         match self.features.is_mixed() {
             true => BlockGroupFlags::METADATA | BlockGroupFlags::DATA,
@@ -319,7 +319,7 @@ impl Geometry {
         }
     }
 
-    /// What a chunk of data may hold.
+    /// The types of a chunk of data.
     pub(super) fn data_types(&self) -> BlockGroupFlags {
         match self.features.is_mixed() {
             true => self.metadata_types(),
@@ -357,7 +357,7 @@ impl Geometry {
             + data * copies_on_one(self.data)
     }
 
-    /// What a user should know before using such a volume on so many devices.
+    /// The warnings about such a volume on so many devices.
     pub fn warnings(&self, devices: usize) -> Vec<Warning> {
         let mut warnings = Vec::new();
         let profiles = [self.metadata, self.data];

@@ -31,7 +31,7 @@ pub(super) struct Targets<'d> {
 struct Target<'d> {
     devid: DevId,
     device: &'d dyn BlockDevice,
-    /// What the volume takes of it, before it grows.
+    /// The bytes that the volume takes of it, before it grows.
     used_bytes: u64,
 }
 

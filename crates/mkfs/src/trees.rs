@@ -108,7 +108,7 @@ impl Placement {
 /// User and group of directories that no user sees.
 const ROOT: (u32, u32) = (0, 0);
 
-/// What the items are made of.
+/// The input that the items are made of.
 #[derive(Clone, Copy)]
 pub(super) struct Contents<'a> {
     pub(super) geometry: &'a Geometry,
@@ -293,7 +293,7 @@ impl Contents<'_> {
         self.files.subvolumes().iter().map(item).collect()
     }
 
-    /// What is taken of a chunk, ascending: data, then blocks.
+    /// The used ranges of a chunk, ascending: data, then blocks.
     fn used_ranges(&self, chunk: usize, known: &Placement) -> impl Iterator<Item = Range<u64>> {
         let nodesize = u64::from(self.geometry.nodesize);
         let data = self.files.used(chunk).iter().cloned();
@@ -370,7 +370,7 @@ impl Contents<'_> {
     }
 }
 
-/// What a volume knows of a device.
+/// The DEV_ITEM of a device.
 pub(super) fn dev_item(
     geometry: &Geometry,
     identity: &Identity,

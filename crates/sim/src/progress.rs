@@ -13,7 +13,7 @@ pub struct Progress {
     name: String,
     total: usize,
     begun: Instant,
-    /// None where nobody wants to know.
+    /// None where progress is not shown.
     told: Option<Mutex<Told>>,
 }
 

@@ -96,7 +96,7 @@ pub enum At {
     Slot(Slot),
 }
 
-/// What is written, short enough to be printed.
+/// The data of a write, short enough to be printed.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Data {
     Bytes(Vec<u8>),
@@ -143,7 +143,7 @@ impl fmt::Debug for Data {
     }
 }
 
-/// What `Mknod` makes. The numbers of a device are major and minor.
+/// The kind of node that `Mknod` makes. The numbers of a device are major and minor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Node {
     Fifo,
@@ -214,7 +214,7 @@ pub struct Flags {
     pub dirsync: bool,
 }
 
-/// What a subvolume was received from.
+/// The source that a subvolume was received from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
     pub uuid: [u8; 16],
@@ -443,7 +443,7 @@ pub enum Op {
     DropCaches,
 }
 
-/// What an operation promises once it has returned.
+/// The promise of an operation that has returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     Nothing,
@@ -472,7 +472,7 @@ impl Op {
     }
 }
 
-/// What `Stat` gives.
+/// The attributes that `Stat` gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attr {
     pub kind: Kind,
@@ -485,7 +485,7 @@ pub struct Attr {
     pub size: u64,
 }
 
-/// What an operation gives.
+/// The result of an operation.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Outcome {
     Done,
@@ -537,7 +537,7 @@ macro_rules! op_errors {
             $($(#[$meta])* #[error($text)] $name,)+
             #[error("errno {0}")]
             Other(i32),
-            /// The operation does not make sense here, or what it does is nobody's promise: it is left
+            /// The operation does not make sense here, or its effect is not defined: it is left
             /// out. Only the model says so.
             #[error("out of scope")]
             OutOfScope,

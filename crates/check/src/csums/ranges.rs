@@ -8,7 +8,7 @@ pub(crate) type Range = (u64, u64);
 
 #[derive(Debug)]
 pub(crate) struct RangeSorter {
-    /// What the next range may continue.
+    /// The range that the next one may continue.
     open: Option<Range>,
     sorter: Sorter<2>,
 }

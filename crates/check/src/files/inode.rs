@@ -5,7 +5,7 @@ use ubtrfs_format::item::{FileExtent, FileKind, InodeFlags, InodeItem};
 use super::Rules;
 use crate::fault::Fault;
 
-/// What the INODE_ITEM says, as far as it is needed.
+/// The fields of the INODE_ITEM that are needed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Facts {
     pub(super) flags: InodeFlags,

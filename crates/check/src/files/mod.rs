@@ -65,7 +65,7 @@ pub(crate) fn check(
     walk(volume, &roots, &mut reader)
 }
 
-/// What holds for all files of the volume.
+/// The rules for all files of the volume.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
     no_holes: bool,

@@ -53,7 +53,7 @@ pub(super) enum Name<'a> {
     },
 }
 
-/// What is left of the sums when each reference has been taken from them.
+/// The sums that are left when each reference has been taken from them.
 #[derive(Clone, Debug)]
 pub(super) struct NameSums {
     hasher: Hasher,

@@ -15,7 +15,7 @@ use crate::issue::Place;
 use crate::state::State;
 use crate::volume::CheckedVolume;
 
-/// What the checksums of all logs have in common.
+/// The checksums of all logs.
 pub(super) struct LogCsums<'v> {
     committed: Option<Committed>,
     data_reader: Option<DataReader<'v>>,

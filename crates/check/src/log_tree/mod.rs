@@ -96,7 +96,7 @@ struct LogReader<'s, 'a> {
     space: LogSpace<'s>,
     csums: LogCsums<'s>,
     expectations: &'s mut Expectations,
-    /// What the log root tree names.
+    /// The logs that the log root tree names.
     logs: Vec<(RootId, TreeRoot)>,
     /// The log being met; None in the log root tree.
     log: Option<OneLog>,
@@ -129,7 +129,7 @@ impl Visitor for LogReader<'_, '_> {
         Ok(())
     }
 
-    /// What the log says is lost with it; the trees that the next mount begins with are whole.
+    /// Notes a block of the log that is lost. The trees that the next mount begins with are whole.
     fn lost(&mut self, _: &TreeRoot, lost: Lost) -> Result<(), CheckError> {
         if let Some(log) = &mut self.log {
             log.is_lost = true;

@@ -262,7 +262,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What exactly stands in the way of a block that no mirror gave.
+    /// Reads a block alone that no mirror gave. The error tells exactly what is in the way.
     fn read_alone(&self, wanted: &Wanted, block: &mut [u8]) -> Result<(), ReadFailure> {
         let context = self.volume.context();
         self.volume.pool().read_checked(

@@ -79,7 +79,7 @@ fn overwritten_sectors_never_panic() {
     }
 }
 
-/// What only follows from a block that is gone is not listed.
+/// Faults that only follow from a block that is gone are not listed.
 ///
 /// WALK-2
 #[test]
@@ -186,7 +186,7 @@ fn of_crafted(volume: &Crafted) -> Report {
     check_devices(devices_of(volume), &options, &mut |_| {}).unwrap()
 }
 
-/// What the mutation of a block does to the file of a volume with one device; undone when dropped.
+/// A mutation of a block in the file of a volume with one device; undone when dropped.
 struct Mutated<'d> {
     file: &'d File,
     places: Vec<(usize, u64)>,

@@ -45,7 +45,7 @@ fn filled_volumes_of_all_kinds_are_sound() {
     }
 }
 
-/// What `btrfs check` prints behind each of the names.
+/// The figures that `btrfs check` prints behind each of the names.
 fn figures_of_progs(device: &Path) -> Vec<u64> {
     let output = Command::new("btrfs").arg("check").arg(device).output();
     let output = output.expect("btrfs starts");
@@ -200,7 +200,7 @@ fn bitmaps_of_free_space_are_sound() {
     assert_spotless(TEST, &checked(&volume));
 }
 
-/// What lies on the device after an fsync and a power cut.
+/// The log that lies on the device after an fsync and a power cut.
 #[test]
 fn log_trees_are_read_and_take_free_space() {
     const TEST: &str = "log_trees_are_read_and_take_free_space";

@@ -12,7 +12,7 @@ mod scenarios;
 
 use scenarios::Scenario;
 
-/// What was allocated before forces no commit now.
+/// Allocates space, which then forces no commit later.
 pub(crate) const WARM: &str = "head -c 3M /dev/urandom > warm; sync -f .; rm warm; sync -f .";
 
 /// Names that were logged and then changed.

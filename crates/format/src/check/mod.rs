@@ -35,7 +35,7 @@ use crate::node::Node;
 use crate::superblock::{Superblock, flags};
 use crate::uuid::Uuid;
 
-/// What a block's check has to know of the volume.
+/// The properties of the volume that the check of a block needs.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockContext<'a> {
     pub sectorsize: u32,
@@ -45,7 +45,7 @@ pub struct BlockContext<'a> {
     pub fsid: &'a Uuid,
     /// The fsids of the seed volumes below a sprouted one; their blocks keep them.
     pub seed_fsids: &'a [Uuid],
-    /// What headers name as their chunk tree; None: not compared, as in the kernel.
+    /// The chunk tree that headers name; None: not compared, as in the kernel.
     pub chunk_tree_uuid: Option<&'a Uuid>,
     pub incompat: Incompat,
     pub compat_ro: CompatRo,
@@ -84,7 +84,7 @@ impl<'a> BlockContext<'a> {
     }
 }
 
-/// What the pointer to a block says about it.
+/// The properties of a block that the pointer to it gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expect {
     pub bytenr: Logical,

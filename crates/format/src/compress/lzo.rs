@@ -56,7 +56,7 @@ pub(super) fn decompress_inline(input: &[u8], out: &mut [u8]) -> Result<usize, C
     decode(segment, LEN_BYTES, out)
 }
 
-/// What the total covers.
+/// The part of the input that the total covers.
 fn frame(input: &[u8]) -> Result<&[u8], CodecError> {
     let len = input.len();
     let total = read_len(input, 0).ok_or(CodecError::LzoHeader { len })?;

@@ -16,8 +16,8 @@ pub const DEFAULT: &[u8] = b"system.posix_acl_default";
 const VERSION: u32 = 2;
 const HEAD_BYTES: usize = 4;
 const ENTRY_BYTES: usize = 8;
-/// The id of entries that name nobody.
-const NOBODY: u32 = u32::MAX;
+/// The id of entries that name no user or group.
+const NO_ID: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tag {
@@ -57,7 +57,7 @@ pub struct Acl {
     entries: Vec<Entry>,
 }
 
-/// What the value of an ACL attribute means.
+/// The meaning of the value of an ACL attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Parsed {
     /// No entries: the attribute goes.
@@ -93,10 +93,10 @@ fn parse_entry(bytes: &[u8]) -> Option<Entry> {
     let perm = u16::from_le_bytes([p0, p1]);
     let id = u32::from_le_bytes([i0, i1, i2, i3]);
     let named = matches!(tag, Tag::User | Tag::Group);
-    if perm > 7 || named && id == NOBODY {
+    if perm > 7 || named && id == NO_ID {
         return None;
     }
-    let id = if named { id } else { NOBODY };
+    let id = if named { id } else { NO_ID };
     Some(Entry { tag, perm, id })
 }
 
@@ -121,7 +121,7 @@ fn is_sound(entries: &[Entry]) -> bool {
     before == Some(Tag::Other)
 }
 
-/// What becomes of an inode made in a directory with a default ACL.
+/// The mode and ACLs of an inode made in a directory with a default ACL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inheritance {
     /// Permission bits, with the format bits that were given.

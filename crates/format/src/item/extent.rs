@@ -110,7 +110,7 @@ impl InlineRef {
         }
     }
 
-    /// What orders references of one type, and the offset of the key of a reference of its own.
+    /// The number that orders references of one type, and the key's offset of a reference with an item of its own.
     pub fn sequence(&self) -> u64 {
         match self {
             InlineRef::TreeBlock { root } | InlineRef::Owner { root } => *root,

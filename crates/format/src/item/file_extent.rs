@@ -24,7 +24,7 @@ const _: () = assert!(size_of::<FileExtentHead>() == FILE_EXTENT_INLINE_START);
 /// Where the data of an inline extent begins within its item.
 pub const FILE_EXTENT_INLINE_START: usize = 21;
 
-/// What follows the head of a regular or preallocated extent.
+/// The fields behind the head of a regular or preallocated extent.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]

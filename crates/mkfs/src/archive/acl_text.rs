@@ -20,7 +20,7 @@ const OWNING_GROUP: u16 = 0x04;
 const GROUP: u16 = 0x08;
 const MASK: u16 = 0x10;
 const OTHER: u16 = 0x20;
-/// The id of entries that name nobody.
+/// The id of entries that name no user or group.
 const NO_ID: u32 = u32::MAX;
 
 /// The numbers of users and groups by their names.

@@ -31,7 +31,7 @@ pub struct Member {
 /// Name and value.
 pub type Xattr = (Vec<u8>, Vec<u8>);
 
-/// What a member is besides its contents.
+/// The attributes of a member besides its contents.
 #[derive(Clone, Debug)]
 pub struct MemberAttributes {
     /// With the kind's bits.
@@ -104,7 +104,7 @@ pub struct Members {
     next: u64,
 }
 
-/// What was said of a member before its own header.
+/// The extended headers before a member's own header.
 #[derive(Default)]
 struct Extensions {
     pax: PaxRecords,
@@ -400,7 +400,7 @@ impl Members {
     }
 }
 
-/// What precedes the data of a file.
+/// The head of a file, before its data.
 struct FileHead {
     body: MemberBody,
     stored_bytes: u64,

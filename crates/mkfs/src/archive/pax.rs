@@ -10,7 +10,7 @@ mod tests;
 
 const XATTR: &[u8] = b"SCHILY.xattr.";
 
-/// What extended headers say of a member.
+/// The records of extended headers of a member.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct PaxRecords {
     values: BTreeMap<Vec<u8>, Vec<u8>>,

@@ -43,7 +43,7 @@ impl Scratch {
         }
     }
 
-    /// What items that are sorted may take.
+    /// The memory that items may take while they are sorted.
     pub(super) fn sorting_bytes(&self) -> usize {
         self.memory_bytes / 2
     }
@@ -58,7 +58,7 @@ impl Scratch {
 pub(super) struct ByteLog {
     scratch_dir: PathBuf,
     budget_bytes: usize,
-    /// What follows the bytes in the file.
+    /// The bytes behind those in the file.
     memory: Vec<u8>,
     file: Option<File>,
     file_bytes: u64,
@@ -134,7 +134,7 @@ impl ByteLog {
 #[derive(Debug)]
 pub(super) struct LogReader<'a> {
     log: &'a ByteLog,
-    /// What follows the buffer.
+    /// The offset in the file behind the buffer.
     at: u64,
     end: u64,
     buffer: Vec<u8>,

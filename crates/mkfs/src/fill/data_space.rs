@@ -66,7 +66,7 @@ pub(super) struct DataSpace<'a> {
     may_grow: bool,
 }
 
-/// What remains when all data is in place.
+/// The state that remains when all data is in place.
 #[derive(Debug)]
 pub(super) struct PlacedData {
     pub(super) used: Vec<Vec<Range<u64>>>,

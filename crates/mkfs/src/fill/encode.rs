@@ -1,6 +1,6 @@
 //! A file's bytes as they go to disk: inline, compressed or as they are, with their checksums.
 //!
-//! What is inline and what is compressed follows the kernel's defaults. Files below a sector and the inline limit
+//! Inline and compressed data follow the kernel's defaults. Files below a sector and the inline limit
 //! are inline. Each 128 KiB are compressed by themselves if they look worth it. A file of which some could not be
 //! compressed is not tried again.
 //!
@@ -230,7 +230,7 @@ impl Encoder<'_> {
         }
     }
 
-    /// Stands for data of a file that nobody reads.
+    /// Stands for data of a file that is not read.
     fn skipped(&self, offset: u64, len: u64) -> Part {
         let sectors = len as usize / self.coding.sectorsize;
         let sum_bytes = sectors * self.coding.csum_type.size_bytes();

@@ -45,7 +45,7 @@ use crate::trees::{GENERATION, PARENT_NAME, subvolume_location};
 const MAX_NAME_BYTES: usize = 255;
 const FIRST_INDEX: u64 = 2;
 
-/// What is the same for all files.
+/// The setup that is the same for all files.
 pub(super) struct FillerSetup<'a> {
     pub(super) geometry: &'a Geometry,
     pub(super) coding: &'a Coding,
@@ -87,7 +87,7 @@ struct Dir {
     next_index: u64,
 }
 
-/// What a walk gave.
+/// The result of a walk.
 pub(super) struct Walked {
     pub(super) subvolumes: Vec<Subvolume>,
     pub(super) default_subvolume: RootId,

@@ -1,6 +1,6 @@
 //! Items of several trees, pushed in any order and given back in the order of each tree's keys.
 //!
-//! What exceeds the budget is sorted and put out as a run; reading merges the runs. Items with the same key
+//! Items beyond the budget are sorted and put out as a run; reading merges the runs. Items with the same key
 //! are directory entries whose names collide, and become one item, in the order in which they were pushed.
 //!
 //! Invariants
@@ -197,7 +197,7 @@ impl ItemSorter {
     }
 }
 
-/// What a sorter was given, in order, as often as it is asked for.
+/// The items that a sorter was given, in order, as often as they are asked for.
 #[derive(Debug)]
 pub(super) struct SortedItems {
     sorter: ItemSorter,

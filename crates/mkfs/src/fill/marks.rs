@@ -27,7 +27,7 @@ struct Mark {
     is_met: bool,
 }
 
-/// What holds for a path.
+/// The marks of a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Marked {
     pub(super) subvolume: Option<usize>,
@@ -54,7 +54,7 @@ impl Marks {
         self.by_path.is_empty()
     }
 
-    /// What holds for a path whose directory has these flags. Names are separated by slashes; the root is
+    /// The marks of a path whose directory has these flags. Names are separated by slashes; the root is
     /// empty.
     pub(super) fn meet(&mut self, path: &[u8], is_dir: bool, inherited: InodeFlags) -> Marked {
         let Some(mark) = self.by_path.get_mut(path) else {

@@ -84,7 +84,7 @@ pub struct FlagsRequest {
     pub flags: InodeFlags,
 }
 
-/// What a volume is filled from.
+/// The source that a volume is filled from.
 #[derive(Debug)]
 pub enum Input {
     Folder(PathBuf),

@@ -142,7 +142,7 @@ impl<T: Record + std::fmt::Debug> Paged<T> {
         self.push_row(&[record])
     }
 
-    /// What a function makes of records in a row, which are in one page.
+    /// Returns the result of a function of records in a row, which are in one page.
     pub(super) fn with<R>(
         &self,
         at: u64,

@@ -19,7 +19,7 @@ use super::error::FillError;
 use super::folder::{is_kept, kernel_rdev};
 use crate::archive::{Member, OwnerNames};
 
-/// What a file is besides its contents.
+/// The attributes of a file besides its contents.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Attributes {
     /// With the kind's bits.
@@ -96,7 +96,7 @@ pub(super) struct Times {
     pub(super) change: FileTime,
 }
 
-/// What makes several names one file.
+/// The identity by which several names are one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct LinkId {
     pub(super) device: u64,
@@ -177,7 +177,7 @@ pub(super) trait Source {
     /// Where subvolumes and flags were asked for that were not met on the way.
     fn unmet(&self) -> Option<PathBuf>;
 
-    /// What the files lack of what the source says of them.
+    /// The ACLs of the source that the files lack.
     fn left_out(&self) -> Option<LeftOutAcls> {
         None
     }

@@ -4,7 +4,7 @@ use ubtrfs_format::item::{FileTime, InodeItem, Timespec};
 
 use super::source::Times;
 
-/// What becomes of the times of files.
+/// The rule for the times of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeRule {
     /// Access, modification and change are kept; the birth is the volume's.

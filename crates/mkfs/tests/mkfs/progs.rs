@@ -101,7 +101,7 @@ fn btrfs_check_finds_nothing_in_any_size() {
     }
 }
 
-/// What two makers shall agree on: what is said of the volume, and which items its trees have.
+/// The outline that two makers shall agree on: the superblock, and which items the trees have.
 #[derive(Debug, PartialEq, Eq)]
 struct Outline {
     /// Superblock fields by name.

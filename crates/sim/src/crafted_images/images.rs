@@ -27,7 +27,7 @@ const WINDOW_LOG: u32 = 27;
 pub struct Image {
     /// The device files, by devid.
     pub devices: Vec<PathBuf>,
-    /// What the kernel showed.
+    /// The manifest that the kernel showed.
     pub manifest: Manifest,
     _scratch: Scratch,
 }

@@ -16,7 +16,7 @@ use ubtrfs_device::{BlockDevice, DiscardGeometry};
 #[cfg(test)]
 mod tests;
 
-/// What goes wrong.
+/// A planted fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The n-th read fails.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use ubtrfs_device::{BlockDevice, DiscardGeometry};
 
-/// What the device is asked for.
+/// The kind of a request to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
     Read,

@@ -64,7 +64,7 @@ pub enum Event {
 
 #[derive(Debug, Default)]
 struct Log {
-    /// What each device held when its recording began.
+    /// The contents of each device when its recording began.
     starts: Vec<MemDevice>,
     events: Vec<Event>,
 }
@@ -113,7 +113,7 @@ pub struct RecordDevice {
 }
 
 impl RecordDevice {
-    /// What the device holds now, as after an orderly shutdown.
+    /// The contents of the device now, as after an orderly shutdown.
     pub fn snapshot(&self) -> MemDevice {
         let _log = self.log.lock();
         self.live.clone()
@@ -152,7 +152,7 @@ impl BlockDevice for RecordDevice {
         self.live.discard_geometry()
     }
 
-    /// The range is garbage afterwards, so that nobody comes to rely on what was there or on zeros.
+    /// Fills the range with garbage, so that a reader cannot rely on what was there or on zeros.
     fn discard(&self, offset: u64, len_bytes: u64) -> io::Result<()> {
         PastEnd::check(offset, len_bytes, self.live.len_bytes())?;
         let mut log = self.log.lock();

@@ -30,12 +30,12 @@ pub struct ThrottledDevice {
     changed: Condvar,
 }
 
-/// What is not let through.
+/// The requests that are held back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Held {
     Nothing,
     All,
-    /// What comes next.
+    /// The next request only.
     Next,
     /// One that has come, and none behind it.
     One,

@@ -1,7 +1,7 @@
 //! Fills a mounted volume with the hard cases of the format.
 //!
-//! One submodule a subject. What is written follows from the seed; where the kernel puts it, and times that
-//! nobody sets, do not. No orphans or running deletions are left behind, so that a reader that does not
+//! One submodule a subject. What is written follows from the seed; where the kernel puts it, and times that are
+//! not set, do not. No orphans or running deletions are left behind, so that a reader that does not
 //! replay or clean up shows the same as the kernel.
 
 mod attributes;
@@ -91,7 +91,7 @@ impl Scale {
     }
 }
 
-/// What a volume's features decided.
+/// The outcome of a fill, as far as a volume's features decide it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Names that one file got in one directory: fewer than asked for without EXTREF.

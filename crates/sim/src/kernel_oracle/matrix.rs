@@ -186,7 +186,7 @@ impl Case {
         let volume = KernelVolume::make(spec)?;
         let mount = volume.mount(self.compression.mount_option())?;
         fill::hard_cases(mount.path(), scale, seed)?;
-        // Free space becomes zeros: nobody may read it, and the kept images stay small.
+        // Free space becomes zeros: no reader may use it, and the kept images stay small.
         mount.trim()?;
         mount.unmount()?;
         let mount = volume.mount_ro()?;

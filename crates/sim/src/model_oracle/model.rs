@@ -10,7 +10,7 @@
 //! - MODEL-2: what the kernel leaves open, or does by accident, is `OpError::OutOfScope`, so that it is
 //!   never compared.
 //!
-//! Not here: space (nothing is ever full; the runner believes a target that says so), and times that nobody set.
+//! Not here: space (nothing is ever full; the runner believes a target that says so), and times that were not set.
 //! Inheritance by set-group-id directories and default ACLs is not here either.
 
 mod attributes;
@@ -49,7 +49,7 @@ type OpResult = Result<Outcome, OpError>;
 /// The volume's own subvolume, whose root is the root of all paths.
 const TOP: SubvolumeId = SubvolumeId(5);
 
-/// What depends on how the volume was made.
+/// The limits that depend on how the volume was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Granule of shared extents.
@@ -87,7 +87,7 @@ pub struct ModelFs {
     subvolumes: Map<SubvolumeId, Subvolume>,
     next_subvolume: u64,
     open: BTreeMap<Slot, InodeId>,
-    /// What is mounted if nothing else is asked for.
+    /// The subvolume that is mounted if no other is asked for.
     default: SubvolumeId,
 }
 
@@ -98,7 +98,7 @@ impl Default for ModelFs {
 }
 
 impl ModelFs {
-    /// What mkfs makes: an empty root with mode 0755 that root owns.
+    /// Makes a volume as mkfs does: an empty root with mode 0755 that root owns.
     pub fn new(limits: Limits) -> ModelFs {
         ModelFs {
             limits,

@@ -38,7 +38,7 @@ pub(crate) struct Plant {
     follows: &'static [u16],
     image: &'static str,
     edit: fn(&mut Crafted),
-    /// What goes wrong with devices.
+    /// Breaks devices.
     break_devices: fn(&Crafted, &mut Devices),
 }
 

@@ -57,7 +57,7 @@ const STRICTER: &[Stricter] = &[
     stricter(803),
 ];
 
-/// What the three judges said of a volume.
+/// The verdicts of the three judges of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Agreement {
     Sound,

@@ -20,7 +20,7 @@ fn files(devices: &planted::Devices, scratch: &Scratch) -> Option<Vec<PathBuf>> 
     devices.map(save).collect()
 }
 
-/// The files themselves: nobody needs them afterwards.
+/// The files themselves, which are not needed afterwards.
 fn same(files: &[PathBuf]) -> impl FnOnce() -> Vec<PathBuf> {
     let files = files.to_vec();
     || files

@@ -87,7 +87,7 @@ pub(super) fn check(slot: &Slot<'_>, context: &BlockContext<'_>) -> Result<(), C
     Ok(())
 }
 
-/// What a compressed extent unpacks to cannot be seen here.
+/// Checks an inline extent, except the size that a compressed one unpacks to.
 fn check_inline(key: Key, head: &FileExtentHead, data: &[u8]) -> Result<(), CorruptFileExtent> {
     if key.offset != 0 {
         return Err(CorruptFileExtent::InlineOffset(key.offset));

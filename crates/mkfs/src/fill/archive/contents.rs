@@ -20,7 +20,7 @@ use crate::fill::source::Deferred;
 /// Gives the next bytes of a member's data.
 pub(super) type ReadNext<'a> = dyn FnMut(&mut [u8]) -> Result<(), FillError> + 'a;
 
-/// What is left of a file's data.
+/// The rest of a file's data.
 #[derive(Debug)]
 pub(super) struct MemberData {
     size: u64,

@@ -30,7 +30,7 @@ pub(super) enum Stored {
     },
 }
 
-/// What is in a directory, by where the names are in their order.
+/// The entries of a directory, by where the names are in their order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Children {
     pub(super) first: u32,

@@ -86,7 +86,7 @@ impl Lister {
             Err(Stop::Failed(error)) => Step::Failed(error),
             Err(Stop::NotWanted) => return,
         };
-        // If the walk was given up meanwhile, nobody wants to know.
+        // If the walk was given up meanwhile, no receiver is left.
         let _ = self.steps.send(last);
     }
 

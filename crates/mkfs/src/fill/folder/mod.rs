@@ -37,12 +37,12 @@ use super::source::{Event, Source};
 
 /// Steps that the lister may be ahead of the walk.
 const STEPS: usize = 32;
-/// What a reader may be ahead of the walk, in each run.
+/// The batches that a reader may be ahead of the walk, in each run.
 const BATCHES: usize = 4;
 /// At least several, for a disk serves them best together.
 const READERS: RangeInclusive<usize> = 4..=8;
 
-/// What is left behind by the lister.
+/// A step of the walk, as the lister leaves it.
 #[derive(Debug)]
 enum Step {
     Event(Event),
@@ -75,7 +75,7 @@ struct Listed {
     flags: InodeFlags,
 }
 
-/// What readers need to know.
+/// The options of readers.
 #[derive(Debug)]
 pub(super) struct FolderOptions {
     pub(super) coding: Coding,

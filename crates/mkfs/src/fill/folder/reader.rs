@@ -19,7 +19,7 @@ use crate::fill::source::{Attributes, Body, Contents, Event, LinkId};
 
 /// Contents that are handed on together.
 const BATCH_BYTES: usize = 512 << 10;
-/// What the kernel is asked to fetch of a file before it is read. Of longer files it fetches more as it is read.
+/// The bytes that the kernel is asked to fetch of a file before it is read. It fetches more of longer files later.
 const AHEAD_BYTES: NonZeroU64 = NonZeroU64::new(128 << 10).unwrap();
 
 /// Takes runs until there are no more.
@@ -39,7 +39,7 @@ pub(super) fn work(runs: &Mutex<Receiver<Run>>, options: &Arc<FolderOptions>) {
             Err(Stop::Failed(error)) => reader.out.send(Err(*error)).map_err(|_| Stop::NotWanted),
             Err(Stop::NotWanted) => Err(Stop::NotWanted),
         };
-        // Nobody waits for this run any more; others may still be waited for.
+        // No thread waits for this run any more; others may still be waited for.
         drop(last);
     }
 }

@@ -11,7 +11,7 @@ use ubtrfs_sim::manifest::{Field, Kind, Manifest, diff_without};
 
 use super::Outcome;
 
-/// What a copy does not take along, or not between file systems of two kinds. Links are compared by the
+/// Fields that a copy does not take along, or not between file systems of two kinds. Links are compared by the
 /// names that share an inode.
 const NOT_COPIED: &[Field] = &[
     Field::DirSize,

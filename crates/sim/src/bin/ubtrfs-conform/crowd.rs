@@ -27,7 +27,7 @@ const OWN_NAMES: u64 = 40;
 const LEAST_BYTES: u64 = 16;
 const MOST_BYTES: u64 = 40_000;
 
-/// What a name may be seen to lead to, or not, while others change it.
+/// Errors of a call on a name that others change.
 const RACES: &[Errno] = &[
     Errno::NOENT,
     Errno::EXIST,
@@ -163,7 +163,7 @@ fn check_whole(path: &Path, bytes: &[u8]) -> Outcome {
     Ok(())
 }
 
-/// What others did may be the reason.
+/// Takes an error for None if the calls of others may be the reason.
 fn raced<T>(what: &str, outcome: io::Result<T>) -> Result<Option<T>, Box<dyn std::error::Error>> {
     match outcome {
         Ok(value) => Ok(Some(value)),

@@ -33,7 +33,7 @@ pub(super) use member::run as member;
 /// Files that all processes share, and the bytes that each process has in each of them.
 const SHARED_FILES: u64 = 2;
 const SHARED_BYTES: u64 = 16 << 10;
-/// What the ballast leaves to each process. Their files would take more.
+/// The bytes that the ballast leaves to each process. Their files would take more.
 const BYTES_EACH: u64 = 384 << 10;
 
 /// Runs the load. `state` is a folder elsewhere, for the descriptions.

@@ -11,7 +11,7 @@ use ubtrfs_sim::script::{
 
 use super::Outcome;
 
-/// What a mount does not show as the volume has it: numbers of inodes in subvolumes are made unique over the
+/// Fields that a mount does not show as the volume has them: numbers of inodes in subvolumes are made unique over the
 /// mount.
 const MOUNT_DIFFERS: &[Field] = &[Field::Ino];
 const SHAPES: [Shape; 6] = [

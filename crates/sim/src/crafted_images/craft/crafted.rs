@@ -25,7 +25,7 @@ type Place = (usize, u64);
 /// The items of a leaf.
 pub type Items = Vec<(Key, Vec<u8>)>;
 
-/// What is known of a sound volume before anything is edited. Made once, cloned for each test.
+/// The state of a sound volume before anything is edited. Made once, cloned for each test.
 #[derive(Clone, Debug)]
 pub struct Crafted {
     devices: Vec<MemDevice>,

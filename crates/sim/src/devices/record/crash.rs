@@ -27,7 +27,7 @@ pub struct CrashPlan {
     /// Cuts between flushes. Half of them are spread over time and half over the stretches between flushes. So the
     /// few writes between two flushes of a commit get their share.
     pub random_states: usize,
-    /// What a device writes as a whole. With 512 a superblock can be torn.
+    /// The bytes that a device writes as a whole. With 512 a superblock can be torn.
     pub sector_bytes: u64,
     /// No cut comes before this mark.
     pub since: Option<u64>,
@@ -76,7 +76,7 @@ pub enum Cut {
     Between,
 }
 
-/// What became of a request that no flush had covered.
+/// The outcome of a request that no flush had covered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Landed {
     Whole,

@@ -152,7 +152,7 @@ const BUSY_TRIES: u32 = 100;
 const BUSY_WAIT: Duration = Duration::from_millis(20);
 
 /// A thread that starts a program holds copies of all open files for the moment between fork and exec. So a mount
-/// nobody uses may be busy, and is tried again for a while.
+/// without a user may be busy, and is tried again for a while.
 fn umount(point: &Path) -> Result<()> {
     let mut tries = 0;
     loop {

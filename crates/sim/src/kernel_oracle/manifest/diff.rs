@@ -6,7 +6,7 @@ use std::fmt;
 use super::text::{Escaped, show_content, show_time, show_value};
 use super::{Entry, Manifest};
 
-/// What is compared of an entry. A test leaves out what its reader cannot show alike. Such are inode numbers
+/// A field of an entry that is compared. A test leaves out those that its reader cannot show alike. Such are inode numbers
 /// through a mount that gives subvolumes one device number, and access times of what it copied.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Field {

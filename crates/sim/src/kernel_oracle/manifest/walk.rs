@@ -21,7 +21,7 @@ pub trait Source {
 
     fn root(&mut self) -> Result<Self::Node, Self::Error>;
 
-    /// What is in a directory, without `.` and `..`, in any order.
+    /// Lists a directory, without `.` and `..`, in any order.
     fn list(&mut self, dir: &Self::Node) -> Result<Vec<Listed>, Self::Error>;
 
     /// Crosses into subvolumes, follows no symlink. None for a name that is not there.

@@ -62,7 +62,7 @@ impl Inode {
         matches!(self.body, Body::File(_) | Body::Dir(_))
     }
 
-    /// What is made in this directory takes over flags, and the algorithm without a level.
+    /// Hands flags, and the algorithm without a level, on to a new inode in this directory.
     pub(super) fn hand_on(&self, new: &mut Inode) {
         new.flags.nocompress = self.flags.nocompress;
         new.flags.compress = self.flags.compress && !self.flags.nocompress;
@@ -82,7 +82,7 @@ impl Inode {
 }
 
 impl ModelFs {
-    /// What has no use for it takes it and forgets it.
+    /// Sets the property. An inode without a use for it accepts it and forgets it.
     pub(super) fn set_compression(&mut self, id: InodeId, value: &[u8], how: XattrHow) -> OpResult {
         let inode = self.inode_mut(id);
         let property = property_of(value).ok_or(OpError::InvalidArgument)?;

@@ -200,7 +200,7 @@ impl ModelFs {
         }
     }
 
-    /// What became forbidden after a file was opened is left out.
+    /// The file to write to. Writes that became forbidden after the file was opened are left out.
     fn writable(&self, at: &At, appends: bool) -> Result<InodeId, OpError> {
         let id = self.at(at)?;
         match (self.may_open_for_writing(id, appends), at) {

@@ -31,7 +31,7 @@ pub(super) struct Inode {
     pub(super) gid: u32,
     /// Names, of a directory always 1.
     pub(super) nlink: u64,
-    /// None since nobody set it, or since something changed it after that.
+    /// None if it was not set, or if something changed it after that.
     pub(super) atime: Option<Time>,
     pub(super) mtime: Option<Time>,
     pub(super) xattrs: Arc<BTreeMap<Vec<u8>, Vec<u8>>>,
@@ -121,7 +121,7 @@ impl Inode {
     }
 }
 
-/// What a name leads to.
+/// The target of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Target {
     Inode(u64),

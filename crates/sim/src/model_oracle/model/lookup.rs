@@ -6,7 +6,7 @@ use crate::vocabulary::{At, FsPath, OpError};
 
 const NAME_BYTES: usize = 255;
 
-/// What a path leads to.
+/// The result of a lookup of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
     Inode(InodeId),
@@ -29,7 +29,7 @@ impl ModelFs {
         Ok(at)
     }
 
-    /// What cannot be asked of an empty subvolume directory is left out.
+    /// Finds an inode. Operations that an empty subvolume directory has not are left out.
     pub(super) fn find_inode(&self, path: &FsPath) -> Result<InodeId, OpError> {
         match self.find(path)? {
             Found::Inode(id) => Ok(id),

@@ -119,7 +119,7 @@ pub(crate) fn compare(model: &Manifest, shown: &Manifest, ignored: &[Field]) -> 
         let Some(wanted) = model.get(&entry.path) else {
             continue;
         };
-        // Nobody sets these.
+        // These cannot be set.
         (entry.stat.ctime, entry.stat.btime) = (wanted.stat.ctime, wanted.stat.btime);
         for (time, wanted) in [
             (&mut entry.stat.atime, wanted.stat.atime),

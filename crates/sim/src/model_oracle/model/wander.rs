@@ -6,7 +6,7 @@ use super::{ModelFs, TOP};
 use crate::Rng;
 use crate::vocabulary::FsPath;
 
-/// What a path is to lead to.
+/// The kind of file that a path is to lead to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
     Any,

@@ -19,7 +19,7 @@ pub enum Mark {
 }
 
 impl Mark {
-    /// What to mark after operation number `ops` of a thread was done, if anything.
+    /// The mark to put after operation number `ops` of a thread was done, if any.
     pub fn after(op: &Op, thread: u8, ops: usize, promises: impl Fn(&Op) -> bool) -> Option<Mark> {
         match op {
             op if promises(op) => Some(Mark::Durable { thread, ops }),
@@ -57,7 +57,7 @@ impl From<u64> for Mark {
     }
 }
 
-/// What the marks before a power cut say of a thread's operations.
+/// The promises about a thread's operations, by the marks before a power cut.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Promise {
     /// So many are there for certain.
@@ -103,7 +103,7 @@ pub struct History {
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) model: ModelFs,
-    /// What led from here to the next state.
+    /// The operation that led from here to the next state.
     pub(super) next: Option<Op>,
     prints: OnceLock<Prints>,
 }
@@ -178,7 +178,7 @@ impl History {
         Ok(history)
     }
 
-    /// What is shown after so many operations.
+    /// The manifest after so many operations.
     pub fn shown(&self, ops: usize) -> Manifest {
         part(&self.states[ops].model.manifest(), &self.below)
     }

@@ -26,7 +26,7 @@ pub enum DataRule {
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
     pub data: DataRule,
-    /// What the reader cannot show alike.
+    /// The fields that the reader cannot show alike.
     pub ignored: Vec<Field>,
 }
 

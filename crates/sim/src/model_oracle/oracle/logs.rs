@@ -14,7 +14,7 @@ use crate::manifest::{Difference, Entry, Field, Manifest};
 use crate::model::{InodeKey, compare};
 use crate::script::{FsPath, Op};
 
-/// What replay makes anew, or the checker judges.
+/// Fields that replay makes anew, or the checker judges.
 const UNJUDGED: [Field; 3] = [Field::Nlink, Field::DirSize, Field::Ino];
 
 /// An inode that did not change between two moments.
@@ -40,11 +40,11 @@ pub(super) struct Logs<'a> {
     tops: BTreeSet<InodeKey>,
     inodes: BTreeMap<InodeKey, Vec<Version>>,
     names: BTreeMap<Name, Vec<Spell>>,
-    /// What each path of the volume may lead to.
+    /// The inodes that each path of the volume may lead to.
     leads_to: BTreeMap<Vec<u8>, BTreeSet<Option<InodeKey>>>,
     /// The paths that may lead to an inode.
     paths: BTreeMap<InodeKey, Vec<Vec<u8>>>,
-    /// What was never there.
+    /// Reports of things that were never there.
     strange: Vec<String>,
 }
 
@@ -194,7 +194,7 @@ impl<'a> Logs<'a> {
         }
     }
 
-    /// What is there that never was, or is not there although it always was.
+    /// The faults: paths that are there and never were, or always were and are not there.
     pub(super) fn faults(&self) -> Vec<String> {
         let mut faults = self.strange.clone();
         for (key, versions) in &self.inodes {
@@ -213,7 +213,7 @@ impl<'a> Logs<'a> {
         faults
     }
 
-    /// What a sync promised and is not so.
+    /// The promises of syncs that do not hold.
     pub(super) fn lost_syncs(&self, promise: &Promise) -> Vec<String> {
         let mut last: BTreeMap<InodeKey, usize> = BTreeMap::new();
         for ops in &promise.synced {
@@ -266,7 +266,7 @@ impl<'a> Logs<'a> {
         }
     }
 
-    /// What is wrong with a name of a synced inode, or in a synced directory.
+    /// The fault of a name of a synced inode, or in a synced directory.
     fn synced_name(
         &self,
         name: &Name,

@@ -94,7 +94,7 @@ impl Target for Toy {
     fn apply(&mut self, op: &Op) -> Result<Outcome, OpError> {
         let outcome = self.model.apply(op);
         self.ops += 1;
-        // Commits also come when nobody asked.
+        // Commits also come unasked.
         if every_sync_and_fsync(op) || self.ops.is_multiple_of(7) {
             self.commit();
         }
@@ -366,7 +366,7 @@ fn fsync(name: &str) -> Op {
     }
 }
 
-/// What a volume shows without some of its paths.
+/// A manifest without some of its paths.
 fn without(mut shown: Manifest, paths: &[&str]) -> Manifest {
     shown
         .entries

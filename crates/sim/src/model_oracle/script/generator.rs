@@ -25,9 +25,9 @@ const COPIED_BYTES: u64 = 1 << 20;
 pub struct Generator {
     rng: Rng,
     shape: Shape,
-    /// What was written last, at which offset.
+    /// The last write, and its offset.
     written: Option<(At, u64, Data)>,
-    /// What held the same when it was made.
+    /// Ranges that held the same when they were made.
     alike: Option<Ranges>,
 }
 
@@ -670,5 +670,5 @@ impl Generator {
     }
 }
 
-/// What a directory with it does to its new files is nobody's promise here.
+/// The bit whose effect on new files of a directory is not modelled.
 const SET_GROUP_ID: u32 = 0o2000;

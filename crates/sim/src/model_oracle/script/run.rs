@@ -10,7 +10,7 @@ use crate::model::{Limits, ModelFs};
 
 #[derive(Clone, Debug)]
 pub struct RunOptions {
-    /// What a soak calls the script where it says how far it is.
+    /// The name of the script in a soak's reports of progress.
     pub name: String,
     /// Compares all that is shown after each so many operations, in a long script less and less often, and at
     /// the end in any case.
@@ -20,7 +20,7 @@ pub struct RunOptions {
     pub compare_from: Option<usize>,
     /// The target may say that it is full; the operation then changes nothing, and a write perhaps a part.
     pub may_be_full: bool,
-    /// What the target's manifest cannot show alike.
+    /// The fields that the target's manifest cannot show alike.
     pub ignored: Vec<Field>,
     /// How the target was made.
     pub limits: Limits,
@@ -64,7 +64,7 @@ impl RunOptions {
     }
 }
 
-/// What was wrong after operation `index` of a script.
+/// The failure of operation `index` of a script.
 #[derive(Clone, Debug)]
 pub struct Failure {
     pub index: usize,
@@ -78,7 +78,7 @@ pub enum Problem {
     Shown(Vec<Difference>),
 }
 
-/// What the model says of an operation, and the target.
+/// The outcomes of an operation by the model and by the target.
 #[derive(Clone, Debug)]
 pub struct Disagreement {
     pub op: Op,
@@ -132,7 +132,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// What a step came to.
+/// The result of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     Done,

@@ -2,7 +2,7 @@
 //!
 //! - THREADS-1: what an operation of a thread gives, and what is shown when all have ended, does not depend
 //!   on when the others run. Times of shared directories and files, and the order in shared directories,
-//!   are nobody's.
+//!   are not compared.
 
 use super::run::{Failure, Problem, Run, RunOptions, Step};
 use super::{
@@ -13,7 +13,7 @@ use crate::Rng;
 use crate::fill;
 use crate::model::ModelFs;
 
-/// What several threads do at once, after one has prepared it.
+/// The operations of several threads at once, after one has prepared for them.
 #[derive(Clone, Debug)]
 pub struct ThreadPlan {
     pub setup: Vec<Op>,
@@ -47,7 +47,7 @@ impl ThreadPlan {
         let script = |thread: u8| {
             let seed = Rng::new(seed ^ u64::from(thread)).next_u64();
             let ops = generate(shape, seed, count).into_iter();
-            // To mount again is for all threads or for none, and the default subvolume is nobody's own.
+            // To mount again is for all threads or for none, and the default subvolume belongs to no thread.
             let ops = ops.filter(|op| !matches!(op, Op::Remount | Op::SetDefault { .. }));
             ops.map(|op| op.moved(&root(thread), thread * SLOTS))
                 .collect()

@@ -49,7 +49,7 @@ pub trait Mounted {
     }
 }
 
-/// What is done to subvolumes. The name that is made does not exist; what is to be a subvolume is one.
+/// An operation on subvolumes. A name to be made does not exist; a subvolume to be used is one.
 #[derive(Clone, Copy, Debug)]
 pub enum SubvolumeVerb<'a> {
     Create {
@@ -658,7 +658,7 @@ impl<M: Mounted> Target for VfsTarget<M> {
             }
             Op::DropCaches => {
                 done(self.mounted.sync())?;
-                // Inodes nobody uses go, and their pages with them; other pages of the machine stay.
+                // Unused inodes go, and their pages with them; other pages of the machine stay.
                 std::fs::write("/proc/sys/vm/drop_caches", "2")?;
                 Ok(Outcome::Done)
             }

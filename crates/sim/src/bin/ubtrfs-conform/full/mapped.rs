@@ -23,7 +23,7 @@ pub(super) fn store(path: &Path, offset: u64, len: usize, tag: u64) -> io::Resul
     Ok(child.success())
 }
 
-/// What the process of `store` does.
+/// Does the work of the process of `store`.
 pub(crate) fn store_child(path: &Path, offset: u64, len: usize, tag: u64) -> Outcome {
     let file = File::options().read(true).write(true).open(path)?;
     let access = ProtFlags::READ | ProtFlags::WRITE;
@@ -32,7 +32,7 @@ pub(crate) fn store_child(path: &Path, offset: u64, len: usize, tag: u64) -> Out
     let start = unsafe { mmap(null_mut(), len, access, MapFlags::SHARED, &file, offset) }?;
     let mut bytes = vec![0; len];
     fill(&mut bytes, tag, offset);
-    // SAFETY: the mapping is as long. Nobody else refers to it, and a page that the file lacks ends the process.
+    // SAFETY: the mapping is as long. Nothing else refers to it, and a page that the file lacks ends the process.
     #[allow(unsafe_code)]
     unsafe {
         std::ptr::copy_nonoverlapping(bytes.as_ptr(), start.cast::<u8>(), len);

@@ -20,7 +20,7 @@ const HISTORY: usize = 16;
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
-/// What became of a call.
+/// The outcome of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Done {
     Yes,
