@@ -24,7 +24,7 @@ use crate::{encode, parse};
 /// The longest target of a symbolic link that the kernel takes.
 const LINK_MAX_BYTES: usize = 4095;
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     /// So many bytes of the buffer are the answer.
@@ -368,7 +368,7 @@ fn created(entry: &crate::request::Entry, opened: crate::request::Opened) -> Fix
     })
 }
 
-/// What was taken before an error counts (REQ-4).
+/// The length of a listing. Entries before an error count (REQ-4).
 #[inline]
 fn listed_len(listing: &Listing<'_>, listed: Result<()>) -> Result<usize> {
     match listed {

@@ -3,12 +3,12 @@
 //! The buffers of a connection are taken when large requests come, and stay. At worst every place for a request has
 //! had a large one.
 
-/// What requests may take.
+/// The limits of requests in size, number and memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capacity {
     /// The largest payload of a request or an answer.
     pub(crate) request_bytes: usize,
-    /// Requests that nobody waits for (read-ahead, write-back) in flight at once. All of them may wait for a slow
+    /// Requests without a waiting client (read-ahead, write-back) in flight at once. All of them may wait for a slow
     /// device. A transport takes in many more requests, so that there is always a place for one of a waiting client.
     pub(crate) background: u16,
     memory_bytes: u64,

@@ -40,7 +40,7 @@ pub enum TransportChoice {
 /// A connection that has been set up; the kernel sends requests from now on.
 pub struct Connection {
     serve: Box<Serve>,
-    /// Why it is not the fastest that there is, if nobody chose otherwise.
+    /// Why it is not the fastest that there is, if no other was chosen.
     fallback: Option<String>,
 }
 
@@ -141,13 +141,13 @@ impl Connection {
         Ok(Self { serve, fallback })
     }
 
-    /// Why requests come through `/dev/fuse`, if nobody chose that.
+    /// Why requests come through `/dev/fuse`, if that was not chosen.
     pub fn fallback(&self) -> Option<&str> {
         self.fallback.as_deref()
     }
 
     /// Serves until the file system is unmounted or the connection aborted. If serving fails, `abort` has to end
-    /// the connection: until then clients wait for what nobody answers.
+    /// the connection: until then clients wait for answers that do not come.
     pub fn serve(self, abort: impl Fn()) -> io::Result<()> {
         (self.serve)(&abort)
     }

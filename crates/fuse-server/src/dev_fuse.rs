@@ -1,10 +1,10 @@
 //! Threads that read requests from `/dev/fuse`, each from a descriptor of its own.
 //!
 //! A thread that serves a request may wait, for a device or a commit. Requests of the others must not wait
-//! for that, so the thread that leaves nobody reading behind starts another one, up to a limit.
+//! for that, so the last thread that reads starts another one before it serves, up to a limit.
 //!
 //! Invariants
-//! - CLASSIC-1: as long as fewer than `limit` requests wait, somebody reads.
+//! - CLASSIC-1: as long as fewer than `limit` requests wait, a thread reads.
 //! - CLASSIC-2: every thread has ended when `serve` returns, and with it every use of the file system.
 
 use std::io;

@@ -58,7 +58,7 @@ impl Frame {
     }
 }
 
-/// What a read of the device gives.
+/// The result of a read of the device.
 #[derive(Debug)]
 pub(crate) enum Received {
     /// A request of so many bytes, header included.
@@ -172,7 +172,7 @@ impl Device {
         if let Err(error) = rustix::io::write(&self.0, answer)
             && complain(header, error)
         {
-            // Somebody still waits.
+            // A client still waits.
             self.send_error(header, Errno::IO);
         }
     }

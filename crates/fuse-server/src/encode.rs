@@ -11,7 +11,7 @@ use crate::request::{
     StatFs, Time,
 };
 
-/// What statx(2) calls `STATX_BASIC_STATS | STATX_BTIME`.
+/// The mask `STATX_BASIC_STATS | STATX_BTIME` of statx(2).
 const STATX_MASK: u32 = 0x0fff;
 
 /// An answer of fixed size, in memory of its own: the request that it answers may lie where it goes to.

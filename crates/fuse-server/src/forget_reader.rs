@@ -2,7 +2,7 @@
 //!
 //! The kernel wakes a reader for each FORGET, and each removal of a file makes one. So after one the reader naps,
 //! and finds those that have come meanwhile together. They take no memory that their nodes had not taken in
-//! the kernel already. Nobody waits for a FORGET or an INTERRUPT.
+//! the kernel already. No client waits for a FORGET or an INTERRUPT.
 
 use std::io;
 use std::time::Duration;

@@ -20,7 +20,7 @@ use crate::capacity::{Capacity, REQUEST_SMALL_BYTES};
 use crate::encode::{self, Fixed};
 use crate::request::{ConnectionFlags, Errno, Opened, Result, WriteHow};
 
-/// What was agreed on.
+/// The parameters that were agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Negotiated {
     pub(crate) minor: u32,
@@ -50,8 +50,8 @@ impl Negotiated {
         open_answer(opened, self.elide_opendir, cache)
     }
 
-    /// What a write has to do: where the kernel syncs the file after all parts of a write, each part alone need not be
-    /// durable. Of a write that passes its cache by it may leave that to us, as of those that nobody waits for (AIO).
+    /// The duties left to a write: where the kernel syncs the file after all parts of a write, each part alone need not be
+    /// durable. Of a write that passes its cache by it may leave that to us, as of those without a waiting thread (AIO).
     #[inline]
     pub(crate) fn left_to_do(&self, how: WriteHow) -> WriteHow {
         let kernel_syncs = self.minor >= abi::SYNCING_MINOR && !how.direct;
@@ -70,7 +70,7 @@ fn open_answer(opened: Opened, elide: bool, cache: u32) -> Result<Fixed> {
     Ok(Fixed::of(&encode::open_out(opened, cache)))
 }
 
-/// What the kernel offers in its first request.
+/// The offer of the kernel in its first request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Offer {
     pub(crate) major: u32,
@@ -99,7 +99,7 @@ impl Offer {
     }
 }
 
-/// What to answer the offer with, and what holds from then on. `uring`: io_uring is wanted if offered.
+/// The answer to the offer, and the parameters from then on. `uring`: io_uring is wanted if offered.
 pub(crate) fn negotiate(
     offer: &Offer,
     connection_flags: &ConnectionFlags,

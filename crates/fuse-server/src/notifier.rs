@@ -61,7 +61,7 @@ pub(crate) enum Notice {
     },
 }
 
-/// What waits to be told by one thread. Each notice has a number, which grows.
+/// Notices that wait to be sent by one thread. Each has a number, which grows.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
     exact: VecDeque<(u64, Notice)>,

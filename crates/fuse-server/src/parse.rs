@@ -27,7 +27,7 @@ type Parsed<T> = Result<T, Malformed>;
 
 /// The size of a restricted ioctl's argument has 14 bits.
 const IOCTL_MAX_BYTES: u32 = (1 << 14) - 1;
-/// What the kernel takes as the value of an xattr, and as a list of names.
+/// The most bytes that the kernel takes as the value of an xattr, and as a list of names.
 const XATTR_MAX_BYTES: u32 = 1 << 16;
 
 const SEEK_DATA: u32 = 3;
@@ -258,7 +258,7 @@ pub(crate) fn fixed_len(operation: u32, setxattr_ext: bool) -> Option<usize> {
 /// The longest fixed part.
 pub(crate) const FIXED_MAX: usize = size_of::<input::SetattrIn>();
 
-/// What a request asks for. `fixed` is as long as `fixed_len` says.
+/// Parses the operation of a request. `fixed` is as long as `fixed_len` says.
 #[inline]
 pub(crate) fn operation<'a>(
     header: &InHeader,

@@ -15,7 +15,7 @@ pub const BLOCK_FS_TYPE: &str = "fuseblk.ubtrfs";
 /// One mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableEntry {
-    /// What tells it from all other mounts, as `statx` shows it.
+    /// The id that tells it from all other mounts, as `statx` shows it.
     pub id: u64,
     /// The mount that it was made in.
     pub parent: u64,
@@ -52,12 +52,12 @@ impl TableEntry {
         self.source == place || self.volume_path() == place
     }
 
-    /// Whether nobody may write to the file system, wherever it is mounted.
+    /// Whether the file system refuses writes, wherever it is mounted.
     pub fn is_read_only(&self) -> bool {
         has(&self.options, "ro")
     }
 
-    /// Whether nobody may write to the file system through this mount.
+    /// Whether this mount refuses writes to the file system.
     pub fn refuses_writes(&self) -> bool {
         has(&self.mount_options, "ro") || self.is_read_only()
     }

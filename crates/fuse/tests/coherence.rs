@@ -141,7 +141,7 @@ fn side_by_side(dir: &Path, count: usize, seed: u64, time: Duration) -> Blocks {
     made
 }
 
-/// What is read from the cache and past it, once nobody writes.
+/// Compares reads from the cache with reads past it, once no thread writes.
 fn assert_same_past_the_cache(blocks: &Blocks) {
     let (cached, direct) = (blocks.open(0), blocks.open(libc::O_DIRECT));
     let (mut one, mut other) = (Aligned::new(BLOCK), Aligned::new(BLOCK));

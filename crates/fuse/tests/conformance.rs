@@ -21,7 +21,7 @@ use ubtrfs_sim::{Rng, Scratch, damage, images, seed};
 
 use self::idle::unmount_once_idle;
 
-/// What the mount does not show as the kernel does: inode numbers of nested subvolumes are made unique
+/// Fields that the mount does not show as the kernel does: inode numbers of nested subvolumes are made unique
 /// over the mount.
 const MOUNT_DIFFERS: &[Field] = &[Field::Ino];
 

@@ -429,7 +429,7 @@ fn many_searches_for_holes_at_once_all_get_their_answer() {
                         let file = File::create_new(dir.join(format!("f{number}"))).unwrap();
                         file.set_len(1 << 20).unwrap();
                         for round in 0..4 {
-                            // Mapped or not: nobody knows before it is asked.
+                            // Mapped or not: that is not known before it is asked.
                             file.write_all_at(&[round], DATA).unwrap();
                             let found = rustix::fs::seek(&file, SeekFrom::Data(0)).unwrap();
                             // More than wait at once hear of more data than there is.
@@ -489,7 +489,7 @@ impl Mapped {
 
     fn store(&mut self, at: usize, byte: u8) {
         assert!(at < self.len);
-        // SAFETY: it is in the mapping, which nobody else uses.
+        // SAFETY: it is in the mapping, which no other thread uses.
         #[allow(unsafe_code)]
         unsafe {
             self.start.add(at).write_volatile(byte);

@@ -72,7 +72,7 @@ const CASES: &[Case] = &[
     ("by_handle", handles::by_handle),
 ];
 
-/// What answers differently, by the start of the question, and why.
+/// Questions with different answers, by their start, and why.
 const KNOWN: &[(&str, &str)] = &[
     ("copies: clone of", CLONES),
     ("forbidding: immutable: open", FLAGS),

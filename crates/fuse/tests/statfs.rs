@@ -140,7 +140,7 @@ fn space_is_shown_as_the_kernel_shows_it() {
     }
 }
 
-/// What is written without the kernel's cache is allocated when the call returns.
+/// Writes without the kernel's cache, so that space is allocated when the call returns.
 fn write_direct(dir: &Path, mib: usize) {
     let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::DIRECT;
     let file = open(dir.join("direct"), flags, Mode::from(0o644)).unwrap();
@@ -156,7 +156,7 @@ fn write_direct(dir: &Path, mib: usize) {
 
 const SMALL: usize = 40;
 
-/// What the steps of a script leave to be had, in bytes: on the kernel's mount once all is committed.
+/// The bytes available after the steps of a script: on the kernel's mount once all is committed.
 fn script(dir: &Path, sync: &dyn Fn()) -> Vec<[u64; 2]> {
     let mut shown = Vec::new();
     let mut note = || {

@@ -13,7 +13,7 @@ pub(crate) struct InitIn {
     pub(crate) flags: u32,
 }
 
-/// What follows `InitIn` from 7.36 on.
+/// The fields behind `InitIn` from 7.36 on.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct InitInMore {

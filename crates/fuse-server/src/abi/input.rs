@@ -81,7 +81,7 @@ inputs! {
     /// The body of `FSYNC` and `FSYNCDIR`.
     FsyncIn { fh: u64, fsync_flags: u32, padding: u32 }
     SetxattrIn { size: u32, flags: u32 }
-    /// What follows `SetxattrIn` where `SETXATTR_EXT` was agreed on.
+    /// The fields behind `SetxattrIn` where `SETXATTR_EXT` was agreed on.
     SetxattrInMore { setxattr_flags: u32, padding: u32 }
     /// The body of `GETXATTR` and `LISTXATTR`.
     GetxattrIn { size: u32, padding: u32 }

@@ -16,7 +16,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::capacity::BACKGROUND_MIN;
 use crate::clock;
 
-/// Telling takes a microsecond where no page is locked. The kernel sends 12 at a time if nobody says how many.
+/// Telling takes a microsecond where no page is locked. The kernel sends 12 at a time by default.
 const PLACES: usize = 8;
 // PLACES-1
 const _: () = assert!(PLACES < 12 && PLACES < BACKGROUND_MIN as usize);

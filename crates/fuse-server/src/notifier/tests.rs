@@ -88,7 +88,7 @@ fn what_was_told_before_a_moment_does_not_depend_on_what_comes_later() {
     while !waiting.has_told(given) {
         assert!(waiting.take().is_some());
         count += 1;
-        // Somebody has always more to tell.
+        // There is always more to tell.
         waiting.put(node(7));
     }
     // The last of them was told when the next is taken.

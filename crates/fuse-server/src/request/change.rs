@@ -4,7 +4,7 @@
 
 use super::{DeviceNr, Handle, NodeId, Time};
 
-/// What an open file may be used for.
+/// The use that a file is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AccessMode {
     Read,
@@ -57,7 +57,7 @@ pub enum TimeChange {
     At(Time),
 }
 
-/// What to change; None leaves it.
+/// The attributes to change; None leaves one as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AttrChange {
     /// Permission bits; format bits are ignored.
@@ -69,7 +69,7 @@ pub struct AttrChange {
     pub mtime: Option<TimeChange>,
     /// Given by a kernel that keeps times itself (write-back cache).
     pub ctime: Option<Time>,
-    /// Takes set-id bits away as writing by somebody without privileges does.
+    /// Takes set-id bits away as writing by an unprivileged caller does.
     pub kill_setid: bool,
 }
 
@@ -110,7 +110,7 @@ pub struct XattrHow {
     pub create: bool,
     /// `XATTR_REPLACE`
     pub replace: bool,
-    /// An access ACL by somebody outside the file's group: setgid goes.
+    /// An access ACL by a caller outside the file's group: setgid goes.
     pub kill_setgid: bool,
 }
 

@@ -33,7 +33,7 @@ impl Errno {
     pub const RANGE: Self = Self(rustix::io::Errno::RANGE);
     pub const ROFS: Self = Self(rustix::io::Errno::ROFS);
     pub const STALE: Self = Self(rustix::io::Errno::STALE);
-    /// What btrfs answers for metadata that contradicts itself ("Structure needs cleaning").
+    /// The error of btrfs for metadata that contradicts itself ("Structure needs cleaning").
     pub const UCLEAN: Self = Self(rustix::io::Errno::UCLEAN);
     pub const ISDIR: Self = Self(rustix::io::Errno::ISDIR);
     pub const NOMEM: Self = Self(rustix::io::Errno::NOMEM);

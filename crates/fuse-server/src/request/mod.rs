@@ -43,7 +43,7 @@ pub use watched::{Watch, Watched};
 
 /// A file system as a FUSE connection sees it.
 pub trait FileSystem: Send + Sync + 'static {
-    /// What the connection should be set up for.
+    /// The flags that the connection should be set up with.
     fn connection_flags(&self) -> ConnectionFlags;
 
     /// The connection is to carry requests from now on. `notifier` is the way to the kernel's caches while it lives.
@@ -55,7 +55,7 @@ pub trait FileSystem: Send + Sync + 'static {
     /// The kernel ends the connection in order. Not every kind of mount gets this; one of a block device does, and the
     /// device is anybody's once this is answered.
     ///
-    /// Errors: `WOULD_BLOCK` alone; there is nobody to hear of another.
+    /// Errors: `WOULD_BLOCK` alone; no client would hear of another.
     fn destroy(&self) -> Result<()> {
         Ok(())
     }

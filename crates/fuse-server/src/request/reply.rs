@@ -15,7 +15,7 @@ impl NodeId {
     pub const ROOT: Self = Self(1);
 }
 
-/// What `open` gave for an open file; meaningless to everybody but the file system.
+/// The handle that `open` gave; only the file system knows its meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Handle(pub u64);
 
@@ -41,7 +41,7 @@ pub struct DeviceNr {
     pub minor: u32,
 }
 
-/// What a file is.
+/// The kind of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FileKind {
     Regular,
@@ -53,7 +53,7 @@ pub enum FileKind {
     Symlink,
 }
 
-/// What `stat` shows.
+/// The attributes that `stat` shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attr {
     /// `st_ino`
@@ -151,7 +151,7 @@ pub trait DirPlusSink {
     fn push(&mut self, entry: &DirEntry<'_>, found: Option<&Entry>) -> Room;
 }
 
-/// What `statfs` shows; sizes in units of `block_bytes`.
+/// The values of `statfs`; sizes in units of `block_bytes`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StatFs {
     pub block_bytes: u32,
@@ -161,14 +161,14 @@ pub struct StatFs {
     pub name_max: u32,
 }
 
-/// What `lseek` looks for, from an offset on.
+/// The target of `lseek`, from an offset on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SeekFor {
     Data,
     Hole,
 }
 
-/// What a file system wants from the connection, negotiated before the first request.
+/// The flags that a file system wants of the connection, negotiated before the first request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionFlags {
     /// The kernel checks permissions, with POSIX ACLs read through `getxattr`.
@@ -179,7 +179,7 @@ pub struct ConnectionFlags {
     pub writeback_cache: bool,
 }
 
-/// What an ioctl answers.
+/// The answer of an ioctl.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IoctlAnswer {
     /// The length of the output.

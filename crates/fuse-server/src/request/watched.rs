@@ -8,7 +8,7 @@ use super::{
     RenameFlags, Result, SeekFor, StatFs, Verb, WriteHow, XattrHow,
 };
 
-/// What is around requests.
+/// A watcher of requests.
 pub trait Watch: Send + Sync + 'static {
     /// Makes the request.
     fn around<T>(&self, verb: Verb, request: impl FnOnce() -> Result<T>) -> Result<T>;

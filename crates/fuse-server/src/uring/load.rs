@@ -43,7 +43,7 @@ pub(super) struct ThreadGauge {
     schedstat: File,
 }
 
-/// What became of a thread so far.
+/// The state of a thread, and its waits so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Gauged {
     /// It runs or wants to.

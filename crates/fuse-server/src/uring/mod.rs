@@ -39,7 +39,7 @@ use crate::request::FileSystem;
 
 const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 
-/// What a queue's thread needs to begin.
+/// The parts that a queue's thread begins with.
 struct Begin<F> {
     server: Arc<Server<F>>,
     device: Device,
@@ -52,7 +52,7 @@ struct Begin<F> {
 pub(super) struct Queues<F> {
     threads: Vec<(SyncSender<Begin<F>>, JoinHandle<()>)>,
     loads: Arc<QueueLoads>,
-    /// What each request may take.
+    /// The limits of each request.
     capacity: Capacity,
 }
 

@@ -59,13 +59,13 @@ impl Returns {
 
     fn take(&self) -> Vec<Answered> {
         let mut count = [0; 8];
-        // Nothing to read: somebody else's wake was enough.
+        // Nothing to read: another thread's wake was enough.
         let _ = rustix::io::read(&self.event, &mut count);
         mem::take(&mut self.answered.lock())
     }
 }
 
-/// What serving a queue takes.
+/// The parts that serving a queue takes.
 pub(super) struct Service<'a, F> {
     pub(super) server: &'a Arc<Server<F>>,
     pub(super) device: &'a Device,
@@ -234,7 +234,7 @@ fn always_waits(operation: u32) -> bool {
     )
 }
 
-/// What the kernel lets slots go with at the end of the connection.
+/// Whether the kernel releases slots with this error at the end of the connection.
 fn is_end(error: Errno) -> bool {
     matches!(
         error,

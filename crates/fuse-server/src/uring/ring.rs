@@ -21,7 +21,7 @@ const LEN_AT: usize = 24;
 const WAKE: u64 = u64::MAX;
 const END: u64 = u64::MAX - 1;
 
-/// What a completion tells.
+/// The meaning of a completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Completion {
     /// The slot of this number has a request, or the kernel let it go.

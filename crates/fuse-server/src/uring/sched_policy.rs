@@ -27,7 +27,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// Yielding without harm for so long makes the harm before it forgotten.
 const PROBATION: Duration = Duration::from_secs(2);
 
-/// What was seen of a queue since the look before.
+/// The observations of a queue since the last look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Seen {
     pub(super) served: u64,
@@ -37,7 +37,7 @@ pub(super) struct Seen {
     pub(super) is_runnable: bool,
 }
 
-/// What was seen of the machine.
+/// The observations of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Machine {
     pub(super) since_last: Duration,
@@ -46,7 +46,7 @@ pub(super) struct Machine {
     pub(super) runnable: usize,
 }
 
-/// What to do until the next look.
+/// The decision until the next look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Decision {
     /// Whether threads of queues that are in use yield.
@@ -55,7 +55,7 @@ pub(super) struct Decision {
     pub(super) next: Option<Duration>,
 }
 
-/// What is remembered of a queue.
+/// The history of a queue.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Record {
     quiet_looks: u32,

@@ -25,7 +25,7 @@ use crate::clock;
 /// A queue looks whether the switcher sleeps once in so many requests.
 const REQUESTS_A_LOOK: u64 = 64;
 
-/// What queues tell the switcher.
+/// The loads that queues report to the switcher.
 #[derive(Debug)]
 pub(super) struct QueueLoads {
     queues: Box<[QueueLoad]>,
@@ -34,7 +34,7 @@ pub(super) struct QueueLoads {
     ended: AtomicBool,
 }
 
-/// What one queue tells; it is written to with every request.
+/// The load of one queue, which is written to with every request.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct QueueLoad {
@@ -77,7 +77,7 @@ impl SignedOn<'_> {
     /// So many requests have come.
     #[inline]
     pub(super) fn count(&self, requests: u64) {
-        // Nobody else writes.
+        // No other thread writes.
         let before = self.load.served.load(Ordering::Relaxed);
         let now = before + requests;
         self.load.served.store(now, Ordering::Relaxed);
@@ -145,7 +145,7 @@ impl Drop for SchedSwitcher {
     }
 }
 
-/// What the switcher knows of a queue.
+/// A queue, as the switcher knows it.
 struct Watched {
     record: Record,
     /// Its thread's; made when the queue is used for the first time.
@@ -223,7 +223,7 @@ impl Watching {
         }
     }
 
-    /// What was seen of each queue since the look before, and how many of their threads run or want to.
+    /// The observations of each queue since the last look, and how many of their threads run or want to.
     fn look(&mut self) -> io::Result<(Vec<(Record, Seen)>, usize)> {
         let mut running = 0;
         let mut all = Vec::with_capacity(self.queues.len());

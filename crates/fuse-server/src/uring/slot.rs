@@ -68,7 +68,7 @@ impl Slot {
     #[inline]
     fn header(&mut self) -> &mut ReqHeader {
         // SAFETY: it came from a box and lives as long as the slot; `&mut self` keeps others away, and the
-        // kernel does not have the slot while somebody calls its methods.
+        // kernel does not have the slot while a thread calls its methods.
         unsafe { self.header.as_mut() }
     }
 

@@ -26,7 +26,7 @@ use super::source::FileId;
 #[derive(Debug, Default)]
 pub(super) struct Appends(Mutex<HashMap<FileId, Run>>);
 
-/// What follows the end of a file.
+/// A run of writes behind the end of a file.
 #[derive(Debug)]
 struct Run {
     /// Where the file ended when the first part came.
@@ -43,7 +43,7 @@ struct Part {
     is_written: bool,
 }
 
-/// What became of a part.
+/// The outcome of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     Written,

@@ -159,7 +159,7 @@ impl<S: Source> Adapter<S> {
         Ok(())
     }
 
-    /// Takes set-id bits away along with another change: setgid that nobody of the group may execute stays to members.
+    /// Takes set-id bits away along with another change: setgid without execution by the group stays to members.
     fn without_setid(
         &self,
         context: &Context,
@@ -200,7 +200,7 @@ impl<S: Source> Adapter<S> {
             return Ok(());
         }
         match volume.remove_xattr(id, CAPABILITY).map_err(errno) {
-            // Somebody else was faster.
+            // Another thread was faster.
             Err(Errno::NODATA) => Ok(()),
             outcome => outcome,
         }

@@ -24,7 +24,7 @@ const DRAIN_AT_MOST: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub struct Changes {
     nodes: NodeIds,
-    /// Before it is there nobody is connected who could believe anything.
+    /// Before it is there, no kernel is connected that could have cached anything.
     notifier: Arc<RwLock<Option<Arc<dyn Notifier>>>>,
 }
 

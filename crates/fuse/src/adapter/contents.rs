@@ -4,7 +4,7 @@
 //! and not again. Where it does not, files stay as they are known (`known`), and flags are asked of each change.
 //! Any file may then have pages that a program has changed through a shared mapping.
 //!
-//! The kernel may keep what it has cached from one open to the next: nobody else changes contents, but who says so
+//! The kernel may keep what it has cached from one open to the next: contents are changed through it, or it is told
 //! (`changes`). It has resolved `O_APPEND`: a write goes where it says, as one of several parts may
 //! come before another.
 //!
@@ -35,7 +35,7 @@ const MAX_OFFSET: u64 = i64::MAX as u64;
 const KEEP_SIZE: u32 = 0x1;
 const PUNCH_HOLE: u32 = 0x2;
 const ZERO_RANGE: u32 = 0x10;
-/// What one request copies at most where extents cannot be shared.
+/// The most bytes that one request copies where extents cannot be shared.
 const COPY_BYTES: u64 = 64 << 20;
 
 impl<S: Source> Adapter<S> {
@@ -111,7 +111,7 @@ impl<S: Source> Adapter<S> {
         }
     }
 
-    /// Somebody made it since the kernel looked.
+    /// Opens a file that another thread made since the kernel looked.
     fn open_existing(
         &self,
         context: &Context,
@@ -183,7 +183,7 @@ impl<S: Source> Adapter<S> {
         Ok(len)
     }
 
-    /// Has the access time say that a file was read. Nobody waits for that, nor hears that it failed.
+    /// Has the access time say that a file was read. No caller waits for that, nor hears that it failed.
     pub(super) fn note_read(&self, id: FileId, policy: AtimePolicy) {
         if policy == AtimePolicy::Never {
             return;

@@ -27,7 +27,7 @@ impl Nonce {
     }
 }
 
-/// What a mount says of where commands on it are taken.
+/// The place where commands on a mount are taken, as the mount tells it.
 #[derive(Clone, Debug, Default)]
 pub struct ControlPoint(Arc<State>);
 

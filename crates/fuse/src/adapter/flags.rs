@@ -122,7 +122,7 @@ fn answer(out: &mut [u8], bytes: &[u8]) -> Result<usize> {
     Ok(bytes.len())
 }
 
-/// What `FS_IOC_SETFLAGS` asks for.
+/// The flags that `FS_IOC_SETFLAGS` asks for.
 fn wanted(inode: &Inode, input: &[u8]) -> Result<InodeFlags> {
     let asked = u32::from_ne_bytes(*input.first_chunk().ok_or(Errno::INVAL)?);
     // Shown, and not the user's to set: they come back as they are.
@@ -139,7 +139,7 @@ fn wanted(inode: &Inode, input: &[u8]) -> Result<InodeFlags> {
     }
 }
 
-/// What `FS_IOC_FSSETXATTR` asks for; flags that it has no word for stay.
+/// The flags that `FS_IOC_FSSETXATTR` asks for; those that it cannot name stay.
 fn wanted_by_xflags(inode: &Inode, input: &[u8]) -> Result<InodeFlags> {
     let fields = input.get(..FSXATTR_BYTES).ok_or(Errno::INVAL)?;
     let field = |at: usize| match fields[at..].first_chunk() {
@@ -172,7 +172,7 @@ fn for_kind(kind: FileKind, flags: InodeFlags) -> InodeFlags {
     }
 }
 
-/// What `FS_IOC_GETFLAGS` answers.
+/// The flags in the answer of `FS_IOC_GETFLAGS`.
 fn fs_flags(flags: InodeFlags) -> u32 {
     let common = COMMON.map(|(flag, bit, _)| (flag, bit));
     let mut shown = translate(flags, &common)

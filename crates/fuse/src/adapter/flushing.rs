@@ -1,6 +1,6 @@
 //! Places for requests that wait until the kernel has written what it holds.
 //!
-//! What the kernel writes comes as requests of its own. Each request that waits for them holds a thread and a place
+//! Pages that the kernel writes come as requests of their own. Each request that waits for them holds a thread and a place
 //! of the transport. So only as many may wait as leave some for what they wait for.
 //!
 //! Invariants
@@ -21,7 +21,7 @@ const AT_ONCE: usize = 8;
 pub(super) enum For {
     /// A search for holes.
     Search,
-    /// What would be wrong without.
+    /// A command whose result would be wrong otherwise.
     Command,
 }
 

@@ -1,7 +1,7 @@
 //! Open files by the handle that the kernel gives back, where it asks before it opens.
 //!
 //! Invariants
-//! - HANDLE-1: a handle is in the table from its open to its release, and its number is nobody else's meanwhile.
+//! - HANDLE-1: a handle is in the table from its open to its release, and no other has its number meanwhile.
 //! - HANDLE-2: a file counts as written to while any handle may write to it. Pages of a shared mapping keep
 //!   their handle, so a file that is not counted has no dirty page in the kernel.
 //!
@@ -28,7 +28,7 @@ const SHARDS: usize = 32;
 pub(super) struct OpenHandle {
     pub(super) file: OpenFile,
     pub(super) access: AccessMode,
-    /// What is written by it is durable when that is answered (`O_SYNC`, `O_DSYNC`).
+    /// Its writes are durable when they are answered (`O_SYNC`, `O_DSYNC`).
     pub(super) sync: bool,
     /// The last count of changed capabilities at which the file was found to have none; 0: never.
     pub(super) without_capability: AtomicU64,

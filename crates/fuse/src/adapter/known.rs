@@ -45,7 +45,7 @@ struct Node {
     pages: Pages,
 }
 
-/// What became of a file's cached pages since the last buffered write.
+/// The state of a file's cached pages since the last buffered write.
 ///
 /// The kernel copies such a write into a page, unlocks the page, and sends the write. If the page is dropped meanwhile,
 /// a read that is served before the write brings the old contents back, and they stay.
@@ -58,7 +58,7 @@ enum Pages {
     Reread,
 }
 
-/// Numbers are given out in turn: nobody chooses them to collide.
+/// Numbers are given out in turn: they cannot be chosen to collide.
 #[derive(Debug, Default)]
 struct NumberHasher(u64);
 

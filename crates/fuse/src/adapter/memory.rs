@@ -20,7 +20,7 @@ pub(crate) const fn file(root: u64, inode: u64) -> FileId {
     }
 }
 
-/// What stands in a directory for subvolumes that were not copied.
+/// The empty directory that stands in a directory for subvolumes that were not copied.
 pub(crate) const fn empty_subvolume_dir_in(dir: FileId) -> FileId {
     file(dir.root.0, dir.ino.0 | 1 << 63)
 }

@@ -2,7 +2,7 @@
 //!
 //! One subvolume is the root of the mount; those below it are directories in it. The kernel may believe every
 //! answer for good: what it changes itself it knows, and what else changes it is told (`changes`). So lifetimes do
-//! not end, and cached contents stay from one open to the next. Opens are elided unless somebody needs them
+//! not end, and cached contents stay from one open to the next. Opens are elided unless a part of the adapter needs them
 //! (`Adapter::asking_opens`).
 //!
 //! Invariants
@@ -98,7 +98,7 @@ pub(crate) struct Adapter<S: Source> {
     shown_by: ShownBy,
 }
 
-/// What went wrong when the kernel had the volume closed.
+/// The error of a close of the volume that the kernel asked for.
 pub(crate) type CloseFailure = Arc<Mutex<Option<ubtrfs_engine::Error>>>;
 
 /// The loop device that stands for the image of a mount, if one does.
@@ -194,7 +194,7 @@ impl<S: Source> Adapter<S> {
         self
     }
 
-    /// What the kernel has not written yet.
+    /// The pages that the kernel has not written yet.
     pub(crate) fn kernel_pages(&self) -> KernelPages {
         KernelPages {
             asks_opens: self.asks_opens,
@@ -219,7 +219,7 @@ impl<S: Source> Adapter<S> {
         self.kernel_pages().flush(why, ranges)
     }
 
-    /// What may change while the mount is there.
+    /// Sets the rules that may change while the mount is there.
     #[must_use]
     pub(crate) fn with_live_rules(mut self, live: Arc<LiveRules>) -> Self {
         self.live = live;

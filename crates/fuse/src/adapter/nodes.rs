@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use super::number::Numbering;
 use super::source::FileId;
 
-/// What a listed node is.
+/// The kind of a listed node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Listed {
     /// A file whose numbers are too large to be packed.

@@ -57,7 +57,7 @@ pub(super) struct Numbering {
     home: RootId,
 }
 
-/// What a number stands for.
+/// The meaning of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Meaning {
     File(FileId),
@@ -89,7 +89,7 @@ impl Numbering {
         })
     }
 
-    /// What has this number.
+    /// Finds the meaning of a number.
     pub(super) fn meaning(&self, number: u64) -> Meaning {
         let form = number >> FORM_SHIFT;
         if form == FORM_LISTED {
@@ -105,7 +105,7 @@ impl Numbering {
                 ino: InodeNr(number),
             },
         };
-        // One file, one number: what `number` would not have given is nobody's.
+        // One file, one number: a number that `number` would not have given has no file.
         if self.number(id) == Some(number) {
             Meaning::File(id)
         } else {

@@ -27,7 +27,7 @@ const CAP_FOWNER: u32 = 3;
 const CAP_FSETID: u32 = 4;
 const CAP_SYS_ADMIN: u32 = 21;
 
-/// What is asked for: read 4, write 2, execute or search 1.
+/// The rights asked for: read 4, write 2, execute or search 1.
 pub(crate) type Mask = u32;
 pub(crate) const READ: Mask = 4;
 pub(crate) const WRITE: Mask = 2;
@@ -132,7 +132,7 @@ impl Caller {
         Ok(granted || overridden || searched)
     }
 
-    /// What the mode grants.
+    /// The rights that the mode grants.
     fn class_bits(&self, attr: &Attr) -> Mask {
         if self.uid == attr.uid {
             attr.mode >> 6 & 7

@@ -49,7 +49,7 @@ impl Rights<'_> {
         }
     }
 
-    /// What concerns the volume as a whole, or reads it as it is on disk.
+    /// Allows calls that concern the volume as a whole, or read it as it is on disk.
     pub fn administer(&self) -> Result<(), Refused> {
         match self.caller.is_administrator() {
             true => Ok(()),
@@ -71,7 +71,7 @@ impl Rights<'_> {
         self.may(dir, WRITE | SEARCH)
     }
 
-    /// Contents, and attributes that are nobody's own.
+    /// Allows changes of contents, and of attributes that belong to no user.
     pub fn write_to(&self, file: FileId) -> Result<(), Refused> {
         self.may(file, WRITE)
     }

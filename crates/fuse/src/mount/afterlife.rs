@@ -34,7 +34,7 @@ impl Afterlife {
     }
 }
 
-/// What users have written to the file system, if that is a volume.
+/// The data that users have written to the file system, if that is a volume.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Written {
     pub(super) pages: Weak<KernelPages>,

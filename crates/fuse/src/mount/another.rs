@@ -2,7 +2,7 @@
 //!
 //! umount2(2) with MNT_FORCE ends a connection by any mount of it, and takes a path. The server's own mount may
 //! have no path in its namespace: it was moved away, or lies under another. The kernel makes further mounts for a
-//! descriptor of the connection. So a thread makes one in a mount namespace of its own, which nobody else sees.
+//! descriptor of the connection. So a thread makes one in a mount namespace of its own, which no other process sees.
 //! Only root may.
 
 use std::io;

@@ -26,7 +26,7 @@ const HELPER: &str = "fusermount3";
 /// Where fusermount3 reads which descriptor its socket is.
 const HELPER_SOCKET: &str = "_FUSE_COMMFD";
 
-/// What the kernel is told about a mount.
+/// The parameters of a mount for the kernel.
 #[derive(Clone, Debug)]
 pub(super) struct Attachment<'a> {
     pub(super) mountpoint: &'a Path,

@@ -22,7 +22,7 @@ use std::process::{Command, ExitStatus, Stdio};
 /// Behind the standard streams.
 const FIRST_INHERITED: libc::c_uint = 3;
 
-/// What became of a child that was to mount.
+/// The outcome of a child that was to mount.
 #[derive(Clone, Copy, Debug)]
 pub enum Launched {
     /// Mounted, and served by this process.
@@ -88,7 +88,7 @@ impl Readiness {
     }
 
     /// Says that the mount is ready, and lets go of the terminal, the working directory and the standard
-    /// streams. An error means that the command has been stopped meanwhile: nobody wants the mount.
+    /// streams. An error means that the command has been stopped meanwhile: the mount is not wanted.
     pub fn announce(mut self) -> io::Result<()> {
         let null = OpenOptions::new()
             .read(true)

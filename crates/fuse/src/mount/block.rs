@@ -129,7 +129,7 @@ impl Reclaim {
         Some(Self { file, device })
     }
 
-    /// Makes sure that nobody else has the device, or had it meanwhile.
+    /// Makes sure that no other program has the device, or had it meanwhile.
     pub(super) fn claim(&self, volume: &Volume) -> Result<(), Error> {
         let Some(claim) = self.file.claim() else {
             return Ok(());
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
     use crate::adapter::CloseFailure;
 
-    /// A mount of nobody's.
+    /// The device number of no mount.
     const GONE: (u32, u32) = (0, 0xf_ffff);
 
     #[test]

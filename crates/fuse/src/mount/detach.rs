@@ -17,7 +17,7 @@ use crate::mount_table::{TableEntry, mount_table};
 /// Where the kernel's file system of controls is, if it is mounted.
 const CONNECTIONS: &str = "/sys/fs/fuse/connections";
 
-/// What to do with a mount that is in use.
+/// The treatment of a mount that is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IfBusy {
     Refuse,
@@ -76,7 +76,7 @@ pub(super) fn find<'a>(table: &'a [TableEntry], place: &Path) -> Option<&'a Tabl
 }
 
 /// The absolute path without symbolic links. The last component may be a mount whose server is gone, or
-/// that lets nobody else in: then it is not looked at.
+/// that lets no other user in: then it is not looked at.
 pub(super) fn resolve(path: &Path) -> Result<PathBuf, UnmountError> {
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => UnmountError::NoSuchPath(path.into()),

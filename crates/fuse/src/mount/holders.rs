@@ -73,7 +73,8 @@ pub(super) fn keeps_dead(device: (u32, u32)) -> bool {
     })
 }
 
-/// What asks no server says which device it is of, and the rest is only asked of that.
+/// Whether a link leads to a file of the device, and its server is gone. No server is asked for the device's number, and
+/// only this one's at all.
 fn is_dead(link: &Path, device: (u32, u32)) -> bool {
     let found = statx(CWD, link, AtFlags::STATX_DONT_SYNC, StatxFlags::empty());
     found.is_ok_and(|found| (found.stx_dev_major, found.stx_dev_minor) == device)

@@ -172,7 +172,7 @@ fn serve<F: FileSystem>(
         let device = attach()?;
         let connected = connect(file_system, device, mountpoint, options, transport);
         if connected.is_err() {
-            // Nobody will ever answer there. The first error says more than one of this.
+            // No server will ever answer there. The first error says more than one of this.
             if let Ok(Some(entry)) = mount_at(mountpoint) {
                 let _ = detach::abort(&entry, None);
             }

@@ -1,7 +1,7 @@
 //! The options of `-o`, by the names of `mount -t btrfs`, mount(8) and FUSE.
 //!
 //! Every option that the kernel's btrfs knows is known here: it is obeyed, or accepted and said to do
-//! nothing, or refused with the reason. What nobody knows is refused by name. Later words override earlier
+//! nothing, or refused with the reason. Unknown words are refused by name. Later words override earlier
 //! ones, as in mount(8), with the consequences that the kernel draws: compression ends `nodatacow`, and so on.
 //!
 //! Not here: which words there are (`words`), values (`values`), what they ask of the engine (`volume`).
@@ -23,7 +23,7 @@ use ubtrfs_fuse_server::TransportChoice;
 use self::words::{IDLE, IDLE_WITH_VALUE, NEEDS_VALUE, SECURITY, UNSUPPORTED, is_for_others};
 pub(super) use self::words::{is_live, is_set_by_mount, split};
 
-/// What the words of `-o` ask for.
+/// The options that the words of `-o` ask for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// Asked for in so many words, or not said.
@@ -90,9 +90,9 @@ pub struct Options {
     pub log: Option<Vec<u8>>,
     /// From which level on is logged.
     pub log_level: Option<String>,
-    /// Takes words that nobody knows (`mount -s`).
+    /// Takes unknown words (`mount -s`).
     pub sloppy: bool,
-    /// What was accepted and changes nothing.
+    /// The words that were accepted and change nothing.
     pub without_effect: Vec<WithoutEffect>,
 }
 
@@ -154,7 +154,7 @@ impl Options {
     pub fn add(&mut self, words: &OsStr) -> Result<(), OptionError> {
         split(words).try_for_each(|word| match self.add_word(word) {
             Err(OptionError::Unknown(word)) if self.sloppy => {
-                self.idle(word, Some("nobody knows it"));
+                self.idle(word, Some("no such option is known"));
                 Ok(())
             }
             outcome => outcome,

@@ -42,14 +42,14 @@ const SAID_IF_SET: [MountFlags; 7] = [
     MountFlags::LAZYTIME,
 ];
 
-/// What the words of `-o` ask for beside `remount`.
+/// The options that the words of `-o` ask for beside `remount`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Remount {
     /// Later ones count.
     changes: Vec<FlagChange>,
     /// Words for the process that serves the mount.
     live: Vec<u8>,
-    /// What stays as it was.
+    /// The words that change nothing.
     without_effect: Vec<WithoutEffect>,
     /// It asks for what no mount has that may be written to.
     needs_read_only: bool,
@@ -84,7 +84,7 @@ pub struct Remounted {
     pub mountpoint: PathBuf,
     /// Words of `-o` for the process that serves it (`LiveOptions::change`).
     pub live: OsString,
-    /// What stays as it was, and was not so before.
+    /// The words that change nothing, and that the mount did not have before.
     pub without_effect: Vec<WithoutEffect>,
 }
 

@@ -43,7 +43,7 @@ pub struct Server {
     descriptor: RawFd,
 }
 
-/// What became of a server after its mount was unmounted.
+/// The state of a server after its mount was unmounted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Afterwards {
     Ended,
@@ -81,7 +81,7 @@ impl Server {
         let table = super::mount_table().ok()?;
         let entry = find(&table, &resolve(path).ok()?)?;
         let device = entry.device;
-        // The kernel lets nobody look into a process that has begun to execute a program and cannot go on. A process
+        // The kernel refuses looks into a process that has begun to execute a program and cannot go on. A process
         // that meets one waits, so another thread does the looking.
         let (sender, receiver) = mpsc::channel();
         let looks = thread::start("ubtrfs-look", move || sender.send(Server::behind(device)));
@@ -137,7 +137,7 @@ impl Server {
 
     /// Waits for its end, unless its file system lives on, or it is not seen working for `patience`.
     pub fn wait(&self, lingers: Duration, patience: Duration) -> Afterwards {
-        // Somebody may look at the file system just when it is unmounted.
+        // A process may look at the file system just when it is unmounted.
         if self.ends_within(lingers.min(patience)) {
             return Afterwards::Ended;
         }
@@ -194,7 +194,7 @@ impl Server {
         Some(fields.to_owned())
     }
 
-    /// What changes while it works: its time of CPUs, and what it has read and written where that is shown.
+    /// The figures that change while it works: its time of CPUs, and its reads and writes where they are shown.
     fn work_done(&self) -> Option<Vec<String>> {
         let stat = self.stat()?;
         let fields: Vec<_> = stat.split(' ').collect();
@@ -207,7 +207,7 @@ impl Server {
     }
 }
 
-/// Whether a process that is waited for goes on working, as it does while it commits. One that nobody can look at is
+/// Whether a process that is waited for goes on working, as it does while it commits. One that cannot be looked at is
 /// not seen working.
 #[derive(Debug)]
 pub struct Work<'a> {

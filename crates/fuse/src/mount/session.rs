@@ -46,7 +46,7 @@ pub struct Session {
     changes: Option<Changes>,
     pub(super) control: Option<ControlPoint>,
     pub(super) pages: Option<Arc<KernelPages>>,
-    /// What is mounted, if that is a volume.
+    /// The mounted volume, if it is one.
     pub(super) volume: Option<Weak<Volume>>,
     pub(super) stats: Option<Arc<Stats>>,
 }
@@ -116,7 +116,7 @@ impl Place {
         }
     }
 
-    /// What a signal asks for. False if our mount is in nobody's way any more, or cannot be taken away.
+    /// Does what a signal asks for. False if our mount is not in the way any more, or cannot be taken away.
     fn leave(&self) -> bool {
         let outcome = self.unmount(IfBusy::Refuse);
         let outcome = match outcome {
@@ -166,7 +166,7 @@ impl Session {
         self.companions.push(Box::new(companion));
     }
 
-    /// Why requests come through `/dev/fuse`, and what to do about it, if nobody chose that.
+    /// Why requests come through `/dev/fuse`, and what to do about it, if that was not chosen.
     pub fn fallback(&self) -> Option<&str> {
         self.fallback.as_deref()
     }
@@ -176,7 +176,7 @@ impl Session {
         self.root
     }
 
-    /// What a remount changes of a mounted volume.
+    /// The options of a mounted volume that a remount changes.
     pub fn live_options(&self) -> &LiveOptions {
         &self.live
     }
@@ -196,12 +196,12 @@ impl Session {
         self.changes.as_ref()
     }
 
-    /// What the kernel has of the mounted volume and has not written yet.
+    /// The pages of the mounted volume that the kernel has not written yet.
     pub fn kernel_pages(&self) -> Option<&KernelPages> {
         self.pages.as_deref()
     }
 
-    /// What the mounted volume says of where commands are taken.
+    /// The place where commands on the mounted volume are taken.
     pub fn control(&self) -> Option<&ControlPoint> {
         self.control.as_ref()
     }
@@ -272,7 +272,7 @@ impl Session {
         }
     }
 
-    /// What a process that unmounts is told.
+    /// The report for a process that unmounts.
     pub fn afterlife(&self) -> Afterlife {
         Afterlife::new(Arc::clone(&self.place), self.written())
     }

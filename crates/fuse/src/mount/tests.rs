@@ -287,7 +287,7 @@ fn a_panic_fails_its_request_and_the_mount_lives_on() {
 #[test]
 fn an_acl_lets_in_whom_the_mode_keeps_out() {
     if !geteuid().is_root() {
-        skip("needs root to become somebody else");
+        skip("needs root to become another user");
         return;
     }
     for (dir, session) in mounted() {
@@ -571,7 +571,7 @@ fn a_user_mounts_and_unmounts_through_fusermount3() {
         );
         return;
     }
-    // Where nobody can run and mount; the build's own folder may be private.
+    // Where the user nobody can run and mount; the build's own folder may be private.
     let dir = tempfile::tempdir().unwrap();
     fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
     let program = dir.path().join("server");

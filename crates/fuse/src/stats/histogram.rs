@@ -35,7 +35,7 @@ pub(super) fn upper_ns(bucket: usize) -> Option<u64> {
     (shift < LAST_SHIFT).then(|| (5 + quarter) << (shift - 2))
 }
 
-/// What is counted by threads that run at once.
+/// A histogram that concurrent threads count in.
 pub(super) struct Histogram {
     buckets: [AtomicU64; BUCKETS],
     sum_ns: AtomicU64,

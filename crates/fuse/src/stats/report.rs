@@ -8,7 +8,7 @@ use ubtrfs_engine::{CacheStats, StoreStats, WriterStats};
 use super::histogram::Durations;
 use super::{DiscardReport, Verb};
 
-/// What was counted of a verb.
+/// The counts of a verb.
 #[derive(Clone, Debug)]
 pub struct Operation {
     pub verb: Verb,

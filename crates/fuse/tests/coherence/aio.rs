@@ -9,7 +9,7 @@ use io_uring::{IoUring, opcode, types};
 /// Memory as direct I/O wants it.
 pub(crate) struct Aligned(*mut u8, usize);
 
-// SAFETY: it is memory that nobody else has.
+// SAFETY: it owns the memory.
 unsafe impl Send for Aligned {}
 
 impl Aligned {
@@ -50,7 +50,7 @@ impl std::ops::DerefMut for Aligned {
     }
 }
 
-/// What is asked for. `slot` comes back with the completion.
+/// The request. `slot` comes back with the completion.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
     pub(crate) slot: u64,

@@ -132,7 +132,7 @@ impl Map {
     pub(crate) fn read(&self, offset: usize, bytes: &mut [u8]) {
         assert!(offset + bytes.len() <= self.1);
         for (number, word) in bytes.chunks_exact_mut(8).enumerate() {
-            // SAFETY: within the file, which nobody cuts.
+            // SAFETY: within the file, which no thread truncates.
             let read = unsafe { self.0.add(offset / 8 + number).read_volatile() };
             word.copy_from_slice(&read.to_ne_bytes());
         }
@@ -142,7 +142,7 @@ impl Map {
         assert!(offset + bytes.len() <= self.1);
         for (number, word) in bytes.chunks_exact(8).enumerate() {
             let word = u64::from_ne_bytes(*word.first_chunk().unwrap());
-            // SAFETY: within the file, which nobody cuts.
+            // SAFETY: within the file, which no thread truncates.
             unsafe { self.0.add(offset / 8 + number).write_volatile(word) };
         }
     }

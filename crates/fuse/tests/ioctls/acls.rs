@@ -51,7 +51,7 @@ fn private<T>(play: impl FnOnce() -> T) -> T {
     play()
 }
 
-/// What a user makes, and a change of mode by root. Answers are also what is shown of it.
+/// Has a user make files, and root change a mode. The answers also tell what is shown of them.
 fn play(top: &Path, player: &Player) -> Vec<String> {
     let mut answers = Answers::default();
     player.play(|| {

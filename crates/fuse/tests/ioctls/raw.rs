@@ -106,7 +106,7 @@ pub(crate) fn text_at(at: usize, mut answer: Vec<u8>) -> Vec<u8> {
     answer
 }
 
-/// What was found, without what the items hold and when they were written.
+/// The items found, without their contents and the times when they were written.
 pub(crate) fn found(answer: &[u8]) -> Vec<Vec<u8>> {
     let number = |at: usize| u32::from_ne_bytes(*answer[at..].first_chunk().unwrap());
     let mut at = 104;
@@ -123,7 +123,7 @@ pub(crate) fn silent(answer: Result<Vec<u8>, Errno>) -> Result<Vec<u8>, Errno> {
     answer.map(|_| Vec::new())
 }
 
-/// What was asked, and what came of it.
+/// The questions and their answers.
 #[derive(Default)]
 pub(crate) struct Answers(pub(crate) Vec<String>);
 

@@ -204,7 +204,7 @@ pub(crate) fn state(path: &Path) -> String {
     }
 }
 
-/// What one player asks in one directory.
+/// Asks as one player in one directory.
 fn play_in(dir: &Path, name: &str, subvolumes: &[&str], player: &str, answers: &mut Answers) {
     let mut note = |what: &str, answer| answers.note(&format!("{player}: {name}: {what}"), answer);
     let open =
@@ -273,7 +273,7 @@ fn play_in(dir: &Path, name: &str, subvolumes: &[&str], player: &str, answers: &
     }
 }
 
-/// What concerns the volume, and finding names in it. `places` are an inode and a subvolume each.
+/// Asks about the volume, and for names in it. `places` are an inode and a subvolume each.
 fn play_on_volume(stage: &Path, places: &[(u64, u64)], player: &str, answers: &mut Answers) {
     let mut note = |what: &str, answer| answers.note(&format!("{player}: {what}"), answer);
     let root = File::open(stage).unwrap();

@@ -5,7 +5,7 @@ use std::fmt;
 
 use libc::{c_int, c_long};
 
-/// What a call returned, or its errno.
+/// The result of a call, or its errno.
 pub(crate) type Outcome = Result<i64, Errno>;
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use super::calls::{self, Fd, FileHandle};
 use super::stage::{Stage, done, state_at};
 
-/// Has the kernel forget all names and inodes that nobody uses.
+/// Has the kernel forget all unused names and inodes.
 fn forget_inodes(stage: &Stage) {
     let here = stage.open(".", libc::O_RDONLY | libc::O_DIRECTORY);
     calls::sync_file_system(&here).unwrap();

@@ -13,7 +13,7 @@ const FLAGS: [(i32, &str); 6] = [
     (libc::O_APPEND, "append"),
 ];
 
-/// What the descriptor leads to and how it was opened.
+/// Describes the file of a descriptor and how it was opened.
 fn opened(outcome: Result<Fd, calls::Errno>) -> String {
     match outcome {
         Err(error) => format!("{error:?}"),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::calls::{self, Errno, Fd, HERE};
 
-/// What was asked, and what came of it.
+/// A question and its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) what: String,
@@ -159,7 +159,7 @@ fn kind(mode: u32) -> &'static str {
     }
 }
 
-/// What can stand behind a name.
+/// The kinds of files behind a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Missing,

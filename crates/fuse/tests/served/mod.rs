@@ -1,7 +1,7 @@
 //! A mount that a process of its own serves.
 //!
 //! A process that maps files of a mount must not serve it. A page fault may hold the lock of the process's memory
-//! while it waits for the server, which needs that lock to take memory. Nobody can end such a process.
+//! while it waits for the server, which needs that lock to take memory. Such a process cannot be ended.
 
 #[path = "../idle/mod.rs"]
 mod idle;

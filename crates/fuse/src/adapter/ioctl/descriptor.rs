@@ -37,7 +37,7 @@ impl DeviceNumber {
     }
 }
 
-/// What the kernel says of a descriptor.
+/// The description of a descriptor by the kernel.
 struct Described {
     mount: u64,
     inode: u64,
@@ -115,7 +115,7 @@ impl<S: Source> Call<'_, S> {
                 Some(Listed::File(file)) => Some(file),
                 _ => None,
             },
-            // Until somebody has asked for the root's attributes, the kernel knows no other number of it.
+            // Until a process has asked for the root's attributes, the kernel knows no other number of it.
             Meaning::Nothing => (inode == NodeId::ROOT.0).then_some(self.adapter.root),
         }
     }

@@ -201,7 +201,7 @@ impl<S: Source> Call<'_, S> {
         }
     }
 
-    /// What is shown there is changed, through the mount by which the caller asks.
+    /// Checks that the mount by which the caller asks allows changes.
     fn writing(&self) -> Result<()> {
         self.must_be_writable()?;
         match self.is_asked_through_read_only() {

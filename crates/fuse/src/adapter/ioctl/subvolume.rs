@@ -31,7 +31,7 @@ impl<S: Source> Call<'_, S> {
         }
     }
 
-    /// What a name leads to that the caller may look for.
+    /// Looks up a name that the caller may look for.
     fn find(&self, dir: FileId, name: &[u8]) -> Result<Option<FileId>> {
         self.rights().search(dir).map_err(refused)?;
         Volume::lookup(self.volume, dir, name).map_err(errno)

@@ -194,7 +194,7 @@ fn metadata_uuid(superblock: &Superblock) -> [u8; 16] {
     }
 }
 
-/// What a volume may have to be mounted; none can be switched on or off in a mount.
+/// The features of volumes that can be mounted; none can be switched on or off in a mount.
 pub(super) fn supported_features() -> [Features; 3] {
     let none = Features::new_zeroed();
     let supported = Features {

@@ -37,7 +37,7 @@ fn node_is_known_until_every_entry_is_forgotten() {
 #[test]
 fn kept_node_is_let_go_of_once_when_it_leaves() {
     let known = known();
-    assert!(!known.pin(file(NUMBER)), "nobody knows it");
+    assert!(!known.pin(file(NUMBER)), "the kernel does not know it");
     known.add(NUMBER, FileKind::Regular);
     known.add(NUMBER, FileKind::Regular);
     assert!(known.pin(file(NUMBER)));

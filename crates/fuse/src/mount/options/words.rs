@@ -11,7 +11,7 @@ const NO_RESCAN: &str = "the UUID tree is kept, and not scanned";
 const NO_MAND: &str = "Linux has no mandatory locks any more";
 
 /// Words without a value that change nothing: what is always so, what has no counterpart here, and what
-/// is for mount(8). With the reason where somebody may rely on what is not done.
+/// is for mount(8). With the reason where a user may rely on what is not done.
 pub(super) const IDLE: &[(&str, Option<&str>)] = &[
     ("autodefrag", Some(NO_DEFRAG)),
     ("barrier", None),

@@ -64,7 +64,7 @@ fn no_ioctl_changes_a_name_while_too_many_wait_to_be_told() {
     }
 }
 
-/// What a kernel is told, and when somebody waits for it.
+/// The notices that a kernel is sent, and when a thread waits for one.
 #[derive(Debug, Default)]
 struct Listening {
     heard: parking_lot::Mutex<Vec<&'static str>>,
