@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use ubtrfs::{
     Access, BlockDevice, BlockGroupKind, Builder, ChangeKind, Checker, FileDevice, MemDevice,
-    MkfsOptions, Profile, SendOptions, Snapshot, Volume,
+    MkfsOptions, Profile, SendOptions, Snapshot, Volume, Walk,
 };
 
 const VOLUME_BYTES: u64 = 256 << 20;
@@ -350,4 +350,52 @@ fn freed_space_stays_in_the_image_if_told_so() {
         volume.close().unwrap();
         assert_eq!(used() > 32 << 20, holds, "{}", used());
     }
+}
+
+#[test]
+fn walk_goes_past_what_it_is_told_to_leave_out() {
+    let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
+    let root = volume.root();
+    root.create_dir_all("/top/b/deep").unwrap();
+    root.create_subvolume("/top/a").unwrap();
+    root.write("/top/a/file", b"").unwrap();
+    root.write("/top/b/deep/file", b"").unwrap();
+    root.symlink("..", "/top/b/link").unwrap();
+    let names = |walk: Walk| -> Vec<String> {
+        let paths = walk.map(|entry| entry.unwrap().path());
+        paths.map(|path| path.display().to_string()).collect()
+    };
+    let made = ["b", "b/deep", "b/deep/file", "b/link", "a", "a/file"];
+    assert_eq!(names(root.walk("top").unwrap()), made.map(in_top));
+    let sorted = ["a", "a/file", "b", "b/deep", "b/deep/file", "b/link"];
+    assert_eq!(
+        names(root.walk_by_name("top/").unwrap()),
+        sorted.map(in_top)
+    );
+    let mut walk = root.walk("/top").unwrap();
+    let mut seen = Vec::new();
+    while let Some(entry) = walk.next() {
+        let entry = entry.unwrap();
+        seen.push((entry.file_name(), walk.depth()));
+        // A link is not followed, and its own attributes change.
+        entry.chown(Some(7), None).unwrap();
+        if entry.file_name() == "deep" {
+            walk.skip_contents();
+        }
+    }
+    let seen: Vec<_> = seen.iter().map(|(name, at)| (name.to_str(), *at)).collect();
+    assert_eq!(
+        seen,
+        [("b", 1), ("deep", 2), ("link", 2), ("a", 1), ("file", 2)]
+            .map(|(name, at)| (Some(name), at))
+    );
+    assert_eq!(root.symlink_metadata("/top/b/link").unwrap().uid(), 7);
+    assert_eq!(root.metadata("/top").unwrap().uid(), 0);
+    assert_eq!(root.metadata("/top/b/deep/file").unwrap().uid(), 0);
+    let refused = root.walk("/top/a/file").unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::NotADirectory);
+}
+
+fn in_top(name: &str) -> String {
+    format!("top/{name}")
 }
