@@ -1,18 +1,21 @@
 //! `ubtrfs mkdir`: new directories.
 
+use std::ffi::OsStr;
 use std::fs::Permissions;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
-use ubtrfs::DirBuilder;
-use ubtrfs_engine::{Error, FileId, FileKind, NewInode, SetAttr};
+use anyhow::Context;
+use ubtrfs::{DirBuilder, Subvolume};
 
 use crate::arguments::mode_change::ModeChange;
 use crate::presentation::console::Console;
 use crate::presentation::permissions::umask;
 use crate::volume_access::changes::{Changes, Target};
 use crate::volume_access::location::{Location, VolumeOptions};
-use crate::volume_access::reason::Reasoned;
+use crate::volume_access::place::PlaceError;
+use crate::volume_access::reason::{Reason, Reasoned};
 
 /// Make directories
 #[derive(Debug, clap::Args)]
@@ -49,91 +52,52 @@ impl Mkdir {
 
     fn make(&self, target: &Target, location: &Location) -> anyhow::Result<()> {
         let named = target.named(location)?;
-        let refused = || format!("cannot make directory '{location}'");
-        let umask = umask();
-        let builder = DirBuilder::new().mode(EVERYTHING).umask(umask);
-        let made = target.files.create_dir_with(&named.path, &builder);
-        made.reason().with_context(refused)?;
-        if let Some(mode) = &self.mode {
-            let mode = Permissions::from_mode(mode.apply(EVERYTHING, true, umask));
-            let set = target.files.set_permissions(&named.path, mode);
-            set.reason().with_context(refused)?;
-        }
-        Ok(())
+        self.make_last(&target.files, &named.path)
+            .with_context(|| format!("cannot make directory '{location}'"))
     }
 
-    fn make_in(&self, target: &Target, dir: FileId, name: &[u8]) -> anyhow::Result<FileId> {
+    /// Makes the directory that was named, whose mode may be given.
+    fn make_last(&self, files: &Subvolume, path: &Path) -> Result<(), Reason> {
         let umask = umask();
-        let made = make_directory(target, dir, name, umask)?;
-        if let Some(mode) = &self.mode {
-            let mode = Some(mode.apply(EVERYTHING, true, umask));
-            let set = SetAttr {
-                mode,
-                ..SetAttr::default()
-            };
-            target.engine().set_attr(made, &set)?;
+        make_directory(files, path, umask)?;
+        match &self.mode {
+            Some(mode) => {
+                let mode = Permissions::from_mode(mode.apply(EVERYTHING, true, umask));
+                files.set_permissions(path, mode).reason()
+            }
+            None => Ok(()),
         }
-        Ok(made)
     }
 
     fn make_all(&self, target: &Target, location: &Location) -> anyhow::Result<()> {
-        let umask = umask();
-        make_path(
-            target,
-            &location.path,
-            &|dir, name, is_last| match is_last {
-                true => self.make_in(target, dir, name),
-                false => make_directory(target, dir, name, umask & !FOR_OWNER),
-            },
-        )
-        .with_context(|| format!("cannot make directory '{location}'"))?;
+        self.make_missing(&target.files, &location.path)
+            .with_context(|| format!("cannot make directory '{location}'"))
+    }
+
+    /// Goes through the directories of a path one by one, and makes those that are missing.
+    fn make_missing(&self, files: &Subvolume, path: &[u8]) -> Result<(), PlaceError> {
+        let umask = umask() & !FOR_OWNER;
+        let names = path.split(|&byte| byte == b'/');
+        let mut names = names.filter(|name| !name.is_empty()).peekable();
+        let mut at = PathBuf::from("/");
+        while let Some(name) = names.next() {
+            at.push(OsStr::from_bytes(name));
+            match files.metadata(&at).reason() {
+                Ok(found) if found.is_dir() => {}
+                Ok(_) => return Err(PlaceError::NotADirectory),
+                // A link that leads nowhere is left.
+                Err(error) if !error.is_missing() || files.symlink_metadata(&at).is_ok() => {
+                    return Err(error.into());
+                }
+                Err(_) if names.peek().is_some() => make_directory(files, &at, umask)?,
+                Err(_) => self.make_last(files, &at)?,
+            }
+        }
         Ok(())
     }
 }
 
-pub(super) fn make_directory(
-    target: &Target,
-    dir: FileId,
-    name: &[u8],
-    umask: u32,
-) -> anyhow::Result<FileId> {
-    if let Some(rights) = target.rights() {
-        rights.add_to(dir)?;
-    }
-    let maker = target.maker();
-    let new = NewInode {
-        umask,
-        uid: maker.uid,
-        gid: maker.gid,
-        ..NewInode::directory(EVERYTHING)
-    };
-    let made = target.engine().create(dir, name, &new)?;
-    target.entry_changed(dir, name)?;
-    Ok(made)
-}
-
-/// Makes a directory in another, the last of a path or not.
-pub(super) type Make<'a> = dyn Fn(FileId, &[u8], bool) -> anyhow::Result<FileId> + 'a;
-
-/// Enters the directories of a path one by one; `make` makes those that are missing, told which is the last.
-pub(super) fn make_path(target: &Target, path: &[u8], make: &Make<'_>) -> anyhow::Result<FileId> {
-    let mut names = path
-        .split(|&byte| byte == b'/')
-        .filter(|name| !name.is_empty())
-        .peekable();
-    let mut at = target.root;
-    while let Some(name) = names.next() {
-        let is_last = names.peek().is_none();
-        at = match target.engine().resolve_following(at, name) {
-            Ok(found) => found,
-            Err(Error::NotFound) if target.engine().lookup(at, name)?.is_none() => {
-                make(at, name, is_last)?
-            }
-            Err(error) => return Err(error.into()),
-        };
-        if target.engine().attr(at)?.kind != FileKind::Directory {
-            bail!(Error::NotADirectory(at));
-        }
-    }
-    Ok(at)
+fn make_directory(files: &Subvolume, path: &Path, umask: u32) -> Result<(), Reason> {
+    let builder = DirBuilder::new().mode(EVERYTHING).umask(umask);
+    files.create_dir_with(path, &builder).reason()
 }

@@ -56,9 +56,9 @@ impl Stat {
 
     fn read(&self, location: &Location) -> anyhow::Result<(FileFacts, Xattrs)> {
         let opened = self.volume.open(location)?;
-        let facts = FileFacts::read(opened.engine(), opened.target)?;
-        let xattrs = opened.files.xattrs_nofollow(location.path_within());
-        Ok((facts, xattrs.reason()?))
+        let (files, path) = (&opened.files, location.path_within());
+        let facts = FileFacts::at(files, path).reason()?;
+        Ok((facts, files.xattrs_nofollow(path).reason()?))
     }
 }
 

@@ -1,10 +1,12 @@
 //! Facts that are listed of a file, read once and shown in any layout.
 
+use std::os::unix::ffi::OsStringExt;
+use std::path::Path;
+
 use rustix::fs::{major, minor};
 use serde::Serialize;
-use ubtrfs::Metadata;
+use ubtrfs::{Metadata, Subvolume};
 use ubtrfs_engine::{FileId, FileKind, Result, Volume};
-use ubtrfs_format::item::acl;
 
 use crate::presentation::{clock, json, permissions};
 
@@ -13,23 +15,27 @@ pub(crate) struct FileFacts {
     pub(crate) metadata: Metadata,
     /// The target of a symbolic link.
     pub(crate) target: Option<Vec<u8>>,
-    pub(crate) has_acl: bool,
 }
 
 impl FileFacts {
+    /// Reads them of the file at a path; of a link itself.
+    pub(crate) fn at(files: &Subvolume, path: &Path) -> ubtrfs::Result<FileFacts> {
+        let metadata = files.symlink_metadata(path)?;
+        let target = match metadata.is_symlink() {
+            true => Some(files.read_link(path)?.into_os_string().into_vec()),
+            false => None,
+        };
+        Ok(FileFacts { metadata, target })
+    }
+
+    /// Reads them of a file that was found in a directory.
     pub(crate) fn read(volume: &Volume, id: FileId) -> Result<FileFacts> {
         let metadata = Metadata::of_engine(volume, id)?;
         let target = match metadata.is_symlink() {
             true => Some(volume.readlink(id)?),
             false => None,
         };
-        let has_acl = volume.xattr(id, acl::ACCESS)?.is_some()
-            || (metadata.is_dir() && volume.xattr(id, acl::DEFAULT)?.is_some());
-        Ok(FileFacts {
-            metadata,
-            target,
-            has_acl,
-        })
+        Ok(FileFacts { metadata, target })
     }
 
     /// Major and minor number of a device file.

@@ -4,7 +4,8 @@ use std::io::{self, Write};
 
 use jiff::Timestamp;
 use ubtrfs::transfer::owners::Owners;
-use ubtrfs_engine::{FileId, Volume};
+use ubtrfs_engine::{FileId, Result, Volume};
+use ubtrfs_format::item::acl;
 
 use super::{Ls, write_name};
 use crate::presentation::console::Console;
@@ -72,7 +73,7 @@ impl Layout {
     /// Adds a line; a file that cannot be read gets an error instead.
     pub(super) fn add(&mut self, volume: &Volume, name: &[u8], id: FileId, console: &mut Console) {
         let facts = match self.long {
-            true => FileFacts::read(volume, id).map(Some),
+            true => self.columns(volume, id).map(Some),
             false => Ok(None),
         };
         match facts {
@@ -83,15 +84,18 @@ impl Layout {
                 } else {
                     id.ino.0
                 },
-                facts: facts.map(|facts| self.columns(facts)),
+                facts,
             }),
             Err(error) => console.error(format_args!("cannot stat '{}': {error}", Escaped(name))),
         }
     }
 
-    fn columns(&self, facts: FileFacts) -> Columns {
+    fn columns(&self, volume: &Volume, id: FileId) -> Result<Columns> {
+        let facts = FileFacts::read(volume, id)?;
         let file = &facts.metadata;
-        let acl = if facts.has_acl { "+" } else { "" };
+        let has_acl = volume.xattr(id, acl::ACCESS)?.is_some()
+            || (file.is_dir() && volume.xattr(id, acl::DEFAULT)?.is_some());
+        let acl = if has_acl { "+" } else { "" };
         let size = match facts.device_number() {
             Some((major, minor)) => Size::Device {
                 major: major.to_string(),
@@ -101,7 +105,7 @@ impl Layout {
             None => Size::Bytes(file.len().to_string()),
         };
         let modified = file.modified().into();
-        Columns {
+        Ok(Columns {
             mode: permissions::text(file.mode()) + acl,
             nlink: file.nlink().to_string(),
             user: self.owners.user(file.uid()),
@@ -113,7 +117,7 @@ impl Layout {
             },
             blocks: file.blocks(),
             target: facts.target,
-        }
+        })
     }
 
     /// Prints and forgets the lines; of a directory, a long listing begins with its total.

@@ -6,14 +6,15 @@
 mod words;
 
 use std::any::TypeId;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead, IsTerminal, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use clap::{ArgAction, CommandFactory, FromArgMatches};
+use ubtrfs::Subvolume;
 use ubtrfs_device::Access;
-use ubtrfs_engine::FileKind;
 
 use self::words::WordsError;
 use super::{Command, absent};
@@ -171,14 +172,12 @@ impl Shell {
 
 /// The path that `location` gives to `cd`.
 fn directory(session: &Session, location: &Location) -> anyhow::Result<Vec<u8>> {
-    let volume = session.engine();
     let path = normal(&location.path);
     let shown = Escaped(&path);
-    let dir = volume
-        .resolve_following(session.root(), &path)
-        .and_then(|id| volume.attr(id))
-        .with_context(|| format!("cannot enter '{shown}'"))?;
-    if dir.kind != FileKind::Directory {
+    let files = Subvolume::of_engine(session.engine(), session.root());
+    let dir = files.metadata(OsStr::from_bytes(&path)).reason();
+    let dir = dir.with_context(|| format!("cannot enter '{shown}'"))?;
+    if !dir.is_dir() {
         bail!("'{shown}' is not a directory");
     }
     Ok(path)
@@ -294,9 +293,9 @@ fn run_line(
             console.write_path(&session.dir())?;
             writeln!(console.out).map_err(Into::into)
         }
-        Verb::Sync => match session.engine().is_writable() {
-            true => session.volume().sync().reason().context("cannot commit"),
-            false => Ok(()),
+        Verb::Sync => match session.volume().is_read_only() {
+            true => Ok(()),
+            false => session.volume().sync().reason().context("cannot commit"),
         },
         Verb::Exit => return Ok(Flow::Exit),
     };

@@ -5,11 +5,10 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
-use ubtrfs_engine::NewInode;
+use anyhow::{Context, bail};
+use ubtrfs_engine::{Error, FileId, FileKind, NewInode};
 
 use super::refuse_qgroups;
-use crate::command::mkdir::{make_directory, make_path};
 use crate::presentation::console::Console;
 use crate::volume_access::changes::{Changes, Target};
 use crate::volume_access::ioctls::{Asked, ByIoctls};
@@ -45,9 +44,7 @@ impl Create {
         if self.parents
             && let Some((above, _)) = place::split(&location.path)
         {
-            make_path(target, above, &|dir, name, _| {
-                make_directory(target, dir, name, maker.umask)
-            })?;
+            make_path(target, above)?;
         }
         let place = target.place(location)?;
         if let (Some(rights), None) = (target.rights(), place.existing) {
@@ -103,4 +100,40 @@ fn report(
         writeln!(console.out, "Create subvolume '{location}'")?;
     }
     Ok(())
+}
+
+/// Enters the directories of a path one by one, and makes those that are missing.
+fn make_path(target: &Target, path: &[u8]) -> anyhow::Result<()> {
+    let engine = target.engine();
+    let names = path.split(|&byte| byte == b'/');
+    let mut at = target.root;
+    for name in names.filter(|name| !name.is_empty()) {
+        at = match engine.resolve_following(at, name) {
+            Ok(found) => found,
+            Err(Error::NotFound) if engine.lookup(at, name)?.is_none() => {
+                make_directory(target, at, name)?
+            }
+            Err(error) => return Err(error.into()),
+        };
+        if engine.attr(at)?.kind != FileKind::Directory {
+            bail!(Error::NotADirectory(at));
+        }
+    }
+    Ok(())
+}
+
+fn make_directory(target: &Target, dir: FileId, name: &[u8]) -> anyhow::Result<FileId> {
+    if let Some(rights) = target.rights() {
+        rights.add_to(dir)?;
+    }
+    let maker = target.maker();
+    let new = NewInode {
+        umask: maker.umask,
+        uid: maker.uid,
+        gid: maker.gid,
+        ..NewInode::directory(0o777)
+    };
+    let made = target.engine().create(dir, name, &new)?;
+    target.entry_changed(dir, name)?;
+    Ok(made)
 }

@@ -11,6 +11,7 @@ use crate::presentation::quoting::Escaped;
 use crate::volume_access::changes::Changes;
 use crate::volume_access::ioctls::{Asked, ByIoctls};
 use crate::volume_access::location::{Location, VolumeOptions};
+use crate::volume_access::reason::Reasoned;
 
 /// Choose the subvolume that is mounted if none is named
 #[derive(Debug, clap::Args)]
@@ -36,8 +37,10 @@ impl SetDefault {
         if let Some(rights) = target.rights() {
             rights.administer().context(NOT_SET)?;
         }
-        let done = target.engine().set_default(id);
-        done.context(NOT_SET)?;
+        let volume = &target.volume;
+        let subvolume = volume.subvolume_by_id(id.0);
+        let done = subvolume.and_then(|of| volume.set_default_subvolume(&of));
+        done.reason().context(NOT_SET)?;
         changes.commit()
     }
 

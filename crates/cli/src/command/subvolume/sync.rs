@@ -4,7 +4,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use ubtrfs_engine::Volume;
+use ubtrfs::Volume;
 use ubtrfs_format::ids::RootId;
 
 use crate::presentation::console::Console;
@@ -32,7 +32,7 @@ impl Sync {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         let mut changes = Changes::new(&self.volume);
         let volume = changes.open_to_commit(&self.location)?.volume;
-        let ids = self.ids(volume.engine())?;
+        let ids = self.ids(&volume)?;
         if ids.is_empty() {
             return changes.commit();
         }
@@ -47,14 +47,13 @@ impl Sync {
     }
 
     fn ids(&self, volume: &Volume) -> anyhow::Result<Vec<RootId>> {
-        let deleted = volume.deleted_subvolumes()?;
+        let all = volume.subvolumes().reason()?;
         if self.ids.is_empty() {
-            return Ok(deleted.into_iter().map(|info| info.id).collect());
+            let deleted = all.iter().filter(|info| info.is_deleted);
+            return Ok(deleted.map(|info| RootId(info.id)).collect());
         }
-        let alive = volume.subvolumes()?;
-        self.check_ids(|id| {
-            alive.iter().any(|info| info.id == id) && !deleted.iter().any(|info| info.id == id)
-        })?;
+        let alive = all.iter().filter(|info| !info.is_deleted);
+        self.check_ids(|id| alive.clone().any(|info| info.id == id.0))?;
         Ok(self.ids.iter().copied().map(RootId).collect())
     }
 
