@@ -33,7 +33,7 @@ fuzz_target!(|data: &[u8]| {
     }
 });
 
-/// What commands show of a superblock, valid or not.
+/// Looks at all that commands show of a superblock, valid or not.
 fn look(superblock: &Superblock) {
     let _ = superblock.check_supported();
     let _ = superblock.read_only_features();

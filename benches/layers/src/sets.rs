@@ -33,7 +33,7 @@ struct Io {
     kept: u64,
 }
 
-/// What went wrong, in words.
+/// An error, in words.
 #[derive(Debug)]
 #[expect(dead_code, reason = "shown by a panic only")]
 struct IoError(String);
@@ -179,7 +179,7 @@ pub(crate) fn apply_batch() -> Work {
     let frozen = rig.tree.frozen().expect("the second third");
     rig.io.kept = rig.io.next;
     Work::new("apply", frozen.len() as u64, move || {
-        // The same batch on the same tree: what it made is let go by nobody's naming it.
+        // The same batch on the same tree. Blocks that it made are dropped, as nothing names them.
         let before = rig.io.next;
         let root = rig.applied(&frozen);
         black_box(root);

@@ -1,7 +1,7 @@
 //! Work to undo when the run ends, however it ends.
 //!
 //! Programs, mounts, loop devices and the work directory outlive a run that is interrupted. Programs are noted when
-//! they are started, each the leader of a process group. A key that interrupts the run reaches nobody else, and the
+//! they are started, each the leader of a process group. A key that interrupts the run reaches no other program, and the
 //! children of a program end with it. Mounts and loop devices are found by the work directory that they lie in or come
 //! from. So none is missed that was made in the moment of the interruption.
 //!

@@ -15,7 +15,7 @@ const MIB: f64 = (1 << 20) as f64;
 pub(crate) struct Commits {
     pub(crate) count: f64,
     pub(crate) seconds: f64,
-    /// What only ubtrfs tells.
+    /// The figures that only ubtrfs tells.
     pub(crate) own: Option<Own>,
 }
 

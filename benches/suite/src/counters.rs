@@ -9,7 +9,7 @@ use serde_json::Value;
 
 const SECTOR_BYTES: u64 = 512;
 
-/// What went to a device since it began.
+/// The requests to a device since it began.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct DeviceCounts {
     /// Requests; 0 where only bytes are counted.

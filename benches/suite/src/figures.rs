@@ -28,7 +28,7 @@ impl Side {
     }
 }
 
-/// What a value counts.
+/// The unit of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Unit {
@@ -72,7 +72,7 @@ pub(crate) struct Figure {
 #[derive(Debug, Default)]
 pub(crate) struct Round {
     figures: Vec<Figure>,
-    /// What was not measured, and why.
+    /// The rows that were not measured, and why.
     skipped: Vec<(&'static str, String)>,
 }
 
@@ -101,7 +101,7 @@ pub(crate) struct Row {
     pub(crate) values: BTreeMap<Side, Vec<f64>>,
 }
 
-/// What several values come to.
+/// A summary of several values.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Summary {
     pub(crate) median: f64,
@@ -133,12 +133,12 @@ impl Row {
     }
 }
 
-/// What came of a workload.
+/// The results of a workload.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Table {
     pub(crate) name: &'static str,
     pub(crate) title: &'static str,
-    /// What is done, for readers of the page.
+    /// A description of the work, for readers of the page.
     pub(crate) text: &'static str,
     pub(crate) rows: Vec<Row>,
     /// Why a side has no figures.

@@ -2,7 +2,7 @@
 //!
 //! Each workload is run on every side in each round; the order of the sides changes from round to round. All
 //! workloads have their first round before any has its second.
-//! What fails is reported and the run goes on; the exit code tells. Everything that is made, mounts and
+//! Failures are reported and the run goes on; the exit code tells. Everything that is made, mounts and
 //! loop devices included, is below one directory and goes when the run ends, also by a signal.
 
 mod cleanup;
@@ -60,7 +60,7 @@ struct Args {
     /// After the first, a round is begun only if it should end this many minutes after the start
     #[arg(long, default_value_t = 27)]
     minutes: u64,
-    /// Sends a snapshot of an image to nobody, perhaps with a parent, and prints seconds, bytes and the peak of memory
+    /// Sends a snapshot of an image to no receiver, perhaps with a parent, and prints seconds, bytes and the peak of memory
     #[arg(long, hide = true, num_args = 2..=3)]
     send: Option<Vec<PathBuf>>,
     /// Only these workloads

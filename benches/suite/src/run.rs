@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::cleanup;
 
-/// What a program did.
+/// The result of a program.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) took: Duration,

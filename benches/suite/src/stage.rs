@@ -66,7 +66,7 @@ impl Stage {
         Ok(())
     }
 
-    /// What was written so far to what lies below.
+    /// The requests so far to the device below.
     pub(crate) fn device_counts(&self) -> Result<DeviceCounts> {
         match &self.server {
             Server::Kernel { device, .. } => DeviceCounts::of_loop(device),

@@ -62,7 +62,7 @@ impl Times {
     }
 }
 
-/// What clients are to do.
+/// The work of clients.
 #[derive(Clone, Debug)]
 pub(crate) struct Work {
     pub(crate) phases: Vec<Phase>,

@@ -22,7 +22,7 @@ use crate::places;
 const FORGETTING: Duration = Duration::from_millis(500);
 const SIDES: usize = 3;
 
-/// What to measure.
+/// The plan of a measurement.
 pub(crate) struct Plan {
     pub(crate) ubtrfs: PathBuf,
     pub(crate) clients: Vec<usize>,
@@ -32,7 +32,7 @@ pub(crate) struct Plan {
     pub(crate) work: Work,
 }
 
-/// What was measured of one phase in one round.
+/// The measurement of one phase in one round.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sample {
     ours: f64,
@@ -198,7 +198,7 @@ impl Asked {
             .as_object()
             .context("requests")?;
         let mut asked = Self::default();
-        // Nobody waits for a FORGET.
+        // No client waits for a FORGET.
         for (_, counted) in verbs.iter().filter(|(verb, _)| *verb != "forget") {
             asked.requests += counted["count"].as_f64().unwrap_or_default();
             asked.ns += counted["sum_ns"].as_f64().unwrap_or_default();

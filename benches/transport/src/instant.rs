@@ -1,7 +1,7 @@
 //! A file system in memory that answers at once: what is left is the transport's share.
 //!
 //! It does what its clients need and checks nothing. Files whose names begin with `slow` answer reads of their contents only
-//! when somebody opens the gate, as a slow device would. Those with `stuck` take none before.
+//! when the gate is opened, as a slow device would. Those with `stuck` take none before.
 //!
 //! Locks: the state's, and the gate's; neither is taken while the other is held.
 
@@ -43,7 +43,7 @@ pub(crate) struct Instant {
     pub(crate) gate: Arc<Gate>,
 }
 
-/// What slow files wait for.
+/// The gate that slow files wait for.
 #[derive(Default)]
 pub(crate) struct Gate {
     pub(crate) open: Mutex<bool>,

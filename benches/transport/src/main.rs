@@ -189,7 +189,7 @@ fn needed(asked: Option<Vec<Phase>>) -> Vec<Phase> {
     Phase::ALL.into_iter().filter(is_wanted).collect()
 }
 
-/// What is measured in each place.
+/// The tables of each place.
 struct Tables {
     counts: Vec<usize>,
     work: Work,

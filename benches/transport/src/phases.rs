@@ -64,7 +64,7 @@ impl Phase {
         Phase::Unlink,
     ];
 
-    /// What one time of it is the time of.
+    /// The name of the work that is timed.
     pub(crate) fn title(self) -> &'static str {
         match self {
             Phase::Create => "create+close",

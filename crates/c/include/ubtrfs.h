@@ -217,19 +217,19 @@ typedef int (*ubtrfs_work_callback)(void *data);
  */
 struct ubtrfs_space {
   /**
-   * What df calls the size: that of the devices, divided by the copies that data has.
+   * The size as df shows it: that of the devices, divided by the copies that data has.
    */
   uint64_t total_bytes;
   /**
-   * What is not in use, divided by the copies that data has.
+   * Bytes that are not in use, divided by the copies that data has.
    */
   uint64_t free_bytes;
   /**
-   * What data can be written to.
+   * Bytes that data can be written to.
    */
   uint64_t available_bytes;
   /**
-   * What is kept back so that files can be deleted on a full volume.
+   * Bytes held back so that files can be deleted on a full volume.
    */
   uint64_t reserve_bytes;
 };
@@ -247,11 +247,11 @@ struct ubtrfs_block_groups {
    */
   const char *profile;
   /**
-   * What they have room for, in bytes of content.
+   * The bytes of content that they have room for.
    */
   uint64_t total_bytes;
   /**
-   * What is in use of that.
+   * The bytes in use of that.
    */
   uint64_t used_bytes;
 };
@@ -298,7 +298,7 @@ struct ubtrfs_issue {
    */
   uint16_t number;
   /**
-   * What and where, for people.
+   * The fault and its place, for people.
    */
   const char *message;
 };
@@ -388,7 +388,7 @@ struct ubtrfs_send_options {
    */
   const struct ubtrfs_subvolume *parent;
   /**
-   * What is shared with these read-only subvolumes is sent as clones. The receiver has them.
+   * Data shared with these read-only subvolumes is sent as clones. The receiver has them.
    */
   const struct ubtrfs_subvolume *const *clone_sources;
   size_t clone_source_count;
@@ -527,7 +527,7 @@ int ubtrfs_volume_statistics(const struct ubtrfs_volume *volume,
                              struct ubtrfs_statistics *statistics);
 
 /**
- * Checks a volume that nobody writes to. It only reads, and shares no code with what writes volumes. `flags` is 0 or
+ * Checks a volume that no program writes to. It only reads, and shares no code with what writes volumes. `flags` is 0 or
  * UBTRFS_CHECK_DATA. The callback may be NULL; it hears of the first 1000 issues. If it ends the list, its result is
  * returned. What is wrong with a volume is no error of the function.
  */

@@ -31,13 +31,13 @@ pub const UBTRFS_ERROR: c_uint = 2;
 #[derive(Debug)]
 #[repr(C)]
 pub struct ubtrfs_space {
-    /// What df calls the size: that of the devices, divided by the copies that data has.
+    /// The size as df shows it: that of the devices, divided by the copies that data has.
     pub total_bytes: u64,
-    /// What is not in use, divided by the copies that data has.
+    /// Bytes that are not in use, divided by the copies that data has.
     pub free_bytes: u64,
-    /// What data can be written to.
+    /// Bytes that data can be written to.
     pub available_bytes: u64,
-    /// What is kept back so that files can be deleted on a full volume.
+    /// Bytes held back so that files can be deleted on a full volume.
     pub reserve_bytes: u64,
 }
 
@@ -49,9 +49,9 @@ pub struct ubtrfs_block_groups {
     pub kind: c_uint,
     /// The profile, such as "RAID1" or "single"; NULL if it is not known.
     pub profile: *const c_char,
-    /// What they have room for, in bytes of content.
+    /// The bytes of content that they have room for.
     pub total_bytes: u64,
-    /// What is in use of that.
+    /// The bytes in use of that.
     pub used_bytes: u64,
 }
 
@@ -88,7 +88,7 @@ pub struct ubtrfs_issue {
     pub severity: c_uint,
     /// The number, which stays from release to release.
     pub number: u16,
-    /// What and where, for people.
+    /// The fault and its place, for people.
     pub message: *const c_char,
 }
 
@@ -179,7 +179,7 @@ pub unsafe extern "C" fn ubtrfs_volume_statistics(
     })
 }
 
-/// Checks a volume that nobody writes to. It only reads, and shares no code with what writes volumes. `flags` is 0 or
+/// Checks a volume that no program writes to. It only reads, and shares no code with what writes volumes. `flags` is 0 or
 /// UBTRFS_CHECK_DATA. The callback may be NULL; it hears of the first 1000 issues. If it ends the list, its result is
 /// returned. What is wrong with a volume is no error of the function.
 #[unsafe(no_mangle)]

@@ -30,7 +30,7 @@ pub const UBTRFS_CHANGED: c_uint = 3;
 pub struct ubtrfs_send_options {
     /// The difference from this read-only subvolume is sent, which the receiver has. May be NULL.
     pub parent: *const ubtrfs_subvolume,
-    /// What is shared with these read-only subvolumes is sent as clones. The receiver has them.
+    /// Data shared with these read-only subvolumes is sent as clones. The receiver has them.
     pub clone_sources: *const *const ubtrfs_subvolume,
     pub clone_source_count: usize,
     /// UBTRFS_SEND_COMPRESSED and UBTRFS_SEND_NO_DATA.

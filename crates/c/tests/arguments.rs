@@ -244,7 +244,7 @@ fn streams_and_trees_refuse_what_is_none() {
     }
 }
 
-/// What the work of a group is told.
+/// The input of the work of a group.
 struct Work {
     root: *const ubtrfs_subvolume,
     volume: *const ubtrfs_volume,

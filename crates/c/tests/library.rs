@@ -15,7 +15,7 @@ use ubtrfs_sim::kernel;
 
 const HERE: &str = env!("CARGO_MANIFEST_DIR");
 
-/// What a command prints. It must succeed.
+/// The output of a command, which must succeed.
 fn run(command: &mut Command) -> String {
     let output = command
         .output()

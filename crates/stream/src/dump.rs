@@ -8,7 +8,7 @@ use std::io::{self, Read, Write};
 
 use crate::format::{Command, NewNode, StreamError, StreamReader};
 
-/// What paths are padded to.
+/// The width that paths are padded to.
 const PATH_COLUMNS: usize = 32;
 
 /// Why a dump ended early.

@@ -21,7 +21,7 @@ pub struct WriteBehind {
     buffer: Vec<u8>,
     full: SyncSender<Vec<u8>>,
     empty: Receiver<Vec<u8>>,
-    /// What ended the thread that writes.
+    /// The error that ended the thread that writes.
     failed: Arc<Mutex<Option<io::Error>>>,
     has_told: bool,
 }
@@ -118,7 +118,7 @@ fn write_all(
     for mut buffer in full {
         out.write_all(&buffer)?;
         buffer.clear();
-        // Nobody may want it any more.
+        // The receiver may be gone.
         let _ = written.send(buffer);
     }
     out.flush()

@@ -1,4 +1,4 @@
-//! A program of somebody else: it has the library and nothing else of this project.
+//! A program of another project: it has the library and nothing else of this one.
 
 #![deny(warnings)]
 
@@ -62,7 +62,7 @@ impl BlockDevice for Counting {
     }
 }
 
-/// What a program does with files, whatever holds them.
+/// Works with a file as a program does, wherever it is.
 fn write_lines(mut out: impl Write) -> io::Result<()> {
     (0..100).try_for_each(|number| writeln!(out, "line {number}"))
 }

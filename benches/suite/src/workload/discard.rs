@@ -39,7 +39,7 @@ pub(super) const ON_SLOW_DISCARDS: Workload = Workload {
     run: |kit, side| run(kit, side, &SLOW),
 };
 
-/// What is written and deleted, on which image.
+/// The files that are written and deleted, and the image.
 #[derive(Debug)]
 struct Shape {
     file_bytes: usize,

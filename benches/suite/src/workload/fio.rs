@@ -112,7 +112,7 @@ pub(super) struct Job<'a> {
     pub(super) ends_with_fsync: bool,
 }
 
-/// What fio says of all jobs together.
+/// The report of fio on all jobs together.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Report {
     pub(super) bytes_per_second: f64,

@@ -1,4 +1,4 @@
-//! How long a create and an unlink take while somebody else writes hard.
+//! How long a create and an unlink take while another process writes hard.
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};

@@ -31,7 +31,7 @@ pub(crate) use self::snapshots::send_alone;
 pub(crate) struct Workload {
     pub(crate) name: &'static str,
     pub(crate) title: &'static str,
-    /// What is done, for readers of the page.
+    /// A description of the work, for readers of the page.
     pub(crate) text: &'static str,
     pub(crate) sides: &'static [Side],
     /// Rounds are no more than this, of what takes long.
@@ -39,7 +39,7 @@ pub(crate) struct Workload {
     pub(crate) run: fn(&Kit, Side) -> Result<Outcome>,
 }
 
-/// What one side made of one round.
+/// The outcome of one round on one side.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     Figures(Round),

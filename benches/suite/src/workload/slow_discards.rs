@@ -25,7 +25,7 @@ use ubtrfs_fuse_server::{Capacity, Connection, TransportChoice};
 
 const SERVER_MEMORY_BYTES: u64 = 256 << 20;
 const THREADS: NonZeroUsize = NonZeroUsize::new(4).unwrap();
-/// The kernel may ask again at any time; nobody else changes the file.
+/// The kernel may ask again at any time; no other process changes the file.
 const ATTRIBUTES_LAST: Duration = Duration::from_secs(3600);
 
 /// How long a discard takes.

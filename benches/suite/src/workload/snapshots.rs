@@ -28,7 +28,7 @@ const VOLUME_BYTES: u64 = 64 * GIB;
 const FILES_PER_DIR: u64 = 1000;
 const MIB: f64 = (1 << 20) as f64;
 
-/// What is sent of a volume.
+/// The snapshots of a volume that are sent.
 pub(super) struct Sent<'a> {
     pub(super) image: &'a Path,
     pub(super) parent: Option<&'a str>,
@@ -97,7 +97,7 @@ pub(super) fn take(of: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Sends to nobody, from a cold cache, and adds time, length and memory as those of `what`.
+/// Sends to no receiver, from a cold cache, and adds time, length and memory as those of `what`.
 pub(super) fn measure(
     kit: &Kit,
     side: Side,
@@ -149,7 +149,7 @@ impl Write for Counter {
     }
 }
 
-/// What a process tells that has sent by the library, and has done nothing else.
+/// The report of a process that has sent by the library, and has done nothing else.
 struct Alone {
     seconds: f64,
     bytes: u64,

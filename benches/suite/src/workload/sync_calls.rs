@@ -129,7 +129,7 @@ fn commit_every_second(stage: &Stage, stop: &AtomicBool) -> Result<()> {
     Ok(())
 }
 
-/// What is changed and made durable.
+/// The change that is made durable.
 #[derive(Clone, Copy, Debug)]
 enum Call {
     Append,

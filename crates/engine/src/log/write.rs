@@ -50,7 +50,7 @@ struct Request {
     what: Durable,
 }
 
-/// What the logs of a transaction have.
+/// The inodes that the logs of a transaction have.
 #[derive(Debug, Default)]
 struct Logged {
     transid: Transid,
@@ -62,7 +62,7 @@ type ByInode<T> = HashMap<u64, T, BuildHasherDefault<IdHasher>>;
 
 type LoggedInodes = ByInode<LoggedInode>;
 
-/// What a log has of an inode.
+/// The state of an inode in a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct LoggedInode {
     what: Part,

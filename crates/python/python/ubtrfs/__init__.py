@@ -540,7 +540,7 @@ def _told(problems: Tuple[int, List[Tuple[bytes, str]]]) -> None:
 
 
 def check(path: Path, *, read_data: bool = False) -> CheckReport:
-    """Checks a volume that nobody writes to. It only reads, and shares no code with what writes volumes.
+    """Checks a volume that no program writes to. It only reads, and shares no code with what writes volumes.
 
     With `read_data`, all data of every mirror is read and compared with its checksums.
     """

@@ -1,4 +1,4 @@
-"""What a volume tells about itself, as plain values."""
+"""Reports of a volume about itself, as plain values."""
 
 import uuid
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import List, Optional, Tuple
 
 @dataclass(frozen=True)
 class BlockGroups:
-    """What the block groups of one kind and profile have, in bytes of content."""
+    """The block groups of one kind and profile, in bytes of content."""
 
     #: "data", "metadata", "system" or "mixed".
     kind: str
@@ -21,12 +21,12 @@ class BlockGroups:
 class Space:
     """The space of a volume, in bytes, as the kernel's btrfs reports it for the same volume."""
 
-    #: What df calls the size: that of the devices, divided by the copies that data has.
+    #: The size as df shows it: that of the devices, divided by the copies that data has.
     total: int
     free: int
-    #: What data can be written to.
+    #: Bytes that data can be written to.
     available: int
-    #: What is kept back so that files can be deleted on a full volume.
+    #: Bytes held back so that files can be deleted on a full volume.
     reserve: int
     block_groups: Tuple[BlockGroups, ...]
 
@@ -39,9 +39,9 @@ class Device:
     uuid: uuid.UUID
     #: None if it is missing.
     path: Optional[str]
-    #: What the volume takes of it, in bytes.
+    #: The bytes that the volume takes of it.
     total: int
-    #: What block groups have of that.
+    #: The bytes of that in block groups.
     allocated: int
 
 
@@ -73,11 +73,11 @@ class CheckIssue:
 
 @dataclass(frozen=True)
 class CheckReport:
-    """What a check found."""
+    """The findings of a check."""
 
     errors: int
     warnings: int
-    #: What sound operation leaves, such as a power cut.
+    #: Findings that sound operation leaves, such as a power cut.
     notes: int
     #: The first 1000.
     issues: Tuple[CheckIssue, ...]

@@ -43,7 +43,7 @@ impl Inode {
     }
 }
 
-/// What differs of an inode, collected item by item.
+/// The differences of an inode, collected item by item.
 #[derive(Debug)]
 pub(super) struct Change {
     pub(super) inode: u64,

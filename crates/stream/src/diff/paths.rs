@@ -14,7 +14,7 @@ pub(super) const MAX_NAMES: usize = 1 << 16;
 /// Longer paths are those of a loop.
 const MAX_PATH_BYTES: usize = 1 << 20;
 const CACHE_BYTES: usize = 4 << 20;
-/// What an entry of the cache takes beside its path.
+/// The bytes that an entry of the cache takes beside its path.
 const ENTRY_BYTES: usize = 64;
 
 /// A directory's inode number and an entry in it.

@@ -17,11 +17,11 @@ use std::sync::Arc;
 use super::entry::{ChangeKind, DiffEntry};
 use super::error::DiffError;
 
-/// What a run has in memory while runs are merged.
+/// The bytes that a run has in memory while runs are merged.
 const BLOCK_BYTES: usize = 64 << 10;
 /// So blocks take 16 MiB at most.
 pub(super) const MAX_RUNS: usize = 256;
-/// What an entry takes beside its bytes.
+/// The memory that an entry takes beside its bytes.
 const OVERHEAD_BYTES: usize = 96;
 
 /// An entry in stored form. Equal ones are those of one path and kind.

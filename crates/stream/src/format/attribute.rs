@@ -5,7 +5,7 @@ use ubtrfs_format::uuid::Uuid;
 
 use super::{Fault, StreamVersion};
 
-/// What an attribute is, by its number.
+/// An attribute, by its number.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u16)]
 pub enum Attribute {
@@ -197,7 +197,7 @@ impl<'a> Attributes<'a> {
         })
     }
 
-    /// What `get` finds, or nothing if the attribute is not there.
+    /// The result of `get`, or None if the attribute is not there.
     pub(super) fn optional<T>(
         &self,
         attribute: Attribute,

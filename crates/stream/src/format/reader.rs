@@ -49,7 +49,7 @@ impl<R: Read> StreamReader<R> {
         self.offset
     }
 
-    /// What is behind the stream.
+    /// Returns the reader, at the end of the stream.
     pub fn into_inner(self) -> R {
         self.source
     }

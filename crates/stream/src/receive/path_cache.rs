@@ -44,7 +44,7 @@ impl<T: Clone> PathCache<T> {
         self.put(path.into(), found);
     }
 
-    /// What a path led to, and all below it, is not there any more.
+    /// Forgets a path and all below it, which are not there any more.
     pub fn forget(&mut self, path: &[u8]) {
         self.remove(path);
         // Paths below it stand side by side: '0' follows '/'.

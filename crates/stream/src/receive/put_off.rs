@@ -171,7 +171,7 @@ impl SetAttributes {
         }
     }
 
-    /// What a command sets, and of which file. None for a command that is about something else.
+    /// The attribute that a command sets, and its file. None for a command that is about something else.
     pub(super) fn of<'c>(
         command: &Command<'c>,
     ) -> Result<Option<(TreePath<'c>, SetAttributes)>, CommandFault> {

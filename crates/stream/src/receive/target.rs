@@ -152,7 +152,7 @@ pub struct Device {
     pub minor: u32,
 }
 
-/// What a range shares its extents with.
+/// The source that a range shares its extents with.
 #[derive(Clone, Copy, Debug)]
 pub struct CloneSource<'a> {
     /// None: the subvolume that is being received.
@@ -183,7 +183,7 @@ impl EncodedExtent<'_> {
 
     /// Tells if a volume with sectors of this size could itself have such an extent at `offset` of a file.
     ///
-    /// Others are for nobody to store: kernels do not check all of it.
+    /// Others must not be stored: kernels do not check all of it.
     pub fn is_natural(&self, offset: u64, sectorsize: u64) -> bool {
         let (len, plain_len) = (self.bytes.len() as u64, self.unencoded_len());
         let end = self.unencoded_offset + self.file_len;

@@ -1,7 +1,7 @@
 //! Extents that the receiver has already: in the parent, in clone sources, and in what was sent before.
 //!
 //! Back references say which files use an extent. Without clone sources an extent with one reference is not looked up.
-//! What the parent shares with the new snapshot does not differ.
+//! Extents that the parent shares with the new snapshot do not differ.
 //!
 //! Invariants
 //! - CLONE-1: a source in the subvolume that is being sent is right by then: a lower inode, or the same one before the range.
@@ -96,7 +96,7 @@ pub(super) struct CloneSources {
     sectorsize: u64,
 }
 
-/// What can be cloned of a range.
+/// The part of a range that can be cloned.
 pub(super) enum Clonable {
     /// Its first `len` bytes.
     Now {

@@ -21,10 +21,10 @@ use super::job::Job;
 use super::update::Update;
 use crate::format::{Command, StreamVersion};
 
-/// What one command carries at most; as the kernel's do.
+/// The most bytes that one command carries; as the kernel's do.
 const V1_WRITE_BYTES: u64 = 48 << 10;
 const V2_WRITE_BYTES: u64 = 128 << 10;
-/// What is read at once.
+/// The bytes that are read at once.
 const READ_BYTES: u64 = 1 << 20;
 /// From this on, data is read beside the writing of what was read before.
 const READ_BESIDE_BYTES: u64 = 4 << 20;

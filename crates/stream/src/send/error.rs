@@ -50,7 +50,7 @@ impl From<TreeError> for SendError {
     }
 }
 
-/// What is wrong with an inode that cannot be sent.
+/// The fault of an inode that cannot be sent.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum CorruptFile {
     #[error("has an item that cannot be decoded")]

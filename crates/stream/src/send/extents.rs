@@ -13,7 +13,7 @@ use ubtrfs_tree::{Cursor, Item};
 use super::error::{CorruptFile, Result};
 use super::file_tree::FileTree;
 
-/// What a file has from some offset on.
+/// The content of a file from some offset on.
 #[derive(Clone, Debug)]
 pub(super) enum Stored {
     /// Reads as zeros.
@@ -144,7 +144,7 @@ impl<'a> FileMap<'a> {
         Ok(())
     }
 
-    /// What the file has at `offset`, and up to where. Offsets must ascend.
+    /// The content at `offset`, and its end. Offsets must ascend.
     pub(super) fn at(&mut self, offset: u64) -> Result<(Stored, u64)> {
         while let Some((_, end, _)) = &self.current
             && *end <= offset

@@ -205,7 +205,7 @@ impl<'a> FileTree<'a> {
             .map(|key| key.objectid))
     }
 
-    /// What an entry says of its place; also that of a nested subvolume.
+    /// The location in an entry; also that of a nested subvolume.
     pub(super) fn location(&self, dir: u64, name: &[u8]) -> Result<Option<Key>> {
         let key = Key::new(dir, KeyType::DIR_ITEM, u64::from(name_hash(name)));
         let Some(item) = self.leaves.get(&key)? else {

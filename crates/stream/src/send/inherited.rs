@@ -1,6 +1,6 @@
 //! Attributes that directories hand down to what is made in them.
 //!
-//! What is made at the receiver must not get them: in the snapshot it may have been made before, or elsewhere.
+//! A file made at the receiver must not get them: in the snapshot it may have been made before, or elsewhere.
 //!
 //! Invariants
 //! - INHERIT-1: when something is made in a directory, the receiver's directory has no such attribute. It gets them back

@@ -35,7 +35,7 @@ pub(super) enum Dir {
     Gone(u64),
 }
 
-/// What becomes of the names of an inode.
+/// The plan for the names of an inode.
 #[derive(Debug, Default)]
 pub(super) struct NamePlan {
     /// Names that stay.

@@ -239,7 +239,7 @@ impl Job<'_> {
     }
 
     fn place_one(&mut self, ino: u64, name: &Name) -> Result<()> {
-        self.make_room(name)?;
+        self.vacate_name(name)?;
         if !self.is_kept_dir(ino)? {
             self.bare(name.dir)?;
             let to = self.new_path(name)?;
@@ -273,7 +273,7 @@ impl Job<'_> {
     }
 
     /// Makes sure that nothing has a name at the receiver which an inode of the new snapshot is to get.
-    pub(super) fn make_room(&mut self, name: &Name) -> Result<()> {
+    pub(super) fn vacate_name(&mut self, name: &Name) -> Result<()> {
         let Some(old) = self.old else {
             return Ok(());
         };

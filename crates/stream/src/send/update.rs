@@ -21,7 +21,7 @@ const SET_IDS: u32 = 0o6000;
 #[derive(Debug)]
 pub(super) struct Update {
     pub(super) ino: u64,
-    /// What the old snapshot has of this very inode.
+    /// This very inode in the old snapshot.
     pub(super) before: Option<Inode>,
     pub(super) after: Inode,
     /// Where the receiver has it.
@@ -104,7 +104,7 @@ impl Job<'_> {
     fn free_path(&mut self, name: &super::file_tree::Name) -> Result<Vec<u8>> {
         match self.old {
             None => self.place(name.dir)?,
-            Some(_) => self.make_room(name)?,
+            Some(_) => self.vacate_name(name)?,
         }
         self.new_path(name)
     }
@@ -144,7 +144,7 @@ impl Job<'_> {
             (Some(kept), ..) => self.new_path(kept)?,
             (None, Some(carrier), Some(first)) => {
                 added.next();
-                self.make_room(first)?;
+                self.vacate_name(first)?;
                 let lifted = self.reach_carrier(ino, carrier)?;
                 let path = &self.carried_path(ino, carrier)?;
                 let to = &self.new_path(first)?;
@@ -165,7 +165,7 @@ impl Job<'_> {
         Ok(path)
     }
 
-    /// What comes after all items: the rest of the data, and attributes that other commands change.
+    /// Sends what comes after all items: the rest of the data, and attributes that other commands change.
     pub(super) fn finish_update(&mut self, mut update: Update) -> Result<()> {
         self.finish_data(&mut update)?;
         self.set_owner_and_mode(&mut update)?;

@@ -14,7 +14,7 @@ use ubtrfs_stream::{
     Command as StreamCommand, SendOptions, Sender, StreamReader, StreamVersion, StreamWriter,
 };
 
-/// What a stream does not carry, and sizes of directories, in which nested subvolumes count.
+/// Fields that a stream does not carry, and sizes of directories, in which nested subvolumes count.
 const NOT_SENT: [Field; 3] = [Field::Ctime, Field::Btime, Field::DirSize];
 
 pub(crate) const V1: SendOptions = SendOptions {
@@ -204,7 +204,7 @@ impl Target {
         self.mount.path().join(name)
     }
 
-    /// What `btrfs receive` makes of a stream, against the snapshot that was sent. An error describes what is wrong.
+    /// Compares the result of `btrfs receive` with the snapshot that was sent. An error describes what is wrong.
     pub(crate) fn try_receive(
         &self,
         sending: &Sending,

@@ -1,6 +1,6 @@
 //! Databases: how many transactions a second they make durable.
 //!
-//! What is not installed is skipped, and the table says so.
+//! Databases that are not installed are skipped, and the table says so.
 
 mod postgresql;
 mod sqlite;
@@ -64,7 +64,7 @@ fn measure(kit: &Kit, side: Side) -> Result<Outcome> {
     Ok(Outcome::Figures(round))
 }
 
-/// What a database did.
+/// The result of a database.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Done {
     transactions: f64,

@@ -10,7 +10,7 @@ use super::Replay;
 use crate::error::{CorruptItem, Error, Result};
 use crate::inode::{decode_inode, inode_key, kind_of};
 
-/// What the generation of an inode item in a log says.
+/// The meaning of the generation of an inode item in a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Logged {
     /// The inode was logged so that it exists.

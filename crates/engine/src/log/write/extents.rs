@@ -20,7 +20,7 @@ use crate::file::Extent;
 use crate::inode::{decode_inode, inode_key};
 
 impl Gather<'_> {
-    /// What a file has now where its extents were changed, and what is reserved beyond its end. `logged_size`: how large
+    /// Adds the extents that a file has now where they were changed, and those beyond its end. `logged_size`: how large
     /// the log has it.
     pub(super) fn add_extents(
         &mut self,

@@ -1,6 +1,6 @@
 //! Gathering what a log must have of some inodes, and of all others without which a replay would lose something.
 //!
-//! What was changed since the last commit follows from the mutable set of the subvolume. An inode that is logged may need
+//! Changes since the last commit follow from the mutable set of the subvolume. An inode that is logged may need
 //! others: new directories above it, the inode that had its name, the directory that has lost it. They are queued, and each
 //! may need others again.
 //!
@@ -40,7 +40,7 @@ pub(super) struct Gather<'g> {
     pub(super) committed: View,
     pub(super) log: LogEdits<'g>,
     known: &'g LoggedInodes,
-    /// What becomes of `known`. None: not logged any more.
+    /// The changes of `known`. None: not logged any more.
     changes: ByInode<Option<LoggedInode>>,
     /// Whether the last commit lacks an inode, as far as it was asked.
     new_inodes: ByInode<bool>,
@@ -57,7 +57,7 @@ pub(super) struct Gather<'g> {
     visited: usize,
 }
 
-/// What a log gets.
+/// The items that a log gets.
 pub(super) struct Gathered {
     edits: Edits,
     changes: ByInode<Option<LoggedInode>>,
@@ -206,7 +206,7 @@ impl<'g> Gather<'g> {
         }
     }
 
-    /// What is noted of an inode that the log has from now on.
+    /// The note on an inode that the log has from now on.
     fn logged(&mut self, ino: u64) -> &mut LoggedInode {
         let known = self.known;
         let change = self

@@ -132,7 +132,7 @@ impl Gather<'_> {
         self.hide_target(entry.location, 0)
     }
 
-    /// What has names that the log has of another inode, before the log loses or keeps them.
+    /// Needs the inodes that have names which the log has of another inode, before the log loses or keeps them.
     pub(super) fn need_successors(&mut self, key: Key) -> Step {
         let Some(logged) = self.log.get(&key) else {
             return Ok(());
@@ -143,7 +143,7 @@ impl Gather<'_> {
         Ok(())
     }
 
-    /// What has a name that another inode has lost. So the name is there before and after a replay.
+    /// Needs the inode that has a name which another inode has lost. So the name is there before and after a replay.
     fn need_successor(&mut self, dir: u64, name: &[u8]) -> Step {
         match find_entry(&self.tree.view, dir, name)? {
             Some(entry) if entry.location.item_type == KeyType::INODE_ITEM => {

@@ -144,7 +144,7 @@ impl Files {
         }
     }
 
-    /// What a path led to, and all below it, is not there any more.
+    /// Forgets a path and all below it, which are not there any more.
     pub(super) fn forget(&mut self, path: TreePath<'_>) {
         let path = path.as_bytes();
         let is_below = |other: &[u8]| {
@@ -158,7 +158,7 @@ impl Files {
     }
 }
 
-/// What a name in a directory of a subvolume is.
+/// The inode of a name in a directory of a subvolume.
 pub(super) fn child(volume: &Volume, dir: FileId, name: &[u8]) -> Result<FileId, TargetError> {
     let found = volume.lookup(dir, name)?.ok_or(Error::NotFound)?;
     match found.root == dir.root {

@@ -270,7 +270,7 @@ impl Target for VolumeTarget {
         Ok(())
     }
 
-    /// What a crash leaves is either marked as received and whole, or not marked: its data is durable before. The mark
+    /// A crash leaves a subvolume that is marked as received and whole, or not marked: its data is durable before. The mark
     /// is durable, too, when this returns.
     fn finish(&mut self, sent: &Sent) -> Result<(), TargetError> {
         let id = self.current()?.subvolume;

@@ -62,7 +62,7 @@ impl Pages {
         if !self.held.contains_key(&number) {
             // SPILL-1
             if self.held.len() >= self.most {
-                self.let_go()?;
+                self.evict()?;
             }
             let page = self.load(number)?;
             self.held.insert(number, page);
@@ -93,8 +93,8 @@ impl Pages {
         })
     }
 
-    /// Lets go of the page that was not used for longest.
-    fn let_go(&mut self) -> io::Result<()> {
+    /// Evicts the page that was not used for longest.
+    fn evict(&mut self) -> io::Result<()> {
         let oldest = self.held.iter().min_by_key(|(_, page)| page.used);
         let Some(number) = oldest.map(|(&number, _)| number) else {
             return Ok(());
