@@ -88,10 +88,12 @@ fn summaries_that_lean_are_found() {
 
 /// TIDY-10
 #[test]
-fn head_without_a_subject_is_found() {
-    let found = summaries(&rust("//! What a is.\n\n/// What b is.\nfn b() {}\n"));
-    let start = VAGUE_HEAD;
-    assert_eq!(found, [Fault::LeaningSummary { line: 1, start }]);
+fn summary_without_a_subject_is_found() {
+    let text = "//! What a is.\n\n/// What b is.\nfn b() {}\n";
+    let fault = |line| Fault::LeaningSummary { line, start: VAGUE };
+    assert_eq!(summaries(&rust(text)), [fault(1), fault(3)]);
+    let file = File::new(Path::new("crates/cli/src/a.rs"), text.to_owned());
+    assert_eq!(summaries(&file), [fault(1)]);
 }
 
 /// TIDY-14
