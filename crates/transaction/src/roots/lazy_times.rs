@@ -6,7 +6,7 @@
 //! - LAZY-1: an inode's item in the tree differs from the one in here by times and their count only. Every edit of
 //!   the item takes the inode out, while it holds the tree's mutable set.
 //! - LAZY-2: at most [`MOST`] are kept: the oldest ones have to go before others come.
-//! - LAZY-3: for each there is room in the running transaction, as for what is owed.
+//! - LAZY-3: metadata is reserved in the running transaction for each.
 //!
 //! Locks: a shard's, which is held while an inode comes or goes, then the order's; both are leaves.
 
