@@ -78,7 +78,7 @@ pub use snapshot::{SendOptions, Snapshot};
 pub use subvolume::{Access, Subvolume, SubvolumeInfo};
 pub use trees::{Problem, Problems};
 pub use volume::{Builder, Volume};
-pub use walk::Walk;
+pub use walk::{Walk, WalkOptions};
 
 /// Examples of a page for users, which are tests.
 #[cfg(doctest)]

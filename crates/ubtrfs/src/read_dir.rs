@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::fs::Permissions;
 use std::ops::ControlFlow;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -181,6 +181,17 @@ impl DirEntry {
     pub fn metadata(&self) -> Result<Metadata> {
         let metadata = Metadata::of_engine(&self.engine, self.entry.id);
         metadata.naming("read the attributes of", &self.path())
+    }
+
+    /// Reads where a symbolic link leads.
+    ///
+    /// # Errors
+    ///
+    /// As [`Subvolume::read_link`](crate::Subvolume::read_link).
+    pub fn read_link(&self) -> Result<PathBuf> {
+        let target = self.engine.readlink(self.entry.id);
+        let target = target.naming("read the link", &self.path())?;
+        Ok(OsString::from_vec(target).into())
     }
 
     /// Sets the permission bits of the file, without walking its path again. A link is not followed.

@@ -58,11 +58,15 @@ impl fmt::Debug for Walk {
 }
 
 impl Walk {
-    fn new(engine: &Engine, dir: FileId, path: &Path, order: Order) -> Walk {
+    fn new(engine: &Engine, dir: FileId, path: &Path, options: WalkOptions) -> Walk {
         let path = path.as_os_str().as_bytes();
         let volume = Arc::clone(engine);
+        let order = match options.by_name {
+            true => Order::Name,
+            false => Order::Index,
+        };
         Walk {
-            walk: WalkOn::on(volume, dir, path, order, Filter::default()),
+            walk: WalkOn::on(volume, dir, path, order, options.filter),
             engine: engine.clone(),
             next_dir: None,
         }
@@ -75,6 +79,12 @@ impl Walk {
     /// How far below the beginning the last entry is: 1 for what is right in that directory.
     pub fn depth(&self) -> usize {
         self.walk.depth()
+    }
+
+    /// Tells whether more entries follow in the directory of the last one. It is known only with
+    /// [`WalkOptions::sort_by_name`].
+    pub fn has_sibling(&self) -> bool {
+        self.walk.has_sibling()
     }
 
     /// Leaves out what is in the directory that was returned last.
@@ -124,6 +134,71 @@ impl Iterator for Walk {
     }
 }
 
+/// How [`Subvolume::walk_with`] goes through a directory.
+///
+/// ```
+/// use std::path::Path;
+/// use ubtrfs::{Volume, WalkOptions};
+///
+/// # fn main() -> Result<(), ubtrfs::Error> {
+/// let volume = Volume::in_memory(256 << 20)?;
+/// let root = volume.root();
+/// root.create_dir_all("/data/b")?;
+/// root.create_dir_all("/data/.hidden")?;
+/// root.create_dir_all("/data/a/below")?;
+/// root.write("/data/a/file", b"content")?;
+/// let options = WalkOptions::new()
+///     .sort_by_name(true)
+///     .skip_hidden(true)
+///     .only_directories(true);
+/// let walk = root.walk_with("/data", &options)?;
+/// let found = walk.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>, ubtrfs::Error>>()?;
+/// assert_eq!(found, ["/data/a", "/data/a/below", "/data/b"].map(Path::new));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WalkOptions {
+    by_name: bool,
+    no_follow: bool,
+    filter: Filter,
+}
+
+impl WalkOptions {
+    /// Returns everything, in the order in which the entries of each directory were made.
+    pub fn new() -> WalkOptions {
+        WalkOptions::default()
+    }
+
+    /// Goes through each directory by the bytes of the names. Memory grows with the largest directory then.
+    #[must_use]
+    pub fn sort_by_name(mut self, by_name: bool) -> WalkOptions {
+        self.by_name = by_name;
+        self
+    }
+
+    /// Takes a link at the end of the path for itself, which is no directory. Links below are not followed in any case.
+    #[must_use]
+    pub fn no_follow(mut self, no_follow: bool) -> WalkOptions {
+        self.no_follow = no_follow;
+        self
+    }
+
+    /// Leaves out entries whose names begin with a dot, and what is below them.
+    #[must_use]
+    pub fn skip_hidden(mut self, skip_hidden: bool) -> WalkOptions {
+        self.filter.skip_hidden = skip_hidden;
+        self
+    }
+
+    /// Leaves out all but directories.
+    #[must_use]
+    pub fn only_directories(mut self, only_directories: bool) -> WalkOptions {
+        self.filter.only_directories = only_directories;
+        self
+    }
+}
+
 impl Subvolume {
     /// Walks all that is below a directory, in the order in which the entries of each were made.
     ///
@@ -131,25 +206,24 @@ impl Subvolume {
     ///
     /// It is no directory, is missing, or cannot be read.
     pub fn walk(&self, path: impl AsRef<Path>) -> Result<Walk> {
-        self.walk_in(path.as_ref(), Order::Index)
+        self.walk_with(path, &WalkOptions::new())
     }
 
-    /// Walks all that is below a directory, by the bytes of the names in each. Memory grows with the largest directory.
+    /// Walks what is below a directory, in the way that the options say.
     ///
     /// # Errors
     ///
     /// As [`Subvolume::walk`].
-    pub fn walk_by_name(&self, path: impl AsRef<Path>) -> Result<Walk> {
-        self.walk_in(path.as_ref(), Order::Name)
-    }
-
-    fn walk_in(&self, path: &Path, order: Order) -> Result<Walk> {
-        let begun = self
-            .resolve(path)
-            .and_then(|dir| match self.engine.attr(dir)?.kind {
-                FileKind::Directory => Ok(Walk::new(&self.engine, dir, path, order)),
-                _ => Err(ubtrfs_engine::Error::NotADirectory(dir).into()),
-            });
+    pub fn walk_with(&self, path: impl AsRef<Path>, options: &WalkOptions) -> Result<Walk> {
+        let path = path.as_ref();
+        let dir = match options.no_follow {
+            true => self.resolve_link(path),
+            false => self.resolve(path),
+        };
+        let begun = dir.and_then(|dir| match self.engine.attr(dir)?.kind {
+            FileKind::Directory => Ok(Walk::new(&self.engine, dir, path, *options)),
+            _ => Err(ubtrfs_engine::Error::NotADirectory(dir).into()),
+        });
         begun.naming("walk", path)
     }
 }

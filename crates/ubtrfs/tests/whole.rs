@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use ubtrfs::{
     Access, BlockDevice, BlockGroupKind, Builder, ChangeKind, Checker, FileDevice, MemDevice,
-    MkfsOptions, Profile, SendOptions, Snapshot, Volume, Walk,
+    MkfsOptions, Profile, SendOptions, Snapshot, Volume, Walk, WalkOptions,
 };
 
 const VOLUME_BYTES: u64 = 256 << 20;
@@ -367,9 +367,10 @@ fn walk_goes_past_what_it_is_told_to_leave_out() {
     };
     let made = ["b", "b/deep", "b/deep/file", "b/link", "a", "a/file"];
     assert_eq!(names(root.walk("top").unwrap()), made.map(in_top));
+    let by_name = WalkOptions::new().sort_by_name(true);
     let sorted = ["a", "a/file", "b", "b/deep", "b/deep/file", "b/link"];
     assert_eq!(
-        names(root.walk_by_name("top/").unwrap()),
+        names(root.walk_with("top/", &by_name).unwrap()),
         sorted.map(in_top)
     );
     let mut walk = root.walk("/top").unwrap();
@@ -392,6 +393,10 @@ fn walk_goes_past_what_it_is_told_to_leave_out() {
     assert_eq!(root.symlink_metadata("/top/b/link").unwrap().uid(), 7);
     assert_eq!(root.metadata("/top").unwrap().uid(), 0);
     assert_eq!(root.metadata("/top/b/deep/file").unwrap().uid(), 0);
+    assert_eq!(root.walk("/top/b/link").unwrap().count(), 6);
+    let no_follow = WalkOptions::new().no_follow(true);
+    let refused = root.walk_with("/top/b/link", &no_follow).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::NotADirectory);
     let refused = root.walk("/top/a/file").unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::NotADirectory);
 }

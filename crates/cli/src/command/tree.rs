@@ -2,10 +2,10 @@
 
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use serde::Serialize;
-use ubtrfs::transfer::walk::{Filter, Order, Step, Walk};
-use ubtrfs_engine::FileKind;
+use ubtrfs::{Walk, WalkOptions};
 
 use crate::presentation::console::Console;
 use crate::presentation::json;
@@ -34,14 +34,39 @@ pub(crate) struct Tree {
 impl Tree {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         let opened = self.volume.open(&self.location)?;
-        let filter = Filter {
-            skip_hidden: !self.all,
-            only_directories: self.directories,
-        };
-        let walk = Walk::new(opened.engine(), opened.target, b"", Order::Name, filter);
+        let options = WalkOptions::new()
+            .sort_by_name(true)
+            .no_follow(true)
+            .skip_hidden(!self.all)
+            .only_directories(self.directories);
+        let walk = opened
+            .files
+            .walk_with(self.location.path_within(), &options);
         match console.is_json() {
             true => self.print_json(console, walk),
             false => self.draw(console, walk),
+        }
+    }
+
+    /// None for what is no directory, which is told.
+    fn begun(&self, walk: ubtrfs::Result<Walk>, console: &mut Console) -> Option<Walk> {
+        let begun = walk.inspect_err(|error| self.complain(error, console));
+        begun.ok()
+    }
+
+    /// The path from the directory that is drawn.
+    fn shown<'p>(&self, path: &'p Path) -> &'p [u8] {
+        let path = path.as_os_str().as_bytes();
+        let path = path.strip_prefix(&*self.location.path).unwrap_or(path);
+        path.strip_prefix(b"/").unwrap_or(path)
+    }
+
+    fn complain(&self, error: &ubtrfs::Error, console: &mut Console) {
+        let path = Escaped(self.shown(error.path().unwrap_or(Path::new(""))));
+        let reason = error.reason();
+        match error.operation() {
+            "list" | "walk" => console.error(format_args!("cannot list '{path}': {reason}")),
+            _ => console.error(format_args!("'{path}': {reason}")),
         }
     }
 
@@ -49,7 +74,7 @@ impl Tree {
         self.levels.is_none_or(|levels| depth < levels as usize)
     }
 
-    fn draw(&self, console: &mut Console, mut walk: Walk<'_>) -> anyhow::Result<()> {
+    fn draw(&self, console: &mut Console, walk: ubtrfs::Result<Walk>) -> anyhow::Result<()> {
         let for_terminal = console.is_terminal();
         let image = self.location.image.as_os_str().as_bytes();
         console
@@ -58,55 +83,55 @@ impl Tree {
         let (mut directories, mut files) = (0u64, 0u64);
         // For each level above, whether more follows on it.
         let mut open: Vec<bool> = Vec::new();
-        while let Some(step) = walk.next_step() {
-            match step {
-                Step::Entry(entry) => {
-                    open.truncate(walk.depth() - 1);
-                    let more = walk.has_sibling();
-                    for &open in &open {
-                        let branch = if open {
-                            "\u{2502}\u{a0}\u{a0} "
-                        } else {
-                            "    "
-                        };
-                        console.out.write_all(branch.as_bytes())?;
-                    }
-                    let branch = match more {
-                        true => "\u{251c}\u{2500}\u{2500} ",
-                        false => "\u{2514}\u{2500}\u{2500} ",
-                    };
-                    console.out.write_all(branch.as_bytes())?;
-                    match for_terminal {
-                        true => write!(console.out, "{}", ShellQuoted(&entry.name))?,
-                        false => console.out.write_all(&entry.name)?,
-                    }
-                    if entry.kind == FileKind::Symlink {
-                        let volume = walk.volume();
-                        match volume.readlink(entry.id) {
-                            Ok(target) => write!(console.out, " -> {}", Escaped(&target))?,
-                            Err(error) => console.error(error),
-                        }
-                    }
-                    writeln!(console.out)?;
-                    if entry.kind == FileKind::Directory {
-                        directories += 1;
-                        open.push(more);
-                        if self.goes_below(walk.depth())
-                            && let Err(error) = walk.enter(&entry)
-                        {
-                            console.error(format_args!("'{}': {error}", Escaped(walk.path())));
-                        }
-                    } else {
-                        files += 1;
-                    }
+        let mut walk = self.begun(walk, console);
+        while let Some(walk) = &mut walk
+            && let Some(entry) = walk.next()
+        {
+            let entry = match entry {
+                Ok(entry) => entry,
+                Err(error) => {
+                    self.complain(&error, console);
+                    continue;
                 }
-                Step::Leave => {}
-                Step::Failed(error) => {
-                    console.error(format_args!(
-                        "cannot list '{}': {error}",
-                        Escaped(walk.path())
-                    ));
+            };
+            open.truncate(walk.depth() - 1);
+            let more = walk.has_sibling();
+            for &open in &open {
+                let branch = if open {
+                    "\u{2502}\u{a0}\u{a0} "
+                } else {
+                    "    "
+                };
+                console.out.write_all(branch.as_bytes())?;
+            }
+            let branch = match more {
+                true => "\u{251c}\u{2500}\u{2500} ",
+                false => "\u{2514}\u{2500}\u{2500} ",
+            };
+            console.out.write_all(branch.as_bytes())?;
+            let name = entry.file_name();
+            match for_terminal {
+                true => write!(console.out, "{}", ShellQuoted(name.as_bytes()))?,
+                false => console.out.write_all(name.as_bytes())?,
+            }
+            if entry.file_type().is_symlink() {
+                match entry.read_link() {
+                    Ok(target) => {
+                        let target = Escaped(target.as_os_str().as_bytes());
+                        write!(console.out, " -> {target}")?;
+                    }
+                    Err(error) => console.error(error.reason()),
                 }
+            }
+            writeln!(console.out)?;
+            if entry.file_type().is_dir() {
+                directories += 1;
+                open.push(more);
+                if !self.goes_below(walk.depth()) {
+                    walk.skip_contents();
+                }
+            } else {
+                files += 1;
             }
         }
         let directories = counted(directories, "directory", "directories");
@@ -119,33 +144,30 @@ impl Tree {
     }
 
     /// A flat list in the order of the drawing, with each entry's depth.
-    fn print_json(&self, console: &mut Console, mut walk: Walk<'_>) -> anyhow::Result<()> {
+    fn print_json(&self, console: &mut Console, walk: ubtrfs::Result<Walk>) -> anyhow::Result<()> {
         let mut list = json::JsonList::start(&mut console.out, "tree")?;
-        while let Some(step) = walk.next_step() {
-            match step {
-                Step::Entry(entry) => {
-                    let depth = walk.depth();
-                    let shown = TreeJson {
-                        path: json::text(walk.path()),
-                        path_hex: json::hex_if_lossy(walk.path()),
-                        kind: permissions::kind_name(entry.kind),
-                        depth,
-                    };
-                    list.push(&mut console.out, &shown)?;
-                    if entry.kind == FileKind::Directory
-                        && self.goes_below(depth)
-                        && let Err(error) = walk.enter(&entry)
-                    {
-                        console.error(format_args!("'{}': {error}", Escaped(walk.path())));
-                    }
+        let mut walk = self.begun(walk, console);
+        while let Some(walk) = &mut walk
+            && let Some(entry) = walk.next()
+        {
+            let entry = match entry {
+                Ok(entry) => entry,
+                Err(error) => {
+                    self.complain(&error, console);
+                    continue;
                 }
-                Step::Leave => {}
-                Step::Failed(error) => {
-                    console.error(format_args!(
-                        "cannot list '{}': {error}",
-                        Escaped(walk.path())
-                    ));
-                }
+            };
+            let (path, depth) = (entry.path(), walk.depth());
+            let path = self.shown(&path);
+            let shown = TreeJson {
+                path: json::text(path),
+                path_hex: json::hex_if_lossy(path),
+                kind: permissions::kind_name(entry.file_type()),
+                depth,
+            };
+            list.push(&mut console.out, &shown)?;
+            if !self.goes_below(depth) {
+                walk.skip_contents();
             }
         }
         Ok(list.end(&mut console.out)?)

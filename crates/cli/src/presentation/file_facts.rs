@@ -6,7 +6,7 @@ use std::path::Path;
 use rustix::fs::{major, minor};
 use serde::Serialize;
 use ubtrfs::{Metadata, Subvolume};
-use ubtrfs_engine::{FileId, FileKind, Result, Volume};
+use ubtrfs_engine::{FileId, Result, Volume};
 
 use crate::presentation::{clock, json, permissions};
 
@@ -51,7 +51,7 @@ impl FileFacts {
         FileJson {
             path: json::text(path),
             path_hex: json::hex_if_lossy(path),
-            kind: FileKind::from_mode(file.mode()).map_or("unknown", permissions::kind_name),
+            kind: permissions::kind_name(file.file_type()),
             mode: format!("{:04o}", file.mode() & 0o7777),
             nlink: file.nlink(),
             uid: file.uid(),
