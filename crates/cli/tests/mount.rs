@@ -69,7 +69,7 @@ impl Place {
         self.dir.path().join("mnt")
     }
 
-    /// What the process is called that has the image locked.
+    /// The name of the process that has the image locked.
     fn server_name(&self) -> String {
         let inode = format!(":{}", fs::metadata(self.image()).unwrap().ino());
         let locks = fs::read_to_string("/proc/locks").unwrap();

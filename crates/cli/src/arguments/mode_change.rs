@@ -28,7 +28,7 @@ enum Value {
     Bits(u32),
     /// Those bits, and execution for directories and for what somebody may execute.
     MaybeExecute(u32),
-    /// What these users have.
+    /// The permissions of these users.
     CopyOf(u32),
 }
 
@@ -76,7 +76,7 @@ impl ModeChange {
     }
 }
 
-/// What one kind of user may, for all of them.
+/// The permissions of one kind of user, for all kinds.
 fn spread(bits: u32) -> u32 {
     let may = (bits | bits >> 3 | bits >> 6) & 7;
     may << 6 | may << 3 | may

@@ -38,7 +38,7 @@ pub(crate) fn is_absent(group: &str, name: &str) -> bool {
     absent_in(group).contains(&name)
 }
 
-/// What help says of them.
+/// Adds to the help texts which commands are absent.
 pub(crate) fn with_note(command: clap::Command) -> clap::Command {
     let note = |command: clap::Command, group: &str| match absent_in(group) {
         [] => command,
@@ -85,7 +85,7 @@ pub(crate) fn named(
     }
 }
 
-/// What is said of it.
+/// The message about an absent command.
 pub(crate) fn refusal(name: &str) -> String {
     format!("'{name}' is not supported by ubtrfs")
 }

@@ -231,7 +231,7 @@ fn is_mounted(holder: &Holder) -> bool {
         .any(|source| Path::new(source) == device)
 }
 
-/// What was shown of the progress.
+/// The progress that was shown last.
 struct Shown {
     /// Counts as well, where no person watches.
     with_counts: bool,

@@ -15,7 +15,7 @@ pub(crate) struct Completions {
     shell: Shell,
 }
 
-/// What the generators are told to complete after `-o`.
+/// The text that the generators are given as the only value of `-o`.
 const MARK: &str = "ubtrfs-mount-options";
 
 /// Mount options that a user may want to write; those with a value end with "=".

@@ -360,7 +360,7 @@ struct Goal<'a> {
 }
 
 enum Goes {
-    /// What is in the source goes into this directory.
+    /// The entries of the source go into this directory.
     Contents(Top<FileId>),
     As(Top<FileId>, Vec<u8>),
 }

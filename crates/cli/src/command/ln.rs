@@ -96,7 +96,7 @@ impl Ln {
         linked.reason().with_context(refused)
     }
 
-    /// What a hard link is to be one of.
+    /// The file that a hard link is to name.
     fn existing(
         &self,
         changes: &Changes<'_>,

@@ -32,9 +32,9 @@ pub(crate) struct Mkdir {
     volume: VolumeOptions,
 }
 
-/// What a new directory has before the umask.
+/// The mode of a new directory before the umask.
 const EVERYTHING: u32 = 0o777;
-/// What a directory made on the way has in any case, so that something can be made in it.
+/// Permissions that parent directories always get, so that entries can be made in them.
 const FOR_OWNER: u32 = 0o300;
 
 impl Mkdir {

@@ -379,7 +379,7 @@ fn start_log(options: &Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What serves in the background has no standard error: what nobody gave a place goes to the system's logger.
+/// A server in the background has no standard error: without a given place its log goes to the system's logger.
 fn leave_stderr(options: &Options) {
     if options.log.is_none()
         && let Ok(syslog) = log::Place::syslog()

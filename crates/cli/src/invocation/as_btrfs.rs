@@ -14,7 +14,7 @@ use crate::presentation::console;
 
 /// The version of btrfs-progs whose command line this is. Scripts and installers match the whole line.
 pub(crate) const VERSION_LINE: &str = "btrfs-progs v6.14";
-/// What is behind it.
+/// The program and its version, below the line of btrfs-progs.
 const PRODUCT_LINE: &str = concat!("ubtrfs v", env!("CARGO_PKG_VERSION"));
 /// The exit code of btrfs-progs for a global option that it does not know.
 const UNKNOWN_GLOBAL_OPTION: u8 = 129;
@@ -53,7 +53,7 @@ const OPTIONS: [(&str, bool); 9] = [
     ("--version", false),
 ];
 
-/// What becomes of a command line.
+/// The outcome of looking at a command line.
 #[derive(Debug)]
 pub(crate) enum Line {
     /// It is to be parsed, with names written out.

@@ -36,7 +36,7 @@ pub(crate) fn invoked_as(program: Option<&OsStr>) -> InvokedAs {
     }
 }
 
-/// What fsck finds missing, as fsck(8) numbers it: an operational error.
+/// The exit code for a missing device, as fsck(8) numbers it: an operational error.
 const FSCK_OPERATIONAL_ERROR: u8 = 8;
 
 /// `fsck.btrfs` does nothing, as the one of btrfs-progs: a boot script calls it, and a btrfs volume needs no

@@ -10,10 +10,10 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-/// What mount(8) takes as "the mount failed".
+/// The exit code that mount(8) takes as "the mount failed".
 pub(crate) const FAILED: u8 = 32;
 
-/// What a letter stands for.
+/// The meaning of the letter of an option.
 enum Meaning {
     /// An argument of ours.
     Flag(&'static str),

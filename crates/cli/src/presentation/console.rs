@@ -25,7 +25,7 @@ use crate::presentation::quoting::Escaped;
 use crate::presentation::told::Told;
 
 const FAILURE: u8 = 1;
-/// What a shell reports for a program that SIGPIPE ended.
+/// The exit code that a shell reports for a program ended by SIGPIPE.
 const SIGPIPE_EXIT: u8 = 128 + 13;
 /// How far a copy is; the message is the file.
 pub(crate) const COPY_PROGRESS: &str = "{spinner} {binary_bytes} {binary_bytes_per_sec} {wide_msg}";
@@ -37,7 +37,7 @@ const PROGRESS_TICK: Duration = Duration::from_millis(100);
 /// There is room for so much at least in a pipe that has any.
 const PIPE_BUF: usize = 4096;
 const OUT_BUFFER_BYTES: usize = 64 << 10;
-/// What a command gathers at a time that must let something go before it writes.
+/// The size of the pieces of text that a command gathers before it releases a resource and writes.
 pub(crate) const PIECE_BYTES: usize = OUT_BUFFER_BYTES;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -60,7 +60,7 @@ pub(crate) struct Out {
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) stderr: File,
-    /// What the command reads, if it reads something of the process's.
+    /// The input of the process, for commands that read it.
     pub(crate) input: Option<File>,
     /// Open while the process waits for the command's end.
     pub(crate) connection: Arc<UnixStream>,
@@ -94,7 +94,7 @@ impl Client {
     }
 }
 
-/// What a process gives a command to read that is run for it.
+/// The input that a process gives to a command run for it.
 #[derive(Debug)]
 pub(crate) struct ClientInput {
     file: File,
@@ -167,7 +167,7 @@ pub(crate) struct Console {
     found: u8,
     /// The line of the script that is being run.
     line: Option<u64>,
-    /// What would help a caller who may not do something.
+    /// A hint for callers to whom an operation is refused.
     pub(crate) if_refused: Option<&'static str>,
 }
 
@@ -238,7 +238,7 @@ impl Console {
         }
     }
 
-    /// What that process gives to read; once.
+    /// Takes the input that the process gives; None after the first call.
     pub(crate) fn take_client_input(&mut self) -> Option<ClientInput> {
         let client = self.out.get_mut().client.as_mut()?;
         Some(ClientInput {

@@ -28,7 +28,7 @@ use ubtrfs_format::csum::CsumType;
 use ubtrfs_format::features::Incompat;
 use ubtrfs_format::superblock::Superblock;
 
-/// What is shown of a block, and what of the volume its text depends on.
+/// The parts of a block that are shown, and the facts of the volume that its text depends on.
 #[derive(Clone, Debug)]
 pub(crate) struct PrintOptions {
     pub(crate) csum_type: CsumType,

@@ -56,7 +56,7 @@ pub(super) const INCOMPAT_FLAGS: Table = &[
     (Incompat::SIMPLE_QUOTA.bits(), "SIMPLE_QUOTA"),
 ];
 
-/// What the system chunk array cannot be shown beyond; the rest of the superblock was shown.
+/// A fault beyond which the system chunk array cannot be shown; the rest of the superblock was shown.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SysArrayError {
     #[error("sys_array_size {0} shouldn't exceed {SYS_CHUNK_ARRAY_SIZE} bytes")]
@@ -264,7 +264,7 @@ pub(super) fn for_each_sys_chunk(
     })
 }
 
-/// What the system chunk array is made of, in turns.
+/// The elements of the system chunk array, in turns.
 enum SysEntry<'a> {
     Key {
         number: usize,

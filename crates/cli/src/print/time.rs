@@ -35,7 +35,7 @@ impl fmt::Display for IsoTime<'_> {
     }
 }
 
-/// What is added to seconds for the time zone's clock, as seconds that would be UTC.
+/// The seconds that the clock of the time zone is ahead of UTC.
 fn offset_at(seconds: i64, zone: &TimeZone) -> i64 {
     i64::from(zone.to_offset(within_reach(seconds)).seconds())
 }

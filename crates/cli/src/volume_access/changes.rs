@@ -33,7 +33,7 @@ const NEW_FILE_MODE: u32 = 0o666;
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     pub(crate) volume: Volume,
-    /// What "/" stands for.
+    /// The directory that "/" stands for.
     pub(crate) root: FileId,
     /// The files below `root`, by their paths.
     pub(crate) files: Subvolume,
@@ -54,7 +54,7 @@ impl Target {
         self.volume.engine()
     }
 
-    /// What the caller may do; None: everything.
+    /// The rights of the caller; None: all.
     pub(crate) fn rights(&self) -> Option<Rights<'_>> {
         self.session.as_ref()?.rights()
     }
@@ -133,7 +133,7 @@ impl Target {
         }
     }
 
-    /// What the path leads to through links.
+    /// The file that the path leads to through links.
     pub(crate) fn find_following(&self, location: &Location) -> anyhow::Result<FileId> {
         let found = self.engine().resolve_following(self.root, &location.path);
         found.with_context(|| format!("cannot access '{location}'"))

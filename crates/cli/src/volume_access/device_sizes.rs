@@ -17,9 +17,9 @@ use crate::volume_access::ioctls::{Asked, text};
 pub(crate) struct DeviceSizes {
     pub(crate) devid: DevId,
     path: Option<PathBuf>,
-    /// What the volume uses of it.
+    /// The bytes of the device that the volume uses.
     pub(crate) size: u64,
-    /// What it has; 0 if it is missing.
+    /// The size of the device itself; 0 if it is missing.
     pub(crate) device_size: u64,
 }
 
@@ -64,7 +64,7 @@ impl DeviceSizes {
         self.device_size == 0
     }
 
-    /// What the device has beyond what the volume uses.
+    /// The bytes of the device beyond those that the volume uses.
     pub(crate) fn slack(&self) -> i64 {
         match self.device_size {
             0 => 0,

@@ -20,7 +20,7 @@ pub(crate) const FOR_COMMANDS: Duration = Duration::from_secs(10);
 /// Between tries. Opening itself tries for a lock without a break, for a second.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// What `--wait` says.
+/// The time that `--wait` sets.
 static ASKED: OnceLock<Duration> = OnceLock::new();
 
 /// Has this process wait for as long as `--wait` says, for other users of a volume.

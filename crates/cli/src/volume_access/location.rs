@@ -453,7 +453,7 @@ pub(crate) struct Opened {
     pub(crate) volume: Volume,
     /// The directory that stands for "/".
     pub(crate) root: FileId,
-    /// What the path leads to. A link at its end is not followed.
+    /// The file that the path leads to. A link at its end is not followed.
     pub(crate) target: FileId,
     /// The files below `root`, by their paths.
     pub(crate) files: Subvolume,
@@ -493,7 +493,7 @@ impl VolumeOptions {
         self.find(volume, location)
     }
 
-    /// What `location` means in a volume that is open already.
+    /// Finds `location` in a volume that is open already.
     pub(crate) fn find(&self, volume: Volume, location: &Location) -> anyhow::Result<Opened> {
         let root = self.root_for(&volume, location)?;
         let target = volume

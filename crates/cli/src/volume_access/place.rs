@@ -13,7 +13,7 @@ use crate::volume_access::reason::{Reason, Reasoned};
 pub(crate) struct Place {
     pub(crate) dir: FileId,
     pub(crate) name: Vec<u8>,
-    /// What has the name.
+    /// The file that has the name.
     pub(crate) existing: Option<FileId>,
 }
 
@@ -36,7 +36,7 @@ pub(crate) enum PlaceError {
 pub(crate) struct Named {
     /// Without slashes at its end.
     pub(crate) path: PathBuf,
-    /// What has the name; a link itself.
+    /// The metadata of the file that has the name; a link is not followed.
     pub(crate) existing: Option<Metadata>,
 }
 

@@ -33,7 +33,7 @@ enum Kind {
     Mount(Box<MountSession>),
 }
 
-/// What a command on a mount is run with.
+/// The mount and the caller of a command that a server runs.
 #[derive(Debug)]
 pub(crate) struct MountSession {
     pub(crate) caller: Caller,
@@ -43,7 +43,7 @@ pub(crate) struct MountSession {
     pub(crate) device: (u32, u32),
     /// The way to the kernel's caches.
     pub(crate) changes: Option<Changes>,
-    /// What the kernel has not written yet.
+    /// The pages that the kernel has not written yet.
     pub(crate) pages: Option<KernelPages>,
     pub(crate) paths: Vec<MountPath>,
     /// The caller sees no mount of the volume that could be written through.

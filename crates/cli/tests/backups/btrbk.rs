@@ -40,7 +40,7 @@ const AFTER_THE_KILL: &str = "
 btrbk -q -c conf --preserve resume; btrbk -q -c conf clean; btrbk -q -c conf --preserve resume
 btrbk -c conf list all; btrbk -q -c conf prune; btrbk -c conf list all
 ";
-/// What subvolumes say of themselves, as the reference shows it.
+/// A script that shows facts of subvolumes by the reference.
 const FACTS: &str = "
 for dir in a/snapshots/* b/backups/*; do
     /usr/bin/btrfs subvolume show $dir | sed -n \
@@ -115,7 +115,7 @@ impl Rig {
         assert!(shown.contains("ro=false"), "it was done before the kill");
     }
 
-    /// What is told of the run, without times and names that follow from them.
+    /// The account of a run, without times and names that follow from them.
     fn account(&self, listed: &str) -> String {
         let log = fs::read_to_string(self.dir().join("log")).unwrap();
         // The time comes first.

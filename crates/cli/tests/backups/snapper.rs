@@ -25,7 +25,7 @@ $snapper create -d two
 $snapper status 1..2
 "#;
 
-/// What snapper tells: how, and of which path. A name of an inode that goes away is one of the kernel's stream, and no file.
+/// Changes that snapper tells, by kind and path. A name of an inode that goes away is of the kernel's stream, and no file.
 fn told_by_snapper(text: &str, top: &Path) -> BTreeSet<(char, String)> {
     let top = format!("{}/", top.display());
     let line = |line: &str| {
@@ -43,7 +43,7 @@ fn told_by_snapper(text: &str, top: &Path) -> BTreeSet<(char, String)> {
     lines.filter(|(_, path)| !is_temporary(path)).collect()
 }
 
-/// What `subvolume diff` tells, in words of snapper, which knows no renames and no times.
+/// Changes that `subvolume diff` tells, in words of snapper, which knows no renames and no times.
 fn told_by_us(text: &str) -> BTreeSet<(char, String)> {
     let mut told = BTreeSet::new();
     let (mut gone, mut new) = (BTreeMap::new(), BTreeMap::new());

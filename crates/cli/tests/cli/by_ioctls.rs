@@ -19,7 +19,7 @@ use crate::subvolumes::{self, COMMANDS, assert_as_progs, listed, words};
 
 const ALLOWED: &str = "user_subvol_rm_allowed";
 
-/// What only reads; '@' begins a path in the volume.
+/// Commands that only read; '@' begins a path in the volume.
 const READING: &[&str] = &[
     "subvolume list @",
     "subvolume list -a @",
@@ -54,7 +54,7 @@ const READING: &[&str] = &[
     "inspect-internal rootid @shut",
 ];
 
-/// What tells of devices, which users are told less of.
+/// Commands about devices, which tell users less than root.
 const READING_DEVICES: &[&str] = &[
     "filesystem usage -T @",
     "filesystem show @",
@@ -82,7 +82,7 @@ const READING_DEVICES: &[&str] = &[
     "filesystem du @none",
 ];
 
-/// What btrfs-progs does not say, or not to users.
+/// Commands whose output btrfs-progs does not have, or not for users.
 const READING_MORE: &[&str] = &[
     "subvolume list --format json -u @",
     "subvolume show @",
@@ -279,7 +279,7 @@ fn a_user_is_shown_of_each_mount_what_he_may_see() {
     judged(&image);
 }
 
-/// What a program says, without where and when: generations are numbers.
+/// The output of a program, without places and times: generations are numbers.
 fn lines_of(program: &Path, command: &str, dir: &Path) -> (Option<i32>, String) {
     let output = run(program, 0, command, dir);
     let (code, text, _) = text(&output, dir);

@@ -147,7 +147,7 @@ fn the_server_of_a_mount_runs_no_command_of_a_stranger() {
     assert!(synced.status.success(), "{}", said(&synced));
 }
 
-/// What the kernel's btrfs answers to administrators alone; our `remount` is its `mount`. '@' is the volume.
+/// Commands that the kernel's btrfs runs for administrators alone; our `remount` is its `mount`. '@' is the volume.
 const OF_ADMINISTRATORS: &[&str] = &[
     "device stats @",
     "filesystem label @ other",
@@ -212,7 +212,7 @@ fn root_without_capabilities_is_no_administrator() {
     }
 }
 
-/// What users meet: directories and subvolumes of the user, of root, and open to all.
+/// Fills the image with directories and subvolumes of the user, of root, and open to all.
 pub(crate) fn furnish(image: &Path) {
     let at = |path: &str| location(image, path);
     let run = |words: &[&str], path: &str| {
@@ -299,7 +299,7 @@ pub(crate) fn assert_as_kernel(
     }
 }
 
-/// What two images hold after the same was done to them.
+/// Compares two images after equal commands, without times.
 pub(crate) fn assert_same_but_times(what: &str, theirs: &Path, ours: &Path) {
     let times = [Field::Atime, Field::Mtime, Field::Ctime, Field::Btime];
     assert_same(what, &judged(theirs), &judged(ours), &times);

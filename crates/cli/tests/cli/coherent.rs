@@ -34,7 +34,7 @@ const USUAL: usize = 3;
 const NAMES: [&str; 4] = ["current", "kept", "made", "parent"];
 const LEN: usize = 10_000;
 
-/// What there is after a step: of each name what its file holds, and which names the directory lists.
+/// The state after a step: by name, the content of its file, and whether the directory lists it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct View {
     contents: [Option<u8>; NAMES.len()],

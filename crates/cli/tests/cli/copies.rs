@@ -13,7 +13,7 @@ use ubtrfs_sim::seed;
 
 use crate::process::{fail, location, other_devices, succeed, ubtrfs};
 
-/// What a copy cannot have of its original.
+/// Fields in which a copy differs from its original.
 const NOT_COPIED: [Field; 4] = [Field::Ino, Field::Ctime, Field::Btime, Field::DirSize];
 
 /// A volume of the kernel's with the hard cases, and an empty one that takes the copy. It is a btrfs as well, so that

@@ -16,7 +16,7 @@ use ubtrfs_sim::seed;
 use crate::edits::write;
 use crate::process::{empty_volume, fail, judged, location, succeed, ubtrfs};
 
-/// What a copy cannot have of its original.
+/// Fields in which a copy differs from its original.
 const NOT_COPIED: [Field; 4] = [Field::Ino, Field::Ctime, Field::Btime, Field::DirSize];
 
 fn cp<const N: usize>(words: [OsString; N]) {

@@ -66,7 +66,7 @@ const COMMANDS: &[&str] = &[
     "rmdir --ignore-fail-on-non-empty @a",
 ];
 
-/// What two runs have in common: not when they were, nor which numbers were given out.
+/// Fields in which two runs differ: their times, and the numbers that were given out.
 const OF_A_RUN: [Field; 4] = [Field::Ino, Field::Ctime, Field::Btime, Field::Atime];
 
 const UMASK: u32 = 0o027;

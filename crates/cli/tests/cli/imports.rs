@@ -15,7 +15,7 @@ use ubtrfs_sim::seed;
 use crate::edits::write;
 use crate::process::{empty_volume, fail, judged, location, other_devices, succeed, ubtrfs};
 
-/// What an archive cannot have of a file.
+/// Fields of a file that an archive does not carry.
 const NOT_ARCHIVED: [Field; 4] = [Field::Ino, Field::Ctime, Field::Btime, Field::DirSize];
 
 fn import(archive: &Path, image: &Path) -> Manifest {

@@ -134,7 +134,7 @@ fn assert_same_lines(expected: &str, found: &str, command: &str) {
 
 const GENERATIONS: [&str; 3] = ["0", "9", "99999"];
 
-/// What was written since each of the generations, in the subvolume at `path`.
+/// The listings of files written since each of the generations, in the subvolume at `path`.
 fn find_new_by_progs(mount: &KernelMount, path: &str) -> (String, Vec<String>) {
     let each = GENERATIONS.iter().map(|since| {
         let mut command = Command::new("btrfs");

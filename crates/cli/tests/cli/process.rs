@@ -84,7 +84,7 @@ pub(crate) fn empty_volume() -> (Scratch, PathBuf) {
     (scratch, image)
 }
 
-/// What the kernel shows of an image, once `btrfs check` has found nothing wrong with it.
+/// The files of an image as the kernel shows them, once `btrfs check` has found nothing wrong with it.
 pub(crate) fn judged(image: &Path) -> Manifest {
     let scratch = Scratch::new().unwrap();
     let volume = KernelVolume::of_files(vec![image.to_owned()], scratch);

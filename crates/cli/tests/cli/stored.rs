@@ -68,7 +68,7 @@ fn mounted_and_remounted(options: &str, remounted: &str) -> Option<Mounted> {
     Some(mounted)
 }
 
-/// What is on disk of each file of a volume: its name, its flags, and its extents.
+/// The files of a volume as they are on disk: names, flags, and extents.
 fn stored(image: &Path) -> Vec<String> {
     let mut files: Vec<String> = Vec::new();
     for line in dump(image, "5") {
@@ -217,7 +217,7 @@ fn cut(mounted: &Mounted) -> (Scratch, std::path::PathBuf) {
     (scratch, copy)
 }
 
-/// What a power cut would leave of a file; None: not even its name.
+/// The content that a file would have after a power cut; None: not even its name is left.
 fn left(mounted: &Mounted, name: &str) -> Option<Vec<u8>> {
     let (_scratch, image) = cut(mounted);
     let read = ubtrfs().arg("cat").arg(location(&image, name)).output();

@@ -82,7 +82,7 @@ pub(crate) fn words(command: &str, path: impl Fn(&str) -> OsString) -> Vec<OsStr
     command.split(' ').map(word).collect()
 }
 
-/// What both must have in common: the exit code, what is said on standard output, and whether something is said
+/// The outcome that both must have: the exit code, the text on standard output, and whether there is any
 /// on standard error.
 pub(crate) fn outcome(output: &Output, from: &str, to: &str) -> (bool, String, bool) {
     let text = str::from_utf8(&output.stdout).unwrap();

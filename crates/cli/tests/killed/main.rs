@@ -428,7 +428,7 @@ fn a_write_that_nobody_waits_for_is_durable_when_it_is_completed() {
     bench.check();
 }
 
-/// What it is called, what it does in a directory with `file` and `dir/inside`, and what is there afterwards.
+/// An operation: its name, its action in a directory with `file` and `dir/inside`, and the entries afterwards.
 type Naming = (&'static str, fn(&Path), &'static [&'static str]);
 
 const NAMING: &[Naming] = &[

@@ -174,7 +174,7 @@ impl Server {
         command
     }
 
-    /// What an SQL script prints, in lines of fields between `|`.
+    /// The output of an SQL script, in lines of fields between `|`.
     fn sql(&self, script: &str) -> String {
         let mut psql = self.client("psql");
         let output = psql.args(["-XAtq", "-v", "ON_ERROR_STOP=1", "-c", script, USER]);

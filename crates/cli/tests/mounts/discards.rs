@@ -24,7 +24,7 @@ use crate::switch;
 const MIB: u64 = 1 << 20;
 const NOBODY: u32 = 65534;
 
-/// What the host gives for the image.
+/// The bytes that the host has allocated for the image.
 fn allocated(image: &Path) -> u64 {
     fs::metadata(image).unwrap().blocks() * 512
 }
@@ -63,7 +63,7 @@ fn remount(place: &Place, words: &str) -> Output {
     command.output().unwrap()
 }
 
-/// What `filesystem discard` tells of the mount.
+/// The figures of `filesystem discard` for the mount.
 fn told(place: &Place) -> Value {
     let mut command = ubtrfs();
     command.args(["filesystem", "discard", "--format", "json"]);

@@ -84,7 +84,7 @@ impl Place {
     }
 }
 
-/// What `cat` writes of a file of an image or device.
+/// The content of a file of an image or device, by `cat`.
 pub(crate) fn read_from(source: &Path, name: &str) -> Vec<u8> {
     let file = format!("{}:/{name}", source.display());
     ubtrfs().arg("cat").arg(file).output().unwrap().stdout
@@ -173,7 +173,7 @@ impl Drop for Server {
     }
 }
 
-/// What is mounted at `path`, the last one last.
+/// The types of the file systems mounted at `path`, the last one last.
 pub(crate) fn types_at(path: &Path) -> Vec<String> {
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
     let lines = table.lines().map(|line| line.split(' ').collect());

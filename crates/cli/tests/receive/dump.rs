@@ -123,7 +123,7 @@ fn stream(commands: &[StreamCommand<'_>]) -> Vec<u8> {
     writer.into_inner()
 }
 
-/// What no kernel sends, but the text can show.
+/// The streams hold commands that no kernel sends, but that the text can show.
 #[test]
 fn odd_streams_are_dumped_as_btrfs_progs_does() {
     let test = "dumps of odd streams";

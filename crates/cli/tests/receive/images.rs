@@ -55,7 +55,7 @@ fn shared_bytes(dir: &Path) -> Vec<u64> {
     shared.collect()
 }
 
-/// What the reference makes of a series, on a mount of its own.
+/// The volume that the reference makes of a series, on a mount of its own.
 fn reference(series: &Series) -> (KernelVolume, KernelMount) {
     let volume = KernelVolume::make(&MkfsSpec::new().device_bytes(1 << 30)).unwrap();
     let mount = volume.mount("").unwrap();

@@ -159,10 +159,10 @@ impl SourceVolume {
     }
 }
 
-/// What a stream does not carry, and the sizes of directories that held subvolumes.
+/// Fields that a stream does not carry, and the sizes of directories that held subvolumes.
 const IGNORED: [Field; 3] = [Field::Ctime, Field::Btime, Field::DirSize];
 
-/// What a stream carries of a snapshot: no nested subvolumes.
+/// The files of a snapshot that a stream carries: no nested subvolumes.
 fn sent(dir: &Path) -> Manifest {
     let mut manifest = Manifest::of_dir(dir).unwrap();
     manifest

@@ -62,7 +62,7 @@ pub(crate) fn run(program: &str, args: &[&str], paths: &[&Path]) -> String {
     said
 }
 
-/// What differs between one file system and the next.
+/// Fields that differ between one file system and the next.
 pub(crate) const NOT_COPIED: [Field; 3] = [Field::Ino, Field::Btime, Field::DirSize];
 
 /// A folder as a btrfs shows it, where directories have one link. Links are read with a trace.

@@ -45,7 +45,7 @@ struct AllocationJson {
     allocated: u64,
 }
 
-/// What is shown of a volume.
+/// The facts of a volume that are shown.
 struct Facts {
     infos: Vec<ProfileUsage>,
     devices: Vec<DeviceSizes>,

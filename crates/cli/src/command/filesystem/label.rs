@@ -27,7 +27,7 @@ pub(crate) struct Label {
     volume: VolumeOptions,
 }
 
-/// What a label may have.
+/// The most bytes of a label.
 const MAX_LABEL_BYTES: usize = 255;
 
 #[derive(Debug, Serialize)]

@@ -42,7 +42,7 @@ pub(crate) struct Show {
     devices: DeviceOptions,
 }
 
-/// What btrfs-progs says of a device that is not there.
+/// The text of btrfs-progs for a device that is not there.
 const MISSING: &str = "size 0 used 0 path <missing disk> MISSING";
 
 #[derive(Debug, Serialize)]
@@ -276,7 +276,7 @@ impl ByIoctls for Show {
     }
 }
 
-/// What the superblocks of the devices say; nothing is opened, so that it does not matter who uses the volume.
+/// A volume as the superblocks of its devices describe it. Nothing is opened, so that the volume may be in use.
 fn describe(fsid: Uuid, found: &[FoundDevice]) -> anyhow::Result<VolumeJson> {
     let mut by_devid: BTreeMap<u64, &FoundDevice> = BTreeMap::new();
     for device in found {

@@ -325,7 +325,7 @@ impl Facts {
         Ok(())
     }
 
-    /// What the chunks of `flags` take from a device.
+    /// The bytes that the chunks of `flags` take from a device.
     fn allocated_on(&self, device: &DeviceSizes, flags: BlockGroupFlags) -> u64 {
         let on_it = |a: &&DeviceAllocation| a.devid == device.devid && a.flags == flags;
         let sizes = self.allocations().iter().filter(on_it);

@@ -18,7 +18,7 @@ use crate::volume_access::location::Location;
 #[derive(Debug)]
 pub(super) struct MountedPaths {
     pub(super) asked: Asked,
-    /// What paths begin with, and the subvolume whose root that is; the first that holds a file counts.
+    /// Prefixes of paths, each with the subvolume whose root it is; the first that holds a file counts.
     bases: Vec<(PathBuf, RootId)>,
 }
 

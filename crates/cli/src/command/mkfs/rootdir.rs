@@ -56,7 +56,7 @@ pub(super) struct RootdirArgs {
     shrink: bool,
 }
 
-/// What a volume shall be filled with.
+/// The folder or archive that a new volume is filled with.
 pub(super) struct Rootdir<'a> {
     args: &'a RootdirArgs,
     /// The path for messages.
@@ -362,7 +362,7 @@ struct Algorithm(Option<(Compression, i32)>);
 
 impl fmt::Display for Algorithm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        /// What the codecs take for 0.
+        /// The level that the codecs use for 0.
         const USUAL_LEVEL: i32 = 3;
         match self.0 {
             None => f.write_str("no"),

@@ -17,11 +17,11 @@ use crate::presentation::console::Console;
 #[derive(Debug)]
 pub(super) struct Target {
     pub(super) path: PathBuf,
-    /// What the volume takes of it.
+    /// The bytes of the target that the volume takes.
     pub(super) used_bytes: u64,
     /// Nobody asked for a size, and an image that is there is too small to mean one.
     pub(super) may_have_any_size: bool,
-    /// What is there already, until it is taken by [`Target::open`].
+    /// The file or device that is there already, until it is taken by [`Target::open`].
     device: Option<FileDevice>,
     exists: bool,
     /// Its directory in sysfs, of a block device.
@@ -149,7 +149,7 @@ impl Target {
             .is_some_and(|rotational| rotational == "0")
     }
 
-    /// What sysfs says of its queue. That of a partition is its disk's.
+    /// An attribute of its queue in sysfs. A partition has the queue of its disk.
     fn queue(&self, attribute: &str) -> Option<String> {
         let sysfs = self.sysfs.as_ref()?;
         let own = std::fs::read_to_string(sysfs.join("queue").join(attribute));
@@ -162,7 +162,7 @@ impl Target {
     }
 }
 
-/// What makes two paths the same device.
+/// The identity of a file or device: two paths with an equal one lead to the same.
 fn identity(metadata: &Metadata) -> (bool, u64, u64) {
     match metadata.file_type().is_block_device() {
         true => (true, metadata.rdev(), 0),

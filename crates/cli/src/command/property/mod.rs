@@ -58,7 +58,7 @@ impl Property {
     }
 }
 
-/// What has properties.
+/// The kinds of objects that have properties.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 enum Kind {
     #[value(alias = "i")]
@@ -152,7 +152,7 @@ trait Object {
     }
 }
 
-/// What a path may mean, which is the top of a volume, as a mount point is for btrfs-progs, or a subvolume, or neither.
+/// The kinds of a path. It is the top of a volume, as a mount point is for btrfs-progs, or a subvolume, or neither.
 fn kinds_of(
     location: &Location,
     asked_for: Option<Kind>,

@@ -157,7 +157,7 @@ impl ByIoctls for Set {
     }
 }
 
-/// What ro is set to.
+/// The value for the property ro.
 fn switch(value: &[u8]) -> anyhow::Result<bool> {
     match value {
         b"true" => Ok(true),

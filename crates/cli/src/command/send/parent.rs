@@ -3,7 +3,7 @@
 use ubtrfs_engine::Snapshot;
 use ubtrfs_format::uuid::Uuid;
 
-/// What tells how subvolumes are related.
+/// The facts that relate subvolumes to each other.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Identity {
     pub(super) uuid: Uuid,

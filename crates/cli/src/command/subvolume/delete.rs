@@ -202,7 +202,7 @@ fn is_default(id: RootId, shown: &Location) -> String {
     format!("not deleting default subvolume id {id} '{shown}'")
 }
 
-/// What is deleted by ioctls.
+/// A subvolume that is deleted by ioctls.
 struct Victim {
     id: RootId,
     path: PathBuf,

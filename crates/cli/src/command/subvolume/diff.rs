@@ -88,7 +88,7 @@ fn print(console: &mut Console, entry: &DiffEntry) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What differs of a file that both snapshots have.
+/// The differences of a file that both snapshots have.
 fn details(entry: &DiffEntry) -> Vec<String> {
     let (Some(old), Some(new)) = (&entry.old, &entry.new) else {
         return Vec::new();

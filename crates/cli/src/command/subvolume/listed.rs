@@ -17,7 +17,7 @@ use crate::volume_access::ioctls::{self, Asked};
 use crate::volume_access::location::Location;
 use crate::volume_access::reason::Reasoned;
 
-/// What is shown of a subvolume.
+/// The facts of a subvolume that are shown.
 #[derive(Clone, Debug)]
 pub(super) struct Listed {
     pub(super) id: RootId,

@@ -39,7 +39,7 @@ const WRITABLE_BUT_RECEIVED: &str = "the subvolume is read-write and has receive
      \t 'SUBVOLUME FLAGS' in manual page btrfs-subvolume for\n\
      \t further information.";
 
-/// What is shown, as text; nothing of it for what the subvolume has not.
+/// The facts that are shown as text.
 struct Facts<'a> {
     info: &'a Listed,
     path: Vec<u8>,

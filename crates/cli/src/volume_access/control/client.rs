@@ -174,7 +174,7 @@ fn must_be_none_besides<'a>(
     }
 }
 
-/// What of a command line says where it is to be run.
+/// The parts of a command line that decide where it is run.
 #[derive(Debug, Default)]
 struct Line<'a> {
     /// The names of the group and of the command in it.

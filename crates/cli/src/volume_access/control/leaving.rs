@@ -28,7 +28,7 @@ const ENDS_WITHIN: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(crate) struct Leaving(UnixStream);
 
-/// What became of the file system.
+/// The state of the file system after an unmount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Left {
     /// Its server has ended.
@@ -41,7 +41,7 @@ pub(crate) enum Left {
     Stalled,
 }
 
-/// What a server says of the unmounting to come.
+/// The answer of a server to the announcement of an unmount.
 #[derive(Debug)]
 pub(crate) enum Asked {
     Agrees(Leaving),

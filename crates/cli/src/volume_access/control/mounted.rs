@@ -12,7 +12,7 @@ use ubtrfs_fuse::mount::{TableEntry, mount_table};
 
 use crate::volume_access::location::Location;
 
-/// What an argument names.
+/// The kind of place that an argument names.
 #[derive(Debug)]
 pub(super) enum Found {
     Ours(Mounted),
@@ -22,7 +22,7 @@ pub(super) enum Found {
     Elsewhere,
 }
 
-/// What there is where a path leads.
+/// The kind of file at a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     Directory,
@@ -38,7 +38,7 @@ pub(super) struct Mounted {
     pub(super) owner: u32,
     pub(super) is_read_only: bool,
     pub(super) mountpoint: PathBuf,
-    /// What of the path exists.
+    /// The part of the path that exists.
     pub(super) place: PathBuf,
     /// From the root of the file system.
     pub(super) path: Vec<u8>,

@@ -72,7 +72,7 @@ pub(super) struct Request {
 pub(super) struct Descriptors {
     pub(super) stdout: File,
     pub(super) stderr: File,
-    /// What a command reads that has something to read.
+    /// The input, for commands that read one.
     pub(super) input: Option<File>,
 }
 
@@ -117,7 +117,7 @@ impl Address {
         })
     }
 
-    /// What the mount says: the name, and a zero and the path if there is one.
+    /// The address as the mount shows it: the name, and a zero and the path if there is one.
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = self.name.clone().into_bytes();
         if let Some(path) = &self.path {
@@ -301,7 +301,7 @@ impl Request {
     }
 }
 
-/// What a server says when it has begun to receive a subvolume, and without a name when that is finished.
+/// The message of a server that begins to receive a subvolume. Without a name: the subvolume is finished.
 pub(crate) fn receiving(name: &[u8]) -> Vec<u8> {
     let name = &name[..name.len().min(MAX_SUBVOLUME_BYTES)];
     [&[RECEIVING, name.len() as u8], name].concat()

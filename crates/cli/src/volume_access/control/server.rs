@@ -52,7 +52,7 @@ pub(crate) struct Served {
     pub(crate) root: FileId,
     pub(crate) changes: Option<Changes>,
     pub(crate) pages: Option<KernelPages>,
-    /// What the mount says of where commands are taken.
+    /// The address for commands, as the mount shows it.
     pub(crate) point: ControlPoint,
     /// Major and minor number of the mount's device.
     pub(crate) device: (u32, u32),
@@ -63,7 +63,7 @@ pub(crate) struct Served {
     pub(crate) leavers: Leavers,
     /// All users of the mount may do everything in it.
     pub(crate) is_fakeroot: bool,
-    /// What runs the commands.
+    /// The program that runs the commands.
     pub(crate) program: Program,
 }
 
@@ -424,7 +424,7 @@ const OF_ADMINISTRATORS: [(&str, &[&str]); 6] = [
     ),
 ];
 
-/// What the user who mounted is told of a refusal.
+/// The hint that is added to a refusal, for the user who mounted.
 const FAKEROOT_WOULD: &str = "the mount option fakeroot lets the user who mounts do everything there, \
      user_subvol_rm_allowed lets users delete subvolumes that are theirs";
 

@@ -92,7 +92,7 @@ impl Asked {
         Ok(error_counts(&item))
     }
 
-    /// What is allocated on a device, ascending.
+    /// The allocated ranges of a device, ascending.
     pub(crate) fn device_extents(&self, devid: u64) -> Result<Vec<Range<u64>>, Errno> {
         let key = |offset| Key::new(devid, KeyType::DEV_EXTENT, offset);
         let mut extents = Vec::new();

@@ -70,7 +70,7 @@ impl Asked {
         Ok(Asked(open(path, FLAGS, Mode::empty())?.into()))
     }
 
-    /// What stands in a directory. The server of the mount says what path leads there, and might lead elsewhere.
+    /// Opens a file below a directory, by a path from the server of the mount, which might lead elsewhere.
     pub(crate) fn below(&self, path: &[u8]) -> Result<Asked, Errno> {
         let path: &[u8] = if path.is_empty() { b"." } else { path };
         let within = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;

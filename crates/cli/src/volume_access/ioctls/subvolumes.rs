@@ -16,7 +16,7 @@ use zerocopy::FromZeros;
 use super::Asked;
 use super::subvolume::text;
 
-/// What was found of them.
+/// The subvolumes that were found.
 #[derive(Debug)]
 pub(crate) struct Subvolumes {
     pub(crate) infos: Vec<SubvolumeInfo>,
@@ -88,7 +88,7 @@ impl Subvolumes {
         })
     }
 
-    /// What is below a directory.
+    /// The subvolumes that can be reached from a directory.
     fn reached(top: &Asked) -> Result<Subvolumes, Errno> {
         let info = info_of(&top.subvolume_info()?);
         let mut found = Subvolumes {

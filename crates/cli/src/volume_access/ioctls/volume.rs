@@ -13,11 +13,11 @@ use zerocopy::native_endian::U64;
 use super::Asked;
 use super::subvolume::text;
 
-/// What space there is.
+/// The space of a volume, by profile.
 #[derive(Debug)]
 pub(crate) struct Spaces {
     pub(crate) infos: Vec<ProfileUsage>,
-    /// What is kept back for the file system itself, and how much of it is in use.
+    /// The space kept back for the file system itself, and how much of it is in use.
     pub(crate) reserve: ProfileUsage,
 }
 

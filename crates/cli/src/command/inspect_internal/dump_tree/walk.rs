@@ -60,7 +60,7 @@ struct Span {
 /// How far a dump has come.
 #[derive(Clone, Copy)]
 struct Position {
-    /// What ends here or before has been shown.
+    /// Blocks that end here or before have been shown.
     key: Key,
     /// So have blocks that hold the key, from this level up.
     shown: u8,
@@ -77,7 +77,7 @@ impl Position {
     }
 }
 
-/// What is shown of a tree in one go.
+/// The text of a part of a tree that is shown in one go.
 struct Piece {
     tree: RootId,
     /// The only level that is shown.
@@ -202,7 +202,7 @@ impl<'v> Walk<'v> {
         }
     }
 
-    /// What comes next; None if there is no root. The first piece begins at None.
+    /// The next piece; None if there is no root. The first piece begins at None.
     fn piece(
         &self,
         root: &dyn Fn() -> anyhow::Result<Option<(RootId, Expect)>>,

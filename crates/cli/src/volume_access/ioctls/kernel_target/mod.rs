@@ -31,7 +31,7 @@ use super::{Asked, Subvolumes};
 
 /// Clone sources that are kept open.
 const MAX_SOURCES: usize = 16;
-/// What is copied at once.
+/// The bytes that are copied at once.
 const COPY_BYTES: usize = 1 << 20;
 
 /// Receives into a directory of a mount.
