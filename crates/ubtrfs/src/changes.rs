@@ -67,7 +67,7 @@ impl Iterator for Changes {
     }
 }
 
-/// What became of a name. [`Changes`] has an example.
+/// The kind of a change to a name. [`Changes`] has an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ChangeKind {
     /// It is gone.
@@ -84,7 +84,7 @@ pub enum ChangeKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Change {
-    /// What became of the name.
+    /// The kind of the change.
     pub kind: ChangeKind,
     /// The path from the root of the snapshot, without a slash before it; empty for the root itself. Of a removed name it is
     /// that in the old snapshot, else that in the new one.

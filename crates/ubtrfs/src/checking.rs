@@ -39,7 +39,7 @@ pub struct Checker {
     options: CheckOptions,
 }
 
-/// What a check found. [`Checker`] has an example.
+/// The findings of a check. [`Checker`] has an example.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct CheckReport {
@@ -68,7 +68,7 @@ pub struct CheckIssue {
     pub severity: Severity,
     /// The number, which stays from release to release. `docs/check.md` lists them.
     pub number: u16,
-    /// What and where, for people.
+    /// A description of the fault and its place, for people.
     pub message: String,
 }
 

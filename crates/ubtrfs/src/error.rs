@@ -72,7 +72,7 @@ impl Error {
         self.0.cause.kind()
     }
 
-    /// What could not be done, as a verb, such as "read".
+    /// The operation that failed, as a verb, such as "read".
     pub fn operation(&self) -> &'static str {
         self.0.operation
     }

@@ -51,7 +51,7 @@ pub struct File {
     shared: Arc<Shared>,
 }
 
-/// What clones of a file share.
+/// The state that clones of a file share.
 #[derive(Debug)]
 struct Shared {
     /// None when it is being let go.

@@ -15,7 +15,7 @@ use crate::transfer::DeviceNumber;
 /// Bytes of the units that [`Metadata::blocks`] counts.
 const BLOCK_BYTES: u64 = 512;
 
-/// What is known of a file, as [`std::fs::Metadata`].
+/// The metadata of a file, as [`std::fs::Metadata`].
 ///
 /// ```
 /// use ubtrfs::Volume;

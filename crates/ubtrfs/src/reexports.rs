@@ -55,7 +55,7 @@ pub use ubtrfs_format::csum::CsumType;
 /// ```
 pub use ubtrfs_format::uuid::Uuid;
 
-/// What a new volume is: what [`Builder::mkfs`](crate::Builder::mkfs) takes.
+/// Options of a new volume, for [`Builder::mkfs`](crate::Builder::mkfs).
 ///
 /// ```
 /// use ubtrfs::{CsumType, MkfsOptions, Profile, Volume};
@@ -163,5 +163,5 @@ pub use ubtrfs_device::MemDevice;
 /// ```
 pub use ubtrfs_device::FileDevice;
 
-/// What a [`FileDevice`] is opened for. It has an example.
+/// The access that a [`FileDevice`] is opened for. It has an example.
 pub use ubtrfs_device::Access as DeviceAccess;

@@ -26,15 +26,15 @@ use crate::volume::Volume;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Space {
-    /// What `df` calls the size: that of the devices, divided by the copies that data has.
+    /// The size as `df` shows it: that of the devices, divided by the copies that data has.
     pub total_bytes: u64,
-    /// What is not in use, divided by the copies that data has.
+    /// The space that is not in use, divided by the copies that data has.
     pub free_bytes: u64,
-    /// What data can be written to: free space of data, and space that no block group has.
+    /// The space for new data: free space of data, and space that no block group has.
     pub available_bytes: u64,
-    /// What is kept back so that files can be deleted on a full volume.
+    /// The space kept back so that files can be deleted on a full volume.
     pub reserve_bytes: u64,
-    /// What block groups have, by kind and profile.
+    /// The space of block groups, by kind and profile.
     pub block_groups: Vec<BlockGroupSpace>,
 }
 
@@ -42,17 +42,17 @@ pub struct Space {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BlockGroupSpace {
-    /// What they hold.
+    /// The kind of content of the block groups.
     pub kind: BlockGroupKind,
     /// How it lies on the devices. None if the profile is not known.
     pub profile: Option<Profile>,
-    /// What they have room for, in bytes of content. Devices have more, by the copies of the profile.
+    /// The size of the block groups, in bytes of content. On devices they take more, by the copies of the profile.
     pub total_bytes: u64,
-    /// What is in use of that.
+    /// The bytes of content in use.
     pub used_bytes: u64,
 }
 
-/// What block groups hold. [`Profile`] has an example.
+/// The kinds of content of block groups. [`Profile`] has an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BlockGroupKind {
     /// Content of files.
@@ -95,13 +95,13 @@ impl BlockGroupKind {
 pub struct DeviceInfo {
     /// The number within the volume.
     pub id: u64,
-    /// What tells it from all devices.
+    /// The UUID, which no other device has.
     pub uuid: Uuid,
     /// Where it is; None if it is missing.
     pub path: Option<PathBuf>,
-    /// What the volume takes of it.
+    /// The bytes of the device that the volume takes.
     pub total_bytes: u64,
-    /// What block groups have of that.
+    /// The bytes of the device that block groups have.
     pub allocated_bytes: u64,
 }
 

@@ -19,7 +19,7 @@ pub(crate) const DIR_PERMISSIONS: u32 = 0o755;
 /// The bits of a mode that are permissions.
 pub(crate) const PERMISSIONS: u32 = 0o7777;
 
-/// What may be done in a snapshot.
+/// The access that a snapshot allows.
 ///
 /// ```
 /// use std::io::ErrorKind;

@@ -30,7 +30,7 @@ const MAX_LISTED: usize = 1000;
 /// Bytes of an archive that are written at a time.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// What a transfer of a tree could not do. It goes on past files that it cannot transfer.
+/// The problems of a transfer of a tree. It goes on past files that it cannot transfer.
 ///
 /// ```
 /// use ubtrfs::Volume;
@@ -62,7 +62,7 @@ pub struct Problems {
 pub struct Problem {
     /// The file: its path as the transfer met it.
     pub path: PathBuf,
-    /// What was wrong, for people.
+    /// A description of the problem, for people.
     pub message: String,
 }
 
@@ -106,7 +106,7 @@ impl ReceiveObserver for Names {
     }
 }
 
-/// What all copies keep.
+/// Options of all copies.
 fn options() -> CopyOptions {
     CopyOptions {
         preserve: true,

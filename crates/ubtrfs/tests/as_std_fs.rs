@@ -37,7 +37,7 @@ trait Place {
     fn open_as(&self, path: &str, letters: &str) -> io::Result<Tried>;
 }
 
-/// What writing to a file and reading it gave.
+/// The results of writing to a file and of reading it.
 type Tried = (Result<(), ErrorKind>, Result<Vec<u8>, ErrorKind>);
 
 fn try_both(mut file: impl Read + Write) -> Tried {

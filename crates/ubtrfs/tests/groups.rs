@@ -29,7 +29,7 @@ fn content(version: u64) -> Vec<u8> {
     version.to_le_bytes().repeat(3000)
 }
 
-/// What belongs together: files of two subvolumes, names, attributes.
+/// Makes changes that belong together: files of two subvolumes, names, attributes.
 fn change(volume: &Volume, version: u64, between: &dyn Fn()) -> Result<()> {
     let root = volume.root();
     root.write("/one", content(version))?;

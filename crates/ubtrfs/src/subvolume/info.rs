@@ -12,7 +12,7 @@ use ubtrfs_format::uuid::Uuid;
 
 use crate::handle::Engine;
 
-/// What is known of a subvolume.
+/// The facts of a subvolume.
 ///
 /// ```
 /// use std::path::Path;
@@ -38,7 +38,7 @@ pub struct SubvolumeInfo {
     pub path: Option<PathBuf>,
     /// The subvolume that holds it; None if it has no place, as the top level.
     pub parent_id: Option<u64>,
-    /// What tells it from all subvolumes of all volumes.
+    /// The UUID, which no other subvolume of any volume has.
     pub uuid: Uuid,
     /// The UUID of the subvolume that it is a snapshot of.
     pub parent_uuid: Option<Uuid>,

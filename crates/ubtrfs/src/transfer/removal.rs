@@ -34,7 +34,7 @@ pub enum Removed {
 
 /// A listener to a removal. Paths begin with that of the top, as the caller wrote it: any bytes.
 pub trait RemovalObserver {
-    /// What ends the removal early.
+    /// The error that ends the removal early.
     type Stop;
 
     /// Hears what was removed.
@@ -53,7 +53,7 @@ pub trait RemovalObserver {
 /// Something that is not removed.
 #[derive(Debug, thiserror::Error)]
 pub enum RemovalProblem<'a> {
-    /// What is to be removed cannot be examined, or is not there.
+    /// The file to be removed cannot be examined, or is not there.
     #[error("{0}")]
     Find(Error),
     /// The directory could not be listed to its end.

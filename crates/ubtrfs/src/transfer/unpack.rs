@@ -366,7 +366,7 @@ impl<'a> Unpacker<'a> {
     }
 }
 
-/// What becomes of directories that are missing on the way to something.
+/// The treatment of directories that are missing on the way to a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum OnTheWay {
     Make,

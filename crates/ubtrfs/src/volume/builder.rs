@@ -180,7 +180,7 @@ impl Builder {
         self
     }
 
-    /// What a new volume shall be: label, profiles, checksums, node size, features.
+    /// Sets the options of a new volume: label, profiles, checksums, node size, features.
     #[must_use]
     pub fn mkfs(mut self, options: MkfsOptions) -> Builder {
         self.mkfs = options;

@@ -16,7 +16,7 @@ use crate::transfer::{Escaped, Observer};
 /// After so many reads without a sound byte the rest of a file is given up. A crafted extent may claim to be longer
 /// than any device.
 const MAX_LOST_READS: usize = 64;
-/// What becomes a hole if it is zeros.
+/// The size of the pieces that become holes if they are zeros.
 const HOLE_BYTES: usize = 4096;
 
 /// The directory in which a copy begins.
@@ -32,7 +32,7 @@ pub struct Top<D> {
 struct Level<D> {
     dir: D,
     name: Vec<u8>,
-    /// What it gets once it is full; None for a directory that is not a copy.
+    /// The facts that it gets once it is full; None for a directory that is not a copy.
     facts: Option<Facts>,
 }
 

@@ -61,7 +61,7 @@ pub enum CopyStep<F> {
     Entry { name: Vec<u8>, file: F },
     /// All of a directory that was entered has been seen.
     Leave,
-    /// What is at the path cannot be copied.
+    /// The file at the path cannot be copied.
     Failed(CopyError),
 }
 

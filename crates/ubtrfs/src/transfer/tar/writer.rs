@@ -17,9 +17,9 @@ use crate::transfer::DeviceNumber;
 const BLOCK: u64 = 512;
 const RECORD: u64 = 20 * BLOCK;
 const NAME_MAX: usize = 100;
-/// What seven octal digits hold.
+/// The largest number of seven octal digits.
 const ID_MAX: u32 = 0o7_777_777;
-/// What eleven octal digits hold.
+/// The largest number of eleven octal digits.
 const SIZE_MAX: u64 = 0o77_777_777_777;
 
 #[derive(Debug)]
