@@ -1,7 +1,6 @@
 //! The prose of documentation, as far as a program can judge it.
 //!
-//! - TIDY-10: a summary stands alone and names its subject: it does not begin with one of `STARTS`, nor with `VAGUE` (but
-//!   for those in `MAY_BE_VAGUE`).
+//! - TIDY-10: a summary stands alone and names its subject: it does not begin with one of `STARTS`.
 //! - TIDY-11: a sentence has at most `MOST_IN_DOCS` words in the documentation of code, `MOST_IN_TEXTS` in `*.md`. What
 //!   breaks this or TIDY-10 is known in a baseline, by file.
 //! - TIDY-14: a sentence names who acts. It does not begin with one of `FACELESS`, nor does it hide
@@ -20,14 +19,8 @@ use crate::tidy::{Counted, Fault, Finding};
 const MOST_IN_DOCS: usize = 25;
 const MOST_IN_TEXTS: usize = 35;
 
-/// Words that make a summary lean on its neighbours, or hide who acts.
-const STARTS: &[&str] = &["The same", "Who", "Whoever", "Whose", "Of", "As"];
-
-/// A summary that begins so names no subject.
-const VAGUE: &str = "What";
-
-/// Crates of which only the heads of files must not be `VAGUE` so far.
-const MAY_BE_VAGUE: &[&str] = &["crates/cli", "crates/ubtrfs"];
+/// Words that make a summary lean on its neighbours, hide who acts, or name no subject.
+const STARTS: &[&str] = &["The same", "Who", "Whoever", "Whose", "What", "Of", "As"];
 
 /// Beginnings of a sentence that leave open who acts.
 const FACELESS: &[&str] = &["Who", "Whoever", "Whose"];
@@ -80,15 +73,12 @@ fn summaries(file: &File) -> Vec<Fault> {
     let Some(source) = &file.source else {
         return Vec::new();
     };
-    let may_be_vague = MAY_BE_VAGUE.iter().any(|path| file.path.starts_with(path));
     let first = blocks(&file.text, source).into_iter();
     let first = first.filter_map(|block| block.first().copied());
     first
         .filter_map(|(line, text)| {
             // TIDY-10
-            let vague = (line == 1 || !may_be_vague).then_some(&VAGUE);
-            let mut starts = STARTS.iter().chain(vague);
-            let start = *starts.find(|start| begins_with(text, start))?;
+            let start = *STARTS.iter().find(|start| begins_with(text, start))?;
             Some(Fault::LeaningSummary { line, start })
         })
         .collect()
