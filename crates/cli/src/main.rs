@@ -109,7 +109,7 @@ fn failure(error: &anyhow::Error) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// On paths in a mount where nobody runs a command for us.
+/// Runs a command by ioctls, on paths in a mount without a server that runs it.
 fn run_by_ioctls(command: clap::Command, args: &[OsString], refusal: anyhow::Error) -> ExitCode {
     let command = LocationParser::Written.put_into(command);
     let parsed = command.try_get_matches_from(args);

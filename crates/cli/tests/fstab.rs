@@ -104,7 +104,7 @@ mount -o remount,ro "$dir"
 umount "$dir"
 free
 
-# mount(8) says what is to be, and nothing of what is not. Of what the mount has anyway nobody is warned.
+# mount(8) says what is to be, and nothing of what is not. Options that the mount has anyway cause no warning.
 mount -t fuse.ubtrfs "$image" "$dir"
 words=sync,nosuid,nodev,noexec,nodiratime,nosymfollow,lazytime
 mount -o "remount,$words" "$dir" 2> "$fstab.err"

@@ -132,7 +132,7 @@ fn what_the_shell_has_open_is_not_kept_open_by_the_mount() {
     let output = Command::new("sh")
         .args(["-c", script, env!("CARGO_BIN_EXE_ubtrfs")])
         .args([&lock, &place.image(), &place.mountpoint()])
-        // Its end is read only when nobody has descriptor 7 any more.
+        // Its end is read only when no process has descriptor 7 any more.
         .output()
         .unwrap();
     assert_ok(&output);

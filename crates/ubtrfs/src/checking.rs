@@ -17,7 +17,7 @@ use crate::error::{Naming, Result};
 /// ```
 pub use ubtrfs_check::Severity;
 
-/// Checks a volume that nobody writes to, as `ubtrfs check` does. It only reads, and shares no code with what writes
+/// Checks a volume that is not being written to, as `ubtrfs check` does. It only reads, and shares no code with what writes
 /// volumes. Memory does not grow with the volume.
 ///
 /// ```

@@ -121,7 +121,7 @@ impl Subvolume {
                     let made = Some((end.dir, name));
                     return Ok(Opened { hold, made });
                 }
-                // Somebody was faster: the file is there now.
+                // Another thread was faster: the file is there now.
                 Err(EngineError::Exists) => {}
                 Err(error) => return Err(error.into()),
             }

@@ -110,7 +110,7 @@ impl RemovalObserver for FirstFailure<'_> {
                 let operation = "enter";
                 let found = self.engine.lookup(dir, &entry.name);
                 if found.naming(operation, path)? != Some(entry.id) {
-                    // Somebody else has moved or removed it meanwhile.
+                    // Another thread has moved or removed it meanwhile.
                     return Ok(());
                 }
                 match refused {
@@ -122,7 +122,7 @@ impl RemovalObserver for FirstFailure<'_> {
                 let refused = Err(Cause::Subvolume(path.to_owned()));
                 return refused.naming("remove directory", path);
             }
-            // Somebody else has removed it meanwhile.
+            // Another thread has removed it meanwhile.
             RemovalProblem::Unlink(EngineError::NotFound)
             | RemovalProblem::Rmdir(EngineError::NotFound) => return Ok(()),
             RemovalProblem::Unlink(error) => ("remove", error),

@@ -26,7 +26,7 @@ enum Operator {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Value {
     Bits(u32),
-    /// Those bits, and execution for directories and for what somebody may execute.
+    /// Those bits, and execution for directories and for files that some user may execute.
     MaybeExecute(u32),
     /// The permissions of these users.
     CopyOf(u32),

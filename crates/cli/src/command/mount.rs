@@ -50,8 +50,8 @@ const THIS_PROGRAM: &str = "/proc/self/exe";
 /// access time, not even with `strictatime`: the kernel does not tell of it.
 ///
 /// Options of FUSE: `allow_other, fsname=NAME, threads=N, noblkdev, fakeroot`. With `fakeroot` the user who mounts may
-/// read and change everything, and run every command on the mount, whatever modes and owners say. Nobody else may
-/// enter.
+/// read and change everything, and run every command on the mount, whatever modes and owners say. No other user
+/// may enter.
 ///
 /// Options of this program: `loop` and `noloop` (see below), `memory=BYTES, transport=auto|uring|classic, writeback,
 /// opens, log=FILE|syslog|stderr, loglevel=LEVEL`. Caches and buffers are shares of `memory`. By default it is the
@@ -85,7 +85,7 @@ pub(crate) struct Mount {
     /// Check options and stop before the volume is opened
     #[arg(long)]
     fake: bool,
-    /// The options are mount(8)'s, which says `rw` whenever nobody said `ro`
+    /// The options are mount(8)'s, which says `rw` whenever `ro` was not given
     #[arg(long, hide = true)]
     helper: bool,
     #[command(flatten)]
@@ -346,7 +346,7 @@ fn name_the_mount(error: anyhow::Error) -> anyhow::Error {
             let mountpoint = mountpoint.display();
             anyhow::anyhow!("{shown} already mounted on {mountpoint} (process {pid})")
         }),
-        // Nobody has its lock.
+        // No process has its lock.
         Holder::Loop(device) => mount::mountpoint_of(Path::new(device)).map(|mountpoint| {
             let mountpoint = mountpoint.display();
             anyhow::anyhow!(

@@ -24,7 +24,7 @@ const NAMES_HOLDERS: usize = 4;
 /// that keep the volume in use.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Umount {
-    /// Take the name away now, and end when nobody uses the mount any more
+    /// Take the name away now, and end when the mount is no longer in use
     #[arg(short, long)]
     lazy: bool,
     /// Where it is mounted, or the image or device that is mounted

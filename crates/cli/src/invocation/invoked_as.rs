@@ -55,7 +55,7 @@ pub(crate) fn fsck(args: &[OsString]) -> ExitCode {
     if !automatic {
         let advice = "If you wish to check the consistency of a BTRFS filesystem or\n\
                       repair a damaged filesystem, see btrfs(8) subcommand 'check'.\n";
-        // Nobody reading it is no failure.
+        // A closed output is no failure.
         let _ = io::stdout().write_all(advice.as_bytes());
     }
     ExitCode::SUCCESS

@@ -283,7 +283,7 @@ impl Console {
 
     fn tell(&self, message: &str) {
         let client = self.out.get_ref().client.as_ref();
-        // There is nobody else to tell it to.
+        // If this fails, nothing is left to tell it to.
         let show = || match client {
             Some(client) => drop(ClientErr(client).write_all(message.as_bytes())),
             None => drop(io::stderr().write_all(message.as_bytes())),

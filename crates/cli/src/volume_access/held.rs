@@ -1,7 +1,7 @@
 //! Volumes that another process has open: how long a command waits for one, and what it says at last.
 //!
 //! Commands on one image that run side by side (`make -j`) hold it for moments, so each waits for the others. A mount
-//! holds it for as long as it likes: nobody waits for that unless asked to.
+//! holds it for as long as it likes: a command waits for that only if asked to.
 
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};

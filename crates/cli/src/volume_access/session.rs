@@ -70,7 +70,7 @@ impl MountSession {
         self.paths.iter().find(|of| of.written == argument)
     }
 
-    /// Whether the mount in which an argument is a path lets nobody write.
+    /// Whether the mount in which an argument is a path is read-only for the caller.
     pub(crate) fn is_read_only_at(&self, argument: &[u8]) -> bool {
         self.sees_only_read_only || self.path_of(argument).is_none_or(|of| of.is_read_only)
     }

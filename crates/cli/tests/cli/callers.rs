@@ -18,7 +18,7 @@ use crate::mounted::Mounted;
 use crate::process::{empty_volume, judged, location, succeed};
 use crate::subvolumes::words;
 
-/// Nobody: fusermount3 wants a user with a name.
+/// The user `nobody`: fusermount3 wants a user with a name.
 pub(crate) const USER: u32 = 65_534;
 pub(crate) const STRANGER: u32 = 1002;
 
@@ -69,7 +69,7 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// None, loudly, where nobody can be another user or users cannot mount.
+    /// None, loudly, where the test cannot become another user or users cannot mount.
     pub(crate) fn new() -> Option<Program> {
         let is_setuid = fs::metadata("/usr/bin/fusermount3")
             .is_ok_and(|helper| helper.permissions().mode() & 0o4000 != 0);

@@ -304,7 +304,7 @@ fn play(mounted: &Mounted, rounds: u8) {
         }
     });
     let compared = steps.compared.load(Ordering::Relaxed);
-    assert!(compared > 0, "nobody has looked");
+    assert!(compared > 0, "no reader has looked");
     drop((open, bind, namespace));
 }
 

@@ -27,7 +27,7 @@ impl Mapped {
     }
 
     pub(crate) fn change(&self, byte: u8) {
-        // SAFETY: the file is as long, and nobody cuts it.
+        // SAFETY: the file is as long, and is not truncated.
         unsafe { self.0.cast::<u8>().write_volatile(byte) };
     }
 }

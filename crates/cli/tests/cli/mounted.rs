@@ -53,7 +53,7 @@ impl Mounted {
         let args = ["mount".as_ref(), "-o".as_ref(), options.as_ref()];
         let places = [self.image.as_os_str(), self.dir.as_os_str()];
         let over_rings = options.contains("transport=uring");
-        // While nobody turns the kernel's switch.
+        // While no other test turns the kernel's switch.
         switch::with_uring(over_rings, || succeed(args.into_iter().chain(places))).unwrap();
     }
 
@@ -498,7 +498,7 @@ fn what_commands_make_and_take_is_seen_at_once() {
     };
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        // Somebody is always at work in the same directory, with the kernel's lock on it.
+        // Two threads are always at work in the same directory, with the kernel's lock on it.
         for number in 0..2 {
             let (is_over, path) = (&is_over, at(&format!("busy{number}")));
             scope.spawn(move || {

@@ -1,4 +1,4 @@
-//! Commands reach a mount from other network namespaces, where somebody else may listen in its server's place.
+//! Commands reach a mount from other network namespaces, where another process may listen in its server's place.
 #![allow(unsafe_code)]
 
 use std::ffi::{OsStr, OsString};
@@ -180,7 +180,7 @@ fn nobody_at_the_path_of_a_mount_is_taken_for_its_server() {
     fs::remove_file(&path).unwrap();
     // A process of root, which could be the server's as far as users go.
     let impostor = UnixListener::bind(&path).unwrap();
-    // Mounts that other tests make look whether somebody listens, and say nothing.
+    // Mounts that other tests make look whether a process listens, and say nothing.
     let taken = thread::spawn(move || {
         let mut clients = impostor.incoming();
         clients.find_map(|client| answer(&mut client.unwrap()))
@@ -245,7 +245,7 @@ fn without_a_folder_of_the_user_commands_reach_a_mount_from_its_own_network_name
     }
     let run = |words: &[OsString]| -> Output {
         let mut command = program.of(USER);
-        // Somebody else's.
+        // Another user's.
         let command = command.args(words).env("XDG_RUNTIME_DIR", "/run");
         command.output().unwrap()
     };

@@ -1,4 +1,4 @@
-//! A reader of a command's output that stops reading stands in nobody's way in the mount.
+//! A reader of a command's output that stops reading blocks no other process in the mount.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};

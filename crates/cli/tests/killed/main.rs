@@ -101,7 +101,7 @@ fn make_durable(path: &Path, contents: &[u8], way: u64) -> io::Result<()> {
     }
 }
 
-/// Makes files, syncs each if that is wanted, and tells of it, until the mount is gone or nobody listens.
+/// Makes files, syncs each if that is wanted, and tells of it, until the mount or the receiver is gone.
 fn write_and_tell(dir: &Path, prefix: &str, mut rng: Rng, told: &Sender<Synced>, is_synced: bool) {
     for number in 0u64.. {
         let len = match rng.below(4) {
@@ -238,7 +238,7 @@ fn a_killed_server_loses_nothing_that_was_synced() {
         let more = work_and_kill(&bench, server, round, &mut rng);
         assert!(
             File::open(bench.mountpoint().join("any")).is_err(),
-            "nobody serves the mount"
+            "no process serves the mount"
         );
         bench.umount();
         bench.check();

@@ -45,7 +45,7 @@ fn as_many_threads_read_requests_as_asked_for() {
     for (word, threads) in [("threads=1", 1), ("threads=7", 7), ("thread_pool=3", 3)] {
         let mut server = place.serve_with(&format!("transport=classic,{word}"));
         let until = Instant::now() + MOMENT;
-        // A request that leaves nobody reading starts one more, which ends with a later one.
+        // A request that leaves no thread reading starts one more, which ends with a later one.
         for number in 0.. {
             let none = fs::metadata(place.mountpoint.join(format!("none{number}")));
             assert_eq!(none.unwrap_err().kind(), ErrorKind::NotFound);

@@ -86,17 +86,17 @@ fn archive_gives_the_bytes_that_its_folder_gives() {
     }
 }
 
-/// An ACL of the user daemon and of one and a group that nobody knows.
+/// An ACL of the user daemon, and of a user and a group without names.
 fn acl(owner: u8) -> Vec<u8> {
-    let nobody = u32::MAX;
+    let no_id = u32::MAX;
     let entries: [(u8, u8, u32); 7] = [
-        (1, owner, nobody),
+        (1, owner, no_id),
         (2, 5, 1),
         (2, 4, 54_321),
-        (4, 5, nobody),
+        (4, 5, no_id),
         (8, 6, 54_322),
-        (16, 7, nobody),
-        (32, 0, nobody),
+        (16, 7, no_id),
+        (32, 0, no_id),
     ];
     let mut bytes = 2_u32.to_le_bytes().to_vec();
     for (tag, permissions, id) in entries {

@@ -43,7 +43,7 @@ fn bad_descriptor() -> io::ErrorKind {
     io::Error::from(rustix::io::Errno::BADF).kind()
 }
 
-// No arm for all others in the matches below: a new error gets a kind that somebody chose.
+// No arm for all others in the matches below: the kind of a new error must be chosen.
 
 fn engine_kind(error: &EngineError) -> io::ErrorKind {
     use io::ErrorKind as Kind;

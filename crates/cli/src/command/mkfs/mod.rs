@@ -345,7 +345,7 @@ fn source_date_epoch() -> anyhow::Result<Option<i64>> {
 fn register(devices: Vec<FileDevice>) {
     for device in devices {
         let path = device.is_block().then(|| device.path().to_owned());
-        // The kernel does not look at a device that somebody has claimed.
+        // The kernel does not look at a device that a process has claimed.
         drop(device);
         if let Some(path) = path
             && let Err(error) = register_with_kernel(&path)

@@ -19,7 +19,7 @@ pub(super) struct Target {
     pub(super) path: PathBuf,
     /// The bytes of the target that the volume takes.
     pub(super) used_bytes: u64,
-    /// Nobody asked for a size, and an image that is there is too small to mean one.
+    /// No size was given, and an image that is there is too small to mean one.
     pub(super) may_have_any_size: bool,
     /// The file or device that is there already, until it is taken by [`Target::open`].
     device: Option<FileDevice>,
@@ -68,7 +68,7 @@ impl Target {
         force: bool,
         console: &mut Console,
     ) -> anyhow::Result<Target> {
-        // For writing, because that is what finds out whether somebody else has it.
+        // For writing, because that is what finds out whether another process has it.
         let device = FileDevice::open(path, Access::Write)?;
         if !force {
             refuse_to_overwrite(path, &device, console)?;
@@ -120,7 +120,7 @@ impl Target {
     /// Opens it for writing. An image that is too short is lengthened.
     pub(super) fn open(&mut self) -> anyhow::Result<FileDevice> {
         let Some(device) = self.device.take() else {
-            // A file that somebody else has made since is not overwritten.
+            // A file that another process has made since is not overwritten.
             return Ok(FileDevice::create_new(&self.path, self.used_bytes)?);
         };
         if device.len_bytes() < self.used_bytes {

@@ -1,4 +1,4 @@
-//! Telling a mount's kernel what was received: somebody may look at a subvolume before it is finished.
+//! Telling a mount's kernel what was received: another process may look at a subvolume before it is finished.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -157,7 +157,7 @@ impl Shell {
                 }
             };
             console.set_line(None);
-            // At a prompt somebody has seen it.
+            // At a prompt the user has seen it.
             failed |= console.take_failed() && !input.is_prompt;
             if flow == Flow::Exit || failed && !self.keep_going {
                 break Ok(());

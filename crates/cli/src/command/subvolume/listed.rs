@@ -122,7 +122,7 @@ pub(super) struct Subvolumes {
     by_id: BTreeMap<RootId, Listed>,
     /// Where paths begin.
     pub(super) top: RootId,
-    /// Whether there are no others; of those that are deleted nobody is told who does not see all.
+    /// Whether there are no others. A caller who does not see all is told nothing of deleted ones.
     pub(super) is_all: bool,
 }
 

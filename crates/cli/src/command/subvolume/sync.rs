@@ -57,7 +57,7 @@ impl Sync {
         Ok(self.ids.iter().copied().map(RootId).collect())
     }
 
-    /// Refuses ids that nobody should wait for.
+    /// Refuses ids that no subvolume can have, and those of subvolumes that were not deleted.
     fn check_ids(&self, is_alive: impl Fn(RootId) -> bool) -> anyhow::Result<()> {
         for &id in &self.ids {
             if !(RootId::FIRST_FREE..=RootId::LAST_FREE).contains(&id) {

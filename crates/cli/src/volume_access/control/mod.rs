@@ -13,10 +13,10 @@
 //!
 //! The socket is an abstract one: it needs no folder and leaves nothing behind. Abstract names are those of a network
 //! namespace. So there is another socket in a folder (`socket_file`), if there is a folder for that. Clients try it when
-//! the first leads to nobody or to a stranger. Its name and its path are random, and the mount hands them out
+//! the first leads nowhere or to a stranger. Its name and its path are random, and the mount hands them out
 //! (`CONTROL_ATTRIBUTE`).
 //!
-//! The user who mounted may hand out any name, and in another namespace anybody may take the name. Therefore:
+//! The user who mounted may hand out any name, and in another namespace any user may take the name. Therefore:
 //! - The client talks only to a process that proves to be the mount's (`Nonce`). It must be of root or of the user who
 //!   mounted, as the kernel's table has it.
 //! - The server talks only to these two users, and only about its own mount.

@@ -96,7 +96,7 @@ pub(super) struct Address {
 }
 
 impl Address {
-    /// An abstract name that nobody can have taken.
+    /// An abstract name that no process can have taken.
     pub(super) fn new() -> Address {
         Address {
             name: format!("ubtrfs/control/{}", random_uuid()),

@@ -42,7 +42,7 @@ const MAX_CLIENTS: usize = 64;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the end of the mount waits for commands that do not notice it.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
-/// Until then a connection whose last mount has gone is gone as well, though somebody looked at it just then.
+/// Within this time, a connection whose last mount has gone is gone as well, even if a process has just looked at it.
 const LINGERS_AT_MOST: Duration = Duration::from_secs(1);
 
 /// The mount that commands are run on.
@@ -58,7 +58,7 @@ pub(crate) struct Served {
     pub(crate) device: (u32, u32),
     pub(crate) live: LiveOptions,
     pub(crate) stats: Option<Arc<Stats>>,
-    /// None if nobody is to be seen off.
+    /// None if no client waits for the end of the server.
     pub(crate) afterlife: Option<Afterlife>,
     pub(crate) leavers: Leavers,
     /// All users of the mount may do everything in it.
@@ -243,7 +243,7 @@ fn accept(served: &Served, listener: &UnixListener, clients: &Arc<Clients>) {
                 if clients.lock().is_ending {
                     return;
                 }
-                // Out of descriptors, most likely: until somebody has ended.
+                // Out of descriptors, most likely: until another client has ended.
                 std::thread::sleep(Duration::from_millis(100));
                 continue;
             }
@@ -315,7 +315,7 @@ fn serve(served: Served, connection: &Arc<UnixStream>, running: Running) {
         Err(error) => Err(error.into()),
     };
     let code = outcome.unwrap_or_else(|error| {
-        // Nobody else is there to be told.
+        // If this fails, no other place is left for the message.
         let _ = writeln!(stderr, "ERROR: {}", Told(&error));
         1
     });
@@ -356,7 +356,7 @@ fn run(
     client: Client,
 ) -> anyhow::Result<u8> {
     clock::use_zone(&String::from_utf8_lossy(&request.zone));
-    // The client may be anybody's program, and says what it likes of its mounts.
+    // The client may be any program, and says what it likes of its mounts.
     let sees_only_read_only = is_read_only_to(pid, served.device);
     let is_own_user = caller.is_our_user();
     let mount = MountSession {

@@ -1,11 +1,11 @@
 //! The socket that has a path, for clients in other network namespaces than the server's.
 //!
 //! It lies in the folder `ubtrfs` of a folder that is the server's user's alone: `/run` for root, otherwise
-//! $XDG_RUNTIME_DIR. Each folder is refused unless it is this user's and nobody else may write there. What follows is
+//! $XDG_RUNTIME_DIR. Each folder is refused unless it is this user's and no other user may write there. What follows is
 //! done from the open folder, so that no link leads elsewhere.
 //!
 //! The file is removed with the mount. A server that was killed leaves it behind: the next one removes all files at
-//! which nobody listens. A lock on the folder keeps it from finding one whose server is about to listen.
+//! which no process listens. A lock on the folder keeps it from finding one whose server is about to listen.
 
 use std::ffi::{CStr, OsStr};
 use std::io;
@@ -22,7 +22,7 @@ use ubtrfs_device::random_uuid;
 
 const FOLDER: &str = "ubtrfs";
 const SUFFIX: &str = ".control";
-/// Nobody else is to write there.
+/// Permissions of other users to write there, which the folder must not have.
 const OTHERS_MAY_WRITE: Mode = Mode::WGRP.union(Mode::WOTH);
 
 /// A socket's file, which goes with this value.
@@ -134,7 +134,7 @@ fn sweep(folder: &OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether it is a socket at which nobody listens.
+/// Whether it is a socket at which no process listens.
 fn is_left_over(folder: &OwnedFd, name: &CStr) -> bool {
     let found = rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW);
     if !found.is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::Socket) {

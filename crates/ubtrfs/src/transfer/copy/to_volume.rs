@@ -20,7 +20,7 @@ use crate::transfer::walk::is_component;
 mod tests;
 
 const PERMISSIONS: u32 = 0o777;
-/// Until the final mode is set. Nobody else sees a volume meanwhile, but a copy may be broken off.
+/// Until the final mode is set. No other process sees a volume meanwhile, but a copy may be broken off.
 const PRIVATE: u32 = 0o700;
 
 /// A volume as where copies are made.

@@ -13,7 +13,7 @@ fn files_of_killed_servers_are_swept_and_others_stay() {
     let left_over_path = left_over.path().to_owned();
     std::mem::forget(left_over);
     let (alive, alive_file) = SocketFile::listen_below(base.path()).unwrap();
-    // Its server is alive as well as long as somebody listens.
+    // Its server is alive as well as long as the socket is open.
     assert!(left_over_path.exists());
     drop(listener);
     let foreign = base.path().join(FOLDER).join(format!("foreign{SUFFIX}"));
