@@ -340,7 +340,7 @@ faults! {
         => "{length} bytes of data have no checksums";
     /// Checksums of preallocated space that no other file has written, or of a file without checksums.
     802 Error "csum-unexpected" CsumUnexpected { length: u64 }
-        => "{length} bytes have checksums that nobody may have";
+        => "{length} bytes have checksums but should have none";
     803 Error "csum-without-extent" CsumWithoutExtent { length: u64 }
         => "checksums of {length} bytes that are no data";
     804 Error "csum-overlap" CsumOverlap { before_end: u64 }
