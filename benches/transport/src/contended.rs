@@ -27,35 +27,35 @@ struct Others {
 
 pub(crate) fn measure(files: u32, counts: &[usize]) -> Result<()> {
     let cpus = std::thread::available_parallelism()?.get();
-    let nobody = Others {
-        name: "nobody",
+    let none = Others {
+        name: "none",
         hogs: 0,
         hogs_pinned: 0,
         clients_pinned: false,
     };
     let others = [
         Others {
-            name: "nobody, pinned client",
+            name: "none, pinned client",
             clients_pinned: true,
-            ..nobody
+            ..none
         },
         Others {
             name: "a hog on the first CPU",
             hogs_pinned: 1,
-            ..nobody
+            ..none
         },
         Others {
             name: "and pinned client",
             hogs_pinned: 1,
             clients_pinned: true,
-            ..nobody
+            ..none
         },
         Others {
             name: "a hog for each CPU",
             hogs: cpus,
-            ..nobody
+            ..none
         },
-        nobody,
+        none,
     ];
     println!(
         "{:<24}{:>8}{:>10}  {:<20}{:>10}{:>10}{:>10}{:>10}",

@@ -15,8 +15,8 @@ pub(super) const MOVES: Workload = Workload {
     name: "s2-send",
     title: "S2: incremental send after many moves",
     text: "Of a snapshot with N files in one directory, all are moved to another directory where N new ones \
-           are made; then an incremental send to nobody, from a cold cache. N is 10,000, 20,000 and 30,000. All sides send \
-           from the same volumes, which the kernel made.",
+           are made. Then an incremental send from a cold cache, whose stream is only counted. N is 10,000, 20,000 and \
+           30,000. All sides send from the same volumes, which the kernel made.",
     sides: &Side::ALL,
     most_rounds: 2,
     run: measure_moves,
@@ -25,8 +25,9 @@ pub(super) const MOVES: Workload = Workload {
 pub(super) const MANY: Workload = Workload {
     name: "s2-send-many",
     title: "S2: send of many files and of a large one",
-    text: "Sends to nobody, from a cold cache: of a snapshot with 1,000,000 files of 500 bytes, of its difference from one after \
-           100 changes, and of a snapshot with a file of 4 GiB. All sides send from the same volumes, which the kernel made.",
+    text: "Sends from a cold cache: of a snapshot with 1,000,000 files of 500 bytes, of its difference from one after 100 \
+           changes, and of a snapshot with a file of 4 GiB. Streams are only counted. All sides send from the \
+           same volumes, which the kernel made.",
     sides: &Side::ALL,
     most_rounds: 2,
     run: measure_many,
