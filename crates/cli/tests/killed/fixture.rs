@@ -8,12 +8,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use ubtrfs_format::superblock::{SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock};
 use ubtrfs_sim::Rng;
 
 const IMAGE_BYTES: u64 = 1 << 30;
+const BUSY_TRIES: u32 = 100;
+const BUSY_WAIT: Duration = Duration::from_millis(20);
 
 pub(crate) fn ubtrfs() -> Command {
     Command::new(env!("CARGO_BIN_EXE_ubtrfs"))
@@ -173,7 +176,7 @@ impl Bench {
             return false;
         }
         let looked = std::panic::catch_unwind(AssertUnwindSafe(|| look(&dir)));
-        let ended = system("umount").arg(&dir).output().unwrap();
+        let ended = unmount(&dir);
         if let Err(panic) = looked {
             std::panic::resume_unwind(panic);
         }
@@ -181,6 +184,18 @@ impl Bench {
         check_image(&copy);
         true
     }
+}
+
+/// Tries again while the mount is busy: a process that another test has just begun may still hold its files.
+fn unmount(dir: &Path) -> Output {
+    for _ in 0..BUSY_TRIES {
+        let ended = system("umount").arg(dir).output().unwrap();
+        if !String::from_utf8_lossy(&ended.stderr).contains("busy") {
+            return ended;
+        }
+        thread::sleep(BUSY_WAIT);
+    }
+    system("umount").arg(dir).output().unwrap()
 }
 
 fn check_image(image: &Path) {
