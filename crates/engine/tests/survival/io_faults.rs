@@ -11,7 +11,8 @@ use ubtrfs_sim::manifest::Field;
 use ubtrfs_sim::model::ModelFs;
 use ubtrfs_sim::oracle::{History, Promise, Rules, every_sync, judge_crash};
 use ubtrfs_sim::script::{
-    Op, OpError, Problem, Run, RunOptions, Shape, Step, Target, generate, path,
+    Disagreement, Op, OpError, Outcome, Problem, Run, RunOptions, Shape, Step, Target, generate,
+    path,
 };
 use ubtrfs_sim::{Progress, seed};
 
@@ -100,6 +101,10 @@ fn run(engine: &mut Engine, ops: &[Op]) -> Ran {
                     ran.refused.get_or_insert(index);
                 }
             }
+            // A copy that meets the fault behind its beginning says how far it came.
+            Err(Problem::Outcome(both)) if is_cut_short(&both) => {
+                ran.refused.get_or_insert(index);
+            }
             // What was read is perhaps what was lost.
             Err(problem) => assert!(ran.refused.is_some(), "operation {index}: {problem:?}"),
         }
@@ -114,6 +119,13 @@ fn run(engine: &mut Engine, ops: &[Op]) -> Ran {
         }
     }
     ran
+}
+
+fn is_cut_short(both: &Disagreement) -> bool {
+    match (&both.wanted, &both.got) {
+        (Ok(Outcome::Copied(wanted)), Ok(Outcome::Copied(got))) => got < wanted,
+        _ => false,
+    }
 }
 
 /// Asserts that an aborted volume still reads, and refuses changes.
