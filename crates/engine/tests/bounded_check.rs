@@ -14,11 +14,13 @@ use ubtrfs_format::item::Timespec;
 use ubtrfs_mkfs::{Identity, MkfsOptions, Plan};
 
 const DEVICE_BYTES: u64 = 1 << 30;
-const FEW: usize = 5_000;
-const MANY: usize = 30_000;
+const FEW: usize = 10_000;
+const MANY: usize = 60_000;
 /// Contents are in the items, so that all of it is tree blocks.
 const FILE_BYTES: usize = 1_500;
 const BUDGET_BYTES: u64 = 4 << 20;
+/// Far less than the trees grow. What a process lays out differs by some MiB from run to run.
+const MOST_GROWTH_BYTES: u64 = 2 * BUDGET_BYTES;
 /// Names the image to the process that checks it.
 const IMAGE: &str = "UBTRFS_TEST_IMAGE";
 const PEAK: &str = "peak bytes: ";
@@ -102,8 +104,7 @@ fn larger_volumes_take_no_more_memory() {
     let (few_bytes, few) = peak(FEW);
     let (many_bytes, many) = peak(MANY);
     println!("{few_bytes} bytes take {few}, {many_bytes} bytes {many}");
-    assert!(few_bytes > 2 * BUDGET_BYTES && many_bytes > 8 * BUDGET_BYTES);
-    // A process of this kind has as much without any check; what it lays out differs a little each time.
+    assert!(few_bytes > 2 * BUDGET_BYTES && many_bytes > few_bytes + 10 * MOST_GROWTH_BYTES);
     let grown = many.saturating_sub(few);
-    assert!(grown < BUDGET_BYTES, "{few}, then {many}");
+    assert!(grown < MOST_GROWTH_BYTES, "{few}, then {many}");
 }
