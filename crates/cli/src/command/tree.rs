@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use serde::Serialize;
-use ubtrfs::{Walk, WalkOptions};
+use ubtrfs::{DirEntry, Walk, WalkOptions};
 
 use crate::presentation::console::Console;
 use crate::presentation::json;
@@ -54,6 +54,16 @@ impl Tree {
         begun.ok()
     }
 
+    /// The next entry that can be read. Those before it that cannot are told.
+    fn next_entry(&self, walk: &mut Walk, console: &mut Console) -> Option<DirEntry> {
+        loop {
+            match walk.next()? {
+                Ok(entry) => return Some(entry),
+                Err(error) => self.complain(&error, console),
+            }
+        }
+    }
+
     /// The path from the directory that is drawn.
     fn shown<'p>(&self, path: &'p Path) -> &'p [u8] {
         let path = path.as_os_str().as_bytes();
@@ -85,15 +95,8 @@ impl Tree {
         let mut open: Vec<bool> = Vec::new();
         let mut walk = self.begun(walk, console);
         while let Some(walk) = &mut walk
-            && let Some(entry) = walk.next()
+            && let Some(entry) = self.next_entry(walk, console)
         {
-            let entry = match entry {
-                Ok(entry) => entry,
-                Err(error) => {
-                    self.complain(&error, console);
-                    continue;
-                }
-            };
             open.truncate(walk.depth() - 1);
             let more = walk.has_sibling();
             for &open in &open {
@@ -148,15 +151,8 @@ impl Tree {
         let mut list = json::JsonList::start(&mut console.out, "tree")?;
         let mut walk = self.begun(walk, console);
         while let Some(walk) = &mut walk
-            && let Some(entry) = walk.next()
+            && let Some(entry) = self.next_entry(walk, console)
         {
-            let entry = match entry {
-                Ok(entry) => entry,
-                Err(error) => {
-                    self.complain(&error, console);
-                    continue;
-                }
-            };
             let (path, depth) = (entry.path(), walk.depth());
             let path = self.shown(&path);
             let shown = TreeJson {
