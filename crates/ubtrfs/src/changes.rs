@@ -1,15 +1,20 @@
 //! Differences between two snapshots.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::ops::Range;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
+use std::time::SystemTime;
 
-use ubtrfs_engine::{FileKind, Snapshot as HeldSnapshot};
-use ubtrfs_stream::{ChangeKind as Kind, Diff, DiffEntry, DiffError, EntryType};
+use ubtrfs_engine::{FileKind, FileTime, Snapshot as HeldSnapshot};
+use ubtrfs_stream::{
+    Attributes, ChangeKind as Kind, Diff, DiffEntry, DiffError, EntryType,
+    XattrChangeKind as XattrKind,
+};
 
 use crate::error::{Naming, Result};
 use crate::metadata::FileType;
+use crate::transfer::DeviceNumber;
 
 /// Changes that are kept in memory, in bytes. More lie in a temporary file.
 const MEMORY_BYTES: usize = 32 << 20;
@@ -95,18 +100,121 @@ pub struct Change {
     pub link_of: Option<PathBuf>,
     /// The kind of the file. The place of another subvolume is a directory.
     pub file_type: FileType,
-    /// Mode, owner, size, times or flags differ, of a file that both snapshots have.
-    pub has_other_attributes: bool,
-    /// Names of extended attributes that differ, of a file that both snapshots have. Of very many, some are left out.
-    pub xattrs: Vec<OsString>,
-    /// Ranges of the new content that were written, of a file that both snapshots have. Of very many, some are joined.
+    /// The number of the file's inode. None for the place of another subvolume, which a snapshot shows as an empty
+    /// directory.
+    pub ino: Option<u64>,
+    /// The attributes in the old snapshot, if it has the file.
+    pub old: Option<FileAttributes>,
+    /// The attributes in the new snapshot, if it has the file.
+    pub new: Option<FileAttributes>,
+    /// Extended attributes that differ, of a file that both snapshots have.
+    pub xattrs: Vec<XattrChange>,
+    /// How many extended attributes differ that are not listed, being too many.
+    pub more_xattrs: u64,
+    /// Ranges of the new content that were written, of a file that both snapshots have.
     pub data: Vec<Range<u64>>,
+    /// There were too many ranges: some that lie close together are joined.
+    pub data_is_coarse: bool,
+}
+
+/// The attributes of a file in one of two snapshots that are compared.
+///
+/// ```
+/// use ubtrfs::{Access, Snapshot, Volume};
+///
+/// # fn main() -> Result<(), ubtrfs::Error> {
+/// let volume = Volume::in_memory(256 << 20)?;
+/// let data = volume.root().create_subvolume("/data")?;
+/// data.write("/log", b"one")?;
+/// let before = Snapshot::open(&data.snapshot("/", "/before", Access::ReadOnly)?)?;
+/// data.write("/log", b"one, two")?;
+/// let after = Snapshot::open(&data.snapshot("/", "/after", Access::ReadOnly)?)?;
+///
+/// let changes = after.changes_since(&before)?.collect::<Result<Vec<_>, _>>()?;
+/// let log = changes.iter().find(|change| change.path.ends_with("log"));
+/// let (old, new) = log.and_then(|log| log.old.zip(log.new)).expect("both have it");
+/// assert_eq!((old.len, new.len), (3, 8));
+/// assert!(old.modified < new.modified);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FileAttributes {
+    /// The size in bytes; 0 for a directory.
+    pub len: u64,
+    /// The permission bits.
+    pub mode: u32,
+    /// The user that owns the file.
+    pub uid: u32,
+    /// The group of the file.
+    pub gid: u32,
+    /// How many names the file has.
+    pub nlink: u32,
+    /// The number of the device that a device file stands for, as `st_rdev`.
+    pub rdev: u64,
+    /// The flags of the inode by the bits of the format, without those that only the file system uses.
+    pub flag_bits: u64,
+    /// The time of the last access that was noted.
+    pub accessed: SystemTime,
+    /// The time of the last change of the content.
+    pub modified: SystemTime,
+    /// The time of the last change of content or attributes.
+    pub changed: SystemTime,
+    /// The time when the file was made.
+    pub created: SystemTime,
+}
+
+/// A difference of one extended attribute.
+///
+/// ```
+/// use ubtrfs::{Access, Snapshot, Volume, XattrChangeKind};
+///
+/// # fn main() -> Result<(), ubtrfs::Error> {
+/// let volume = Volume::in_memory(256 << 20)?;
+/// let data = volume.root().create_subvolume("/data")?;
+/// data.write("/file", b"")?;
+/// let before = Snapshot::open(&data.snapshot("/", "/before", Access::ReadOnly)?)?;
+/// data.set_xattr("/file", "user.note", b"kept")?;
+/// let after = Snapshot::open(&data.snapshot("/", "/after", Access::ReadOnly)?)?;
+///
+/// let changes = after.changes_since(&before)?.collect::<Result<Vec<_>, _>>()?;
+/// let file = changes.iter().find(|change| change.path.ends_with("file"));
+/// let xattr = &file.expect("it has changed").xattrs[0];
+/// assert_eq!((xattr.name.to_str(), xattr.kind), (Some("user.note"), XattrChangeKind::Added));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct XattrChange {
+    /// The name, namespace included.
+    pub name: OsString,
+    /// The kind of the difference.
+    pub kind: XattrChangeKind,
+}
+
+/// The kind of a difference of an extended attribute. [`XattrChange`] has an example.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum XattrChangeKind {
+    /// Only the old snapshot has it.
+    Removed,
+    /// Only the new snapshot has it.
+    Added,
+    /// Its value differs.
+    Changed,
 }
 
 impl Change {
+    /// Tells whether mode, owner, size, times or flags differ, of a file that both snapshots have.
+    pub fn has_other_attributes(&self) -> bool {
+        let both = self.old.zip(self.new);
+        both.is_some_and(|(old, new)| old != new)
+    }
+
     fn of(entry: DiffEntry) -> Change {
-        let path = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
-        let names = entry.xattrs.iter().map(|xattr| &xattr.name);
+        let path = |bytes: Vec<u8>| PathBuf::from(OsString::from_vec(bytes));
+        let ranges = entry.data.into_iter();
         Change {
             kind: match entry.kind {
                 Kind::Removed => ChangeKind::Removed,
@@ -114,21 +222,50 @@ impl Change {
                 Kind::Renamed => ChangeKind::Renamed,
                 Kind::Changed => ChangeKind::Changed,
             },
-            path: path(&entry.path),
-            renamed_from: entry.renamed_from.as_deref().map(path),
-            link_of: entry.link_of.as_deref().map(path),
+            path: path(entry.path),
+            renamed_from: entry.renamed_from.map(path),
+            link_of: entry.link_of.map(path),
             file_type: FileType::new(kind_of(entry.entry_type)),
-            has_other_attributes: entry.old.is_some()
-                && entry.new.is_some()
-                && entry.old != entry.new,
-            xattrs: names
-                .map(|name| OsStr::from_bytes(name).to_owned())
-                .collect(),
-            data: entry
-                .data
-                .iter()
-                .map(|range| range.start..range.end)
-                .collect(),
+            ino: entry.inode,
+            old: entry.old.as_ref().map(FileAttributes::of),
+            new: entry.new.as_ref().map(FileAttributes::of),
+            xattrs: entry.xattrs.into_iter().map(XattrChange::of).collect(),
+            more_xattrs: entry.more_xattrs,
+            data: ranges.map(|range| range.start..range.end).collect(),
+            data_is_coarse: entry.data_is_coarse,
+        }
+    }
+}
+
+impl FileAttributes {
+    fn of(attributes: &Attributes) -> FileAttributes {
+        let device = DeviceNumber::from_inode(attributes.rdev);
+        let time = |(sec, nsec)| SystemTime::from(FileTime { sec, nsec });
+        FileAttributes {
+            len: attributes.size,
+            mode: attributes.mode,
+            uid: attributes.uid,
+            gid: attributes.gid,
+            nlink: attributes.links,
+            rdev: rustix::fs::makedev(device.major, device.minor),
+            flag_bits: attributes.flags,
+            accessed: time(attributes.atime),
+            modified: time(attributes.mtime),
+            changed: time(attributes.ctime),
+            created: time(attributes.otime),
+        }
+    }
+}
+
+impl XattrChange {
+    fn of(change: ubtrfs_stream::XattrChange) -> XattrChange {
+        XattrChange {
+            name: OsString::from_vec(change.name),
+            kind: match change.kind {
+                XattrKind::Removed => XattrChangeKind::Removed,
+                XattrKind::Added => XattrChangeKind::Added,
+                XattrKind::Changed => XattrChangeKind::Changed,
+            },
         }
     }
 }

@@ -65,7 +65,7 @@ mod trees;
 mod volume;
 mod walk;
 
-pub use changes::{Change, ChangeKind, Changes};
+pub use changes::{Change, ChangeKind, Changes, FileAttributes, XattrChange, XattrChangeKind};
 pub use checking::{CheckIssue, CheckReport, Checker, Severity};
 pub use dir_builder::DirBuilder;
 pub use error::{Error, Result};

@@ -464,6 +464,15 @@ impl Opened {
     pub(crate) fn engine(&self) -> &Arc<Engine> {
         self.volume.engine()
     }
+
+    /// The subvolume that the path leads to; None if something else is there.
+    pub(crate) fn subvolume(&self) -> anyhow::Result<Option<Subvolume>> {
+        let target = self.target;
+        if target.is_empty_subvolume_dir() || self.engine().root_dir(target.root)? != target {
+            return Ok(None);
+        }
+        Ok(Some(self.volume.subvolume_by_id(target.root.0).reason()?))
+    }
 }
 
 impl VolumeOptions {

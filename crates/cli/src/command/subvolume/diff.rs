@@ -1,18 +1,18 @@
 //! `ubtrfs subvolume diff`: what changed between two snapshots.
 
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::time::SystemTime;
 
 use anyhow::{Context, bail};
+use rustix::fs::{major, minor};
 use serde::Serialize;
-use ubtrfs_engine::{FileTime, Snapshot};
-use ubtrfs_stream::{Attributes, ChangeKind, Diff, DiffEntry, EntryType, XattrChangeKind};
+use ubtrfs::{Change, ChangeKind, FileAttributes, Snapshot, XattrChangeKind};
 
 use crate::presentation::console::Console;
 use crate::presentation::{clock, json};
-use crate::volume_access::location::{Location, VolumeOptions};
-
-/// Changes that are kept in memory. More lie in a temporary file.
-const MEMORY_BYTES: usize = 32 << 20;
+use crate::volume_access::location::{Location, Opened, VolumeOptions};
+use crate::volume_access::reason::Reasoned;
 
 /// Show what changed between two read-only snapshots, in the order of paths
 ///
@@ -36,25 +36,17 @@ impl DiffSnapshots {
             bail!("'{}' and '{}' are not of one volume", self.old, self.new);
         }
         let opened = self.volume.open(&self.old)?;
-        let new_target = self.volume.find(opened.volume.clone(), &self.new)?.target;
-        let volume = opened.engine();
-        let open = |target: ubtrfs_engine::FileId, location: &Location| {
-            if target.is_empty_subvolume_dir() || volume.root_dir(target.root)? != target {
-                bail!("Not a Btrfs subvolume: '{location}'");
-            }
-            Snapshot::open(volume, target.root)
-                .with_context(|| format!("cannot compare '{location}'"))
-        };
-        let old = open(opened.target, &self.old)?;
-        let new = open(new_target, &self.new)?;
-        let mut diff = Diff::new(&old, &new, MEMORY_BYTES)?;
-        while let Some(entry) = diff.next_entry()? {
+        let with_new = self.volume.find(opened.volume.clone(), &self.new)?;
+        let old = held(&opened, &self.old)?;
+        let new = held(&with_new, &self.new)?;
+        for change in new.changes_since(&old).reason()? {
+            let change = change.reason()?;
             match console.is_json() {
                 true => {
-                    serde_json::to_writer(&mut console.out, &EntryJson::of(&entry))
+                    serde_json::to_writer(&mut console.out, &ChangeJson::of(&change))
                         .map_err(std::io::Error::from)?;
                 }
-                false => print(console, &entry)?,
+                false => print(console, &change)?,
             }
             writeln!(console.out)?;
         }
@@ -62,25 +54,32 @@ impl DiffSnapshots {
     }
 }
 
-fn print(console: &mut Console, entry: &DiffEntry) -> anyhow::Result<()> {
-    let (kind, entry_type) = (kind_name(entry.kind), type_name(entry.entry_type));
-    write!(console.out, "{kind:<8} {entry_type:<9} ")?;
-    let path = if entry.path.is_empty() {
-        b"."
-    } else {
-        &entry.path[..]
+fn held(opened: &Opened, location: &Location) -> anyhow::Result<Snapshot> {
+    let Some(subvolume) = opened.subvolume()? else {
+        bail!("Not a Btrfs subvolume: '{location}'");
+    };
+    let snapshot = Snapshot::open(&subvolume).reason();
+    snapshot.with_context(|| format!("cannot compare '{location}'"))
+}
+
+fn print(console: &mut Console, change: &Change) -> anyhow::Result<()> {
+    let (kind, file_type) = (kind_name(change.kind), type_name(change));
+    write!(console.out, "{kind:<8} {file_type:<9} ")?;
+    let path = match change.path.as_os_str().as_bytes() {
+        b"" => b".",
+        path => path,
     };
     console.write_path(path)?;
-    if let Some(from) = &entry.renamed_from {
+    if let Some(from) = &change.renamed_from {
         write!(console.out, " from ")?;
-        console.write_path(from)?;
+        console.write_path(from.as_os_str().as_bytes())?;
     }
-    if let Some(path) = &entry.link_of {
+    if let Some(path) = &change.link_of {
         write!(console.out, " link of ")?;
-        console.write_path(path)?;
+        console.write_path(path.as_os_str().as_bytes())?;
     }
-    if matches!(entry.kind, ChangeKind::Changed | ChangeKind::Renamed) {
-        let details = details(entry);
+    if matches!(change.kind, ChangeKind::Changed | ChangeKind::Renamed) {
+        let details = details(change);
         if !details.is_empty() {
             write!(console.out, ": {}", details.join(", "))?;
         }
@@ -89,8 +88,8 @@ fn print(console: &mut Console, entry: &DiffEntry) -> anyhow::Result<()> {
 }
 
 /// The differences of a file that both snapshots have.
-fn details(entry: &DiffEntry) -> Vec<String> {
-    let (Some(old), Some(new)) = (&entry.old, &entry.new) else {
+fn details(change: &Change) -> Vec<String> {
+    let (Some(old), Some(new)) = (&change.old, &change.new) else {
         return Vec::new();
     };
     let mut details = Vec::new();
@@ -99,40 +98,41 @@ fn details(entry: &DiffEntry) -> Vec<String> {
             details.push(format!("{name} {old} -> {new}"));
         }
     };
-    add("size", old.size.to_string(), new.size.to_string());
+    add("size", old.len.to_string(), new.len.to_string());
     add(
         "mode",
         format!("{:04o}", old.mode),
         format!("{:04o}", new.mode),
     );
-    let owner = |a: &Attributes| format!("{}:{}", a.uid, a.gid);
+    let owner = |a: &FileAttributes| format!("{}:{}", a.uid, a.gid);
     add("owner", owner(old), owner(new));
-    add("links", old.links.to_string(), new.links.to_string());
+    add("links", old.nlink.to_string(), new.nlink.to_string());
     add(
         "flags",
-        format!("{:#x}", old.flags),
-        format!("{:#x}", new.flags),
+        format!("{:#x}", old.flag_bits),
+        format!("{:#x}", new.flag_bits),
     );
     let times = [
-        ("atime", old.atime, new.atime),
-        ("mtime", old.mtime, new.mtime),
-        ("ctime", old.ctime, new.ctime),
-        ("otime", old.otime, new.otime),
+        ("atime", old.accessed, new.accessed),
+        ("mtime", old.modified, new.modified),
+        ("ctime", old.changed, new.changed),
+        ("otime", old.created, new.created),
     ];
     let differing = times.iter().filter(|(_, old, new)| old != new);
     details.extend(differing.map(|(name, ..)| (*name).to_owned()));
-    for xattr in &entry.xattrs {
+    for xattr in &change.xattrs {
         let sign = match xattr.kind {
             XattrChangeKind::Removed => "-",
             XattrChangeKind::Added => "+",
             XattrChangeKind::Changed => "",
         };
-        details.push(format!("xattr {sign}{}", xattr.name.escape_ascii()));
+        let name = xattr.name.as_bytes().escape_ascii();
+        details.push(format!("xattr {sign}{name}"));
     }
-    if entry.more_xattrs > 0 {
-        details.push(format!("{} more xattrs", entry.more_xattrs));
+    if change.more_xattrs > 0 {
+        details.push(format!("{} more xattrs", change.more_xattrs));
     }
-    let ranges: Vec<_> = entry
+    let ranges: Vec<_> = change
         .data
         .iter()
         .map(|r| format!("{}-{}", r.start, r.end))
@@ -152,21 +152,22 @@ fn kind_name(kind: ChangeKind) -> &'static str {
     }
 }
 
-fn type_name(entry_type: EntryType) -> &'static str {
-    match entry_type {
-        EntryType::File => "file",
-        EntryType::Directory => "directory",
-        EntryType::Symlink => "symlink",
-        EntryType::CharDevice => "chardev",
-        EntryType::BlockDevice => "blockdev",
-        EntryType::Fifo => "fifo",
-        EntryType::Socket => "socket",
-        EntryType::Subvolume => "subvolume",
+fn type_name(change: &Change) -> &'static str {
+    let file_type = change.file_type;
+    match () {
+        () if change.ino.is_none() => "subvolume",
+        () if file_type.is_dir() => "directory",
+        () if file_type.is_symlink() => "symlink",
+        () if file_type.is_char_device() => "chardev",
+        () if file_type.is_block_device() => "blockdev",
+        () if file_type.is_fifo() => "fifo",
+        () if file_type.is_socket() => "socket",
+        () => "file",
     }
 }
 
 #[derive(Debug, Serialize)]
-struct EntryJson {
+struct ChangeJson {
     change: &'static str,
     path: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -209,51 +210,56 @@ struct XattrJson {
     change: &'static str,
 }
 
-impl EntryJson {
-    fn of(entry: &DiffEntry) -> EntryJson {
-        let xattrs = entry.xattrs.iter().map(|xattr| XattrJson {
-            name: json::text(&xattr.name),
+impl ChangeJson {
+    fn of(change: &Change) -> ChangeJson {
+        let xattrs = change.xattrs.iter().map(|xattr| XattrJson {
+            name: json::text(xattr.name.as_bytes()),
             change: match xattr.kind {
                 XattrChangeKind::Removed => "removed",
                 XattrChangeKind::Added => "added",
                 XattrChangeKind::Changed => "changed",
             },
         });
-        let from = entry.renamed_from.as_deref();
-        EntryJson {
-            change: kind_name(entry.kind),
-            path: json::text(&entry.path),
-            path_hex: json::hex_if_lossy(&entry.path),
+        let path = change.path.as_os_str().as_bytes();
+        let from = change.renamed_from.as_ref();
+        let from = from.map(|path| path.as_os_str().as_bytes());
+        let link_of = change.link_of.as_ref();
+        ChangeJson {
+            change: kind_name(change.kind),
+            path: json::text(path),
+            path_hex: json::hex_if_lossy(path),
             from: from.map(json::text),
             from_hex: from.and_then(json::hex_if_lossy),
-            link_of: entry.link_of.as_deref().map(json::text),
-            r#type: type_name(entry.entry_type),
-            inode: entry.inode,
-            old: entry.old.as_ref().map(AttributesJson::of),
-            new: entry.new.as_ref().map(AttributesJson::of),
+            link_of: link_of.map(|path| json::text(path.as_os_str().as_bytes())),
+            r#type: type_name(change),
+            inode: change.ino,
+            old: change.old.as_ref().map(AttributesJson::of),
+            new: change.new.as_ref().map(AttributesJson::of),
             xattrs: xattrs.collect(),
-            more_xattrs: entry.more_xattrs,
-            data: entry.data.iter().map(|r| (r.start, r.end)).collect(),
-            data_is_coarse: entry.data_is_coarse,
+            more_xattrs: change.more_xattrs,
+            data: change.data.iter().map(|r| (r.start, r.end)).collect(),
+            data_is_coarse: change.data_is_coarse,
         }
     }
 }
 
 impl AttributesJson {
-    fn of(attributes: &Attributes) -> AttributesJson {
-        let time = |(sec, nsec)| clock::rfc3339(FileTime { sec, nsec });
+    fn of(attributes: &FileAttributes) -> AttributesJson {
+        let time = |time: SystemTime| clock::rfc3339(time.into());
+        let (major, minor) = (major(attributes.rdev), minor(attributes.rdev));
         AttributesJson {
-            size: attributes.size,
+            size: attributes.len,
             mode: format!("{:04o}", attributes.mode),
             uid: attributes.uid,
             gid: attributes.gid,
-            links: attributes.links,
-            rdev: attributes.rdev,
-            flags: attributes.flags,
-            atime: time(attributes.atime),
-            mtime: time(attributes.mtime),
-            ctime: time(attributes.ctime),
-            otime: time(attributes.otime),
+            links: attributes.nlink,
+            // The number as the format has it.
+            rdev: u64::from(major) << 20 | u64::from(minor),
+            flags: attributes.flag_bits,
+            atime: time(attributes.accessed),
+            mtime: time(attributes.modified),
+            ctime: time(attributes.changed),
+            otime: time(attributes.created),
         }
     }
 }
