@@ -122,6 +122,23 @@ impl Error {
         self.0.cause.is_of_volume()
     }
 
+    /// Tells whether the stream of a send or receive is at fault, and not the volume. It could not be written or read, or is
+    /// damaged.
+    ///
+    /// ```
+    /// use ubtrfs::Volume;
+    ///
+    /// # fn main() -> Result<(), ubtrfs::Error> {
+    /// let volume = Volume::in_memory(256 << 20)?;
+    /// let refused = volume.root().receive("/", &b"no stream"[..]).unwrap_err();
+    /// assert!(refused.is_of_stream());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn is_of_stream(&self) -> bool {
+        self.0.cause.is_of_stream()
+    }
+
     /// The error of the devices, if a volume could not be opened for one, for other crates of this project.
     #[doc(hidden)]
     pub fn device_error(&self) -> Option<&DeviceError> {

@@ -90,6 +90,23 @@ pub use ubtrfs_mkfs::MkfsOptions;
 /// ```
 pub use ubtrfs_mkfs::FeatureSet;
 
+/// A version of the format of streams, for [`SendOptions::version`](crate::SendOptions::version).
+///
+/// ```
+/// use ubtrfs::{Access, SendOptions, Snapshot, StreamVersion, Volume};
+///
+/// # fn main() -> Result<(), ubtrfs::Error> {
+/// let volume = Volume::in_memory(256 << 20)?;
+/// let data = volume.root().snapshot("/", "/data", Access::ReadOnly)?;
+/// let mut stream = Vec::new();
+/// let options = SendOptions::new().version(StreamVersion::V2);
+/// Snapshot::open(&data)?.send_with(&options, &mut stream)?;
+/// assert_eq!(stream[..17], *b"btrfs-stream\0\x02\0\0\0");
+/// # Ok(())
+/// # }
+/// ```
+pub use ubtrfs_stream::StreamVersion;
+
 /// A device of a program's own: anything with reads and writes at offsets, and a flush.
 ///
 /// ```

@@ -4,10 +4,13 @@ use std::io::{self, Write};
 use std::ops::Deref;
 
 use ubtrfs_engine::Snapshot as HeldSnapshot;
-use ubtrfs_stream::{Command, Sender, StreamVersion, StreamWriter};
+use ubtrfs_stream::{
+    Command, SendError, Sender, StreamVersion, StreamWriter, WriteError, write_behind,
+};
 
 use crate::changes::Changes;
-use crate::error::{Caused, Naming, Result};
+use crate::error::{Naming, Result};
+use crate::lineage::Lineage;
 use crate::subvolume::Subvolume;
 
 /// Bytes of a stream that are written at a time.
@@ -97,25 +100,73 @@ impl Snapshot {
     ///
     /// # Errors
     ///
-    /// As [`Snapshot::send`]; the parent or a clone source is of another volume (`CrossesDevices`).
+    /// - those of [`Snapshot::send`]; if `out` fails, [`Error::is_of_stream`](crate::Error::is_of_stream) is true
+    /// - the parent or a clone source is of another volume (`CrossesDevices`)
+    /// - compressed data in a stream of version 1 (`InvalidInput`)
     pub fn send_with(&self, options: &SendOptions<'_>, out: impl Write) -> Result<()> {
+        let out = io::BufWriter::with_capacity(BUFFER_BYTES, out);
         let sent = self.write_stream(options, out);
         sent.naming_alone("send a snapshot")
     }
 
-    fn write_stream(&self, options: &SendOptions<'_>, out: impl Write) -> Caused<()> {
-        let mut sender = Sender::new(self.held(), options.options);
+    /// Writes the subvolume as a stream, on a thread beside the one that reads the volume. It is faster where both take time.
+    ///
+    /// ```
+    /// use ubtrfs::{Access, SendOptions, Snapshot, Volume};
+    ///
+    /// # fn main() -> Result<(), ubtrfs::Error> {
+    /// let volume = Volume::in_memory(256 << 20)?;
+    /// let data = volume.root().snapshot("/", "/data", Access::ReadOnly)?;
+    /// let data = Snapshot::open(&data)?;
+    /// let (mut stream, mut alike) = (Vec::new(), Vec::new());
+    /// data.send_behind(&SendOptions::new(), &mut stream)?;
+    /// data.send(&mut alike)?;
+    /// assert_eq!(stream, alike);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Snapshot::send_with`].
+    pub fn send_behind(
+        &self,
+        options: &SendOptions<'_>,
+        out: &mut (dyn Write + Send),
+    ) -> Result<()> {
+        let (sent, written) = write_behind(out, |behind| self.write_stream(options, behind));
+        let sent = sent.and_then(|()| Ok(written.map_err(WriteError::from)?));
+        sent.naming_alone("send a snapshot")
+    }
+
+    fn write_stream(
+        &self,
+        options: &SendOptions<'_>,
+        out: impl Write,
+    ) -> std::result::Result<(), SendError> {
+        let options_of_stream = options.of_stream();
+        let version = options_of_stream.version;
+        let mut sender = Sender::new(self.held(), options_of_stream);
         if let Some(parent) = options.parent {
             sender = sender.parent(parent.held());
         }
         for source in &options.clone_sources {
             sender = sender.clone_source(source.held());
         }
-        let out = io::BufWriter::with_capacity(BUFFER_BYTES, out);
-        let mut writer = StreamWriter::new(out, options.options.version)?;
+        let mut writer = match options.omit_header {
+            true => StreamWriter::resume(out, version),
+            false => StreamWriter::new(out, version)?,
+        };
         sender.send(&mut writer)?;
-        writer.write(&Command::End)?;
-        Ok(writer.into_inner().flush()?)
+        if !options.omit_end {
+            writer.write(&Command::End)?;
+        }
+        Ok(writer.into_inner().flush().map_err(WriteError::from)?)
+    }
+
+    /// The facts that relate the subvolume to others, as of when it was opened.
+    pub fn lineage(&self) -> Lineage {
+        Lineage::of(self.held().item())
     }
 
     /// Tells what changed from `old` to this snapshot, in the order of paths. It costs what differs, not what there is.
@@ -132,8 +183,17 @@ impl Snapshot {
 
 /// How a snapshot is sent. [`Snapshot`] has an example.
 #[derive(Clone, Debug, Default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is an option of its own, and most combinations are of use"
+)]
 pub struct SendOptions<'a> {
-    options: ubtrfs_stream::SendOptions,
+    /// None: the oldest that the other options allow.
+    version: Option<StreamVersion>,
+    compressed: bool,
+    no_data: bool,
+    omit_header: bool,
+    omit_end: bool,
     parent: Option<&'a Snapshot>,
     clone_sources: Vec<&'a Snapshot>,
 }
@@ -158,21 +218,69 @@ impl<'a> SendOptions<'a> {
         self
     }
 
-    /// Sends compressed data as it is, in a stream of version 2.
+    /// Sets the version of the stream: 1 by default, and 2 if compressed data is sent as it is.
+    #[must_use]
+    pub fn version(mut self, version: StreamVersion) -> SendOptions<'a> {
+        self.version = Some(version);
+        self
+    }
+
+    /// Sends compressed data as it is, which needs version 2 of the stream.
     #[must_use]
     pub fn compressed(mut self, compressed: bool) -> SendOptions<'a> {
-        self.options.compressed = compressed;
-        self.options.version = match compressed {
-            true => StreamVersion::V2,
-            false => StreamVersion::V1,
-        };
+        self.compressed = compressed;
         self
     }
 
     /// Says which ranges of files changed, and sends no data.
     #[must_use]
     pub fn no_data(mut self, no_data: bool) -> SendOptions<'a> {
-        self.options.no_data = no_data;
+        self.no_data = no_data;
         self
+    }
+
+    /// Writes no header, as for all but the first of several subvolumes in one stream.
+    ///
+    /// ```
+    /// use ubtrfs::{Access, SendOptions, Snapshot, Volume};
+    ///
+    /// # fn main() -> Result<(), ubtrfs::Error> {
+    /// let volume = Volume::in_memory(256 << 20)?;
+    /// let data = volume.root().create_subvolume("/data")?;
+    /// let one = Snapshot::open(&volume.root().snapshot("/data", "/one", Access::ReadOnly)?)?;
+    /// let two = Snapshot::open(&volume.root().snapshot("/data", "/two", Access::ReadOnly)?)?;
+    /// let mut stream = Vec::new();
+    /// one.send_with(&SendOptions::new().omit_end(true), &mut stream)?;
+    /// two.send_with(&SendOptions::new().omit_header(true), &mut stream)?;
+    ///
+    /// let backup = Volume::in_memory(256 << 20)?;
+    /// let names = backup.root().receive("/", &stream[..])?;
+    /// assert_eq!(names, ["one", "two"].map(std::path::PathBuf::from));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn omit_header(mut self, omit_header: bool) -> SendOptions<'a> {
+        self.omit_header = omit_header;
+        self
+    }
+
+    /// Writes no end, as for all but the last of several subvolumes in one stream.
+    #[must_use]
+    pub fn omit_end(mut self, omit_end: bool) -> SendOptions<'a> {
+        self.omit_end = omit_end;
+        self
+    }
+
+    fn of_stream(&self) -> ubtrfs_stream::SendOptions {
+        let least = match self.compressed {
+            true => StreamVersion::V2,
+            false => StreamVersion::V1,
+        };
+        ubtrfs_stream::SendOptions {
+            version: self.version.unwrap_or(least),
+            no_data: self.no_data,
+            compressed: self.compressed,
+        }
     }
 }

@@ -130,7 +130,7 @@ const ORDERS: &[(&str, &[&str])] = &[
     (
         "ubtrfs",
         &[
-            "handle reexports transfer",
+            "handle lineage reexports transfer",
             "error",
             "checking metadata",
             "changes file read_dir",

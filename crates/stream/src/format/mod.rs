@@ -45,6 +45,7 @@ const MAX_V1_COMMAND_BYTES: usize = 64 << 10;
 /// A version of the format that is read and written.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub enum StreamVersion {
+    /// The first, which all receivers read.
     #[default]
     V1 = 1,
     /// With compressed data as it is on disk, fallocate, and larger commands.
@@ -61,6 +62,7 @@ impl StreamVersion {
         }
     }
 
+    /// The number of the version.
     pub fn raw(self) -> u32 {
         self as u32
     }

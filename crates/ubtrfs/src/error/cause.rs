@@ -7,7 +7,7 @@ use ubtrfs_check::CheckError;
 use ubtrfs_device::DeviceError;
 use ubtrfs_engine::Error as EngineError;
 use ubtrfs_mkfs::{FillError, MkfsError};
-use ubtrfs_stream::{DiffError, ReceiveError, SendError, StreamError, WriteError};
+use ubtrfs_stream::{DiffError, ReceiveError, ReceiveFault, SendError, StreamError};
 
 use super::Error;
 use crate::transfer::copy::CopyError;
@@ -82,6 +82,17 @@ impl Cause {
             _ => false,
         }
     }
+
+    /// Whether a stream is at fault, and not the volume.
+    pub(crate) fn is_of_stream(&self) -> bool {
+        match self {
+            Cause::Named(error) => error.is_of_stream(),
+            Cause::Send(error) => matches!(error, SendError::Write(_)),
+            Cause::Receive(error) => matches!(error.cause, ReceiveFault::Stream(_)),
+            Cause::Stream(_) => true,
+            _ => false,
+        }
+    }
 }
 
 fn ends_unpacking(error: &UnpackError) -> bool {
@@ -95,11 +106,5 @@ fn ends_unpacking(error: &UnpackError) -> bool {
 impl From<DeviceError> for Cause {
     fn from(error: DeviceError) -> Cause {
         Cause::Engine(error.into())
-    }
-}
-
-impl From<WriteError> for Cause {
-    fn from(error: WriteError) -> Cause {
-        Cause::Send(error.into())
     }
 }

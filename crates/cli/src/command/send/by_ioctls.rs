@@ -5,11 +5,11 @@ use std::io::{self, PipeReader, Write};
 use std::thread;
 
 use anyhow::{Context, anyhow, bail};
+use ubtrfs::Lineage;
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::uuid::Uuid;
 use ubtrfs_fuse::ioctl_args as args;
 
-use super::parent::{self, Identity};
 use super::{Send, failed_to_choose, output};
 use crate::presentation::console::Console;
 use crate::volume_access::ioctls::{Asked, ByIoctls};
@@ -20,7 +20,7 @@ use crate::volume_access::stream_output;
 struct Mounted {
     asked: Asked,
     id: RootId,
-    identity: Identity,
+    lineage: Lineage,
 }
 
 impl Mounted {
@@ -36,10 +36,10 @@ impl Mounted {
         let info = asked.subvolume_info().with_context(cannot)?;
         Ok(Mounted {
             id: RootId(info.treeid.get()),
-            identity: Identity {
+            lineage: Lineage {
                 uuid: Uuid(info.uuid),
-                parent_uuid: Uuid(info.parent_uuid),
-                ctransid: info.ctransid.get(),
+                parent_uuid: Some(Uuid(info.parent_uuid)).filter(|uuid| !uuid.is_nil()),
+                changed_generation: info.ctransid.get(),
             },
             asked,
         })
@@ -72,9 +72,9 @@ impl ByIoctls for Send {
                 Some(parent) => Some(parent.id),
                 None if self.clones.is_empty() => None,
                 None => {
-                    let identities: Vec<Identity> = clones.iter().map(|of| of.identity).collect();
-                    let found = parent::choose(&subvolume.identity, &identities);
-                    let found = found.with_context(|| failed_to_choose(subvolume.id))?;
+                    let lineages: Vec<Lineage> = clones.iter().map(|of| of.lineage).collect();
+                    let found = subvolume.lineage.nearest(&lineages);
+                    let found = found.with_context(|| failed_to_choose(subvolume.id.0))?;
                     Some(clones[found].id)
                 }
             };

@@ -2,25 +2,19 @@
 
 mod by_ioctls;
 mod output;
-mod parent;
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, anyhow, bail};
-use ubtrfs::Volume;
-use ubtrfs_engine::Snapshot;
-use ubtrfs_format::ids::RootId;
-use ubtrfs_stream::{
-    Command, SendError, SendOptions, Sender, StreamVersion, StreamWriter, WriteBehind, write_behind,
-};
+use anyhow::{Context, bail};
+use ubtrfs::{Lineage, SendOptions, Snapshot, StreamVersion, Volume};
 
 use crate::presentation::console::{COPY_PROGRESS, Console};
 use crate::presentation::quoting::Escaped;
 use crate::volume_access::changes::is_same_file;
 use crate::volume_access::location::{Location, VolumeOptions};
+use crate::volume_access::reason::Reasoned;
 use output::Output;
-use parent::Identity;
 
 /// Send subvolumes as a stream, whole or as the difference from another
 ///
@@ -64,7 +58,7 @@ struct Named {
 impl Send {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         self.check()?;
-        let options = self.options()?;
+        let version = self.stream_version()?;
         let opened = self.volume.open(&self.subvolumes[0])?;
         let volume = &opened.volume;
         let find = |of: &[Location], role: &str| -> anyhow::Result<Vec<Named>> {
@@ -80,59 +74,37 @@ impl Send {
         }
         let mut output = Output::open(self.output_file(), console)?;
         console.start_progress(COPY_PROGRESS);
-        let mut is_begun = false;
-        for subvolume in subvolumes {
+        let last = subvolumes.len() - 1;
+        for (number, subvolume) in subvolumes.into_iter().enumerate() {
             console.say(format_args!("At subvol {}", subvolume.shown));
             let chosen = match &parent {
                 Some(parent) => Some(&parent.snapshot),
                 None if clones.is_empty() || self.clones.is_empty() => None,
-                None => Some(self.choose_parent(&subvolume, &clones)?),
+                None => Some(choose_parent(&subvolume.snapshot, &clones)?),
             };
-            let mut sender = Sender::new(&subvolume.snapshot, options);
+            let mut options = SendOptions::new()
+                .version(version)
+                .compressed(self.compressed_data)
+                .no_data(self.no_data)
+                .omit_header(self.one_stream && number > 0)
+                .omit_end(self.one_stream && number < last);
             if let Some(chosen) = chosen {
-                sender = sender.parent(chosen);
+                options = options.parent(chosen);
             }
             for clone in &clones {
-                sender = sender.clone_source(&clone.snapshot);
+                options = options.clone_source(&clone.snapshot);
             }
-            let begins = !is_begun || !self.one_stream;
-            is_begun = true;
             let mut sink = output.sink(console);
-            let (sent, written) = write_behind(&mut sink, |behind| {
-                self.send(&sender, behind, options.version, begins)
-            });
+            let sent = subvolume.snapshot.send_behind(&options, &mut sink);
             sent.map_err(output::told_of_send)?;
-            written.map_err(|error| output::told(error.into()))?;
             // With clone sources alone, each is one for those after it.
             if !self.clones.is_empty() && parent.is_none() {
                 clones.push(subvolume);
             }
         }
-        if self.one_stream {
-            let mut writer = StreamWriter::resume(output.sink(console), options.version);
-            writer.write(&Command::End).map_err(output::told)?;
-        }
         let finished = output.finish(console);
         console.end_progress();
         finished
-    }
-
-    fn send(
-        &self,
-        sender: &Sender<'_>,
-        out: &mut WriteBehind,
-        version: StreamVersion,
-        begins: bool,
-    ) -> Result<(), SendError> {
-        let mut writer = match begins {
-            true => StreamWriter::new(out, version)?,
-            false => StreamWriter::resume(out, version),
-        };
-        sender.send(&mut writer)?;
-        if !self.one_stream {
-            writer.write(&Command::End)?;
-        }
-        Ok(())
     }
 
     fn check(&self) -> anyhow::Result<()> {
@@ -160,17 +132,12 @@ impl Send {
         }
     }
 
-    fn options(&self) -> anyhow::Result<SendOptions> {
-        let version = match self.version()? {
-            1 => StreamVersion::V1,
-            0 | 2 => StreamVersion::V2,
+    fn stream_version(&self) -> anyhow::Result<StreamVersion> {
+        match self.version()? {
+            1 => Ok(StreamVersion::V1),
+            0 | 2 => Ok(StreamVersion::V2),
             other => bail!("requested protocol version {other} is not supported, the newest is 2"),
-        };
-        Ok(SendOptions {
-            version,
-            no_data: self.no_data,
-            compressed: self.compressed_data,
-        })
+        }
     }
 
     fn find(&self, volume: &Volume, of: &Location, role: &str) -> anyhow::Result<Named> {
@@ -178,36 +145,29 @@ impl Send {
         if of.session().is_none() && !is_same_file(&of.image, &first.image) {
             bail!("all subvolumes must be from the same filesystem");
         }
-        let target = self.volume.find(volume.clone(), of)?.target;
-        let volume = volume.engine();
-        if target.is_empty_subvolume_dir() || volume.root_dir(target.root)? != target {
+        let Some(subvolume) = self.volume.find(volume.clone(), of)?.subvolume()? else {
             bail!("not a subvolume: {of}");
+        };
+        let cannot = || format!("cannot send '{of}'");
+        if !subvolume.is_read_only().reason().with_context(cannot)? {
+            bail!("{role} {of} is not read-only");
         }
-        let snapshot = Snapshot::open(volume, target.root).map_err(|error| match error {
-            ubtrfs_engine::Error::WritableSubvolume(_) => anyhow!("{role} {of} is not read-only"),
-            error => anyhow!(error).context(format!("cannot send '{of}'")),
-        })?;
         Ok(Named {
             shown: of.to_string(),
-            snapshot,
+            snapshot: Snapshot::open(&subvolume).reason().with_context(cannot)?,
         })
-    }
-
-    fn choose_parent<'c>(
-        &self,
-        subvolume: &Named,
-        clones: &'c [Named],
-    ) -> anyhow::Result<&'c Snapshot> {
-        let id = subvolume.snapshot.id();
-        let identities: Vec<Identity> =
-            clones.iter().map(|of| Identity::of(&of.snapshot)).collect();
-        let found = parent::choose(&Identity::of(&subvolume.snapshot), &identities);
-        let found = found.with_context(|| failed_to_choose(id))?;
-        Ok(&clones[found].snapshot)
     }
 }
 
-fn failed_to_choose(id: RootId) -> String {
+fn choose_parent<'c>(sent: &Snapshot, clones: &'c [Named]) -> anyhow::Result<&'c Snapshot> {
+    let lineages = clones.iter().map(|of| of.snapshot.lineage());
+    let lineages: Vec<Lineage> = lineages.collect();
+    let found = sent.lineage().nearest(&lineages);
+    let found = found.with_context(|| failed_to_choose(sent.id()))?;
+    Ok(&clones[found].snapshot)
+}
+
+fn failed_to_choose(id: u64) -> String {
     format!("parent determination failed for {id}")
 }
 

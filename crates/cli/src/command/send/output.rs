@@ -1,5 +1,7 @@
 //! Where a stream goes: a file, or standard output unless that is a terminal.
 
+use std::error::Error;
+use std::fmt;
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::unix::fs::MetadataExt;
@@ -8,9 +10,9 @@ use std::path::Path;
 use anyhow::{anyhow, bail};
 use indicatif::ProgressBar;
 use ubtrfs::Volume;
-use ubtrfs_stream::{SendError, WriteError};
 
 use crate::presentation::console::Console;
+use crate::volume_access::reason::Reason;
 use crate::volume_access::stream_output;
 
 const BUFFER_BYTES: usize = 1 << 20;
@@ -64,9 +66,7 @@ impl Output {
     }
 
     pub(super) fn finish(&mut self, console: &mut Console) -> anyhow::Result<()> {
-        self.sink(console)
-            .flush()
-            .map_err(|error| told(error.into()))
+        self.sink(console).flush().map_err(told)
     }
 }
 
@@ -95,20 +95,17 @@ pub(super) fn refuse_terminal() -> anyhow::Result<()> {
 }
 
 /// A reader that goes away ends other commands without a word. Here the stream is not whole, and that is told.
-pub(super) fn told(error: WriteError) -> anyhow::Error {
-    anyhow!("failed to write the stream: {}", cause(&error))
+fn told(cause: impl fmt::Display) -> anyhow::Error {
+    anyhow!("failed to write the stream: {cause}")
 }
 
-fn cause(error: &WriteError) -> String {
-    match error {
-        WriteError::Write(error) => error.to_string(),
-        other => other.to_string(),
+pub(super) fn told_of_send(error: ubtrfs::Error) -> anyhow::Error {
+    if !error.is_of_stream() {
+        return Reason::from(error).into();
     }
-}
-
-pub(super) fn told_of_send(error: SendError) -> anyhow::Error {
-    match error {
-        SendError::Write(error) => told(error),
-        other => anyhow!(other),
+    let source = error.source();
+    match source.and_then(|source| source.downcast_ref::<io::Error>()) {
+        Some(source) => told(source),
+        None => told(error.reason()),
     }
 }
