@@ -97,6 +97,14 @@ impl<T: Display, F: Fn(i64) -> T> CommandLines<F> {
         }
     }
 
+    /// Begins amid the commands about a subvolume.
+    pub fn within(subvolume: &[u8], local_time: F) -> CommandLines<F> {
+        CommandLines {
+            subvolume: joined(b".", subvolume),
+            ..CommandLines::new(local_time)
+        }
+    }
+
     /// The line, with its end.
     pub fn line_of(&mut self, command: &Command<'_>) -> &str {
         self.text.clear();

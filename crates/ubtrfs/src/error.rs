@@ -139,6 +139,34 @@ impl Error {
         self.0.cause.is_of_stream()
     }
 
+    /// The offset in the stream, in bytes, at which the command begins that could not be received. None for other errors.
+    ///
+    /// ```
+    /// use ubtrfs::{Access, Snapshot, Volume};
+    ///
+    /// # fn main() -> Result<(), ubtrfs::Error> {
+    /// let volume = Volume::in_memory(256 << 20)?;
+    /// let data = volume.root().snapshot("/", "/data", Access::ReadOnly)?;
+    /// let mut stream = Vec::new();
+    /// Snapshot::open(&data)?.send(&mut stream)?;
+    /// let end = stream.len() - 10;
+    ///
+    /// let backup = Volume::in_memory(256 << 20)?;
+    /// let cut = backup.root().receive("/", &stream[..end]).unwrap_err();
+    /// assert_eq!(cut.stream_offset(), Some(end as u64));
+    /// assert_eq!(cut.unfinished(), Some(std::path::Path::new("data")));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn stream_offset(&self) -> Option<u64> {
+        self.0.cause.stream_offset()
+    }
+
+    /// The name of a subvolume that was begun and not finished, and is left writable. None for other errors.
+    pub fn unfinished(&self) -> Option<&Path> {
+        self.0.cause.unfinished()
+    }
+
     /// The error of the devices, if a volume could not be opened for one, for other crates of this project.
     #[doc(hidden)]
     pub fn device_error(&self) -> Option<&DeviceError> {

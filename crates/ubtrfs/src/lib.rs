@@ -24,7 +24,7 @@
 //! - [`Subvolume`]: the operations of [`std::fs`] by paths, subvolumes and snapshots
 //! - [`File`], [`OpenOptions`], [`DirBuilder`], [`ReadDir`], [`Metadata`]: as those of `std::fs`
 //! - [`Walk`]: all that is below a directory
-//! - [`Snapshot`]: sending, and comparing two. [`Subvolume::receive`] makes what was sent
+//! - [`Snapshot`]: sending, and comparing two. [`Subvolume::receive`] makes what was sent, and [`StreamDump`] shows it
 //! - [`Subvolume::copy_tree`], `copy_from_host`, `copy_to_host`, `import_tar`, `export_tar`: whole trees
 //! - [`Checker`]: whether a volume is consistent
 //! - [`Error`]: the operation, its paths, and the [`std::io::ErrorKind`] that `std::fs` has for the same failure
@@ -55,6 +55,7 @@ mod metadata;
 mod opening;
 mod paths;
 mod read_dir;
+mod receiving;
 mod reexports;
 mod removal;
 mod report;
@@ -74,6 +75,7 @@ pub use file::{File, OpenOptions};
 pub use lineage::Lineage;
 pub use metadata::{FileFlags, FileTimes, FileType, Metadata};
 pub use read_dir::{DirEntry, ReadDir};
+pub use receiving::{ReceiveObserver, ReceiveOptions, StreamCommand, StreamDump};
 pub use reexports::*;
 pub use report::{BlockGroupKind, BlockGroupSpace, DeviceInfo, Space, Statistics};
 pub use snapshot::{SendOptions, Snapshot};

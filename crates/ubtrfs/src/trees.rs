@@ -1,19 +1,16 @@
-//! Whole trees by paths: copied within a volume and from and to this machine, archived, unpacked, received.
+//! Whole trees by paths: copied within a volume and from and to this machine, archived, unpacked.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fmt::Display;
 use std::fs::File as HostFile;
-use std::io::{BufWriter, Read, Write};
+use std::io::{BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use ubtrfs_engine::{Error as EngineError, FileId, FileKind};
 use ubtrfs_mkfs::archive::Members;
-use ubtrfs_stream::{
-    Command, ReceiveObserver, ReceiveOptions, Receiver, StreamReader, VolumeTarget,
-};
 
 use crate::error::{Cause, Caused, Naming, Result};
 use crate::subvolume::Subvolume;
@@ -91,17 +88,6 @@ impl<P: Display> Observer<P> for Problems {
                 path: OsStr::from_bytes(path).into(),
                 message: problem.to_string(),
             });
-        }
-    }
-}
-
-/// Notes the names of the subvolumes that a stream makes.
-struct Names(Vec<PathBuf>);
-
-impl ReceiveObserver for Names {
-    fn begin(&mut self, _subvolume: &[u8], command: &Command<'_>) {
-        if let Command::Subvol { path, .. } | Command::Snapshot { path, .. } = command {
-            self.0.push(OsStr::from_bytes(path).into());
         }
     }
 }
@@ -265,34 +251,7 @@ impl Subvolume {
         unpacked.naming("import to", dir)
     }
 
-    /// Makes the subvolumes of a stream of [`Snapshot::send`](crate::Snapshot::send) or `btrfs send` in a directory. Returns
-    /// their names. A difference needs the snapshot that it goes on from, received or the original, unchanged.
-    ///
-    /// Nothing outside the new subvolumes is changed, whatever the stream says. They are durable after the next
-    /// [`Volume::sync`](crate::Volume::sync).
-    ///
-    /// # Errors
-    ///
-    /// - the stream is damaged (`InvalidData`), ends early (`UnexpectedEof`), or is of a newer version (`Unsupported`)
-    /// - the parent is not there (`NotFound`) or was changed (`PermissionDenied`)
-    /// - the volume is full, or a name is taken
-    ///
-    /// The subvolumes before the one that failed are whole. That one stays as it is then, and is writable.
-    pub fn receive(&self, dir: impl AsRef<Path>, stream: impl Read) -> Result<Vec<PathBuf>> {
-        let _entered = self.engine.enter();
-        let dir = dir.as_ref();
-        let received = self.directory(dir).and_then(|top| {
-            let mut target = VolumeTarget::new(&self.engine, top);
-            let mut names = Names(Vec::new());
-            let mut reader = StreamReader::open(stream)?;
-            let options = ReceiveOptions::default();
-            Receiver::new(&mut target, &mut names, options).receive(&mut reader)?;
-            Ok(names.0)
-        });
-        received.naming("receive to", dir)
-    }
-
-    fn directory(&self, path: &Path) -> Caused<FileId> {
+    pub(crate) fn directory(&self, path: &Path) -> Caused<FileId> {
         let id = self.resolve(path)?;
         match self.engine.attr(id)?.kind {
             FileKind::Directory => Ok(id),

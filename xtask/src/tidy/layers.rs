@@ -137,6 +137,7 @@ const ORDERS: &[(&str, &[&str])] = &[
             "subvolume",
             "dir_builder",
             "attributes opening paths removal snapshot trees walk",
+            "receiving",
             "volume",
             "report",
         ],

@@ -58,7 +58,7 @@ pub trait ReceiveObserver {
     /// A command was done that takes so many bytes of the stream.
     fn advanced(&mut self, _bytes: u64) {}
     /// A command failed, and the next one is done.
-    fn failed(&mut self, _error: &CommandError) {}
+    fn failed(&mut self, _error: CommandError) {}
     /// All of this subvolume was done: it is read-only.
     fn finished(&mut self, _subvolume: &[u8]) {}
     /// Commands of this subvolume failed: it is left as it is, and writable.
@@ -210,7 +210,7 @@ impl<'a> Receiver<'a> {
         if is_final || *failed == self.options.max_errors {
             return Err(Box::new(error).into());
         }
-        self.observer.failed(&error);
+        self.observer.failed(error);
         Ok(())
     }
 }

@@ -80,7 +80,7 @@ fn last_command_about_an_attribute_counts() {
 struct Failures(Vec<(&'static str, u64, Vec<u8>)>);
 
 impl ReceiveObserver for Failures {
-    fn failed(&mut self, error: &CommandError) {
+    fn failed(&mut self, error: CommandError) {
         let path = error.path.clone().unwrap_or_default();
         self.0.push((error.command.name(), error.offset, path));
     }

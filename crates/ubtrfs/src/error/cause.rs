@@ -1,13 +1,15 @@
 //! Causes of errors, as the library knows them inside.
 
+use std::ffi::OsStr;
 use std::io;
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 use ubtrfs_check::CheckError;
 use ubtrfs_device::DeviceError;
 use ubtrfs_engine::Error as EngineError;
 use ubtrfs_mkfs::{FillError, MkfsError};
-use ubtrfs_stream::{DiffError, ReceiveError, ReceiveFault, SendError, StreamError};
+use ubtrfs_stream::{CommandError, DiffError, ReceiveError, ReceiveFault, SendError, StreamError};
 
 use super::Error;
 use crate::transfer::copy::CopyError;
@@ -37,6 +39,9 @@ pub(crate) enum Cause {
     Stream(#[from] StreamError),
     #[error(transparent)]
     Receive(#[from] ReceiveError),
+    /// A command of a stream of which others are received.
+    #[error(transparent)]
+    Command(#[from] Box<CommandError>),
     #[error(transparent)]
     Diff(#[from] DiffError),
     #[error(transparent)]
@@ -91,6 +96,33 @@ impl Cause {
             Cause::Receive(error) => matches!(error.cause, ReceiveFault::Stream(_)),
             Cause::Stream(_) => true,
             _ => false,
+        }
+    }
+
+    /// Where in a stream the command begins that was not received.
+    pub(crate) fn stream_offset(&self) -> Option<u64> {
+        match self {
+            Cause::Named(error) => error.stream_offset(),
+            Cause::Stream(error) => Some(error.offset),
+            Cause::Command(error) => Some(error.offset),
+            Cause::Receive(error) => match &error.cause {
+                ReceiveFault::Stream(error) => Some(error.offset),
+                ReceiveFault::Command(error) => Some(error.offset),
+                ReceiveFault::Commands(_) => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// The subvolume that was left writable.
+    pub(crate) fn unfinished(&self) -> Option<&Path> {
+        match self {
+            Cause::Named(error) => error.unfinished(),
+            Cause::Receive(error) => {
+                let name = error.unfinished.as_deref();
+                name.map(|name| Path::new(OsStr::from_bytes(name)))
+            }
+            _ => None,
         }
     }
 }

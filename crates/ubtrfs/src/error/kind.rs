@@ -30,6 +30,7 @@ impl Cause {
             Cause::Send(error) => transfers::send_kind(error),
             Cause::Stream(error) => transfers::stream_kind(error),
             Cause::Receive(error) => transfers::receive_kind(error),
+            Cause::Command(error) => transfers::command_kind(error),
             Cause::Diff(error) => transfers::diff_kind(error),
             Cause::Copy(error) => transfers::copy_kind(error),
             Cause::Unpack(error) => transfers::unpack_kind(error),

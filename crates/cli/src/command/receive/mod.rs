@@ -4,14 +4,12 @@ mod input;
 mod observer;
 mod watcher;
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::path::PathBuf;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail};
 use jiff::tz::TimeZone;
-use ubtrfs_stream::{
-    DumpError, Fault, ReceiveOptions, Receiver, StreamError, StreamReader, Target, VolumeTarget,
-};
+use ubtrfs::{ReceiveOptions, StreamDump, Subvolume};
 
 use crate::presentation::console::{COPY_PROGRESS, Console};
 use crate::print::IsoTime;
@@ -19,6 +17,7 @@ use crate::volume_access::changes::Changes;
 use crate::volume_access::control::mountpoint_of;
 use crate::volume_access::ioctls::{Asked, ByIoctls, KernelTarget};
 use crate::volume_access::location::{Location, VolumeOptions};
+use crate::volume_access::reason::Reasoned;
 use observer::ConsoleObserver;
 use watcher::MountWatcher;
 
@@ -81,11 +80,14 @@ impl Receive {
                 .add_to(dir)
                 .with_context(|| format!("cannot make subvolumes in '{destination}'"))?;
         }
-        let mut receiving = VolumeTarget::new(target.engine(), dir);
-        if let Some(changes) = target.mount_changes() {
-            receiving = receiving.watched_by(Box::new(MountWatcher::new(changes.clone())));
-        }
-        let received = self.receive(source, &mut receiving, console);
+        let dir = Subvolume::of_engine(target.engine(), dir);
+        let received = self.receive(console, |options, observer| match target.mount_changes() {
+            None => dir.receive_with(".", source, options, observer),
+            Some(changes) => {
+                let watcher = Box::new(MountWatcher::new(changes.clone()));
+                dir.receive_watched(".", source, options, observer, Some(watcher))
+            }
+        });
         if let Err(error) = received {
             console.failed(&error);
         }
@@ -97,51 +99,32 @@ impl Receive {
         input::open(self.file.as_deref(), self.stop_at_end, console)
     }
 
-    /// Receives all streams that there are behind each other.
     fn receive(
         &self,
-        mut source: impl Read,
-        target: &mut dyn Target,
         console: &mut Console,
+        receive: impl FnOnce(&ReceiveOptions, &mut ConsoleObserver<'_>) -> ubtrfs::Result<()>,
     ) -> anyhow::Result<()> {
         console.start_progress(COPY_PROGRESS);
-        let options = ReceiveOptions {
-            max_errors: self.max_errors,
-            force_decompress: self.force_decompress,
-        };
-        let mut observer = ConsoleObserver::new(console);
-        let mut is_first = true;
-        let received = loop {
-            let mut stream = match StreamReader::open(&mut source) {
-                Ok(stream) => stream,
-                Err(StreamError {
-                    fault: Fault::Empty,
-                    ..
-                }) if !is_first => break Ok(()),
-                Err(error) => break Err(anyhow!(error)),
-            };
-            is_first = false;
-            let mut receiver = Receiver::new(target, &mut observer, options);
-            if let Err(error) = receiver.receive(&mut stream) {
-                break Err(anyhow!(error));
-            }
-            if self.stop_at_end {
-                break Ok(());
-            }
-        };
+        let options = ReceiveOptions::new()
+            .max_errors(self.max_errors)
+            .force_decompress(self.force_decompress)
+            .all_streams(!self.stop_at_end);
+        let received = receive(&options, &mut ConsoleObserver::new(console)).reason();
         console.end_progress();
-        received
+        Ok(received?)
     }
 
     fn dump(&self, console: &mut Console) -> anyhow::Result<()> {
+        const FAILED: &str = "failed to dump the send stream";
         let zone = TimeZone::system();
         let local_time = |seconds| IsoTime(seconds, &zone);
         let source = self.input(console)?;
-        match ubtrfs_stream::dump(source, &mut console.out, local_time) {
-            Ok(()) => Ok(()),
-            Err(DumpError::Write(error)) => Err(error.into()),
-            Err(DumpError::Stream(error)) => Err(error).context("failed to dump the send stream"),
+        let dump = StreamDump::open(source, local_time);
+        for line in dump.reason().context(FAILED)? {
+            let line = line.reason().context(FAILED)?;
+            writeln!(console.out, "{line}")?;
         }
+        Ok(())
     }
 }
 
@@ -163,6 +146,8 @@ impl ByIoctls for Receive {
                 .with_context(|| format!("cannot tell where '{destination}' is mounted"))?,
         };
         let mut receiving = KernelTarget::new(dir, mountpoint);
-        self.receive(source, &mut receiving, console)
+        self.receive(console, |options, observer| {
+            options.receive_to(&mut receiving, source, observer)
+        })
     }
 }

@@ -1,9 +1,11 @@
 //! Messages of receiving on a console, in the words of btrfs-progs where these are known to scripts.
 
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use jiff::tz::TimeZone;
-use ubtrfs_stream::{Command, CommandError, CommandLines, ReceiveObserver};
+use ubtrfs::{Error, ReceiveObserver, StreamCommand};
 
 use crate::presentation::console::Console;
 use crate::presentation::quoting::Escaped;
@@ -13,20 +15,17 @@ use crate::volume_access::control::receiving;
 /// Commands after which the file that is shown is another one.
 const SHOWN_EVERY: u64 = 64;
 
-type LocalTime = fn(i64) -> String;
-
 pub(super) struct ConsoleObserver<'a> {
     console: &'a mut Console,
-    lines: CommandLines<LocalTime>,
+    zone: TimeZone,
     commands: u64,
 }
 
 impl ConsoleObserver<'_> {
     pub(super) fn new(console: &mut Console) -> ConsoleObserver<'_> {
-        let local_time: LocalTime = |seconds| IsoTime(seconds, &TimeZone::system()).to_string();
         ConsoleObserver {
             console,
-            lines: CommandLines::new(local_time),
+            zone: TimeZone::system(),
             commands: 0,
         }
     }
@@ -41,40 +40,40 @@ impl ConsoleObserver<'_> {
     }
 
     /// With -v what makes subvolumes and writes data, with -vv all.
-    fn is_shown(&self, command: &Command<'_>) -> bool {
-        match command {
-            Command::Subvol { .. }
-            | Command::Snapshot { .. }
-            | Command::Write { .. }
-            | Command::EncodedWrite { .. }
-            | Command::Clone { .. } => self.console.verbose > 0,
+    fn is_shown(&self, command: &StreamCommand<'_>) -> bool {
+        match command.name() {
+            "subvol" | "snapshot" | "write" | "encoded_write" | "clone" => self.console.verbose > 0,
             _ => self.console.verbose > 1,
         }
     }
 }
 
 impl ReceiveObserver for ConsoleObserver<'_> {
-    fn begin(&mut self, subvolume: &[u8], command: &Command<'_>) {
-        if matches!(command, Command::Subvol { .. } | Command::Snapshot { .. }) {
-            self.console.tell_client(&receiving(subvolume));
-        }
+    fn begin(&mut self, command: &StreamCommand<'_>) {
+        let subvolume = command.subvolume().as_os_str().as_bytes();
         let name = Escaped(subvolume);
-        match command {
-            Command::Subvol { .. } => self.console.say(format_args!("At subvol {name}")),
-            // As btrfs-progs has it.
-            Command::Snapshot { .. } if !self.console.quiet => {
-                let out = &mut self.console.out;
-                // A reader that has gone away is no reason to stop.
-                let _ = writeln!(out, "At snapshot {name}").and_then(|()| out.flush());
+        match command.name() {
+            "subvol" => {
+                self.console.tell_client(&receiving(subvolume));
+                self.console.say(format_args!("At subvol {name}"));
+            }
+            "snapshot" => {
+                self.console.tell_client(&receiving(subvolume));
+                // As btrfs-progs has it.
+                if !self.console.quiet {
+                    let out = &mut self.console.out;
+                    // A reader that has gone away is no reason to stop.
+                    let _ = writeln!(out, "At snapshot {name}").and_then(|()| out.flush());
+                }
             }
             _ => {}
         }
         if let Some(path) = command.path() {
-            self.show_path(path);
+            self.show_path(path.as_os_str().as_bytes());
         }
         if self.is_shown(command) {
-            let line = self.lines.line_of(command);
-            self.console.say(line.trim_end_matches('\n'));
+            let line = command.text(|seconds| IsoTime(seconds, &self.zone));
+            self.console.say(line);
         }
     }
 
@@ -84,16 +83,16 @@ impl ReceiveObserver for ConsoleObserver<'_> {
         }
     }
 
-    fn finished(&mut self, _: &[u8]) {
+    fn finished(&mut self, _: &Path) {
         self.console.tell_client(&receiving(b""));
     }
 
-    fn failed(&mut self, error: &CommandError) {
-        self.console.error(error);
+    fn failed(&mut self, error: Error) {
+        self.console.error(error.reason());
     }
 
-    fn unfinished(&mut self, subvolume: &[u8]) {
-        let name = Escaped(subvolume);
+    fn unfinished(&mut self, subvolume: &Path) {
+        let name = Escaped(subvolume.as_os_str().as_bytes());
         self.console.error(format_args!(
             "subvolume '{name}' is not finished, and writable"
         ));

@@ -5,8 +5,8 @@ use std::io::ErrorKind as Kind;
 use ubtrfs_check::CheckError;
 use ubtrfs_mkfs::{ArchiveError, FillError};
 use ubtrfs_stream::{
-    CommandFault, DiffError, Fault, ReceiveError, ReceiveFault, SendError, StreamError,
-    TargetError, WriteError,
+    CommandError, CommandFault, DiffError, Fault, ReceiveError, ReceiveFault, SendError,
+    StreamError, TargetError, WriteError,
 };
 
 use super::{device_kind, engine_kind, mkfs_kind, tree_kind};
@@ -94,11 +94,15 @@ pub(super) fn stream_kind(error: &StreamError) -> Kind {
 pub(super) fn receive_kind(error: &ReceiveError) -> Kind {
     match &error.cause {
         ReceiveFault::Stream(error) => stream_kind(error),
-        ReceiveFault::Command(error) => match &error.fault {
-            CommandFault::Target(error) => target_kind(error),
-            _ => Kind::InvalidData,
-        },
+        ReceiveFault::Command(error) => command_kind(error),
         ReceiveFault::Commands(_) => Kind::Other,
+    }
+}
+
+pub(super) fn command_kind(error: &CommandError) -> Kind {
+    match &error.fault {
+        CommandFault::Target(error) => target_kind(error),
+        _ => Kind::InvalidData,
     }
 }
 
