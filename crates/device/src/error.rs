@@ -250,7 +250,10 @@ pub(crate) fn in_use(path: &Path, holder: Holder) -> DeviceError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Holder {
     /// Another process, if it is known which, holds the lock that ubtrfs takes.
-    Lock { pid: Option<u32> },
+    Lock {
+        /// The number of the process.
+        pid: Option<u32>,
+    },
     /// This process holds that lock: it has the volume open already.
     ThisProcess,
     /// A loop device of this name is backed by the file.

@@ -1,12 +1,19 @@
 //! Whether a volume is consistent: an independent second opinion.
 
+use std::collections::BTreeMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ubtrfs_check::CheckOptions;
-use ubtrfs_device::BlockDevice;
+use ubtrfs_check::{CheckOptions, Issue, Phase, Progress, Report};
+use ubtrfs_device::{BlockDevice, Holder, Pool};
+use ubtrfs_format::ids::Logical;
+use ubtrfs_format::uuid::Uuid;
 
 use crate::error::{Naming, Result};
+
+/// With less, caches hold too few blocks to be worth it.
+const LEAST_MEMORY_BYTES: u64 = 16 << 20;
 
 /// How bad an issue of a check is.
 ///
@@ -43,20 +50,103 @@ pub struct Checker {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct CheckReport {
+    /// The UUID of the volume.
+    pub uuid: Uuid,
     /// The first ones that were found.
     pub issues: Vec<CheckIssue>,
+    /// How often each number was found, those included that are not listed.
+    pub counts: BTreeMap<u16, u64>,
     /// How many errors there are, those included that are not listed.
     pub errors: u64,
     /// How many warnings there are.
     pub warnings: u64,
     /// How many notes there are: of what sound operation leaves, such as a power cut.
     pub notes: u64,
+    /// How many findings may only follow from blocks that could not be read. They are neither listed nor counted.
+    pub suppressed: u64,
+    /// The volume has a log that the next mount replays. Its blocks and checksums were checked, not its names.
+    pub has_log: bool,
+    /// The volume has quota groups, whose sums are not judged.
+    pub has_quotas: bool,
+    /// Sums over the volume.
+    pub figures: CheckFigures,
+}
+
+/// Sums over a volume, as `btrfs check` has them.
+///
+/// ```
+/// use std::path::PathBuf;
+/// use std::sync::Arc;
+/// use ubtrfs::{BlockDevice, Checker, MemDevice, Volume};
+///
+/// # fn main() -> Result<(), ubtrfs::Error> {
+/// let device: Arc<dyn BlockDevice> = Arc::new(MemDevice::new(256 << 20));
+/// let devices = || vec![(PathBuf::from("device"), device.clone())];
+/// let volume = Volume::builder().make(devices())?;
+/// volume.root().write("/file", vec![7; 1 << 20])?;
+/// volume.close()?;
+/// let figures = Checker::new().check_devices(devices())?.figures;
+/// assert_eq!(figures.data_bytes_allocated, 1 << 20);
+/// assert_eq!(figures.csum_bytes, (1 << 20) / 4096 * 4);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CheckFigures {
+    /// Bytes in use: data and tree blocks, one copy of each.
+    pub bytes_used: u64,
+    /// Checksums of data.
+    pub csum_bytes: u64,
+    /// All tree blocks.
+    pub tree_bytes: u64,
+    /// The tree blocks of subvolumes.
+    pub fs_tree_bytes: u64,
+    /// The blocks of the extent tree.
+    pub extent_tree_bytes: u64,
+    /// Room in tree blocks that no item has.
+    pub waste_bytes: u64,
+    /// Data on the devices, one copy of each extent.
+    pub data_bytes_allocated: u64,
+    /// Data of files, shared extents counted for each.
+    pub data_bytes_referenced: u64,
 }
 
 impl CheckReport {
     /// Tells whether there is no error. Warnings and notes are none.
     pub fn is_clean(&self) -> bool {
         self.errors == 0
+    }
+
+    /// How many issues were found that are not listed.
+    pub fn unlisted(&self) -> u64 {
+        let found = self.errors + self.warnings + self.notes;
+        found.saturating_sub(self.issues.len() as u64)
+    }
+
+    fn of(report: Report) -> CheckReport {
+        let figures = report.figures;
+        CheckReport {
+            uuid: report.fsid,
+            issues: report.issues.iter().map(CheckIssue::of).collect(),
+            counts: report.counts,
+            errors: report.errors,
+            warnings: report.warnings,
+            notes: report.notes,
+            suppressed: report.suppressed,
+            has_log: report.has_log,
+            has_quotas: report.has_quotas,
+            figures: CheckFigures {
+                bytes_used: figures.bytes_used,
+                csum_bytes: figures.csum_bytes,
+                tree_bytes: figures.tree_bytes,
+                fs_tree_bytes: figures.fs_tree_bytes,
+                extent_tree_bytes: figures.extent_tree_bytes,
+                waste_bytes: figures.waste_bytes,
+                data_bytes_allocated: figures.data_bytes_allocated,
+                data_bytes_referenced: figures.data_bytes_referenced,
+            },
+        }
     }
 }
 
@@ -68,8 +158,77 @@ pub struct CheckIssue {
     pub severity: Severity,
     /// The number, which stays from release to release. `docs/check.md` lists them.
     pub number: u16,
-    /// A description of the fault and its place, for people.
+    /// The number as messages have it, such as "E0802".
+    pub code: String,
+    /// The name that goes with the number.
+    pub name: &'static str,
+    /// A description of the fault alone, for people.
+    pub fault: String,
+    /// A description with number, name and place, for people.
     pub message: String,
+    /// The device that it was found on.
+    pub device: Option<u64>,
+    /// The id of the tree that it was found in.
+    pub tree: Option<u64>,
+    /// The key of the item that it was found in: object id, type and offset.
+    pub key: Option<(u64, u8, u64)>,
+    /// The logical address of the tree block or extent.
+    pub logical: Option<u64>,
+}
+
+impl CheckIssue {
+    fn of(issue: &Issue) -> CheckIssue {
+        let (fault, at) = (&issue.fault, &issue.at);
+        let key = at
+            .key
+            .map(|key| (key.objectid, key.item_type.0, key.offset));
+        CheckIssue {
+            severity: issue.severity(),
+            number: fault.number(),
+            code: fault.code(),
+            name: fault.name(),
+            fault: fault.to_string(),
+            message: issue.to_string(),
+            device: at.devid.map(|id| id.0),
+            tree: at.tree.map(|id| id.0),
+            key,
+            logical: at.bytenr,
+        }
+    }
+}
+
+impl fmt::Display for CheckIssue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+/// How far a check is. [`OpenCheck`] has an example.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CheckProgress {
+    /// The number of the phase, from 1.
+    pub phase: usize,
+    /// How many phases there are.
+    pub phases: usize,
+    /// The subject of the phase, for people.
+    pub subject: &'static str,
+    /// Tree blocks that were read so far, in all phases.
+    pub blocks: u64,
+    /// Issues that were found so far.
+    pub issues: u64,
+}
+
+impl CheckProgress {
+    fn of(progress: &Progress) -> CheckProgress {
+        CheckProgress {
+            phase: progress.phase.number(),
+            phases: Phase::ALL.len(),
+            subject: progress.phase.subject(),
+            blocks: progress.blocks,
+            issues: progress.issues,
+        }
+    }
 }
 
 impl Checker {
@@ -92,10 +251,53 @@ impl Checker {
         self
     }
 
+    /// Lowers the budget to its share of so much memory. Call it after [`Checker::memory_bytes`].
+    #[must_use]
+    pub fn limit_memory(mut self, bytes: u64) -> Checker {
+        let least = LEAST_MEMORY_BYTES.min(self.options.memory_bytes);
+        self.options.memory_bytes = self.options.memory_bytes.min(bytes / 3).max(least);
+        self
+    }
+
+    /// Sets where records go that memory has no room for; by default the system's folder for temporary files.
+    #[must_use]
+    pub fn spill_dir(mut self, folder: impl Into<PathBuf>) -> Checker {
+        self.options.spill_dir = Some(folder.into());
+        self
+    }
+
     /// Sets how many issues are listed; 1000 by default.
     #[must_use]
     pub fn max_issues(mut self, max_issues: usize) -> Checker {
         self.options.max_issues = max_issues;
+        self
+    }
+
+    /// Takes the trees from this copy of the superblock: 0, 1 or 2. By default it is the newest.
+    #[must_use]
+    pub fn superblock_copy(mut self, copy: usize) -> Checker {
+        self.options.superblock_copy = Some(copy);
+        self
+    }
+
+    /// Takes the trees from the newest backup root that can be read, of an earlier transaction if one can.
+    #[must_use]
+    pub fn backup_root(mut self, backup_root: bool) -> Checker {
+        self.options.backup_root = backup_root;
+        self
+    }
+
+    /// Takes the root tree from this logical address.
+    #[must_use]
+    pub fn tree_root(mut self, logical: u64) -> Checker {
+        self.options.tree_root = Some(Logical(logical));
+        self
+    }
+
+    /// Takes the chunk tree from this logical address.
+    #[must_use]
+    pub fn chunk_root(mut self, logical: u64) -> Checker {
+        self.options.chunk_root = Some(Logical(logical));
         self
     }
 
@@ -110,11 +312,13 @@ impl Checker {
     ///
     /// # Errors
     ///
-    /// It cannot be opened, or holds no btrfs. What is wrong with a volume is no error, but an issue.
+    /// - those of [`Checker::open`]
+    /// - no superblock, backup root or tree is where the options say (`NotFound`, `InvalidData`)
+    /// - records that memory has no room for cannot be written
+    ///
+    /// What is wrong with a volume is no error, but an issue.
     pub fn check(&self, path: impl AsRef<Path>) -> Result<CheckReport> {
-        let path = path.as_ref();
-        let report = ubtrfs_check::check(&[path.to_owned()], &self.options, &mut |_| {});
-        report.map(|report| plain(&report)).naming("check", path)
+        self.open(&[path])?.run(&mut |_| {})
     }
 
     /// Checks the volume on devices of the caller's own; the paths are names for messages.
@@ -127,23 +331,92 @@ impl Checker {
         devices: Vec<(PathBuf, Arc<dyn BlockDevice>)>,
     ) -> Result<CheckReport> {
         let shown = devices.first().map(|(path, _)| path.clone());
-        let report = ubtrfs_check::check_devices(devices, &self.options, &mut |_| {});
-        report
-            .map(|report| plain(&report))
-            .naming("check", &shown.unwrap_or_default())
+        let shown = shown.unwrap_or_default();
+        let pool = Pool::from_devices(devices, &ubtrfs_check::pool_options());
+        let pool = pool.naming("check", &shown)?;
+        self.opened(pool, shown).run(&mut |_| {})
+    }
+
+    /// Opens the volume that has all of `paths` among its devices, for a check that begins later or tells how far it is.
+    ///
+    /// Devices that other programs have open are taken all the same: [`OpenCheck::holders`] tells of them.
+    ///
+    /// # Errors
+    ///
+    /// There is no such file (`NotFound`), it holds no btrfs (`InvalidData`), or this library or command has it open for
+    /// writing (`ResourceBusy`).
+    pub fn open<P: AsRef<Path>>(&self, paths: &[P]) -> Result<OpenCheck> {
+        let paths: Vec<PathBuf> = paths.iter().map(|path| path.as_ref().to_owned()).collect();
+        let shown = paths.first().cloned().unwrap_or_default();
+        let options = ubtrfs_check::pool_options().scan(self.options.scan.clone());
+        let pool = Pool::open(&paths, &options).naming("check", &shown)?;
+        Ok(self.opened(pool, shown))
+    }
+
+    fn opened(&self, pool: Pool, shown: PathBuf) -> OpenCheck {
+        let options = self.options.clone();
+        OpenCheck {
+            pool,
+            options,
+            shown,
+        }
     }
 }
 
-fn plain(report: &ubtrfs_check::Report) -> CheckReport {
-    let issues = report.issues.iter().map(|issue| CheckIssue {
-        severity: issue.severity(),
-        number: issue.fault.number(),
-        message: issue.to_string(),
-    });
-    CheckReport {
-        issues: issues.collect(),
-        errors: report.errors,
-        warnings: report.warnings,
-        notes: report.notes,
+/// A volume that is open for a check.
+///
+/// ```
+/// use ubtrfs::{Checker, Volume};
+///
+/// # fn main() -> Result<(), ubtrfs::Error> {
+/// # let folder = tempfile::tempdir().expect("there is room");
+/// # let path = folder.path().join("volume.img");
+/// let volume = Volume::create(&path, 1 << 30)?;
+/// let uuid = volume.uuid();
+/// volume.close()?;
+/// let check = Checker::new().open(&[&path])?;
+/// assert_eq!(check.uuid(), uuid);
+/// assert!(check.holders().is_empty(), "it may be mounted");
+/// let mut phases = Vec::new();
+/// let report = check.run(&mut |progress| {
+///     phases.push(format!("{}/{} {}", progress.phase, progress.phases, progress.subject));
+/// })?;
+/// assert!(report.is_clean());
+/// assert_eq!(phases[0], "1/8 superblocks");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct OpenCheck {
+    pool: Pool,
+    options: CheckOptions,
+    /// The first device, for messages.
+    shown: PathBuf,
+}
+
+impl OpenCheck {
+    /// The UUID of the volume.
+    pub fn uuid(&self) -> Uuid {
+        self.pool.superblock().fsid
+    }
+
+    /// The devices that something else uses. If it writes, the check may find what is not so.
+    pub fn holders(&self) -> Vec<(PathBuf, Holder)> {
+        let devices = self.pool.devices().into_iter();
+        devices
+            .filter_map(|device| Some((device.path.unwrap_or_default(), device.holder?)))
+            .collect()
+    }
+
+    /// Does the check. `progress` is called when a phase begins, and now and then within.
+    ///
+    /// # Errors
+    ///
+    /// As [`Checker::check`].
+    pub fn run(self, progress: &mut dyn FnMut(&CheckProgress)) -> Result<CheckReport> {
+        let mut told = |at: &Progress| progress(&CheckProgress::of(at));
+        let report = ubtrfs_check::check_pool(self.pool, &self.options, &mut told);
+        let report = report.naming("check", &self.shown)?;
+        Ok(CheckReport::of(report))
     }
 }

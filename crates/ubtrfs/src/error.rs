@@ -11,8 +11,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use ubtrfs_device::DeviceError;
-use ubtrfs_engine::Error as EngineError;
+use ubtrfs_device::Holder;
 
 pub(crate) use cause::{Cause, Caused};
 
@@ -167,13 +166,9 @@ impl Error {
         self.0.cause.unfinished()
     }
 
-    /// The error of the devices, if a volume could not be opened for one, for other crates of this project.
-    #[doc(hidden)]
-    pub fn device_error(&self) -> Option<&DeviceError> {
-        match &self.0.cause {
-            Cause::Engine(EngineError::Device(error)) => Some(error),
-            _ => None,
-        }
+    /// The device that is in use, and its user, if a volume could not be opened for that. [`Holder`] has an example.
+    pub fn holder(&self) -> Option<(&Path, &Holder)> {
+        self.0.cause.holder()
     }
 }
 

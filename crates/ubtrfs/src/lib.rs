@@ -68,7 +68,9 @@ mod volume;
 mod walk;
 
 pub use changes::{Change, ChangeKind, Changes, FileAttributes, XattrChange, XattrChangeKind};
-pub use checking::{CheckIssue, CheckReport, Checker, Severity};
+pub use checking::{
+    CheckFigures, CheckIssue, CheckProgress, CheckReport, Checker, OpenCheck, Severity,
+};
 pub use dir_builder::DirBuilder;
 pub use error::{Error, Result};
 pub use file::{File, OpenOptions};

@@ -182,3 +182,19 @@ pub use ubtrfs_device::FileDevice;
 
 /// The access that a [`FileDevice`] is opened for. It has an example.
 pub use ubtrfs_device::Access as DeviceAccess;
+
+/// The user of a device that cannot be opened, or is in use while it is checked.
+///
+/// ```
+/// use ubtrfs::{Holder, Volume};
+///
+/// # fn main() -> Result<(), ubtrfs::Error> {
+/// # let folder = tempfile::tempdir().expect("there is room");
+/// # let path = folder.path().join("volume.img");
+/// let volume = Volume::create(&path, 1 << 30)?;
+/// let refused = Volume::open(&path).unwrap_err();
+/// assert_eq!(refused.holder(), Some((&*path, &Holder::ThisProcess)));
+/// # Ok(())
+/// # }
+/// ```
+pub use ubtrfs_device::Holder;

@@ -1,14 +1,15 @@
 //! Whole volumes and trees by the library: several devices, filling, checks, streams, archives, copies.
 
 use std::fs;
-use std::io::{ErrorKind, Read, Seek};
+use std::io::{ErrorKind, Read, Seek, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ubtrfs::{
     Access, BlockDevice, BlockGroupKind, Builder, ChangeKind, Checker, FileDevice, MemDevice,
-    MkfsOptions, Profile, SendOptions, Snapshot, Volume, Walk, WalkOptions,
+    MkfsOptions, Profile, ReceiveObserver, ReceiveOptions, SendOptions, Snapshot, StreamCommand,
+    StreamDump, StreamVersion, Volume, Walk, WalkOptions, XattrChangeKind,
 };
 
 const VOLUME_BYTES: u64 = 256 << 20;
@@ -174,6 +175,177 @@ fn differences_go_through_streams_and_are_told() {
     let other = Snapshot::open(&other).unwrap();
     let refused = second.changes_since(&other).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::CrossesDevices);
+}
+
+#[test]
+fn changes_tell_attributes_and_extended_attributes() {
+    let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
+    let data = volume.root().create_subvolume("/data").unwrap();
+    data.write("/file", b"one").unwrap();
+    data.set_xattr("/file", "user.old", b"1").unwrap();
+    data.set_xattr("/file", "user.both", b"1").unwrap();
+    let held = |to: &str| {
+        let snapshot = volume.root().snapshot("/data", to, Access::ReadOnly);
+        Snapshot::open(&snapshot.unwrap()).unwrap()
+    };
+    let first = held("/first");
+    data.chown("/file", Some(7), None).unwrap();
+    data.remove_xattr("/file", "user.old").unwrap();
+    data.set_xattr("/file", "user.both", b"2").unwrap();
+    data.set_xattr("/file", "user.new", b"1").unwrap();
+    data.create_node("/null", 0o20_666, 0x103).unwrap();
+    data.create_subvolume("/below").unwrap();
+    let second = held("/second");
+
+    let changes = second.changes_since(&first).unwrap();
+    let changes = changes.collect::<Result<Vec<_>, _>>().unwrap();
+    let at = |path: &str| {
+        let found = changes.iter().find(|change| change.path == Path::new(path));
+        found.unwrap_or_else(|| panic!("{path} has changed: {changes:?}"))
+    };
+    let file = at("file");
+    assert!(file.has_other_attributes());
+    assert_eq!(file.ino, Some(data.metadata("/file").unwrap().ino()));
+    let (old, new) = file.old.zip(file.new).unwrap();
+    assert_eq!((old.uid, new.uid, new.len), (0, 7, 3));
+    let changed = data.metadata("/file").unwrap().changed();
+    assert_eq!(new.changed, changed);
+    let mut xattrs: Vec<_> = file
+        .xattrs
+        .iter()
+        .map(|xattr| (xattr.name.to_str().unwrap(), xattr.kind))
+        .collect();
+    xattrs.sort_by_key(|(name, _)| *name);
+    let expected = [
+        ("user.both", XattrChangeKind::Changed),
+        ("user.new", XattrChangeKind::Added),
+        ("user.old", XattrChangeKind::Removed),
+    ];
+    assert_eq!((&xattrs[..], file.more_xattrs), (&expected[..], 0));
+    let null = at("null");
+    assert_eq!((null.old, null.new.unwrap().rdev), (None, 0x103));
+    assert!(!null.has_other_attributes());
+    let below = at("below");
+    assert!(below.file_type.is_dir() && below.ino.is_none());
+}
+
+/// Takes some bytes, and is full then.
+struct Full(usize);
+
+impl Write for Full {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let len = bytes.len().min(self.0);
+        self.0 -= len;
+        match len {
+            0 => Err(ErrorKind::StorageFull.into()),
+            len => Ok(len),
+        }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_stream_that_cannot_be_written_is_told_from_a_volume_that_cannot_be_read() {
+    let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
+    volume.root().write("/file", vec![7; 5 << 20]).unwrap();
+    let top = Snapshot::open(volume.root()).unwrap_err();
+    assert!(!top.is_of_stream(), "{top}");
+    let kept = volume.root().snapshot("/", "/kept", Access::ReadOnly);
+    let kept = Snapshot::open(&kept.unwrap()).unwrap();
+    let options = SendOptions::new();
+    let failed = [
+        kept.send(Full(1 << 20)),
+        kept.send_behind(&options, &mut Full(1 << 20)),
+        kept.send_behind(&options, &mut Full(0)),
+    ];
+    for failed in failed {
+        let failed = failed.unwrap_err();
+        assert_eq!(failed.kind(), ErrorKind::StorageFull, "{failed}");
+        assert!(failed.is_of_stream(), "{failed}");
+    }
+    let compressed = options.compressed(true).version(StreamVersion::V1);
+    let refused = kept.send_with(&compressed, Vec::new()).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidInput, "{refused}");
+}
+
+/// The news of a receiver, a line each.
+#[derive(Default)]
+struct News(Vec<String>);
+
+impl ReceiveObserver for News {
+    fn begin(&mut self, command: &StreamCommand<'_>) {
+        self.0.push(command.text(|seconds| seconds));
+    }
+
+    fn failed(&mut self, error: ubtrfs::Error) {
+        let offset = error.stream_offset().unwrap();
+        self.0.push(format!("{:?} at {offset}", error.kind()));
+    }
+
+    fn finished(&mut self, subvolume: &Path) {
+        self.0.push(format!("{} finished", subvolume.display()));
+    }
+
+    fn unfinished(&mut self, subvolume: &Path) {
+        self.0.push(format!("{} unfinished", subvolume.display()));
+    }
+}
+
+#[test]
+fn an_observer_hears_of_commands_and_of_those_that_failed() {
+    let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
+    let data = volume.root().create_subvolume("/data").unwrap();
+    data.write("/file", b"content").unwrap();
+    let held = |to: &str| {
+        let snapshot = volume.root().snapshot("/data", to, Access::ReadOnly);
+        Snapshot::open(&snapshot.unwrap()).unwrap()
+    };
+    let (one, two) = (held("/one"), held("/two"));
+    let mut stream = Vec::new();
+    one.send(&mut stream).unwrap();
+    two.send(&mut stream).unwrap();
+
+    let mut news = News::default();
+    let options = ReceiveOptions::new().all_streams(true);
+    let backup = Volume::in_memory(VOLUME_BYTES).unwrap();
+    let received = backup
+        .root()
+        .receive_with("/", &stream[..], &options, &mut news);
+    received.unwrap();
+    let dump = StreamDump::open(&stream[..], |seconds| seconds).unwrap();
+    let dump = dump.collect::<Result<Vec<_>, _>>().unwrap();
+    assert!(dump[0].starts_with("subvol "), "{dump:?}");
+    // The second stream is heard after the first.
+    let heard: Vec<_> = news.0.iter().take(dump.len()).cloned().collect();
+    assert_eq!(heard, dump);
+    let finished = news.0.iter().filter(|line| line.ends_with(" finished"));
+    assert_eq!(finished.count(), 2, "{:?}", news.0);
+
+    // The name is taken: no command of the first can be done.
+    let mut news = News::default();
+    let options = options.max_errors(0);
+    backup.root().delete_subvolume("/two").unwrap();
+    let received = backup
+        .root()
+        .receive_with("/", &stream[..], &options, &mut news);
+    let failed = received.unwrap_err();
+    assert!(!failed.is_of_stream(), "{failed}");
+    assert_eq!(failed.stream_offset(), None, "{failed}");
+    assert!(
+        news.0.contains(&"AlreadyExists at 17".to_owned()),
+        "{:?}",
+        news.0
+    );
+
+    let begun = backup.root().receive("/", &stream[..]).unwrap_err();
+    assert_eq!(begun.kind(), ErrorKind::AlreadyExists, "{begun}");
+    assert_eq!(
+        (begun.stream_offset(), begun.unfinished()),
+        (Some(17), None)
+    );
 }
 
 #[test]

@@ -12,15 +12,15 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use clap::ValueEnum;
 use serde::Serialize;
-use ubtrfs_check::{CheckOptions, Issue, Phase, Progress, Report, Severity, check_pool};
-use ubtrfs_device::{Access, Holder, Pool, clock, memory_limit};
-use ubtrfs_format::ids::Logical;
+use ubtrfs::{CheckIssue, CheckProgress, CheckReport, Checker, Holder, OpenCheck, Severity};
+use ubtrfs_device::{Access, clock, memory_limit};
 
 use crate::presentation::console::Console;
 use crate::presentation::json;
 use crate::presentation::quoting::Escaped;
 use crate::volume_access::held;
 use crate::volume_access::location::DeviceOptions;
+use crate::volume_access::reason::Reasoned;
 
 /// With less, caches hold too few blocks to be worth it.
 const LEAST_MEMORY_MIB: u64 = 16;
@@ -111,27 +111,26 @@ impl Check {
         if is_text {
             writeln!(console.out, "Opening filesystem to check...")?;
         }
-        let pool = self
+        let check = self
             .open(console)
             .context(format!("cannot open '{shown}'"))?;
         if is_text {
             writeln!(console.out, "Checking filesystem on {shown}")?;
-            writeln!(console.out, "UUID: {}", pool.superblock().fsid)?;
+            writeln!(console.out, "UUID: {}", check.uuid())?;
             console.out.flush()?;
         }
-        let options = self.options();
         if shows_progress {
             console.start_progress(PROGRESS);
         }
         let mut phases = Shown::new(self.progress);
-        let report = check_pool(pool, &options, &mut |progress| {
+        let report = check.run(&mut |progress| {
             if shows_progress {
                 phases.show(console, progress);
             }
         });
         phases.end(console);
         console.end_progress();
-        let report = report.context(format!("cannot check '{shown}'"))?;
+        let report = report.reason().context(format!("cannot check '{shown}'"))?;
         if report.has_log {
             console.warning("the volume has a log, which the next mount replays");
         }
@@ -177,17 +176,16 @@ impl Check {
         }
     }
 
-    fn open(&self, console: &mut Console) -> anyhow::Result<Pool> {
+    fn open(&self, console: &mut Console) -> anyhow::Result<OpenCheck> {
         let paths = self.devices.all_named(&self.paths)?;
         let places = self.devices.places(&paths, Access::Read)?;
-        let options = ubtrfs_check::pool_options().scan(places);
-        let open = || Ok(Pool::open(&paths, &options)?);
-        let pool = held::when_free(held::FOR_COMMANDS, open).map_err(held::name_the_mount)?;
-        for device in pool.devices() {
-            let Some(holder) = device.holder.filter(is_mounted) else {
+        let checker = self.checker().scan(places);
+        let open = || Ok(checker.open(&paths).reason()?);
+        let check = held::when_free(held::FOR_COMMANDS, open).map_err(held::name_the_mount)?;
+        for (path, holder) in check.holders() {
+            if !is_mounted(&holder) {
                 continue;
-            };
-            let path = device.path.unwrap_or_default();
+            }
             let path = Escaped(path.as_os_str().as_bytes()).to_string();
             if !self.force {
                 bail!("{path} is in use ({holder}): use --force to check it all the same");
@@ -196,24 +194,28 @@ impl Check {
                 "{path} is in use ({holder}): what is found may be wrong"
             ));
         }
-        Ok(pool)
+        Ok(check)
     }
 
-    fn options(&self) -> CheckOptions {
-        let usual = CheckOptions::default().memory_bytes;
-        CheckOptions {
-            memory_bytes: match self.memory {
-                Some(mib) => mib.clamp(LEAST_MEMORY_MIB, 1 << 20) << 20,
-                None => usual.min(memory_limit() / 3).max(LEAST_MEMORY_MIB << 20),
-            },
-            max_issues: self.max_issues,
-            data_csums: self.check_data_csum,
-            superblock_copy: self.super_,
-            backup_root: self.backup,
-            tree_root: self.tree_root.map(Logical),
-            chunk_root: self.chunk_root.map(Logical),
-            ..CheckOptions::default()
+    fn checker(&self) -> Checker {
+        let mut checker = Checker::new()
+            .max_issues(self.max_issues)
+            .read_data(self.check_data_csum)
+            .backup_root(self.backup);
+        checker = match self.memory {
+            Some(mib) => checker.memory_bytes(mib.clamp(LEAST_MEMORY_MIB, 1 << 20) << 20),
+            None => checker.limit_memory(memory_limit()),
+        };
+        if let Some(copy) = self.super_ {
+            checker = checker.superblock_copy(copy);
         }
+        if let Some(logical) = self.tree_root {
+            checker = checker.tree_root(logical);
+        }
+        if let Some(logical) = self.chunk_root {
+            checker = checker.chunk_root(logical);
+        }
+        checker
     }
 }
 
@@ -235,7 +237,7 @@ fn is_mounted(holder: &Holder) -> bool {
 struct Shown {
     /// Counts as well, where no person watches.
     with_counts: bool,
-    last: Option<(Progress, Instant)>,
+    last: Option<(CheckProgress, Instant)>,
 }
 
 /// Between two lines of one phase.
@@ -249,7 +251,7 @@ impl Shown {
         }
     }
 
-    fn show(&mut self, console: &mut Console, progress: &Progress) {
+    fn show(&mut self, console: &mut Console, progress: &CheckProgress) {
         let is_new = match &self.last {
             Some((last, _)) => last.phase != progress.phase,
             None => true,
@@ -286,13 +288,18 @@ impl Shown {
     }
 }
 
-fn subject(progress: &Progress) -> String {
-    let (number, all) = (progress.phase.number(), Phase::ALL.len());
-    format!("[{number}/{all}] checking {}", progress.phase.subject())
+fn subject(progress: &CheckProgress) -> String {
+    let CheckProgress {
+        phase,
+        phases,
+        subject,
+        ..
+    } = progress;
+    format!("[{phase}/{phases}] checking {subject}")
 }
 
-fn counts(progress: &Progress) -> String {
-    let Progress { blocks, issues, .. } = progress;
+fn counts(progress: &CheckProgress) -> String {
+    let CheckProgress { blocks, issues, .. } = progress;
     format!("{}: {blocks} blocks, {issues} issues", subject(progress))
 }
 
@@ -304,9 +311,9 @@ fn word(severity: Severity) -> &'static str {
     }
 }
 
-fn print(out: &mut dyn Write, report: &Report, quiet: bool) -> std::io::Result<()> {
+fn print(out: &mut dyn Write, report: &CheckReport, quiet: bool) -> std::io::Result<()> {
     for issue in &report.issues {
-        writeln!(out, "{} {issue}", word(issue.severity()))?;
+        writeln!(out, "{} {issue}", word(issue.severity))?;
     }
     if report.unlisted() > 0 {
         writeln!(out, "{} more issues are not listed", report.unlisted())?;
@@ -386,10 +393,10 @@ struct IssueJson {
     bytenr: Option<u64>,
 }
 
-fn to_json(report: &Report) -> ReportJson {
+fn to_json(report: &CheckReport) -> ReportJson {
     let figures = &report.figures;
     ReportJson {
-        fsid: report.fsid.to_string(),
+        fsid: report.uuid.to_string(),
         clean: report.is_clean(),
         errors: report.errors,
         warnings: report.warnings,
@@ -410,18 +417,15 @@ fn to_json(report: &Report) -> ReportJson {
     }
 }
 
-fn issue_to_json(issue: &Issue) -> IssueJson {
+fn issue_to_json(issue: &CheckIssue) -> IssueJson {
     IssueJson {
-        code: issue.fault.code(),
-        name: issue.fault.name(),
-        severity: word(issue.severity()),
-        message: issue.fault.to_string(),
-        device: issue.at.devid.map(|id| id.0),
-        tree: issue.at.tree.map(|id| id.0),
-        key: issue
-            .at
-            .key
-            .map(|key| (key.objectid, key.item_type.0, key.offset)),
-        bytenr: issue.at.bytenr,
+        code: issue.code.clone(),
+        name: issue.name,
+        severity: word(issue.severity),
+        message: issue.fault.clone(),
+        device: issue.device,
+        tree: issue.tree,
+        key: issue.key,
+        bytenr: issue.logical,
     }
 }

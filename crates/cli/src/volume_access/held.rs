@@ -85,13 +85,13 @@ pub(crate) fn name_the_mount(error: anyhow::Error) -> anyhow::Error {
 
 fn holder_of(error: &anyhow::Error) -> Option<(&Path, &Holder)> {
     error.chain().find_map(|cause| {
-        let engine = cause.downcast_ref::<ubtrfs_engine::Error>();
-        let library = cause.downcast_ref::<Reason>();
-        let device = match (engine, library) {
-            (Some(ubtrfs_engine::Error::Device(device)), _) => Some(device),
-            (Some(_), _) => None,
-            (None, Some(reason)) => reason.device_error(),
-            (None, None) => cause.downcast_ref::<DeviceError>(),
+        if let Some(reason) = cause.downcast_ref::<Reason>() {
+            return reason.holder();
+        }
+        let device = match cause.downcast_ref() {
+            Some(ubtrfs_engine::Error::Device(device)) => Some(device),
+            Some(_) => None,
+            None => cause.downcast_ref::<DeviceError>(),
         };
         match device {
             Some(DeviceError::InUse { path, holder }) => Some((path.as_path(), holder)),

@@ -3,9 +3,10 @@
 use std::error::Error as StdError;
 use std::fmt;
 use std::io;
+use std::path::Path;
 
 use rustix::io::Errno;
-use ubtrfs_device::DeviceError;
+use ubtrfs::Holder;
 
 /// The cause of an error of the library, and its sources.
 #[derive(Debug)]
@@ -30,9 +31,9 @@ impl Reason {
         self.errno() == Errno::NOENT
     }
 
-    /// The error of the devices, if a volume could not be opened for one.
-    pub(crate) fn device_error(&self) -> Option<&DeviceError> {
-        self.0.device_error()
+    /// The device that is in use, and its user, if a volume could not be opened for that.
+    pub(crate) fn holder(&self) -> Option<(&Path, &Holder)> {
+        self.0.holder()
     }
 
     pub(crate) fn errno(&self) -> Errno {

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use ubtrfs_check::CheckError;
-use ubtrfs_device::DeviceError;
+use ubtrfs_device::{DeviceError, Holder};
 use ubtrfs_engine::Error as EngineError;
 use ubtrfs_mkfs::{FillError, MkfsError};
 use ubtrfs_stream::{CommandError, DiffError, ReceiveError, ReceiveFault, SendError, StreamError};
@@ -110,6 +110,21 @@ impl Cause {
                 ReceiveFault::Command(error) => Some(error.offset),
                 ReceiveFault::Commands(_) => None,
             },
+            _ => None,
+        }
+    }
+
+    /// The device that is in use, and its user.
+    pub(crate) fn holder(&self) -> Option<(&Path, &Holder)> {
+        let error = match self {
+            Cause::Named(error) => return error.holder(),
+            Cause::Engine(EngineError::Device(error)) | Cause::Check(CheckError::Open(error)) => {
+                error
+            }
+            _ => return None,
+        };
+        match error {
+            DeviceError::InUse { path, holder } => Some((path, holder)),
             _ => None,
         }
     }
