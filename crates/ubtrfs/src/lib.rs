@@ -79,7 +79,9 @@ pub use metadata::{FileFlags, FileTimes, FileType, Metadata};
 pub use read_dir::{DirEntry, ReadDir};
 pub use receiving::{ReceiveObserver, ReceiveOptions, StreamCommand, StreamDump};
 pub use reexports::*;
-pub use report::{BlockGroupKind, BlockGroupSpace, DeviceInfo, Space, Statistics};
+pub use report::{
+    BlockGroupKind, BlockGroupSpace, DeviceAllocation, DeviceInfo, Space, Statistics,
+};
 pub use snapshot::{SendOptions, Snapshot};
 pub use subvolume::{Access, Subvolume, SubvolumeInfo};
 pub use trees::{Problem, Problems};

@@ -34,7 +34,7 @@ pub struct Space {
     pub available_bytes: u64,
     /// The space kept back so that files can be deleted on a full volume.
     pub reserve_bytes: u64,
-    /// The space of block groups, by kind and profile.
+    /// The space of block groups: data, system, metadata, mixed; of each kind by profile.
     pub block_groups: Vec<BlockGroupSpace>,
 }
 
@@ -66,6 +66,16 @@ pub enum BlockGroupKind {
 }
 
 impl BlockGroupKind {
+    /// The name as `btrfs filesystem df` prints it, such as "Data".
+    pub fn name(self) -> &'static str {
+        match self {
+            BlockGroupKind::Data => "Data",
+            BlockGroupKind::Metadata => "Metadata",
+            BlockGroupKind::System => "System",
+            BlockGroupKind::Mixed => "Data+Metadata",
+        }
+    }
+
     fn of(flags: BlockGroupFlags) -> BlockGroupKind {
         let has = |flag| flags.contains(flag);
         match (has(BlockGroupFlags::DATA), has(BlockGroupFlags::METADATA)) {
@@ -99,10 +109,45 @@ pub struct DeviceInfo {
     pub uuid: Uuid,
     /// Where it is; None if it is missing.
     pub path: Option<PathBuf>,
+    /// The length of the device or file itself; None if it is missing.
+    pub len_bytes: Option<u64>,
     /// The bytes of the device that the volume takes.
     pub total_bytes: u64,
     /// The bytes of the device that block groups have.
     pub allocated_bytes: u64,
+}
+
+/// The space that block groups of one kind, profile and number of stripes take from one device.
+///
+/// ```
+/// use ubtrfs::{BlockGroupKind, Profile, Volume};
+///
+/// # fn main() -> Result<(), ubtrfs::Error> {
+/// let volume = Volume::in_memory(256 << 20)?;
+/// let allocations = volume.device_allocations();
+/// let mut metadata = allocations.iter().filter(|of| of.kind == BlockGroupKind::Metadata);
+/// let metadata = metadata.next().expect("each volume has some");
+/// assert_eq!((metadata.device_id, metadata.profile), (1, Some(Profile::Dup)));
+/// let content = volume.space()?.block_groups;
+/// let content = content.iter().find(|of| of.kind == BlockGroupKind::Metadata);
+/// // Both copies are on the one device.
+/// assert_eq!(content.map(|of| 2 * of.total_bytes), Some(metadata.device_bytes));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DeviceAllocation {
+    /// The number of the device within the volume, as [`DeviceInfo::id`].
+    pub device_id: u64,
+    /// The kind of content of the block groups.
+    pub kind: BlockGroupKind,
+    /// How it lies on the devices. None if the profile is not known.
+    pub profile: Option<Profile>,
+    /// The stripes of each of the block groups, on all devices together.
+    pub stripes: u64,
+    /// The bytes of the device that they take.
+    pub device_bytes: u64,
 }
 
 /// Counts since a volume was opened for writing.
@@ -172,10 +217,24 @@ impl Volume {
                 id: device.devid.0,
                 uuid: device.uuid,
                 path: device.path,
+                len_bytes: device.len_bytes,
                 total_bytes: device.item.map_or(0, |item| item.total_bytes.get()),
                 allocated_bytes: device.item.map_or(0, |item| item.bytes_used.get()),
             })
             .collect()
+    }
+
+    /// Lists the space that block groups take from each device: data, metadata, mixed, system; of each kind by profile.
+    pub fn device_allocations(&self) -> Vec<DeviceAllocation> {
+        let all = self.engine().device_allocations().into_iter();
+        all.map(|allocation| DeviceAllocation {
+            device_id: allocation.devid.0,
+            kind: BlockGroupKind::of(allocation.flags),
+            profile: allocation.flags.profile(),
+            stripes: allocation.num_stripes,
+            device_bytes: allocation.device_bytes(),
+        })
+        .collect()
     }
 
     /// Counts what was written since the volume was opened; zeros if it was opened for reading.

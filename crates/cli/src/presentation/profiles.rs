@@ -1,23 +1,130 @@
-//! Names of block group types and profiles, and which types have several profiles.
+//! Kinds and profiles of block groups: their names, their order, and what they use.
 
-use std::collections::BTreeMap;
+use std::fmt;
 
-use ubtrfs_engine::inspect::ProfileUsage;
-use ubtrfs_format::block_group_flags::{BlockGroupFlags, Profile};
+use ubtrfs::{BlockGroupKind, BlockGroupSpace, DeviceAllocation, Profile};
 
 use crate::presentation::console::Console;
 
-pub(crate) fn profile_name(flags: BlockGroupFlags) -> &'static str {
-    flags.profile().map_or("unknown", Profile::name)
+/// Profiles in the order of usage.
+const PROFILES: [Profile; 9] = [
+    Profile::Single,
+    Profile::Raid0,
+    Profile::Raid1,
+    Profile::Dup,
+    Profile::Raid10,
+    Profile::Raid5,
+    Profile::Raid6,
+    Profile::Raid1c3,
+    Profile::Raid1c4,
+];
+/// Kinds in the order of usage.
+const KINDS: [BlockGroupKind; 4] = [
+    BlockGroupKind::Data,
+    BlockGroupKind::Metadata,
+    BlockGroupKind::Mixed,
+    BlockGroupKind::System,
+];
+
+/// A kind of block groups and their profile; None for those that have no name here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct GroupType {
+    pub(crate) kind: Option<BlockGroupKind>,
+    pub(crate) profile: Option<Profile>,
+}
+
+impl GroupType {
+    /// "Data"
+    pub(crate) fn kind_name(self) -> &'static str {
+        self.kind.map_or("unknown", BlockGroupKind::name)
+    }
+
+    /// "RAID1"
+    pub(crate) fn profile_name(self) -> &'static str {
+        profile_name(self.profile)
+    }
+
+    pub(crate) fn holds_data(self) -> bool {
+        matches!(
+            self.kind,
+            Some(BlockGroupKind::Data | BlockGroupKind::Mixed)
+        )
+    }
+
+    pub(crate) fn holds_metadata(self) -> bool {
+        matches!(
+            self.kind,
+            Some(BlockGroupKind::Metadata | BlockGroupKind::Mixed)
+        )
+    }
+
+    /// Those without a name come first.
+    pub(crate) fn usage_rank(self) -> (Option<usize>, Option<usize>) {
+        let kind = KINDS.iter().position(|&kind| Some(kind) == self.kind);
+        let profile = PROFILES
+            .iter()
+            .position(|&profile| Some(profile) == self.profile);
+        (kind, profile)
+    }
 }
 
 /// "Data,RAID1"
-pub(crate) fn group_name(flags: BlockGroupFlags) -> String {
-    format!("{},{}", flags.type_name(), profile_name(flags))
+impl fmt::Display for GroupType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{},{}", self.kind_name(), self.profile_name())
+    }
+}
+
+/// All block groups of one type, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GroupUsage {
+    pub(crate) group: GroupType,
+    pub(crate) total: u64,
+    pub(crate) used: u64,
+}
+
+impl From<&BlockGroupSpace> for GroupUsage {
+    fn from(space: &BlockGroupSpace) -> GroupUsage {
+        GroupUsage {
+            group: GroupType {
+                kind: Some(space.kind),
+                profile: space.profile,
+            },
+            total: space.total_bytes,
+            used: space.used_bytes,
+        }
+    }
+}
+
+/// The bytes that the block groups of one type and number of stripes take from one device.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Allocation {
+    pub(crate) devid: u64,
+    pub(crate) group: GroupType,
+    pub(crate) stripes: u64,
+    pub(crate) bytes: u64,
+}
+
+impl From<DeviceAllocation> for Allocation {
+    fn from(allocation: DeviceAllocation) -> Allocation {
+        Allocation {
+            devid: allocation.device_id,
+            group: GroupType {
+                kind: Some(allocation.kind),
+                profile: allocation.profile,
+            },
+            stripes: allocation.stripes,
+            bytes: allocation.device_bytes,
+        }
+    }
+}
+
+pub(crate) fn profile_name(profile: Option<Profile>) -> &'static str {
+    profile.map_or("unknown", Profile::name)
 }
 
 /// A conversion between profiles that was not finished deserves to be seen.
-pub(crate) fn warn_multiple_profiles(console: &mut Console, infos: &[ProfileUsage]) {
+pub(crate) fn warn_multiple_profiles(console: &mut Console, infos: &[GroupUsage]) {
     let multiple = multiple_profiles(infos);
     if multiple.is_empty() {
         return;
@@ -28,26 +135,14 @@ pub(crate) fn warn_multiple_profiles(console: &mut Console, infos: &[ProfileUsag
     }
 }
 
-/// The types that have block groups of more than one profile, with the profiles in lower case.
-pub(crate) fn multiple_profiles(infos: &[ProfileUsage]) -> Vec<(&'static str, String)> {
-    let mut by_type: BTreeMap<u64, Vec<&ProfileUsage>> = BTreeMap::new();
-    for info in infos {
-        let kind = info.flags & BlockGroupFlags::TYPE_MASK;
-        by_type.entry(kind.bits()).or_default().push(info);
-    }
-    let order = [
-        BlockGroupFlags::DATA,
-        BlockGroupFlags::METADATA,
-        BlockGroupFlags::DATA | BlockGroupFlags::METADATA,
-        BlockGroupFlags::SYSTEM,
-    ];
-    let several = order.into_iter().filter_map(|kind| {
-        let infos = by_type.get(&kind.bits()).filter(|infos| infos.len() > 1)?;
+/// The kinds that have block groups of more than one profile, with the profiles in lower case.
+pub(crate) fn multiple_profiles(infos: &[GroupUsage]) -> Vec<(&'static str, String)> {
+    let several = KINDS.into_iter().filter_map(|kind| {
+        let infos = infos.iter().filter(|info| info.group.kind == Some(kind));
         let names: Vec<String> = infos
-            .iter()
-            .map(|info| profile_name(info.flags).to_lowercase())
+            .map(|info| info.group.profile_name().to_lowercase())
             .collect();
-        Some((kind.type_name(), names.join(", ")))
+        (names.len() > 1).then(|| (kind.name(), names.join(", ")))
     });
     several.collect()
 }

@@ -206,7 +206,7 @@ fn sys_chunk(logical: u64, chunk: &Chunk, stripes: &[Stripe]) -> SysChunkJson {
         logical,
         length: chunk.length.get(),
         r#type: chunk.flags().type_name(),
-        profile: crate::presentation::profiles::profile_name(chunk.flags()),
+        profile: crate::presentation::profiles::profile_name(chunk.flags().profile()),
         stripes: stripes
             .iter()
             .map(|stripe| StripeJson {

@@ -7,15 +7,14 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{major, minor};
 use rustix::io::Errno;
-use ubtrfs_engine::Volume;
-use ubtrfs_format::ids::DevId;
+use ubtrfs::Volume;
 
 use crate::presentation::quoting::Escaped;
 use crate::volume_access::ioctls::{Asked, text};
 
 #[derive(Clone, Debug)]
 pub(crate) struct DeviceSizes {
-    pub(crate) devid: DevId,
+    pub(crate) devid: u64,
     path: Option<PathBuf>,
     /// The bytes of the device that the volume uses.
     pub(crate) size: u64,
@@ -25,19 +24,15 @@ pub(crate) struct DeviceSizes {
 
 impl DeviceSizes {
     pub(crate) fn of(volume: &Volume) -> Vec<DeviceSizes> {
-        let mut devices: Vec<DeviceSizes> = volume
-            .pool()
-            .devices()
-            .into_iter()
+        let devices = volume.devices().into_iter();
+        devices
             .map(|device| DeviceSizes {
-                devid: device.devid,
-                size: device.item.map_or(0, |item| item.total_bytes.get()),
+                devid: device.id,
+                size: device.total_bytes,
                 device_size: device.len_bytes.unwrap_or(0),
                 path: device.path,
             })
-            .collect();
-        devices.sort_by_key(|device| device.devid);
-        devices
+            .collect()
     }
 
     /// Those of a mount.
@@ -47,7 +42,7 @@ impl DeviceSizes {
             let path = PathBuf::from(OsStr::from_bytes(text(&device.path)));
             let is_there = !path.as_os_str().is_empty();
             DeviceSizes {
-                devid: DevId(device.devid.get()),
+                devid: device.devid.get(),
                 size: device.total_bytes.get(),
                 device_size: match is_there {
                     // Its length may not be for the caller to know.

@@ -69,8 +69,8 @@ impl Stats {
             bail!("--reset is not supported: ubtrfs does not write these numbers");
         }
         let volume = self.devices.open(&self.location)?;
+        let devices = DeviceSizes::of(&volume);
         let volume = volume.engine();
-        let devices = DeviceSizes::of(volume);
         self.print(console, devices, |devid| counts(volume, devid))
     }
 
@@ -82,7 +82,7 @@ impl Stats {
     ) -> anyhow::Result<()> {
         let mut rows = Vec::new();
         for device in devices {
-            let devid = device.devid.0;
+            let devid = device.devid;
             let name = match device.is_missing() {
                 true => format!("devid:{devid}"),
                 false => device.shown(),

@@ -3,16 +3,16 @@
 use std::io::Write;
 
 use serde::Serialize;
-use ubtrfs_engine::inspect::{DeviceAllocation, ProfileUsage};
-use ubtrfs_format::block_group_flags::Profile;
+use ubtrfs::Profile;
 
 use crate::presentation::console::Console;
 use crate::presentation::json::JsonList;
-use crate::presentation::profiles::{group_name, profile_name, warn_multiple_profiles};
+use crate::presentation::profiles::{Allocation, GroupUsage, warn_multiple_profiles};
 use crate::presentation::units::{ShortUnits, Units};
 use crate::volume_access::device_sizes::DeviceSizes;
 use crate::volume_access::ioctls::{Asked, ByIoctls};
 use crate::volume_access::location::{DeviceOptions, Location};
+use crate::volume_access::reason::Reasoned;
 
 /// Show what is allocated on each device
 #[derive(Debug, clap::Args)]
@@ -47,21 +47,22 @@ struct AllocationJson {
 
 /// The facts of a volume that are shown.
 struct Facts {
-    infos: Vec<ProfileUsage>,
+    infos: Vec<GroupUsage>,
     devices: Vec<DeviceSizes>,
     /// None if that is not for the caller to know.
-    allocations: Option<Vec<DeviceAllocation>>,
+    allocations: Option<Vec<Allocation>>,
 }
 
 impl Usage {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         self.print(console, |location| {
             let volume = self.devices.open(location)?;
-            let volume = volume.engine();
+            let space = volume.space().reason()?;
+            let allocations = volume.device_allocations().into_iter();
             Ok(Facts {
-                infos: volume.profile_usages()?,
-                devices: DeviceSizes::of(volume),
-                allocations: Some(volume.device_allocations()),
+                infos: space.block_groups.iter().map(GroupUsage::from).collect(),
+                devices: DeviceSizes::of(&volume),
+                allocations: Some(allocations.map(Allocation::from).collect()),
             })
         })
     }
@@ -83,7 +84,7 @@ impl Usage {
             let facts = facts_of(location)?;
             warn_multiple_profiles(console, &facts.infos);
             for device in &facts.devices {
-                let on_it = |a: &&DeviceAllocation| a.devid == device.devid;
+                let on_it = |a: &&Allocation| a.devid == device.devid;
                 let allocations = facts.allocations.as_ref();
                 let allocations = allocations.map(|all| all.iter().filter(on_it).collect());
                 match &mut list {
@@ -113,10 +114,8 @@ impl ByIoctls for Usage {
     }
 }
 
-fn unallocated(device: &DeviceSizes, allocations: &[&DeviceAllocation]) -> i64 {
-    let sizes = allocations
-        .iter()
-        .map(|allocation| allocation.device_bytes());
+fn unallocated(device: &DeviceSizes, allocations: &[&Allocation]) -> i64 {
+    let sizes = allocations.iter().map(|allocation| allocation.bytes);
     let allocated = sizes.fold(0u64, u64::saturating_add);
     device.size.wrapping_sub(allocated) as i64
 }
@@ -125,7 +124,7 @@ fn print(
     out: &mut dyn Write,
     units: Units,
     device: &DeviceSizes,
-    allocations: Option<Vec<&DeviceAllocation>>,
+    allocations: Option<Vec<&Allocation>>,
 ) -> std::io::Result<()> {
     let unallocated = match &allocations {
         Some(allocations) => units.signed(unallocated(device, allocations)),
@@ -136,30 +135,30 @@ fn print(
     line("Device size:", units.size(device.device_size))?;
     line("Device slack:", units.signed(device.slack()))?;
     for allocation in allocations.unwrap_or_default() {
-        let name = group_name(allocation.flags);
-        let label = match allocation.flags.profile().is_some_and(Profile::is_striped) {
-            true => format!("{name}/{}:", allocation.num_stripes),
+        let name = allocation.group;
+        let label = match name.profile.is_some_and(Profile::is_striped) {
+            true => format!("{name}/{}:", allocation.stripes),
             false => format!("{name}:"),
         };
-        line(&label, units.size(allocation.device_bytes()))?;
+        line(&label, units.size(allocation.bytes))?;
     }
     line("Unallocated:", unallocated)?;
     writeln!(out)
 }
 
-fn to_json(device: &DeviceSizes, allocations: Option<Vec<&DeviceAllocation>>) -> DeviceJson {
+fn to_json(device: &DeviceSizes, allocations: Option<Vec<&Allocation>>) -> DeviceJson {
     let unallocated = allocations
         .as_ref()
         .map(|allocations| unallocated(device, allocations));
     let allocations = allocations.unwrap_or_default();
     let allocated = allocations.iter().map(|allocation| AllocationJson {
-        bg_type: allocation.flags.type_name(),
-        bg_profile: profile_name(allocation.flags),
-        num_stripes: allocation.num_stripes,
-        allocated: allocation.device_bytes(),
+        bg_type: allocation.group.kind_name(),
+        bg_profile: allocation.group.profile_name(),
+        num_stripes: allocation.stripes,
+        allocated: allocation.bytes,
     });
     DeviceJson {
-        devid: device.devid.0,
+        devid: device.devid,
         path: device.shown(),
         device_size: device.device_size,
         device_slack: device.slack(),

@@ -3,15 +3,14 @@
 use std::io::Write;
 
 use serde::Serialize;
-use ubtrfs_engine::inspect::ProfileUsage;
-use ubtrfs_format::block_group_flags::BlockGroupFlags;
 
 use crate::presentation::console::Console;
 use crate::presentation::json;
-use crate::presentation::profiles::{profile_name, warn_multiple_profiles};
+use crate::presentation::profiles::{GroupUsage, warn_multiple_profiles};
 use crate::presentation::units::ShortUnits;
 use crate::volume_access::ioctls::{Asked, ByIoctls};
 use crate::volume_access::location::{DeviceOptions, Location};
+use crate::volume_access::reason::Reasoned;
 
 /// Show how much space data and metadata have and use
 #[derive(Debug, clap::Args)]
@@ -35,21 +34,16 @@ struct Row {
 
 impl Df {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
-        let volume = self.devices.open(&self.location)?;
-        let volume = volume.engine();
-        let reserve = ProfileUsage {
-            flags: BlockGroupFlags::METADATA,
-            total: volume.global_reserve_bytes()?,
-            used: 0,
-        };
-        self.print(console, &volume.profile_usages()?, &reserve)
+        let space = self.devices.open(&self.location)?.space().reason()?;
+        let infos: Vec<_> = space.block_groups.iter().map(GroupUsage::from).collect();
+        self.print(console, &infos, (space.reserve_bytes, 0))
     }
 
     fn print(
         &self,
         console: &mut Console,
-        infos: &[ProfileUsage],
-        reserve: &ProfileUsage,
+        infos: &[GroupUsage],
+        reserve: (u64, u64),
     ) -> anyhow::Result<()> {
         let rows = rows(infos, reserve);
         warn_multiple_profiles(console, infos);
@@ -76,21 +70,23 @@ impl ByIoctls for Df {
     fn run_by_ioctls(&self, console: &mut Console) -> anyhow::Result<()> {
         self.devices.refuse_for_mount()?;
         let spaces = Asked::open(&self.location)?.spaces()?;
-        self.print(console, &spaces.infos, &spaces.reserve)
+        self.print(console, &spaces.infos, spaces.reserve)
     }
 }
 
-fn rows(infos: &[ProfileUsage], reserve: &ProfileUsage) -> Vec<Row> {
-    let row = |info: &ProfileUsage, bg_type, bg_profile| Row {
-        bg_type,
-        bg_profile,
+/// `reserve`: its bytes, and how many of them are in use.
+fn rows(infos: &[GroupUsage], (total, used): (u64, u64)) -> Vec<Row> {
+    let rows = infos.iter().map(|info| Row {
+        bg_type: info.group.kind_name(),
+        bg_profile: info.group.profile_name(),
         total: info.total,
         used: info.used,
+    });
+    let reserve = Row {
+        bg_type: "GlobalReserve",
+        bg_profile: "single",
+        total,
+        used,
     };
-    let mut rows: Vec<Row> = infos
-        .iter()
-        .map(|info| row(info, info.flags.type_name(), profile_name(info.flags)))
-        .collect();
-    rows.push(row(reserve, "GlobalReserve", "single"));
-    rows
+    rows.chain([reserve]).collect()
 }

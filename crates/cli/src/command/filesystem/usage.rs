@@ -7,18 +7,17 @@ use std::io::Write;
 
 use anyhow::bail;
 use serde::Serialize;
-use ubtrfs_engine::Volume;
-use ubtrfs_engine::inspect::{DeviceAllocation, ProfileUsage};
-use ubtrfs_format::block_group_flags::BlockGroupFlags;
+use ubtrfs::{BlockGroupKind, Volume};
 
 use crate::presentation::console::Console;
 use crate::presentation::json;
-use crate::presentation::profiles::{group_name, multiple_profiles, profile_name};
+use crate::presentation::profiles::{Allocation, GroupType, GroupUsage, multiple_profiles};
 use crate::presentation::table::{Cell, Table, left, right};
 use crate::presentation::units::{ShortUnits, Units};
 use crate::volume_access::device_sizes::DeviceSizes;
 use crate::volume_access::ioctls::{Asked, ByIoctls};
 use crate::volume_access::location::{DeviceOptions, Location};
+use crate::volume_access::reason::Reasoned;
 
 /// Less unallocated space than this is not counted as free: no chunk is made of it.
 const MIN_UNALLOCATED: u64 = 16 << 20;
@@ -42,7 +41,7 @@ pub(crate) struct Usage {
 impl Usage {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         self.print(console, |location| {
-            Facts::read(self.devices.open(location)?.engine())
+            Facts::read(&self.devices.open(location)?)
         })
     }
 
@@ -90,9 +89,9 @@ impl ByIoctls for Usage {
 
 struct Facts {
     /// Data, metadata, system, each by profile.
-    infos: Vec<ProfileUsage>,
+    infos: Vec<GroupUsage>,
     /// None if that is not for the caller to know.
-    allocations: Option<Vec<DeviceAllocation>>,
+    allocations: Option<Vec<Allocation>>,
     devices: Vec<DeviceSizes>,
     /// Bytes, and how many of them are in use.
     reserve: (u64, u64),
@@ -129,12 +128,14 @@ struct Overall {
 
 impl Facts {
     fn read(volume: &Volume) -> anyhow::Result<Facts> {
+        let space = volume.space().reason()?;
+        let allocations = volume.device_allocations().into_iter();
         Facts {
-            infos: volume.profile_usages()?,
-            allocations: Some(volume.device_allocations()),
+            infos: space.block_groups.iter().map(GroupUsage::from).collect(),
+            allocations: Some(allocations.map(Allocation::from).collect()),
             devices: DeviceSizes::of(volume),
-            reserve: (volume.global_reserve_bytes()?, 0),
-            statfs_available: volume.statfs()?.available_bytes,
+            reserve: (space.reserve_bytes, 0),
+            statfs_available: space.available_bytes,
         }
         .in_order()
     }
@@ -143,8 +144,7 @@ impl Facts {
     fn ask(asked: &Asked) -> anyhow::Result<Facts> {
         let spaces = asked.spaces()?;
         let allocations = asked.device_allocations()?;
-        let has_parity =
-            |info: &ProfileUsage| info.flags.profile().is_some_and(|p| p.parities() > 0);
+        let has_parity = |info: &GroupUsage| info.group.profile.is_some_and(|p| p.parities() > 0);
         if allocations.is_none() && spaces.infos.iter().any(has_parity) {
             bail!("only who may search the trees of the volume sees what RAID5 and RAID6 take");
         }
@@ -152,45 +152,38 @@ impl Facts {
             infos: spaces.infos,
             allocations,
             devices: DeviceSizes::ask(asked)?,
-            reserve: (spaces.reserve.total, spaces.reserve.used),
+            reserve: spaces.reserve,
             statfs_available: asked.available_bytes()?,
         }
         .in_order()
     }
 
     fn in_order(mut self) -> anyhow::Result<Facts> {
-        self.infos.sort_by_key(|info| {
-            let kind = info.flags & BlockGroupFlags::TYPE_MASK;
-            (
-                kind.contains(BlockGroupFlags::SYSTEM),
-                info.flags.bits() & kind.bits(),
-                info.flags.bits(),
-            )
-        });
+        self.infos.sort_by_key(|info| info.group.usage_rank());
         if self.devices.iter().all(|device| device.size == 0) {
             bail!("the volume has no device with a size");
         }
         Ok(self)
     }
 
-    fn allocations(&self) -> &[DeviceAllocation] {
+    fn allocations(&self) -> &[Allocation] {
         self.allocations.as_deref().unwrap_or_default()
     }
 
-    fn sums_of(&self, kind: BlockGroupFlags, max_ratio: &mut f64) -> Sums {
+    fn sums_of(&self, is_meant: impl Fn(GroupType) -> bool, max_ratio: &mut f64) -> Sums {
         let mut sums = Sums::default();
-        for info in self.infos.iter().filter(|info| info.flags.contains(kind)) {
-            let Some(profile) = info.flags.profile() else {
+        for info in self.infos.iter().filter(|info| is_meant(info.group)) {
+            let Some(profile) = info.group.profile else {
                 continue;
             };
             sums.logical_chunks = sums.logical_chunks.saturating_add(info.total);
             if profile.parities() > 0 {
                 let filled = info.used as f64 / info.total.max(1) as f64;
-                for allocation in self.allocations().iter().filter(|a| a.flags == info.flags) {
+                for allocation in self.allocations().iter().filter(|a| a.group == info.group) {
                     let parities = profile.parities() as u64;
-                    let data = allocation.num_stripes.saturating_sub(parities).max(1);
-                    *max_ratio = max_ratio.max(allocation.num_stripes as f64 / data as f64);
-                    let size = allocation.logical_bytes / data;
+                    let data = allocation.stripes.saturating_sub(parities).max(1);
+                    *max_ratio = max_ratio.max(allocation.stripes as f64 / data as f64);
+                    let size = allocation.bytes;
                     let used = (size as f64 * filled) as u64;
                     sums.raw_chunks = sums.raw_chunks.saturating_add(size);
                     sums.raw_used = sums.raw_used.saturating_add(used);
@@ -210,15 +203,16 @@ impl Facts {
     }
 
     fn is_mixed(&self) -> bool {
-        let both = BlockGroupFlags::DATA | BlockGroupFlags::METADATA;
-        self.infos.iter().any(|info| info.flags.contains(both))
+        let mixed = Some(BlockGroupKind::Mixed);
+        self.infos.iter().any(|info| info.group.kind == mixed)
     }
 
     fn overall(&self) -> Overall {
         let mut max_ratio = 1.0;
-        let data = self.sums_of(BlockGroupFlags::DATA, &mut max_ratio);
-        let metadata = self.sums_of(BlockGroupFlags::METADATA, &mut max_ratio);
-        let system = self.sums_of(BlockGroupFlags::SYSTEM, &mut max_ratio);
+        let data = self.sums_of(GroupType::holds_data, &mut max_ratio);
+        let metadata = self.sums_of(GroupType::holds_metadata, &mut max_ratio);
+        let is_system = |group: GroupType| group.kind == Some(BlockGroupKind::System);
+        let system = self.sums_of(is_system, &mut max_ratio);
         let mixed = self.is_mixed();
         let mut allocated = data.raw_chunks.saturating_add(system.raw_chunks);
         let mut used = data.raw_used.saturating_add(system.raw_used);
@@ -325,17 +319,17 @@ impl Facts {
         Ok(())
     }
 
-    /// The bytes that the chunks of `flags` take from a device.
-    fn allocated_on(&self, device: &DeviceSizes, flags: BlockGroupFlags) -> u64 {
-        let on_it = |a: &&DeviceAllocation| a.devid == device.devid && a.flags == flags;
+    /// The bytes that the chunks of `group` take from a device.
+    fn allocated_on(&self, device: &DeviceSizes, group: GroupType) -> u64 {
+        let on_it = |a: &&Allocation| a.devid == device.devid && a.group == group;
         let sizes = self.allocations().iter().filter(on_it);
-        sizes.fold(0, |sum, a| sum.saturating_add(a.device_bytes()))
+        sizes.fold(0, |sum, a| sum.saturating_add(a.bytes))
     }
 
     fn unallocated_on(&self, device: &DeviceSizes) -> Option<i64> {
         let allocations = self.allocations.as_ref()?;
         let on_it = allocations.iter().filter(|a| a.devid == device.devid);
-        let allocated = on_it.fold(0u64, |sum, a| sum.saturating_add(a.device_bytes()));
+        let allocated = on_it.fold(0u64, |sum, a| sum.saturating_add(a.bytes));
         Some(device.size.wrapping_sub(allocated) as i64)
     }
 
@@ -344,13 +338,13 @@ impl Facts {
             writeln!(
                 out,
                 "{}: Size:{}, Used:{} ({:.2}%)",
-                group_name(info.flags),
+                info.group,
                 units.size(info.total),
                 units.size(info.used),
                 100.0 * info.used as f32 / (info.total.saturating_add(1)) as f32
             )?;
             for device in &self.devices {
-                let bytes = self.allocated_on(device, info.flags);
+                let bytes = self.allocated_on(device, info.group);
                 if bytes > 0 {
                     writeln!(out, "   {}\t{:>10}", device.shown(), units.size(bytes))?;
                 }
@@ -373,10 +367,14 @@ impl Facts {
         let columns = self.infos.len() + 5;
         let mut table = Table::default();
         let mut kinds = vec![Cell::Empty, Cell::Empty];
-        kinds.extend(self.infos.iter().map(|info| left(info.flags.type_name())));
+        kinds.extend(self.infos.iter().map(|info| left(info.group.kind_name())));
         table.push(kinds);
         let mut heads = vec![left("Id"), left("Path")];
-        heads.extend(self.infos.iter().map(|info| left(profile_name(info.flags))));
+        heads.extend(
+            self.infos
+                .iter()
+                .map(|info| left(info.group.profile_name())),
+        );
         heads.extend([left("Unallocated"), left("Total"), left("Slack")]);
         table.push(heads);
         table.rule(columns);
@@ -388,7 +386,7 @@ impl Facts {
         for device in &self.devices {
             let mut row = vec![right(device.devid), left(device.shown())];
             for info in &self.infos {
-                row.push(match self.allocated_on(device, info.flags) {
+                row.push(match self.allocated_on(device, info.group) {
                     0 => right("-"),
                     bytes => right(units.size(bytes)),
                 });
@@ -423,17 +421,17 @@ impl Facts {
     fn to_json(&self) -> UsageJson {
         let overall = self.overall();
         let groups = self.infos.iter().map(|info| GroupJson {
-            bg_type: info.flags.type_name(),
-            bg_profile: profile_name(info.flags),
+            bg_type: info.group.kind_name(),
+            bg_profile: info.group.profile_name(),
             total: info.total,
             used: info.used,
             devices: self
                 .devices
                 .iter()
-                .map(|device| (device, self.allocated_on(device, info.flags)))
+                .map(|device| (device, self.allocated_on(device, info.group)))
                 .filter(|(_, allocated)| *allocated > 0)
                 .map(|(device, allocated)| AllocationJson {
-                    devid: device.devid.0,
+                    devid: device.devid,
                     allocated,
                 })
                 .collect(),
@@ -456,7 +454,7 @@ impl Facts {
                 .devices
                 .iter()
                 .map(|device| DeviceJson {
-                    devid: device.devid.0,
+                    devid: device.devid,
                     path: device.shown(),
                     size: device.size,
                     unallocated: self.unallocated_on(device),

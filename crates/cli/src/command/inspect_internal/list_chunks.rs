@@ -107,7 +107,7 @@ impl ListChunks {
                 devid: row.devid,
                 pnumber: row.pnumber,
                 kind: row.flags.type_name(),
-                profile: profile_name(row.flags),
+                profile: profile_name(row.flags.profile()),
                 pstart: row.pstart,
                 length: row.length,
                 pend: row.pend(),
@@ -196,7 +196,7 @@ fn table(rows: &[Row], units: Units) -> Table {
     table.push(HEADS.into_iter().map(right).collect());
     table.rule(HEADS.len());
     for row in rows {
-        let (kind, profile) = (row.flags.type_name(), profile_name(row.flags));
+        let (kind, profile) = (row.flags.type_name(), profile_name(row.flags.profile()));
         table.push(vec![
             right(row.devid),
             right(row.pnumber),

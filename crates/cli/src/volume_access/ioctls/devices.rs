@@ -12,6 +12,8 @@ use ubtrfs_fuse::ioctl_args::{self as args, DevInfo, DevStats, FsInfo};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use super::Asked;
+use super::volume::group_type;
+use crate::presentation::profiles::Allocation;
 
 /// A chunk as the chunk tree has it.
 #[derive(Clone, Debug)]
@@ -56,7 +58,7 @@ impl Asked {
     }
 
     /// None for who may not search trees.
-    pub(crate) fn device_allocations(&self) -> Result<Option<Vec<DeviceAllocation>>, Errno> {
+    pub(crate) fn device_allocations(&self) -> Result<Option<Vec<Allocation>>, Errno> {
         let key = |offset| Key::new(objectid::FIRST_CHUNK_TREE, KeyType::CHUNK_ITEM, offset);
         let mut chunks = Vec::new();
         let asked = self.search(RootId::CHUNK_TREE, key(0), key(u64::MAX), &mut |_, item| {
@@ -66,9 +68,17 @@ impl Asked {
             }
         });
         match asked {
-            Err(Errno::PERM) => Ok(None),
-            asked => asked.map(|()| Some(DeviceAllocation::of_chunks(chunks.into_iter()))),
+            Err(Errno::PERM) => return Ok(None),
+            asked => asked?,
         }
+        let allocations = DeviceAllocation::of_chunks(chunks.into_iter()).into_iter();
+        let allocations = allocations.map(|allocation| Allocation {
+            devid: allocation.devid.0,
+            group: group_type(allocation.flags),
+            stripes: allocation.num_stripes,
+            bytes: allocation.device_bytes(),
+        });
+        Ok(Some(allocations.collect()))
     }
 
     /// The errors that were counted of a device; all 0 if nothing was noted.

@@ -1,7 +1,8 @@
 //! The volume as a whole.
 
 use rustix::io::Errno;
-use ubtrfs_engine::inspect::{ProfileUsage, SubvolumeQuota};
+use ubtrfs::BlockGroupKind;
+use ubtrfs_engine::inspect::SubvolumeQuota;
 use ubtrfs_format::block_group_flags::BlockGroupFlags;
 use ubtrfs_format::ids::{RootId, objectid};
 use ubtrfs_format::item::DirEntries;
@@ -12,13 +13,35 @@ use zerocopy::native_endian::U64;
 
 use super::Asked;
 use super::subvolume::text;
+use crate::presentation::profiles::{GroupType, GroupUsage};
 
 /// The space of a volume, by profile.
 #[derive(Debug)]
 pub(crate) struct Spaces {
-    pub(crate) infos: Vec<ProfileUsage>,
+    pub(crate) infos: Vec<GroupUsage>,
     /// The space kept back for the file system itself, and how much of it is in use.
-    pub(crate) reserve: ProfileUsage,
+    pub(crate) reserve: (u64, u64),
+}
+
+/// The type that flags of the kernel mean.
+pub(super) fn group_type(flags: BlockGroupFlags) -> GroupType {
+    let kind = flags & BlockGroupFlags::TYPE_MASK;
+    let kinds = [
+        (BlockGroupFlags::DATA, BlockGroupKind::Data),
+        (BlockGroupFlags::METADATA, BlockGroupKind::Metadata),
+        (BlockGroupFlags::SYSTEM, BlockGroupKind::System),
+        (
+            BlockGroupFlags::DATA | BlockGroupFlags::METADATA,
+            BlockGroupKind::Mixed,
+        ),
+    ];
+    GroupType {
+        kind: kinds
+            .into_iter()
+            .find(|(of, _)| *of == kind)
+            .map(|(_, kind)| kind),
+        profile: flags.profile(),
+    }
 }
 
 impl Asked {
@@ -90,23 +113,19 @@ impl Asked {
         }
         let mut spaces = Spaces {
             infos: Vec::new(),
-            reserve: ProfileUsage {
-                flags: BlockGroupFlags::METADATA,
-                total: 0,
-                used: 0,
-            },
+            reserve: (0, 0),
         };
         let told = usize::try_from(list.total_spaces.get()).unwrap_or(usize::MAX);
         for space in list.spaces.iter().take(told) {
             let flags = space.flags.get();
-            let info = ProfileUsage {
-                flags: BlockGroupFlags::from_bits_retain(flags & !args::GLOBAL_RESERVE),
-                total: space.total_bytes.get(),
-                used: space.used_bytes.get(),
-            };
+            let (total, used) = (space.total_bytes.get(), space.used_bytes.get());
             match flags & args::GLOBAL_RESERVE != 0 {
-                true => spaces.reserve = info,
-                false => spaces.infos.push(info),
+                true => spaces.reserve = (total, used),
+                false => spaces.infos.push(GroupUsage {
+                    group: group_type(BlockGroupFlags::from_bits_retain(flags)),
+                    total,
+                    used,
+                }),
             }
         }
         Ok(spaces)
