@@ -47,6 +47,7 @@ mod attributes;
 mod changes;
 mod checking;
 mod dir_builder;
+mod disk_usage;
 mod error;
 mod file;
 mod handle;
@@ -72,6 +73,7 @@ pub use checking::{
     CheckFigures, CheckIssue, CheckProgress, CheckReport, Checker, OpenCheck, Severity,
 };
 pub use dir_builder::DirBuilder;
+pub use disk_usage::{DiskUsage, FileSpace, UsageMeter};
 pub use error::{Error, Result};
 pub use file::{File, OpenOptions};
 pub use lineage::Lineage;

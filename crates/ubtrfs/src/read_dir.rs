@@ -147,6 +147,11 @@ impl DirEntry {
         }
     }
 
+    /// The handle of the file for the engine.
+    pub(crate) fn id(&self) -> FileId {
+        self.entry.id
+    }
+
     /// The name within the directory.
     pub fn file_name(&self) -> OsString {
         OsStr::from_bytes(&self.entry.name).to_owned()

@@ -137,7 +137,7 @@ const ORDERS: &[(&str, &[&str])] = &[
             "subvolume",
             "dir_builder",
             "attributes opening paths removal snapshot trees walk",
-            "receiving",
+            "disk_usage receiving",
             "volume",
             "report",
         ],

@@ -2,14 +2,12 @@
 
 mod mounted;
 
-use std::collections::HashSet;
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 
 use anyhow::Context;
 use serde::Serialize;
-use ubtrfs::transfer::walk::{Filter, Order, Step, Walk};
-use ubtrfs_engine::inspect::{FileUsage, SharedRanges, SharingCache};
-use ubtrfs_engine::{FileId, FileKind, Volume};
+use ubtrfs::{DirEntry, FileSpace, UsageMeter, WalkOptions};
 
 use crate::presentation::console::Console;
 use crate::presentation::json::{self, JsonList};
@@ -17,6 +15,7 @@ use crate::presentation::quoting::Escaped;
 use crate::presentation::units::{LongUnits, Units};
 use crate::volume_access::ioctls::{self, ByIoctls};
 use crate::volume_access::location::{Location, Opened, VolumeOptions};
+use crate::volume_access::reason::Reasoned;
 
 /// Summarize the space that files use, shared and alone
 #[derive(Debug, clap::Args)]
@@ -89,60 +88,150 @@ impl Du {
         location: &Location,
         opened: &Opened,
     ) -> anyhow::Result<()> {
-        let volume: &Volume = opened.engine();
-        let mut meter = Meter {
-            volume,
-            cache: SharingCache::default(),
-            ranges: SharedRanges::default(),
-            seen: HashSet::new(),
-        };
-        let path = location.to_outside();
-        let kind = volume.attr(opened.target)?.kind;
-        if kind != FileKind::Directory {
-            if kind != FileKind::Regular {
-                return Ok(());
-            }
-            let usage = meter
-                .file(opened.target)
-                .with_context(|| format!("cannot check space of '{location}'"))?;
-            return print(console, output, &path, usage, Some(usage.shared));
+        let files = &opened.files;
+        let (within, path) = (location.path_within(), location.to_outside());
+        let kind = files.symlink_metadata(within).reason()?.file_type();
+        if kind.is_file() {
+            let usage = files.disk_usage(within).reason();
+            let usage = usage.with_context(|| format!("cannot check space of '{location}'"))?;
+            let usage = Usage {
+                total: usage.total_bytes,
+                exclusive: usage.exclusive_bytes,
+            };
+            return print(console, output, &path, usage, Some(usage.shared()));
         }
-        let mut sums = vec![FileUsage::default()];
-        let filter = Filter::default();
-        let mut walk = Walk::new(volume, opened.target, &path, Order::Index, filter);
-        while let Some(step) = walk.next_step() {
-            match step {
-                Step::Entry(entry) => match entry.kind {
-                    FileKind::Directory => match walk.enter(&entry) {
-                        Ok(()) => sums.push(FileUsage::default()),
-                        Err(error) => complain(console, walk.path(), error),
-                    },
-                    FileKind::Regular if meter.is_new(entry.id) => match meter.file(entry.id) {
-                        Ok(usage) => {
-                            add(&mut sums, usage);
-                            if !self.summarize {
-                                print(console, output, walk.path(), usage, None)?;
-                            }
-                        }
-                        Err(error) => complain(console, walk.path(), error),
-                    },
-                    _ => {}
-                },
-                Step::Leave => {
-                    let sum = sums.pop().unwrap_or_default();
-                    if sums.is_empty() {
-                        print(console, output, &path, sum, Some(meter.ranges.bytes()))?;
-                    } else {
-                        add(&mut sums, sum);
-                        if !self.summarize {
-                            print(console, output, walk.path(), sum, None)?;
-                        }
-                    }
+        if !kind.is_dir() {
+            return Ok(());
+        }
+        let mut shown = Shown {
+            meter: files.usage_meter(),
+            open: vec![Directory::new(path)],
+            output,
+            is_summary: self.summarize,
+        };
+        let options = WalkOptions::new().no_follow(true);
+        let mut walk = files.walk_with(within, &options).reason()?;
+        while let Some(entry) = walk.next() {
+            match entry {
+                Ok(entry) => {
+                    shown.leave_to(walk.depth(), console)?;
+                    shown.entry(&entry, console)?;
                 }
-                Step::Failed(error) => complain(console, walk.path(), error),
+                Err(error) => {
+                    // A directory that is not entered has no sum.
+                    let refused = match error.operation() {
+                        "enter" => shown.open.pop(),
+                        _ => None,
+                    };
+                    shown.leave_to(walk.depth(), console)?;
+                    let path = refused.as_ref().or(shown.open.last());
+                    complain(
+                        console,
+                        path.map_or(&[][..], |dir| &dir.path),
+                        error.reason(),
+                    );
+                }
+            }
+        }
+        shown.leave_to(0, console)
+    }
+}
+
+/// The rows of one argument.
+struct Shown<'o> {
+    meter: UsageMeter,
+    /// Directories that the walk is in, from the argument down.
+    open: Vec<Directory>,
+    output: &'o mut Output,
+    is_summary: bool,
+}
+
+struct Directory {
+    path: Vec<u8>,
+    usage: Usage,
+}
+
+impl Directory {
+    fn new(path: Vec<u8>) -> Directory {
+        Directory {
+            path,
+            usage: Usage::default(),
+        }
+    }
+}
+
+impl Shown<'_> {
+    fn entry(&mut self, entry: &DirEntry, console: &mut Console) -> anyhow::Result<()> {
+        let mut path = self.open.last().map_or(Vec::new(), |dir| dir.path.clone());
+        if !path.is_empty() && !path.ends_with(b"/") {
+            path.push(b'/');
+        }
+        path.extend_from_slice(entry.file_name().as_bytes());
+        if entry.file_type().is_dir() {
+            self.open.push(Directory::new(path));
+            return Ok(());
+        }
+        match self.meter.measure(entry) {
+            Ok(Some(space)) => {
+                let usage = Usage::from(space);
+                self.count(usage);
+                match self.is_summary {
+                    true => Ok(()),
+                    false => print(console, self.output, &path, usage, None),
+                }
+            }
+            Ok(None) => Ok(()),
+            Err(error) => {
+                complain(console, &path, error.reason());
+                Ok(())
+            }
+        }
+    }
+
+    /// Leaves directories until so many are open.
+    fn leave_to(&mut self, depth: usize, console: &mut Console) -> anyhow::Result<()> {
+        while self.open.len() > depth {
+            let Some(left) = self.open.pop() else { break };
+            let set_shared = self.open.is_empty().then(|| self.meter.shared_bytes());
+            self.count(left.usage);
+            if set_shared.is_some() || !self.is_summary {
+                print(console, self.output, &left.path, left.usage, set_shared)?;
             }
         }
         Ok(())
+    }
+
+    fn count(&mut self, usage: Usage) {
+        if let Some(directory) = self.open.last_mut() {
+            directory.usage.add(usage);
+        }
+    }
+}
+
+/// Bytes of extents, and how many of them nothing else uses.
+#[derive(Clone, Copy, Debug, Default)]
+struct Usage {
+    total: u64,
+    exclusive: u64,
+}
+
+impl From<FileSpace> for Usage {
+    fn from(space: FileSpace) -> Usage {
+        Usage {
+            total: space.total_bytes,
+            exclusive: space.exclusive_bytes,
+        }
+    }
+}
+
+impl Usage {
+    fn shared(self) -> u64 {
+        self.total.saturating_sub(self.exclusive)
+    }
+
+    fn add(&mut self, usage: Usage) {
+        self.total = self.total.saturating_add(usage.total);
+        self.exclusive = self.exclusive.saturating_add(usage.exclusive);
     }
 }
 
@@ -182,36 +271,6 @@ impl ByIoctls for Du {
     }
 }
 
-struct Meter<'v> {
-    volume: &'v Volume,
-    cache: SharingCache,
-    ranges: SharedRanges,
-    /// Files with several names that were counted.
-    seen: HashSet<FileId>,
-}
-
-impl Meter<'_> {
-    fn is_new(&mut self, id: FileId) -> bool {
-        match self.volume.attr(id) {
-            Ok(attr) if attr.nlink > 1 => self.seen.insert(id),
-            // An inode that cannot be read is reported when it is measured.
-            _ => true,
-        }
-    }
-
-    fn file(&mut self, id: FileId) -> ubtrfs_engine::Result<FileUsage> {
-        self.volume
-            .file_usage(id, &mut self.cache, &mut self.ranges)
-    }
-}
-
-fn add(sums: &mut [FileUsage], usage: FileUsage) {
-    if let Some(sum) = sums.last_mut() {
-        sum.total = sum.total.saturating_add(usage.total);
-        sum.shared = sum.shared.saturating_add(usage.shared);
-    }
-}
-
 fn complain(console: &mut Console, path: &[u8], error: impl std::fmt::Display) {
     console.error(format_args!(
         "cannot check space of '{}': {error}",
@@ -223,15 +282,15 @@ fn print(
     console: &mut Console,
     output: &mut Output,
     path: &[u8],
-    usage: FileUsage,
+    usage: Usage,
     set_shared: Option<u64>,
 ) -> anyhow::Result<()> {
-    let exclusive = usage.total.saturating_sub(usage.shared);
+    let Usage { total, exclusive } = usage;
     match output {
         Output::Json(list) => {
             let row = Row {
                 path: json::text(path),
-                total: usage.total,
+                total,
                 exclusive,
                 set_shared,
             };
@@ -239,7 +298,7 @@ fn print(
         }
         Output::Text(units) => {
             let shared = set_shared.map_or_else(|| "-".to_owned(), |bytes| units.size(bytes));
-            let (total, exclusive) = (units.size(usage.total), units.size(exclusive));
+            let (total, exclusive) = (units.size(total), units.size(exclusive));
             write!(console.out, "{total:>10}  {exclusive:>10}  {shared:>10}  ")?;
             match console.is_terminal() {
                 true => writeln!(console.out, "{}", Escaped(path))?,

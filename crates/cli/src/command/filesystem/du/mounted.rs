@@ -8,17 +8,17 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
 use rustix::io::Errno;
-use ubtrfs_engine::inspect::{FileUsage, SharedRanges};
+use ubtrfs_engine::inspect::SharedRanges;
 use ubtrfs_fuse::ioctl_args as args;
 
-use super::{add, complain};
+use super::{Usage, complain};
 use crate::presentation::console::Console;
 use crate::presentation::quoting::Escaped;
 use crate::volume_access::ioctls::Asked;
 
 /// Is given each path with what it uses, and for the argument itself how much of that is shared within it.
 pub(super) type Show<'a> =
-    dyn FnMut(&mut Console, &[u8], FileUsage, Option<u64>) -> anyhow::Result<()> + 'a;
+    dyn FnMut(&mut Console, &[u8], Usage, Option<u64>) -> anyhow::Result<()> + 'a;
 
 /// Measures one argument.
 #[derive(Debug, Default)]
@@ -36,7 +36,7 @@ struct Directory {
     /// The device number of the file system.
     device: u64,
     entries: ReadDir,
-    usage: FileUsage,
+    usage: Usage,
 }
 
 impl Meter {
@@ -64,7 +64,7 @@ impl Meter {
                 console,
                 path.as_os_str().as_bytes(),
                 usage,
-                Some(usage.shared),
+                Some(usage.shared()),
             );
         }
         if !metadata.is_dir() {
@@ -96,7 +96,7 @@ impl Meter {
             path,
             device: metadata.dev(),
             entries,
-            usage: FileUsage::default(),
+            usage: Usage::default(),
         });
         Ok(())
     }
@@ -115,9 +115,9 @@ impl Meter {
         )
     }
 
-    fn count(&mut self, usage: FileUsage) {
+    fn count(&mut self, usage: Usage) {
         if let Some(directory) = self.open.last_mut() {
-            add(std::slice::from_mut(&mut directory.usage), usage);
+            directory.usage.add(usage);
         }
     }
 
@@ -150,9 +150,9 @@ impl Meter {
             .map_err(|error| failed(anyhow!(Unshown(error))))
     }
 
-    fn file(&mut self, path: &Path) -> anyhow::Result<FileUsage> {
+    fn file(&mut self, path: &Path) -> anyhow::Result<Usage> {
         let asked = Asked::at(path)?;
-        let mut usage = FileUsage::default();
+        let mut usage = Usage::default();
         let told = asked.extents(&mut |extent| {
             let flags = extent.flags.get();
             if flags & (args::FIEMAP_UNKNOWN | args::FIEMAP_DELALLOC | args::FIEMAP_INLINE) != 0 {
@@ -160,8 +160,9 @@ impl Meter {
             }
             let (start, len) = (extent.physical.get(), extent.length.get());
             usage.total = usage.total.saturating_add(len);
-            if flags & args::FIEMAP_SHARED != 0 {
-                usage.shared = usage.shared.saturating_add(len);
+            if flags & args::FIEMAP_SHARED == 0 {
+                usage.exclusive = usage.exclusive.saturating_add(len);
+            } else {
                 self.ranges.insert(start..start.saturating_add(len));
             }
         });
