@@ -1,7 +1,7 @@
 //! The file system: what the items of the trees mean together.
 //!
 //! From low to high: `inode` < `file` (data) < `namespace` < `subvolume` < `log` (fsync) < `volume` (the public
-//! face) < `snapshot` (reading a subvolume as a whole) and `inspect` (reports).
+//! face). Above it are `snapshot` (reading a subvolume as a whole), `inspect` (reports) and `rights` (of callers).
 //! Reading goes through views of the trees and never blocks a reader on another's IO except for the same cold block.
 //!
 //! Not here: trees by id, space and transactions (`ubtrfs-transaction`).
@@ -14,6 +14,7 @@ mod inode;
 pub mod inspect;
 mod log;
 mod namespace;
+pub mod rights;
 mod snapshot;
 mod subvolume;
 mod volume;

@@ -79,7 +79,7 @@ const ORDERS: &[(&str, &[&str])] = &[
             "subvolume",
             "log",
             "volume",
-            "inspect snapshot",
+            "inspect rights snapshot",
         ],
     ),
     (

@@ -4,6 +4,7 @@ use std::io::Write;
 
 use anyhow::{Context, bail};
 use ubtrfs_engine::Volume;
+use ubtrfs_fuse::caller::administer_mount;
 use ubtrfs_fuse::stats::DiscardReport;
 
 use crate::presentation::console::Console;
@@ -41,7 +42,7 @@ impl Discard {
         if self.sets_limits() {
             let refused = || format!("cannot set the limits of '{}'", self.location);
             if let Some(rights) = session.rights() {
-                rights.administer_mount().with_context(refused)?;
+                administer_mount(rights).with_context(refused)?;
             }
             self.set_limits(session.engine()).with_context(refused)?;
         }

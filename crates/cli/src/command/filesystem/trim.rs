@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use anyhow::Context;
 use serde::Serialize;
 use ubtrfs_engine::Volume;
+use ubtrfs_fuse::caller::administer_mount;
 
 use crate::presentation::console::{Console, TRIM_PROGRESS};
 use crate::presentation::json;
@@ -52,9 +53,7 @@ impl Trim {
             Some(session) => {
                 if let Some(rights) = session.rights() {
                     self.volume.refuse_for_mount()?;
-                    rights
-                        .administer_mount()
-                        .with_context(|| self.not_trimmed())?;
+                    administer_mount(rights).with_context(|| self.not_trimmed())?;
                 }
                 self.trim(session.engine(), console)?
             }

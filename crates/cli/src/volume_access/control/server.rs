@@ -17,7 +17,7 @@ use clap::ArgMatches;
 use rustix::process::geteuid;
 use ubtrfs_device::thread;
 use ubtrfs_engine::{FileId, Volume};
-use ubtrfs_fuse::caller::{Caller, Peer};
+use ubtrfs_fuse::caller::{Caller, Peer, administer_mount, caller_of, is_our_user};
 use ubtrfs_fuse::mount::{
     Afterlife, Companion, ControlPoint, LiveOptions, MountError, is_read_only_to,
 };
@@ -270,7 +270,7 @@ fn serve(served: Served, connection: &Arc<UnixStream>, running: Running) {
     if uid != 0 && uid != geteuid().as_raw() {
         return tracing::warn!(uid, "a command of a stranger was refused");
     }
-    let caller = Caller::of_process(pid, uid, gid);
+    let caller = caller_of(pid, uid, gid);
     let caller = match served.is_fakeroot {
         true => caller.as_superuser(),
         false => caller,
@@ -358,7 +358,7 @@ fn run(
     clock::use_zone(&String::from_utf8_lossy(&request.zone));
     // The client may be any program, and says what it likes of its mounts.
     let sees_only_read_only = is_read_only_to(pid, served.device);
-    let is_own_user = caller.is_our_user();
+    let is_own_user = is_our_user(&caller);
     let mount = MountSession {
         caller,
         live: served.live.clone(),
@@ -438,8 +438,7 @@ fn check_allowed(session: &Session, matches: &ArgMatches) -> anyhow::Result<()> 
         .iter()
         .any(|(of, names)| *of == group && names.contains(&name));
     match session.rights() {
-        Some(rights) if is_guarded => rights
-            .administer_mount()
+        Some(rights) if is_guarded => administer_mount(rights)
             .with_context(|| format!("cannot run '{}'", [group, name].join(" ").trim_end())),
         _ => Ok(()),
     }

@@ -30,7 +30,7 @@ pub(crate) use self::descriptor::DeviceNumber;
 use super::Adapter;
 use super::errno::errno;
 use super::source::Source;
-use crate::caller::{Caller, Refused, Rights};
+use crate::caller::{Caller, Refused, Rights, caller_of};
 use crate::ioctl_args as args;
 
 /// One ioctl on a file.
@@ -45,7 +45,7 @@ struct Call<'a, S: Source> {
 impl<S: Source> Adapter<S> {
     /// The caller, with the rights that the mount gives.
     pub(super) fn caller(&self, context: &Context) -> Caller {
-        let caller = Caller::of_process(context.pid, context.uid, context.gid);
+        let caller = caller_of(context.pid, context.uid, context.gid);
         match self.is_fakeroot {
             true => caller.as_superuser(),
             false => caller,

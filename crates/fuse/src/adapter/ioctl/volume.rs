@@ -13,7 +13,7 @@ use super::super::errno::errno;
 use super::super::source::Source;
 use super::args::{self, DevInfo, Features, FsInfo, Label, Space, SpaceInfo, SpaceList, TrimRange};
 use super::{Call, put, refused};
-use crate::caller::EndingCaller;
+use crate::caller::{EndingCaller, administer_mount};
 
 impl<S: Source> Call<'_, S> {
     /// Which of the later fields the caller knows cannot come through: all are filled in.
@@ -173,7 +173,7 @@ impl<S: Source> Call<'_, S> {
     ///
     /// Takes long. A signal that ends the caller ends it.
     pub(super) fn trim(&self, mut range: TrimRange) -> Result<TrimRange> {
-        self.rights().administer_mount().map_err(refused)?;
+        administer_mount(self.rights()).map_err(refused)?;
         let (start, len) = (range.start.get(), range.len.get());
         if start == u64::MAX && self.volume.can_discard() {
             return Err(Errno::INVAL);

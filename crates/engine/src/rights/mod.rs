@@ -1,11 +1,21 @@
 //! Rights that the kernel's btrfs asks for to make, delete or change subvolumes.
 //!
+//! They follow from modes, ACLs, owners and capabilities. A mount asks for calls that only btrfs has, which the kernel
+//! does not check before. The library asks for callers that a program names.
+//!
 //! Locks: none of an inode, so that it may be asked while those that are meant are locked.
+//!
+//! Not here: what flags and read-only subvolumes forbid to everybody, and which process a caller is.
 
-use ubtrfs_engine::{Error, FileId, FileKind, Volume};
-use ubtrfs_format::item::RootItemFlags;
+mod acl;
+mod caller;
 
-use super::{Caller, Mask, READ, SEARCH, WRITE};
+use ubtrfs_format::item::{FileKind, RootItemFlags};
+use ubtrfs_transaction::FileId;
+
+pub use self::caller::{Caller, Mask, READ, SEARCH, WRITE};
+use crate::error::Error;
+use crate::volume::Volume;
 
 const STICKY: u32 = 0o1000;
 
@@ -57,15 +67,6 @@ impl Rights<'_> {
         }
     }
 
-    /// The same, which a user may on the user's own mount: how this process serves it, and what it reads, it has from
-    /// that user.
-    pub fn administer_mount(&self) -> Result<(), Refused> {
-        match self.caller.is_our_user() {
-            true => Ok(()),
-            false => self.administer(),
-        }
-    }
-
     /// A new name in a directory.
     pub fn add_to(&self, dir: FileId) -> Result<(), Refused> {
         self.may(dir, WRITE | SEARCH)
@@ -94,7 +95,7 @@ impl Rights<'_> {
     }
 
     /// Any subvolume at all.
-    pub(crate) fn delete_subvolumes(&self) -> Result<(), Refused> {
+    pub fn delete_subvolumes(&self) -> Result<(), Refused> {
         match self.caller.is_administrator() || self.user_subvol_rm_allowed {
             true => Ok(()),
             false => Err(Refused::Permission),
@@ -139,3 +140,6 @@ impl Rights<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

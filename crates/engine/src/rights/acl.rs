@@ -3,9 +3,8 @@
 //! Source of the layout: acl(5) and the kernel's uapi `posix_acl_xattr.h`: a version, then entries of tag,
 //! permissions and id, all little-endian.
 
-use ubtrfs_engine::Attr;
-
 use super::{Caller, Mask};
+use crate::inode::Attr;
 
 pub(super) const ACCESS: &[u8] = b"system.posix_acl_access";
 

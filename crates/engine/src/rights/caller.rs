@@ -1,0 +1,134 @@
+//! A caller, and what modes and ACLs grant to it.
+
+use ubtrfs_format::item::FileKind;
+use ubtrfs_transaction::FileId;
+
+use super::acl;
+use crate::error::Error;
+use crate::inode::Attr;
+use crate::volume::Volume;
+
+const CAP_DAC_OVERRIDE: u32 = 1;
+const CAP_DAC_READ_SEARCH: u32 = 2;
+const CAP_FOWNER: u32 = 3;
+const CAP_FSETID: u32 = 4;
+const CAP_SYS_ADMIN: u32 = 21;
+
+/// The rights asked for: read 4, write 2, execute or search 1.
+pub type Mask = u32;
+pub const READ: Mask = 4;
+pub const WRITE: Mask = 2;
+pub const SEARCH: Mask = 1;
+
+/// The umask of a caller of which none is known.
+const UMASK: u32 = 0o022;
+
+/// A user, as far as rights go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Caller {
+    pub uid: u32,
+    pub gid: u32,
+    /// The bits that files it makes go without.
+    pub umask: u32,
+    groups: Vec<u32>,
+    /// A bit for each.
+    capabilities: u64,
+}
+
+impl Caller {
+    /// A user without capabilities and without further groups.
+    pub fn new(uid: u32, gid: u32) -> Caller {
+        Caller {
+            uid,
+            gid,
+            umask: UMASK,
+            groups: Vec::new(),
+            capabilities: 0,
+        }
+    }
+
+    /// The bits that files it makes go without.
+    #[must_use]
+    pub fn umask(self, umask: u32) -> Caller {
+        Caller { umask, ..self }
+    }
+
+    /// Further groups that it is in.
+    #[must_use]
+    pub fn groups(self, groups: Vec<u32>) -> Caller {
+        Caller { groups, ..self }
+    }
+
+    /// Its capabilities, a bit for each, by the numbers of capabilities(7).
+    #[must_use]
+    pub fn capabilities(self, capabilities: u64) -> Caller {
+        Caller {
+            capabilities,
+            ..self
+        }
+    }
+
+    /// Gives it all rights.
+    #[must_use]
+    pub fn as_superuser(self) -> Caller {
+        self.capabilities(u64::MAX)
+    }
+
+    fn has(&self, capability: u32) -> bool {
+        self.capabilities >> capability & 1 != 0
+    }
+
+    /// Whether it may do what concerns the volume as a whole.
+    pub fn is_administrator(&self) -> bool {
+        self.has(CAP_SYS_ADMIN)
+    }
+
+    /// Whether it owns the file, or counts as one who does.
+    pub fn owns(&self, attr: &Attr) -> bool {
+        self.uid == attr.uid || self.has(CAP_FOWNER)
+    }
+
+    /// Whether a file of this group stays setgid when it writes to it.
+    pub fn keeps_setgid(&self, gid: u32) -> bool {
+        self.is_in_group(gid) || self.has(CAP_FSETID)
+    }
+
+    pub(super) fn is_in_group(&self, gid: u32) -> bool {
+        self.gid == gid || self.groups.contains(&gid)
+    }
+
+    /// Whether it may do all of `mask` to a file, by its mode and ACL, if ACLs count.
+    ///
+    /// Locks: none of an inode, which may be locked.
+    pub fn may(&self, volume: &Volume, file: FileId, mask: Mask) -> Result<bool, Error> {
+        let attr = volume.stored_attr(file)?;
+        let acl = match volume.counts_acls() && !file.is_empty_subvolume_dir() {
+            true => volume.xattr(file, acl::ACCESS)?,
+            false => None,
+        };
+        let granted = match acl.as_deref().and_then(acl::entries) {
+            Some(entries) => acl::grants(&entries, self, &attr, mask),
+            None => self.class_bits(&attr) & mask == mask,
+        };
+        let is_dir = attr.kind == FileKind::Directory;
+        // A caller that may override everything still executes no file without an execute bit.
+        let overridden = match is_dir || mask & SEARCH == 0 || attr.mode & 0o111 != 0 {
+            true => self.has(CAP_DAC_OVERRIDE),
+            false => false,
+        };
+        let searched =
+            self.has(CAP_DAC_READ_SEARCH) && mask & WRITE == 0 && (is_dir || mask & SEARCH == 0);
+        Ok(granted || overridden || searched)
+    }
+
+    /// The rights that the mode grants.
+    pub(super) fn class_bits(&self, attr: &Attr) -> Mask {
+        if self.uid == attr.uid {
+            attr.mode >> 6 & 7
+        } else if self.is_in_group(attr.gid) {
+            attr.mode >> 3 & 7
+        } else {
+            attr.mode & 7
+        }
+    }
+}
