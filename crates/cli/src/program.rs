@@ -6,7 +6,7 @@ use std::fs::File;
 
 use clap::ArgMatches;
 
-use crate::presentation::console::Client;
+use crate::presentation::console::{Client, RefusalHint};
 
 /// Functions of the whole program that commands need.
 #[derive(Clone, Copy, Debug)]
@@ -23,5 +23,5 @@ pub(crate) struct ClientOutput {
     pub(crate) stdout: File,
     pub(crate) client: Client,
     /// Advice for a caller who may not do something.
-    pub(crate) if_refused: Option<&'static str>,
+    pub(crate) if_refused: Option<RefusalHint>,
 }

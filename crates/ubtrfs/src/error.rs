@@ -170,6 +170,12 @@ impl Error {
     pub fn holder(&self) -> Option<(&Path, &Holder)> {
         self.0.cause.holder()
     }
+
+    /// Tells whether a [`Caller`](crate::Caller) lacks the right: by modes or ACLs (`EACCES`), or as it is neither the owner
+    /// nor an administrator (`EPERM`). [`Caller`](crate::Caller) has an example.
+    pub fn is_refusal(&self) -> bool {
+        self.0.cause.is_refusal()
+    }
 }
 
 impl fmt::Debug for Error {

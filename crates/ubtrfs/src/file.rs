@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ubtrfs_engine::Error as EngineError;
 use ubtrfs_engine::{Fallocate, FileId, OpenFile, SetAttr};
 
+use crate::caller::Caller;
 use crate::error::{Cause, Caused, Naming, Result};
 use crate::handle::Engine;
 use crate::metadata::{FileTimes, Metadata};
@@ -93,6 +94,12 @@ impl File {
         self.hold().id()
     }
 
+    /// The handle of the file, for other crates of this project.
+    #[doc(hidden)]
+    pub fn engine_id(&self) -> FileId {
+        self.id()
+    }
+
     fn hold(&self) -> &OpenFile {
         let hold = self.shared.hold.as_ref();
         hold.expect("only the end of the file takes it away")
@@ -121,6 +128,16 @@ impl File {
             false => Err(Cause::InvalidOptions("the file is not open for writing")),
         };
         set.naming("set the length of", self.path())
+    }
+
+    /// Checks that a caller may write to the file by its mode and ACL, as for calls that need no file opened for writing.
+    ///
+    /// # Errors
+    ///
+    /// The caller may not (`PermissionDenied`), or the subvolume is read-only.
+    pub fn check_writable(&self, caller: &Caller) -> Result<()> {
+        let may = caller.rights(self.engine()).write_to(self.id());
+        may.naming("write to", self.path())
     }
 
     /// Reads what is known of the file, with what is not committed yet.

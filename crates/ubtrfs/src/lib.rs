@@ -23,6 +23,7 @@
 //! - [`Volume`]: opening and making, commits, the label, lists of subvolumes
 //! - [`Subvolume`]: the operations of [`std::fs`] by paths, subvolumes and snapshots
 //! - [`File`], [`OpenOptions`], [`DirBuilder`], [`ReadDir`], [`Metadata`]: as those of `std::fs`
+//! - [`Dir`]: an open directory, in which a program makes, snapshots and deletes subvolumes for a [`Caller`] with fewer rights
 //! - [`Walk`]: all that is below a directory
 //! - [`Snapshot`]: sending, and comparing two. [`Subvolume::receive`] makes what was sent, and [`StreamDump`] shows it
 //! - [`Subvolume::copy_tree`], `copy_from_host`, `copy_to_host`, `import_tar`, `export_tar`: whole trees
@@ -44,8 +45,10 @@
 #![warn(missing_docs)]
 
 mod attributes;
+mod caller;
 mod changes;
 mod checking;
+mod dir;
 mod dir_builder;
 mod disk_usage;
 mod error;
@@ -68,10 +71,12 @@ mod trees;
 mod volume;
 mod walk;
 
+pub use caller::Caller;
 pub use changes::{Change, ChangeKind, Changes, FileAttributes, XattrChange, XattrChangeKind};
 pub use checking::{
     CheckFigures, CheckIssue, CheckProgress, CheckReport, Checker, OpenCheck, Severity,
 };
+pub use dir::{Dir, SubvolumePlace};
 pub use dir_builder::DirBuilder;
 pub use disk_usage::{DiskUsage, FileSpace, UsageMeter};
 pub use error::{Error, Result};

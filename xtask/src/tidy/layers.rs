@@ -131,11 +131,12 @@ const ORDERS: &[(&str, &[&str])] = &[
         "ubtrfs",
         &[
             "handle lineage reexports transfer",
-            "error",
+            "caller error",
             "checking metadata",
             "changes file read_dir",
             "subvolume",
             "dir_builder",
+            "dir",
             "attributes opening paths removal snapshot trees walk",
             "disk_usage receiving",
             "volume",

@@ -19,7 +19,6 @@ use indicatif::{ProgressBar, ProgressStyle};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
-use ubtrfs_fuse::caller::Refused;
 
 use crate::presentation::quoting::Escaped;
 use crate::presentation::told::Told;
@@ -167,8 +166,15 @@ pub(crate) struct Console {
     found: u8,
     /// The line of the script that is being run.
     line: Option<u64>,
-    /// A hint for callers to whom an operation is refused.
-    pub(crate) if_refused: Option<&'static str>,
+    pub(crate) if_refused: Option<RefusalHint>,
+}
+
+/// A hint for callers to whom an operation is refused.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RefusalHint {
+    pub(crate) text: &'static str,
+    /// Whether a cause of an error is such a refusal.
+    pub(crate) is_refusal: fn(&(dyn std::error::Error + 'static)) -> bool,
 }
 
 impl Console {
@@ -329,13 +335,9 @@ impl Console {
 
     /// Reports an error with its causes, as `error` does.
     pub(crate) fn failed(&mut self, error: &anyhow::Error) {
-        let is_refused = |cause: &(dyn std::error::Error + 'static)| {
-            let refused = cause.downcast_ref::<Refused>();
-            matches!(refused, Some(Refused::Access | Refused::Permission))
-        };
         match self.if_refused {
-            Some(hint) if error.chain().any(is_refused) => {
-                self.error(format_args!("{} ({hint})", Told(error)));
+            Some(hint) if error.chain().any(hint.is_refusal) => {
+                self.error(format_args!("{} ({})", Told(error), hint.text));
             }
             _ => self.error(Told(error)),
         }

@@ -13,21 +13,25 @@ use anyhow::{Context, bail};
 use rustix::io::Errno;
 use ubtrfs::transfer::copy::CopyError;
 use ubtrfs::transfer::is_final_error;
-use ubtrfs::{DirEntry, File, OpenOptions, Subvolume, Volume};
+use ubtrfs::{
+    Caller, Dir, DirBuilder, DirEntry, File, OpenOptions, Subvolume, SubvolumePlace, Volume,
+};
 use ubtrfs_engine::{Error, FileId, FileKind, Volume as Engine};
-use ubtrfs_format::ids::RootId;
+use ubtrfs_format::ids::{InodeNr, RootId};
 use ubtrfs_fuse::caller::Rights;
 
 use crate::presentation::console::Console;
 use crate::presentation::permissions::umask;
 use crate::presentation::quoting::Escaped;
 use crate::volume_access::location::{Location, VolumeOptions};
-use crate::volume_access::place::{Named, Place};
+use crate::volume_access::place::{NameIn, Named, Place};
 use crate::volume_access::reason::{Reason, Reasoned};
 use crate::volume_access::session::Session;
 
 /// The permission bits that a new file has before the umask.
 const NEW_FILE_MODE: u32 = 0o666;
+/// Those of a new directory.
+const NEW_DIR_MODE: u32 = 0o777;
 
 /// A volume that is open for writing.
 #[derive(Clone, Debug)]
@@ -38,14 +42,6 @@ pub(crate) struct Target {
     /// The files below `root`, by their paths.
     pub(crate) files: Subvolume,
     session: Option<Arc<Session>>,
-}
-
-/// The owner of new files.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Maker {
-    pub(crate) uid: u32,
-    pub(crate) gid: u32,
-    pub(crate) umask: u32,
 }
 
 impl Target {
@@ -59,26 +55,49 @@ impl Target {
         self.session.as_ref()?.rights()
     }
 
+    /// The user whose rights the library checks; None: all are allowed everything.
+    pub(crate) fn caller(&self) -> Option<Caller> {
+        let rights = self.rights()?;
+        let allowed = rights.user_subvol_rm_allowed;
+        Some(Caller::of_engine(rights.caller.clone(), allowed))
+    }
+
+    /// Opens a directory of the volume for what the user who runs the command may do in it.
+    pub(crate) fn open_dir(&self, path: &Path) -> ubtrfs::Result<Dir> {
+        self.files.open_dir(path).map(|dir| self.for_user(dir))
+    }
+
+    /// A directory for what the user who runs the command may do.
+    pub(crate) fn for_user(&self, dir: Dir) -> Dir {
+        match self.caller() {
+            Some(caller) => dir.with_caller(&caller),
+            None => dir,
+        }
+    }
+
+    /// How new directories are made.
+    pub(crate) fn new_dir(&self) -> DirBuilder {
+        DirBuilder::new().mode(NEW_DIR_MODE).umask(umask())
+    }
+
+    /// The last name of a path, in the directory that it is to be made in.
+    pub(crate) fn name_in(&self, location: &Location) -> anyhow::Result<NameIn> {
+        NameIn::of(&location.path, |dir| self.open_dir(dir))
+            .with_context(|| format!("cannot access '{location}'"))
+    }
+
+    /// The directory that the path leads to, if it does.
+    pub(crate) fn find_dir(&self, location: &Location) -> Result<Option<Dir>, Reason> {
+        match self.open_dir(location.path_within()).reason() {
+            Err(error) if matches!(error.errno(), Errno::NOENT | Errno::NOTDIR) => Ok(None),
+            found => found.map(Some),
+        }
+    }
+
     /// Whether a subvolume is what a mount shows.
     pub(crate) fn is_mounted(&self, subvolume: RootId) -> bool {
         let mount = self.session.as_ref().and_then(|session| session.mount());
         mount.is_some() && self.root.root == subvolume
-    }
-
-    /// Finds the user who runs the command; in an image, root.
-    pub(crate) fn maker(&self) -> Maker {
-        match self.rights() {
-            Some(Rights { caller, .. }) => Maker {
-                uid: caller.uid,
-                gid: caller.gid,
-                umask: caller.umask,
-            },
-            None => Maker {
-                uid: 0,
-                gid: 0,
-                umask: umask(),
-            },
-        }
     }
 
     /// Where a mount hears of changes.
@@ -117,6 +136,19 @@ impl Target {
         self.entry_changed(dir, name)
     }
 
+    /// Tells a mount that a subvolume is gone, whose root directory was `root`.
+    pub(crate) fn subvolume_removed(
+        &self,
+        place: &SubvolumePlace,
+        root: &Dir,
+    ) -> Result<(), Error> {
+        let dir = FileId {
+            root: RootId(place.subvolume_id),
+            ino: InodeNr(place.ino),
+        };
+        self.entry_removed(dir, place.name.as_bytes(), root.engine_id())
+    }
+
     /// Tells a mount that a file has other attributes now.
     pub(crate) fn file_changed(&self, file: FileId) {
         if let Some(changes) = self.mount_changes() {
@@ -133,19 +165,19 @@ impl Target {
         }
     }
 
-    /// The file that the path leads to through links.
-    pub(crate) fn find_following(&self, location: &Location) -> anyhow::Result<FileId> {
-        let found = self.engine().resolve_following(self.root, &location.path);
-        found.with_context(|| format!("cannot access '{location}'"))
+    /// The subvolume whose root directory the path leads to.
+    pub(crate) fn find_subvolume(&self, location: &Location) -> anyhow::Result<Subvolume> {
+        match self.files.subvolume(location.path_within()).reason() {
+            Err(error) if error.errno() == Errno::INVAL => {
+                bail!("Not a Btrfs subvolume: '{location}'")
+            }
+            found => found.with_context(|| format!("cannot access '{location}'")),
+        }
     }
 
-    /// The subvolume whose root directory the path leads to.
+    /// The id of that subvolume.
     pub(crate) fn subvolume(&self, location: &Location) -> anyhow::Result<RootId> {
-        let id = self.find_following(location)?;
-        if id.is_empty_subvolume_dir() || self.engine().root_dir(id.root)? != id {
-            bail!("Not a Btrfs subvolume: '{location}'");
-        }
-        Ok(id.root)
+        Ok(RootId(self.find_subvolume(location)?.id()))
     }
 
     /// The directory that the path leads to, if it does.

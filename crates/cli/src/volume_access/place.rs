@@ -1,10 +1,10 @@
 //! A name in a directory of a volume, whether something has it yet or not.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use ubtrfs::{Metadata, Subvolume};
+use ubtrfs::{Dir, Metadata, Subvolume};
 use ubtrfs_engine::{Error, FileId, FileKind, Volume};
 
 use crate::volume_access::reason::{Reason, Reasoned};
@@ -29,6 +29,53 @@ pub(crate) enum PlaceError {
     Engine(#[from] Error),
     #[error(transparent)]
     Library(#[from] Reason),
+}
+
+/// A name in a directory that is open.
+#[derive(Clone, Debug)]
+pub(crate) struct NameIn {
+    pub(crate) dir: Dir,
+    pub(crate) name: OsString,
+    /// Something has the name.
+    pub(crate) is_taken: bool,
+}
+
+impl NameIn {
+    /// The place of the last name of `path`, in the directory that `open` finds.
+    pub(crate) fn of(
+        path: &[u8],
+        open: impl FnOnce(&Path) -> ubtrfs::Result<Dir>,
+    ) -> Result<NameIn, PlaceError> {
+        let (dir, name) = split(path).ok_or(PlaceError::NoName)?;
+        let dir = open(Path::new(OsStr::from_bytes(dir))).reason()?;
+        let (place, file) = NameIn::found(dir, name)?;
+        match file {
+            Some(file) if path.ends_with(b"/") && !file.is_dir() => Err(PlaceError::NotADirectory),
+            _ => Ok(place),
+        }
+    }
+
+    pub(crate) fn in_directory(dir: Dir, name: &[u8]) -> Result<NameIn, Reason> {
+        NameIn::found(dir, name).map(|(place, _)| place)
+    }
+
+    /// The name and the file that has it.
+    fn found(dir: Dir, name: &[u8]) -> Result<(NameIn, Option<Metadata>), Reason> {
+        let name = OsStr::from_bytes(name).to_owned();
+        let file = match dir.symlink_metadata(&name).reason() {
+            Err(error) if error.is_missing() => None,
+            found => Some(found?),
+        };
+        let is_taken = file.is_some();
+        Ok((
+            NameIn {
+                dir,
+                name,
+                is_taken,
+            },
+            file,
+        ))
+    }
 }
 
 /// The place of a name for operations of the library.

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use rustix::io::Errno;
 use ubtrfs::Holder;
+use ubtrfs_fuse::caller::Refused;
 
 /// The cause of an error of the library, and its sources.
 #[derive(Debug)]
@@ -39,6 +40,14 @@ impl Reason {
     pub(crate) fn errno(&self) -> Errno {
         Errno::from_raw_os_error(self.0.errno())
     }
+}
+
+/// Whether a cause of an error is that the caller lacks a right.
+pub(crate) fn is_refusal(cause: &(dyn StdError + 'static)) -> bool {
+    let by_library = cause.downcast_ref::<Reason>();
+    let refused = cause.downcast_ref::<Refused>();
+    by_library.is_some_and(|Reason(error)| error.is_refusal())
+        || matches!(refused, Some(Refused::Access | Refused::Permission))
 }
 
 impl From<ubtrfs::Error> for Reason {

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use ubtrfs_check::CheckError;
 use ubtrfs_device::{DeviceError, Holder};
 use ubtrfs_engine::Error as EngineError;
+use ubtrfs_engine::rights::Refused;
 use ubtrfs_mkfs::{FillError, MkfsError};
 use ubtrfs_stream::{CommandError, DiffError, ReceiveError, ReceiveFault, SendError, StreamError};
 
@@ -27,6 +28,9 @@ pub(crate) enum Cause {
     Named(#[from] Error),
     #[error(transparent)]
     Engine(#[from] EngineError),
+    /// A caller lacks a right.
+    #[error(transparent)]
+    Refused(Refused),
     #[error(transparent)]
     Mkfs(#[from] MkfsError),
     #[error(transparent)]
@@ -77,6 +81,15 @@ pub(crate) enum Cause {
 }
 
 impl Cause {
+    /// Whether a caller lacks a right.
+    pub(crate) fn is_refusal(&self) -> bool {
+        match self {
+            Cause::Named(error) => error.is_refusal(),
+            Cause::Refused(refused) => matches!(refused, Refused::Access | Refused::Permission),
+            _ => false,
+        }
+    }
+
     /// Whether any change of the volume would fail for the same reason.
     pub(crate) fn is_of_volume(&self) -> bool {
         match self {
@@ -147,6 +160,15 @@ fn ends_unpacking(error: &UnpackError) -> bool {
         UnpackError::At { source, .. } => ends_unpacking(source),
         UnpackError::Copy(error) => error.is_final(),
         _ => false,
+    }
+}
+
+impl From<Refused> for Cause {
+    fn from(refused: Refused) -> Cause {
+        match refused {
+            Refused::Volume(error) => Cause::Engine(error),
+            refused => Cause::Refused(refused),
+        }
     }
 }
 

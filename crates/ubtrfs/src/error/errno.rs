@@ -7,6 +7,7 @@ use std::io;
 
 use rustix::io::Errno;
 use ubtrfs_device::DeviceError;
+use ubtrfs_engine::rights::Refused;
 use ubtrfs_engine::{Error as EngineError, TreeError};
 
 use super::cause::Cause;
@@ -38,6 +39,7 @@ fn of_cause(cause: &Cause) -> Errno {
     match cause {
         Cause::Named(error) => of_cause(&error.0.cause),
         Cause::NotOpenFor(_) => Errno::BADF,
+        Cause::Refused(Refused::Access) => Errno::ACCESS,
         Cause::Engine(error) => of_engine(error).unwrap_or_else(|| of_others(cause)),
         Cause::Host(error) => error
             .raw_os_error()

@@ -6,6 +6,7 @@ use std::io;
 
 use ubtrfs_device::{AttemptProblem, DeviceError, ReadFailure};
 use ubtrfs_engine::Error as EngineError;
+use ubtrfs_engine::rights::Refused;
 use ubtrfs_engine::{SpaceError, TreeError};
 use ubtrfs_mkfs::MkfsError;
 
@@ -25,6 +26,7 @@ impl Cause {
             Cause::OtherVolume | Cause::Subvolume(_) => io::ErrorKind::CrossesDevices,
             Cause::Mkfs(error) => mkfs_kind(error),
             Cause::Engine(error) => engine_kind(error),
+            Cause::Refused(refused) => refused_kind(refused),
             Cause::Fill(error) => transfers::fill_kind(error),
             Cause::Check(error) => transfers::check_kind(error),
             Cause::Send(error) => transfers::send_kind(error),
@@ -45,6 +47,14 @@ fn bad_descriptor() -> io::ErrorKind {
 }
 
 // No arm for all others in the matches below: the kind of a new error must be chosen.
+
+fn refused_kind(refused: &Refused) -> io::ErrorKind {
+    match refused {
+        Refused::Access | Refused::Permission => io::ErrorKind::PermissionDenied,
+        Refused::ReadOnly => io::ErrorKind::ReadOnlyFilesystem,
+        Refused::Volume(error) => engine_kind(error),
+    }
+}
 
 fn engine_kind(error: &EngineError) -> io::ErrorKind {
     use io::ErrorKind as Kind;

@@ -5,15 +5,16 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
-use ubtrfs_engine::{Error, FileId, FileKind, NewInode};
+use anyhow::Context;
+use ubtrfs::Dir;
 
 use super::refuse_qgroups;
 use crate::presentation::console::Console;
 use crate::volume_access::changes::{Changes, Target};
 use crate::volume_access::ioctls::{Asked, ByIoctls};
 use crate::volume_access::location::{Location, VolumeOptions};
-use crate::volume_access::place::{self, PlaceError};
+use crate::volume_access::place::{self, NameIn, PlaceError};
+use crate::volume_access::reason::Reasoned;
 
 /// Make subvolumes
 #[derive(Debug, clap::Args)]
@@ -40,25 +41,14 @@ impl Create {
     }
 
     fn make(&self, target: &Target, location: &Location) -> anyhow::Result<()> {
-        let maker = target.maker();
         if self.parents
             && let Some((above, _)) = place::split(&location.path)
         {
             make_path(target, above)?;
         }
-        let place = target.place(location)?;
-        if let (Some(rights), None) = (target.rights(), place.existing) {
-            rights.add_to(place.dir)?;
-        }
-        let root = NewInode {
-            umask: maker.umask,
-            uid: maker.uid,
-            gid: maker.gid,
-            ..NewInode::directory(0o777)
-        };
-        let volume = target.engine();
-        volume.create_subvolume(place.dir, &place.name, &root)?;
-        Ok(target.entry_changed(place.dir, &place.name)?)
+        let NameIn { dir, name, .. } = target.name_in(location)?;
+        dir.create_subvolume(&name, &target.new_dir()).reason()?;
+        Ok(target.entry_changed(dir.engine_id(), name.as_bytes())?)
     }
 }
 
@@ -104,36 +94,24 @@ fn report(
 
 /// Enters the directories of a path one by one, and makes those that are missing.
 fn make_path(target: &Target, path: &[u8]) -> anyhow::Result<()> {
-    let engine = target.engine();
     let names = path.split(|&byte| byte == b'/');
-    let mut at = target.root;
+    let mut at = target.open_dir(Path::new("/")).reason()?;
     for name in names.filter(|name| !name.is_empty()) {
-        at = match engine.resolve_following(at, name) {
-            Ok(found) => found,
-            Err(Error::NotFound) if engine.lookup(at, name)?.is_none() => {
-                make_directory(target, at, name)?
-            }
-            Err(error) => return Err(error.into()),
-        };
-        if engine.attr(at)?.kind != FileKind::Directory {
-            bail!(Error::NotADirectory(at));
-        }
+        at = enter_or_make(target, &at, OsStr::from_bytes(name))?;
     }
     Ok(())
 }
 
-fn make_directory(target: &Target, dir: FileId, name: &[u8]) -> anyhow::Result<FileId> {
-    if let Some(rights) = target.rights() {
-        rights.add_to(dir)?;
-    }
-    let maker = target.maker();
-    let new = NewInode {
-        umask: maker.umask,
-        uid: maker.uid,
-        gid: maker.gid,
-        ..NewInode::directory(0o777)
+fn enter_or_make(target: &Target, dir: &Dir, name: &OsStr) -> anyhow::Result<Dir> {
+    let missing = match dir.open_dir(name).reason() {
+        Err(error) if error.is_missing() => error,
+        found => return Ok(found?),
     };
-    let made = target.engine().create(dir, name, &new)?;
-    target.entry_changed(dir, name)?;
+    // A link leads nowhere.
+    if dir.symlink_metadata(name).is_ok() {
+        return Err(missing.into());
+    }
+    let made = dir.create_dir(name, &target.new_dir()).reason()?;
+    target.entry_changed(dir.engine_id(), name.as_bytes())?;
     Ok(made)
 }

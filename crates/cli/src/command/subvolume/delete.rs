@@ -10,9 +10,7 @@ use anyhow::{Context, anyhow, bail};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 use ubtrfs::Volume;
-use ubtrfs_engine::Error;
 use ubtrfs_format::ids::RootId;
-use ubtrfs_fuse::caller::Refused;
 
 use super::{Subvolumes, ask_for_subvolume};
 use crate::presentation::console::Console;
@@ -153,10 +151,6 @@ impl Delete {
             bail!("{}: it is mounted", cannot_destroy_at(&shown));
         }
         self.take_away(target, id)
-            .map_err(|error| match error {
-                Refused::Volume(Error::NotEmpty(_)) => anyhow!(HOLDS_OTHERS),
-                error => anyhow!(error),
-            })
             .with_context(|| cannot_destroy_at(&shown))
     }
 
@@ -171,15 +165,18 @@ impl Delete {
         Ok(())
     }
 
-    fn take_away(&self, target: &Target, id: RootId) -> Result<(), Refused> {
-        let root = target.engine().root_dir(id)?;
-        let rights = target.rights();
-        let deleted = target.engine().delete_subvolume_by_id(id, |dir, root| {
-            rights.map_or(Ok(()), |rights| rights.delete_subvolume(dir, root))
+    fn take_away(&self, target: &Target, id: RootId) -> anyhow::Result<()> {
+        let root = target.volume.subvolume_by_id(id.0);
+        let root = root.and_then(|subvolume| subvolume.open_dir("/"));
+        let root = target.for_user(root.reason()?);
+        let place = root.delete_itself().reason();
+        let place = place.map_err(|error| match error.errno() {
+            Errno::NOTEMPTY => anyhow!(HOLDS_OTHERS),
+            _ => anyhow!(error),
         })?;
-        target.entry_removed(deleted.dir, &deleted.name, root)?;
+        target.subvolume_removed(&place, &root)?;
         match self.commit_each {
-            true => Ok(target.engine().sync()?),
+            true => Ok(target.volume.sync().reason()?),
             false => Ok(()),
         }
     }

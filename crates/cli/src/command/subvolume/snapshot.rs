@@ -6,13 +6,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
+use ubtrfs::Access;
 
 use super::{ask_for_subvolume, refuse_qgroups};
 use crate::presentation::console::Console;
 use crate::volume_access::changes::{Changes, Target};
 use crate::volume_access::ioctls::{Asked, ByIoctls};
 use crate::volume_access::location::{Location, VolumeOptions};
-use crate::volume_access::place::{Place, PlaceError, split};
+use crate::volume_access::place::{NameIn, PlaceError, split};
+use crate::volume_access::reason::Reasoned;
 
 /// Make a snapshot of a subvolume
 ///
@@ -46,19 +48,15 @@ impl Snapshot {
                 self.destination
             );
         }
-        let source = target.subvolume(&self.source)?;
-        let (place, shown) = self.place(&target)?;
-        let volume = target.engine();
-        if let (Some(rights), None) = (target.rights(), place.existing) {
-            rights
-                .add_to(place.dir)
-                .and_then(|()| rights.own(volume.root_dir(source)?))
-                .with_context(|| format!("Could not create snapshot '{shown}'"))?;
-        }
-        volume
-            .snapshot(source, place.dir, &place.name, self.read_only)
-            .with_context(|| format!("Could not create snapshot '{shown}'"))?;
-        target.entry_changed(place.dir, &place.name)?;
+        let source = target.find_subvolume(&self.source)?;
+        let (NameIn { dir, name, .. }, shown) = self.place(&target)?;
+        let access = match self.read_only {
+            true => Access::ReadOnly,
+            false => Access::Writable,
+        };
+        let made = dir.snapshot(&source, &name, access).reason();
+        made.with_context(|| format!("Could not create snapshot '{shown}'"))?;
+        target.entry_changed(dir.engine_id(), name.as_bytes())?;
         self.report(&shown, console)?;
         changes.commit()
     }
@@ -75,11 +73,11 @@ impl Snapshot {
         Ok(())
     }
 
-    fn place(&self, target: &Target) -> anyhow::Result<(Place, Location)> {
+    fn place(&self, target: &Target) -> anyhow::Result<(NameIn, Location)> {
         let destination = &self.destination;
-        let Some(dir) = target.directory(&destination.path)? else {
-            let place = target.place(destination)?;
-            if place.existing.is_some() {
+        let Some(dir) = target.find_dir(destination)? else {
+            let place = target.name_in(destination)?;
+            if place.is_taken {
                 bail!(self.no_directory());
             }
             return Ok((place, destination.clone()));
@@ -90,11 +88,7 @@ impl Snapshot {
             path.push(b'/');
         }
         path.extend_from_slice(name);
-        let place = Place {
-            dir,
-            name: name.to_vec(),
-            existing: target.engine().lookup(dir, name)?,
-        };
+        let place = NameIn::in_directory(dir, name)?;
         Ok((place, destination.with_path(path)))
     }
 }

@@ -30,10 +30,11 @@ use super::protocol::{
 };
 use super::socket_file::SocketFile;
 use crate::presentation::clock;
-use crate::presentation::console::Client;
+use crate::presentation::console::{Client, RefusalHint};
 use crate::presentation::told::Told;
 use crate::program::{ClientOutput, Program};
 use crate::volume_access::location::LocationParser;
+use crate::volume_access::reason::is_refusal;
 use crate::volume_access::session::{MountSession, Session};
 
 /// More wait until one has ended.
@@ -425,8 +426,11 @@ const OF_ADMINISTRATORS: [(&str, &[&str]); 6] = [
 ];
 
 /// The hint that is added to a refusal, for the user who mounted.
-const FAKEROOT_WOULD: &str = "the mount option fakeroot lets the user who mounts do everything there, \
-     user_subvol_rm_allowed lets users delete subvolumes that are theirs";
+const FAKEROOT_WOULD: RefusalHint = RefusalHint {
+    text: "the mount option fakeroot lets the user who mounts do everything there, \
+         user_subvol_rm_allowed lets users delete subvolumes that are theirs",
+    is_refusal,
+};
 
 /// Refuses what the caller may not ask of any path.
 fn check_allowed(session: &Session, matches: &ArgMatches) -> anyhow::Result<()> {

@@ -1,0 +1,393 @@
+//! An open directory: what is done in it needs no path, and may be checked for a caller.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ubtrfs_engine::rights::{Refused, Rights};
+use ubtrfs_engine::{Error as EngineError, FileId, FileKind, FileTime, NewInode, ReceivedFrom};
+use ubtrfs_format::ids::Transid;
+use ubtrfs_format::uuid::Uuid;
+
+use crate::caller::Caller;
+use crate::dir_builder::DirBuilder;
+use crate::error::{Caused, Naming, Result};
+use crate::handle::Engine;
+use crate::metadata::Metadata;
+use crate::subvolume::{Access, PERMISSIONS, Subvolume};
+
+/// An open directory. Names are those in this directory, even if it is renamed meanwhile and another has its path.
+///
+/// A program that acts for others gives it a [`Caller`]. Each operation then first checks the rights that the kernel's
+/// btrfs asks for, of the very directory that it changes. Without a caller, everything is allowed.
+///
+/// ```
+/// use ubtrfs::{Access, DirBuilder, Volume};
+///
+/// # fn main() -> Result<(), ubtrfs::Error> {
+/// let volume = Volume::in_memory(256 << 20)?;
+/// let root = volume.root();
+/// root.create_dir("/home")?;
+/// let home = root.open_dir("/home")?;
+/// let work = home.create_subvolume("work", &DirBuilder::new().mode(0o700))?;
+/// root.rename("/home", "/users")?;
+/// home.snapshot(&work, "before", Access::ReadOnly)?;
+/// assert!(root.subvolume("/users/before")?.is_read_only()?);
+/// home.delete_subvolume("before")?;
+/// assert!(!root.exists("/users/before")?);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Dir {
+    engine: Engine,
+    id: FileId,
+    /// For messages.
+    path: PathBuf,
+    caller: Option<Arc<Caller>>,
+}
+
+/// The place in which a subvolume stood that was deleted. [`Dir::delete_itself`] has an example.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SubvolumePlace {
+    /// The id of the subvolume that holds the directory.
+    pub subvolume_id: u64,
+    /// The number of the directory within that subvolume.
+    pub ino: u64,
+    /// The name in the directory.
+    pub name: OsString,
+}
+
+impl Subvolume {
+    /// Opens a directory. Links are followed.
+    ///
+    /// # Errors
+    ///
+    /// Nothing is there, or it is no directory.
+    pub fn open_dir(&self, path: impl AsRef<Path>) -> Result<Dir> {
+        let path = path.as_ref();
+        let opened = self
+            .resolve(path)
+            .and_then(|id| Dir::of(&self.engine, id, path));
+        opened.naming("open directory", path)
+    }
+}
+
+impl Dir {
+    fn of(engine: &Engine, id: FileId, path: &Path) -> Caused<Dir> {
+        match engine.attr(id)?.kind {
+            FileKind::Directory => Ok(Dir {
+                engine: engine.clone(),
+                id,
+                path: path.to_owned(),
+                caller: None,
+            }),
+            _ => Err(EngineError::NotADirectory(id).into()),
+        }
+    }
+
+    /// The handle of the directory, for other crates of this project.
+    #[doc(hidden)]
+    pub fn engine_id(&self) -> FileId {
+        self.id
+    }
+
+    /// This directory, for operations that a caller asks for. Directories that are opened from it are for the same caller.
+    #[must_use]
+    pub fn with_caller(mut self, caller: &Caller) -> Dir {
+        self.caller = Some(Arc::new(caller.clone()));
+        self
+    }
+
+    fn rights(&self) -> Option<Rights<'_>> {
+        Some(self.caller.as_ref()?.rights(&self.engine))
+    }
+
+    /// Reads what is known of the directory.
+    ///
+    /// # Errors
+    ///
+    /// It was removed, or the volume cannot be read.
+    pub fn metadata(&self) -> Result<Metadata> {
+        let metadata = Metadata::of_engine(&self.engine, self.id);
+        metadata.naming("read the attributes of", &self.path)
+    }
+
+    /// Reads what is known of a file in the directory; a link is not followed.
+    ///
+    /// # Errors
+    ///
+    /// There is none of this name (`NotFound`), or it cannot be read.
+    pub fn symlink_metadata(&self, name: impl AsRef<OsStr>) -> Result<Metadata> {
+        let name = name.as_ref();
+        let found = self.lookup(name).and_then(|found| {
+            let id = found.ok_or(EngineError::NotFound)?;
+            Ok(Metadata::of_engine(&self.engine, id)?)
+        });
+        found.naming("read the attributes of", &self.path.join(name))
+    }
+
+    /// Opens a directory in this one. A link is followed, within this subvolume.
+    ///
+    /// # Errors
+    ///
+    /// As [`Subvolume::open_dir`].
+    pub fn open_dir(&self, name: impl AsRef<OsStr>) -> Result<Dir> {
+        let path = self.path.join(name.as_ref());
+        let found = self
+            .engine
+            .resolve_following(self.id, name.as_ref().as_bytes());
+        let opened = found
+            .map_err(Into::into)
+            .and_then(|id| self.opened(id, &path));
+        opened.naming("open directory", &path)
+    }
+
+    /// A directory for the same caller.
+    fn opened(&self, id: FileId, path: &Path) -> Caused<Dir> {
+        let caller = self.caller.clone();
+        Ok(Dir {
+            caller,
+            ..Dir::of(&self.engine, id, path)?
+        })
+    }
+
+    /// The subvolume that this directory is the root of.
+    ///
+    /// # Errors
+    ///
+    /// It is that of none (`InvalidInput`).
+    pub fn subvolume(&self) -> Result<Subvolume> {
+        let root = self.must_be_root().map(|()| Subvolume {
+            engine: self.engine.clone(),
+            root: self.id,
+        });
+        root.naming("open subvolume", &self.path)
+    }
+
+    fn must_be_root(&self) -> Caused<()> {
+        let is_empty = self.id.is_empty_subvolume_dir();
+        match !is_empty && self.engine.root_dir(self.id.root)? == self.id {
+            true => Ok(()),
+            false => Err(EngineError::NotASubvolume.into()),
+        }
+    }
+
+    fn lookup(&self, name: &OsStr) -> Caused<Option<FileId>> {
+        Ok(self.engine.lookup(self.id, name.as_bytes())?)
+    }
+
+    /// A new directory, which belongs to the caller.
+    fn new_inode(&self, builder: &DirBuilder) -> NewInode<'static> {
+        let caller = self.caller.as_ref();
+        let (uid, gid) = caller.map_or((0, 0), |caller| caller.owner());
+        NewInode {
+            uid,
+            gid,
+            umask: caller.map_or(builder.umask, |caller| caller.umask_bits()),
+            ..NewInode::directory(builder.mode & PERMISSIONS)
+        }
+    }
+
+    /// Checks that the caller may put a new name here. A name that is there is another error, told by the operation.
+    fn check_new(&self, name: &OsStr) -> Caused<()> {
+        if let Some(rights) = self.rights()
+            && self.lookup(name)?.is_none()
+        {
+            rights.add_to(self.id)?;
+        }
+        Ok(())
+    }
+
+    /// Makes a directory in this one, of the mode that the builder says. It belongs to the caller, whose umask counts in place
+    /// of that of the builder.
+    ///
+    /// # Errors
+    ///
+    /// The name is taken, the volume is full or read-only, or the caller may not (`PermissionDenied`).
+    pub fn create_dir(&self, name: impl AsRef<OsStr>, builder: &DirBuilder) -> Result<Dir> {
+        let _entered = self.engine.enter();
+        let name = name.as_ref();
+        let path = self.path.join(name);
+        let made = self.check_new(name).and_then(|()| {
+            let new = self.new_inode(builder);
+            let id = self.engine.create(self.id, name.as_bytes(), &new)?;
+            self.opened(id, &path)
+        });
+        made.naming("create directory", &path)
+    }
+
+    /// Makes an empty subvolume in this directory as [`Dir::create_dir`] makes a directory, and commits.
+    ///
+    /// # Errors
+    ///
+    /// As [`Dir::create_dir`], and those of [`Volume::sync`](crate::Volume::sync).
+    pub fn create_subvolume(
+        &self,
+        name: impl AsRef<OsStr>,
+        builder: &DirBuilder,
+    ) -> Result<Subvolume> {
+        let _entered = self.engine.enter();
+        let name = name.as_ref();
+        let made = self.check_new(name).and_then(|()| {
+            let root = self.new_inode(builder);
+            let made = self
+                .engine
+                .create_subvolume(self.id, name.as_bytes(), &root)?;
+            Ok(Subvolume::of_id(&self.engine, made)?)
+        });
+        made.naming("create subvolume", &self.path.join(name))
+    }
+
+    /// Makes a snapshot of a subvolume in this directory, with all that was written before, and commits. Only its owner and
+    /// an administrator may.
+    ///
+    /// # Errors
+    ///
+    /// As [`Dir::create_subvolume`]; the subvolume is of another volume (`CrossesDevices`) or was deleted.
+    pub fn snapshot(
+        &self,
+        source: &Subvolume,
+        name: impl AsRef<OsStr>,
+        access: Access,
+    ) -> Result<Subvolume> {
+        let _entered = self.engine.enter();
+        let name = name.as_ref();
+        let made = self.make_snapshot(source, name, access);
+        made.naming("snapshot to", &self.path.join(name))
+    }
+
+    fn make_snapshot(&self, source: &Subvolume, name: &OsStr, access: Access) -> Caused<Subvolume> {
+        if !self.engine.is_same(&source.engine) {
+            return Err(crate::error::Cause::OtherVolume);
+        }
+        let id = source.root.root;
+        if let Some(rights) = self.rights()
+            && self.lookup(name)?.is_none()
+        {
+            rights.add_to(self.id)?;
+            rights.own(self.engine.root_dir(id)?)?;
+        }
+        let is_read_only = access == Access::ReadOnly;
+        let name = name.as_bytes();
+        let made = self.engine.snapshot(id, self.id, name, is_read_only)?;
+        Ok(Subvolume::of_id(&self.engine, made)?)
+    }
+
+    /// Deletes a subvolume in this directory with all that is in it, but not with subvolumes nested in it. Its space comes
+    /// back in the background.
+    ///
+    /// # Errors
+    ///
+    /// - there is no subvolume of this name, or it is the default subvolume
+    /// - it holds others (`DirectoryNotEmpty`)
+    /// - the caller may not ([`Caller::allow_deleting_subvolumes`], `PermissionDenied`)
+    pub fn delete_subvolume(&self, name: impl AsRef<OsStr>) -> Result<()> {
+        let _entered = self.engine.enter();
+        let (name, rights) = (name.as_ref(), self.rights());
+        let deleted =
+            self.engine
+                .delete_subvolume_if(self.id, name.as_bytes(), |root| match rights {
+                    Some(rights) => rights
+                        .search(self.id)
+                        .and_then(|()| rights.delete_subvolume(self.id, root)),
+                    None => Ok::<(), Refused>(()),
+                });
+        let deleted = deleted.map(|_| ());
+        deleted.naming("delete subvolume", &self.path.join(name))
+    }
+
+    /// Deletes the subvolume that this directory is the root of, wherever that stands. Returns the place, in which nothing
+    /// is any more.
+    ///
+    /// ```
+    /// use ubtrfs::Volume;
+    ///
+    /// # fn main() -> Result<(), ubtrfs::Error> {
+    /// let volume = Volume::in_memory(256 << 20)?;
+    /// let root = volume.root();
+    /// let id = root.create_subvolume("/old")?.id();
+    /// let place = volume.subvolume_by_id(id)?.open_dir("/")?.delete_itself()?;
+    /// assert_eq!((place.subvolume_id, place.name.to_str()), (5, Some("old")));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Dir::delete_subvolume`].
+    pub fn delete_itself(&self) -> Result<SubvolumePlace> {
+        let _entered = self.engine.enter();
+        let deleted = self.must_be_root().and_then(|()| {
+            let rights = self.rights();
+            let id = self.id.root;
+            let place = self
+                .engine
+                .delete_subvolume_by_id(id, |dir, root| match rights {
+                    Some(rights) => rights.delete_subvolume(dir, root),
+                    None => Ok::<(), Refused>(()),
+                })?;
+            Ok(SubvolumePlace {
+                subvolume_id: place.dir.root.0,
+                ino: place.dir.ino.0,
+                name: OsString::from_vec(place.name),
+            })
+        });
+        deleted.naming("delete subvolume", &self.path)
+    }
+
+    /// Checks that the directory belongs to the caller, or that this is an administrator.
+    ///
+    /// # Errors
+    ///
+    /// It does not (`PermissionDenied`).
+    pub fn check_owned(&self) -> Result<()> {
+        self.owned().naming("change", &self.path)
+    }
+
+    fn owned(&self) -> Caused<()> {
+        match self.rights() {
+            Some(rights) => Ok(rights.own(self.id)?),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes the subvolume that this directory is the root of read-only, with all that was written to it before, or writable.
+    /// Only its owner and an administrator may.
+    ///
+    /// # Errors
+    ///
+    /// It is the root of no subvolume, the volume is read-only, written data is lost, or the caller may not
+    /// (`PermissionDenied`).
+    pub fn set_read_only(&self, read_only: bool) -> Result<()> {
+        let _entered = self.engine.enter();
+        let set = self.must_be_root().and_then(|()| {
+            self.owned()?;
+            Ok(self.engine.set_read_only(self.id.root, read_only)?)
+        });
+        set.naming("set the read-only flag of", &self.path)
+    }
+
+    /// Forgets what the subvolume was received from that this directory is the root of. A subvolume that was changed since
+    /// then should, as no difference goes on from it any more.
+    ///
+    /// # Errors
+    ///
+    /// As [`Dir::set_read_only`]; the subvolume is read-only (`ReadOnlyFilesystem`).
+    pub fn forget_received(&self) -> Result<()> {
+        let _entered = self.engine.enter();
+        let nothing = ReceivedFrom {
+            uuid: Uuid::default(),
+            transid: Transid(0),
+            time: FileTime::default(),
+        };
+        let set = self.must_be_root().and_then(|()| {
+            self.owned()?;
+            self.engine.set_received(self.id.root, &nothing)?;
+            Ok(())
+        });
+        set.naming("forget what was received of", &self.path)
+    }
+}
