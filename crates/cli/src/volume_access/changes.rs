@@ -158,9 +158,9 @@ impl Target {
     }
 
     /// Has a mount's kernel write what it holds of the files of a subvolume.
-    pub(crate) fn write_back(&self, subvolume: RootId) -> anyhow::Result<()> {
+    pub(crate) fn write_back(&self, subvolume: &Subvolume) -> anyhow::Result<()> {
         match self.session.as_ref().and_then(|session| session.mount()) {
-            Some(mount) => mount.write_back(Some(subvolume)),
+            Some(mount) => mount.write_back(Some(RootId(subvolume.id()))),
             None => Ok(()),
         }
     }

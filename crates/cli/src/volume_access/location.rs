@@ -548,6 +548,16 @@ impl VolumeOptions {
         }
     }
 
+    /// The files below that directory, by their paths.
+    pub(crate) fn files_of(
+        &self,
+        volume: &Volume,
+        location: &Location,
+    ) -> anyhow::Result<Subvolume> {
+        let root = self.root_for(volume, location)?;
+        Ok(Subvolume::of_engine(volume.engine(), root))
+    }
+
     fn names_root(&self) -> bool {
         self.subvol.is_some() || self.subvolid.is_some()
     }

@@ -29,10 +29,10 @@ struct PropertyJson {
 impl List {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         let volume = self.volume.devices.open(&self.location)?;
-        let root = self.volume.root_for(&volume, &self.location)?;
+        let files = self.volume.files_of(&volume, &self.location)?;
         print(
             console,
-            &Stored::new(&volume, root, &self.location, self.kind)?,
+            &Stored::new(&volume, &files, &self.location, self.kind)?,
         )
     }
 }

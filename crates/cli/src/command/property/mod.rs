@@ -11,14 +11,14 @@ use anyhow::{Context, bail};
 use clap::ValueEnum;
 use rustix::fs::getxattr;
 use rustix::io::Errno;
-use ubtrfs::Volume;
-use ubtrfs_engine::FileId;
+use ubtrfs::{File, Subvolume, Volume};
 
 use crate::presentation::console::Console;
 use crate::presentation::quoting::Escaped;
 use crate::volume_access::control::mountpoint_of;
 use crate::volume_access::ioctls::{Asked, ByIoctls};
 use crate::volume_access::location::Location;
+use crate::volume_access::place::is_same;
 use crate::volume_access::reason::Reasoned;
 
 /// Show or set properties: ro, label, compression
@@ -173,38 +173,45 @@ fn not_detected(location: &Location) -> String {
 }
 
 /// In an open volume.
-struct Stored<'a> {
-    volume: &'a Volume,
-    id: FileId,
+struct Stored {
+    volume: Volume,
+    file: File,
+    /// The subvolume that the file is in.
+    subvolume: Subvolume,
     kinds: Vec<Kind>,
 }
 
-impl<'a> Stored<'a> {
-    /// `root` is what "/" stands for.
+impl Stored {
+    /// `files` are those of the volume below what "/" stands for.
     fn new(
-        volume: &'a Volume,
-        root: FileId,
+        volume: &Volume,
+        files: &Subvolume,
         location: &Location,
         kind: Option<Kind>,
-    ) -> anyhow::Result<Stored<'a>> {
-        let engine = volume.engine();
-        let id = engine
-            .resolve_following(root, &location.path)
-            .with_context(|| not_detected(location))?;
-        let is_subvolume = !id.is_empty_subvolume_dir() && engine.root_dir(id.root)? == id;
-        let kinds = kinds_of(location, kind, id == root, is_subvolume)?;
-        Ok(Stored { volume, id, kinds })
+    ) -> anyhow::Result<Stored> {
+        let file = files.open_file(location.path_within()).reason();
+        let file = file.with_context(|| not_detected(location))?;
+        let (found, top) = (file.metadata().reason()?, files.metadata("/").reason()?);
+        let subvolume = volume.subvolume_by_id(found.subvolume_id()).reason()?;
+        let root = subvolume.metadata("/").reason()?;
+        let (is_top, is_subvolume) = (is_same(&found, &top), is_same(&found, &root));
+        let kinds = kinds_of(location, kind, is_top, is_subvolume)?;
+        Ok(Stored {
+            volume: volume.clone(),
+            file,
+            subvolume,
+            kinds,
+        })
     }
 }
 
-impl Object for Stored<'_> {
+impl Object for Stored {
     fn kinds(&self) -> &[Kind] {
         &self.kinds
     }
 
     fn is_read_only(&self) -> anyhow::Result<bool> {
-        let subvolume = self.volume.subvolume_by_id(self.id.root.0).reason()?;
-        Ok(subvolume.is_read_only().reason()?)
+        Ok(self.subvolume.is_read_only().reason()?)
     }
 
     fn label(&self) -> anyhow::Result<Vec<u8>> {
@@ -212,8 +219,7 @@ impl Object for Stored<'_> {
     }
 
     fn compression(&self) -> anyhow::Result<Option<Vec<u8>>> {
-        let engine = self.volume.engine();
-        Ok(engine.xattr(self.id, COMPRESSION.as_bytes())?)
+        Ok(self.file.xattr(COMPRESSION).reason()?)
     }
 }
 

@@ -5,9 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use anyhow::{Context, bail};
 use rustix::fs::{XattrFlags, setxattr};
-use ubtrfs_engine::{FileId, FileTime, ReceivedFrom, XattrMode};
-use ubtrfs_format::ids::Transid;
-use ubtrfs_format::uuid::Uuid;
+use ubtrfs::{File, Uuid};
 
 use super::{COMPRESSION, InMount, Kind, Name, Object, Stored};
 use crate::command::filesystem::label::{ask_to_set_label, set_label};
@@ -16,6 +14,7 @@ use crate::presentation::quoting::Escaped;
 use crate::volume_access::changes::{Changes, Target};
 use crate::volume_access::ioctls::ByIoctls;
 use crate::volume_access::location::{Location, VolumeOptions};
+use crate::volume_access::reason::Reasoned;
 
 /// Set a property
 ///
@@ -44,59 +43,46 @@ impl Set {
         let name = Name::parse(&self.name)?;
         let mut changes = Changes::new(&self.volume);
         let target = changes.open(&self.location)?;
-        let object = Stored::new(&target.volume, target.root, &self.location, self.kind)?;
+        let object = Stored::new(&target.volume, &target.files, &self.location, self.kind)?;
         object.check(name)?;
         let value = self.value.as_bytes();
         match name {
             Name::Ro => self.set_read_only(&target, &object, value)?,
             Name::Label => set_label(&target, value)?,
             Name::Compression => self
-                .set_compression(&target, object.id, value)
+                .set_compression(&target, &object.file, value)
                 .with_context(|| self.not_compressed())?,
         }
         changes.commit()
     }
 
-    fn set_compression(&self, target: &Target, id: FileId, value: &[u8]) -> anyhow::Result<()> {
-        if let Some(rights) = target.rights() {
-            rights.write_to(id)?;
+    fn set_compression(&self, target: &Target, file: &File, value: &[u8]) -> anyhow::Result<()> {
+        if let Some(caller) = target.caller() {
+            file.check_writable(&caller).reason()?;
         }
-        let volume = target.engine();
-        volume.set_xattr(id, COMPRESSION.as_bytes(), value, XattrMode::Any)?;
-        target.file_changed(id);
+        file.set_xattr(COMPRESSION, value).reason()?;
+        target.file_changed(file.engine_id());
         Ok(())
     }
 
-    fn set_read_only(
-        &self,
-        target: &Target,
-        object: &Stored<'_>,
-        value: &[u8],
-    ) -> anyhow::Result<()> {
+    fn set_read_only(&self, target: &Target, object: &Stored, value: &[u8]) -> anyhow::Result<()> {
         let read_only = switch(value)?;
-        let id = object.id.root;
-        let volume = object.volume.engine();
-        let received = volume.subvolume_tree(id)?.item().received_uuid;
+        let is_received = object.subvolume.info().reason()?.received_uuid.is_some();
         let refused = || self.not_switched();
-        if let Some(rights) = target.rights() {
-            rights.own(object.id).with_context(refused)?;
-        }
-        if !read_only && object.is_read_only()? && !received.is_nil() {
+        let root = target.for_user(object.subvolume.open_dir("/").reason()?);
+        root.check_owned().reason().with_context(refused)?;
+        if !read_only && object.is_read_only()? && is_received {
             self.must_be_forced()?;
-            volume.set_read_only(id, false).with_context(refused)?;
-            let nothing = ReceivedFrom {
-                uuid: Uuid::default(),
-                transid: Transid(0),
-                time: FileTime::default(),
-            };
-            volume.set_received(id, &nothing).with_context(refused)?;
-            return Ok(());
+            let set = root.set_read_only(false);
+            let forgotten = set.and_then(|()| root.forget_received());
+            return forgotten.reason().with_context(refused);
         }
         if read_only && !object.is_read_only()? {
             // What comes later is refused.
-            target.write_back(id).with_context(refused)?;
+            let written = target.write_back(&object.subvolume);
+            written.with_context(refused)?;
         }
-        let set = volume.set_read_only(id, read_only);
+        let set = root.set_read_only(read_only).reason();
         set.with_context(refused)
     }
 }
