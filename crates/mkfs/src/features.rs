@@ -59,9 +59,11 @@ enum Meaning {
 /// A feature as a user knows it.
 #[derive(Clone, Copy, Debug)]
 pub struct Feature {
+    /// The name.
     pub name: &'static str,
     /// A shorter name for the same.
     pub alias: Option<&'static str>,
+    /// A description in a line.
     pub summary: &'static str,
     /// The first kernel that knows it.
     pub since: &'static str,

@@ -159,17 +159,23 @@ fn derived_uuid(fsid: Uuid, of: &str, number: u64) -> Uuid {
 /// A warning about a volume that is made all the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Warning {
+    /// RAID5 or RAID6.
     #[error(
         "RAID5/6 support has known problems and is strongly discouraged\n\t to be used besides testing or evaluation"
     )]
     Raid56,
+    /// Data survives more lost devices than trees do.
     #[error("metadata has lower redundancy than data")]
     MetadataLessRedundant,
+    /// Both copies of DUP lie on one device.
     #[error("DUP is not recommended on filesystem with multiple devices")]
     DupOnManyDevices,
+    /// Parity of so few devices is a copy at best.
     #[error("{profile} is not recommended on filesystem with {devices} devices only")]
     ParityOnFewDevices {
+        /// The name of the profile.
         profile: &'static str,
+        /// How many devices there are.
         devices: usize,
     },
 }
@@ -177,14 +183,21 @@ pub enum Warning {
 /// Options with every default filled in and every limit checked.
 #[derive(Clone, Debug)]
 pub struct Geometry {
+    /// Ended by a NUL.
     pub label: [u8; LABEL_SIZE],
+    /// The profile of data.
     pub data: Profile,
+    /// The profile of trees.
     pub metadata: Profile,
+    /// Bytes of a tree block.
     pub nodesize: u32,
+    /// Bytes of a block of data.
     pub sectorsize: u32,
+    /// The algorithm of the checksums.
     pub csum_type: CsumType,
     /// With what follows from the other options.
     pub features: FeatureSet,
+    /// User and group of the root directory.
     pub root_owner: (u32, u32),
 }
 

@@ -28,6 +28,7 @@
 //! - [`Snapshot`]: sending, and comparing two. [`Subvolume::receive`] makes what was sent, and [`StreamDump`] shows it
 //! - [`Subvolume::copy_tree`], `copy_from_host`, `copy_to_host`, `import_tar`, `export_tar`: whole trees
 //! - [`Checker`]: whether a volume is consistent
+//! - [`Mkfs`]: new volumes, with an identity and contents of the program's own
 //! - [`Error`]: the operation, its paths, and the [`std::io::ErrorKind`] that `std::fs` has for the same failure
 //!
 //! # Durability
@@ -56,6 +57,7 @@ mod file;
 mod handle;
 mod lineage;
 mod metadata;
+mod mkfs;
 mod opening;
 mod paths;
 mod read_dir;
@@ -83,6 +85,7 @@ pub use error::{Error, Result};
 pub use file::{File, OpenOptions};
 pub use lineage::Lineage;
 pub use metadata::{FileFlags, FileTimes, FileType, Metadata};
+pub use mkfs::{FilledContents, MadeVolume, Mkfs, PlannedVolume};
 pub use read_dir::{DirEntry, ReadDir};
 pub use receiving::{ReceiveObserver, ReceiveOptions, StreamCommand, StreamDump};
 pub use reexports::*;

@@ -90,6 +90,67 @@ pub use ubtrfs_mkfs::MkfsOptions;
 /// ```
 pub use ubtrfs_mkfs::FeatureSet;
 
+/// A feature of a volume by the name that `mkfs.btrfs -O` has for it.
+///
+/// ```
+/// use ubtrfs::{FEATURES, FeatureSet};
+///
+/// let usual = FeatureSet::default();
+/// let names: Vec<_> = FEATURES.iter().filter(|feature| feature.is_in(&usual)).map(|feature| feature.name).collect();
+/// assert!(names.contains(&"no-holes") && !names.contains(&"quota"));
+/// ```
+pub use ubtrfs_mkfs::Feature;
+
+/// All features that are known by name, in the order of a summary. [`Feature`] has an example.
+pub use ubtrfs_mkfs::FEATURES;
+
+/// Options of a new volume with every default filled in, of [`Mkfs::geometry`](crate::Mkfs::geometry).
+///
+/// ```
+/// use ubtrfs::{Mkfs, MkfsOptions, MkfsWarning, Profile};
+///
+/// # fn main() -> Result<(), ubtrfs::Error> {
+/// let options = MkfsOptions {
+///     data: Some(Profile::Raid5),
+///     ..MkfsOptions::default()
+/// };
+/// let geometry = Mkfs::new(options).geometry(3)?;
+/// assert_eq!(geometry.metadata, Profile::Raid1);
+/// assert!(geometry.min_device_bytes() > 64 << 20);
+/// assert_eq!(geometry.warnings(3), [MkfsWarning::Raid56]);
+/// # Ok(())
+/// # }
+/// ```
+pub use ubtrfs_mkfs::Geometry;
+
+/// A warning about a volume that is made all the same. [`Geometry`] has an example.
+pub use ubtrfs_mkfs::Warning as MkfsWarning;
+
+/// Whether images become longer than they are, for [`Mkfs::growth`](crate::Mkfs::growth).
+///
+/// ```
+/// use ubtrfs::{BlockDevice, DeviceAccess, FileDevice, Growth, Mkfs, MkfsOptions};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let host = tempfile::tempdir()?;
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("small.img");
+/// # std::fs::write(host.path().join("file"), vec![7; 120 << 20])?;
+/// let mkfs = Mkfs::new(MkfsOptions::default())
+///     .fill_from(host.path())
+///     .growth(Growth::IfNeeded);
+/// let least = mkfs.geometry(1)?.min_device_bytes();
+/// let device = FileDevice::create_new(&path, least)?;
+/// let made = mkfs.plan(&[least])?.write(&[(&path, &device)])?;
+/// assert!(made.total_bytes > 120 << 20);
+/// # Ok(())
+/// # }
+/// ```
+pub use ubtrfs_mkfs::Growth;
+
+/// Files of an archive that lack an ACL, of [`FilledContents`](crate::FilledContents).
+pub use ubtrfs_mkfs::LeftOutAcls;
+
 /// A version of the format of streams, for [`SendOptions::version`](crate::SendOptions::version).
 ///
 /// ```

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ubtrfs::{
-    Access, BlockDevice, BlockGroupKind, Builder, ChangeKind, Checker, FileDevice, MemDevice,
+    Access, BlockDevice, BlockGroupKind, Builder, ChangeKind, Checker, FileDevice, MemDevice, Mkfs,
     MkfsOptions, Profile, ReceiveObserver, ReceiveOptions, SendOptions, Snapshot, StreamCommand,
     StreamDump, StreamVersion, Volume, Walk, WalkOptions, XattrChangeKind,
 };
@@ -400,7 +400,7 @@ fn trees_are_copied_archived_and_unpacked() {
     archive.read_to_end(&mut bytes).unwrap();
     fs::write(&tar, bytes).unwrap();
     let filled = Volume::builder()
-        .fill_from(&tar)
+        .mkfs(Mkfs::default().fill_from(&tar))
         .in_memory(VOLUME_BYTES)
         .unwrap();
     assert_eq!(filled.root().read("/tree/hard").unwrap(), b"content");
@@ -430,7 +430,7 @@ fn what_a_transfer_cannot_do_is_listed_and_the_rest_done() {
         .copy_from_host(scratch.path().join("none"), "/new")
         .unwrap_err();
     assert_eq!(missing.kind(), ErrorKind::NotFound, "{missing}");
-    let missing = Volume::builder().fill_from(scratch.path().join("none"));
+    let missing = Volume::builder().mkfs(Mkfs::default().fill_from(scratch.path().join("none")));
     let missing = missing.in_memory(VOLUME_BYTES).unwrap_err();
     assert_eq!(missing.kind(), ErrorKind::NotFound, "{missing}");
 }

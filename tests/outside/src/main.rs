@@ -12,8 +12,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use ubtrfs::{
     Access, BlockDevice, BlockGroupKind, ChangeKind, Checker, Compress, Compression, FileFlags,
-    FileTimes, MemDevice, MkfsOptions, OpenOptions, Profile, SendOptions, Snapshot, Subvolume,
-    Volume,
+    FileTimes, MemDevice, MkfsOptions, OpenOptions, Profile, ReceiveOptions, SendOptions, Snapshot,
+    StreamDump, Subvolume, Volume,
 };
 
 type Outcome = Result<(), Box<dyn Error>>;
@@ -132,9 +132,13 @@ fn snapshots(volume: &Volume) -> Outcome {
     first.send(&mut whole)?;
     second.send_with(&SendOptions::new().parent(&first), &mut difference)?;
     let backup = Volume::in_memory(256 << 20)?;
-    for stream in [whole, difference] {
-        backup.root().receive("/", &stream[..])?;
-    }
+    let streams = [whole, difference].concat();
+    let commands = StreamDump::open(&streams[..], |seconds| seconds)?;
+    assert!(commands.count() > 3);
+    let options = ReceiveOptions::new().all_streams(true);
+    backup
+        .root()
+        .receive_with("/", &streams[..], &options, &mut ())?;
     assert_eq!(backup.root().read("/second/record")?, vec![7; 100_000]);
     assert!(
         backup

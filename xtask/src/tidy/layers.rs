@@ -138,7 +138,7 @@ const ORDERS: &[(&str, &[&str])] = &[
             "dir_builder",
             "dir",
             "attributes opening paths removal snapshot trees walk",
-            "disk_usage receiving",
+            "disk_usage mkfs receiving",
             "volume",
             "report",
         ],

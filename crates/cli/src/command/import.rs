@@ -6,8 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
-use ubtrfs::transfer::unpack::Unpacker;
-use ubtrfs_mkfs::archive::Members;
+use ubtrfs::transfer::unpack::{Members, Unpacker};
 
 use crate::presentation::console::{COPY_PROGRESS, Console};
 use crate::presentation::permissions::umask;

@@ -95,6 +95,7 @@ pub enum Input {
 /// Whether images may become longer than they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Growth {
+    /// They stay as they are.
     Never,
     /// When the files do not fit.
     IfNeeded,
@@ -140,6 +141,7 @@ pub struct FillStats {
 pub struct LeftOutAcls {
     /// The first one.
     pub path: PathBuf,
+    /// How many there are.
     pub files: u64,
 }
 

@@ -6,18 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ubtrfs_device::{BlockDevice, FileDevice, MemDevice, memory_limit};
-use ubtrfs_engine::{Compress, DiscardMode, FileTime, OpenOptions, Rescue};
-use ubtrfs_format::compress::Compression;
-use ubtrfs_mkfs::{
-    FillOptions, Growth, Identity, Input, MkfsOptions, Plan, Scratch, SubvolumeRequest, TimeRule,
-    fill,
-};
+use ubtrfs_device::{BlockDevice, FileDevice, MemDevice};
+use ubtrfs_engine::{Compress, DiscardMode, OpenOptions, Rescue};
 
 use super::Volume;
 use crate::error::{Caused, Naming, Result};
-use crate::subvolume::Access;
-use crate::transfer::owners::owner_names;
+use crate::mkfs::Mkfs;
 
 type Devices = Vec<(PathBuf, Arc<dyn BlockDevice>)>;
 
@@ -71,9 +65,7 @@ impl Drop for MadeFile<'_> {
 pub struct Builder {
     options: OpenOptions,
     compress: Compress,
-    mkfs: MkfsOptions,
-    contents: Option<PathBuf>,
-    subvolumes: Vec<SubvolumeRequest>,
+    mkfs: Mkfs,
     read_only: bool,
 }
 
@@ -180,46 +172,11 @@ impl Builder {
         self
     }
 
-    /// Sets the options of a new volume: label, profiles, checksums, node size, features.
+    /// Sets how a new volume is made: by options (label, profiles, checksums, node size, features), or by an [`Mkfs`], which
+    /// fills it as well.
     #[must_use]
-    pub fn mkfs(mut self, options: MkfsOptions) -> Builder {
-        self.mkfs = options;
-        self
-    }
-
-    /// Fills a new volume with the files of a folder of this machine, or of a tar archive, compressed or not. That is faster
-    /// than copying them: each tree is written once. Compression is that of [`Builder::compress`].
-    ///
-    /// ```
-    /// use ubtrfs::{Access, Volume};
-    ///
-    /// # fn main() -> Result<(), ubtrfs::Error> {
-    /// # let host = tempfile::tempdir().expect("there is room");
-    /// # std::fs::create_dir(host.path().join("etc")).expect("there is room");
-    /// # std::fs::write(host.path().join("etc/hostname"), "machine").expect("there is room");
-    /// let volume = Volume::builder()
-    ///     .fill_from(host.path())
-    ///     .make_subvolume("etc", Access::ReadOnly)
-    ///     .in_memory(256 << 20)?;
-    /// assert_eq!(volume.root().read("/etc/hostname")?, b"machine");
-    /// assert!(volume.root().subvolume("/etc")?.is_read_only()?);
-    /// # Ok(())
-    /// # }
-    /// ```
-    #[must_use]
-    pub fn fill_from(mut self, contents: impl Into<PathBuf>) -> Builder {
-        self.contents = Some(contents.into());
-        self
-    }
-
-    /// Makes a directory of what a new volume is filled from a subvolume. The path is that within it. May be repeated.
-    #[must_use]
-    pub fn make_subvolume(mut self, path: impl Into<PathBuf>, access: Access) -> Builder {
-        self.subvolumes.push(SubvolumeRequest {
-            path: path.into(),
-            is_read_only: access == Access::ReadOnly,
-            is_default: false,
-        });
+    pub fn mkfs(mut self, mkfs: impl Into<Mkfs>) -> Builder {
+        self.mkfs = mkfs.into();
         self
     }
 
@@ -345,43 +302,15 @@ impl Builder {
     }
 
     fn format(self, devices: Devices) -> Caused<Volume> {
-        let identity = Identity::random(devices.len(), FileTime::now().into());
-        let sizes: Vec<u64> = devices
+        let named: Vec<_> = devices
             .iter()
-            .map(|(_, device)| device.len_bytes())
+            .map(|(path, device)| (path.as_path(), &**device))
             .collect();
-        let written: Vec<&dyn BlockDevice> = devices.iter().map(|(_, device)| &**device).collect();
-        match &self.contents {
-            None => Plan::new(&self.mkfs, &identity, &sizes)?.write(&written, false)?,
-            Some(contents) => {
-                let targets: Vec<_> = written.iter().copied().zip(sizes).collect();
-                let options = self.fill_options(&devices);
-                fill(&self.mkfs, &identity, &targets, input(contents)?, &options)?;
-            }
-        }
-        drop(written);
+        let sizes: Vec<u64> = named.iter().map(|(_, device)| device.len_bytes()).collect();
+        let mkfs = self.mkfs.clone().or_compress(self.compress);
+        mkfs.plan(&sizes)?.write(&named)?;
+        drop(named);
         self.open_made(devices)
-    }
-
-    fn fill_options(&self, devices: &Devices) -> FillOptions {
-        let Compress {
-            algorithm, level, ..
-        } = self.compress;
-        // The images cannot be among the files that fill them.
-        let files = devices.iter().filter_map(|(path, _)| path.metadata().ok());
-        FillOptions {
-            compression: (algorithm != Compression::None).then_some((algorithm, level)),
-            subvolumes: self.subvolumes.clone(),
-            flags: Vec::new(),
-            reflink: false,
-            shrink: false,
-            growth: Growth::Never,
-            times: TimeRule::Keep,
-            scratch: Scratch::new(std::env::temp_dir()).limit_memory(memory_limit()),
-            targets: files.map(|file| (file.dev(), file.ino())).collect(),
-            discard: false,
-            owners: owner_names(),
-        }
     }
 
     fn open_made(self, devices: Devices) -> Caused<Volume> {
@@ -404,13 +333,4 @@ impl Builder {
     fn open_options(&self) -> OpenOptions {
         self.options.clone().writable(!self.read_only)
     }
-}
-
-/// A folder, or else an archive.
-fn input(contents: &Path) -> Caused<Input> {
-    let metadata = contents.metadata().naming("read", contents)?;
-    Ok(match metadata.is_dir() {
-        true => Input::Folder(contents.to_owned()),
-        false => Input::Archive(fs::File::open(contents).naming("open", contents)?),
-    })
 }

@@ -3,7 +3,7 @@
 //! Everything is checked and planned before anything is opened for writing or made, so that a refused
 //! command leaves no trace.
 //!
-//! Here: the options and the order of things. Not here: what a volume consists of (the crate `mkfs`), what it is
+//! Here: the options and the order of things. Not here: what a volume consists of (the library), what it is
 //! filled with (`rootdir`).
 
 mod rootdir;
@@ -13,21 +13,21 @@ mod target;
 use std::ffi::OsString;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, anyhow, bail};
-use ubtrfs_device::{BlockDevice, FileDevice, register_with_kernel};
-use ubtrfs_format::block_group_flags::Profile;
-use ubtrfs_format::csum::CsumType;
+use ubtrfs::{
+    BlockDevice, CsumType, FeatureSet, FileDevice, Mkfs as NewVolume, MkfsOptions, Profile, Uuid,
+};
+use ubtrfs_device::register_with_kernel;
 use ubtrfs_format::features::Incompat;
-use ubtrfs_format::item::{FileTime, Timespec};
 use ubtrfs_format::superblock::LABEL_SIZE;
-use ubtrfs_format::uuid::Uuid;
-use ubtrfs_mkfs::{FeatureSet, Identity, MkfsOptions, Plan, fill};
 
 use crate::command::chown::Ownership;
 use crate::presentation::console::Console;
 use crate::presentation::size_suffix::parse_size;
+use crate::volume_access::reason::Reasoned;
 use rootdir::{Rootdir, RootdirArgs};
 use summary::Summary;
 use target::Target;
@@ -163,9 +163,8 @@ impl Mkfs {
         console: &mut Console,
     ) -> anyhow::Result<()> {
         let byte_count = self.byte_count.as_deref().map(parse_size).transpose()?;
-        let epoch = source_date_epoch()?;
-        let mut identity = self.identity(epoch)?;
-        let geometry = options.resolve(self.devices.len())?;
+        let new_volume = self.new_volume(options, source_date_epoch()?)?;
+        let geometry = new_volume.geometry(self.devices.len()).reason()?;
         let least = geometry.min_device_bytes();
         // Files make images as large as they need them.
         let image_bytes = rootdir.map(|_| least);
@@ -174,17 +173,26 @@ impl Mkfs {
         let required = byte_count.filter(|_| rootdir.is_none());
         target::check_sizes(&targets, required, least, console)?;
         let sizes: Vec<u64> = targets.iter().map(|target| target.used_bytes).collect();
-        let empty = match rootdir {
-            Some(_) => None,
-            None => Some(Plan::new(options, &identity, &sizes)?),
-        };
-        if !console.quiet {
-            for warning in geometry.warnings(targets.len()) {
-                console.warning(format_args!("{warning}\n"));
+        let warn = |console: &mut Console| {
+            if !console.quiet {
+                for warning in geometry.warnings(targets.len()) {
+                    console.warning(format_args!("{warning}\n"));
+                }
+                summary::warn_of_sectorsize(&geometry, console);
             }
-            summary::warn_of_sectorsize(&geometry, console);
-        }
-        let input = rootdir.map(|rootdir| rootdir.input(&targets)).transpose()?;
+        };
+        let planned = match rootdir {
+            None => {
+                let planned = new_volume.plan(&sizes).reason()?;
+                warn(console);
+                planned
+            }
+            Some(rootdir) => {
+                warn(console);
+                let filled = rootdir.fill(new_volume, &targets)?;
+                filled.plan(&sizes).reason()?
+            }
+        };
         let devices: Vec<FileDevice> = targets
             .iter_mut()
             .map(Target::open)
@@ -194,46 +202,31 @@ impl Mkfs {
                 summary::announce_discard(device, &mut console.out)?;
             }
         }
-        let discard = !self.nodiscard;
-        let (geometry, layout) = match (rootdir, input, empty) {
-            (Some(rootdir), Some(input), _) => {
-                let fill_options = rootdir.options(&targets, epoch, discard)?;
-                let sized: Vec<(&dyn BlockDevice, u64)> = devices
-                    .iter()
-                    .zip(sizes)
-                    .map(|(device, bytes)| (device as &dyn BlockDevice, bytes))
-                    .collect();
-                let filled = fill(options, &identity, &sized, input, &fill_options);
-                let filled = filled.inspect_err(|_| {
-                    targets.iter().for_each(Target::remove_if_made);
-                })?;
-                if let Some(left_out) = &filled.left_out {
-                    summary::warn_of_acls(left_out, console);
-                }
-                if !console.quiet {
-                    summary::warn_of_growth(&filled.layout, byte_count, console);
-                    rootdir.print(&filled, &mut console.out)?;
-                }
-                identity = filled.identity;
-                (filled.geometry, filled.layout)
-            }
-            (_, _, Some(plan)) => {
-                let borrowed: Vec<&dyn BlockDevice> = devices
-                    .iter()
-                    .map(|device| device as &dyn BlockDevice)
-                    .collect();
-                let written = plan.write(&borrowed, discard);
-                written.context("error during mkfs")?;
-                (plan.geometry().clone(), plan.layout().clone())
-            }
-            _ => unreachable!("a volume is filled or planned"),
+        let named: Vec<(&Path, &dyn BlockDevice)> = devices
+            .iter()
+            .map(|device| (device.path(), device as &dyn BlockDevice))
+            .collect();
+        let written = planned.write(&named).reason();
+        let made = match rootdir {
+            None => written.context("error during mkfs")?,
+            Some(_) => written.inspect_err(|_| {
+                targets.iter().for_each(Target::remove_if_made);
+            })?,
         };
+        if let (Some(rootdir), Some(filled)) = (rootdir, &made.filled) {
+            if let Some(left_out) = &filled.left_out_acls {
+                summary::warn_of_acls(left_out, console);
+            }
+            if !console.quiet {
+                summary::warn_of_growth(&made, byte_count, console);
+                rootdir.print(filled, &mut console.out)?;
+            }
+        }
+        drop(named);
         register(devices);
         if !console.quiet {
             let summary = Summary {
-                geometry: &geometry,
-                layout: &layout,
-                identity: &identity,
+                made: &made,
                 targets: &targets,
             };
             let names_device = self.device_uuid.is_some();
@@ -299,44 +292,42 @@ impl Mkfs {
         Ok(features)
     }
 
-    /// With a time that is given, and a UUID or files from which UUIDs follow, the volume can be made again. Empty
-    /// volumes are alike, and yet must have UUIDs of their own.
-    fn identity(&self, epoch: Option<i64>) -> anyhow::Result<Identity> {
-        let created = Timespec {
-            sec: epoch.unwrap_or_else(|| FileTime::now().sec).into(),
-            nsec: 0.into(),
-        };
-        let mut identity = Identity::random(self.devices.len(), created);
+    fn new_volume(
+        &self,
+        options: &MkfsOptions,
+        epoch: Option<SystemTime>,
+    ) -> anyhow::Result<NewVolume> {
+        let mut new_volume = NewVolume::new(options.clone()).discard(!self.nodiscard);
+        if let Some(epoch) = epoch {
+            new_volume = new_volume.repeatable(epoch);
+        }
         if let Some(text) = &self.uuid {
-            identity.fsid = uuid(text).ok_or_else(|| anyhow!("could not parse UUID: {text}"))?;
-            if epoch.is_some() {
-                identity = Identity::derived(identity.fsid, self.devices.len(), created);
-            }
-        } else if epoch.is_some() && self.rootdir.is_given() {
-            identity = Identity::of_contents(self.devices.len(), created);
+            let uuid = uuid(text).ok_or_else(|| anyhow!("could not parse UUID: {text}"))?;
+            new_volume = new_volume.uuid(uuid);
         }
         if let Some(text) = &self.device_uuid {
             let uuid = uuid(text).ok_or_else(|| anyhow!("could not parse device UUID: {text}"))?;
-            match identity.device_uuids.as_mut_slice() {
-                [only] => *only = uuid,
-                _ => bail!(
+            if self.devices.len() != 1 {
+                bail!(
                     "the option --device-uuid {text} can be used only for a single device filesystem"
-                ),
+                );
             }
+            new_volume = new_volume.device_uuids([uuid]);
         }
-        Ok(identity)
+        Ok(new_volume)
     }
 }
 
 /// The time that builds which shall be repeatable take for the present.
-fn source_date_epoch() -> anyhow::Result<Option<i64>> {
+fn source_date_epoch() -> anyhow::Result<Option<SystemTime>> {
     let Some(text) = std::env::var_os(SOURCE_DATE_EPOCH) else {
         return Ok(None);
     };
     let seconds = text.to_str().and_then(|text| text.parse::<i64>().ok());
-    let seconds = seconds.filter(|&seconds| seconds >= 0);
+    let seconds = seconds.and_then(|seconds| u64::try_from(seconds).ok());
+    let time = seconds.and_then(|seconds| UNIX_EPOCH.checked_add(Duration::from_secs(seconds)));
     let shown = text.display();
-    Ok(Some(seconds.ok_or_else(|| {
+    Ok(Some(time.ok_or_else(|| {
         anyhow!("{SOURCE_DATE_EPOCH} is not a number of seconds: {shown}")
     })?))
 }

@@ -9,13 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
-use ubtrfs::transfer::owners::owner_names;
-use ubtrfs_device::memory_limit;
-use ubtrfs_format::compress::Compression;
-use ubtrfs_format::item::InodeFlags;
-use ubtrfs_mkfs::{
-    FillOptions, FilledVolume, FlagsRequest, Growth, Input, Scratch, SubvolumeRequest, TimeRule,
-};
+use ubtrfs::{Access, Compress, Compression, FilledContents, Growth, Mkfs};
 
 use super::target::Target;
 use crate::presentation::units::Units;
@@ -68,11 +62,26 @@ pub(super) struct Rootdir<'a> {
     flags: Vec<FlagsRequest>,
 }
 
-impl RootdirArgs {
-    pub(super) fn is_given(&self) -> bool {
-        self.rootdir.is_some()
-    }
+/// A directory that shall be a subvolume.
+#[derive(Clone)]
+struct SubvolumeRequest {
+    /// Below the root.
+    path: PathBuf,
+    access: Access,
+    /// Whether a mount shows it.
+    is_default: bool,
+}
 
+/// Flags for a file, and for all that is in a directory.
+#[derive(Clone)]
+struct FlagsRequest {
+    /// Below the root.
+    path: PathBuf,
+    /// Overwritten where it lies, and not only without checksums.
+    no_data_cow: bool,
+}
+
+impl RootdirArgs {
     /// Checks the options; none if the volume is to be empty.
     pub(super) fn resolve(&self) -> anyhow::Result<Option<Rootdir<'_>>> {
         let Some(rootdir) = &self.rootdir else {
@@ -157,17 +166,17 @@ impl Rootdir<'_> {
 
     fn subvolume(&self, given: &Path) -> anyhow::Result<SubvolumeRequest> {
         let (word, rest) = split_at_colon(given).unwrap_or((b"", given));
-        let (path, is_read_only, is_default) = match word {
-            b"rw" => (rest, false, false),
-            b"ro" => (rest, true, false),
-            b"default" => (rest, false, true),
-            b"default-ro" => (rest, true, true),
+        let (path, access, is_default) = match word {
+            b"rw" => (rest, Access::Writable, false),
+            b"ro" => (rest, Access::ReadOnly, false),
+            b"default" => (rest, Access::Writable, true),
+            b"default-ro" => (rest, Access::ReadOnly, true),
             // A colon of its own.
-            _ => (given, false, false),
+            _ => (given, Access::Writable, false),
         };
         let request = SubvolumeRequest {
             path: self.below(path)?,
-            is_read_only,
+            access,
             is_default,
         };
         if self.is_folder && !self.path.join(&request.path).is_dir() {
@@ -185,18 +194,17 @@ impl Rootdir<'_> {
     fn inode_flags(&self, given: &Path) -> anyhow::Result<FlagsRequest> {
         let (words, path) = split_at_colon(given)
             .ok_or_else(|| anyhow!("no inode flags in {}", given.display()))?;
-        let mut flags = InodeFlags::empty();
+        let mut no_data_cow = false;
         for word in words.split(|&byte| byte == b',') {
-            flags |= match word {
-                // What is overwritten in place cannot have a sum that is always right.
-                b"nodatacow" => InodeFlags::NODATACOW | InodeFlags::NODATASUM,
-                b"nodatasum" => InodeFlags::NODATASUM,
+            match word {
+                b"nodatacow" => no_data_cow = true,
+                b"nodatasum" => {}
                 other => bail!("unknown inode flag: {}", String::from_utf8_lossy(other)),
-            };
+            }
         }
         Ok(FlagsRequest {
             path: self.below(path)?,
-            flags,
+            no_data_cow,
         })
     }
 
@@ -213,11 +221,49 @@ impl Rootdir<'_> {
         Ok(below.to_owned())
     }
 
-    /// Opens the files, before any target is opened for writing.
-    pub(super) fn input(&self, targets: &[Target]) -> anyhow::Result<Input> {
-        if self.is_folder {
-            return Ok(Input::Folder(self.path.clone()));
+    /// The volume with these files and options. The files are opened, before any target is opened for writing.
+    pub(super) fn fill(&self, mkfs: Mkfs, targets: &[Target]) -> anyhow::Result<Mkfs> {
+        let growth = match targets.iter().all(Target::is_image) {
+            false => Growth::Never,
+            true if targets.iter().all(|target| target.may_have_any_size) => Growth::Freely,
+            true => Growth::IfNeeded,
+        };
+        let (algorithm, level) = self.compression.unwrap_or((Compression::None, 0));
+        let mut mkfs = match self.is_folder {
+            true => mkfs.fill_from(&self.path),
+            false => mkfs.fill_from_archive(self.archive(targets)?),
+        };
+        mkfs = mkfs
+            .compress(Compress {
+                algorithm,
+                level,
+                ..Compress::default()
+            })
+            .reflink(self.args.reflink)
+            .shrink(self.args.shrink)
+            .growth(growth)
+            .scratch_dir(scratch_dir(targets));
+        for SubvolumeRequest {
+            path,
+            access,
+            is_default,
+        } in &self.subvolumes
+        {
+            mkfs = match is_default {
+                true => mkfs.make_default_subvolume(path, *access),
+                false => mkfs.make_subvolume(path, *access),
+            };
         }
+        for FlagsRequest { path, no_data_cow } in &self.flags {
+            mkfs = match no_data_cow {
+                true => mkfs.no_data_cow(path),
+                false => mkfs.no_data_sum(path),
+            };
+        }
+        Ok(mkfs)
+    }
+
+    fn archive(&self, targets: &[Target]) -> anyhow::Result<File> {
         let file = match self.path.as_os_str() == STDIN {
             true => File::from(stdin().as_fd().try_clone_to_owned()?),
             false => File::open(&self.path).with_context(|| self.path.display().to_string())?,
@@ -230,58 +276,29 @@ impl Rootdir<'_> {
                 bail!("{} is the archive itself", target.path.display());
             }
         }
-        Ok(Input::Archive(file))
-    }
-
-    pub(super) fn options(
-        &self,
-        targets: &[Target],
-        latest: Option<i64>,
-        discard: bool,
-    ) -> anyhow::Result<FillOptions> {
-        let growth = match targets.iter().all(Target::is_image) {
-            false => Growth::Never,
-            true if targets.iter().all(|target| target.may_have_any_size) => Growth::Freely,
-            true => Growth::IfNeeded,
-        };
-        let mut files = Vec::new();
-        for target in targets.iter().filter(|target| target.is_image()) {
-            // What does not exist yet is made before it is looked for.
-            let metadata = std::fs::metadata(&target.path);
-            let metadata = metadata.with_context(|| target.path.display().to_string())?;
-            files.push((metadata.dev(), metadata.ino()));
-        }
-        Ok(FillOptions {
-            compression: self.compression,
-            subvolumes: self.subvolumes.clone(),
-            flags: self.flags.clone(),
-            reflink: self.args.reflink,
-            shrink: self.args.shrink,
-            growth,
-            times: latest.map_or(TimeRule::Keep, TimeRule::Clamp),
-            scratch: Scratch::new(scratch_dir(targets)).limit_memory(memory_limit()),
-            targets: files,
-            discard,
-            owners: owner_names(),
-        })
+        Ok(file)
     }
 
     /// The head of a summary, in mkfs.btrfs's layout.
-    pub(super) fn print(&self, filled: &FilledVolume, out: &mut impl Write) -> anyhow::Result<()> {
+    pub(super) fn print(
+        &self,
+        filled: &FilledContents,
+        out: &mut impl Write,
+    ) -> anyhow::Result<()> {
         writeln!(out, "Rootdir from:       {}", self.path.display())?;
         writeln!(out, "  Compress:         {}", Algorithm(self.compression))?;
         for request in &self.subvolumes {
-            let kind = match (request.is_default, request.is_read_only) {
-                (false, false) => "(rw):",
-                (false, true) => "(ro):",
-                (true, false) => "(drw):",
-                (true, true) => "(dro):",
+            let kind = match (request.is_default, request.access) {
+                (false, Access::Writable) => "(rw):",
+                (false, Access::ReadOnly) => "(ro):",
+                (true, Access::Writable) => "(drw):",
+                (true, Access::ReadOnly) => "(dro):",
             };
             writeln!(out, "  Subvolume {kind:<7} {}", request.path.display())?;
         }
         for request in &self.flags {
-            let (flags, path) = (request.flags, request.path.display());
-            let flags = match flags.contains(InodeFlags::NODATACOW) {
+            let path = request.path.display();
+            let flags = match request.no_data_cow {
                 true => "nodatacow",
                 false => "nodatasum",
             };
@@ -294,7 +311,7 @@ impl Rootdir<'_> {
             Some(Ok(bytes)) => {
                 let (shared, all) = (
                     Units::default().size(*bytes),
-                    Units::default().size(filled.stats.data_bytes),
+                    Units::default().size(filled.data_bytes),
                 );
                 writeln!(out, "  Reflink:          {shared} of {all}")?;
             }

@@ -3,9 +3,7 @@
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 
-use ubtrfs_device::{BlockDevice, FileDevice};
-use ubtrfs_format::block_group_flags::BlockGroupFlags;
-use ubtrfs_mkfs::{FEATURES, FeatureSet, Geometry, Identity, LeftOutAcls, VolumeChunks};
+use ubtrfs::{BlockDevice, FEATURES, FeatureSet, FileDevice, Geometry, LeftOutAcls, MadeVolume};
 
 use super::target::Target;
 use crate::presentation::console::Console;
@@ -56,9 +54,8 @@ pub(super) fn warn_of_acls(left_out: &LeftOutAcls, console: &mut Console) {
 }
 
 /// Images that are larger than was asked for, as mkfs.btrfs makes them, too.
-pub(super) fn warn_of_growth(layout: &VolumeChunks, asked: Option<u64>, console: &mut Console) {
-    let sizes = layout.devices.iter().map(|device| device.total_bytes);
-    let largest = sizes.max().unwrap_or(0);
+pub(super) fn warn_of_growth(made: &MadeVolume, asked: Option<u64>, console: &mut Console) {
+    let largest = made.device_bytes.iter().copied().max().unwrap_or(0);
     if let Some(asked) = asked.filter(|&asked| asked < largest) {
         console.warning(format_args!(
             "size {asked} is too small for this volume: the image has {largest} bytes\n"
@@ -78,26 +75,20 @@ pub(super) fn announce_discard(device: &FileDevice, out: &mut impl Write) -> any
 /// The new volume, in mkfs.btrfs's layout.
 #[derive(Clone, Copy)]
 pub(super) struct Summary<'a> {
-    pub(super) geometry: &'a Geometry,
-    pub(super) layout: &'a VolumeChunks,
-    pub(super) identity: &'a Identity,
+    pub(super) made: &'a MadeVolume,
     pub(super) targets: &'a [Target],
 }
 
 impl Summary<'_> {
     pub(super) fn print(self, names_device: bool, out: &mut impl Write) -> anyhow::Result<()> {
-        let Summary {
-            geometry,
-            layout,
-            identity,
-            targets,
-        } = self;
+        let Summary { made, targets } = self;
+        let geometry = &made.geometry;
         let label = geometry.label.split(|&byte| byte == 0).next();
         let label = label.filter(|label| !label.is_empty()).unwrap_or(b"(null)");
         write!(out, "Label:              ")?;
         out.write_all(label)?;
-        writeln!(out, "\nUUID:               {}", identity.fsid)?;
-        if let (true, [only]) = (names_device, identity.device_uuids.as_slice()) {
+        writeln!(out, "\nUUID:               {}", made.uuid)?;
+        if let (true, [only]) = (names_device, made.device_uuids.as_slice()) {
             writeln!(out, "Device UUID:        {only}")?;
         }
         writeln!(out, "Node size:          {}", geometry.nodesize)?;
@@ -106,7 +97,7 @@ impl Summary<'_> {
             out,
             "Sector size:        {sectorsize}\t(CPU page size: {page})"
         )?;
-        let size = Units::default().size(layout.total_bytes);
+        let size = Units::default().size(made.total_bytes);
         writeln!(out, "Filesystem size:    {size}")?;
         self.print_profiles(out)?;
         let is_ssd = targets.first().is_some_and(Target::is_ssd);
@@ -119,24 +110,23 @@ impl Summary<'_> {
         writeln!(out, "Number of devices:  {}", targets.len())?;
         writeln!(out, "Devices:")?;
         writeln!(out, "   ID        SIZE  PATH")?;
-        for (device, target) in layout.devices.iter().zip(targets) {
-            let (devid, size) = (device.devid.0, Units::default().size(device.total_bytes));
+        for (devid, (&bytes, target)) in (1..).zip(made.device_bytes.iter().zip(targets)) {
+            let size = Units::default().size(bytes);
             writeln!(out, "{devid:>5}  {size:>10}  {}", target.path.display())?;
         }
         Ok(writeln!(out)?)
     }
 
     fn print_profiles(self, out: &mut impl Write) -> anyhow::Result<()> {
-        let geometry = self.geometry;
-        let mixed = BlockGroupFlags::DATA | BlockGroupFlags::METADATA;
+        let made = self.made;
+        let (data, metadata) = (made.geometry.data, made.geometry.metadata);
         writeln!(out, "Block group profiles:")?;
-        for (name, types, profile) in [
-            ("Data:", BlockGroupFlags::DATA, geometry.data),
-            ("Metadata:", BlockGroupFlags::METADATA, geometry.metadata),
-            ("Data+Metadata:", mixed, geometry.data),
-            ("System:", BlockGroupFlags::SYSTEM, geometry.metadata),
+        for (name, bytes, profile) in [
+            ("Data:", made.data_bytes, data),
+            ("Metadata:", made.metadata_bytes, metadata),
+            ("Data+Metadata:", made.mixed_bytes, data),
+            ("System:", made.system_bytes, metadata),
         ] {
-            let bytes = self.layout.bytes_of_type(types);
             if bytes > 0 {
                 let (profile, size) = (profile.name(), Units::default().size(bytes));
                 writeln!(out, "  {name:<18}{profile:<8} {size:>16}")?;

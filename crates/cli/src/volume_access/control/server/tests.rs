@@ -6,11 +6,11 @@ use std::thread;
 
 use rustix::process::Uid;
 use rustix::thread::set_thread_res_uid;
+use ubtrfs::MkfsOptions;
 use ubtrfs_device::BlockDevice;
 use ubtrfs_engine::OpenOptions;
 use ubtrfs_format::ids::RootId;
 use ubtrfs_fuse::mount::Nonce;
-use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::new_volume;
 
 use super::*;
