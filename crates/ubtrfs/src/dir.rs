@@ -41,10 +41,10 @@ use crate::subvolume::{Access, PERMISSIONS, Subvolume};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Dir {
-    engine: Engine,
-    id: FileId,
+    pub(crate) engine: Engine,
+    pub(crate) id: FileId,
     /// For messages.
-    path: PathBuf,
+    pub(crate) path: PathBuf,
     caller: Option<Arc<Caller>>,
 }
 
@@ -76,7 +76,7 @@ impl Subvolume {
 }
 
 impl Dir {
-    fn of(engine: &Engine, id: FileId, path: &Path) -> Caused<Dir> {
+    pub(crate) fn of(engine: &Engine, id: FileId, path: &Path) -> Caused<Dir> {
         match engine.attr(id)?.kind {
             FileKind::Directory => Ok(Dir {
                 engine: engine.clone(),
@@ -101,7 +101,7 @@ impl Dir {
         self
     }
 
-    fn rights(&self) -> Option<Rights<'_>> {
+    pub(crate) fn rights(&self) -> Option<Rights<'_>> {
         Some(self.caller.as_ref()?.rights(&self.engine))
     }
 

@@ -13,6 +13,7 @@ use ubtrfs_stream::{
     StreamReader, Target, VolumeTarget, Watcher,
 };
 
+use crate::dir::Dir;
 use crate::error::{Caused, Error, Naming, Result};
 use crate::subvolume::Subvolume;
 
@@ -338,32 +339,81 @@ impl Subvolume {
         options: &ReceiveOptions,
         observer: &mut dyn ReceiveObserver,
     ) -> Result<()> {
-        self.receive_watched(dir, stream, options, observer, None)
+        let path = dir.as_ref();
+        let dir = self
+            .resolve(path)
+            .and_then(|id| Dir::of(&self.engine, id, path));
+        let dir = dir.naming("receive to", path)?;
+        dir.receive_with(stream, options, observer)
     }
+}
 
-    /// Receives as [`Subvolume::receive_with`]. The watcher hears what is changed, for caches beside the engine.
+impl Dir {
+    /// Makes the subvolumes of streams in the directory, as [`Subvolume::receive_with`]. A caller must have the right to make
+    /// entries in it; what the stream does in the subvolumes is not checked.
+    ///
+    /// ```
+    /// use ubtrfs::{Access, Caller, ReceiveOptions, Snapshot, Volume};
+    ///
+    /// # fn main() -> Result<(), ubtrfs::Error> {
+    /// let volume = Volume::in_memory(256 << 20)?;
+    /// let root = volume.root();
+    /// let mut stream = Vec::new();
+    /// Snapshot::open(&root.snapshot("/", "/one", Access::ReadOnly)?)?.send(&mut stream)?;
+    /// root.create_dir("/home")?;
+    /// root.chown("/home", Some(1000), None)?;
+    /// let options = ReceiveOptions::new();
+    /// let receive_for = |user| {
+    ///     let home = root.open_dir("/home")?.with_caller(&Caller::new(user, user));
+    ///     home.receive_with(&stream[..], &options, &mut ())
+    /// };
+    /// assert!(receive_for(2000).unwrap_err().is_refusal());
+    /// receive_for(1000)?;
+    /// assert!(root.subvolume("/home/one")?.is_read_only()?);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
-    /// As [`Subvolume::receive_with`].
+    /// As [`Subvolume::receive`]; the caller may not.
+    pub fn receive_with(
+        &self,
+        stream: impl Read,
+        options: &ReceiveOptions,
+        observer: &mut dyn ReceiveObserver,
+    ) -> Result<()> {
+        self.receive_watched(stream, options, observer, None)
+    }
+
+    /// Receives as [`Dir::receive_with`]. The watcher hears what is changed, for caches beside the engine.
+    ///
+    /// # Errors
+    ///
+    /// As [`Dir::receive_with`].
     #[doc(hidden)]
     pub fn receive_watched(
         &self,
-        dir: impl AsRef<Path>,
         stream: impl Read,
         options: &ReceiveOptions,
         observer: &mut dyn ReceiveObserver,
         watcher: Option<Box<dyn Watcher>>,
     ) -> Result<()> {
         let _entered = self.engine.enter();
-        let dir = dir.as_ref();
-        let received = self.directory(dir).and_then(|top| {
-            let mut target = VolumeTarget::new(&self.engine, top);
+        let received = self.check_rights().and_then(|()| {
+            let mut target = VolumeTarget::new(&self.engine, self.id);
             if let Some(watcher) = watcher {
                 target = target.watched_by(watcher);
             }
             options.receive(&mut target, stream, observer)
         });
-        received.naming("receive to", dir)
+        received.naming("receive to", &self.path)
+    }
+
+    fn check_rights(&self) -> Caused<()> {
+        match self.rights() {
+            Some(rights) => Ok(rights.add_to(self.id)?),
+            None => Ok(()),
+        }
     }
 }

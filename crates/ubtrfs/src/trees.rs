@@ -251,7 +251,7 @@ impl Subvolume {
         unpacked.naming("import to", dir)
     }
 
-    pub(crate) fn directory(&self, path: &Path) -> Caused<FileId> {
+    fn directory(&self, path: &Path) -> Caused<FileId> {
         let id = self.resolve(path)?;
         match self.engine.attr(id)?.kind {
             FileKind::Directory => Ok(id),

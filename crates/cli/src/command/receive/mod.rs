@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use jiff::tz::TimeZone;
-use ubtrfs::{ReceiveOptions, StreamDump, Subvolume};
+use ubtrfs::{ReceiveOptions, StreamDump};
 
 use crate::presentation::console::{COPY_PROGRESS, Console};
 use crate::print::IsoTime;
@@ -17,7 +17,7 @@ use crate::volume_access::changes::Changes;
 use crate::volume_access::control::mountpoint_of;
 use crate::volume_access::ioctls::{Asked, ByIoctls, KernelTarget};
 use crate::volume_access::location::{Location, VolumeOptions};
-use crate::volume_access::reason::Reasoned;
+use crate::volume_access::reason::{Reason, Reasoned, is_refusal};
 use observer::ConsoleObserver;
 use watcher::MountWatcher;
 
@@ -72,24 +72,22 @@ impl Receive {
         let source = self.input(console)?;
         let mut changes = Changes::new(&self.volume);
         let target = changes.open(destination)?;
-        let Some(dir) = target.directory(&destination.path)? else {
+        let Some(dir) = target.find_dir(destination)? else {
             bail!("'{destination}' is not a directory");
         };
-        if let Some(rights) = target.rights() {
-            rights
-                .add_to(dir)
-                .with_context(|| format!("cannot make subvolumes in '{destination}'"))?;
-        }
-        let dir = Subvolume::of_engine(target.engine(), dir);
-        let received = self.receive(console, |options, observer| match target.mount_changes() {
-            None => dir.receive_with(".", source, options, observer),
-            Some(changes) => {
-                let watcher = Box::new(MountWatcher::new(changes.clone()));
-                dir.receive_watched(".", source, options, observer, Some(watcher))
-            }
+        let watcher = target.mount_changes().cloned().map(MountWatcher::boxed);
+        let received = self.receive(console, |options, observer| {
+            dir.receive_watched(source, options, observer, watcher)
         });
+        let received = match received {
+            Err(error) if is_refusal(&error) => {
+                let refused = || format!("cannot make subvolumes in '{destination}'");
+                return Err(error).with_context(refused);
+            }
+            received => received,
+        };
         if let Err(error) = received {
-            console.failed(&error);
+            console.failed(&error.into());
         }
         // What was received before an error stays.
         changes.commit()
@@ -103,7 +101,7 @@ impl Receive {
         &self,
         console: &mut Console,
         receive: impl FnOnce(&ReceiveOptions, &mut ConsoleObserver<'_>) -> ubtrfs::Result<()>,
-    ) -> anyhow::Result<()> {
+    ) -> Result<(), Reason> {
         console.start_progress(COPY_PROGRESS);
         let options = ReceiveOptions::new()
             .max_errors(self.max_errors)
@@ -111,7 +109,7 @@ impl Receive {
             .all_streams(!self.stop_at_end);
         let received = receive(&options, &mut ConsoleObserver::new(console)).reason();
         console.end_progress();
-        Ok(received?)
+        received
     }
 
     fn dump(&self, console: &mut Console) -> anyhow::Result<()> {
@@ -146,8 +144,9 @@ impl ByIoctls for Receive {
                 .with_context(|| format!("cannot tell where '{destination}' is mounted"))?,
         };
         let mut receiving = KernelTarget::new(dir, mountpoint);
-        self.receive(console, |options, observer| {
+        let received = self.receive(console, |options, observer| {
             options.receive_to(&mut receiving, source, observer)
-        })
+        });
+        Ok(received?)
     }
 }

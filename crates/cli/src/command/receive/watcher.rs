@@ -16,11 +16,11 @@ pub(super) struct MountWatcher {
 }
 
 impl MountWatcher {
-    pub(super) fn new(changes: Changes) -> MountWatcher {
-        MountWatcher {
+    pub(super) fn boxed(changes: Changes) -> Box<dyn Watcher> {
+        Box::new(MountWatcher {
             changes,
             told: AtomicU64::new(0),
-        }
+        })
     }
 
     fn count(&self) {
