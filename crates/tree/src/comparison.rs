@@ -11,11 +11,12 @@
 //! Not here: what keeps the trees from being freed. A block that was given out again is an error.
 
 use std::cmp::Ordering;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use ubtrfs_format::check::Expect;
 use ubtrfs_format::ids::{Logical, Transid};
-use ubtrfs_format::key::Key;
+use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_format::node::KeyPtr;
 use zerocopy::IntoBytes;
 
@@ -74,6 +75,22 @@ pub struct Comparison {
     new: Side,
 }
 
+/// One step of a comparison.
+enum Step {
+    Found(Difference),
+    /// The sides went on behind something that both have alike.
+    Passed,
+    /// A block was read.
+    Entered,
+    End,
+}
+
+impl Step {
+    fn of(difference: Option<Difference>) -> Step {
+        difference.map_or(Step::Passed, Step::Found)
+    }
+}
+
 impl Comparison {
     /// Compares `new` with `old`, or with an empty tree: then all items of `new` are [`Difference::Added`].
     pub fn new(old: Option<&View>, new: &View) -> Comparison {
@@ -83,70 +100,101 @@ impl Comparison {
         }
     }
 
+    /// Leaves out items of these types, and reads no leaf that has no others.
+    #[must_use]
+    pub fn without(mut self, types: RangeInclusive<KeyType>) -> Comparison {
+        let left_out = LeftOut(Some((*types.start(), *types.end())));
+        (self.old.left_out, self.new.left_out) = (left_out, left_out);
+        self
+    }
+
     /// Finds the next difference. None at the end of both trees.
     ///
     /// An error ends the comparison: what comes after it is not defined.
     pub fn next_difference(&mut self) -> Result<Option<Difference>, TreeError> {
         loop {
-            let (old, new) = (self.old.front(), self.new.front());
-            let order = match (&old, &new) {
-                (None, None) => return Ok(None),
-                (Some(_), None) => Ordering::Less,
-                (None, Some(_)) => Ordering::Greater,
-                (Some(old), Some(new)) => old.key.cmp(&new.key),
-            };
-            // COMPARE-2
-            let found = match (order, old, new) {
-                (Ordering::Less, Some(old), _) => self.take_old(&old)?,
-                (Ordering::Greater, _, Some(new)) => self.take_new(&new)?,
-                (_, Some(old), Some(new)) => self.take_both(&old, &new)?,
-                _ => return Ok(None),
-            };
-            if found.is_some() {
-                return Ok(found);
+            match self.step()? {
+                Step::Found(difference) => return Ok(Some(difference)),
+                Step::Passed | Step::Entered => {}
+                Step::End => return Ok(None),
             }
         }
     }
 
-    fn take_old(&mut self, front: &Front) -> Result<Option<Difference>, TreeError> {
-        match front.height {
-            0 => Ok(self.old.take_item().map(Difference::Removed)),
-            _ => self.enter(true, false).map(|()| None),
+    /// Adds the next difference, and those after it that lie in the same two leaves. False at the end of both trees.
+    ///
+    /// An error ends the comparison as well. Differences that were added before it are sound.
+    pub fn next_of_leaves(&mut self, found: &mut Vec<Difference>) -> Result<bool, TreeError> {
+        let before = found.len();
+        loop {
+            match self.step()? {
+                Step::Found(difference) => found.push(difference),
+                Step::Entered if found.len() > before => return Ok(true),
+                Step::Passed | Step::Entered => {}
+                Step::End => return Ok(found.len() > before),
+            }
         }
     }
 
-    fn take_new(&mut self, front: &Front) -> Result<Option<Difference>, TreeError> {
+    fn step(&mut self) -> Result<Step, TreeError> {
+        self.old.pass_left_out();
+        self.new.pass_left_out();
+        let (old, new) = (self.old.front(), self.new.front());
+        let order = match (&old, &new) {
+            (None, None) => return Ok(Step::End),
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (Some(old), Some(new)) => old.key.cmp(&new.key),
+        };
+        // COMPARE-2
+        match (order, old, new) {
+            (Ordering::Less, Some(old), _) => self.take_old(&old),
+            (Ordering::Greater, _, Some(new)) => self.take_new(&new),
+            (_, Some(old), Some(new)) => self.take_both(&old, &new),
+            _ => Ok(Step::End),
+        }
+    }
+
+    fn take_old(&mut self, front: &Front) -> Result<Step, TreeError> {
         match front.height {
-            0 => Ok(self.new.take_item().map(Difference::Added)),
-            _ => self.enter(false, true).map(|()| None),
+            0 => Ok(Step::of(self.old.take_item().map(Difference::Removed))),
+            _ => self.enter(true, false),
+        }
+    }
+
+    fn take_new(&mut self, front: &Front) -> Result<Step, TreeError> {
+        match front.height {
+            0 => Ok(Step::of(self.new.take_item().map(Difference::Added))),
+            _ => self.enter(false, true),
         }
     }
 
     /// Both sides stand on the same key.
-    fn take_both(&mut self, old: &Front, new: &Front) -> Result<Option<Difference>, TreeError> {
+    fn take_both(&mut self, old: &Front, new: &Front) -> Result<Step, TreeError> {
         let alike = self.alike();
         if alike > 0 {
             self.old.pass(alike);
             self.new.pass(alike);
-            return Ok(None);
+            return Ok(Step::Passed);
         }
         if (old.height, new.height) == (0, 0) {
             let pair = self.old.take_item().zip(self.new.take_item());
-            return Ok(pair.map(|(old, new)| Difference::Changed { old, new }));
+            return Ok(Step::of(
+                pair.map(|(old, new)| Difference::Changed { old, new }),
+            ));
         }
         // Both stand on their whole trees.
         if old.height == new.height && old.place == new.place {
             self.old.pass(1);
             self.new.pass(1);
-            return Ok(None);
+            return Ok(Step::Passed);
         }
-        self.enter(old.height >= new.height, new.height >= old.height)?;
-        Ok(None)
+        self.enter(old.height >= new.height, new.height >= old.height)
     }
 
     /// How many entries of the blocks that the sides stand in are alike from here on: items, or subtrees that both share.
     fn alike(&self) -> usize {
-        match (self.old.steps.last(), self.new.steps.last()) {
+        match (self.old.levels.last(), self.new.levels.last()) {
             (Some(old), Some(new)) if !self.old.at_root && !self.new.at_root => {
                 let (from, other) = (old.block.node(), new.block.node());
                 match (from.level(), other.level()) {
@@ -165,7 +213,7 @@ impl Comparison {
     }
 
     /// Enters the subtrees that the sides stand on.
-    fn enter(&mut self, old: bool, new: bool) -> Result<(), TreeError> {
+    fn enter(&mut self, old: bool, new: bool) -> Result<Step, TreeError> {
         self.read_ahead(old, new);
         if old {
             self.old.enter()?;
@@ -173,7 +221,7 @@ impl Comparison {
         if new {
             self.new.enter()?;
         }
-        Ok(())
+        Ok(Step::Entered)
     }
 
     /// Reads what differs of the coming subtrees, and of those below if both sides are entered.
@@ -195,16 +243,23 @@ impl Comparison {
         };
         let store = &self.new.store;
         let both: Vec<Expect> = of_old.iter().chain(&of_new).copied().collect();
-        store.prefetch(&both);
-        let most = NODES_BELOW * store.read_ahead_blocks();
-        store.prefetch(&self.differing_below(&of_old, &of_new, end, most));
+        store.prefetch_on_two_threads(&both);
+        let most = NODES_BELOW * self.window();
+        store.prefetch_on_two_threads(&self.differing_below(&of_old, &of_new, end, most));
+    }
+
+    /// How many siblings of a side are read ahead with what differs below them.
+    fn window(&self) -> usize {
+        let store = &self.new.store;
+        let in_cache = store.cache_blocks() / CACHE_PART / NODES_BELOW;
+        in_cache.min(MAX_WINDOW).max(store.read_ahead_blocks())
     }
 
     /// The coming siblings on both sides that are not shared, and the key that they end before. None if they have been read
     /// ahead, and for the roots.
     fn both_ahead(&mut self) -> Option<(Vec<Expect>, Vec<Expect>, Option<Key>)> {
-        let most = self.new.store.read_ahead_blocks();
-        let (old, new) = (self.old.steps.last_mut()?, self.new.steps.last_mut()?);
+        let most = self.window();
+        let (old, new) = (self.old.levels.last_mut()?, self.new.levels.last_mut()?);
         if old.slot < old.read_to && new.slot < new.read_to {
             return None;
         }
@@ -225,11 +280,11 @@ impl Comparison {
                 break None;
             };
             if keys[0] == Some(next) {
-                ahead[0].extend(self.old.root.expect_child(&old.block, old.read_to));
+                ahead[0].extend(self.old.left_out.child(&self.old.root, old, old.read_to));
                 old.read_to += 1;
             }
             if keys[1] == Some(next) {
-                ahead[1].extend(self.new.root.expect_child(&new.block, new.read_to));
+                ahead[1].extend(self.new.left_out.child(&self.new.root, new, new.read_to));
                 new.read_to += 1;
             }
         };
@@ -267,8 +322,12 @@ impl Comparison {
                 (keys[0], &self.old, &mut old),
                 (keys[1], &self.new, &mut new),
             ] {
-                if key == Some(next) {
-                    differing.extend(children.expect(&side.root));
+                if let Some(key) = key
+                    && key == next
+                {
+                    if !side.left_out.has_all(key, children.next_key().or(end)) {
+                        differing.extend(children.expect(&side.root));
+                    }
                     children.pass(1);
                 }
             }
@@ -278,6 +337,9 @@ impl Comparison {
 
 /// For each node that is read ahead, so many nodes below them all are.
 const NODES_BELOW: usize = 8;
+const MAX_WINDOW: usize = 128;
+/// Reading ahead takes about this part of the cache.
+const CACHE_PART: usize = 16;
 
 /// How many pointers are equal from these slots on.
 fn shared(ptrs: &[KeyPtr], slot: usize, others: &[KeyPtr], other_slot: usize) -> usize {
@@ -310,6 +372,13 @@ impl<'b> Children<'b> {
         self.ptrs().get(self.slot).map(|ptr| ptr.key.get())
     }
 
+    /// The key of the child after it, in the next node if need be. Its own keys lie below.
+    fn next_key(&self) -> Option<Key> {
+        let in_next_node = || self.nodes.get(1)?.node().key(0);
+        let next = self.ptrs().get(self.slot + 1).map(|ptr| ptr.key.get());
+        next.or_else(in_next_node)
+    }
+
     fn expect(&self, root: &CommittedRoot) -> Option<Expect> {
         root.expect_child(self.nodes.first()?, self.slot)
     }
@@ -334,7 +403,7 @@ struct Front {
 }
 
 #[derive(Debug)]
-struct Step {
+struct Level {
     block: Block,
     slot: usize,
     /// Children before this slot have been read ahead.
@@ -343,14 +412,43 @@ struct Step {
     bound: Option<Key>,
 }
 
-impl Step {
+impl Level {
     fn key(&self, slot: usize) -> Option<Key> {
         self.block.node().key(slot)
     }
+
+    /// The key that all keys of the child in `slot` lie below.
+    fn bound_of(&self, slot: usize) -> Option<Key> {
+        self.key(slot + 1).or(self.bound)
+    }
 }
 
-fn begins_before(expect: &Expect, end: Option<Key>) -> bool {
-    end.is_none_or(|end| expect.first_key.is_none_or(|first| first < end))
+/// The lowest and the highest of the types whose items are left out.
+#[derive(Clone, Copy, Debug, Default)]
+struct LeftOut(Option<(KeyType, KeyType)>);
+
+impl LeftOut {
+    /// The first key behind the items of an object that are left out, if `key` is one of them.
+    fn end(self, key: Key) -> Option<Key> {
+        let (lowest, highest) = self.0?;
+        let is_one = (lowest..=highest).contains(&key.item_type);
+        is_one.then(|| Key::new(key.objectid, highest, u64::MAX))
+    }
+
+    /// Whether all keys from `first` to before `bound` are left out.
+    fn has_all(self, first: Key, bound: Option<Key>) -> bool {
+        let end = self.end(first);
+        end.zip(bound).is_some_and(|(end, bound)| bound <= end)
+    }
+
+    /// The child in a slot, unless all of it is left out.
+    fn child(self, root: &CommittedRoot, level: &Level, slot: usize) -> Option<Expect> {
+        let first = level.key(slot)?;
+        match self.has_all(first, level.bound_of(slot)) {
+            true => None,
+            false => root.expect_child(&level.block, slot),
+        }
+    }
 }
 
 /// The path of one tree.
@@ -358,9 +456,10 @@ fn begins_before(expect: &Expect, end: Option<Key>) -> bool {
 struct Side {
     store: Arc<NodeStore>,
     root: CommittedRoot,
+    left_out: LeftOut,
     /// The side stands on the whole tree.
     at_root: bool,
-    steps: Vec<Step>,
+    levels: Vec<Level>,
 }
 
 impl Side {
@@ -368,8 +467,9 @@ impl Side {
         Side {
             store: Arc::clone(view.store()),
             root: view.committed(),
+            left_out: LeftOut::default(),
             at_root: true,
-            steps: Vec::new(),
+            levels: Vec::new(),
         }
     }
 
@@ -389,10 +489,10 @@ impl Side {
                 place: Some((self.root.bytenr, self.root.generation)),
             });
         }
-        let step = self.steps.last()?;
-        let node = step.block.node();
-        let key = node.key(step.slot)?;
-        let place = node.ptrs().get(step.slot).map(|ptr| {
+        let level = self.levels.last()?;
+        let node = level.block.node();
+        let key = node.key(level.slot)?;
+        let place = node.ptrs().get(level.slot).map(|ptr| {
             let generation = Transid(ptr.generation.get());
             (Logical(ptr.blockptr.get()), Some(generation))
         });
@@ -403,10 +503,30 @@ impl Side {
         })
     }
 
+    /// Goes on to what is not left out.
+    fn pass_left_out(&mut self) {
+        while !self.at_root
+            && let Some(level) = self.levels.last()
+            && let Some(key) = level.key(level.slot)
+            && let Some(end) = self.left_out.end(key)
+        {
+            let node = level.block.node();
+            let count = match node.is_leaf() {
+                true => match node.search(&end) {
+                    Ok(last) => last + 1 - level.slot,
+                    Err(behind) => behind - level.slot,
+                },
+                false if self.left_out.has_all(key, level.bound_of(level.slot)) => 1,
+                false => return,
+            };
+            self.pass(count);
+        }
+    }
+
     /// The item that the side stands on; goes on behind it.
     fn take_item(&mut self) -> Option<Item> {
-        let step = self.steps.last()?;
-        let item = step.block.item(step.slot);
+        let level = self.levels.last()?;
+        let item = level.block.item(level.slot);
         self.pass(1);
         item
     }
@@ -415,19 +535,19 @@ impl Side {
     fn pass(&mut self, mut count: usize) {
         // COMPARE-1
         self.at_root = false;
-        while let Some(step) = self.steps.last_mut() {
-            step.slot += count;
+        while let Some(level) = self.levels.last_mut() {
+            level.slot += count;
             count = 1;
-            if step.slot < step.block.node().len() {
+            if level.slot < level.block.node().len() {
                 return;
             }
-            self.steps.pop();
+            self.levels.pop();
         }
     }
 
     /// Goes to the first entry of the subtree that the side stands on.
     fn enter(&mut self) -> Result<(), TreeError> {
-        let (block, bound) = match self.steps.last() {
+        let (block, bound) = match self.levels.last() {
             None => (self.root.read(&self.store)?, None),
             Some(parent) => {
                 let mut bound = parent.bound;
@@ -439,7 +559,7 @@ impl Side {
         self.at_root = false;
         // Only the root of a tree without items.
         if !block.node().is_empty() {
-            self.steps.push(Step {
+            self.levels.push(Level {
                 block,
                 slot: 0,
                 read_to: 0,
@@ -452,18 +572,21 @@ impl Side {
     /// The subtree that the side stands on, and its coming siblings that begin below `end`. None if they have been read
     /// ahead.
     fn ahead(&mut self, end: Option<Key>) -> Vec<Expect> {
-        let Some(parent) = self.steps.last_mut() else {
+        let Some(parent) = self.levels.last_mut() else {
             return Vec::new();
         };
         if parent.slot < parent.read_to {
             return Vec::new();
         }
-        let ahead: Vec<Expect> = (parent.slot..)
-            .map_while(|slot| self.root.expect_child(&parent.block, slot))
-            .take_while(|expect| begins_before(expect, end))
-            .take(self.store.read_ahead_blocks())
-            .collect();
-        parent.read_to = parent.slot + ahead.len();
+        let mut ahead = Vec::new();
+        parent.read_to = parent.slot;
+        while let Some(first) = parent.key(parent.read_to)
+            && end.is_none_or(|end| first < end)
+            && ahead.len() < self.store.read_ahead_blocks()
+        {
+            ahead.extend(self.left_out.child(&self.root, parent, parent.read_to));
+            parent.read_to += 1;
+        }
         ahead
     }
 

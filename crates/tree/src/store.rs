@@ -14,6 +14,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::thread;
 use std::time::Duration;
 
 use arc_swap::Guard;
@@ -106,6 +107,9 @@ const LEAST_STAGED_BLOCKS: u64 = 64;
 fn staged_budget(cache_bytes: u64, nodesize: u64) -> u64 {
     (cache_bytes / 8 * 3).max(LEAST_STAGED_BLOCKS * nodesize)
 }
+
+/// A batch of twice as many blocks is read by two threads. Fewer are not worth one.
+const LEAST_OF_A_THREAD: usize = 16;
 
 /// The number of locks, if each has more than a few blocks below it. A commit that is interrupted while it holds
 /// one keeps all readers waiting that look for a block there.
@@ -269,13 +273,36 @@ impl NodeStore {
 
     /// Reads the blocks that are not cached, at depth. Failures are left to the search that needs the block.
     pub(crate) fn prefetch(&self, expects: &[Expect]) {
-        let cold: Vec<&Expect> = expects
+        self.read_cold_batch(&self.cold(expects));
+    }
+
+    /// Like [`NodeStore::prefetch`], for large batches: one thread checks what it has read while another waits.
+    pub(crate) fn prefetch_on_two_threads(&self, expects: &[Expect]) {
+        let cold = self.cold(expects);
+        if cold.len() < 2 * LEAST_OF_A_THREAD || nonblocking::is_set() {
+            return self.read_cold_batch(&cold);
+        }
+        let (here, beside) = cold.split_at(cold.len() / 2);
+        thread::scope(|scope| {
+            scope.spawn(|| self.read_cold_batch(beside));
+            self.read_cold_batch(here);
+        });
+    }
+
+    /// Those of the blocks that are worth a batch: neighbours follow each other, as the kernel makes one request of them.
+    fn cold<'e>(&self, expects: &'e [Expect]) -> Vec<&'e Expect> {
+        let mut cold: Vec<&Expect> = expects
             .iter()
             .filter(|e| self.is_aligned(e.bytenr) && !self.is_cached(e.bytenr))
             .collect();
+        cold.sort_unstable_by_key(|expect| expect.bytenr);
         if cold.len() < 2 {
-            return;
+            cold.clear();
         }
+        cold
+    }
+
+    fn read_cold_batch(&self, cold: &[&Expect]) {
         let nodesize = self.nodesize();
         let context = self.context();
         let mut blocks: Vec<Box<[u8]>> = cold.iter().map(|_| zeroed(nodesize)).collect();
@@ -289,7 +316,7 @@ impl NodeStore {
         let mut reads: Vec<CheckedRead<'_>> = blocks
             .iter_mut()
             .zip(&mut checks)
-            .zip(&cold)
+            .zip(cold)
             .map(|((buf, good), expect)| CheckedRead {
                 logical: expect.bytenr,
                 buf,
@@ -325,6 +352,11 @@ impl NodeStore {
 
     pub(crate) fn read_ahead_blocks(&self) -> usize {
         self.read_ahead_blocks
+    }
+
+    /// How many blocks the cache has room for.
+    pub(crate) fn cache_blocks(&self) -> usize {
+        (self.cache.capacity() / self.nodesize() as u64) as usize
     }
 
     /// Empties the cache.

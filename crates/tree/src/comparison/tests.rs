@@ -20,8 +20,24 @@ fn key(number: u64) -> Key {
     Key::new(number / 3, KeyType::STRING_ITEM, number % 3)
 }
 
+/// Types that the checker does not know.
+const ENTRIES: RangeInclusive<KeyType> = KeyType(3)..=KeyType(4);
+
+/// Objects that have entries in the midst of other items, of several leaves.
+fn key_with_entries(number: u64) -> Key {
+    let (object, offset) = (number / 400, number % 400);
+    let item_type = match offset {
+        0 => KeyType(2),
+        1..=250 => KeyType(3),
+        251..=350 => KeyType(4),
+        _ => KeyType(5),
+    };
+    Key::new(object, item_type, offset)
+}
+
 /// A tree whose committed states are all kept.
 struct History {
+    key: fn(u64) -> Key,
     volume: TestVolume,
     tree: Arc<LiveTree>,
     map: Map,
@@ -31,9 +47,14 @@ struct History {
 
 impl History {
     fn new() -> History {
+        History::with_keys(key)
+    }
+
+    fn with_keys(key: fn(u64) -> Key) -> History {
         let mut volume = TestVolume::new(1 << 20);
         let tree = volume.tree(TREE);
         let mut history = History {
+            key,
             volume,
             tree,
             map: Map::new(),
@@ -46,13 +67,15 @@ impl History {
 
     fn put(&mut self, number: u64, byte: u8) {
         let value = vec![byte; 50 + usize::from(byte)];
-        self.tree.put(key(number), value.as_slice().into());
-        self.map.insert(key(number), value);
+        let key = (self.key)(number);
+        self.tree.put(key, value.as_slice().into());
+        self.map.insert(key, value);
     }
 
     fn delete(&mut self, number: u64) {
-        self.tree.delete(key(number));
-        self.map.remove(&key(number));
+        let key = (self.key)(number);
+        self.tree.delete(key);
+        self.map.remove(&key);
     }
 
     fn commit(&mut self) {
@@ -72,22 +95,29 @@ impl History {
         let old = old.map(|at| &self.states[at]);
         let (view, new) = &self.states[new];
         let empty = Map::new();
-        let found = differences(Comparison::new(old.map(|(view, _)| view), view));
-        let wanted = naive(old.map_or(&empty, |(_, map)| map), new);
+        let compare = || Comparison::new(old.map(|(view, _)| view), view);
+        let mut wanted = naive(old.map_or(&empty, |(_, map)| map), new);
+        let found = differences(compare());
+        assert!(found == wanted, "{} of {}", found.len(), wanted.len());
+        let found = differences_of_leaves(compare());
+        assert!(found == wanted, "{} of {}", found.len(), wanted.len());
+        let found = differences(compare().without(ENTRIES));
+        wanted.retain(|(key, ..)| !ENTRIES.contains(&key.item_type));
         assert!(found == wanted, "{} of {}", found.len(), wanted.len());
     }
 
+    fn compare(&self, old: usize, new: usize) -> Comparison {
+        Comparison::new(Some(&self.states[old].0), &self.states[new].0)
+    }
+
     /// How many blocks a comparison looks at.
-    fn blocks_of(&self, old: usize, new: usize) -> u64 {
+    fn blocks_of(&self, comparison: Comparison) -> u64 {
         let looked = || {
             let stats = self.volume.store.stats();
             stats.hits + stats.misses
         };
         let before = looked();
-        differences(Comparison::new(
-            Some(&self.states[old].0),
-            &self.states[new].0,
-        ));
+        differences(comparison);
         looked() - before
     }
 }
@@ -95,14 +125,22 @@ impl History {
 fn differences(mut comparison: Comparison) -> Vec<Row> {
     let mut found = Vec::new();
     while let Some(difference) = comparison.next_difference().unwrap() {
-        let bytes = |item: Option<&Item>| item.map(|item| item.to_vec());
-        found.push((
-            difference.key(),
-            bytes(difference.old_item()),
-            bytes(difference.new_item()),
-        ));
+        found.push(row(&difference));
     }
     found
+}
+
+fn row(difference: &Difference) -> Row {
+    let bytes = |item: Option<&Item>| item.map(|item| item.to_vec());
+    let (old, new) = (difference.old_item(), difference.new_item());
+    (difference.key(), bytes(old), bytes(new))
+}
+
+/// Found leaf by leaf.
+fn differences_of_leaves(mut comparison: Comparison) -> Vec<Row> {
+    let mut found = Vec::new();
+    while comparison.next_of_leaves(&mut found).unwrap() {}
+    found.iter().map(row).collect()
 }
 
 fn naive(old: &Map, new: &Map) -> Vec<Row> {
@@ -134,9 +172,8 @@ fn edit_at_random(history: &mut History, rng: &mut Rng, numbers: u64) {
     }
 }
 
-fn check_history(seed: u64, numbers: u64, states: usize) {
+fn check_history(mut history: History, seed: u64, numbers: u64, states: usize) {
     let mut rng = Rng::new(seed);
-    let mut history = History::new();
     for _ in 0..states {
         edit_at_random(&mut history, &mut rng, numbers);
         history.commit();
@@ -154,7 +191,12 @@ proptest! {
 
     #[test]
     fn comparisons_find_what_a_naive_diff_finds(seed: u64, numbers in 8..1500u64) {
-        check_history(seed, numbers, 4);
+        check_history(History::new(), seed, numbers, 4);
+    }
+
+    #[test]
+    fn comparisons_leave_out_what_they_are_to(seed: u64, numbers in 8..3000u64) {
+        check_history(History::with_keys(key_with_entries), seed, numbers, 4);
     }
 }
 
@@ -171,11 +213,11 @@ fn shared_subtrees_are_not_read() {
     history.commit();
     let levels = u64::from(history.tree.committed().level) + 1;
     assert!(levels >= 3);
-    let looked = history.blocks_of(1, 2);
+    let looked = history.blocks_of(history.compare(1, 2));
     // Nodes above leaves are looked at twice: once for what lies ahead below them.
     assert!(looked <= 3 * 2 * levels, "{looked} blocks");
-    assert_eq!(history.blocks_of(2, 2), 0);
-    assert_eq!(history.blocks_of(1, 1), 0);
+    assert_eq!(history.blocks_of(history.compare(2, 2)), 0);
+    assert_eq!(history.blocks_of(history.compare(1, 1)), 0);
 }
 
 /// COMPARE-2: items that only one side has before shared subtrees do not hide that these are shared.
@@ -192,8 +234,33 @@ fn subtrees_behind_new_items_are_still_shared() {
     history.commit();
     history.check(Some(1), 2);
     history.check(Some(2), 1);
-    let looked = history.blocks_of(1, 2);
+    let looked = history.blocks_of(history.compare(1, 2));
     assert!(looked < 30, "{looked} blocks");
+}
+
+/// Neither when they are met, nor ahead.
+#[test]
+fn leaves_that_are_left_out_are_not_read() {
+    let mut history = History::with_keys(key_with_entries);
+    for number in 0..20_000 {
+        history.put(number, 100);
+    }
+    history.commit();
+    for number in 0..20_000 {
+        history.put(number, 101);
+    }
+    history.commit();
+    let store = &history.volume.store;
+    let read = |comparison: Comparison| {
+        store.forget_blocks();
+        let before = store.stats();
+        differences(comparison);
+        let stats = store.stats();
+        stats.read_ahead + stats.misses - before.read_ahead - before.misses
+    };
+    let all = read(history.compare(1, 2));
+    let some = read(history.compare(1, 2).without(ENTRIES));
+    assert!(some < all * 3 / 4, "{some} of {all} blocks");
 }
 
 /// One leaf changes below each node, so that reading ahead below one node finds nothing to read.
