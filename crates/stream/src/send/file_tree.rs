@@ -139,7 +139,12 @@ impl<'a> FileTree<'a> {
         self.names_until(ino, |_| false)
     }
 
-    fn names_until(&self, ino: u64, is_enough: impl Fn(&[Name]) -> bool) -> Result<Vec<Name>> {
+    /// Names of an inode in the order of their items, until they are enough.
+    pub(super) fn names_until(
+        &self,
+        ino: u64,
+        is_enough: impl Fn(&[Name]) -> bool,
+    ) -> Result<Vec<Name>> {
         let mut names = Vec::new();
         let mut fault = None;
         let first = Key::new(ino, KeyType::INODE_REF, 0);
@@ -217,7 +222,7 @@ impl<'a> FileTree<'a> {
 }
 
 /// Adds the names that an item holds; nothing of an item that is none of names.
-fn push_names(key: Key, bytes: &[u8], names: &mut Vec<Name>) {
+pub(super) fn push_names(key: Key, bytes: &[u8], names: &mut Vec<Name>) {
     match key.item_type {
         KeyType::INODE_REF => names.extend(InodeRefs::new(bytes).map(|found| Name {
             dir: key.offset,

@@ -9,13 +9,14 @@
 //!
 //! Phases 1 and 3 walk the comparison of both snapshots. A full send is phases 3 and 5, and makes directories on the way.
 //!
-//! Memory is bounded, whatever differs: a path in each tree, buffers of data, all names of an inode, caches of
-//! directories. Numbers of inodes that are remembered go to temporary files beyond that (`spilled`).
+//! Memory is bounded, whatever differs: a path in each tree, batches of differences (`differences`), buffers of data, all
+//! names of an inode, caches of directories. Numbers of inodes that are remembered go to temporary files beyond that (`spilled`).
 //!
 //! Equal snapshots and options give equal streams. No command of one fails at a receiver that has the parent as it is here.
 
 mod clones;
 mod data;
+mod differences;
 mod error;
 mod extents;
 mod file_tree;

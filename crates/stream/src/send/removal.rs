@@ -4,14 +4,14 @@
 
 use std::io;
 
-use ubtrfs_tree::{Comparison, Difference};
+use ubtrfs_tree::Difference;
 
+use super::differences::{Wanted, find_beside};
 use super::error::Result;
 use super::file_tree::{FileTree, Inode, ROOT_DIR};
 use super::job::{Dir, Job};
 use super::receiver::Progress;
 use super::spilled::{InodeCounts, InodeList};
-use super::walk::is_inode;
 use crate::format::Command;
 
 /// The directories that differ, each list ascending.
@@ -29,29 +29,40 @@ impl Job<'_> {
     /// Finds the directories that differ, and removes names of non-directories. One name of an inode that is moved stays.
     pub(super) fn remove_names(&mut self, old: FileTree<'_>) -> Result<ChangedDirs> {
         let mut dirs = ChangedDirs::default();
-        let mut comparison = self.new.snapshot.compare_with(Some(old.snapshot));
-        let mut last = 0;
-        while let Some(first) = next_inode(&mut comparison, last)? {
-            let ino = first.key().objectid;
-            last = ino;
-            let (before, after) = self.both_inodes(&first)?;
-            let is_kept = self.is_kept(ino, before, after)?;
-            let is_dir = |inode: Option<Inode>| inode.is_some_and(|inode| inode.is_dir());
-            if is_kept && is_dir(after) && self.is_moved(old, ino)? {
-                dirs.moved.push(ino)?;
-                self.receiver.moved.insert(ino)?;
+        let (before, after) = (Some(old.snapshot), self.new.snapshot);
+        find_beside(before, after, Wanted::Inodes, |inodes| {
+            while let Some(first) = inodes.next()? {
+                self.remove_names_of(old, &first, &mut dirs)?;
             }
-            if !is_kept && is_dir(before) {
-                dirs.gone.push(ino)?;
-            }
-            if !is_kept && is_dir(after) {
-                dirs.made.push(ino)?;
-            }
-            if before.is_some_and(|before| !before.is_dir()) {
-                self.unlink(old, ino, is_kept)?;
-            }
-        }
+            Ok(())
+        })?;
         Ok(dirs)
+    }
+
+    fn remove_names_of(
+        &mut self,
+        old: FileTree<'_>,
+        first: &Difference,
+        dirs: &mut ChangedDirs,
+    ) -> Result<()> {
+        let ino = first.key().objectid;
+        let (before, after) = self.both_inodes(first)?;
+        let is_kept = self.is_kept(ino, before, after)?;
+        let is_dir = |inode: Option<Inode>| inode.is_some_and(|inode| inode.is_dir());
+        if is_kept && is_dir(after) && self.is_moved(old, ino)? {
+            dirs.moved.push(ino)?;
+            self.receiver.moved.insert(ino)?;
+        }
+        if !is_kept && is_dir(before) {
+            dirs.gone.push(ino)?;
+        }
+        if !is_kept && is_dir(after) {
+            dirs.made.push(ino)?;
+        }
+        if before.is_some_and(|before| !before.is_dir()) {
+            self.unlink(old, ino, is_kept)?;
+        }
+        Ok(())
     }
 
     fn unlink(&mut self, old: FileTree<'_>, ino: u64, is_kept: bool) -> Result<()> {
@@ -125,17 +136,6 @@ impl Job<'_> {
         let parent = old.first_name(ino)?.dir;
         Ok((!self.is_kept_dir(parent)?).then_some(parent))
     }
-}
-
-/// Goes on to the next inode above `last` that differs, and to the first of its items that do.
-fn next_inode(comparison: &mut Comparison, last: u64) -> Result<Option<Difference>> {
-    while let Some(difference) = comparison.next_difference()? {
-        let ino = difference.key().objectid;
-        if ino > last && is_inode(ino) {
-            return Ok(Some(difference));
-        }
-    }
-    Ok(None)
 }
 
 /// Both ascending lists as one.

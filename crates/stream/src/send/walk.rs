@@ -6,6 +6,7 @@ use ubtrfs_format::ids::{InodeNr, RootId};
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_tree::{Difference, Item};
 
+use super::differences::{Wanted, find_beside};
 use super::error::Result;
 use super::job::Job;
 use super::receiver::Progress;
@@ -21,26 +22,24 @@ pub(super) fn is_inode(objectid: u64) -> bool {
 impl Job<'_> {
     /// Brings all inodes that differ up to date. Returns the directories among them, ascending.
     pub(super) fn update_inodes(&mut self) -> Result<InodeList> {
-        let old = self.old.map(|old| old.snapshot);
-        let mut comparison = self.new.snapshot.compare_with(old);
         let mut dirs = InodeList::default();
-        let mut ino = 0;
-        let mut update: Option<Update> = None;
-        while let Some(difference) = comparison.next_difference()? {
-            let key = difference.key();
-            if !is_inode(key.objectid) {
-                continue;
+        let (old, new) = (self.old.map(|old| old.snapshot), self.new.snapshot);
+        find_beside(old, new, Wanted::All, |differences| {
+            let mut ino = 0;
+            let mut update: Option<Update> = None;
+            while let Some(difference) = differences.next()? {
+                let key = difference.key();
+                if key.objectid != ino {
+                    self.finish(update.take(), ino)?;
+                    ino = key.objectid;
+                    update = self.begin(ino, &difference, &mut dirs)?;
+                }
+                if let Some(update) = &mut update {
+                    self.take_item(update, difference.old_item(), difference.new_item())?;
+                }
             }
-            if key.objectid != ino {
-                self.finish(update.take(), ino)?;
-                ino = key.objectid;
-                update = self.begin(ino, &difference, &mut dirs)?;
-            }
-            if let Some(update) = &mut update {
-                self.take_item(update, difference.old_item(), difference.new_item())?;
-            }
-        }
-        self.finish(update, ino)?;
+            self.finish(update, ino)
+        })?;
         Ok(dirs)
     }
 
