@@ -56,7 +56,7 @@ fn volume_of_two_devices_reads_with_one_gone() {
     assert_eq!(missing.kind(), ErrorKind::NotFound, "{missing}");
     let volume = Volume::builder()
         .read_only()
-        .degraded()
+        .degraded(true)
         .open(&paths[0])
         .unwrap();
     assert_eq!(volume.root().read("/file").unwrap(), b"kept");

@@ -343,11 +343,7 @@ impl DeviceOptions {
             true => builder.as_committed(),
             false => builder,
         };
-        let builder = match self.degraded {
-            true => builder.degraded(),
-            false => builder,
-        };
-        let builder = builder.limit_memory(memory_limit());
+        let builder = builder.degraded(self.degraded).limit_memory(memory_limit());
         let open = || {
             self.open_with(images, access, |paths, places| {
                 Ok(builder.clone().scan(places).open_all(paths).reason()?)

@@ -21,9 +21,8 @@ const INODES_SHARE: u64 = 64;
 const LOOKUPS_SHARE: u64 = 64;
 
 impl OpenOptions {
-    /// Lowers every budget to its share of so much memory. Call it after those that set them.
-    #[must_use]
-    pub fn limit_memory(mut self, memory_bytes: u64) -> Self {
+    /// Lowers every budget to its share of so much memory.
+    pub(super) fn lower_budgets(&mut self, memory_bytes: u64) {
         let memory = memory_bytes.max(LEAST_SHARED_BYTES);
         let lower = |budget: &mut u64, share: u64| *budget = (*budget).min(memory / share);
         lower(&mut self.delta_bytes, DELTA_SHARE);
@@ -32,7 +31,6 @@ impl OpenOptions {
         lower(&mut self.decompressed_bytes, DECOMPRESSED_SHARE);
         lower(&mut self.inode_bytes, INODES_SHARE);
         lower(&mut self.lookup_bytes, LOOKUPS_SHARE);
-        self
     }
 }
 

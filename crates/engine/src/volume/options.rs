@@ -11,6 +11,95 @@ use ubtrfs_tree::StoreOptions;
 
 use crate::inode::{Compress, DataOptions};
 
+/// Calls a macro with the options that [`OpenOptions`] and the builder of the library have alike, so that each stands once.
+/// An option is its documentation, its name and argument, and how it is noted.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! with_open_options {
+    ($define:ident) => {
+        $define! {
+            /// Opens although devices are missing, as far as the profiles allow.
+            degraded(degraded: bool) => |options| options.degraded = degraded;
+
+            /// Files, folders (for what is directly in them) or `/dev` (for all block devices) among which the volume's
+            /// other devices are looked for. Without it only the devices that are named are opened.
+            scan(places: impl IntoIterator<Item = impl Into<::std::path::PathBuf>>) => |options|
+                options.scan = places.into_iter().map(Into::into).collect();
+
+            /// Budget of the cache of tree blocks, in bytes.
+            cache_bytes(bytes: u64) => |options| options.cache_bytes = bytes;
+
+            /// Budget of the cache of decompressed extents, in bytes.
+            decompressed_bytes(bytes: u64) => |options| options.decompressed_bytes = bytes;
+
+            /// Budget of the changes of one transaction in memory, in bytes. Operations wait once a transaction has used it
+            /// up while the one before commits.
+            delta_bytes(bytes: u64) => |options| options.delta_bytes = bytes;
+
+            /// Budget of written data that has no extent yet, in bytes. A write beyond it writes data back first.
+            buffer_bytes(bytes: u64) => |options| options.data.buffer_bytes = bytes;
+
+            /// Lowers all caches and budgets to their shares of so much memory. Call it after those that set them.
+            limit_memory(bytes: u64) => |options| options.lower_budgets(bytes);
+
+            /// How long a change may stay uncommitted. None commits on request and under pressure of memory only, in the
+            /// thread of the caller.
+            commit_interval(interval: Option<::std::time::Duration>) => |options|
+                options.commit_interval = interval;
+
+            /// Keeps changes of times alone in memory until the file changes otherwise or is synced, or for a day. A crash
+            /// may lose them.
+            lazy_times(lazy_times: bool) => |options| options.lazy_times = lazy_times;
+
+            /// Has the sync of a single file or directory write a log in place of a commit, where the log can say what was
+            /// changed. That is the default.
+            fsync_log(wanted: bool) => |options| options.fsync_log = wanted;
+
+            /// Has the data of all files written back when one is synced.
+            flush_on_commit(flush_on_commit: bool) => |options|
+                options.data.flush_on_commit = flush_on_commit;
+
+            /// Distrusts the free-space tree, and makes it anew with the first commit that has room for it. One comes
+            /// although nothing else is changed. Only for writing, and without effect on a volume that has no such tree.
+            clear_free_space_tree(clear: bool) => |options| options.clear_free_space_tree = clear;
+
+            /// Gives a volume without a free-space tree one, and drops the caches of free space that it has. The mount
+            /// option `space_cache=v2` of the kernel does so as well. Only for writing.
+            free_space_tree(wanted: bool) => |options| options.free_space_tree = wanted;
+
+            /// Has POSIX ACLs count, which is the default. Where they do not, no new file gets one, and those that are
+            /// stored stay as they are.
+            acls(acls: bool) => |options| options.acls = acls;
+
+            /// How files are compressed that do not say it themselves, by a flag or a property. Not at all by default.
+            compress(compress: $crate::Compress) => |options| options.data.compress = compress;
+
+            /// The largest file that is kept in its item, in bytes; 2048 by default. At most what a leaf has room for
+            /// counts, and less than a sector unless the file is compressed. 0: none.
+            max_inline_bytes(bytes: u64) => |options| options.data.max_inline_bytes = bytes;
+
+            /// Has new files overwritten where they lie, as `-o nodatacow`: without checksums, and without compression.
+            no_data_cow(no_data_cow: bool) => |options| options.data.no_data_cow = no_data_cow;
+
+            /// Gives new files no checksums, as `-o nodatasum`: what a device then returns is taken for true.
+            no_data_sum(no_data_sum: bool) => |options| options.data.no_data_sum = no_data_sum;
+        }
+    };
+}
+
+/// Methods of [`OpenOptions`] that note options.
+macro_rules! setters {
+    ($($(#[$attr:meta])* $name:ident($arg:ident: $ty:ty) => |$options:ident| $set:expr;)*) => {$(
+        $(#[$attr])*
+        #[must_use]
+        pub fn $name(mut self, $arg: $ty) -> Self {
+            let $options = &mut self;
+            $set;
+            self
+        }
+    )*};
+}
+
 /// Options of `Volume::open`; the default suits an image on a quiet machine.
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
@@ -61,90 +150,21 @@ impl Default for OpenOptions {
 }
 
 impl OpenOptions {
+    with_open_options! { setters }
+
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Opens although devices are missing, as far as the profiles allow.
-    #[must_use]
-    pub fn degraded(mut self, degraded: bool) -> Self {
-        self.degraded = degraded;
-        self
-    }
-
-    /// Folders and devices among which the volume's other devices are looked for.
-    #[must_use]
-    pub fn scan(mut self, scan: Vec<PathBuf>) -> Self {
-        self.scan = scan;
-        self
-    }
-
-    /// Budget of the cache of tree blocks, in bytes.
-    #[must_use]
-    pub fn cache_bytes(mut self, cache_bytes: u64) -> Self {
-        self.cache_bytes = cache_bytes;
-        self
-    }
-
-    /// Budget of the cache of decompressed extents, in bytes.
-    #[must_use]
-    pub fn decompressed_bytes(mut self, decompressed_bytes: u64) -> Self {
-        self.decompressed_bytes = decompressed_bytes;
-        self
+    /// The compression of files that do not say it themselves.
+    pub fn default_compression(&self) -> Compress {
+        self.data.compress
     }
 
     /// Opens for writing, alone.
     #[must_use]
     pub fn writable(mut self, writable: bool) -> Self {
         self.writable = writable;
-        self
-    }
-
-    /// Budget of the changes of one transaction in memory, in bytes. Operations wait once a transaction
-    /// has used it up while the one before commits.
-    #[must_use]
-    pub fn delta_bytes(mut self, delta_bytes: u64) -> Self {
-        self.delta_bytes = delta_bytes;
-        self
-    }
-
-    /// How long a change may stay uncommitted; None commits on request and under pressure only, in the
-    /// caller's thread.
-    #[must_use]
-    pub fn commit_interval(mut self, interval: Option<Duration>) -> Self {
-        self.commit_interval = interval;
-        self
-    }
-
-    /// Keeps changes of times alone in memory until the inode changes otherwise or is synced, or for a day. A crash
-    /// may lose them.
-    #[must_use]
-    pub fn lazy_times(mut self, lazy_times: bool) -> Self {
-        self.lazy_times = lazy_times;
-        self
-    }
-
-    /// Distrusts the free-space tree, and makes it anew with the first commit that has room for it. One comes although
-    /// nothing else is changed. Only for writing, and without effect on a volume that has no such tree.
-    #[must_use]
-    pub fn clear_free_space_tree(mut self, clear: bool) -> Self {
-        self.clear_free_space_tree = clear;
-        self
-    }
-
-    /// Gives a volume without a free-space tree one, and drops the caches of free space that it has. The mount option
-    /// `space_cache=v2` of the kernel does so as well. Only for writing.
-    #[must_use]
-    pub fn free_space_tree(mut self, wanted: bool) -> Self {
-        self.free_space_tree = wanted;
-        self
-    }
-
-    /// Whether a sync of a single file or directory writes a log in place of a commit, where the log can say what was
-    /// changed. It does if nothing is said.
-    #[must_use]
-    pub fn fsync_log(mut self, wanted: bool) -> Self {
-        self.fsync_log = wanted;
         self
     }
 
@@ -184,60 +204,10 @@ impl OpenOptions {
         self
     }
 
-    /// Whether POSIX ACLs count. Where they do not, no new file gets one, and those that are stored stay as they are.
-    #[must_use]
-    pub fn acls(mut self, acls: bool) -> Self {
-        self.acls = acls;
-        self
-    }
-
-    /// How files are compressed that do not say it themselves.
-    #[must_use]
-    pub fn compress(mut self, compress: Compress) -> Self {
-        self.data.compress = compress;
-        self
-    }
-
-    /// The largest file that is kept in its item, in bytes. It is at most what a leaf has room for, and less than a
-    /// sector unless the file is compressed.
-    #[must_use]
-    pub fn max_inline_bytes(mut self, max_inline_bytes: u64) -> Self {
-        self.data.max_inline_bytes = max_inline_bytes;
-        self
-    }
-
-    /// Has new files overwritten where they lie, without checksums.
-    #[must_use]
-    pub fn no_data_cow(mut self, no_data_cow: bool) -> Self {
-        self.data.no_data_cow = no_data_cow;
-        self
-    }
-
-    /// Gives new files no checksums.
-    #[must_use]
-    pub fn no_data_sum(mut self, no_data_sum: bool) -> Self {
-        self.data.no_data_sum = no_data_sum;
-        self
-    }
-
     /// The faults that a reader of a damaged volume passes over.
     #[must_use]
     pub fn rescue(mut self, rescue: Rescue) -> Self {
         self.data.rescue = rescue;
-        self
-    }
-
-    /// Has the data of all files written back when one is synced.
-    #[must_use]
-    pub fn flush_on_commit(mut self, flush_on_commit: bool) -> Self {
-        self.data.flush_on_commit = flush_on_commit;
-        self
-    }
-
-    /// Budget of written data that has no extent yet, in bytes. A write beyond it writes data back first.
-    #[must_use]
-    pub fn buffer_bytes(mut self, buffer_bytes: u64) -> Self {
-        self.data.buffer_bytes = buffer_bytes;
         self
     }
 

@@ -4,10 +4,9 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use ubtrfs_device::{BlockDevice, FileDevice, MemDevice};
-use ubtrfs_engine::{Compress, DiscardMode, OpenOptions, Rescue};
+use ubtrfs_engine::{DiscardMode, OpenOptions, Rescue};
 
 use super::Volume;
 use crate::error::{Caused, Naming, Result};
@@ -64,77 +63,29 @@ impl Drop for MadeFile<'_> {
 #[derive(Clone, Debug, Default)]
 pub struct Builder {
     options: OpenOptions,
-    compress: Compress,
     mkfs: Mkfs,
     read_only: bool,
 }
 
+/// Methods of [`Builder`] that note options of the engine.
+macro_rules! forward {
+    ($($(#[$attr:meta])* $name:ident($arg:ident: $ty:ty) => |$options:ident| $set:expr;)*) => {$(
+        $(#[$attr])*
+        #[must_use]
+        pub fn $name(mut self, $arg: $ty) -> Builder {
+            self.options = self.options.$name($arg);
+            self
+        }
+    )*};
+}
+
 impl Builder {
+    ubtrfs_engine::with_open_options! { forward }
+
     /// Opens for reading: others may do the same meanwhile.
     #[must_use]
     pub fn read_only(mut self) -> Builder {
         self.read_only = true;
-        self
-    }
-
-    /// Opens although devices are missing, as far as the profiles allow.
-    #[must_use]
-    pub fn degraded(mut self) -> Builder {
-        self.options = self.options.degraded(true);
-        self
-    }
-
-    /// How long a change may stay uncommitted; None: until `sync`, or until memory runs short.
-    #[must_use]
-    pub fn commit_interval(mut self, interval: Option<Duration>) -> Builder {
-        self.options = self.options.commit_interval(interval);
-        self
-    }
-
-    /// Keeps changes of times alone in memory until the file changes otherwise or is synced, or for a day. A crash may
-    /// lose them.
-    #[must_use]
-    pub fn lazy_times(mut self, lazy_times: bool) -> Builder {
-        self.options = self.options.lazy_times(lazy_times);
-        self
-    }
-
-    /// Files, folders (for what is directly in them) or `/dev` (for all block devices) among which the volume's other
-    /// devices are looked for. Without it only the device that is named is opened.
-    #[must_use]
-    pub fn scan(mut self, places: impl IntoIterator<Item = impl Into<PathBuf>>) -> Builder {
-        let places = places.into_iter().map(Into::into);
-        self.options = self.options.scan(places.collect());
-        self
-    }
-
-    /// How files are compressed that do not say it themselves, by a flag or a property. Not at all by default.
-    #[must_use]
-    pub fn compress(mut self, compress: Compress) -> Builder {
-        self.compress = compress;
-        self.options = self.options.compress(compress);
-        self
-    }
-
-    /// Has new files overwritten where they lie, as `-o nodatacow`: without checksums, and without compression.
-    #[must_use]
-    pub fn no_data_cow(mut self, no_data_cow: bool) -> Builder {
-        self.options = self.options.no_data_cow(no_data_cow);
-        self
-    }
-
-    /// Gives new files no checksums, as `-o nodatasum`: what a device then returns is taken for true.
-    #[must_use]
-    pub fn no_data_sum(mut self, no_data_sum: bool) -> Builder {
-        self.options = self.options.no_data_sum(no_data_sum);
-        self
-    }
-
-    /// The largest file that is kept in its item, in bytes; 2048 by default. At most what a leaf has room for counts, and
-    /// less than a sector unless the file is compressed. 0: none.
-    #[must_use]
-    pub fn max_inline_bytes(mut self, max_inline_bytes: u64) -> Builder {
-        self.options = self.options.max_inline_bytes(max_inline_bytes);
         self
     }
 
@@ -155,20 +106,6 @@ impl Builder {
             no_log_replay: true,
             ..Rescue::default()
         });
-        self
-    }
-
-    /// Budget of the cache of tree blocks, in bytes.
-    #[must_use]
-    pub fn cache_bytes(mut self, bytes: u64) -> Builder {
-        self.options = self.options.cache_bytes(bytes);
-        self
-    }
-
-    /// Lowers all caches and budgets to their shares of so much memory. Call it after those that set them.
-    #[must_use]
-    pub fn limit_memory(mut self, bytes: u64) -> Builder {
-        self.options = self.options.limit_memory(bytes);
         self
     }
 
@@ -307,7 +244,10 @@ impl Builder {
             .map(|(path, device)| (path.as_path(), &**device))
             .collect();
         let sizes: Vec<u64> = named.iter().map(|(_, device)| device.len_bytes()).collect();
-        let mkfs = self.mkfs.clone().or_compress(self.compress);
+        let mkfs = self
+            .mkfs
+            .clone()
+            .or_compress(self.options.default_compression());
         mkfs.plan(&sizes)?.write(&named)?;
         drop(named);
         self.open_made(devices)
