@@ -122,7 +122,7 @@ impl Error {
     }
 
     /// Tells whether the stream of a send or receive is at fault, and not the volume. It could not be written or read, or is
-    /// damaged.
+    /// damaged. So it is for an archive that could not be written.
     ///
     /// ```
     /// use ubtrfs::Volume;

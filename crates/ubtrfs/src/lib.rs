@@ -69,6 +69,7 @@ mod snapshot;
 mod subvolume;
 #[doc(hidden)]
 pub mod transfer;
+mod transfer_observer;
 mod trees;
 mod volume;
 mod walk;
@@ -94,7 +95,8 @@ pub use report::{
 };
 pub use snapshot::{SendOptions, Snapshot};
 pub use subvolume::{Access, Subvolume, SubvolumeInfo};
-pub use trees::{Problem, Problems};
+pub use transfer_observer::{TransferObserver, TransferProblem};
+pub use trees::{ImportOptions, Problem, Problems};
 pub use volume::{Builder, Volume};
 pub use walk::{Walk, WalkOptions};
 

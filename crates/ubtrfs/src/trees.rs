@@ -19,8 +19,9 @@ use crate::transfer::copy::{
     Copier, CopyOptions, Destination, FromHost, FromVolume, HostFile as CopiedFile, Source, ToHost,
     ToVolume, Top, open_directory,
 };
-use crate::transfer::tar::Archiver;
+use crate::transfer::tar::{Archiver, TarError};
 use crate::transfer::unpack::{UnpackError, Unpacker};
+use crate::transfer_observer::{Told, TransferObserver, TransferProblem};
 
 /// Problems that are listed.
 const MAX_LISTED: usize = 1000;
@@ -89,6 +90,62 @@ impl<P: Display> Observer<P> for Problems {
                 message: problem.to_string(),
             });
         }
+    }
+}
+
+impl TransferObserver for Problems {
+    fn failed(&mut self, path: &Path, problem: TransferProblem) {
+        Observer::failed(self, path.as_os_str().as_bytes(), problem);
+    }
+}
+
+/// How an archive is unpacked by [`Subvolume::import_tar_with`].
+///
+/// ```
+/// use std::fs::File;
+/// use ubtrfs::{ImportOptions, Problems, Volume};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("archive.tar");
+/// let volume = Volume::in_memory(256 << 20)?;
+/// volume.root().write("/file", b"content")?;
+/// let mut problems = Problems::default();
+/// volume.root().export_tar_with("/file", File::create(&path)?, &mut problems)?;
+///
+/// let options = ImportOptions::new().umask(0o022).shown_as("backup");
+/// let backup = Volume::in_memory(256 << 20)?;
+/// backup.root().import_tar_with(File::open(&path)?, "/", &options, &mut problems)?;
+/// assert_eq!(backup.root().read("/file")?, b"content");
+/// assert!(problems.is_empty());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct ImportOptions {
+    umask: u32,
+    shown_as: Option<PathBuf>,
+}
+
+impl ImportOptions {
+    /// The way of [`Subvolume::import_tar`].
+    pub fn new() -> ImportOptions {
+        ImportOptions::default()
+    }
+
+    /// The bits that directories go without which no member of the archive is for, as umask(2). None by default.
+    #[must_use]
+    pub fn umask(mut self, umask: u32) -> ImportOptions {
+        self.umask = umask;
+        self
+    }
+
+    /// The path of the directory in the message of an error that ends the unpacking. By default it is the path of the call.
+    /// An observer hears the paths of the members, which are in the archive.
+    #[must_use]
+    pub fn shown_as(mut self, path: impl Into<PathBuf>) -> ImportOptions {
+        self.shown_as = Some(path.into());
+        self
     }
 }
 
@@ -211,20 +268,35 @@ impl Subvolume {
     ///
     /// `out` fails, or nothing is at `path`.
     pub fn export_tar(&self, path: impl AsRef<Path>, out: impl Write) -> Result<Problems> {
-        let path = path.as_ref();
-        self.write_tar(path, out).naming("export", path)
+        let mut problems = Problems::default();
+        self.export_tar_with(path, out, &mut problems)?;
+        Ok(problems)
     }
 
-    fn write_tar(&self, path: &Path, out: impl Write) -> Caused<Problems> {
+    /// Writes a tar archive as [`Subvolume::export_tar`], and tells an observer how it goes on.
+    ///
+    /// # Errors
+    ///
+    /// As [`Subvolume::export_tar`]. If `out` fails, [`Error::is_of_stream`](crate::Error::is_of_stream) is true.
+    pub fn export_tar_with(
+        &self,
+        path: impl AsRef<Path>,
+        out: impl Write,
+        observer: &mut dyn TransferObserver,
+    ) -> Result<()> {
+        let path = path.as_ref();
+        let written = self.write_tar(path, out, &mut Told(observer));
+        written.naming("export", path)
+    }
+
+    fn write_tar(&self, path: &Path, out: impl Write, observer: &mut Told<'_>) -> Caused<()> {
         let file = self.resolve_link(path)?;
         let name = path.file_name().map_or(&b"."[..], OsStr::as_bytes);
-        let mut problems = Problems::default();
         let mut out = BufWriter::with_capacity(BUFFER_BYTES, out);
-        let mut archiver = Archiver::new(&self.engine, &mut out, &mut problems);
+        let mut archiver = Archiver::new(&self.engine, &mut out, observer);
         archiver.tree(file, name)?;
         archiver.finish()?;
-        out.flush()?;
-        Ok(problems)
+        Ok(out.flush().map_err(TarError::from)?)
     }
 
     /// Unpacks a tar archive into a directory. It is a file or a pipe, read from where it stands. It may be of GNU tar, POSIX
@@ -238,15 +310,33 @@ impl Subvolume {
     /// The archive cannot be read on (`InvalidData`, `UnexpectedEof`), the volume is full, or `dir` is no directory. What was
     /// unpacked stays.
     pub fn import_tar(&self, archive: HostFile, dir: impl AsRef<Path>) -> Result<Problems> {
+        let mut problems = Problems::default();
+        self.import_tar_with(archive, dir, &ImportOptions::new(), &mut problems)?;
+        Ok(problems)
+    }
+
+    /// Unpacks a tar archive as [`Subvolume::import_tar`], in the way that the options say, and tells an observer how it goes
+    /// on.
+    ///
+    /// # Errors
+    ///
+    /// As [`Subvolume::import_tar`].
+    pub fn import_tar_with(
+        &self,
+        archive: HostFile,
+        dir: impl AsRef<Path>,
+        options: &ImportOptions,
+        observer: &mut dyn TransferObserver,
+    ) -> Result<()> {
         let _entered = self.engine.enter();
         let dir = dir.as_ref();
+        let shown = options.shown_as.as_deref().unwrap_or(dir);
         let unpacked = self.directory(dir).and_then(|top| {
             let mut members = Members::open(archive).map_err(UnpackError::from)?;
-            let mut problems = Problems::default();
-            let top = (top, dir.as_os_str().as_bytes());
-            let mut unpacker = Unpacker::new(&self.engine, top, 0, &mut problems);
-            unpacker.all(&mut members)?;
-            Ok(problems)
+            let mut observer = Told(observer);
+            let top = (top, shown.as_os_str().as_bytes());
+            let mut unpacker = Unpacker::new(&self.engine, top, options.umask, &mut observer);
+            Ok(unpacker.all(&mut members)?)
         });
         unpacked.naming("import to", dir)
     }

@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ubtrfs::{
-    Access, BlockDevice, BlockGroupKind, Builder, ChangeKind, Checker, FileDevice, MemDevice, Mkfs,
-    MkfsOptions, Profile, ReceiveObserver, ReceiveOptions, SendOptions, Snapshot, StreamCommand,
-    StreamDump, StreamVersion, Volume, Walk, WalkOptions, XattrChangeKind,
+    Access, BlockDevice, BlockGroupKind, Builder, ChangeKind, Checker, FileDevice, ImportOptions,
+    MemDevice, Mkfs, MkfsOptions, Profile, ReceiveObserver, ReceiveOptions, SendOptions, Snapshot,
+    StreamCommand, StreamDump, StreamVersion, TransferObserver, TransferProblem, Volume, Walk,
+    WalkOptions, XattrChangeKind,
 };
 
 const VOLUME_BYTES: u64 = 256 << 20;
@@ -269,6 +270,62 @@ fn a_stream_that_cannot_be_written_is_told_from_a_volume_that_cannot_be_read() {
     let compressed = options.compressed(true).version(StreamVersion::V1);
     let refused = kept.send_with(&compressed, Vec::new()).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::InvalidInput, "{refused}");
+}
+
+/// The paths that a transfer met.
+#[derive(Default)]
+struct Met {
+    begun: Vec<PathBuf>,
+    failed: Vec<(PathBuf, String)>,
+}
+
+impl TransferObserver for Met {
+    fn begin(&mut self, path: &Path) {
+        self.begun.push(path.to_owned());
+    }
+
+    fn failed(&mut self, path: &Path, problem: TransferProblem) {
+        assert!(!problem.is_of_kind());
+        self.failed.push((path.to_owned(), problem.to_string()));
+    }
+}
+
+#[test]
+fn observer_hears_of_archived_and_unpacked_files() {
+    let scratch = tempfile::tempdir().unwrap();
+    let archive = scratch.path().join("archive.tar");
+    let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
+    volume.root().create_dir_all("/dir/below").unwrap();
+    volume.root().write("/dir/file", b"content").unwrap();
+    let mut met = Met::default();
+    let out = fs::File::create(&archive).unwrap();
+    volume
+        .root()
+        .export_tar_with("/dir", out, &mut met)
+        .unwrap();
+    assert_eq!(met.begun, ["dir", "dir/below", "dir/file"].map(Path::new));
+    assert!(met.failed.is_empty());
+
+    let backup = Volume::in_memory(VOLUME_BYTES).unwrap();
+    // A directory that is not empty stays.
+    backup.root().create_dir_all("/dir/file/kept").unwrap();
+    let options = ImportOptions::new().shown_as("backup");
+    let mut met = Met::default();
+    let members = fs::File::open(&archive).unwrap();
+    backup
+        .root()
+        .import_tar_with(members, "/", &options, &mut met)
+        .unwrap();
+    assert!(backup.root().exists("/dir/below").unwrap());
+    let [(path, _)] = &met.failed[..] else {
+        panic!("{:?}", met.failed);
+    };
+    assert_eq!(path, Path::new("dir/file"));
+
+    let full = volume.root().export_tar_with("/", Full(0), &mut met);
+    let full = full.unwrap_err();
+    assert!(full.is_of_stream(), "{full}");
+    assert_eq!(full.kind(), ErrorKind::StorageFull);
 }
 
 /// The news of a receiver, a line each.

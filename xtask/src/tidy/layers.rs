@@ -131,7 +131,7 @@ const ORDERS: &[(&str, &[&str])] = &[
         "ubtrfs",
         &[
             "handle lineage reexports transfer",
-            "caller error",
+            "caller error transfer_observer",
             "checking metadata",
             "changes file read_dir",
             "subvolume",

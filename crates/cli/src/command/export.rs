@@ -3,11 +3,11 @@
 use std::io::IsTerminal;
 
 use anyhow::bail;
-use ubtrfs::transfer::tar::{Archiver, TarError};
 
 use crate::presentation::console::{COPY_PROGRESS, Console};
-use crate::presentation::transfer_console::TransferConsole;
+use crate::presentation::transfer_console::{ArchiveConsole, TransferConsole};
 use crate::volume_access::location::{Location, VolumeOptions};
+use crate::volume_access::reason::Reasoned;
 
 /// Write a directory or file as an archive to standard output
 #[derive(Debug, clap::Args)]
@@ -30,15 +30,9 @@ impl Export {
         let out = console.data_out()?;
         console.start_progress(COPY_PROGRESS);
         let verbose = false;
-        let mut observer = TransferConsole { console, verbose };
-        let mut archiver = Archiver::new(opened.engine(), out, &mut observer);
-        let name = self.location.file_name().unwrap_or(b".");
-        let archived = archiver.tree(opened.target, name);
-        let archived = archived.and_then(|()| archiver.finish());
-        archived.map_err(|error| match error {
-            // A reader that has gone away is found by the type.
-            TarError::Write(error) => error.into(),
-            error => error.into(),
-        })
+        let mut observer = ArchiveConsole(TransferConsole { console, verbose });
+        let path = self.location.path_within();
+        let archived = opened.files.export_tar_with(path, out, &mut observer);
+        Ok(archived.reason()?)
     }
 }

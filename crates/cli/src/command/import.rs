@@ -1,19 +1,21 @@
 //! `ubtrfs import`: an archive unpacked into a directory of a volume.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, IsTerminal};
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
-use ubtrfs::transfer::unpack::{Members, Unpacker};
+use ubtrfs::ImportOptions;
 
 use crate::presentation::console::{COPY_PROGRESS, Console};
 use crate::presentation::permissions::umask;
 use crate::presentation::quoting::Escaped;
-use crate::presentation::transfer_console::TransferConsole;
+use crate::presentation::transfer_console::{TransferConsole, UnpackConsole};
 use crate::volume_access::changes::Changes;
 use crate::volume_access::location::{Location, VolumeOptions};
+use crate::volume_access::reason::Reasoned;
 
 /// Unpack a tar archive into a directory of a volume
 ///
@@ -45,21 +47,21 @@ impl Import {
         let file = self.open()?;
         let mut changes = Changes::new(&self.volume);
         let target = changes.open(&self.location)?;
-        let Some(top) = target.directory(&self.location.path)? else {
+        if target.find_dir(&self.location)?.is_none() {
             bail!("'{}' is not a directory", self.location);
-        };
-        let refused = || format!("cannot unpack '{shown}'");
-        let mut members = Members::open(file).with_context(refused)?;
+        }
         console.start_progress(COPY_PROGRESS);
         let verbose = self.verbose || console.verbose > 0;
-        let shown_top = self.location.to_outside();
-        let top = (top, &*shown_top);
-        let mut observer = TransferConsole { console, verbose };
-        let mut unpacker = Unpacker::new(target.engine(), top, umask(), &mut observer);
-        let unpacked = unpacker.all(&mut members);
+        let shown_top = OsString::from_vec(self.location.to_outside());
+        let options = ImportOptions::new().umask(umask()).shown_as(shown_top);
+        let mut observer = UnpackConsole(TransferConsole { console, verbose });
+        let top = self.location.path_within();
+        let unpacked = target
+            .files
+            .import_tar_with(file, top, &options, &mut observer);
         console.end_progress();
-        if let Err(error) = unpacked {
-            let error = anyhow::Error::from(error).context(refused());
+        if let Err(error) = unpacked.reason() {
+            let error = anyhow::Error::from(error).context(format!("cannot unpack '{shown}'"));
             console.failed(&error);
         }
         // What was unpacked before an error stays.

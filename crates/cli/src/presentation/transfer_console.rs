@@ -1,12 +1,13 @@
 //! Messages and progress of copying, unpacking, archiving and removing trees, on a console.
 
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use ubtrfs::transfer::copy::CopyProblem;
 use ubtrfs::transfer::removal::{RemovalObserver, RemovalProblem, Removed};
-use ubtrfs::transfer::tar::TarProblem;
-use ubtrfs::transfer::unpack::UnpackError;
 use ubtrfs::transfer::{Observer, is_final_error};
+use ubtrfs::{TransferObserver, TransferProblem};
 use ubtrfs_engine::Error;
 
 use crate::presentation::console::Console;
@@ -62,36 +63,44 @@ impl Observer<CopyProblem> for TransferConsole<'_> {
     }
 }
 
-impl Observer<UnpackError> for TransferConsole<'_> {
-    fn begin(&mut self, path: &[u8]) {
-        self.begin(path);
+/// Unpacking on a console.
+#[derive(Debug)]
+pub(crate) struct UnpackConsole<'a>(pub(crate) TransferConsole<'a>);
+
+impl TransferObserver for UnpackConsole<'_> {
+    fn begin(&mut self, path: &Path) {
+        self.0.begin(path.as_os_str().as_bytes());
     }
 
     fn transferred(&mut self, len_bytes: u64) {
-        self.show_bytes(len_bytes);
+        self.0.show_bytes(len_bytes);
     }
 
-    fn failed(&mut self, path: &[u8], error: UnpackError) {
-        let path = Escaped(path);
-        self.console
-            .error(format_args!("cannot unpack '{path}': {error}"));
+    fn failed(&mut self, path: &Path, problem: TransferProblem) {
+        let path = Escaped(path.as_os_str().as_bytes());
+        let console = &mut self.0.console;
+        console.error(format_args!("cannot unpack '{path}': {problem}"));
     }
 }
 
-impl Observer<TarProblem> for TransferConsole<'_> {
-    fn begin(&mut self, path: &[u8]) {
-        self.show_path(path);
+/// Archiving on a console, which names no files.
+#[derive(Debug)]
+pub(crate) struct ArchiveConsole<'a>(pub(crate) TransferConsole<'a>);
+
+impl TransferObserver for ArchiveConsole<'_> {
+    fn begin(&mut self, path: &Path) {
+        self.0.show_path(path.as_os_str().as_bytes());
     }
 
     fn transferred(&mut self, len_bytes: u64) {
-        self.show_bytes(len_bytes);
+        self.0.show_bytes(len_bytes);
     }
 
-    fn failed(&mut self, path: &[u8], problem: TarProblem) {
-        let message = format!("'{}': {problem}", Escaped(path));
-        match problem {
-            TarProblem::Socket => self.console.warning(message),
-            _ => self.console.error(message),
+    fn failed(&mut self, path: &Path, problem: TransferProblem) {
+        let message = format!("'{}': {problem}", Escaped(path.as_os_str().as_bytes()));
+        match problem.is_of_kind() {
+            true => self.0.console.warning(message),
+            false => self.0.console.error(message),
         }
     }
 }

@@ -108,6 +108,7 @@ impl Cause {
             Cause::Send(error) => matches!(error, SendError::Write(_)),
             Cause::Receive(error) => matches!(error.cause, ReceiveFault::Stream(_)),
             Cause::Stream(_) => true,
+            Cause::Tar(error) => matches!(error, TarError::Write(_)),
             _ => false,
         }
     }

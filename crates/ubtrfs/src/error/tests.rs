@@ -403,3 +403,23 @@ fn errors_of_trees_and_streams_are_of_their_causes() {
         check(cause, kind);
     }
 }
+
+#[test]
+fn refusals_are_of_callers() {
+    use ubtrfs_engine::rights::Refused;
+
+    let check = |refused: Refused, kind, is_refusal| {
+        let cause = Cause::from(refused);
+        assert_eq!(
+            (cause.kind(), cause.is_refusal()),
+            (kind, is_refusal),
+            "{cause}"
+        );
+    };
+    check(Refused::Access, Kind::PermissionDenied, true);
+    check(Refused::Permission, Kind::PermissionDenied, true);
+    check(Refused::ReadOnly, Kind::ReadOnlyFilesystem, false);
+    let immutable = EngineError::NotPermitted(FILE).into();
+    check(immutable, Kind::PermissionDenied, false);
+    check(EngineError::NoSpace.into(), Kind::StorageFull, false);
+}

@@ -12,14 +12,12 @@ use std::collections::HashMap;
 use std::fmt;
 
 use ubtrfs_engine::{Error, FileId, FileKind, FileTime, NewInode, SetAttr, SetTime, Volume};
-use ubtrfs_mkfs::archive::{ArchiveError, Member, MemberBody, OwnerNames};
+use ubtrfs_mkfs::archive::{ArchiveError, Member, MemberBody, Members, OwnerNames};
 
 use crate::transfer::copy::{CopyError, Destination, Facts, ToVolume};
 use crate::transfer::file_data::READ_BYTES;
 use crate::transfer::owners::owner_names;
 use crate::transfer::{DeviceNumber, Escaped, Observer};
-
-pub use ubtrfs_mkfs::archive::Members;
 
 #[cfg(test)]
 mod tests;

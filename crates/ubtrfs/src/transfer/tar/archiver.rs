@@ -33,7 +33,7 @@ pub enum TarError {
     #[error(transparent)]
     Engine(#[from] Error),
     /// The archive cannot be written.
-    #[error(transparent)]
+    #[error("{0}")]
     Write(#[from] io::Error),
 }
 
