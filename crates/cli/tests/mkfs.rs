@@ -201,7 +201,7 @@ fn existing_file_system_is_overwritten_only_with_force() {
     assert_eq!(place.mkfs("-q -f v.img").code, Some(0));
 }
 
-/// The volume is the first part of the image: what marks the end is found by everybody else.
+/// The volume is the first part of the image: every other reader finds what marks the end.
 #[test]
 fn signature_at_the_end_is_refused_and_wiped_with_force() {
     let place = Place::new();

@@ -124,7 +124,7 @@ fn half_deleted_subvolumes_are_sound() {
     mount.sync().unwrap();
     run("btrfs", &["subvolume", "delete"], &[&subvolume]);
     // Freezing commits, wherever the cleaner is; what lies on the device then is a whole state. The cleaner
-    // stops half-way only for a commit that someone else waits for.
+    // stops half-way only for a commit that another caller waits for.
     let copy = volume.dir().join("copy.img");
     let mut half = 0;
     for round in 0..20 {

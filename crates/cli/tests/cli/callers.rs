@@ -62,7 +62,7 @@ pub(crate) fn skip(reason: &str) {
     let _ = writeln!(std::io::stderr(), "SKIPPED: {reason}");
 }
 
-/// The command where everybody may run it; the build's own folder may be private.
+/// The command where every user may run it; the build's own folder may be private.
 pub(crate) struct Program {
     path: PathBuf,
     scratch: Scratch,

@@ -85,7 +85,7 @@ impl Namespace {
         let parent = self.inodes.inode_in_use(dir)?;
         let mut state = lock::write(&parent.lock)?;
         let draft_of_inode = self.draft_new(&parent, &mut state, name, new, &nothing)?;
-        // Held before anybody can take its name away.
+        // Held before its name can be taken away.
         let inode = self.inodes.get(draft_of_inode.id)?;
         let mut held = lock::write(&inode.lock)?;
         let attr = self.enter_new(

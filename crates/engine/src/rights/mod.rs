@@ -5,7 +5,7 @@
 //!
 //! Locks: none of an inode, so that it may be asked while those that are meant are locked.
 //!
-//! Not here: what flags and read-only subvolumes forbid to everybody, and which process a caller is.
+//! Not here: what flags and read-only subvolumes forbid to all callers, and which process a caller is.
 
 mod acl;
 mod caller;
@@ -46,7 +46,7 @@ pub struct Rights<'a> {
 
 impl Rights<'_> {
     fn may(&self, file: FileId, mask: Mask) -> Result<(), Refused> {
-        // Told before modes are looked at, and to everybody.
+        // Told before modes are looked at, and to every caller.
         if mask & WRITE != 0 && !file.is_empty_subvolume_dir() {
             let tree = self.volume.subvolume_tree(file.root)?;
             if tree.item().flags().contains(RootItemFlags::RDONLY) {

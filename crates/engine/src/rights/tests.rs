@@ -67,7 +67,7 @@ fn an_acl_is_asked_in_its_order() {
     let acl = acl::entries(&acl).unwrap();
     let grants = |who: &Caller, mask| acl::grants(&acl, who, &dir, mask);
     assert!(grants(&caller(1000, 1, &[]), 7));
-    // The mask takes writing away from everybody but the owner and others.
+    // The mask takes writing away from all but the owner and others.
     assert!(grants(&caller(2000, 1, &[]), 5));
     assert!(!grants(&caller(2000, 1, &[]), 2));
     assert!(grants(&caller(1, 300, &[]), 4));

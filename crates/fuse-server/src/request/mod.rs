@@ -53,7 +53,7 @@ pub trait FileSystem: Send + Sync + 'static {
     }
 
     /// The kernel ends the connection in order. Not every kind of mount gets this; one of a block device does, and the
-    /// device is anybody's once this is answered.
+    /// device is free for any program once this is answered.
     ///
     /// Errors: `WOULD_BLOCK` alone; no client would hear of another.
     fn destroy(&self) -> Result<()> {

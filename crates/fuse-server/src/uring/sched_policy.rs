@@ -1,4 +1,4 @@
-//! When the threads of queues yield to everybody else.
+//! When the threads of queues yield to all other threads.
 //!
 //! The thread of a queue wakes its client while it runs itself. The scheduler finds the client's CPU busy and moves
 //! the client to an idle one. There another queue serves it, which does the same. Each request then pays for a

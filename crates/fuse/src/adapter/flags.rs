@@ -80,7 +80,7 @@ impl<S: Source> Adapter<S> {
                 inode().and_then(|inode| answer(out, &fs_flags(inode.flags).to_ne_bytes()))
             }
             GETVERSION | GETVERSION_32 => {
-                // The low half, as everybody shows it.
+                // The low half, as other file systems show it.
                 inode().and_then(|inode| answer(out, &(inode.generation as u32).to_ne_bytes()))
             }
             FSGETXATTR => inode().and_then(|inode| answer(out, &fsxattr(inode.flags))),

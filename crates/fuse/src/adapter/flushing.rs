@@ -7,7 +7,7 @@
 //! - FLUSHING-1: at most `PLACES` requests wait, fewer than a transport has threads, or a queue slots.
 //! - FLUSHING-2: searches for holes take no more than half of the places: they can be answered without.
 //!
-//! Locks: a leaf, not held while anybody waits for the kernel.
+//! Locks: a leaf, not held while a thread waits for the kernel.
 
 use parking_lot::{Condvar, Mutex};
 

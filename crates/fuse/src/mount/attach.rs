@@ -1,6 +1,6 @@
 //! Putting a FUSE connection into the tree of mounts: with mount(2), or through fusermount3.
 //!
-//! mount(2) is for root. Everybody else asks fusermount3 (set-user-id, from the package fuse3). It checks what a
+//! mount(2) is for root. Every other user asks fusermount3 (set-user-id, from the package fuse3). It checks what a
 //! user may do, mounts, and passes the connection's descriptor back over a socket. The socket is given to it as its
 //! standard input. That is the one descriptor which is inherited without touching close-on-exec flags, in a process
 //! that may have threads.

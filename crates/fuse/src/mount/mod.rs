@@ -288,7 +288,7 @@ fn contexts(options: &Options) -> &[String] {
     }
 }
 
-/// A file system that root mounts is there for everybody, as with mount(8). A user's is for the user.
+/// A file system that root mounts is there for all users, as with mount(8). A user's is for the user.
 fn allow_other(options: &Options) -> bool {
     options
         .allow_other
