@@ -17,6 +17,8 @@ use ubtrfs_sim::Rng;
 const IMAGE_BYTES: u64 = 1 << 30;
 const BUSY_TRIES: u32 = 100;
 const BUSY_WAIT: Duration = Duration::from_millis(20);
+/// Lines of its log.
+const WORDS_OF_KERNEL: usize = 40;
 
 pub(crate) fn ubtrfs() -> Command {
     Command::new(env!("CARGO_BIN_EXE_ubtrfs"))
@@ -178,12 +180,24 @@ impl Bench {
         let looked = std::panic::catch_unwind(AssertUnwindSafe(|| look(&dir)));
         let ended = unmount(&dir);
         if let Err(panic) = looked {
+            say_last_words_of_kernel();
             std::panic::resume_unwind(panic);
         }
         expect_success("umount of the kernel's mount", &ended);
         check_image(&copy);
         true
     }
+}
+
+/// Prints the end of the kernel's log: only there it says why it refused a block.
+fn say_last_words_of_kernel() {
+    let Ok(log) = system("dmesg").output() else {
+        return;
+    };
+    let log = String::from_utf8_lossy(&log.stdout);
+    let lines: Vec<&str> = log.lines().collect();
+    let last = lines.len().saturating_sub(WORDS_OF_KERNEL);
+    say(&lines[last..].join("\n"));
 }
 
 /// Tries again while the mount is busy: a process that another test has just begun may still hold its files.
@@ -199,8 +213,9 @@ fn unmount(dir: &Path) -> Output {
 }
 
 fn check_image(image: &Path) {
-    let ours = ubtrfs().arg("check").arg(image).output().unwrap();
-    expect_success("ubtrfs check", &ours);
+    let mut ours = ubtrfs();
+    let ours = ours.args(["check", "--check-data-csum"]).arg(image);
+    expect_success("ubtrfs check", &ours.output().unwrap());
     let theirs = system("btrfs").arg("check").arg(image).output();
     match theirs {
         Ok(theirs) => expect_success("btrfs check", &theirs),

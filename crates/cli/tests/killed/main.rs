@@ -104,7 +104,8 @@ fn make_durable(path: &Path, contents: &[u8], way: u64) -> io::Result<()> {
 /// Makes files, syncs each if that is wanted, and tells of it, until the mount or the receiver is gone.
 fn write_and_tell(dir: &Path, prefix: &str, mut rng: Rng, told: &Sender<Synced>, is_synced: bool) {
     for number in 0u64.. {
-        let len = match rng.below(4) {
+        // Of an empty file nothing is written, so that the flag to sync what is written means nothing.
+        let len = 1 + match rng.below(4) {
             0 => rng.below(3000),
             1 => rng.below(70_000),
             _ => rng.below(300_000),
