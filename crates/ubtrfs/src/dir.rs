@@ -119,11 +119,11 @@ impl Dir {
     ///
     /// # Errors
     ///
-    /// There is none of this name (`NotFound`), or it cannot be read.
+    /// There is none of this name (`NotFound`), it cannot be read, or the caller may not search the directory.
     pub fn symlink_metadata(&self, name: impl AsRef<OsStr>) -> Result<Metadata> {
         let name = name.as_ref();
-        let found = self.lookup(name).and_then(|found| {
-            let id = found.ok_or(EngineError::NotFound)?;
+        let found = self.check_search().and_then(|()| {
+            let id = self.lookup(name)?.ok_or(EngineError::NotFound)?;
             Ok(Metadata::of_engine(&self.engine, id)?)
         });
         found.naming("read the attributes of", &self.path.join(name))
@@ -133,15 +133,14 @@ impl Dir {
     ///
     /// # Errors
     ///
-    /// As [`Subvolume::open_dir`].
+    /// As [`Subvolume::open_dir`], or the caller may not search this directory. Those on the way of a link are not asked for.
     pub fn open_dir(&self, name: impl AsRef<OsStr>) -> Result<Dir> {
         let path = self.path.join(name.as_ref());
-        let found = self
-            .engine
-            .resolve_following(self.id, name.as_ref().as_bytes());
-        let opened = found
-            .map_err(Into::into)
-            .and_then(|id| self.opened(id, &path));
+        let opened = self.check_search().and_then(|()| {
+            let name = name.as_ref().as_bytes();
+            let id = self.engine.resolve_following(self.id, name)?;
+            self.opened(id, &path)
+        });
         opened.naming("open directory", &path)
     }
 
@@ -191,14 +190,25 @@ impl Dir {
         }
     }
 
-    /// Checks that the caller may put a new name here. A name that is there is another error, told by the operation.
+    /// Checks that the caller may put a new name here. Whether the name is there is told to callers alone that may search
+    /// the directory.
     fn check_new(&self, name: &OsStr) -> Caused<()> {
-        if let Some(rights) = self.rights()
-            && self.lookup(name)?.is_none()
-        {
-            rights.add_to(self.id)?;
+        let Some(rights) = self.rights() else {
+            return Ok(());
+        };
+        rights.search(self.id)?;
+        if self.lookup(name)?.is_some() {
+            return Err(EngineError::Exists.into());
         }
-        Ok(())
+        Ok(rights.add_to(self.id)?)
+    }
+
+    /// Checks that the caller may look for names here.
+    fn check_search(&self) -> Caused<()> {
+        match self.rights() {
+            Some(rights) => Ok(rights.search(self.id)?),
+            None => Ok(()),
+        }
     }
 
     /// Makes a directory in this one, of the mode that the builder says. It belongs to the caller, whose umask counts in place
@@ -264,12 +274,10 @@ impl Dir {
             return Err(crate::error::Cause::OtherVolume);
         }
         let id = source.root.root;
-        if let Some(rights) = self.rights()
-            && self.lookup(name)?.is_none()
-        {
-            rights.add_to(self.id)?;
+        if let Some(rights) = self.rights() {
             rights.own(self.engine.root_dir(id)?)?;
         }
+        self.check_new(name)?;
         let is_read_only = access == Access::ReadOnly;
         let name = name.as_bytes();
         let made = self.engine.snapshot(id, self.id, name, is_read_only)?;

@@ -350,7 +350,8 @@ impl Subvolume {
 
 impl Dir {
     /// Makes the subvolumes of streams in the directory, as [`Subvolume::receive_with`]. A caller must have the right to make
-    /// entries in it; what the stream does in the subvolumes is not checked.
+    /// entries in it. Nothing else is checked: a stream can copy any read-only subvolume of the volume, and make files of any
+    /// owner. So take streams from those alone that may do so.
     ///
     /// ```
     /// use ubtrfs::{Access, Caller, ReceiveOptions, Snapshot, Volume};

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use jiff::tz::TimeZone;
+use rustix::io::Errno;
 use ubtrfs::{ReceiveOptions, StreamDump};
 
 use crate::presentation::console::{COPY_PROGRESS, Console};
@@ -80,7 +81,7 @@ impl Receive {
             dir.receive_watched(source, options, observer, watcher)
         });
         let received = match received {
-            Err(error) if is_refusal(&error) => {
+            Err(error) if is_refusal(&error) || error.errno() == Errno::ROFS => {
                 let refused = || format!("cannot make subvolumes in '{destination}'");
                 return Err(error).with_context(refused);
             }

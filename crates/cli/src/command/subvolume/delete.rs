@@ -14,7 +14,7 @@ use ubtrfs_format::ids::RootId;
 
 use super::{Subvolumes, ask_for_subvolume};
 use crate::presentation::console::Console;
-use crate::volume_access::changes::{Changes, Target, is_final};
+use crate::volume_access::changes::{Changes, Target};
 use crate::volume_access::control::mountpoint_of;
 use crate::volume_access::ioctls::{Asked, ByIoctls};
 use crate::volume_access::location::{DeviceOptions, Location, VolumeOptions};
@@ -61,11 +61,9 @@ impl Delete {
                 }
                 self.delete(&target, location, console)
             });
+            // Others may be of other volumes.
             if let Err(error) = deleted {
                 console.failed(&error);
-                if is_final(&error) {
-                    break;
-                }
             }
         }
         let mut sessions = self.locations.iter().filter_map(Location::session);
