@@ -284,8 +284,13 @@ impl NodeStore {
         }
         let (here, beside) = cold.split_at(cold.len() / 2);
         thread::scope(|scope| {
-            scope.spawn(|| self.read_cold_batch(beside));
+            let reader = thread::Builder::new().name("ubtrfs-read".to_owned());
+            let reader = reader.spawn_scoped(scope, || self.read_cold_batch(beside));
             self.read_cold_batch(here);
+            if reader.is_err() {
+                // The system has no thread to give.
+                self.read_cold_batch(beside);
+            }
         });
     }
 

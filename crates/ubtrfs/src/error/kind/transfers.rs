@@ -68,7 +68,7 @@ pub(super) fn send_kind(error: &SendError) -> Kind {
     match error {
         SendError::Engine(error) => engine_kind(error),
         SendError::Write(error) => write_kind(error),
-        SendError::Spill(error) => error.kind(),
+        SendError::Spill(error) | SendError::Thread(error) => error.kind(),
         SendError::Nameless(_) | SendError::CompressedNeedsVersion2 => Kind::InvalidInput,
         SendError::OtherVolume(..) => Kind::CrossesDevices,
         SendError::Corrupt { .. } => Kind::InvalidData,
