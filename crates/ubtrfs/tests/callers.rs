@@ -63,8 +63,9 @@ fn modes_and_groups_tell_who_makes_names() {
     make(&user(STRANGER).groups([OWNER]), "of-group").unwrap();
     make(&user(STRANGER).administrator(), "of-root").unwrap();
     assert_eq!(refused(make(&user(STRANGER), "of-stranger")), EACCES);
-    // A name that is taken is told first, as by the kernel.
-    let taken = make(&user(STRANGER), "own").unwrap_err();
+    // Whether a name is taken is told to those alone that may search the directory.
+    assert_eq!(refused(make(&user(STRANGER), "own")), EACCES);
+    let taken = make(&user(OWNER), "own").unwrap_err();
     assert_eq!(taken.kind(), ErrorKind::AlreadyExists);
 }
 
