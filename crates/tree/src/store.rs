@@ -7,9 +7,10 @@
 //! - STORE-2: cached bytes never exceed the budget by more than what readers hold.
 //! - STORE-3: a staged block hides whatever the cache holds of its address.
 //! - STORE-4: who stages writes and caches what was written as soon as it is over its budget.
+//! - STORE-5: a block that was read is cached only if its address was neither staged nor forgotten since the read began.
 //!
 //! Locks: the cache's own and the staged blocks', never held across IO. Readers of one cold block wait for
-//! one read, but for those that must not wait.
+//! one read or batch, but for those that must not wait. A batch waits for no other reader.
 //! Not here: which blocks belong together (`path`), mirrors (`device`), writing blocks (the commit).
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,7 +19,7 @@ use std::thread;
 use std::time::Duration;
 
 use arc_swap::Guard;
-use quick_cache::sync::{Cache, DefaultLifecycle, GuardResult};
+use quick_cache::sync::{Cache, DefaultLifecycle, GuardResult, PlaceholderGuard};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use ubtrfs_device::nonblocking::{self, WouldBlock};
 use ubtrfs_device::{CheckedRead, Pool};
@@ -72,6 +73,10 @@ impl Weighter<u64, Block> for BlockWeight {
         block.bytes().len() as u64
     }
 }
+
+/// Where a block that is being read comes into the cache, unless the place is taken away meanwhile.
+type Place<'s> =
+    PlaceholderGuard<'s, u64, Block, BlockWeight, DefaultHashBuilder, DefaultLifecycle<u64, Block>>;
 
 /// Reads tree blocks of one volume. Shared by all its trees.
 pub struct NodeStore {
@@ -206,7 +211,7 @@ impl NodeStore {
             GuardResult::Value(block) => block,
             GuardResult::Guard(place) => {
                 let block = self.read_cold(tree, expect)?;
-                // Fails if the block was forgotten meanwhile.
+                // STORE-5: fails if the place was taken away meanwhile.
                 let _ = place.insert(block.clone());
                 block
             }
@@ -310,10 +315,15 @@ impl NodeStore {
     fn read_cold_batch(&self, cold: &[&Expect]) {
         let nodesize = self.nodesize();
         let context = self.context();
+        // Another reader may have one of them by now, or be about to.
+        let cold: Vec<(&Expect, Place<'_>)> = cold
+            .iter()
+            .filter_map(|expect| Some((*expect, self.place(expect.bytenr)?)))
+            .collect();
         let mut blocks: Vec<Box<[u8]>> = cold.iter().map(|_| zeroed(nodesize)).collect();
         let mut checks: Vec<_> = cold
             .iter()
-            .map(|expect| {
+            .map(|(expect, _)| {
                 let context = &context;
                 move |_: usize, block: &[u8]| self.check(block, context, expect).is_ok()
             })
@@ -321,8 +331,8 @@ impl NodeStore {
         let mut reads: Vec<CheckedRead<'_>> = blocks
             .iter_mut()
             .zip(&mut checks)
-            .zip(cold)
-            .map(|((buf, good), expect)| CheckedRead {
+            .zip(&cold)
+            .map(|((buf, good), (expect, _))| CheckedRead {
                 logical: expect.bytenr,
                 buf,
                 granule: nodesize,
@@ -333,12 +343,23 @@ impl NodeStore {
         self.pool.read_checked_batch(&mut reads);
         let sound: Vec<bool> = reads.iter().map(|read| read.result.is_ok()).collect();
         drop(reads);
-        for ((block, sound), expect) in blocks.into_iter().zip(sound).zip(cold) {
+        for ((block, sound), (_, place)) in blocks.into_iter().zip(sound).zip(cold) {
             if sound {
                 self.read_ahead.fetch_add(1, Ordering::Relaxed);
-                self.cache
-                    .insert(expect.bytenr.0, Block::from_verified(block));
+                // STORE-5
+                let _ = place.insert(Block::from_verified(block));
             }
+        }
+    }
+
+    /// The place of a block that is neither cached nor read by anybody.
+    fn place(&self, bytenr: Logical) -> Option<Place<'_>> {
+        match self
+            .cache
+            .get_value_or_guard(&bytenr.0, Some(Duration::ZERO))
+        {
+            GuardResult::Guard(place) => Some(place),
+            GuardResult::Value(_) | GuardResult::Timeout => None,
         }
     }
 

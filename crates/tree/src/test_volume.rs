@@ -3,9 +3,11 @@
 //! Freed places are given out again as soon as their epoch has no reader left. So a reader who holds no token meets
 //! a block that is not his.
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use ubtrfs_device::{BlockDevice, MemDevice, Pool, PoolOptions, write_superblocks};
 use ubtrfs_format::block_group_flags::BlockGroupFlags;
 use ubtrfs_format::check::Expect;
@@ -86,10 +88,56 @@ pub(crate) enum CommitError {
     Build(#[from] BuildError),
 }
 
+/// A device that does something between a read and its return.
+#[derive(Default)]
+struct AfterRead(Mutex<Option<Box<dyn FnOnce() + Send>>>);
+
+#[derive(Debug)]
+struct TestDevice {
+    memory: MemDevice,
+    after_read: AfterRead,
+}
+
+impl AfterRead {
+    /// Once, for the next read.
+    fn set(&self, then: impl FnOnce() + Send + 'static) {
+        *self.0.lock() = Some(Box::new(then));
+    }
+}
+
+impl std::fmt::Debug for AfterRead {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AfterRead").finish_non_exhaustive()
+    }
+}
+
+impl BlockDevice for TestDevice {
+    fn len_bytes(&self) -> u64 {
+        self.memory.len_bytes()
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.memory.read_at(buf, offset)?;
+        let then = self.after_read.0.lock().take();
+        if let Some(then) = then {
+            then();
+        }
+        Ok(())
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        self.memory.write_at(buf, offset)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.memory.flush()
+    }
+}
+
 /// The volume as the one thread has it that commits.
 pub(crate) struct TestVolume {
     pub(crate) store: Arc<NodeStore>,
-    device: Arc<MemDevice>,
+    device: Arc<TestDevice>,
     pub(crate) format: BlockFormat,
     free: Vec<Logical>,
     /// Freed by this commit.
@@ -100,7 +148,10 @@ pub(crate) struct TestVolume {
 
 impl TestVolume {
     pub(crate) fn new(cache_bytes: u64) -> TestVolume {
-        let device = Arc::new(MemDevice::new(DEVICE_BYTES));
+        let device = Arc::new(TestDevice {
+            memory: MemDevice::new(DEVICE_BYTES),
+            after_read: AfterRead::default(),
+        });
         let path = PathBuf::from("memory");
         write_superblocks(device.as_ref(), &path, &superblock()).unwrap();
         let devices = vec![(path, Arc::clone(&device) as Arc<dyn BlockDevice>)];
@@ -131,7 +182,7 @@ impl TestVolume {
         let leaf = OpenLeaf::new(NODESIZE as usize);
         let format = self.format.clone();
         let ptr = format.emit_leaf(tree, leaf, self).unwrap();
-        self.write();
+        self.write_staged();
         let root = CommittedRoot {
             tree,
             bytenr: Logical(ptr.blockptr.get()),
@@ -162,7 +213,7 @@ impl TestVolume {
                 .collect();
             root = apply(&format, &root, &own, self).unwrap();
         }
-        self.write();
+        self.write_staged();
         tree.publish(root);
         let epoch = self.store.next_epoch();
         self.pinned.push((epoch, std::mem::take(&mut self.retired)));
@@ -179,13 +230,27 @@ impl TestVolume {
         self.pinned.len()
     }
 
-    fn write(&mut self) {
-        for block in self.store.staged() {
-            let place = block.node().bytenr();
-            self.device.write_at(block.bytes(), place.0).unwrap();
-        }
-        self.store.cache_all_written();
+    /// Writes what a test has staged.
+    pub(crate) fn write_staged(&self) {
+        write_staged(&self.store, self.device.as_ref());
     }
+
+    /// Stages and writes `block` after the device's next read, before that read returns.
+    pub(crate) fn write_in_next_read(&self, block: TreeBlock) {
+        let (store, device) = (Arc::clone(&self.store), Arc::downgrade(&self.device));
+        self.device.after_read.set(move || {
+            store.stage(block).unwrap();
+            write_staged(&store, device.upgrade().unwrap().as_ref());
+        });
+    }
+}
+
+fn write_staged(store: &NodeStore, device: &dyn BlockDevice) {
+    for block in store.staged() {
+        let place = block.node().bytenr();
+        device.write_at(block.bytes(), place.0).unwrap();
+    }
+    store.cache_all_written();
 }
 
 impl BlockSink for TestVolume {

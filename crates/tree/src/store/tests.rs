@@ -115,6 +115,46 @@ fn block_that_the_kernel_would_refuse_is_not_staged() {
     assert_eq!(volume.store.staged_bytes(), 0);
 }
 
+/// Writes two leaves, and lets `read` read them from the device, where the first is replaced while it is read.
+fn read_while_replaced(read_old: impl Fn(&NodeStore, &[Expect])) {
+    let mut volume = TestVolume::new(1 << 20);
+    let next = Logical(PLACE.0 + u64::from(NODESIZE));
+    for place in [PLACE, next] {
+        volume.store.stage(leaf(&volume, place, 10)).unwrap();
+    }
+    volume.write_staged();
+    let expect = |place| Expect {
+        generation: Some(Transid(2)),
+        ..Expect::at(place)
+    };
+    let old = [expect(PLACE), expect(next)];
+    volume.store.forget_blocks();
+    volume.format.generation.0 += 1;
+    volume.write_in_next_read(leaf(&volume, PLACE, 20));
+    read_old(&volume.store, &old);
+    assert_eq!(read(&volume, PLACE).unwrap(), 20);
+    assert_eq!(read(&volume, next).unwrap(), 10);
+    assert!(volume.store.read(TREE, &old[0]).is_err());
+}
+
+/// STORE-5
+#[test]
+fn block_that_is_replaced_while_it_is_read_is_not_cached() {
+    read_while_replaced(|store, old| {
+        let block = store.read(TREE, &old[0]).unwrap();
+        assert_eq!(block.node().generation(), Transid(2));
+    });
+}
+
+/// STORE-5
+#[test]
+fn block_that_is_replaced_while_it_is_read_ahead_is_not_cached() {
+    read_while_replaced(|store, old| {
+        store.prefetch(old);
+        assert_eq!(store.stats().read_ahead, 2);
+    });
+}
+
 /// STORE-2
 #[test]
 fn cache_keeps_to_its_budget() {
