@@ -43,6 +43,8 @@ use crate::subvolume::{Access, PERMISSIONS, Subvolume};
 pub struct Dir {
     pub(crate) engine: Engine,
     pub(crate) id: FileId,
+    /// The root of the subvolume that it was opened in, where paths of a caller begin.
+    pub(crate) top: FileId,
     /// For messages.
     pub(crate) path: PathBuf,
     caller: Option<Arc<Caller>>,
@@ -68,24 +70,28 @@ impl Subvolume {
     /// Nothing is there, or it is no directory.
     pub fn open_dir(&self, path: impl AsRef<Path>) -> Result<Dir> {
         let path = path.as_ref();
-        let opened = self
-            .resolve(path)
-            .and_then(|id| Dir::of(&self.engine, id, path));
+        let opened = self.resolve(path).and_then(|id| Dir::of(self, id, path));
         opened.naming("open directory", path)
     }
 }
 
+fn check_directory(engine: &Engine, id: FileId) -> Caused<()> {
+    match engine.attr(id)?.kind {
+        FileKind::Directory => Ok(()),
+        _ => Err(EngineError::NotADirectory(id).into()),
+    }
+}
+
 impl Dir {
-    pub(crate) fn of(engine: &Engine, id: FileId, path: &Path) -> Caused<Dir> {
-        match engine.attr(id)?.kind {
-            FileKind::Directory => Ok(Dir {
-                engine: engine.clone(),
-                id,
-                path: path.to_owned(),
-                caller: None,
-            }),
-            _ => Err(EngineError::NotADirectory(id).into()),
-        }
+    pub(crate) fn of(subvolume: &Subvolume, id: FileId, path: &Path) -> Caused<Dir> {
+        check_directory(&subvolume.engine, id)?;
+        Ok(Dir {
+            engine: subvolume.engine.clone(),
+            id,
+            top: subvolume.root,
+            path: path.to_owned(),
+            caller: None,
+        })
     }
 
     /// The handle of the directory, for other crates of this project.
@@ -146,10 +152,11 @@ impl Dir {
 
     /// A directory for the same caller.
     fn opened(&self, id: FileId, path: &Path) -> Caused<Dir> {
-        let caller = self.caller.clone();
+        check_directory(&self.engine, id)?;
         Ok(Dir {
-            caller,
-            ..Dir::of(&self.engine, id, path)?
+            id,
+            path: path.to_owned(),
+            ..self.clone()
         })
     }
 

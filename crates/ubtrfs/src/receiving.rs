@@ -61,6 +61,7 @@ use crate::subvolume::Subvolume;
 pub struct ReceiveOptions {
     options: ubtrfs_stream::ReceiveOptions,
     all_streams: bool,
+    any_source: bool,
 }
 
 impl ReceiveOptions {
@@ -87,6 +88,14 @@ impl ReceiveOptions {
     #[must_use]
     pub fn all_streams(mut self, all_streams: bool) -> ReceiveOptions {
         self.all_streams = all_streams;
+        self
+    }
+
+    /// Lets the stream of a [`Caller`](crate::Caller) go on from any read-only subvolume of the volume, as that of an
+    /// administrator. It is for callers that may read the whole volume by other means, such as the owner of its image.
+    #[must_use]
+    pub fn any_source(mut self, any_source: bool) -> ReceiveOptions {
+        self.any_source = any_source;
         self
     }
 
@@ -340,9 +349,7 @@ impl Subvolume {
         observer: &mut dyn ReceiveObserver,
     ) -> Result<()> {
         let path = dir.as_ref();
-        let dir = self
-            .resolve(path)
-            .and_then(|id| Dir::of(&self.engine, id, path));
+        let dir = self.resolve(path).and_then(|id| Dir::of(self, id, path));
         let dir = dir.naming("receive to", path)?;
         dir.receive_with(stream, options, observer)
     }
@@ -350,8 +357,14 @@ impl Subvolume {
 
 impl Dir {
     /// Makes the subvolumes of streams in the directory, as [`Subvolume::receive_with`]. A caller must have the right to make
-    /// entries in it. Nothing else is checked: a stream can copy any read-only subvolume of the volume, and make files of any
-    /// owner. So take streams from those alone that may do so.
+    /// entries in it.
+    ///
+    /// The stream of a caller that is no administrator goes on only from subvolumes that the caller owns. It copies only from
+    /// files that the caller could open. Paths of the caller begin at the subvolume that the directory was opened in. Other
+    /// subvolumes are as if they were not there ([`ReceiveOptions::any_source`]).
+    ///
+    /// A stream makes files of any owner, and changes all files of the snapshot that it goes on from. So take streams from
+    /// those alone that may do so.
     ///
     /// ```
     /// use ubtrfs::{Access, Caller, ReceiveOptions, Snapshot, Volume};
@@ -377,7 +390,7 @@ impl Dir {
     ///
     /// # Errors
     ///
-    /// As [`Subvolume::receive`]; the caller may not.
+    /// As [`Subvolume::receive`]; the caller may not make entries, or may not read a file that the stream copies from.
     pub fn receive_with(
         &self,
         stream: impl Read,
@@ -405,6 +418,11 @@ impl Dir {
             let mut target = VolumeTarget::new(&self.engine, self.id);
             if let Some(watcher) = watcher {
                 target = target.watched_by(watcher);
+            }
+            if let Some(rights) = self.rights()
+                && !options.any_source
+            {
+                target = target.for_caller(rights.caller, self.top);
             }
             options.receive(&mut target, stream, observer)
         });

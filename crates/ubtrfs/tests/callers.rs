@@ -4,7 +4,9 @@ use std::fs::Permissions;
 use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 
-use ubtrfs::{Access, Caller, Dir, DirBuilder, Result, Volume};
+use ubtrfs::{
+    Access, Caller, Dir, DirBuilder, ReceiveOptions, Result, SendOptions, Snapshot, Volume,
+};
 
 const EACCES: i32 = 13;
 const EPERM: i32 = 1;
@@ -166,4 +168,145 @@ fn open_directory_is_the_same_under_another_name() {
     root.remove_dir_all("/new").unwrap();
     let gone = dir.create_dir("more", &DirBuilder::new());
     assert_eq!(gone.unwrap_err().kind(), ErrorKind::NotFound);
+}
+
+/// A volume in which the owner has a private directory with the snapshot `one`, of which a file has 64 KiB. Also the stream of
+/// the difference to a second snapshot, in which a copy of the file is a clone.
+fn private_parent() -> (Volume, Vec<u8>) {
+    let volume = volume();
+    let root = volume.root();
+    home(&volume, 0o700);
+    let work = root.create_subvolume("/home/work").unwrap();
+    work.chown("/", Some(OWNER), Some(OWNER)).unwrap();
+    work.write("/secret", vec![7; 64 << 10]).unwrap();
+    let one = root.snapshot("/home/work", "/home/one", Access::ReadOnly);
+    let one = Snapshot::open(&one.unwrap()).unwrap();
+    work.write("/new", b"new").unwrap();
+    let two = root.snapshot("/home/work", "/home/two", Access::ReadOnly);
+    let two = Snapshot::open(&two.unwrap()).unwrap();
+    let mut difference = Vec::new();
+    let options = SendOptions::new().parent(&one);
+    two.send_with(&options, &mut difference).unwrap();
+    root.create_dir("/in").unwrap();
+    let permissions = Permissions::from_mode(0o777);
+    root.set_permissions("/in", permissions).unwrap();
+    (volume, difference)
+}
+
+fn receive_as(volume: &Volume, caller: &Caller, stream: &[u8]) -> Result<()> {
+    receive_with(volume, caller, stream, &ReceiveOptions::new())
+}
+
+fn receive_with(
+    volume: &Volume,
+    caller: &Caller,
+    stream: &[u8],
+    options: &ReceiveOptions,
+) -> Result<()> {
+    let dir = volume.root().open_dir("/in").unwrap().with_caller(caller);
+    let received = dir.receive_with(stream, options, &mut ());
+    if volume.root().exists("/in/two").unwrap() {
+        volume.root().delete_subvolume("/in/two").unwrap();
+    }
+    received
+}
+
+fn set_mode(volume: &Volume, path: &str, mode: u32) {
+    let permissions = Permissions::from_mode(mode);
+    volume.root().set_permissions(path, permissions).unwrap();
+}
+
+#[test]
+fn streams_go_on_from_subvolumes_that_the_caller_can_reach_and_owns() {
+    let (volume, difference) = private_parent();
+    // SOURCES-1
+    let hidden = |outcome: Result<()>| {
+        let error = outcome.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
+        assert!(error.to_string().contains("cannot find parent subvolume"));
+    };
+    receive_as(&volume, &user(OWNER), &difference).unwrap();
+    receive_as(&volume, &user(STRANGER).administrator(), &difference).unwrap();
+    hidden(receive_as(&volume, &user(STRANGER), &difference));
+    let any = ReceiveOptions::new().any_source(true);
+    receive_with(&volume, &user(STRANGER), &difference, &any).unwrap();
+    // A subvolume that is visible is still its owner's to snapshot.
+    set_mode(&volume, "/home", 0o755);
+    hidden(receive_as(&volume, &user(STRANGER), &difference));
+    // An owner that cannot get there, or not read it.
+    let root = volume.root();
+    root.chown("/home", Some(0), Some(0)).unwrap();
+    set_mode(&volume, "/home", 0o700);
+    hidden(receive_as(&volume, &user(OWNER), &difference));
+    set_mode(&volume, "/home", 0o711);
+    receive_as(&volume, &user(OWNER), &difference).unwrap();
+    let one = root.subvolume("/home/one").unwrap();
+    one.set_read_only(false).unwrap();
+    set_mode(&volume, "/home/one", 0o311);
+    one.set_read_only(true).unwrap();
+    hidden(receive_as(&volume, &user(OWNER), &difference));
+}
+
+#[test]
+fn parent_outside_the_opened_subvolume_is_not_there() {
+    let (volume, difference) = private_parent();
+    let inner = volume.root().create_subvolume("/in/inner").unwrap();
+    inner.chown("/", Some(OWNER), Some(OWNER)).unwrap();
+    let dir = inner.open_dir("/").unwrap();
+    let options = ReceiveOptions::new();
+    let owned = dir.clone().with_caller(&user(OWNER));
+    let outside = owned.receive_with(&difference[..], &options, &mut ());
+    assert_eq!(outside.unwrap_err().kind(), ErrorKind::NotFound);
+    dir.receive_with(&difference[..], &options, &mut ())
+        .unwrap();
+}
+
+#[test]
+fn changed_subvolume_is_named_to_those_alone_that_can_reach_it() {
+    let (volume, difference) = private_parent();
+    let one = volume.root().subvolume("/home/one").unwrap();
+    one.set_read_only(false).unwrap();
+    let changed = receive_as(&volume, &user(OWNER), &difference).unwrap_err();
+    assert_eq!(changed.kind(), ErrorKind::PermissionDenied);
+    let hidden = receive_as(&volume, &user(STRANGER), &difference).unwrap_err();
+    assert_eq!(hidden.kind(), ErrorKind::NotFound);
+}
+
+#[test]
+fn streams_copy_from_files_that_the_caller_could_open() {
+    let (volume, _) = private_parent();
+    let root = volume.root();
+    let open = |path| Snapshot::open(&root.subvolume(path).unwrap()).unwrap();
+    let (one, two) = (open("/home/one"), open("/home/two"));
+    // It does not go on from the other, but has its data.
+    let mut copy = Vec::new();
+    let options = SendOptions::new().clone_source(&one);
+    two.send_with(&options, &mut copy).unwrap();
+    assert!(copy.len() < 32 << 10, "the file is no clone");
+    drop((one, two));
+    let stranger = user(STRANGER);
+    receive_as(&volume, &user(OWNER), &copy).unwrap();
+    receive_as(&volume, &user(STRANGER).administrator(), &copy).unwrap();
+    let hidden = receive_as(&volume, &stranger, &copy).unwrap_err();
+    assert_eq!(hidden.kind(), ErrorKind::NotFound);
+    assert!(hidden.to_string().contains("cannot find clone source"));
+    // Others may copy from it what they may read.
+    set_mode(&volume, "/home", 0o711);
+    receive_as(&volume, &stranger, &copy).unwrap();
+    let inner = root.subvolume("/home/one").unwrap();
+    let set_file_mode = |mode| {
+        inner.set_read_only(false).unwrap();
+        set_mode(&volume, "/home/one/secret", mode);
+        inner.set_read_only(true).unwrap();
+    };
+    set_file_mode(0o600);
+    let unreadable = receive_as(&volume, &stranger, &copy).unwrap_err();
+    assert_eq!(unreadable.kind(), ErrorKind::PermissionDenied);
+    assert_eq!(unreadable.errno(), EACCES);
+    assert!(!unreadable.is_refusal(), "the directory is not at fault");
+    let any = ReceiveOptions::new().any_source(true);
+    receive_with(&volume, &stranger, &copy, &any).unwrap();
+    receive_as(&volume, &stranger.groups([100]), &copy).unwrap_err();
+    set_file_mode(0o604);
+    receive_as(&volume, &user(STRANGER), &copy).unwrap();
 }

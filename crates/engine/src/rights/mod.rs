@@ -10,6 +10,8 @@
 mod acl;
 mod caller;
 
+use std::collections::HashSet;
+
 use ubtrfs_format::item::{FileKind, RootItemFlags};
 use ubtrfs_transaction::FileId;
 
@@ -86,6 +88,11 @@ impl Rights<'_> {
         self.may(dir, READ | SEARCH)
     }
 
+    /// Reading of a file's contents.
+    pub fn read(&self, file: FileId) -> Result<(), Refused> {
+        self.may(file, READ)
+    }
+
     /// Flags of a subvolume, and what is noted of its origin; also a snapshot of it.
     pub fn own(&self, file: FileId) -> Result<(), Refused> {
         match self.caller.owns(&self.volume.stored_attr(file)?) {
@@ -136,6 +143,23 @@ impl Rights<'_> {
             };
             at = found;
             next = names.next();
+        }
+        Ok(())
+    }
+
+    /// Every directory between `dir` and `top`, which must be above it. This is [`Rights::reach`] of a directory whose path
+    /// is not known.
+    pub fn reach_up(&self, dir: FileId, top: FileId) -> Result<(), Refused> {
+        let mut at = dir;
+        // A damaged volume may have directories in a loop.
+        let mut seen = HashSet::new();
+        while at != top {
+            let parent = self.volume.parent(at)?;
+            if parent == at || !seen.insert(at) {
+                return Err(Refused::Access);
+            }
+            self.search(parent)?;
+            at = parent;
         }
         Ok(())
     }

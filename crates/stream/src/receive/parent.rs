@@ -13,17 +13,14 @@ use super::target::{Sent, TargetError};
 /// The subvolume that `sent` means. None if there is none.
 ///
 /// Errors: all that it could be are writable, so that they may have changed; none of the others is reachable.
-pub fn find_sent(
-    subvolumes: &[SubvolumeInfo],
+pub fn find_sent<'a>(
+    subvolumes: impl IntoIterator<Item = &'a SubvolumeInfo>,
     sent: &Sent,
     is_reachable: impl Fn(&SubvolumeInfo) -> bool,
 ) -> Result<Option<RootId>, TargetError> {
-    let is_meant = |info: &&SubvolumeInfo| {
-        let uuids = [info.item.received_uuid, info.item.uuid];
-        info.item.refs.get() > 0 && !sent.uuid.is_nil() && uuids.contains(&sent.uuid)
-    };
     let is_read_only = |info: &SubvolumeInfo| info.item.flags().contains(RootItemFlags::RDONLY);
-    let best = subvolumes.iter().filter(is_meant).min_by_key(|info| {
+    let meant = subvolumes.into_iter().filter(|info| is_meant(info, sent));
+    let best = meant.min_by_key(|info| {
         let is_received = info.item.received_uuid == sent.uuid;
         let is_same = info.item.stransid.get() == sent.ctransid.0;
         let is_of_use = [is_read_only(info), is_reachable(info), is_received, is_same];
@@ -38,6 +35,12 @@ pub fn find_sent(
         Some(info) if !is_reachable(info) => Err(TargetError::Unreachable(info.id)),
         Some(info) => Ok(Some(info.id)),
     }
+}
+
+/// Whether a subvolume is the one that was sent, or was received from it.
+pub(super) fn is_meant(info: &SubvolumeInfo, sent: &Sent) -> bool {
+    let uuids = [info.item.received_uuid, info.item.uuid];
+    info.item.refs.get() > 0 && !sent.uuid.is_nil() && uuids.contains(&sent.uuid)
 }
 
 #[cfg(test)]

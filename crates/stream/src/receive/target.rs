@@ -3,6 +3,7 @@
 use std::io;
 
 use ubtrfs_engine::FileTime;
+use ubtrfs_engine::rights::Refused;
 use ubtrfs_format::compress::Compression;
 use ubtrfs_format::ids::{RootId, Transid};
 use ubtrfs_format::uuid::Uuid;
@@ -213,6 +214,9 @@ impl EncodedExtent<'_> {
 pub enum TargetError {
     #[error(transparent)]
     Engine(#[from] ubtrfs_engine::Error),
+    /// The caller may not read a file that the stream clones from.
+    #[error(transparent)]
+    Refused(Refused),
     #[error(transparent)]
     Io(#[from] io::Error),
     #[error("cannot find parent subvolume: none has or was received from UUID {0}")]
@@ -227,6 +231,15 @@ pub enum TargetError {
     OtherSubvolume,
     #[error("fallocate mode {0:#x} is not supported")]
     FallocateMode(u32),
+}
+
+impl From<Refused> for TargetError {
+    fn from(refused: Refused) -> TargetError {
+        match refused {
+            Refused::Volume(error) => TargetError::Engine(error),
+            refused => TargetError::Refused(refused),
+        }
+    }
 }
 
 impl TargetError {

@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use ubtrfs_device::DeviceError;
 use ubtrfs_engine::rights::Refused;
 use ubtrfs_engine::{Error as EngineError, TreeError};
+use ubtrfs_stream::{CommandError, CommandFault, ReceiveError, ReceiveFault, TargetError};
 
 use super::cause::Cause;
 use super::{Error, Failure};
@@ -40,12 +41,29 @@ fn of_cause(cause: &Cause) -> Errno {
         Cause::Named(error) => of_cause(&error.0.cause),
         Cause::NotOpenFor(_) => Errno::BADF,
         Cause::Refused(Refused::Access) => Errno::ACCESS,
+        Cause::Receive(ReceiveError {
+            cause: ReceiveFault::Command(error),
+            ..
+        })
+        | Cause::Command(error)
+            if is_no_access(error) =>
+        {
+            Errno::ACCESS
+        }
         Cause::Engine(error) => of_engine(error).unwrap_or_else(|| of_others(cause)),
         Cause::Host(error) => error
             .raw_os_error()
             .map_or_else(|| of_others(cause), Errno::from_raw_os_error),
         _ => of_others(cause),
     }
+}
+
+/// Whether a command failed by modes or ACLs.
+fn is_no_access(error: &CommandError) -> bool {
+    let CommandFault::Target(error) = &error.fault else {
+        return false;
+    };
+    matches!(error, TargetError::Refused(Refused::Access))
 }
 
 /// The errno of an error that shares its kind with others.

@@ -11,6 +11,7 @@ use anyhow::{Context, bail};
 use jiff::tz::TimeZone;
 use rustix::io::Errno;
 use ubtrfs::{ReceiveOptions, StreamDump};
+use ubtrfs_fuse::caller::is_our_user;
 
 use crate::presentation::console::{COPY_PROGRESS, Console};
 use crate::print::IsoTime;
@@ -76,9 +77,14 @@ impl Receive {
         let Some(dir) = target.find_dir(destination)? else {
             bail!("'{destination}' is not a directory");
         };
+        // The image is readable to the user who mounted it.
+        let owns_image = target
+            .rights()
+            .is_some_and(|rights| is_our_user(rights.caller));
         let watcher = target.mount_changes().cloned().map(MountWatcher::boxed);
         let received = self.receive(console, |options, observer| {
-            dir.receive_watched(source, options, observer, watcher)
+            let options = options.any_source(owns_image);
+            dir.receive_watched(source, &options, observer, watcher)
         });
         let received = match received {
             Err(error) if is_refusal(&error) || error.errno() == Errno::ROFS => {

@@ -4,10 +4,12 @@
 //! leads to another subvolume is refused.
 
 mod files;
+mod sources;
 
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use ubtrfs_engine::rights::Caller;
 use ubtrfs_engine::{
     EncodedData, Error, Fallocate, FileId, FileTime, NewContents, NewInode, ReceivedFrom,
     RenameMode, SetAttr, SetTime, SubvolumeInfo, Volume, XattrMode,
@@ -15,12 +17,12 @@ use ubtrfs_engine::{
 use ubtrfs_format::ids::{RootId, Transid};
 use ubtrfs_format::uuid::Uuid;
 
-use super::parent::find_sent;
 use super::path::TreePath;
 use super::target::{
     CloneSource, Device, EncodedExtent, NewFile, Sent, SetAttributes, Target, TargetError,
 };
 use files::{Files, HANDING_ON, KnownDir, child};
+use sources::Reader;
 
 /// Attributes that a new file takes over from its directory. The sender's file need not have them.
 const HANDED_ON: [&[u8]; 3] = [
@@ -47,6 +49,7 @@ pub struct VolumeTarget {
     volume: Arc<Volume>,
     dir: FileId,
     watcher: Option<Box<dyn Watcher>>,
+    reader: Reader,
     current: Option<Files>,
     /// The subvolumes as they were when one was first looked for, while one is received.
     subvolumes: Option<Vec<SubvolumeInfo>>,
@@ -64,6 +67,7 @@ impl VolumeTarget {
             volume: Arc::clone(volume),
             dir,
             watcher: None,
+            reader: Reader::Anything,
             current: None,
             subvolumes: None,
             sources: Vec::new(),
@@ -77,10 +81,20 @@ impl VolumeTarget {
         }
     }
 
+    /// Goes on from those subvolumes, and copies from those files, that the caller could use itself. All others are as if
+    /// they were not there. Paths of the caller begin at `top`.
+    ///
+    /// An administrator may use all.
+    pub fn for_caller(self, caller: &Caller, top: FileId) -> VolumeTarget {
+        let reader = Reader::new(caller, top);
+        VolumeTarget { reader, ..self }
+    }
+
     fn begin(&mut self, id: RootId, name: &[u8]) {
         self.current = Some(Files::of(id));
         self.subvolumes = None;
         self.sources.clear();
+        self.reader.forget();
         self.entry_changed(self.dir, name);
     }
 
@@ -136,20 +150,18 @@ impl VolumeTarget {
         Ok(())
     }
 
-    fn source(&mut self, sent: &Sent) -> Result<&mut Files, TargetError> {
+    /// The place of a clone source among those that are remembered.
+    fn source(&mut self, sent: &Sent) -> Result<usize, TargetError> {
         let known = self.sources.iter().position(|(known, _)| known == sent);
-        let at = match known {
-            Some(at) => at,
-            None => {
-                let files = self.find_source(sent)?;
-                if self.sources.len() == MAX_SOURCES {
-                    self.sources.remove(0);
-                }
-                self.sources.push((*sent, files));
-                self.sources.len() - 1
-            }
-        };
-        Ok(&mut self.sources[at].1)
+        if let Some(at) = known {
+            return Ok(at);
+        }
+        let files = self.find_source(sent)?;
+        if self.sources.len() == MAX_SOURCES {
+            self.sources.remove(0);
+        }
+        self.sources.push((*sent, files));
+        Ok(self.sources.len() - 1)
     }
 
     fn find_source(&mut self, sent: &Sent) -> Result<Files, TargetError> {
@@ -157,7 +169,7 @@ impl VolumeTarget {
             self.subvolumes = Some(self.volume.subvolumes()?);
         }
         let subvolumes = self.subvolumes.as_deref().unwrap_or_default();
-        let found = find_sent(subvolumes, sent, |_| true)?;
+        let found = self.reader.find_source(&self.volume, subvolumes, sent)?;
         let id = found.ok_or(TargetError::NoCloneSource(sent.uuid))?;
         Ok(Files::of(id))
     }
@@ -227,7 +239,11 @@ impl VolumeTarget {
     fn source_file(&mut self, from: &CloneSource<'_>) -> Result<FileId, TargetError> {
         let volume = Arc::clone(&self.volume);
         match &from.subvolume {
-            Some(sent) => self.source(sent)?.file(&volume, from.path),
+            Some(sent) => {
+                let at = self.source(sent)?;
+                let files = &mut self.sources[at].1;
+                self.reader.file(&volume, files, from.path)
+            }
             None => self.file(from.path),
         }
     }
@@ -263,7 +279,7 @@ impl Target for VolumeTarget {
 
     fn create_snapshot(&mut self, name: &[u8], parent: &Sent) -> Result<(), TargetError> {
         let subvolumes = self.volume.subvolumes()?;
-        let source = find_sent(&subvolumes, parent, |_| true)?;
+        let source = self.reader.find_parent(&self.volume, &subvolumes, parent)?;
         let source = source.ok_or(TargetError::NoParent(parent.uuid))?;
         let id = self.volume.snapshot(source, self.dir, name, false)?;
         self.begin(id, name);

@@ -9,7 +9,7 @@ use ubtrfs_stream::{
     StreamError, TargetError, WriteError,
 };
 
-use super::{device_kind, engine_kind, mkfs_kind, tree_kind};
+use super::{device_kind, engine_kind, mkfs_kind, refused_kind, tree_kind};
 use crate::transfer::copy::{CopyError, DestError};
 use crate::transfer::tar::TarError;
 use crate::transfer::unpack::UnpackError;
@@ -109,6 +109,7 @@ pub(super) fn command_kind(error: &CommandError) -> Kind {
 fn target_kind(error: &TargetError) -> Kind {
     match error {
         TargetError::Engine(error) => engine_kind(error),
+        TargetError::Refused(refused) => refused_kind(refused),
         TargetError::Io(error) => error.kind(),
         TargetError::NoParent(_) | TargetError::NoCloneSource(_) | TargetError::Unreachable(_) => {
             Kind::NotFound
