@@ -104,6 +104,9 @@ pub enum Error {
     /// It must be read-only, and is not or has not always been.
     #[error("subvolume {0} is not read-only")]
     WritableSubvolume(RootId),
+    /// It is sent or compared, and must not change.
+    #[error("subvolume {0} is in use as a snapshot and stays read-only")]
+    HeldSubvolume(RootId),
     #[error("subvolume {0} is the default subvolume")]
     DefaultSubvolume(RootId),
     /// Immutable or append-only, or a kind of file with which it cannot be done.

@@ -375,7 +375,7 @@ impl Dir {
     /// # Errors
     ///
     /// It is the root of no subvolume, the volume is read-only, written data is lost, or the caller may not
-    /// (`PermissionDenied`).
+    /// (`PermissionDenied`). It is to be writable, and a [`Snapshot`](crate::Snapshot) of it is open (`PermissionDenied`).
     pub fn set_read_only(&self, read_only: bool) -> Result<()> {
         let _entered = self.engine.enter();
         let set = self.must_be_root().and_then(|()| {

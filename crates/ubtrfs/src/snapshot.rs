@@ -91,7 +91,7 @@ impl Snapshot {
     ///
     /// # Errors
     ///
-    /// `out` fails, the subvolume is damaged, or it was made writable meanwhile.
+    /// `out` fails, or the subvolume is damaged.
     pub fn send(&self, out: impl Write) -> Result<()> {
         self.send_with(&SendOptions::new(), out)
     }
@@ -173,8 +173,8 @@ impl Snapshot {
     ///
     /// # Errors
     ///
-    /// Both are of different volumes (`CrossesDevices`), one is damaged, or was made writable meanwhile. Changes that are
-    /// too many for memory go to a temporary file, which may fail.
+    /// Both are of different volumes (`CrossesDevices`), or one is damaged. Changes that are too many for memory go to a
+    /// temporary file, which may fail.
     pub fn changes_since(&self, old: &Snapshot) -> Result<Changes> {
         let changes = Changes::new(old.held(), self.held());
         changes.naming_alone("compare snapshots")

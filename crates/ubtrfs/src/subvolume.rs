@@ -209,7 +209,8 @@ impl Subvolume {
     ///
     /// # Errors
     ///
-    /// It was deleted, the volume is read-only, or written data is lost.
+    /// It was deleted, the volume is read-only, or written data is lost. It is to be writable, and a
+    /// [`Snapshot`](crate::Snapshot) of it is open (`PermissionDenied`).
     pub fn set_read_only(&self, read_only: bool) -> Result<()> {
         let _entered = self.engine.enter();
         let set = self.engine.set_read_only(self.root.root, read_only);

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use ubtrfs_format::compress::MAX_EXTENT_BYTES;
 use ubtrfs_format::ids::{InodeNr, Logical, RootId};
 use ubtrfs_format::item::RootItem;
-use ubtrfs_transaction::roots::Tree;
+use ubtrfs_transaction::roots::{KeptReadOnly, Tree};
 use ubtrfs_transaction::{ExtentUser, FileId, RootsOfBlocks};
 use ubtrfs_tree::{Comparison, View};
 
@@ -20,13 +20,14 @@ use crate::volume::{OpenFile, Volume};
 
 /// A hold on a read-only subvolume, as of when it was taken.
 ///
-/// The subvolume may be deleted meanwhile: its blocks stay until the hold is dropped.
+/// The subvolume may be deleted meanwhile: its blocks stay until the hold is dropped. It cannot be made writable.
 #[derive(Debug)]
 pub struct Snapshot {
     volume: Arc<Volume>,
     tree: Arc<Tree>,
     view: View,
     item: RootItem,
+    _kept: KeptReadOnly,
     /// Keeps the blocks of a subvolume that is deleted.
     root_dir: OpenFile,
 }
@@ -37,9 +38,7 @@ impl Snapshot {
     /// Errors: a subvolume that is not read-only; those of [`Volume::sync`].
     pub fn open(volume: &Arc<Volume>, id: RootId) -> Result<Snapshot> {
         let tree = volume.subvolume_tree(id)?;
-        if !tree.is_read_only() {
-            return Err(Error::WritableSubvolume(id));
-        }
+        let kept = tree.keep_read_only().ok_or(Error::WritableSubvolume(id))?;
         let root_dir = volume.hold(volume.root_dir(id)?)?;
         if volume.is_writable() {
             volume.sync()?;
@@ -50,6 +49,7 @@ impl Snapshot {
             item: tree.item(),
             view,
             tree,
+            _kept: kept,
             root_dir,
         };
         snapshot.check_unchanged()?;
@@ -125,7 +125,7 @@ impl Snapshot {
 
     /// Whether all that was read through it belongs together.
     ///
-    /// Errors: it has been made writable, and may have been changed since.
+    /// Errors: it has been changed, which the hold should have prevented.
     pub fn check_unchanged(&self) -> Result<()> {
         let still = self.tree.is_read_only() && self.tree.view.committed() == self.view.committed();
         match still {

@@ -1,4 +1,4 @@
-//! Holds on snapshots while these are compared, deleted and made writable.
+//! Holds on snapshots while these are compared, deleted and to be made writable.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -91,14 +91,26 @@ fn a_deleted_snapshot_stays_until_it_is_released() {
 
 #[test]
 fn writable_subvolumes_are_refused() {
-    let (volume, first) = volume();
+    let (volume, _) = volume();
     let refused = Snapshot::open(&volume, RootId::FS_TREE).unwrap_err();
     assert!(matches!(refused, Error::WritableSubvolume(RootId::FS_TREE)));
-    let held = Snapshot::open(&volume, first).unwrap();
+}
+
+#[test]
+fn snapshots_stay_read_only_while_they_are_held() {
+    let (volume, first) = volume();
+    let held = [(); 2].map(|()| Snapshot::open(&volume, first).unwrap());
+    for held in held {
+        let refused = volume.set_read_only(first, false).unwrap_err();
+        assert!(matches!(refused, Error::HeldSubvolume(id) if id == first));
+        volume.set_read_only(first, true).unwrap();
+        held.check_unchanged().unwrap();
+    }
     volume.set_read_only(first, false).unwrap();
     create(&volume, volume.root_dir(first).unwrap(), "new");
+    let refused = Snapshot::open(&volume, first).unwrap_err();
+    assert!(matches!(refused, Error::WritableSubvolume(id) if id == first));
+    volume.set_read_only(first, false).unwrap();
     volume.set_read_only(first, true).unwrap();
-    volume.sync().unwrap();
-    let changed = held.check_unchanged().unwrap_err();
-    assert!(matches!(changed, Error::WritableSubvolume(_)));
+    Snapshot::open(&volume, first).unwrap();
 }

@@ -29,6 +29,8 @@ pub struct ReceivedFrom {
 impl Subvolumes {
     /// Makes a subvolume read-only, or writable again. What was written to it before is written back. As in the
     /// kernel, one that was received and becomes writable goes on to say so.
+    ///
+    /// Errors: it is to be writable, and is held as a snapshot.
     pub(crate) fn set_read_only(&self, id: RootId, read_only: bool) -> Result<()> {
         if read_only {
             nonblocking::check()?;
@@ -37,12 +39,19 @@ impl Subvolumes {
         let tree = self.roots.subvolume_tree(id)?;
         let txn = self.inodes.join_transaction(reservation)?;
         tree.check_undeleted()?;
+        let mut is_kept = false;
         txn.change_root_item(&tree, |item| {
-            let mut flags = item.flags();
-            flags.set(RootItemFlags::RDONLY, read_only);
-            item.flags = flags.bits().into();
+            is_kept = !read_only && tree.is_kept_read_only();
+            if !is_kept {
+                let mut flags = item.flags();
+                flags.set(RootItemFlags::RDONLY, read_only);
+                item.flags = flags.bits().into();
+            }
         });
         drop(txn);
+        if is_kept {
+            return Err(Error::HeldSubvolume(id));
+        }
         if read_only {
             self.files.write_back_all()?;
             self.inodes.write_times()?;

@@ -23,9 +23,10 @@ pub(super) fn errno(error: Error) -> Errno {
         Error::NameHashFull => Errno::OVERFLOW,
         Error::TooManyLinks => Errno::MLINK,
         Error::CrossSubvolume => Errno::XDEV,
-        Error::DefaultSubvolume(_) | Error::NotPermitted(_) | Error::WritableSubvolume(_) => {
-            Errno::PERM
-        }
+        Error::DefaultSubvolume(_)
+        | Error::HeldSubvolume(_)
+        | Error::NotPermitted(_)
+        | Error::WritableSubvolume(_) => Errno::PERM,
         Error::NoXattr => Errno::NODATA,
         Error::XattrNamespace | Error::NoDiscard => Errno::OPNOTSUPP,
         Error::FileTooBig => Errno::FBIG,

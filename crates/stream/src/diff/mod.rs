@@ -42,8 +42,7 @@ impl Diff {
     ///
     /// # Errors
     ///
-    /// The snapshots are of different volumes; one was made writable meanwhile; those of reading trees and of the
-    /// temporary file.
+    /// The snapshots are of different volumes; those of reading trees and of the temporary file.
     pub fn new(old: &Snapshot, new: &Snapshot, memory_bytes: usize) -> Result<Diff, DiffError> {
         if !Arc::ptr_eq(old.volume(), new.volume()) {
             return Err(DiffError::OtherVolume);

@@ -101,7 +101,6 @@ impl<'a> Sender<'a> {
     /// Writes the commands of the subvolume. [`Command::End`] is left to the caller: several may share one stream.
     ///
     /// Errors:
-    /// - a subvolume that has been made writable meanwhile;
     /// - one that has no name, as the top level;
     /// - an inode whose items are not sound;
     /// - `out` fails.

@@ -1,4 +1,4 @@
-//! Subvolumes that are deleted or changed while they are sent, and data that cannot be read.
+//! Subvolumes that are deleted or to be made writable while they are sent, and data that cannot be read.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use ubtrfs_device::BlockDevice;
-use ubtrfs_engine::{NewInode, OpenOptions, Snapshot, Volume};
+use ubtrfs_engine::{Error, NewInode, OpenOptions, Snapshot, Volume};
 use ubtrfs_format::ids::RootId;
 use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::new_volume;
@@ -117,18 +117,21 @@ fn snapshots_that_are_deleted_meanwhile_are_sent_whole() {
 }
 
 #[test]
-fn snapshots_that_are_changed_meanwhile_are_refused() {
-    let (volume, [_, new_id]) = volume();
-    let new = Snapshot::open(&volume, new_id).unwrap();
-    let sent = send(None, &new, 100, &|| {
-        volume.set_read_only(new_id, false).unwrap();
-        let top = volume.root_dir(new_id).unwrap();
-        volume.unlink(top, b"first 3").unwrap();
-        volume.set_read_only(new_id, true).unwrap();
-        volume.sync().unwrap();
+fn snapshots_that_are_sent_cannot_be_made_writable() {
+    let (volume, ids) = volume();
+    let [old, new] = ids.map(|id| Snapshot::open(&volume, id).unwrap());
+    let wanted = send(Some(&old), &new, usize::MAX, &|| ()).unwrap();
+    let sent = send(Some(&old), &new, 100, &|| {
+        for id in ids {
+            let refused = volume.set_read_only(id, false).unwrap_err();
+            assert!(matches!(refused, Error::HeldSubvolume(held) if held == id));
+        }
     });
-    let told = sent.unwrap_err().to_string();
-    assert!(told.contains("is not read-only"), "{told}");
+    assert!(sent.unwrap() == wanted);
+    drop((old, new));
+    for id in ids {
+        volume.set_read_only(id, false).unwrap();
+    }
 }
 
 #[test]

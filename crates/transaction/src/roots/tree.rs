@@ -79,6 +79,16 @@ pub struct Tree {
     pub log_journal: LogJournal,
 }
 
+/// A hold on a subvolume that stays read-only meanwhile.
+#[derive(Debug)]
+pub struct KeptReadOnly(Arc<Tree>);
+
+impl Drop for KeptReadOnly {
+    fn drop(&mut self) {
+        self.0.item.end_read_only();
+    }
+}
+
 impl Tree {
     pub(super) fn new(
         view: View,
@@ -172,6 +182,17 @@ impl Tree {
     /// Drops a hold. True if it was the last one of a subvolume that has been deleted.
     pub fn release(&self) -> bool {
         self.item.release()
+    }
+
+    /// Has a subvolume stay read-only. None if it is not.
+    pub fn keep_read_only(self: &Arc<Self>) -> Option<KeptReadOnly> {
+        let is_kept = self.item.keep_read_only();
+        is_kept.then(|| KeptReadOnly(Arc::clone(self)))
+    }
+
+    /// Whether it must stay read-only. During a change of the root item the answer stays no.
+    pub fn is_kept_read_only(&self) -> bool {
+        self.item.is_kept_read_only()
     }
 
     /// Refuses a subvolume that nothing may be changed in. What is found within a transaction is true of all

@@ -85,6 +85,7 @@ fn engine_kind(error: &EngineError) -> io::ErrorKind {
         | EngineError::Seed => Kind::ReadOnlyFilesystem,
         EngineError::NotPermitted(_)
         | EngineError::DefaultSubvolume(_)
+        | EngineError::HeldSubvolume(_)
         | EngineError::WritableSubvolume(_) => Kind::PermissionDenied,
         EngineError::CrossSubvolume => Kind::CrossesDevices,
         EngineError::NameTooLong | EngineError::NameHashFull => Kind::InvalidFilename,

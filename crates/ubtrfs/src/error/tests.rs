@@ -91,6 +91,7 @@ fn errors_of_files_and_volumes_have_the_kinds_of_std() {
     check(EngineError::NotPermitted(FILE), Kind::PermissionDenied);
     check(EngineError::DefaultSubvolume(TREE), Kind::PermissionDenied);
     check(EngineError::WritableSubvolume(TREE), Kind::PermissionDenied);
+    check(EngineError::HeldSubvolume(TREE), Kind::PermissionDenied);
     check(EngineError::CrossSubvolume, Kind::CrossesDevices);
     check(EngineError::NameTooLong, Kind::InvalidFilename);
     check(EngineError::NameHashFull, Kind::InvalidFilename);

@@ -14,6 +14,8 @@ pub(super) struct SharedRootItem {
     read_only: AtomicBool,
     /// Inodes of the tree that are held.
     held_inodes: AtomicU64,
+    /// Readers that need it to stay read-only. Counted while `item` is locked.
+    snapshot_readers: AtomicU64,
 }
 
 impl SharedRootItem {
@@ -23,6 +25,7 @@ impl SharedRootItem {
             read_only: AtomicBool::new(is_read_only(&item)),
             item: RwLock::new(item),
             held_inodes: AtomicU64::new(0),
+            snapshot_readers: AtomicU64::new(0),
         }
     }
 
@@ -70,6 +73,25 @@ impl SharedRootItem {
     /// Drops a hold. True if it was the last one of a subvolume that has been deleted.
     pub(super) fn release(&self) -> bool {
         self.held_inodes.fetch_sub(1, Ordering::AcqRel) == 1 && self.is_deleted()
+    }
+
+    /// Has the tree stay read-only. False if it is not.
+    pub(super) fn keep_read_only(&self) -> bool {
+        // A change of the flag waits for the lock, and meets the reader.
+        let item = self.item.read();
+        let is_read_only = is_read_only(&item);
+        if is_read_only {
+            self.snapshot_readers.fetch_add(1, Ordering::AcqRel);
+        }
+        is_read_only
+    }
+
+    pub(super) fn is_kept_read_only(&self) -> bool {
+        self.snapshot_readers.load(Ordering::Acquire) > 0
+    }
+
+    pub(super) fn end_read_only(&self) {
+        self.snapshot_readers.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
