@@ -53,6 +53,10 @@ struct Failure {
 }
 
 impl Error {
+    pub(crate) fn new(operation: &'static str, path: &Path, cause: Cause) -> Error {
+        named(operation, Some(path), None, cause)
+    }
+
     /// The kind that `std::fs` reports for the same failure, or the nearest where `std::fs` knows none.
     ///
     /// | kind | failure |

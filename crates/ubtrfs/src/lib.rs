@@ -26,7 +26,8 @@
 //! - [`Dir`]: an open directory, in which a program makes, snapshots and deletes subvolumes for a [`Caller`] with fewer rights
 //! - [`Walk`]: all that is below a directory
 //! - [`Snapshot`]: sending, and comparing two. [`Subvolume::receive`] makes what was sent, and [`StreamDump`] shows it
-//! - [`Subvolume::copy_tree`], `copy_from_host`, `copy_to_host`, `import_tar`, `export_tar`: whole trees
+//! - [`Subvolume::copy_tree`], `copy_from_host`, `copy_to_host`, `import_tar`, `export_tar`, `remove_tree_with`: whole
+//!   trees
 //! - [`Checker`]: whether a volume is consistent
 //! - [`Mkfs`]: new volumes, with an identity and contents of the program's own
 //! - [`Error`]: the operation, its paths, and the [`std::io::ErrorKind`] that `std::fs` has for the same failure
@@ -90,6 +91,7 @@ pub use mkfs::{FilledContents, MadeVolume, Mkfs, PlannedVolume};
 pub use read_dir::{DirEntry, ReadDir};
 pub use receiving::{ReceiveObserver, ReceiveOptions, StreamCommand, StreamDump};
 pub use reexports::*;
+pub use removal::{RemovalObserver, RemoveOptions};
 pub use report::{
     BlockGroupKind, BlockGroupSpace, DeviceAllocation, DeviceInfo, Space, Statistics,
 };

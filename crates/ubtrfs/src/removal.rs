@@ -1,7 +1,7 @@
-//! Removing a directory with all below.
+//! Removing a directory with all below, to the first failure or past failures.
 //!
-//! A link is removed and never followed, at the top as below (REMOVAL-1). No subvolume is entered (REMOVAL-2): one that
-//! is there at the beginning is refused before anything is removed.
+//! A link is removed and never followed, at the top as below (REMOVAL-1). No subvolume is entered unless options say so
+//! (REMOVAL-2). `remove_dir_all` refuses one that is there at the beginning before anything is removed.
 //!
 //! Not here: the walk and the removal of what it meets (`transfer::removal`).
 
@@ -15,12 +15,117 @@ use ubtrfs_engine::{Error as EngineError, Volume as Engine};
 use ubtrfs_format::key::{Key, KeyType};
 
 use crate::error::{Cause, Caused, Error, Naming, Result};
+use crate::metadata::FileType;
 use crate::subvolume::Subvolume;
-use crate::transfer::removal::{Removal, RemovalObserver, RemovalProblem, Subvolumes};
+use crate::transfer::removal::{Removal, RemovalObserver as Observer, RemovalProblem, Subvolumes};
 use crate::transfer::walk::{Entry, Refused};
 
 #[cfg(test)]
 mod tests;
+
+/// A listener to [`Subvolume::remove_tree_with`] while it goes on.
+///
+/// ```
+/// use std::path::{Path, PathBuf};
+/// use ubtrfs::{Error, FileFlags, FileType, RemovalObserver, RemoveOptions, Volume};
+///
+/// #[derive(Default)]
+/// struct Progress {
+///     files: u64,
+///     kept: Vec<PathBuf>,
+/// }
+///
+/// impl RemovalObserver for Progress {
+///     fn removed(&mut self, _: &Path, _: FileType) {
+///         self.files += 1;
+///     }
+///     fn failed(&mut self, path: &Path, _: Error) -> Result<(), Error> {
+///         self.kept.push(path.to_owned());
+///         Ok(())
+///     }
+/// }
+///
+/// # fn main() -> Result<(), ubtrfs::Error> {
+/// let volume = Volume::in_memory(256 << 20)?;
+/// let root = volume.root();
+/// root.create_dir("/dir")?;
+/// root.write("/dir/file", b"content")?;
+/// root.write("/dir/kept", b"content")?;
+/// root.set_flags("/dir/kept", FileFlags { immutable: true, ..FileFlags::default() })?;
+/// let mut progress = Progress::default();
+/// root.remove_tree_with("/dir", &RemoveOptions::new(), &mut progress)?;
+/// assert_eq!(progress.files, 1);
+/// assert_eq!(progress.kept, ["/dir/kept", "/dir"].map(Path::new));
+/// # Ok(())
+/// # }
+/// ```
+pub trait RemovalObserver {
+    /// Hears what was removed.
+    fn removed(&mut self, path: &Path, file_type: FileType) {
+        let _ = (path, file_type);
+    }
+
+    /// Hears what could not be removed. A directory in which something stays is told as well, after it.
+    ///
+    /// # Errors
+    ///
+    /// An error ends the removal, which returns it.
+    fn failed(&mut self, path: &Path, error: Error) -> Result<()>;
+}
+
+/// How [`Subvolume::remove_tree_with`] removes.
+///
+/// ```
+/// use std::path::Path;
+/// use ubtrfs::{Error, RemovalObserver, RemoveOptions, Volume};
+///
+/// /// Ends at the first failure.
+/// struct Strict;
+///
+/// impl RemovalObserver for Strict {
+///     fn failed(&mut self, _: &Path, error: Error) -> Result<(), Error> {
+///         Err(error)
+///     }
+/// }
+///
+/// # fn main() -> Result<(), ubtrfs::Error> {
+/// let volume = Volume::in_memory(256 << 20)?;
+/// let root = volume.root();
+/// root.create_dir("/dir")?;
+/// root.create_subvolume("/dir/sub")?.write("/file", b"content")?;
+/// let options = RemoveOptions::new();
+/// assert!(root.remove_tree_with("/dir", &options, &mut Strict).is_err());
+/// root.remove_tree_with("/dir", &options.enter_subvolumes(true), &mut Strict)?;
+/// assert!(!root.exists("/dir")?);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RemoveOptions {
+    enter_subvolumes: bool,
+}
+
+impl RemoveOptions {
+    /// Refuses subvolumes: they fail, and stay.
+    pub fn new() -> RemoveOptions {
+        RemoveOptions::default()
+    }
+
+    /// Removes subvolumes as other directories: all that is in them, then the empty subvolume.
+    /// [`Subvolume::delete_subvolume`] is faster.
+    #[must_use]
+    pub fn enter_subvolumes(mut self, enter_subvolumes: bool) -> RemoveOptions {
+        self.enter_subvolumes = enter_subvolumes;
+        self
+    }
+
+    fn subvolumes(self) -> Subvolumes {
+        match self.enter_subvolumes {
+            true => Subvolumes::Enter,
+            false => Subvolumes::Refuse,
+        }
+    }
+}
 
 impl Subvolume {
     /// Removes a directory with all that is in it; a link itself, as `std::fs` does.
@@ -33,6 +138,47 @@ impl Subvolume {
         let _entered = self.engine.enter();
         let path = path.as_ref();
         self.remove_tree(path).naming("remove directory", path)
+    }
+
+    /// Removes a file, or a directory with all that is in it, and tells an observer how it goes on. Links are removed
+    /// themselves. The removal goes on past files that cannot be removed, unless all others would fail for the same reason.
+    ///
+    /// # Errors
+    ///
+    /// - nothing is at `path`, or it is that of a root (`ResourceBusy`)
+    /// - it is a subvolume (`CrossesDevices`), unless [`RemoveOptions::enter_subvolumes`] says that it may be
+    /// - any change of the volume fails ([`Error::is_of_volume`])
+    /// - the error with which the observer ended it
+    ///
+    /// What was removed before is gone.
+    pub fn remove_tree_with(
+        &self,
+        path: impl AsRef<Path>,
+        options: &RemoveOptions,
+        observer: &mut dyn RemovalObserver,
+    ) -> Result<()> {
+        let _entered = self.engine.enter();
+        let path = path.as_ref();
+        let subvolumes = options.subvolumes();
+        let place = self.place_to_remove(path, subvolumes);
+        let (dir, name) = place.naming("remove", path)?;
+        let mut told = Told(observer);
+        let mut removal = Removal::new(&self.engine, subvolumes, &mut told);
+        removal.tree(dir, &name, path.as_os_str().as_bytes())
+    }
+
+    /// The directory and the name of something that may be removed with all below.
+    fn place_to_remove(&self, path: &Path, subvolumes: Subvolumes) -> Caused<(FileId, Vec<u8>)> {
+        let (end, name) = self.dir_to_remove(path)?;
+        let id = end.id.ok_or(EngineError::NotFound)?;
+        if end.has_slash && self.engine.attr(id)?.kind != FileKind::Directory {
+            return Err(EngineError::NotADirectory(id).into());
+        }
+        let is_subvolume = id.root != end.dir.root && !id.is_empty_subvolume_dir();
+        match is_subvolume && subvolumes == Subvolumes::Refuse {
+            true => Err(Cause::Subvolume(path.to_owned())),
+            false => Ok((end.dir, name)),
+        }
     }
 
     fn remove_tree(&self, path: &Path) -> Caused<()> {
@@ -89,19 +235,40 @@ fn refuse_subvolumes(engine: &Engine, top: FileId, path: &Path) -> Caused<()> {
     Ok(())
 }
 
+/// Passes on to a listener of a program.
+struct Told<'a>(&'a mut dyn RemovalObserver);
+
+impl Observer for Told<'_> {
+    type Stop = Error;
+
+    fn removed(&mut self, path: &[u8], kind: FileKind) {
+        let path = Path::new(OsStr::from_bytes(path));
+        self.0.removed(path, FileType::new(kind));
+    }
+
+    fn failed(&mut self, path: &[u8], problem: RemovalProblem<'_>) -> Result<()> {
+        let path = Path::new(OsStr::from_bytes(path));
+        let error = named(path, problem);
+        match error.is_of_volume() {
+            true => Err(error),
+            false => self.0.failed(path, error),
+        }
+    }
+}
+
 /// Ends a removal at the first failure.
 struct FirstFailure<'a> {
     engine: &'a Engine,
 }
 
-impl RemovalObserver for FirstFailure<'_> {
+impl Observer for FirstFailure<'_> {
     type Stop = Error;
+
+    fn removed(&mut self, _: &[u8], _: FileKind) {}
 
     fn failed(&mut self, path: &[u8], problem: RemovalProblem<'_>) -> Result<()> {
         let path = Path::new(OsStr::from_bytes(path));
-        let (operation, error) = match problem {
-            RemovalProblem::Find(error) => ("find", error),
-            RemovalProblem::List(error) => ("list", error),
+        match problem {
             RemovalProblem::Enter {
                 dir,
                 entry,
@@ -113,23 +280,31 @@ impl RemovalObserver for FirstFailure<'_> {
                     // Another thread has moved or removed it meanwhile.
                     return Ok(());
                 }
-                match refused {
-                    Refused::Elsewhere => (operation, looped(dir, entry)),
-                    Refused::Engine(error) => (operation, error),
-                }
-            }
-            RemovalProblem::Subvolume => {
-                let refused = Err(Cause::Subvolume(path.to_owned()));
-                return refused.naming("remove directory", path);
+                let error = match refused {
+                    Refused::Elsewhere => looped(dir, entry),
+                    Refused::Engine(error) => error,
+                };
+                Err(error).naming(operation, path)
             }
             // Another thread has removed it meanwhile.
             RemovalProblem::Unlink(EngineError::NotFound)
-            | RemovalProblem::Rmdir(EngineError::NotFound) => return Ok(()),
-            RemovalProblem::Unlink(error) => ("remove", error),
-            RemovalProblem::Rmdir(error) => ("remove directory", error),
-        };
-        Err(error).naming(operation, path)
+            | RemovalProblem::Rmdir(EngineError::NotFound) => Ok(()),
+            problem => Err(named(path, problem)),
+        }
     }
+}
+
+/// The error of a removal for a program.
+fn named(path: &Path, problem: RemovalProblem<'_>) -> Error {
+    let (operation, cause) = match problem {
+        RemovalProblem::Find(error) => ("find", error.into()),
+        RemovalProblem::List(error) => ("list", error.into()),
+        RemovalProblem::Enter { refused, .. } => ("enter", Cause::from(refused)),
+        RemovalProblem::Subvolume => ("remove directory", Cause::Subvolume(path.to_owned())),
+        RemovalProblem::Unlink(error) => ("remove", error.into()),
+        RemovalProblem::Rmdir(error) => ("remove directory", error.into()),
+    };
+    Error::new(operation, path, cause)
 }
 
 /// The error of a directory that `entry` of `dir` names, and that names another entry as its own.

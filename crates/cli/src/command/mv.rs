@@ -2,8 +2,8 @@
 
 use anyhow::{Context, bail};
 use rustix::io::Errno;
+use ubtrfs::RemoveOptions;
 use ubtrfs::transfer::copy::{Copier, CopyOptions, FromVolume, ToVolume, Top};
-use ubtrfs::transfer::removal::{Removal, Subvolumes};
 
 use crate::presentation::console::Console;
 use crate::presentation::permissions::umask;
@@ -147,7 +147,9 @@ impl Mv {
             console.error_was_reported();
         }
         let mut observer = TransferConsole { console, verbose };
-        let mut removal = Removal::new(volume, Subvolumes::Enter, &mut observer);
-        Ok(removal.tree(from.dir, &from.name, &source.path)?)
+        let options = RemoveOptions::new().enter_subvolumes(true);
+        let files = &target.files;
+        let removed = files.remove_tree_with(source.path_within(), &options, &mut observer);
+        Ok(removed.reason()?)
     }
 }

@@ -1,15 +1,15 @@
 //! `ubtrfs rm`: files removed, and directories with all below.
 
 use anyhow::{Context, bail};
-use ubtrfs::transfer::removal::{Removal, Subvolumes};
-use ubtrfs_engine::{Error, FileKind};
+use ubtrfs::RemoveOptions;
 
 use crate::presentation::console::Console;
 use crate::presentation::console::REMOVAL_PROGRESS;
 use crate::presentation::transfer_console::TransferConsole;
 use crate::volume_access::changes::{Changes, Target};
 use crate::volume_access::location::{Location, VolumeOptions};
-use crate::volume_access::place::{Place, PlaceError};
+use crate::volume_access::place::{Named, PlaceError};
+use crate::volume_access::reason::Reasoned;
 
 /// Remove files and directories
 ///
@@ -52,31 +52,32 @@ impl Rm {
         console: &mut Console,
     ) -> anyhow::Result<()> {
         let refused = || format!("cannot remove '{location}'");
-        let volume = &**target.engine();
-        let place = match Place::of(volume, target.root, &location.path) {
+        let files = &target.files;
+        let named = match Named::of(files, &location.path) {
             Err(PlaceError::NoName) => {
                 bail!("refusing to remove '.', '..' or the root: '{location}'")
             }
-            Err(PlaceError::Engine(Error::NotFound)) if self.force => return Ok(()),
-            place => place.with_context(refused)?,
+            Err(PlaceError::Library(error)) if self.force && error.is_missing() => return Ok(()),
+            named => named.with_context(refused)?,
         };
-        let Some(id) = place.existing else {
+        let Some(file) = named.existing else {
             return match self.force {
                 true => Ok(()),
-                false => Err(Error::NotFound).with_context(refused),
+                false => Err(PlaceError::NotFound).with_context(refused),
             };
         };
-        let is_dir = volume.attr(id).with_context(refused)?.kind == FileKind::Directory;
-        if is_dir && !self.recursive {
-            if !self.dir {
-                return Err(Error::IsADirectory(id)).with_context(refused);
-            }
-            return volume.rmdir(place.dir, &place.name).with_context(refused);
+        if file.is_dir() && !self.recursive {
+            let removed = match self.dir {
+                true => files.remove_dir(&named.path),
+                // A directory is refused.
+                false => files.remove_file(&named.path),
+            };
+            return removed.reason().with_context(refused);
         }
         let verbose = self.verbose || console.verbose > 0;
         let mut observer = TransferConsole { console, verbose };
-        let mut removal = Removal::new(volume, Subvolumes::Enter, &mut observer);
-        let removed = removal.tree(place.dir, &place.name, &location.path);
-        removed.with_context(refused)
+        let options = RemoveOptions::new().enter_subvolumes(true);
+        let removed = files.remove_tree_with(location.path_within(), &options, &mut observer);
+        removed.reason().with_context(refused)
     }
 }

@@ -4,11 +4,9 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use ubtrfs::transfer::Observer;
 use ubtrfs::transfer::copy::CopyProblem;
-use ubtrfs::transfer::removal::{RemovalObserver, RemovalProblem, Removed};
-use ubtrfs::transfer::{Observer, is_final_error};
-use ubtrfs::{TransferObserver, TransferProblem};
-use ubtrfs_engine::Error;
+use ubtrfs::{FileType, RemovalObserver, TransferObserver, TransferProblem};
 
 use crate::presentation::console::Console;
 use crate::presentation::quoting::{Escaped, ShellQuoted};
@@ -106,38 +104,26 @@ impl TransferObserver for ArchiveConsole<'_> {
 }
 
 impl RemovalObserver for TransferConsole<'_> {
-    type Stop = Error;
-
-    fn removed(&mut self, path: &[u8], what: Removed) {
+    fn removed(&mut self, path: &Path, file_type: FileType) {
+        let path = path.as_os_str().as_bytes();
         if let Some(bar) = self.console.progress() {
             bar.inc(1);
             bar.set_message(Escaped(path).to_string());
         }
         if self.verbose {
-            let done = match what {
-                Removed::File => "removed",
-                Removed::Directory => "removed directory",
+            let done = match file_type.is_dir() {
+                true => "removed directory",
+                false => "removed",
             };
             let _ = writeln!(self.console.out, "{done} {}", ShellQuoted(path));
         }
     }
 
-    fn failed(&mut self, path: &[u8], problem: RemovalProblem<'_>) -> Result<(), Error> {
-        match problem {
-            RemovalProblem::Find(error)
-            | RemovalProblem::List(error)
-            | RemovalProblem::Unlink(error)
-            | RemovalProblem::Rmdir(error)
-                if is_final_error(&error) =>
-            {
-                Err(error)
-            }
-            problem => {
-                let path = Escaped(path);
-                self.console
-                    .error(format_args!("cannot remove '{path}': {problem}"));
-                Ok(())
-            }
-        }
+    fn failed(&mut self, path: &Path, error: ubtrfs::Error) -> ubtrfs::Result<()> {
+        let path = Escaped(path.as_os_str().as_bytes());
+        let reason = error.reason();
+        self.console
+            .error(format_args!("cannot remove '{path}': {reason}"));
+        Ok(())
     }
 }

@@ -49,7 +49,7 @@ mod file_data;
 mod final_error;
 mod observer;
 pub mod owners;
-pub mod removal;
+pub(crate) mod removal;
 pub mod tar;
 pub mod unpack;
 pub mod walk;

@@ -18,29 +18,20 @@ mod tests;
 
 /// A choice of what becomes of subvolumes below a directory that is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Subvolumes {
+pub(crate) enum Subvolumes {
     /// They are removed as other directories are.
     Enter,
     /// They fail, and stay.
     Refuse,
 }
 
-/// Something that is gone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Removed {
-    File,
-    Directory,
-}
-
 /// A listener to a removal. Paths begin with that of the top, as the caller wrote it: any bytes.
-pub trait RemovalObserver {
+pub(crate) trait RemovalObserver {
     /// The error that ends the removal early.
     type Stop;
 
     /// Hears what was removed.
-    fn removed(&mut self, path: &[u8], what: Removed) {
-        let _ = (path, what);
-    }
+    fn removed(&mut self, path: &[u8], kind: FileKind);
 
     /// Hears what could not be removed.
     ///
@@ -52,7 +43,7 @@ pub trait RemovalObserver {
 
 /// Something that is not removed.
 #[derive(Debug, thiserror::Error)]
-pub enum RemovalProblem<'a> {
+pub(crate) enum RemovalProblem<'a> {
     /// The file to be removed cannot be examined, or is not there.
     #[error("{0}")]
     Find(Error),
@@ -79,7 +70,7 @@ pub enum RemovalProblem<'a> {
 
 /// A removal of files and trees from a volume.
 #[derive(Debug)]
-pub struct Removal<'a, O> {
+pub(crate) struct Removal<'a, O> {
     volume: &'a Volume,
     subvolumes: Subvolumes,
     observer: &'a mut O,
@@ -87,7 +78,11 @@ pub struct Removal<'a, O> {
 
 impl<'a, O: RemovalObserver> Removal<'a, O> {
     /// A removal that tells `observer` what becomes of each file.
-    pub fn new(volume: &'a Volume, subvolumes: Subvolumes, observer: &'a mut O) -> Removal<'a, O> {
+    pub(crate) fn new(
+        volume: &'a Volume,
+        subvolumes: Subvolumes,
+        observer: &'a mut O,
+    ) -> Removal<'a, O> {
         Removal {
             volume,
             subvolumes,
@@ -100,7 +95,7 @@ impl<'a, O: RemovalObserver> Removal<'a, O> {
     /// # Errors
     ///
     /// The error with which the observer ended it.
-    pub fn tree(&mut self, dir: FileId, name: &[u8], shown: &[u8]) -> Result<(), O::Stop> {
+    pub(crate) fn tree(&mut self, dir: FileId, name: &[u8], shown: &[u8]) -> Result<(), O::Stop> {
         let found = self.volume.lookup(dir, name);
         let found = found.and_then(|id| id.ok_or(Error::NotFound));
         let kind = found.and_then(|id| Ok((id, self.volume.attr(id)?.kind)));
@@ -109,7 +104,7 @@ impl<'a, O: RemovalObserver> Removal<'a, O> {
                 self.contents(id, shown)?;
                 self.directory(dir, name, shown)
             }
-            Ok(_) => self.file(dir, name, shown),
+            Ok((_, kind)) => self.file(dir, name, kind, shown),
             Err(error) => self.observer.failed(shown, RemovalProblem::Find(error)),
         }
     }
@@ -119,7 +114,7 @@ impl<'a, O: RemovalObserver> Removal<'a, O> {
     /// # Errors
     ///
     /// The error with which the observer ended it.
-    pub fn contents(&mut self, top: FileId, shown: &[u8]) -> Result<(), O::Stop> {
+    pub(crate) fn contents(&mut self, top: FileId, shown: &[u8]) -> Result<(), O::Stop> {
         let filter = Filter::default();
         let mut walk = Walk::new(self.volume, top, shown, Order::Index, filter);
         // Each directory on the way, and the name of the next in it.
@@ -132,7 +127,7 @@ impl<'a, O: RemovalObserver> Removal<'a, O> {
                     };
                     let dir = *dir;
                     if entry.kind != FileKind::Directory {
-                        self.file(dir, &entry.name, walk.path())?;
+                        self.file(dir, &entry.name, entry.kind, walk.path())?;
                         continue;
                     }
                     below.clone_from(&entry.name);
@@ -176,11 +171,17 @@ impl<'a, O: RemovalObserver> Removal<'a, O> {
         })
     }
 
-    fn file(&mut self, dir: FileId, name: &[u8], shown: &[u8]) -> Result<(), O::Stop> {
+    fn file(
+        &mut self,
+        dir: FileId,
+        name: &[u8],
+        kind: FileKind,
+        shown: &[u8],
+    ) -> Result<(), O::Stop> {
         // REMOVAL-1
         match self.volume.unlink(dir, name) {
             Ok(()) => {
-                self.observer.removed(shown, Removed::File);
+                self.observer.removed(shown, kind);
                 Ok(())
             }
             Err(error) => self.observer.failed(shown, RemovalProblem::Unlink(error)),
@@ -190,7 +191,7 @@ impl<'a, O: RemovalObserver> Removal<'a, O> {
     fn directory(&mut self, dir: FileId, name: &[u8], shown: &[u8]) -> Result<(), O::Stop> {
         match self.volume.rmdir(dir, name) {
             Ok(()) => {
-                self.observer.removed(shown, Removed::Directory);
+                self.observer.removed(shown, FileKind::Directory);
                 Ok(())
             }
             Err(error) => self.observer.failed(shown, RemovalProblem::Rmdir(error)),

@@ -14,9 +14,9 @@ struct Notes<'a> {
 impl RemovalObserver for Notes<'_> {
     type Stop = ();
 
-    fn removed(&mut self, path: &[u8], what: Removed) {
+    fn removed(&mut self, path: &[u8], kind: FileKind) {
         let path = String::from_utf8_lossy(path);
-        self.seen.push(format!("{path} {what:?}"));
+        self.seen.push(format!("{path} {kind:?}"));
         if let Some(at_first) = self.at_first.take() {
             at_first();
         }
@@ -53,7 +53,7 @@ fn what_cannot_be_removed_stays_and_the_rest_goes() {
     let begin = |at: usize, with: &str| assert!(seen[at].starts_with(with), "{seen:?}");
     begin(0, "top/a/kept: ");
     begin(1, "top/a: ");
-    begin(2, "top/gone File");
+    begin(2, "top/gone Regular");
     begin(3, "top: ");
     assert_eq!(seen.len(), 4);
     assert!(volume.root().exists("/top/a/kept").unwrap());
@@ -69,7 +69,7 @@ fn directory_that_was_moved_away_keeps_its_files() {
     let move_away = || volume.root().rename("/top/moved", "/elsewhere").unwrap();
     let seen = removed_from(&volume, Some(&move_away));
     let elsewhere = format!("top/moved: {}", Refused::Elsewhere);
-    assert_eq!(seen, ["top/first File", &elsewhere, "top Directory"]);
+    assert_eq!(seen, ["top/first Regular", &elsewhere, "top Directory"]);
     assert!(volume.root().exists("/elsewhere/kept").unwrap());
 }
 
@@ -80,6 +80,6 @@ fn subvolumes_are_removed_where_they_are_entered() {
     volume.root().create_subvolume("/top/sub").unwrap();
     volume.root().write("/top/sub/file", b"").unwrap();
     let seen = removed_from(&volume, None);
-    let wanted = ["top/sub/file File", "top/sub Directory", "top Directory"];
+    let wanted = ["top/sub/file Regular", "top/sub Directory", "top Directory"];
     assert_eq!(seen, wanted);
 }
