@@ -15,12 +15,15 @@ use crate::dir_builder::DirBuilder;
 use crate::error::{Caused, Naming, Result};
 use crate::handle::Engine;
 use crate::metadata::Metadata;
-use crate::subvolume::{Access, PERMISSIONS, Subvolume};
+use crate::subvolume::{Access, PERMISSIONS, Subvolume, bytes};
 
 /// An open directory. Names are those in this directory, even if it is renamed meanwhile and another has its path.
 ///
 /// A program that acts for others gives it a [`Caller`]. Each operation then first checks the rights that the kernel's
 /// btrfs asks for, of the very directory that it changes. Without a caller, everything is allowed.
+///
+/// A [`Subvolume`] that a method returns is the program's own, with all rights. For the caller, the program opens a
+/// directory in it and gives that the caller again.
 ///
 /// ```
 /// use ubtrfs::{Access, DirBuilder, Volume};
@@ -135,17 +138,26 @@ impl Dir {
         found.naming("read the attributes of", &self.path.join(name))
     }
 
-    /// Opens a directory in this one. A link is followed, within this subvolume.
+    /// Opens a directory in this one, or that a path leads to from here. Links are followed, within this subvolume: its root
+    /// is where a path or link with a slash in front begins. A caller must have the right to search each directory on the
+    /// way.
     ///
     /// # Errors
     ///
-    /// As [`Subvolume::open_dir`], or the caller may not search this directory. Those on the way of a link are not asked for.
-    pub fn open_dir(&self, name: impl AsRef<OsStr>) -> Result<Dir> {
-        let path = self.path.join(name.as_ref());
-        let opened = self.check_search().and_then(|()| {
-            let name = name.as_ref().as_bytes();
-            let id = self.engine.resolve_following(self.id, name)?;
-            self.opened(id, &path)
+    /// As [`Subvolume::open_dir`], or the caller may not.
+    pub fn open_dir(&self, path: impl AsRef<Path>) -> Result<Dir> {
+        let within = path.as_ref();
+        let path = self.path.join(within);
+        let opened = bytes(within).and_then(|within| {
+            let rights = self.rights();
+            let may_search = |dir| match rights {
+                Some(rights) => rights.search(dir),
+                None => Ok(()),
+            };
+            let found = self
+                .engine
+                .resolve_following_if(self.id, within, may_search);
+            self.opened(found?, &path)
         });
         opened.naming("open directory", &path)
     }

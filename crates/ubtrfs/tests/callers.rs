@@ -310,3 +310,64 @@ fn streams_copy_from_files_that_the_caller_could_open() {
     set_file_mode(0o604);
     receive_as(&volume, &user(STRANGER), &copy).unwrap();
 }
+
+/// LOOKUP-3
+#[test]
+fn directories_on_the_way_are_searched_for_the_caller() {
+    let volume = volume();
+    let root = volume.root();
+    let home = home(&volume, 0o711);
+    for (path, mode) in [
+        ("/home/private", 0o700),
+        ("/home/private/shared", 0o777),
+        ("/home/open", 0o755),
+        ("/home/open/inner", 0o755),
+    ] {
+        root.create_dir(path).unwrap();
+        root.chown(path, Some(OWNER), Some(OWNER)).unwrap();
+        set_mode(&volume, path, mode);
+    }
+    root.symlink("/home/private/shared", "/home/open/by-root")
+        .unwrap();
+    root.symlink("../private/shared", "/home/open/by-parent")
+        .unwrap();
+    root.symlink("inner", "/home/open/by-name").unwrap();
+    let strange = home.clone().with_caller(&user(STRANGER));
+    let names_of = |dir: &Dir| dir.metadata().unwrap().ino();
+    for path in [
+        "private/shared",
+        "private/missing",
+        "private/..",
+        "private/.",
+        "/home/private/shared",
+        "open/../private/shared",
+        "open/by-root",
+        "open/by-parent",
+    ] {
+        assert_eq!(refused(strange.open_dir(path)), EACCES, "{path}");
+    }
+    // Opening a directory needs no right to it.
+    let private = strange.open_dir("private").unwrap();
+    for path in [".", "..", "shared", "../open", "shared/.."] {
+        assert_eq!(refused(private.open_dir(path)), EACCES, "{path}");
+    }
+    assert_eq!(refused(private.symlink_metadata("shared")), EACCES);
+    let inner = strange.open_dir("open/inner").unwrap();
+    for path in ["open/by-name", "/home/open/inner", "open/inner/../inner/"] {
+        let found = strange.open_dir(path).unwrap();
+        assert_eq!(names_of(&found), names_of(&inner), "{path}");
+    }
+    let missing = strange.open_dir("open/missing").unwrap_err();
+    assert_eq!(missing.kind(), ErrorKind::NotFound);
+    assert_eq!(
+        strange.open_dir("").unwrap_err().kind(),
+        ErrorKind::NotFound
+    );
+    // What is opened on the way is for the same caller.
+    let made = inner.create_dir("new", &DirBuilder::new());
+    assert_eq!(refused(made), EACCES);
+    let owned = home.with_caller(&user(OWNER));
+    for path in ["private/shared", "open/by-root", "open/by-parent"] {
+        owned.open_dir(path).unwrap();
+    }
+}

@@ -3,6 +3,7 @@
 //! Invariants
 //! - LOOKUP-1: a path that goes on behind a name, if only by a slash or a ".", fails unless the name is of a directory.
 //! - LOOKUP-2: links of one walk share one budget, so that every walk ends.
+//! - LOOKUP-3: a caller's right to a directory is asked before anything of it is told, also before "." and "..".
 
 use ubtrfs_format::item::FileKind;
 use ubtrfs_transaction::FileId;
@@ -58,6 +59,23 @@ impl Namespace {
         self.walk(base, path, true)
     }
 
+    /// Resolves as [`Namespace::resolve_following`], if `check` lets the walk go on from each directory that it comes to.
+    pub(crate) fn resolve_following_if<E: From<Error>>(
+        &self,
+        base: FileId,
+        path: &[u8],
+        mut check: impl FnMut(FileId) -> std::result::Result<(), E>,
+    ) -> std::result::Result<FileId, E> {
+        let mut walk = self.begin_walk(base, path, true)?;
+        while !walk.pending.is_empty() {
+            // LOOKUP-3
+            self.check_directory(walk.at)?;
+            check(walk.at)?;
+            self.advance(&mut walk, true)?;
+        }
+        Ok(walk.at)
+    }
+
     /// Resolves all of `path` but its last name, which need not exist. With `follow_last`, links at the end are
     /// followed to the name that the last of them leads to, as open(2) does to create a file. A path that ends with a
     /// slash is not followed so.
@@ -67,7 +85,7 @@ impl Namespace {
         path: &[u8],
         follow_last: bool,
     ) -> Result<PathEnd> {
-        let mut walk = self.begin_walk(base, path)?;
+        let mut walk = self.begin_walk(base, path, false)?;
         let mut has_slash = path.ends_with(b"/");
         while let Some(name) = walk.pending.pop() {
             if !walk.pending.is_empty() {
@@ -111,26 +129,36 @@ impl Namespace {
     }
 
     fn walk(&self, base: FileId, path: &[u8], follow_last: bool) -> Result<FileId> {
-        let mut walk = self.begin_walk(base, path)?;
-        // LOOKUP-1
-        if path.ends_with(b"/") && !walk.pending.is_empty() {
-            walk.pending.insert(0, b".".to_vec());
-        }
-        while let Some(name) = walk.pending.pop() {
-            let follow = follow_last || !walk.pending.is_empty();
-            self.step(&mut walk, &name, follow)?;
+        let mut walk = self.begin_walk(base, path, true)?;
+        while !walk.pending.is_empty() {
+            self.advance(&mut walk, follow_last)?;
         }
         Ok(walk.at)
     }
 
-    fn begin_walk(&self, base: FileId, path: &[u8]) -> Result<PathWalk> {
+    /// `is_whole`: all of the path is walked, with a slash at its end.
+    fn begin_walk(&self, base: FileId, path: &[u8], is_whole: bool) -> Result<PathWalk> {
         let top = self.roots.root_dir(base.root)?;
+        let mut pending = names(path);
+        // LOOKUP-1
+        if is_whole && path.ends_with(b"/") && !pending.is_empty() {
+            pending.insert(0, b".".to_vec());
+        }
         Ok(PathWalk {
             top,
             at: if path.starts_with(b"/") { top } else { base },
-            pending: names(path),
+            pending,
             links: 0,
         })
+    }
+
+    /// Goes through the next name, if there is one.
+    fn advance(&self, walk: &mut PathWalk, follow_last: bool) -> Result<()> {
+        let Some(name) = walk.pending.pop() else {
+            return Ok(());
+        };
+        let follow = follow_last || !walk.pending.is_empty();
+        self.step(walk, &name, follow)
     }
 
     /// Goes through one name, and puts the names of a link that is followed before those to come.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ubtrfs_transaction::FileId;
 
 use super::{OpenFile, Volume};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::inode::Attr;
 use crate::namespace::{DirEntry, NewContents, NewInode, PathEnd, RenameMode};
 
@@ -112,6 +112,16 @@ impl Volume {
     /// Resolves `path` from `base` with a link at the end followed as well.
     pub fn resolve_following(&self, base: FileId, path: &[u8]) -> Result<FileId> {
         self.namespace.resolve_following(base, path)
+    }
+
+    /// Resolves `path` as [`Volume::resolve_following`], if `check` lets the walk go on from each directory that it comes to.
+    pub fn resolve_following_if<E: From<Error>>(
+        &self,
+        base: FileId,
+        path: &[u8],
+        check: impl FnMut(FileId) -> std::result::Result<(), E>,
+    ) -> std::result::Result<FileId, E> {
+        self.namespace.resolve_following_if(base, path, check)
     }
 
     /// Resolves all of `path` but its last name, which need not exist.
