@@ -308,9 +308,10 @@ impl Dir {
     ///
     /// # Errors
     ///
-    /// - there is no subvolume of this name, or it is the default subvolume
-    /// - it holds others (`DirectoryNotEmpty`)
+    /// - there is nothing of this name (`NotFound`), or no subvolume (`InvalidInput`)
+    /// - it holds others (`DirectoryNotEmpty`), or is the default subvolume (`PermissionDenied`)
     /// - the caller may not ([`Caller::allow_deleting_subvolumes`], `PermissionDenied`)
+    /// - the volume or the subvolume that this directory is in is read-only (`ReadOnlyFilesystem`)
     pub fn delete_subvolume(&self, name: impl AsRef<OsStr>) -> Result<()> {
         let _entered = self.engine.enter();
         let (name, rights) = (name.as_ref(), self.rights());
@@ -344,7 +345,8 @@ impl Dir {
     ///
     /// # Errors
     ///
-    /// As [`Dir::delete_subvolume`].
+    /// As [`Dir::delete_subvolume`], by the rights to the directory that holds it. The directory is the root of no subvolume
+    /// (`InvalidInput`), or of the top level (`NotFound`).
     pub fn delete_itself(&self) -> Result<SubvolumePlace> {
         let _entered = self.engine.enter();
         let deleted = self.must_be_root().and_then(|()| {

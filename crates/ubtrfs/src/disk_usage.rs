@@ -7,7 +7,7 @@ use std::path::Path;
 use ubtrfs_engine::inspect::{FileUsage, SharedRanges, SharingCache};
 use ubtrfs_engine::{FileId, FileKind};
 
-use crate::error::{Caused, Naming, Result};
+use crate::error::{Cause, Caused, Naming, Result};
 use crate::handle::Engine;
 use crate::read_dir::DirEntry;
 use crate::subvolume::Subvolume;
@@ -100,8 +100,11 @@ impl UsageMeter {
     ///
     /// # Errors
     ///
-    /// The file is gone, or the volume is damaged or cannot be read.
+    /// The file is gone, or of another volume (`CrossesDevices`), or the volume is damaged or cannot be read.
     pub fn measure(&mut self, entry: &DirEntry) -> Result<Option<FileSpace>> {
+        if !entry.engine.is_same(&self.engine) {
+            return Err(Cause::OtherVolume).naming("measure", &entry.path());
+        }
         let id = entry.id();
         if !entry.file_type().is_file() || !self.is_new(id) {
             return Ok(None);

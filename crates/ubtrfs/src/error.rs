@@ -64,7 +64,7 @@ impl Error {
     /// | `NotFound`, `AlreadyExists`, `NotADirectory`, `IsADirectory`, `DirectoryNotEmpty` | as of `std::fs` |
     /// | `StorageFull` | the volume is full |
     /// | `ReadOnlyFilesystem` | the volume, the subvolume or the device is read-only, the volume is closed, or a commit failed |
-    /// | `PermissionDenied` | an immutable or append-only file, or the subvolume is not of the kind that is needed |
+    /// | `PermissionDenied` | an immutable or append-only file, or the subvolume is not of the kind that is needed; a [`Caller`](crate::Caller) lacks the right ([`Error::is_refusal`]) |
     /// | `CrossesDevices` | different subvolumes or volumes, or a subvolume where a directory is wanted |
     /// | `ResourceBusy` | the volume is open elsewhere, or the path is that of a root |
     /// | `InvalidData` | the volume is damaged, or is none |

@@ -17,7 +17,7 @@ use ubtrfs_format::item::{InodeFlags, Timespec};
 use ubtrfs_format::uuid::Uuid;
 use ubtrfs_mkfs::{
     FillOptions, FilledVolume, FlagsRequest, Geometry, Growth, Identity, Input, LeftOutAcls,
-    MkfsOptions, Plan, Scratch, SubvolumeRequest, TimeRule, VolumeChunks, fill,
+    MkfsError, MkfsOptions, Plan, Scratch, SubvolumeRequest, TimeRule, VolumeChunks, fill,
 };
 
 use crate::error::{Cause, Caused, Naming, Result};
@@ -148,7 +148,7 @@ impl Mkfs {
         self
     }
 
-    /// Discards what the devices hold before, as mkfs.btrfs does unless it is told not to.
+    /// Discards what the devices hold before, as mkfs.btrfs does unless it is told not to. It is not done by default.
     #[must_use]
     pub fn discard(mut self, discard: bool) -> Mkfs {
         self.discard = discard;
@@ -280,7 +280,8 @@ impl Mkfs {
         geometry.naming_alone("make a volume")
     }
 
-    /// Plans a volume on devices of which so many bytes each are taken. An empty one is planned whole; files are read later.
+    /// Plans a volume on devices of which so many bytes each are taken, and writes nothing. An empty volume is planned whole.
+    /// Of one that is filled, files are first read by [`PlannedVolume::write`], which tells whether they fit.
     ///
     /// # Errors
     ///
@@ -392,10 +393,11 @@ impl PlannedVolume {
     ///
     /// # Errors
     ///
-    /// - a device fails, or is shorter than was planned (`InvalidInput`)
+    /// - there are more or fewer devices than were planned, or one is shorter (`InvalidInput`): nothing was written
+    /// - a device fails
     /// - what the volume is filled with cannot be read, changes meanwhile, or does not fit (`StorageFull`)
     ///
-    /// The devices then hold no volume, or an empty volume's old one whole.
+    /// After an error of the last two kinds, the devices hold no volume, or their old contents whole.
     pub fn write(self, devices: &[(&Path, &dyn BlockDevice)]) -> Result<MadeVolume> {
         let written = self.written(devices);
         written.naming_alone("make a volume")
@@ -408,6 +410,12 @@ impl PlannedVolume {
             device_bytes,
             work,
         } = self;
+        if devices.len() != device_bytes.len() {
+            return Err(Cause::Mkfs(MkfsError::DeviceCount {
+                devices: devices.len(),
+                planned: device_bytes.len(),
+            }));
+        }
         let bare = devices.iter().map(|(_, device)| *device);
         match work {
             Work::Empty(plan) => {

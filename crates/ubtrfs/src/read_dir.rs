@@ -133,7 +133,7 @@ impl Iterator for ReadDir {
 /// ```
 #[derive(Clone, Debug)]
 pub struct DirEntry {
-    engine: Engine,
+    pub(crate) engine: Engine,
     dir: PathBuf,
     entry: EngineEntry,
 }

@@ -113,6 +113,32 @@ fn users_delete_subvolumes_where_that_is_allowed() {
 }
 
 #[test]
+fn what_is_no_subvolume_to_delete_is_told_by_its_kind() {
+    let volume = volume();
+    let root = volume.root();
+    let top = root.open_dir("/").unwrap();
+    top.create_dir("plain", &DirBuilder::new()).unwrap();
+    let held = top.create_subvolume("held", &DirBuilder::new()).unwrap();
+    held.create_subvolume("/inner").unwrap();
+    let shown = top.create_subvolume("shown", &DirBuilder::new()).unwrap();
+    volume.set_default_subvolume(&shown).unwrap();
+    let kind = |name| top.delete_subvolume(name).unwrap_err().kind();
+    assert_eq!(kind("missing"), ErrorKind::NotFound);
+    assert_eq!(kind("plain"), ErrorKind::InvalidInput);
+    assert_eq!(kind("held"), ErrorKind::DirectoryNotEmpty);
+    assert_eq!(kind("shown"), ErrorKind::PermissionDenied);
+    let kind = |dir: Dir| dir.delete_itself().unwrap_err().kind();
+    assert_eq!(
+        kind(top.open_dir("plain").unwrap()),
+        ErrorKind::InvalidInput
+    );
+    assert_eq!(kind(top.clone()), ErrorKind::NotFound);
+    held.set_read_only(true).unwrap();
+    let inner = top.open_dir("held").unwrap().delete_subvolume("inner");
+    assert_eq!(inner.unwrap_err().kind(), ErrorKind::ReadOnlyFilesystem);
+}
+
+#[test]
 fn flags_are_for_the_owner() {
     let volume = volume();
     let home = home(&volume, 0o777);

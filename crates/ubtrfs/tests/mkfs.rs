@@ -69,6 +69,26 @@ fn volume_is_refused_before_anything_is_written() {
 }
 
 #[test]
+fn volume_is_written_to_as_many_devices_as_were_planned() {
+    let host = tempfile::tempdir().unwrap();
+    for mkfs in [Mkfs::default(), Mkfs::default().fill_from(host.path())] {
+        for (planned, given) in [(1, 2), (2, 1)] {
+            let devices: Vec<_> = (0..given).map(|_| MemDevice::new(VOLUME_BYTES)).collect();
+            let named: Vec<(&Path, &dyn BlockDevice)> = devices
+                .iter()
+                .map(|device| (Path::new("memory"), device as &dyn BlockDevice))
+                .collect();
+            let planned = mkfs.plan(&vec![VOLUME_BYTES; planned]).unwrap();
+            let refused = planned.write(&named).unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::InvalidInput, "{refused}");
+            let mut superblock = [0; 4096];
+            devices[0].read_at(&mut superblock, 64 << 10).unwrap();
+            assert_eq!(superblock, [0; 4096], "nothing is written");
+        }
+    }
+}
+
+#[test]
 fn files_have_the_subvolumes_and_flags_that_were_asked_for() {
     let host = tempfile::tempdir().unwrap();
     for dir in ["plain", "kept", "shown"] {

@@ -633,3 +633,19 @@ fn walk_goes_past_what_it_is_told_to_leave_out() {
 fn in_top(name: &str) -> String {
     format!("top/{name}")
 }
+
+#[test]
+fn meter_measures_files_of_its_own_volume() {
+    let [one, other] = [(), ()].map(|()| Volume::in_memory(256 << 20).unwrap());
+    for volume in [&one, &other] {
+        volume.root().write("/file", vec![7; 1 << 20]).unwrap();
+        volume.sync().unwrap();
+    }
+    let mut meter = one.root().usage_meter();
+    let mut first = |volume: &Volume| {
+        let entry = volume.root().read_dir("/").unwrap().next().unwrap();
+        meter.measure(&entry.unwrap())
+    };
+    assert_eq!(first(&other).unwrap_err().kind(), ErrorKind::CrossesDevices);
+    assert_eq!(first(&one).unwrap().unwrap().total_bytes, 1 << 20);
+}
