@@ -15,6 +15,7 @@
 mod read;
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::Builder;
 
 use ubtrfs_format::ids::{Logical, RootId};
 use ubtrfs_format::key::Key;
@@ -92,9 +93,11 @@ pub(crate) fn walk<V: Visitor>(
     let (full, filled) = sync_channel::<Batch>(IN_FLIGHT);
     let (spare, emptied) = sync_channel::<Batch>(IN_FLIGHT + 2);
     std::thread::scope(|scope| {
-        scope.spawn(move || {
-            read::Reader::new(volume, batch_bytes, full, emptied).read_all(roots);
-        });
+        let reader = Builder::new().name("ubtrfs-read".to_owned());
+        let read = move || read::Reader::new(volume, batch_bytes, full, emptied).read_all(roots);
+        reader
+            .spawn_scoped(scope, read)
+            .map_err(CheckError::Thread)?;
         visit(nodesize, roots, visitor, filled, &spare)
     })
 }

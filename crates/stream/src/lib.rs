@@ -15,6 +15,7 @@ mod diff;
 mod dump;
 mod format;
 mod receive;
+mod scoped_thread;
 mod send;
 mod write_behind;
 

@@ -123,14 +123,17 @@ impl Comparison {
 
     /// Adds the next difference, and those after it that lie in the same two leaves. False at the end of both trees.
     ///
-    /// An error ends the comparison as well. Differences that were added before it are sound.
+    /// Adds none, and returns true, if it comes upon many blocks that were rewritten and are alike. So a caller may stop
+    /// amid them. An error ends the comparison as well. Differences that were added before it are sound.
     pub fn next_of_leaves(&mut self, found: &mut Vec<Difference>) -> Result<bool, TreeError> {
         let before = found.len();
+        let mut entered = 0;
         loop {
             match self.step()? {
                 Step::Found(difference) => found.push(difference),
-                Step::Entered if found.len() > before => return Ok(true),
-                Step::Passed | Step::Entered => {}
+                Step::Entered if found.len() > before || entered == MAX_ENTERED => return Ok(true),
+                Step::Entered => entered += 1,
+                Step::Passed => {}
                 Step::End => return Ok(found.len() > before),
             }
         }
@@ -335,6 +338,8 @@ impl Comparison {
     }
 }
 
+/// A search for differences returns after so many steps into blocks.
+const MAX_ENTERED: usize = 64;
 /// For each node that is read ahead, so many nodes below them all are.
 const NODES_BELOW: usize = 8;
 const MAX_WINDOW: usize = 128;

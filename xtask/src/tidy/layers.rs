@@ -95,7 +95,14 @@ const ORDERS: &[(&str, &[&str])] = &[
             "fill plan",
         ],
     ),
-    ("stream", &["diff format write_behind", "dump receive send"]),
+    (
+        "stream",
+        &[
+            "scoped_thread",
+            "diff format write_behind",
+            "dump receive send",
+        ],
+    ),
     (
         "check",
         &[

@@ -7,7 +7,7 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
-use std::thread;
+use std::thread::{self, Builder};
 
 use rustix::fs::CWD;
 use rustix::mount::{
@@ -26,10 +26,12 @@ const PLACE: &str = "/dev";
 /// Ends the connection of `mount`, of which `device` is a descriptor.
 pub(super) fn abort(mount: &TableEntry, device: BorrowedFd<'_>) -> io::Result<()> {
     let aborted = thread::scope(|scope| {
-        let thread = scope.spawn(|| abort_in_own_namespace(mount, device));
-        thread.join()
+        let thread = Builder::new().name("ubtrfs-abort".to_owned());
+        let thread = thread.spawn_scoped(scope, || abort_in_own_namespace(mount, device))?;
+        Ok(thread.join())
     });
-    aborted.unwrap_or_else(|_| Err(io::Error::other("a thread panicked")))
+    aborted
+        .and_then(|aborted| aborted.unwrap_or_else(|_| Err(io::Error::other("a thread panicked"))))
 }
 
 /// To be run by a thread that ends afterwards, and its namespace with it.

@@ -20,6 +20,7 @@ use super::extents::{DiskRange, FileMap, Stored, item_range};
 use super::job::Job;
 use super::update::Update;
 use crate::format::{Command, StreamVersion};
+use crate::scoped_thread;
 
 /// The most bytes that one command carries; as the kernel's do.
 const V1_WRITE_BYTES: u64 = 48 << 10;
@@ -434,24 +435,21 @@ impl Job<'_> {
         let snapshot = self.new.snapshot;
         let id = FileId::new(snapshot.id(), InodeNr(update.ino));
         update.data.wrote_to(range.end);
-        let mut reads = Reads {
+        let reads = Reads {
             volume: snapshot.volume(),
             id,
             range: range.clone(),
         };
         if range.end - range.start < READ_BESIDE_BYTES {
-            let mut at = range.start;
-            while let Some(data) = reads.next_part(Vec::new()) {
-                at += self.write_part(update, at, &data?)?;
-            }
-            return Ok(());
+            return self.write_in_turn(update, reads);
         }
         let (full, to_send) = mpsc::sync_channel(1);
         let (sent, empty) = mpsc::channel();
         thread::scope(|scope| {
-            scope.spawn(move || {
+            let mut reads_there = reads.clone();
+            let reader = scoped_thread::start(scope, "ubtrfs-read", move || {
                 for buffer in [Vec::new(), Vec::new()].into_iter().chain(empty) {
-                    let Some(part) = reads.next_part(buffer) else {
+                    let Some(part) = reads_there.next_part(buffer) else {
                         return;
                     };
                     // The sender may have failed.
@@ -460,6 +458,9 @@ impl Job<'_> {
                     }
                 }
             });
+            if reader.is_err() {
+                return self.write_in_turn(update, reads);
+            }
             // An error drops both, which ends the thread.
             let (to_send, sent) = (to_send, sent);
             let mut at = range.start;
@@ -471,6 +472,16 @@ impl Job<'_> {
             }
             Ok(())
         })
+    }
+
+    fn write_in_turn(&mut self, update: &Update, mut reads: Reads<'_>) -> Result<()> {
+        let mut at = reads.range.start;
+        let mut buffer = Vec::new();
+        while let Some(data) = reads.next_part(buffer) {
+            buffer = data?;
+            at += self.write_part(update, at, &buffer)?;
+        }
+        Ok(())
     }
 
     /// Writes data that was read at an offset. Returns its length.
@@ -498,6 +509,7 @@ fn plain_inline<'i>(item: &'i Item, range: &Range<u64>) -> Option<&'i [u8]> {
 }
 
 /// Reads a range of a file in parts.
+#[derive(Clone)]
 struct Reads<'a> {
     volume: &'a Volume,
     id: FileId,

@@ -3,11 +3,14 @@
 //! That thread also reads ahead of look-ups: directories that have the names, and old entries at names that are new. Alone,
 //! each would be waited for.
 //!
-//! Memory: [`QUEUED`] batches and two more, each with the leaves of up to [`LEAVES`] reads of the comparison. Of what is
-//! read ahead, [`PORTION`] blocks and those above them are in memory outside the cache.
+//! Invariants
+//! - DIFFERENCES-1: an end is one only if the thread says so. A thread that is gone is an error.
+//! - DIFFERENCES-2: a comparison that nobody waits for ends, also amid leaves that are alike.
+//!
+//! Memory: [`QUEUED`] batches and two more, each with leaves of [`BATCH_BYTES`]. Of what is read ahead, [`PORTION`] blocks
+//! and those above them are in memory outside the cache.
 
 use std::collections::HashSet;
-use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::{thread, vec};
@@ -21,9 +24,14 @@ use ubtrfs_tree::{Comparison, Difference, RecentLeaves, TreeError};
 use super::error::{Result, SendError};
 use super::file_tree::{FileTree, Name, ROOT_DIR, push_names};
 use super::walk::is_inode;
+use crate::scoped_thread;
+
+#[cfg(test)]
+mod tests;
 
 const QUEUED: usize = 2;
-const LEAVES: usize = 64;
+/// The leaves that a batch refers to.
+const BATCH_BYTES: usize = 2 << 20;
 /// A batch that has so many takes no more leaves.
 const ENOUGH: usize = 1024;
 /// How many directories are remembered that were read ahead.
@@ -45,7 +53,7 @@ pub(super) enum Wanted {
     All,
 }
 
-/// A message of the thread that finds differences.
+/// A message of a finder.
 enum Found {
     Batch(Vec<Difference>),
     /// The end of both trees.
@@ -56,9 +64,15 @@ enum Found {
 /// Differences in key order. Those of what is no inode are left out.
 pub(super) struct Differences<'a> {
     batch: vec::IntoIter<Difference>,
-    found: Receiver<Found>,
-    /// Tells the thread that none are wanted any more.
+    source: Source<'a>,
+    /// Tells the finder that none are wanted any more.
     is_over: &'a AtomicBool,
+}
+
+enum Source<'a> {
+    Beside(Receiver<Found>),
+    /// The system had no thread to give.
+    Here(Box<Finder<'a>>),
 }
 
 impl Drop for Differences<'_> {
@@ -67,46 +81,57 @@ impl Drop for Differences<'_> {
     }
 }
 
-impl Differences<'_> {
+impl<'a> Differences<'a> {
+    fn new(source: Source<'a>, is_over: &'a AtomicBool) -> Differences<'a> {
+        Differences {
+            batch: Vec::new().into_iter(),
+            source,
+            is_over,
+        }
+    }
+
     /// None at the end of both trees.
     pub(super) fn next(&mut self) -> Result<Option<Difference>> {
         loop {
             if let Some(difference) = self.batch.next() {
                 return Ok(Some(difference));
             }
-            match self.found.recv() {
-                Ok(Found::Batch(batch)) => self.batch = batch.into_iter(),
-                Ok(Found::End) => return Ok(None),
-                Ok(Found::Failed(error)) => return Err(error.into()),
-                // Its panic goes on once this has returned.
-                Err(gone) => return Err(SendError::Thread(io::Error::other(gone))),
+            let found = match &mut self.source {
+                // DIFFERENCES-1: its panic goes on once this has returned.
+                Source::Beside(found) => found.recv().map_err(|_| SendError::Thread)?,
+                Source::Here(finder) => finder.next(),
+            };
+            match found {
+                Found::Batch(batch) => self.batch = batch.into_iter(),
+                Found::End => return Ok(None),
+                Found::Failed(error) => return Err(error.into()),
             }
         }
     }
 }
 
-/// Lets `take` have the differences while they are found.
+/// Lets `take` have the differences while they are found. Without a thread for that, `take` waits for each batch.
 pub(super) fn find_beside<T>(
     old: Option<&Snapshot>,
     new: &Snapshot,
     wanted: Wanted,
     take: impl FnOnce(&mut Differences<'_>) -> Result<T>,
 ) -> Result<T> {
-    let (out, found) = mpsc::sync_channel(QUEUED);
+    let recent = || [old.unwrap_or(new), new].map(|of| RecentLeaves::of(of.view()));
     let is_over = AtomicBool::new(false);
-    let is_over = &is_over;
+    let (out, found) = mpsc::sync_channel(QUEUED);
     thread::scope(|scope| {
-        let finder = thread::Builder::new().name("ubtrfs-compare".to_owned());
-        finder
-            .spawn_scoped(scope, move || find(old, new, wanted, &out, is_over))
-            .map_err(SendError::Thread)?;
-        // An error drops it, which ends the thread.
-        let mut differences = Differences {
-            batch: Vec::new().into_iter(),
-            found,
-            is_over,
+        let finder = scoped_thread::start(scope, "ubtrfs-compare", || {
+            let leaves = recent();
+            Finder::new(old, new, wanted, &leaves, &is_over).send_all(out);
+        });
+        let leaves = recent();
+        let source = match finder {
+            Ok(_) => Source::Beside(found),
+            Err(_) => Source::Here(Box::new(Finder::new(old, new, wanted, &leaves, &is_over))),
         };
-        take(&mut differences)
+        // An error drops them, which ends the thread.
+        take(&mut Differences::new(source, &is_over))
     })
 }
 
@@ -120,75 +145,109 @@ fn are_kin(old: &Snapshot, new: &Snapshot) -> bool {
         || is_parent(old.parent_uuid, new.parent_uuid)
 }
 
-fn find(
-    old: Option<&Snapshot>,
-    new: &Snapshot,
+/// Compares, and reads ahead of look-ups.
+struct Finder<'a> {
+    comparison: Comparison,
     wanted: Wanted,
-    out: &SyncSender<Found>,
-    is_over: &AtomicBool,
-) {
-    let mut comparison = new.compare_with(old);
-    if old.is_none_or(|old| are_kin(old, new)) {
-        // References to names tell of entries as well.
-        comparison = comparison.without(KeyType::DIR_ITEM..=KeyType::DIR_INDEX);
-    }
-    let leaves = [old.unwrap_or(new), new].map(|of| RecentLeaves::of(of.view()));
-    let mut ahead = old.map(|old| ReadAhead {
-        old: FileTree {
-            snapshot: old,
-            leaves: &leaves[0],
-        },
-        new: FileTree {
-            snapshot: new,
-            leaves: &leaves[1],
-        },
-        known: HashSet::new(),
-    });
-    let mut last = 0;
-    loop {
-        let mut batch = Vec::new();
-        let more = fill(&mut comparison, wanted, &mut last, &mut batch);
-        if let Some(ahead) = &mut ahead {
-            ahead.read(&batch, wanted);
-        }
-        let is_sent = batch.is_empty() || out.send(Found::Batch(batch)).is_ok();
-        let last = match more {
-            // The sender may have failed.
-            Ok(true) if is_sent && !is_over.load(Ordering::Relaxed) => continue,
-            Ok(_) => Found::End,
-            Err(error) => Found::Failed(error),
-        };
-        let _ = out.send(last);
-        return;
-    }
+    /// The highest inode so far.
+    last: u64,
+    /// Reads of the comparison for a batch.
+    reads: usize,
+    ahead: Option<ReadAhead<'a>>,
+    is_over: &'a AtomicBool,
+    /// The message after a batch, if it is known.
+    end: Option<Found>,
 }
 
-/// Fills a batch. False if there is nothing behind it.
-fn fill(
-    comparison: &mut Comparison,
-    wanted: Wanted,
-    last: &mut u64,
-    batch: &mut Vec<Difference>,
-) -> std::result::Result<bool, TreeError> {
-    for _ in 0..LEAVES {
-        if batch.len() >= ENOUGH {
-            break;
+impl<'a> Finder<'a> {
+    fn new(
+        old: Option<&'a Snapshot>,
+        new: &'a Snapshot,
+        wanted: Wanted,
+        [old_leaves, new_leaves]: &'a [RecentLeaves; 2],
+        is_over: &'a AtomicBool,
+    ) -> Finder<'a> {
+        let mut comparison = new.compare_with(old);
+        if old.is_none_or(|old| are_kin(old, new)) {
+            // References to names tell of entries as well.
+            comparison = comparison.without(KeyType::DIR_ITEM..=KeyType::DIR_INDEX);
         }
-        let from = batch.len();
-        let more = comparison.next_of_leaves(batch);
-        let mut at = 0;
-        batch.retain(|difference| {
-            at += 1;
-            let ino = difference.key().objectid;
-            let is_wanted = at <= from || is_inode(ino) && (wanted == Wanted::All || ino > *last);
-            *last = ino.max(*last);
-            is_wanted
+        let tree = |snapshot, leaves| FileTree { snapshot, leaves };
+        let ahead = old.map(|old| ReadAhead {
+            old: tree(old, old_leaves),
+            new: tree(new, new_leaves),
+            known: HashSet::new(),
         });
-        if !more? {
-            return Ok(false);
+        // One of each tree.
+        let leaves_of_read = 2 * new.view().store().nodesize();
+        Finder {
+            comparison,
+            wanted,
+            last: 0,
+            reads: (BATCH_BYTES / leaves_of_read).max(1),
+            ahead,
+            is_over,
+            end: None,
         }
     }
-    Ok(true)
+
+    fn send_all(mut self, out: SyncSender<Found>) {
+        loop {
+            let found = self.next();
+            let is_last = !matches!(found, Found::Batch(_));
+            // The sender may have failed.
+            if out.send(found).is_err() || is_last {
+                return;
+            }
+        }
+    }
+
+    fn next(&mut self) -> Found {
+        loop {
+            if let Some(end) = self.end.take() {
+                return end;
+            }
+            let mut batch = Vec::new();
+            let more = self.fill(&mut batch);
+            if let Some(ahead) = &mut self.ahead {
+                ahead.read(&batch, self.wanted);
+            }
+            self.end = match more {
+                Ok(true) if !self.is_over.load(Ordering::Relaxed) => None,
+                Ok(_) => Some(Found::End),
+                Err(error) => Some(Found::Failed(error)),
+            };
+            if !batch.is_empty() {
+                return Found::Batch(batch);
+            }
+        }
+    }
+
+    /// Fills a batch. False if there is nothing behind it.
+    fn fill(&mut self, batch: &mut Vec<Difference>) -> std::result::Result<bool, TreeError> {
+        for _ in 0..self.reads {
+            // DIFFERENCES-2
+            if batch.len() >= ENOUGH || self.is_over.load(Ordering::Relaxed) {
+                break;
+            }
+            let from = batch.len();
+            let more = self.comparison.next_of_leaves(batch);
+            let (wanted, last) = (self.wanted, &mut self.last);
+            let mut at = 0;
+            batch.retain(|difference| {
+                at += 1;
+                let ino = difference.key().objectid;
+                let is_wanted =
+                    at <= from || is_inode(ino) && (wanted == Wanted::All || ino > *last);
+                *last = ino.max(*last);
+                is_wanted
+            });
+            if !more? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
 }
 
 /// Reads ahead of look-ups. A block that cannot be read is an error once it is looked up.
@@ -207,35 +266,18 @@ impl ReadAhead<'_> {
                 let inodes: Vec<u64> = inodes.collect();
                 self.read_dirs_above(inodes);
             }
-            Wanted::All => self.read_entries(batch),
+            Wanted::All => prefetch(self.old, &self.entries_at_new_names(batch)),
         }
     }
 
     fn read_dirs_above(&mut self, mut inodes: Vec<u64>) {
         for _ in 0..MAX_DEPTH {
-            let mut dirs = Vec::new();
-            for &ino in &inodes {
-                for tree in [self.old, self.new] {
-                    let names = tree.names_until(ino, |names| names.len() >= SOME_NAMES);
-                    let names = names.unwrap_or_default();
-                    dirs.extend(names.iter().map(|name| name.dir));
-                }
-            }
-            dirs.sort_unstable();
-            dirs.dedup();
-            if self.known.len() >= MAX_KNOWN {
-                self.known.clear();
-            }
-            dirs.retain(|&dir| dir != ROOT_DIR && !self.known.contains(&dir));
-            dirs.truncate(MAX_KEYS);
+            let dirs = self.unread_dirs_of(&inodes);
             if dirs.is_empty() {
                 return;
             }
-            self.known.extend(&dirs);
-            let keys = dirs
-                .iter()
-                .map(|&dir| Key::new(dir, KeyType::INODE_ITEM, 0));
-            let keys: Vec<Key> = keys.collect();
+            let inode_item = |&dir| Key::new(dir, KeyType::INODE_ITEM, 0);
+            let keys: Vec<Key> = dirs.iter().map(inode_item).collect();
             for tree in [self.old, self.new] {
                 prefetch(tree, &keys);
             }
@@ -243,8 +285,29 @@ impl ReadAhead<'_> {
         }
     }
 
-    /// Reads the entries of the old snapshot at names that are new.
-    fn read_entries(&mut self, batch: &[Difference]) {
+    /// Directories with names of inodes that were not read ahead, ascending; from now on they were.
+    fn unread_dirs_of(&mut self, inodes: &[u64]) -> Vec<u64> {
+        let mut dirs = Vec::new();
+        for &ino in inodes {
+            for tree in [self.old, self.new] {
+                let names = tree.names_until(ino, |names| names.len() >= SOME_NAMES);
+                let names = names.unwrap_or_default();
+                dirs.extend(names.iter().map(|name| name.dir));
+            }
+        }
+        dirs.sort_unstable();
+        dirs.dedup();
+        if self.known.len() >= MAX_KNOWN {
+            self.known.clear();
+        }
+        dirs.retain(|&dir| dir != ROOT_DIR && !self.known.contains(&dir));
+        dirs.truncate(MAX_KEYS);
+        self.known.extend(&dirs);
+        dirs
+    }
+
+    /// The entries of the old snapshot at names that are new, ascending.
+    fn entries_at_new_names(&self, batch: &[Difference]) -> Vec<Key> {
         let mut keys = Vec::new();
         for difference in batch {
             if keys.len() >= MAX_KEYS {
@@ -268,8 +331,9 @@ impl ReadAhead<'_> {
                 }
             }
         }
+        keys.truncate(MAX_KEYS);
         keys.sort_unstable();
-        prefetch(self.old, &keys);
+        keys
     }
 }
 

@@ -18,8 +18,9 @@ pub enum SendError {
     Nameless(RootId),
     #[error("cannot keep numbers of inodes in a temporary file")]
     Spill(#[source] io::Error),
-    #[error("cannot compare on a thread beside")]
-    Thread(#[source] io::Error),
+    /// It has panicked.
+    #[error("the thread that compares has ended early")]
+    Thread,
     #[error("compressed data needs stream version 2")]
     CompressedNeedsVersion2,
     #[error("subvolumes {0} and {1} are not of the same volume")]

@@ -286,3 +286,36 @@ fn scattered_changes_are_read_at_once() {
     // The roots.
     assert!(alone <= 2, "{alone}");
 }
+
+/// Leaves that were rewritten with what they had.
+#[test]
+fn search_returns_amid_many_leaves_that_are_alike() {
+    let mut history = History::new();
+    let fill = |history: &mut History| {
+        for number in 0..20_000 {
+            history.put(number, 100);
+        }
+        history.commit();
+    };
+    fill(&mut history);
+    fill(&mut history);
+    let mut comparison = history.compare(1, 2);
+    let looked = || {
+        let stats = history.volume.store.stats();
+        stats.hits + stats.misses
+    };
+    let (mut found, mut calls, mut most) = (Vec::new(), 0, 0);
+    loop {
+        let before = looked();
+        let more = comparison.next_of_leaves(&mut found).unwrap();
+        most = most.max(looked() - before);
+        calls += 1;
+        if !more {
+            break;
+        }
+    }
+    assert!(found.is_empty());
+    assert!(calls > 5, "{calls}");
+    // Two blocks a step, and nodes that are looked at for what lies below them.
+    assert!(most <= 4 * MAX_ENTERED as u64, "{most} blocks");
+}

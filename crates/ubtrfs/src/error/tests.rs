@@ -385,6 +385,7 @@ fn errors_of_trees_and_streams_are_of_their_causes() {
         (FillError::Archive(ArchiveError::Truncated { offset: 1 }).into(), Kind::UnexpectedEof),
         (CheckError::Open(DeviceError::NoDevice).into(), Kind::InvalidInput),
         (CheckError::Spill(broken()).into(), Kind::BrokenPipe),
+        (CheckError::Thread(broken()).into(), Kind::BrokenPipe),
         (SendError::Nameless(TREE).into(), Kind::InvalidInput),
         (SendError::Write(broken().into()).into(), Kind::BrokenPipe),
         (stream(Fault::UnexpectedEnd).into(), Kind::UnexpectedEof),

@@ -113,7 +113,10 @@ fn piped<T: std::marker::Send>(
     let (reader, writer) = io::pipe()?;
     let writer = File::from(std::os::fd::OwnedFd::from(writer));
     thread::scope(|scope| {
-        let sending = scope.spawn(move || send(&writer));
+        let thread = thread::Builder::new().name("ubtrfs-send".to_owned());
+        let sending = thread
+            .spawn_scoped(scope, move || send(&writer))
+            .map_err(|error| anyhow!("no thread can be started that sends: {error}"))?;
         let copied = copy(reader, out);
         let sent = sending.join();
         let told = |error| anyhow!("failed to write the stream: {error}");

@@ -7,7 +7,7 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::OwnedFd;
-use std::thread;
+use std::thread::{self, Builder};
 
 use crate::presentation::quoting::Escaped;
 
@@ -25,12 +25,16 @@ pub(super) fn relayed<T>(
     let (out, to_out) = io::pipe()?;
     let (err, to_err) = io::pipe()?;
     let input = input.map(fed).transpose()?;
-    Ok(thread::scope(|scope| {
+    thread::scope(|scope| {
+        let thread = || Builder::new().name("ubtrfs-show".to_owned());
         // The reader of our output may go away: then the pipe does as well.
-        scope.spawn(|| show(out, &mut io::stdout(), io::stdout().is_terminal()));
-        scope.spawn(|| show(err, &mut io::stderr(), io::stderr().is_terminal()));
-        have_done(to_out, to_err, input.as_ref())
-    }))
+        let show_out = || show(out, &mut io::stdout(), io::stdout().is_terminal());
+        let show_err = || show(err, &mut io::stderr(), io::stderr().is_terminal());
+        thread().spawn_scoped(scope, show_out)?;
+        // An error closes the first one's pipe.
+        thread().spawn_scoped(scope, show_err)?;
+        Ok(have_done(to_out, to_err, input.as_ref()))
+    })
 }
 
 /// A pipe that gives what a file holds. The thread that fills it is not joined: it may wait for the file's writer.

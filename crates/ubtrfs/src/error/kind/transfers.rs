@@ -60,7 +60,7 @@ pub(super) fn check_kind(error: &CheckError) -> Kind {
         | CheckError::NoBackupRoot
         | CheckError::NoTreeRoot { .. } => Kind::InvalidData,
         CheckError::NoSuperblockCopy { .. } => Kind::NotFound,
-        CheckError::Spill(error) => error.kind(),
+        CheckError::Thread(error) | CheckError::Spill(error) => error.kind(),
     }
 }
 
@@ -68,7 +68,8 @@ pub(super) fn send_kind(error: &SendError) -> Kind {
     match error {
         SendError::Engine(error) => engine_kind(error),
         SendError::Write(error) => write_kind(error),
-        SendError::Spill(error) | SendError::Thread(error) => error.kind(),
+        SendError::Spill(error) => error.kind(),
+        SendError::Thread => Kind::Other,
         SendError::Nameless(_) | SendError::CompressedNeedsVersion2 => Kind::InvalidInput,
         SendError::OtherVolume(..) => Kind::CrossesDevices,
         SendError::Corrupt { .. } => Kind::InvalidData,

@@ -1,0 +1,39 @@
+//! A system without threads, for tests of what is done then.
+
+use std::cell::Cell;
+use std::io;
+use std::thread;
+
+use super::start;
+
+thread_local! {
+    static REFUSES: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Does `work`, of which this thread can start no other.
+pub(crate) fn without_threads<T>(work: impl FnOnce() -> T) -> T {
+    REFUSES.set(true);
+    let done = work();
+    REFUSES.set(false);
+    done
+}
+
+pub(super) fn check() -> io::Result<()> {
+    match REFUSES.get() {
+        true => Err(io::ErrorKind::WouldBlock.into()),
+        false => Ok(()),
+    }
+}
+
+#[test]
+fn threads_have_their_names() {
+    let name = thread::scope(|scope| {
+        let named = start(scope, "a name", || {
+            thread::current().name().map(str::to_owned)
+        });
+        named.unwrap().join().unwrap()
+    });
+    assert_eq!(name.as_deref(), Some("a name"));
+    let refused = without_threads(|| thread::scope(|scope| start(scope, "none", || ()).is_err()));
+    assert!(refused);
+}
