@@ -50,6 +50,7 @@ mod attributes;
 mod caller;
 mod changes;
 mod checking;
+mod copies;
 mod dir;
 mod dir_builder;
 mod disk_usage;
@@ -80,6 +81,7 @@ pub use changes::{Change, ChangeKind, Changes, FileAttributes, XattrChange, Xatt
 pub use checking::{
     CheckFigures, CheckIssue, CheckProgress, CheckReport, Checker, OpenCheck, Severity,
 };
+pub use copies::CopyOptions;
 pub use dir::{Dir, SubvolumePlace};
 pub use dir_builder::DirBuilder;
 pub use disk_usage::{DiskUsage, FileSpace, UsageMeter};
@@ -97,6 +99,7 @@ pub use report::{
 };
 pub use snapshot::{SendOptions, Snapshot};
 pub use subvolume::{Access, Subvolume, SubvolumeInfo};
+pub use transfer::copy::{Reflink, Sparse};
 pub use transfer_observer::{TransferObserver, TransferProblem};
 pub use trees::{ImportOptions, Problem, Problems};
 pub use volume::{Builder, Volume};

@@ -2,10 +2,13 @@
 
 use std::ffi::OsStr;
 use std::fmt;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use crate::error::Cause;
 use crate::transfer::Observer;
+use crate::transfer::copy::{CopyError, CopyProblem};
 use crate::transfer::tar::TarProblem;
 use crate::transfer::unpack::UnpackError;
 
@@ -59,10 +62,23 @@ pub trait TransferObserver {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransferProblem {
     message: String,
+    kind: io::ErrorKind,
     is_of_kind: bool,
+    is_partial: bool,
 }
 
 impl TransferProblem {
+    /// The kind of the failure, as [`Error::kind`](crate::Error::kind) has it.
+    pub fn kind(&self) -> io::ErrorKind {
+        self.kind
+    }
+
+    /// Tells whether the file was transferred, but not all of it: without an attribute, or with zeros for a range that cannot
+    /// be read.
+    pub fn is_partial(&self) -> bool {
+        self.is_partial
+    }
+
     /// Tells whether the destination has no files of this kind, as an archive has no sockets.
     pub fn is_of_kind(&self) -> bool {
         self.is_of_kind
@@ -79,18 +95,32 @@ impl fmt::Display for TransferProblem {
 pub(crate) struct Told<'a>(pub(crate) &'a mut dyn TransferObserver);
 
 impl Told<'_> {
-    fn tell(&mut self, path: &[u8], problem: &dyn fmt::Display, is_of_kind: bool) {
-        let problem = TransferProblem {
-            message: problem.to_string(),
-            is_of_kind,
-        };
+    fn begin(&mut self, path: &[u8]) {
+        self.0.begin(Path::new(OsStr::from_bytes(path)));
+    }
+
+    fn failed(&mut self, path: &[u8], problem: TransferProblem) {
         self.0.failed(Path::new(OsStr::from_bytes(path)), problem);
+    }
+}
+
+impl Observer<CopyProblem> for Told<'_> {
+    fn begin(&mut self, path: &[u8]) {
+        self.begin(path);
+    }
+
+    fn transferred(&mut self, len_bytes: u64) {
+        self.0.transferred(len_bytes);
+    }
+
+    fn failed(&mut self, path: &[u8], problem: CopyProblem) {
+        self.failed(path, problem.into());
     }
 }
 
 impl Observer<TarProblem> for Told<'_> {
     fn begin(&mut self, path: &[u8]) {
-        self.0.begin(Path::new(OsStr::from_bytes(path)));
+        self.begin(path);
     }
 
     fn transferred(&mut self, len_bytes: u64) {
@@ -98,14 +128,13 @@ impl Observer<TarProblem> for Told<'_> {
     }
 
     fn failed(&mut self, path: &[u8], problem: TarProblem) {
-        let is_of_kind = matches!(problem, TarProblem::Socket);
-        self.tell(path, &problem, is_of_kind);
+        self.failed(path, problem.into());
     }
 }
 
 impl Observer<UnpackError> for Told<'_> {
     fn begin(&mut self, path: &[u8]) {
-        self.0.begin(Path::new(OsStr::from_bytes(path)));
+        self.begin(path);
     }
 
     fn transferred(&mut self, len_bytes: u64) {
@@ -113,6 +142,61 @@ impl Observer<UnpackError> for Told<'_> {
     }
 
     fn failed(&mut self, path: &[u8], problem: UnpackError) {
-        self.tell(path, &problem, false);
+        self.failed(path, problem.into());
+    }
+}
+
+impl From<CopyProblem> for TransferProblem {
+    fn from(problem: CopyProblem) -> TransferProblem {
+        let message = problem.to_string();
+        let is_partial = !matches!(problem, CopyProblem::NotCopied(_));
+        let cause = match problem {
+            CopyProblem::NotCopied(error) | CopyProblem::NotKept(error) => Cause::Copy(error),
+            CopyProblem::Damaged(damage) => Cause::Engine(damage.error),
+        };
+        TransferProblem {
+            message,
+            kind: cause.kind(),
+            is_of_kind: false,
+            is_partial,
+        }
+    }
+}
+
+impl From<TarProblem> for TransferProblem {
+    fn from(problem: TarProblem) -> TransferProblem {
+        let message = problem.to_string();
+        let is_of_kind = matches!(problem, TarProblem::Socket);
+        let is_partial = matches!(problem, TarProblem::Damaged(_));
+        let kind = match problem {
+            TarProblem::Name => io::ErrorKind::InvalidData,
+            TarProblem::TooManyHoles | TarProblem::Socket => io::ErrorKind::Unsupported,
+            TarProblem::Damaged(damage) => Cause::Engine(damage.error).kind(),
+            TarProblem::Enter(refused) => Cause::from(refused).kind(),
+            TarProblem::Engine(error) => Cause::Engine(error).kind(),
+        };
+        TransferProblem {
+            message,
+            kind,
+            is_of_kind,
+            is_partial,
+        }
+    }
+}
+
+impl From<UnpackError> for TransferProblem {
+    fn from(error: UnpackError) -> TransferProblem {
+        let is_partial = matches!(
+            error,
+            UnpackError::Acl
+                | UnpackError::Times { .. }
+                | UnpackError::Copy(CopyError::Keep { .. })
+        );
+        TransferProblem {
+            message: error.to_string(),
+            kind: Cause::Unpack(error).kind(),
+            is_of_kind: false,
+            is_partial,
+        }
     }
 }

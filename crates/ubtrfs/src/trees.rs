@@ -1,24 +1,18 @@
-//! Whole trees by paths: copied within a volume and from and to this machine, archived, unpacked.
+//! Whole trees by paths: archived and unpacked, and the problems of a transfer.
+//!
+//! Not here: copies (`copies`).
 
-use std::collections::HashSet;
 use std::ffi::OsStr;
-use std::fmt::Display;
 use std::fs::File as HostFile;
 use std::io::{BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use ubtrfs_engine::{Error as EngineError, FileId, FileKind};
 use ubtrfs_mkfs::archive::Members;
 
-use crate::error::{Cause, Caused, Naming, Result};
+use crate::error::{Caused, Naming, Result};
 use crate::subvolume::Subvolume;
-use crate::transfer::Observer;
-use crate::transfer::copy::{
-    Copier, CopyOptions, Destination, FromHost, FromVolume, HostFile as CopiedFile, Source, ToHost,
-    ToVolume, Top, open_directory,
-};
 use crate::transfer::tar::{Archiver, TarError};
 use crate::transfer::unpack::{UnpackError, Unpacker};
 use crate::transfer_observer::{Told, TransferObserver, TransferProblem};
@@ -81,21 +75,15 @@ impl Problems {
     }
 }
 
-impl<P: Display> Observer<P> for Problems {
-    fn failed(&mut self, path: &[u8], problem: P) {
+impl TransferObserver for Problems {
+    fn failed(&mut self, path: &Path, problem: TransferProblem) {
         self.count += 1;
         if self.listed.len() < MAX_LISTED {
             self.listed.push(Problem {
-                path: OsStr::from_bytes(path).into(),
+                path: path.to_owned(),
                 message: problem.to_string(),
             });
         }
-    }
-}
-
-impl TransferObserver for Problems {
-    fn failed(&mut self, path: &Path, problem: TransferProblem) {
-        Observer::failed(self, path.as_os_str().as_bytes(), problem);
     }
 }
 
@@ -149,118 +137,7 @@ impl ImportOptions {
     }
 }
 
-/// Options of all copies.
-fn options() -> CopyOptions {
-    CopyOptions {
-        preserve: true,
-        ..CopyOptions::default()
-    }
-}
-
 impl Subvolume {
-    /// Copies a file, or a directory with all below, to another path. Data is shared. Kept are owners, modes, times,
-    /// extended attributes, hard links and holes.
-    ///
-    /// # Errors
-    ///
-    /// Something is at `to` that cannot be replaced or merged with, the volume is full, or `from` is missing. What was copied
-    /// stays. `to` is `from` or below it (`InvalidInput`).
-    pub fn copy_tree(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Problems> {
-        let (from, to) = (from.as_ref(), to.as_ref());
-        let copied = self.resolve_link(from).and_then(|file| {
-            self.refuse_copy_into_itself(file, to)?;
-            let source = FromVolume {
-                volume: &self.engine,
-            };
-            self.copy_in(&source, &file, from, to)
-        });
-        copied.naming_both("copy", from, to)
-    }
-
-    /// A copy within its original would have no end.
-    fn refuse_copy_into_itself(&self, file: FileId, to: &Path) -> Caused<()> {
-        let end = self.end_of(to)?;
-        let mut seen = HashSet::new();
-        let mut at = end.dir;
-        // A damaged volume may have directories in a loop.
-        while at != file && seen.insert(at) {
-            at = self.engine.parent(at)?;
-        }
-        match at == file || end.id == Some(file) {
-            true => Err(Cause::SameFile),
-            false => Ok(()),
-        }
-    }
-
-    /// Copies a file of this machine, or a directory with all below, into the volume. Kept are owners, modes, times,
-    /// extended attributes, hard links and holes. A link is copied as a link.
-    ///
-    /// # Errors
-    ///
-    /// Something is at `to` that cannot be replaced or merged with, the volume is full, or `host` is missing. What was
-    /// copied stays.
-    pub fn copy_from_host(&self, host: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Problems> {
-        let (host, to) = (host.as_ref(), to.as_ref());
-        let copied = CopiedFile::open(host, false)
-            .map_err(Cause::from)
-            .and_then(|file| {
-                let images = self.images();
-                self.copy_in(&FromHost { images }, &file, host, to)
-            });
-        copied.naming_both("copy", host, to)
-    }
-
-    fn copy_in<S: Source>(
-        &self,
-        source: &S,
-        file: &S::File,
-        from: &Path,
-        to: &Path,
-    ) -> Caused<Problems> {
-        let _entered = self.engine.enter();
-        let (dir, name) = self.name_for_dir(to)?;
-        let destination = ToVolume::new(&self.engine, true, 0);
-        let top = Top {
-            dir,
-            shown: parent_of(to),
-        };
-        copy(source, destination, file, from, top, &name)
-    }
-
-    /// Copies a file, or a directory with all below, to this machine. Kept are owners, modes, times, extended attributes,
-    /// hard links and holes, as far as the program may set them. Nothing outside `host` is touched.
-    ///
-    /// # Errors
-    ///
-    /// Something is at `host` that cannot be replaced or merged with, its file system is full, or `from` is missing. What
-    /// was copied stays.
-    pub fn copy_to_host(&self, from: impl AsRef<Path>, host: impl AsRef<Path>) -> Result<Problems> {
-        let (from, host) = (from.as_ref(), host.as_ref());
-        let copied = self.resolve_link(from).and_then(|file| {
-            let name = host.file_name();
-            let name = name.ok_or_else(|| Cause::NoName(host.to_owned()))?;
-            let parent = host.parent().filter(|dir| !dir.as_os_str().is_empty());
-            let top = Top {
-                dir: open_directory(parent.unwrap_or(Path::new(".")))?,
-                shown: parent_of(host),
-            };
-            let source = FromVolume {
-                volume: &self.engine,
-            };
-            let destination = ToHost::new(true, self.images());
-            copy(&source, destination, &file, from, top, name.as_bytes())
-        });
-        copied.naming_both("copy", from, host)
-    }
-
-    /// Device and number of the files that the volume lies on, which are neither read nor replaced.
-    fn images(&self) -> Vec<(u64, u64)> {
-        let devices = self.engine.pool().devices();
-        let paths = devices.iter().filter_map(|device| device.path.as_ref());
-        let files = paths.filter_map(|path| path.metadata().ok());
-        files.map(|file| (file.dev(), file.ino())).collect()
-    }
-
     /// Writes a file, or a directory with all below, as a tar archive: POSIX pax, with extended attributes, ACLs, times in
     /// nanoseconds and holes. Names begin with the last one of the path, or with ".".
     ///
@@ -341,31 +218,11 @@ impl Subvolume {
         unpacked.naming("import to", dir)
     }
 
-    fn directory(&self, path: &Path) -> Caused<FileId> {
+    pub(crate) fn directory(&self, path: &Path) -> Caused<FileId> {
         let id = self.resolve(path)?;
         match self.engine.attr(id)?.kind {
             FileKind::Directory => Ok(id),
             _ => Err(EngineError::NotADirectory(id).into()),
         }
     }
-}
-
-fn copy<S: Source, D: Destination>(
-    source: &S,
-    destination: D,
-    file: &S::File,
-    from: &Path,
-    top: Top<D::Dir>,
-    name: &[u8],
-) -> Caused<Problems> {
-    let mut problems = Problems::default();
-    let mut copier = Copier::new(source, destination, options(), &mut problems);
-    copier.copy_as(file, top, name, from.as_os_str().as_bytes())?;
-    Ok(problems)
-}
-
-/// The path of the directory of a path, for messages.
-fn parent_of(path: &Path) -> Vec<u8> {
-    let parent = path.parent().unwrap_or(Path::new("/"));
-    parent.as_os_str().as_bytes().to_vec()
 }

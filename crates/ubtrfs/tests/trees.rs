@@ -1,9 +1,15 @@
-//! Whole trees with options and an observer: removed past failures.
+//! Whole trees with options and an observer: removed past failures, copied within and between volumes and the host.
 
-use std::io::ErrorKind;
-use std::path::Path;
+use std::fs;
+use std::fs::Permissions;
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
 
-use ubtrfs::{Error, FileFlags, FileType, RemovalObserver, RemoveOptions, Volume};
+use ubtrfs::{
+    CopyOptions, Error, FileFlags, FileType, OpenOptions, Reflink, RemovalObserver, RemoveOptions,
+    Subvolume, TransferObserver, TransferProblem, Volume,
+};
 
 const VOLUME_BYTES: u64 = 256 << 20;
 
@@ -111,4 +117,205 @@ fn removal_ends_where_all_would_fail() {
     let ended = data.remove_tree_with("/dir", &options, &mut removals);
     assert!(ended.unwrap_err().is_of_volume());
     assert!(removals.lines.is_empty(), "{:?}", removals.lines);
+}
+
+/// The news of a copy.
+#[derive(Default)]
+struct Met {
+    begun: Vec<PathBuf>,
+    bytes: u64,
+    failed: Vec<(PathBuf, ErrorKind)>,
+}
+
+impl TransferObserver for Met {
+    fn begin(&mut self, path: &Path) {
+        self.begun.push(path.to_owned());
+    }
+
+    fn transferred(&mut self, len_bytes: u64) {
+        self.bytes += len_bytes;
+    }
+
+    fn failed(&mut self, path: &Path, problem: TransferProblem) {
+        assert!(!problem.is_of_kind() && !problem.is_partial(), "{problem}");
+        self.failed.push((path.to_owned(), problem.kind()));
+    }
+}
+
+/// A tree with a file of mode 0666 that belongs to user 7, a link and a directory.
+fn fill(root: &Subvolume) {
+    root.create_dir_all("/tree/dir").unwrap();
+    root.write("/tree/file", vec![7; 100_000]).unwrap();
+    let mode = Permissions::from_mode(0o666);
+    root.set_permissions("/tree/file", mode).unwrap();
+    root.lchown("/tree/file", Some(7), Some(7)).unwrap();
+    root.symlink("file", "/tree/link").unwrap();
+    root.symlink("tree", "/link").unwrap();
+}
+
+#[test]
+fn copy_does_as_the_options_say() {
+    let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
+    let root = volume.root();
+    fill(root);
+    let mut met = Met::default();
+    let as_others = CopyOptions::new().preserve(false).umask(0o022);
+    let copied = root.copy_tree_with("/tree/file", "/plain", &as_others, &mut met);
+    copied.unwrap();
+    let plain = root.metadata("/plain").unwrap();
+    assert_eq!((plain.mode() & 0o7777, plain.uid()), (0o644, 0));
+    assert_eq!(met.bytes, 0, "the data is shared");
+
+    // What exists is overwritten, and keeps its owner; or is replaced.
+    root.lchown("/plain", Some(9), None).unwrap();
+    let apart = as_others.clone().reflink(Reflink::Never).follow(true);
+    let copied = root.copy_tree_with("/tree/link", "/plain", &apart, &mut met);
+    copied.unwrap();
+    assert_eq!(root.metadata("/plain").unwrap().uid(), 9);
+    assert_eq!(met.bytes, 100_000);
+    let kept = CopyOptions::new();
+    let copied = root.copy_tree_with("/tree/file", "/plain", &kept, &mut met);
+    copied.unwrap();
+    assert_eq!(root.metadata("/plain").unwrap().uid(), 7);
+
+    // The contents of what a link leads to; a directory in the way of a file stays, and the rest is copied.
+    root.create_dir_all("/into/file").unwrap();
+    let mut met = Met::default();
+    let contents = CopyOptions::new().follow(true).contents(true);
+    let copied = root.copy_tree_with("/link", "/into", &contents, &mut met);
+    copied.unwrap();
+    assert_eq!(
+        met.begun,
+        ["/link/dir", "/link/file", "/link/link"].map(Path::new)
+    );
+    assert_eq!(met.failed, [("/link/file".into(), ErrorKind::IsADirectory)]);
+    assert!(root.symlink_metadata("/into/link").unwrap().is_symlink());
+    assert!(root.metadata("/into/dir").unwrap().is_dir());
+
+    for (from, to) in [("/tree", "/tree/dir"), ("/", "/into"), ("/tree", "/tree")] {
+        let refused = root.copy_tree_with(from, to, &contents, &mut met);
+        assert_eq!(
+            refused.unwrap_err().kind(),
+            ErrorKind::InvalidInput,
+            "{from}"
+        );
+    }
+    for (from, to) in [("/plain", "/into"), ("/tree", "/plain")] {
+        let refused = root.copy_tree_with(from, to, &contents, &mut met);
+        assert_eq!(
+            refused.unwrap_err().kind(),
+            ErrorKind::NotADirectory,
+            "{from}"
+        );
+    }
+}
+
+#[test]
+fn copy_goes_to_another_volume_and_names_what_finds_no_space() {
+    let volume = Volume::in_memory(2 * VOLUME_BYTES).unwrap();
+    fill(volume.root());
+    let other = Volume::in_memory(128 << 20).unwrap();
+    let sub = other.root().create_subvolume("/sub").unwrap();
+    let mut met = Met::default();
+    let options = CopyOptions::new();
+    let copy = |to: &str, options: &CopyOptions, met: &mut Met| {
+        volume.root().copy_tree_to("/tree", &sub, to, options, met)
+    };
+    copy("/copy", &options, &mut met).unwrap();
+    assert_eq!(met.bytes, 100_000);
+    assert_eq!(sub.read("/copy/link").unwrap(), vec![7; 100_000]);
+    assert_eq!(sub.metadata("/copy/file").unwrap().uid(), 7);
+
+    let always = options.clone().reflink(Reflink::Always);
+    copy("/shared", &always, &mut met).unwrap();
+    let wanted = [("/tree/file".into(), ErrorKind::Unsupported)];
+    assert_eq!(met.failed, wanted, "data of another volume is not shared");
+
+    volume
+        .root()
+        .write("/tree/big", vec![7; 150 << 20])
+        .unwrap();
+    let shown = options.shown_as("other.img:/full");
+    let mut met = Met::default();
+    let refused = copy("/full", &shown, &mut met).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::StorageFull);
+    assert!(refused.is_of_volume() && met.failed.is_empty());
+    let reason = refused.reason().to_string();
+    assert!(reason.contains("'other.img:/full/"), "{reason}");
+}
+
+#[test]
+fn copies_go_to_and_from_the_host_as_the_options_say() {
+    let scratch = tempfile::tempdir().unwrap();
+    let host = |name: &str| scratch.path().join(name);
+    let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
+    let root = volume.root();
+    fill(root);
+    let mut met = Met::default();
+    let options = CopyOptions::new().preserve(false);
+    let contents = options.clone().contents(true).follow(true);
+    fs::create_dir_all(host("into/file")).unwrap();
+    let copied = root.copy_to_host_with("/link", host("into"), &contents, &mut met);
+    copied.unwrap();
+    assert_eq!(met.failed, [("/link/file".into(), ErrorKind::IsADirectory)]);
+    assert!(host("into/link").symlink_metadata().unwrap().is_symlink());
+    let copied = root.copy_to_host_with("/tree/file", host("file"), &options, &mut met);
+    copied.unwrap();
+    assert_eq!(fs::read(host("file")).unwrap(), vec![7; 100_000]);
+    let refused = root.copy_to_host_with("/tree", host("none/tree"), &options, &mut met);
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::NotFound);
+
+    symlink("file", host("named")).unwrap();
+    let mut met = Met::default();
+    let follow = options.clone().follow(true).umask(0o077);
+    let copied = root.copy_from_host_with(host("named"), "/named", &follow, &mut met);
+    copied.unwrap();
+    assert_eq!(met.begun, [host("named")]);
+    let named = root.symlink_metadata("/named").unwrap();
+    assert_eq!((named.mode() & 0o777, named.len()), (0o600, 100_000));
+    fs::remove_dir(host("into/file")).unwrap();
+    let copied = root.copy_from_host_with(host("into"), "/tree/dir", &contents, &mut met);
+    copied.unwrap();
+    assert!(
+        root.symlink_metadata("/tree/dir/link")
+            .unwrap()
+            .is_symlink()
+    );
+    let refused = root.copy_from_host_with(host("file"), "/tree", &contents, &mut met);
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::NotADirectory);
+}
+
+#[test]
+fn data_goes_into_an_open_file_or_a_pipe() {
+    let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
+    let root = volume.root();
+    fill(root);
+    let options = CopyOptions::new();
+    let mut met = Met::default();
+    // A hole, then a sector of data.
+    root.write("/holes", b"").unwrap();
+    root.open_with("/holes", &OpenOptions::new().write(true))
+        .unwrap()
+        .write_all_at(b"end", 8192)
+        .unwrap();
+    let (mut reader, writer) = std::io::pipe().unwrap();
+    let writer = fs::File::from(std::os::fd::OwnedFd::from(writer));
+    root.copy_to_file("/holes", writer, &options, &mut met)
+        .unwrap();
+    let mut bytes = Vec::new();
+    reader.read_to_end(&mut bytes).unwrap();
+    assert_eq!(bytes, [&[0; 8192][..], b"end"].concat());
+
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(b"longer than what follows").unwrap();
+    let mut refused = |from: &str| {
+        let file = file.try_clone().unwrap();
+        let copied = root.copy_to_file(from, file, &options, &mut met);
+        copied.map_err(|error| error.kind())
+    };
+    assert_eq!(refused("/tree"), Err(ErrorKind::IsADirectory));
+    assert_eq!(refused("/tree/link"), Err(ErrorKind::InvalidInput));
+    assert_eq!(refused("/holes"), Ok(()));
+    assert_eq!(file.metadata().unwrap().len(), 8195);
+    assert!(met.failed.is_empty());
 }

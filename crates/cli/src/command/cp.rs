@@ -1,30 +1,26 @@
 //! `ubtrfs cp`: files copied out of volumes, into them, within one and from one to another, as cp(1) copies.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use clap::ValueEnum;
 use rustix::process::{Resource, Rlimit};
-use ubtrfs::transfer::copy::{
-    Copier, CopyError, CopyOptions, FromHost, FromVolume, HostFile, Made, Reflink, Sparse, ToHost,
-    ToVolume, Top, open_directory,
-};
-use ubtrfs_engine::{Error, FileId, FileKind, LastName, NewInode, Volume};
+use ubtrfs::{CopyOptions, FileType, Metadata, OpenOptions, Reflink, Sparse, Subvolume, Volume};
 
 use crate::presentation::console::{COPY_PROGRESS, Console};
 use crate::presentation::permissions::umask;
 use crate::presentation::quoting::Escaped;
-use crate::presentation::transfer_console::TransferConsole;
-use crate::volume_access::changes::{Changes, Target, is_final};
+use crate::presentation::transfer_console::{CopyConsole, TransferConsole};
+use crate::volume_access::changes::{Changes, NEW_FILE_MODE, Target, is_final};
 use crate::volume_access::location::{Location, VolumeOptions};
 use crate::volume_access::operand::Operand;
 use crate::volume_access::place;
+use crate::volume_access::reason::{Reason, Reasoned};
 
 /// Bytes of standard input that are written at a time.
 const INPUT_BYTES: usize = 1 << 20;
@@ -122,16 +118,17 @@ impl Cp {
     }
 
     fn options(&self) -> CopyOptions {
-        CopyOptions {
-            preserve: self.archive,
-            reflink: self.reflink.into(),
-            sparse: self.sparse.into(),
-        }
+        CopyOptions::new()
+            .preserve(self.archive)
+            .follow(self.follows())
+            .reflink(self.reflink.into())
+            .sparse(self.sparse.into())
+            .umask(umask())
     }
 
-    fn observer<'a>(&self, console: &'a mut Console) -> TransferConsole<'a> {
+    fn observer<'a>(&self, console: &'a mut Console) -> CopyConsole<'a> {
         let verbose = self.verbose || console.verbose > 0;
-        TransferConsole { console, verbose }
+        CopyConsole(TransferConsole { console, verbose })
     }
 
     /// Without -a a link that is named itself stands for what it leads to, as for cp(1).
@@ -147,20 +144,16 @@ impl Cp {
     }
 
     /// The file that a source in a volume names.
-    fn find(
-        &self,
-        volume: &Volume,
-        root: FileId,
-        source: &Location,
-    ) -> anyhow::Result<(FileId, FileKind)> {
+    fn find(&self, files: &Subvolume, source: &Location) -> anyhow::Result<Metadata> {
+        let path = source.path_within();
         let found = match self.follows() {
-            true => volume.resolve_following(root, &source.path),
-            false => volume.resolve(root, &source.path),
+            true => files.metadata(path),
+            false => files.symlink_metadata(path),
         };
-        let id = found.with_context(|| format!("cannot access '{source}'"))?;
-        let kind = volume.attr(id)?.kind;
-        self.check_dir(kind == FileKind::Directory, source)?;
-        Ok((id, kind))
+        let refused = || format!("cannot access '{source}'");
+        let file = found.reason().with_context(refused)?;
+        self.check_dir(file.is_dir(), source)?;
+        Ok(file)
     }
 
     fn to_host(&self, destination: &Path, console: &mut Console) -> anyhow::Result<()> {
@@ -188,57 +181,56 @@ impl Cp {
         into: bool,
         console: &mut Console,
     ) -> anyhow::Result<()> {
-        let (volume, root) = &self.volume.open_beside(source, None)?;
-        let (id, kind) = self.find(volume.engine(), *root, source)?;
-        let from = FromVolume {
-            volume: volume.engine(),
-        };
-        let images = images_of(volume);
-        let made = self.open_named(kind, destination, into, &images, console)?;
+        let (volume, files) = self.volume.open_beside(source, None)?;
+        let file = self.find(&files, source)?;
+        let path = source.path_within();
+        let images = images_of(&volume);
+        let options = self.options();
+        let opened = self.open_named(file.file_type(), destination, into, &images, console)?;
+        if let Some(opened) = opened {
+            let mut observer = self.observer(console);
+            let copied = files.copy_to_file(path, opened, &options, &mut observer);
+            return Ok(copied.reason()?);
+        }
         let contents = source.file_name().is_none() || source.path.ends_with(b"/.");
-        let to = ToHost::new(self.archive, images);
-        let mut observer = self.observer(console);
-        let mut copier = Copier::new(&from, to, self.options(), &mut observer);
-        if let Some(made) = made {
-            return Ok(copier.copy_into(&id, &made, &source.path)?);
-        }
-        let top = |path: &Path| {
-            let shown = path.as_os_str().as_bytes().to_vec();
-            open_destination(path).map(|dir| Top { dir, shown })
+        let contents = file.is_dir() && (contents || !into);
+        let to = match into && !contents {
+            true => destination.join(OsStr::from_bytes(source.file_name().unwrap_or(b"."))),
+            false => destination.to_owned(),
         };
-        if kind == FileKind::Directory && (contents || !into) {
+        if contents {
             if !into {
-                make_directory(destination)?;
+                make_directory(&to)?;
             }
-            return Ok(copier.copy_contents(&id, top(destination)?, &source.path)?);
+            check_directory(&to)?;
+        } else {
+            check_directory(directory_of(&to)?)?;
         }
-        let (dir, name) = match into {
-            true => (destination, source.file_name().unwrap_or(b".")),
-            false => split(destination)?,
-        };
-        Ok(copier.copy_as(&id, top(dir)?, name, &source.path)?)
+        let options = options.contents(contents);
+        let mut observer = self.observer(console);
+        let copied = files.copy_to_host_with(path, &to, &options, &mut observer);
+        Ok(copied.reason()?)
     }
 
     /// Opens what the destination names to be overwritten, links followed: standard output, or something that exists and
     /// is neither replaced nor copied into.
     fn open_named(
         &self,
-        kind: FileKind,
+        kind: FileType,
         destination: &Path,
         into: bool,
         images: &[(u64, u64)],
         console: &mut Console,
-    ) -> anyhow::Result<Option<Made>> {
+    ) -> anyhow::Result<Option<File>> {
         if self.destination.is_standard_stream() {
-            if kind != FileKind::Regular {
+            if !kind.is_file() {
                 bail!("only a file can be copied to standard output");
             }
             console.out.flush()?;
-            let output = File::from(rustix::io::dup(io::stdout())?);
-            return Ok(Some(Made::of_open(output)?));
+            return Ok(Some(File::from(rustix::io::dup(io::stdout())?)));
         }
         let is_there = destination.symlink_metadata().is_ok();
-        if into || self.archive || kind != FileKind::Regular || !is_there {
+        if into || self.archive || !kind.is_file() || !is_there {
             return Ok(None);
         }
         let shown = shown(destination);
@@ -253,10 +245,8 @@ impl Cp {
         }
         let mut options = File::options();
         let opened = options.write(true).truncate(true).open(destination);
-        let made = opened.and_then(Made::of_open);
-        Ok(Some(
-            made.with_context(|| format!("cannot write '{shown}'"))?,
-        ))
+        let opened = opened.with_context(|| format!("cannot write '{shown}'"))?;
+        Ok(Some(opened))
     }
 
     fn to_volume(&self, destination: &Location, console: &mut Console) -> anyhow::Result<()> {
@@ -267,8 +257,8 @@ impl Cp {
         };
         let mut changes = Changes::new(&options);
         let target = changes.open(destination)?;
-        let into = target.directory(&destination.path)?;
-        if self.sources.len() > 1 && into.is_none() {
+        let into = target.is_directory(destination)?;
+        if self.sources.len() > 1 && !into {
             bail!("'{destination}' is not a directory");
         }
         let goal = Goal {
@@ -299,21 +289,19 @@ impl Cp {
         console: &mut Console,
     ) -> anyhow::Result<()> {
         let refused = || format!("cannot access '{}'", shown(source));
-        let file = HostFile::open(source, self.follows()).with_context(refused)?;
-        self.check_dir(file.is_dir(), &shown(source))?;
-        let from = FromHost {
-            images: images_of(&goal.target.volume),
+        let found = match self.follows() {
+            true => source.metadata(),
+            false => source.symlink_metadata(),
         };
-        let bytes = source.as_os_str().as_bytes();
-        let name = place::split(bytes).map(|(_, name)| name);
-        let to = ToVolume::new(goal.target.engine(), self.archive, umask());
+        let found = found.context("cannot open").with_context(refused)?;
+        self.check_dir(found.is_dir(), &shown(source))?;
+        let name = place::split(source.as_os_str().as_bytes()).map(|(_, name)| name);
+        let goes = goal.place(found.is_dir(), found.is_file(), name)?;
         let mut observer = self.observer(console);
-        let mut copier = Copier::new(&from, to, self.options(), &mut observer);
-        match goal.place(file.kind()?, name)? {
-            Goes::Contents(top) => copier.copy_contents(&file, top, bytes)?,
-            Goes::As(top, name) => copier.copy_as(&file, top, &name, bytes)?,
-        }
-        Ok(())
+        let options = goes.options(self.options());
+        let files = &goal.target.files;
+        let copied = files.copy_from_host_with(source, &goes.path, &options, &mut observer);
+        Ok(copied.reason()?)
     }
 
     fn between(
@@ -324,30 +312,18 @@ impl Cp {
         console: &mut Console,
     ) -> anyhow::Result<()> {
         let open = changes.opened(source);
-        let (volume, root) = &self.volume.of_several().open_beside(source, open)?;
-        let is_same_volume = volume.is_same(&goal.target.volume);
-        let volume = volume.engine();
-        let (id, kind) = self.find(volume, *root, source)?;
+        let (volume, files) = self.volume.of_several().open_beside(source, open)?;
+        let file = self.find(&files, source)?;
         let name = place::split(&source.path).map(|(_, name)| name);
-        if kind == FileKind::Directory && is_same_volume {
-            goal.refuse_below(id, source)?;
+        let goes = goal.place(file.is_dir(), file.is_file(), name)?;
+        if volume.is_same(&goal.target.volume) {
+            goal.refuse_itself(&goes, &file, source)?;
         }
-        let goes = goal.place(kind, name)?;
-        if let Goes::As(top, name) = &goes
-            && is_same_volume
-            && volume.lookup(top.dir, name)? == Some(id)
-        {
-            return Err(CopyError::SameFile).with_context(|| format!("cannot copy '{source}'"));
-        }
-        let from = FromVolume { volume };
-        let to = ToVolume::new(goal.target.engine(), self.archive, umask());
         let mut observer = self.observer(console);
-        let mut copier = Copier::new(&from, to, self.options(), &mut observer);
-        match goes {
-            Goes::Contents(top) => copier.copy_contents(&id, top, &source.path)?,
-            Goes::As(top, name) => copier.copy_as(&id, top, &name, &source.path)?,
-        }
-        Ok(())
+        let options = goes.options(self.options());
+        let (from, to) = (source.path_within(), &goes.path);
+        let copied = files.copy_tree_to(from, &goal.target.files, to, &options, &mut observer);
+        Ok(copied.reason()?)
     }
 }
 
@@ -355,92 +331,108 @@ impl Cp {
 struct Goal<'a> {
     target: &'a Target,
     destination: &'a Location,
-    /// The destination, if it is a directory.
-    into: Option<FileId>,
+    /// The destination is a directory.
+    into: bool,
 }
 
-enum Goes {
-    /// The entries of the source go into this directory.
-    Contents(Top<FileId>),
-    As(Top<FileId>, Vec<u8>),
+/// Where one copy goes.
+struct Goes {
+    path: PathBuf,
+    /// The path for messages.
+    shown: Vec<u8>,
+    /// The entries of the source go into the directory.
+    contents: bool,
+}
+
+impl Goes {
+    fn options(&self, options: CopyOptions) -> CopyOptions {
+        options
+            .contents(self.contents)
+            .shown_as(OsStr::from_bytes(&self.shown))
+    }
 }
 
 impl Goal<'_> {
-    /// `kind` and `name` are the source's own; no name asks for its contents.
-    fn place(&self, kind: FileKind, name: Option<&[u8]>) -> anyhow::Result<Goes> {
+    /// `name` is the source's own; no name asks for its contents.
+    fn place(&self, is_dir: bool, is_file: bool, name: Option<&[u8]>) -> anyhow::Result<Goes> {
         let destination = self.destination;
-        let shown = destination.to_outside();
-        if let Some(dir) = self.into {
-            let top = Top { dir, shown };
-            return match name {
-                None if kind == FileKind::Directory => Ok(Goes::Contents(top)),
-                Some(name) => {
-                    let path = [&destination.path, &b"/"[..], name].concat();
-                    let (dir, name) = self.through_link(kind, &path, (dir, name))?;
-                    Ok(Goes::As(Top { dir, ..top }, name))
-                }
-                None => self.as_named(kind),
-            };
-        }
-        self.as_named(kind)
+        let (path, shown) = match name.map(OsStr::from_bytes) {
+            Some(name) if self.into => {
+                let shown = PathBuf::from(OsString::from_vec(destination.to_outside()));
+                (destination.path_within().join(name), shown.join(name))
+            }
+            None if self.into && is_dir => {
+                return Ok(Goes {
+                    path: destination.path_within().to_owned(),
+                    shown: destination.to_outside(),
+                    contents: true,
+                });
+            }
+            _ if !is_dir && destination.path.ends_with(b"/") => {
+                bail!("'{destination}' is not a directory")
+            }
+            _ => {
+                let shown = OsString::from_vec(destination.to_outside());
+                (self.target.named(destination)?.path, shown.into())
+            }
+        };
+        Ok(Goes {
+            path: match is_file {
+                true => self.through_link(path)?,
+                false => path,
+            },
+            shown: shown.into_os_string().into_vec(),
+            contents: false,
+        })
     }
 
-    /// The name that the destination is.
-    fn as_named(&self, kind: FileKind) -> anyhow::Result<Goes> {
-        let destination = self.destination;
-        if kind != FileKind::Directory && destination.path.ends_with(b"/") {
-            bail!("'{destination}' is not a directory");
-        }
-        let place = self.target.place(destination)?;
-        let (dir, name) = self.through_link(kind, &destination.path, (place.dir, &place.name))?;
-        let above = place::split(&destination.path).map_or(&b"/"[..], |(above, _)| above);
-        let shown = destination.outside(above);
-        Ok(Goes::As(Top { dir, shown }, name))
-    }
-
-    /// Where a copy goes that the last name of `path` is for: for a regular file, where a link of this name leads.
-    fn through_link(
-        &self,
-        kind: FileKind,
-        path: &[u8],
-        (dir, name): (FileId, &[u8]),
-    ) -> anyhow::Result<(FileId, Vec<u8>)> {
-        let volume = self.target.engine();
+    /// Where a regular file goes that the path is for: where a link of this name leads.
+    fn through_link(&self, path: PathBuf) -> anyhow::Result<PathBuf> {
+        let files = &self.target.files;
         let refused = || format!("cannot write '{}'", self.destination);
-        let is_link = match volume.lookup(dir, name).with_context(refused)? {
-            Some(existing) => volume.attr(existing)?.kind == FileKind::Symlink,
-            None => false,
+        let is_link = match files.symlink_metadata(&path).reason() {
+            Err(error) if error.is_missing() => false,
+            found => found.with_context(refused)?.is_symlink(),
         };
-        if kind != FileKind::Regular || !is_link {
-            return Ok((dir, name.to_vec()));
+        if !is_link {
+            return Ok(path);
         }
-        let end = volume.resolve_end(self.target.root, path, true);
-        let end = end.with_context(refused)?;
-        match (end.id, end.last) {
-            (Some(_), LastName::Name(name)) => Ok((end.dir, name)),
-            _ => bail!(
-                "not writing through dangling symlink '{}'",
-                Escaped(&self.destination.outside(path))
-            ),
+        match files.canonicalize(&path).reason() {
+            Ok(end) if end.file_name().is_some() => Ok(end),
+            Err(error) if !error.is_missing() => Err(error).with_context(refused),
+            _ => {
+                let path = self.destination.outside(path.as_os_str().as_bytes());
+                bail!("not writing through dangling symlink '{}'", Escaped(&path))
+            }
         }
     }
 
-    /// Refuses to copy a directory into itself or what is in it.
-    fn refuse_below(&self, dir: FileId, source: &Location) -> anyhow::Result<()> {
-        let mut at = match self.into {
-            Some(dir) => dir,
-            None => self.target.place(self.destination)?.dir,
+    /// Refuses to copy a file onto itself, and a directory into itself or what is in it.
+    fn refuse_itself(&self, goes: &Goes, file: &Metadata, source: &Location) -> anyhow::Result<()> {
+        let (files, destination) = (&self.target.files, self.destination);
+        let is_itself = match file.is_dir() {
+            true => {
+                let canonical = |path: &Path| {
+                    let found = files.canonicalize(path).reason();
+                    found.with_context(|| format!("cannot access '{destination}'"))
+                };
+                let original = canonical(source.path_within())?;
+                let above = goes.path.parent().unwrap_or(&goes.path);
+                let dir = canonical(if goes.contents { &goes.path } else { above })?;
+                if dir.starts_with(&original) {
+                    bail!("cannot copy '{source}' into itself: '{destination}'");
+                }
+                !goes.contents && dir.join(goes.path.file_name().unwrap_or_default()) == original
+            }
+            false => {
+                let existing = files.symlink_metadata(&goes.path);
+                existing.is_ok_and(|existing| place::is_same(&existing, file))
+            }
         };
-        let volume = self.target.engine();
-        loop {
-            if at == dir {
-                bail!("cannot copy '{source}' into itself: '{}'", self.destination);
-            }
-            let parent = volume.parent(at)?;
-            if parent == at {
-                return Ok(());
-            }
-            at = parent;
+        match is_itself {
+            true => Err(anyhow!("it would be copied onto itself"))
+                .with_context(|| format!("cannot copy '{source}'")),
+            false => Ok(()),
         }
     }
 
@@ -450,40 +442,33 @@ impl Goal<'_> {
         if self.destination.session().is_some() {
             bail!("standard input is the shell's own");
         }
-        let volume = self.target.engine();
         let mut input = File::from(rustix::io::dup(io::stdin())?);
         let source = input.metadata()?;
         if images_of(&self.target.volume).contains(&(source.dev(), source.ino())) {
-            return Err(CopyError::Image).with_context(refused);
+            return Err(anyhow!("it is the image that is written")).with_context(refused);
         }
-        let found = volume.resolve_following(self.target.root, &self.destination.path);
-        let file = match found {
-            Err(Error::NotFound) => {
-                let place = self.target.place(self.destination)?;
-                let path = &self.destination.path;
-                self.through_link(FileKind::Regular, path, (place.dir, &place.name))?;
-                let new = NewInode {
-                    umask: umask(),
-                    ..NewInode::file(0o666)
-                };
-                volume
-                    .create(place.dir, &place.name, &new)
-                    .with_context(refused)?
+        let files = &self.target.files;
+        let path = self.destination.path_within();
+        let path = match files.metadata(path).reason() {
+            Err(error) if error.is_missing() => {
+                self.through_link(self.target.named(self.destination)?.path)?
             }
             found => {
-                let file = found.with_context(refused)?;
-                volume.truncate(file, 0).with_context(refused)?;
-                file
+                found.with_context(refused)?;
+                path.to_owned()
             }
         };
+        let options = OpenOptions::new().write(true).create(true).truncate(true);
+        let options = options.mode(NEW_FILE_MODE).umask(umask());
+        let mut file = files
+            .open_with(path, &options)
+            .reason()
+            .with_context(refused)?;
         let mut buffer = vec![0; INPUT_BYTES];
-        let mut at = 0;
         loop {
             let len = fill(&mut input, &mut buffer).context("cannot read standard input")?;
-            volume
-                .write(file, at, &buffer[..len])
-                .with_context(refused)?;
-            at += len as u64;
+            let written = file.write_all(&buffer[..len]).map_err(Reason::of_io);
+            written.with_context(refused)?;
             if len < buffer.len() {
                 return Ok(());
             }
@@ -506,7 +491,7 @@ fn fill(input: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
 }
 
 /// Device and number of the files that a volume is in.
-fn images_of(volume: &ubtrfs::Volume) -> Vec<(u64, u64)> {
+fn images_of(volume: &Volume) -> Vec<(u64, u64)> {
     let devices = volume.devices();
     let paths = devices.iter().filter_map(|device| device.path.as_deref());
     let metadata = paths.filter_map(|path| path.metadata().ok());
@@ -526,22 +511,22 @@ fn make_directory(path: &Path) -> anyhow::Result<()> {
     }
 }
 
-fn open_destination(path: &Path) -> anyhow::Result<OwnedFd> {
-    open_directory(path).with_context(|| format!("cannot open directory '{}'", shown(path)))
+/// Says why there is no directory to copy into.
+fn check_directory(path: &Path) -> anyhow::Result<()> {
+    let opened = std::fs::read_dir(path).map(|_| ());
+    opened.with_context(|| format!("cannot open directory '{}'", shown(path)))
 }
 
-/// The directory in which a new name is made, and the name.
-fn split(path: &Path) -> anyhow::Result<(&Path, &[u8])> {
-    let Some(name) = path.file_name().map(OsStr::as_bytes) else {
+/// The directory in which a new name is made.
+fn directory_of(path: &Path) -> anyhow::Result<&Path> {
+    if path.file_name().is_none() {
         bail!("'{}' is not the name of a file", shown(path));
-    };
+    }
     let dir = path.parent().unwrap_or(Path::new(""));
-    let dir = if dir.as_os_str().is_empty() {
-        Path::new(".")
-    } else {
-        dir
-    };
-    Ok((dir, name))
+    Ok(match dir.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => dir,
+    })
 }
 
 /// A directory is open for each level of the copy: as many as the system allows.

@@ -1,16 +1,19 @@
 //! `ubtrfs mv`: names moved within a volume.
 
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+
 use anyhow::{Context, bail};
 use rustix::io::Errno;
-use ubtrfs::RemoveOptions;
-use ubtrfs::transfer::copy::{Copier, CopyOptions, FromVolume, ToVolume, Top};
+use ubtrfs::{CopyOptions, RemoveOptions};
 
 use crate::presentation::console::Console;
 use crate::presentation::permissions::umask;
-use crate::presentation::transfer_console::TransferConsole;
+use crate::presentation::transfer_console::{CopyConsole, TransferConsole};
 use crate::volume_access::changes::{Changes, Target, is_final};
 use crate::volume_access::location::{Location, VolumeOptions};
-use crate::volume_access::place::{self, Named, Place, PlaceError};
+use crate::volume_access::place::{Named, PlaceError};
 use crate::volume_access::reason::Reasoned;
 
 /// Move or rename files within a volume
@@ -92,7 +95,7 @@ impl Mv {
         match moved.reason() {
             Err(error) if error.errno() == Errno::EXIST && self.no_clobber => Ok(()),
             Err(error) if error.errno() == Errno::XDEV && !self.exchange => self
-                .copy_and_remove(target, (&from, source), (&to, is_into), console)
+                .copy_and_remove(target, source, (&to, is_into), console)
                 .with_context(refused),
             moved => moved.with_context(refused),
         }
@@ -102,7 +105,7 @@ impl Mv {
     fn copy_and_remove(
         &self,
         target: &Target,
-        (from, source): (&Named, &Location),
+        source: &Location,
         (to, is_into): (&Named, bool),
         console: &mut Console,
     ) -> anyhow::Result<()> {
@@ -115,30 +118,18 @@ impl Mv {
                 target.files.remove_dir(&to.path).reason()?;
             }
         }
-        let volume = &**target.engine();
-        let place = |named: &Named| Place::of(volume, target.root, named.path_bytes());
-        let (from, to) = (place(from)?, place(to)?);
-        let Some(moved) = from.existing else {
-            return Ok(());
-        };
+        let files = &target.files;
         let failed_before = console.take_failed();
-        let options = CopyOptions {
-            preserve: true,
-            ..CopyOptions::default()
-        };
-        let from_volume = FromVolume { volume };
-        let to_volume = ToVolume::new(volume, true, umask());
+        let mut shown = PathBuf::from(OsString::from_vec(self.destination.to_outside()));
+        if is_into {
+            shown.push(OsStr::from_bytes(to.name()));
+        }
+        let options = CopyOptions::new().umask(umask()).shown_as(shown);
         let verbose = false;
-        let mut observer = TransferConsole { console, verbose };
-        let mut copier = Copier::new(&from_volume, to_volume, options, &mut observer);
-        let top = Top {
-            dir: to.dir,
-            shown: match place::split(&self.destination.path) {
-                Some((above, _)) if !is_into => self.destination.outside(above),
-                _ => self.destination.to_outside(),
-            },
-        };
-        copier.copy_as(&moved, top, &to.name, &source.path)?;
+        let mut observer = CopyConsole(TransferConsole { console, verbose });
+        let path = source.path_within();
+        let copied = files.copy_tree_with(path, &to.path, &options, &mut observer);
+        copied.reason()?;
         if console.take_failed() {
             console.error_was_reported();
             bail!("not all could be copied, nothing was removed");
@@ -148,8 +139,7 @@ impl Mv {
         }
         let mut observer = TransferConsole { console, verbose };
         let options = RemoveOptions::new().enter_subvolumes(true);
-        let files = &target.files;
-        let removed = files.remove_tree_with(source.path_within(), &options, &mut observer);
+        let removed = files.remove_tree_with(path, &options, &mut observer);
         Ok(removed.reason()?)
     }
 }

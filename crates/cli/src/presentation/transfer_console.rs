@@ -4,8 +4,6 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use ubtrfs::transfer::Observer;
-use ubtrfs::transfer::copy::CopyProblem;
 use ubtrfs::{FileType, RemovalObserver, TransferObserver, TransferProblem};
 
 use crate::presentation::console::Console;
@@ -40,23 +38,25 @@ impl TransferConsole<'_> {
     }
 }
 
-impl Observer<CopyProblem> for TransferConsole<'_> {
-    fn begin(&mut self, path: &[u8]) {
-        self.begin(path);
+/// Copying on a console.
+#[derive(Debug)]
+pub(crate) struct CopyConsole<'a>(pub(crate) TransferConsole<'a>);
+
+impl TransferObserver for CopyConsole<'_> {
+    fn begin(&mut self, path: &Path) {
+        self.0.begin(path.as_os_str().as_bytes());
     }
 
     fn transferred(&mut self, len_bytes: u64) {
-        self.show_bytes(len_bytes);
+        self.0.show_bytes(len_bytes);
     }
 
-    fn failed(&mut self, path: &[u8], problem: CopyProblem) {
-        let path = Escaped(path);
-        match problem {
-            CopyProblem::NotCopied(error) => {
-                self.console
-                    .error(format_args!("cannot copy '{path}': {error}"));
-            }
-            problem => self.console.error(format_args!("'{path}': {problem}")),
+    fn failed(&mut self, path: &Path, problem: TransferProblem) {
+        let path = Escaped(path.as_os_str().as_bytes());
+        let console = &mut self.0.console;
+        match problem.is_partial() {
+            true => console.error(format_args!("'{path}': {problem}")),
+            false => console.error(format_args!("cannot copy '{path}': {problem}")),
         }
     }
 }

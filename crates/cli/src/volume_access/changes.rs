@@ -11,12 +11,11 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use rustix::io::Errno;
-use ubtrfs::transfer::copy::CopyError;
 use ubtrfs::transfer::is_final_error;
 use ubtrfs::{
     Caller, Dir, DirBuilder, DirEntry, File, OpenOptions, Subvolume, SubvolumePlace, Volume,
 };
-use ubtrfs_engine::{Error, FileId, FileKind, Volume as Engine};
+use ubtrfs_engine::{Error, FileId, Volume as Engine};
 use ubtrfs_format::ids::{InodeNr, RootId};
 use ubtrfs_fuse::caller::Rights;
 
@@ -24,12 +23,12 @@ use crate::presentation::console::Console;
 use crate::presentation::permissions::umask;
 use crate::presentation::quoting::Escaped;
 use crate::volume_access::location::{Location, VolumeOptions};
-use crate::volume_access::place::{NameIn, Named, Place};
+use crate::volume_access::place::{NameIn, Named};
 use crate::volume_access::reason::{Reason, Reasoned};
 use crate::volume_access::session::Session;
 
 /// The permission bits that a new file has before the umask.
-const NEW_FILE_MODE: u32 = 0o666;
+pub(crate) const NEW_FILE_MODE: u32 = 0o666;
 /// Those of a new directory.
 const NEW_DIR_MODE: u32 = 0o777;
 
@@ -180,15 +179,6 @@ impl Target {
         Ok(RootId(self.find_subvolume(location)?.id()))
     }
 
-    /// The directory that the path leads to, if it does.
-    pub(crate) fn directory(&self, path: &[u8]) -> anyhow::Result<Option<FileId>> {
-        match self.engine().resolve_following(self.root, path) {
-            Ok(id) if self.engine().attr(id)?.kind == FileKind::Directory => Ok(Some(id)),
-            Ok(_) | Err(Error::NotFound | Error::NotADirectory(_)) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
-    }
-
     /// Changes everything below a directory; what fails is reported. An error is one that ends the command.
     pub(crate) fn each_below(
         &self,
@@ -225,12 +215,6 @@ impl Target {
             Err(error) if matches!(error.errno(), Errno::NOENT | Errno::NOTDIR) => Ok(false),
             Err(error) => Err(error.into()),
         }
-    }
-
-    /// The directory and the name in it that a path ends with.
-    pub(crate) fn place(&self, location: &Location) -> anyhow::Result<Place> {
-        Place::of(self.engine(), self.root, &location.path)
-            .with_context(|| format!("cannot access '{location}'"))
     }
 
     /// Makes an empty file where a path leads to none, at the end of links that lead nowhere.
@@ -362,9 +346,8 @@ impl<'a> Changes<'a> {
 pub(crate) fn is_final(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         let engine = cause.downcast_ref::<Error>().map(is_final_error);
-        let copy = cause.downcast_ref::<CopyError>().map(CopyError::is_final);
         let library = cause.downcast_ref::<Reason>().map(Reason::is_of_volume);
-        engine.or(copy).or(library).unwrap_or(false)
+        engine.or(library).unwrap_or(false)
     })
 }
 

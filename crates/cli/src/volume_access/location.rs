@@ -521,18 +521,18 @@ impl VolumeOptions {
         options
     }
 
-    /// The volume of something that is read, which may be open for writing, and what "/" stands for.
+    /// The volume of something that is read, which may be open for writing, and the files below what "/" stands for.
     pub(crate) fn open_beside(
         &self,
         location: &Location,
         open: Option<Volume>,
-    ) -> anyhow::Result<(Volume, FileId)> {
+    ) -> anyhow::Result<(Volume, Subvolume)> {
         let volume = match open {
             Some(volume) => volume,
             None => self.devices.open(location)?,
         };
-        let root = self.root_for(&volume, location)?;
-        Ok((volume, root))
+        let files = self.files_of(&volume, location)?;
+        Ok((volume, files))
     }
 
     /// The directory that the path of `location` begins at.

@@ -5,17 +5,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use ubtrfs::{Dir, Metadata, Subvolume};
-use ubtrfs_engine::{Error, FileId, FileKind, Volume};
 
 use crate::volume_access::reason::{Reason, Reasoned};
-
-#[derive(Clone, Debug)]
-pub(crate) struct Place {
-    pub(crate) dir: FileId,
-    pub(crate) name: Vec<u8>,
-    /// The file that has the name.
-    pub(crate) existing: Option<FileId>,
-}
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PlaceError {
@@ -25,8 +16,6 @@ pub(crate) enum PlaceError {
     NotADirectory,
     #[error("no such file or directory")]
     NotFound,
-    #[error(transparent)]
-    Engine(#[from] Error),
     #[error(transparent)]
     Library(#[from] Reason),
 }
@@ -88,7 +77,7 @@ pub(crate) struct Named {
 }
 
 impl Named {
-    /// The place of the last name of `path`, as [`Place::of`].
+    /// The place of the last name of `path`. Links on the way are followed.
     pub(crate) fn of(files: &Subvolume, path: &[u8]) -> Result<Named, PlaceError> {
         let (dir, name) = split(path).ok_or(PlaceError::NoName)?;
         let dir = Path::new(OsStr::from_bytes(dir));
@@ -114,10 +103,6 @@ impl Named {
             found => Some(found?),
         };
         Ok(Named { path, existing })
-    }
-
-    pub(crate) fn path_bytes(&self) -> &[u8] {
-        self.path.as_os_str().as_bytes()
     }
 
     /// The directory that has the name.
@@ -146,28 +131,6 @@ impl Named {
 /// Whether two paths have led to one file.
 pub(crate) fn is_same(a: &Metadata, b: &Metadata) -> bool {
     (a.subvolume_id(), a.ino()) == (b.subvolume_id(), b.ino())
-}
-
-impl Place {
-    /// Where the last name of `path` stands; links on the way are followed.
-    ///
-    /// Errors: the path ends with a slash, and the name is of no directory.
-    pub(crate) fn of(volume: &Volume, root: FileId, path: &[u8]) -> Result<Place, PlaceError> {
-        let (dir, name) = split(path).ok_or(PlaceError::NoName)?;
-        let dir = volume.resolve_following(root, dir)?;
-        let existing = volume.lookup(dir, name)?;
-        if let Some(id) = existing
-            && path.ends_with(b"/")
-            && volume.attr(id)?.kind != FileKind::Directory
-        {
-            return Err(Error::NotADirectory(id).into());
-        }
-        Ok(Place {
-            dir,
-            name: name.to_vec(),
-            existing,
-        })
-    }
 }
 
 /// The path of the directory and the name in it; None for the root, and for "." and "..".

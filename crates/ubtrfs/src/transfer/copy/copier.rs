@@ -166,7 +166,7 @@ impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
         let below = path_of(levels);
         let mut path = self.top.clone();
         for name in [&*below, name] {
-            if !name.is_empty() && !path.ends_with(b"/") {
+            if !name.is_empty() && !path.is_empty() && !path.ends_with(b"/") {
                 path.push(b'/');
             }
             path.extend_from_slice(name);

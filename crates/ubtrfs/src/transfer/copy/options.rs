@@ -1,6 +1,6 @@
 //! Choices of how files are copied.
 
-/// When data is shared instead of copied.
+/// When data is shared instead of copied. [`CopyOptions`](crate::CopyOptions) has an example.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reflink {
     /// Where it can be.
@@ -8,10 +8,27 @@ pub enum Reflink {
     Auto,
     /// Always: the copy fails if data cannot be shared.
     Always,
+    /// Never: the copy has data of its own.
     Never,
 }
 
-/// Treatment of holes, and of zeros.
+/// Treatment of holes, and of zeros, in a copy.
+///
+/// ```
+/// use ubtrfs::{CopyOptions, Problems, Sparse, Volume};
+///
+/// # fn main() -> Result<(), ubtrfs::Error> {
+/// let volume = Volume::in_memory(256 << 20)?;
+/// let root = volume.root();
+/// root.write("/zeros", vec![0; 1 << 20])?;
+/// let mut problems = Problems::default();
+/// let options = CopyOptions::new().sparse(Sparse::Always);
+/// root.copy_tree_with("/zeros", "/hole", &options, &mut problems)?;
+/// assert_eq!(root.metadata("/hole")?.len(), 1 << 20);
+/// assert_eq!(root.metadata("/hole")?.bytes_used(), 0);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sparse {
     /// Holes stay holes.

@@ -1,0 +1,448 @@
+//! Trees and files copied by paths: within a volume, between volumes, from and to this machine.
+//!
+//! Not here: the copier (`transfer::copy`), archives (`trees`).
+
+use std::collections::HashSet;
+use std::fs::File as HostFile;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+use ubtrfs_engine::{Error as EngineError, FileId, FileKind};
+
+use crate::error::{Cause, Caused, Naming, Result};
+use crate::subvolume::Subvolume;
+use crate::transfer::copy::{
+    Copier, CopyOptions as CopierOptions, Destination, FromHost, FromVolume,
+    HostFile as CopiedFile, Made, Reflink, Source, Sparse, ToHost, ToVolume, Top, open_directory,
+};
+use crate::transfer_observer::{Told, TransferObserver};
+use crate::trees::Problems;
+
+/// How files are copied, for [`Subvolume::copy_tree_with`] and the other copies.
+///
+/// ```
+/// use ubtrfs::{CopyOptions, Problems, Reflink, Volume};
+///
+/// # fn main() -> Result<(), ubtrfs::Error> {
+/// let volume = Volume::in_memory(256 << 20)?;
+/// let root = volume.root();
+/// root.create_dir("/dir")?;
+/// root.write("/dir/file", b"content")?;
+/// root.symlink("dir", "/link")?;
+/// let mut problems = Problems::default();
+/// let options = CopyOptions::new().follow(true).preserve(false).reflink(Reflink::Never);
+/// root.copy_tree_with("/link", "/copy", &options, &mut problems)?;
+/// assert_eq!(root.read("/copy/file")?, b"content");
+///
+/// let other = Volume::in_memory(256 << 20)?;
+/// let options = CopyOptions::new().contents(true);
+/// root.copy_tree_to("/copy", other.root(), "/", &options, &mut problems)?;
+/// assert_eq!(other.root().read("/file")?, b"content");
+/// assert!(problems.is_empty());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct CopyOptions {
+    copier: CopierOptions,
+    follow: bool,
+    contents: bool,
+    umask: u32,
+    shown_as: Option<PathBuf>,
+}
+
+impl Default for CopyOptions {
+    fn default() -> CopyOptions {
+        let copier = CopierOptions {
+            preserve: true,
+            ..CopierOptions::default()
+        };
+        CopyOptions {
+            copier,
+            follow: false,
+            contents: false,
+            umask: 0,
+            shown_as: None,
+        }
+    }
+}
+
+impl CopyOptions {
+    /// The way of [`Subvolume::copy_tree`]: all is kept, data and holes are shared where they can be, and no link is followed.
+    pub fn new() -> CopyOptions {
+        CopyOptions::default()
+    }
+
+    /// Keeps owners, modes, times, extended attributes and hard links. It is the default, and a file that exists is replaced.
+    ///
+    /// Without it copies have the permissions of their originals less the umask. In a volume they belong to user and group
+    /// 0, and a file that exists there is overwritten, and keeps its owner and mode.
+    #[must_use]
+    pub fn preserve(mut self, preserve: bool) -> CopyOptions {
+        self.copier.preserve = preserve;
+        self
+    }
+
+    /// When copies share the data of their originals.
+    #[must_use]
+    pub fn reflink(mut self, reflink: Reflink) -> CopyOptions {
+        self.copier.reflink = reflink;
+        self
+    }
+
+    /// Treatment of holes, and of zeros.
+    #[must_use]
+    pub fn sparse(mut self, sparse: Sparse) -> CopyOptions {
+        self.copier.sparse = sparse;
+        self
+    }
+
+    /// Copies what a link leads to, if the path of the original is one. Links below are copied as links in any case.
+    #[must_use]
+    pub fn follow(mut self, follow: bool) -> CopyOptions {
+        self.follow = follow;
+        self
+    }
+
+    /// Copies what is in a directory into one that exists, which gets the attributes of the original.
+    #[must_use]
+    pub fn contents(mut self, contents: bool) -> CopyOptions {
+        self.contents = contents;
+        self
+    }
+
+    /// The bits that files in a volume go without if their modes are not kept, as umask(2). None by default; on this
+    /// machine the umask of the process counts.
+    #[must_use]
+    pub fn umask(mut self, umask: u32) -> CopyOptions {
+        self.umask = umask;
+        self
+    }
+
+    /// The path of the destination in the message of an error that ends the copy. By default it is the path of the call.
+    #[must_use]
+    pub fn shown_as(mut self, path: impl Into<PathBuf>) -> CopyOptions {
+        self.shown_as = Some(path.into());
+        self
+    }
+
+    /// The directory in which the copy begins, for messages.
+    fn shown_top(&self, to: &Path) -> Vec<u8> {
+        let to = self.shown_as.as_deref().unwrap_or(to);
+        let top = match self.contents {
+            true => to,
+            false => to.parent().unwrap_or(Path::new("/")),
+        };
+        top.as_os_str().as_bytes().to_vec()
+    }
+}
+
+impl Subvolume {
+    /// Copies a file, or a directory with all below, to another path. Data is shared. Kept are owners, modes, times,
+    /// extended attributes, hard links and holes.
+    ///
+    /// # Errors
+    ///
+    /// Something is at `to` that cannot be replaced or merged with, the volume is full, or `from` is missing. What was copied
+    /// stays. `to` is `from` or below it (`InvalidInput`).
+    pub fn copy_tree(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Problems> {
+        let mut problems = Problems::default();
+        self.copy_tree_with(from, to, &CopyOptions::new(), &mut problems)?;
+        Ok(problems)
+    }
+
+    /// Copies as [`Subvolume::copy_tree`], in the way that the options say, and tells an observer how it goes on.
+    ///
+    /// # Errors
+    ///
+    /// As [`Subvolume::copy_tree`].
+    pub fn copy_tree_with(
+        &self,
+        from: impl AsRef<Path>,
+        to: impl AsRef<Path>,
+        options: &CopyOptions,
+        observer: &mut dyn TransferObserver,
+    ) -> Result<()> {
+        self.copy_tree_to(from, self, to, options, observer)
+    }
+
+    /// Copies to a path in another subvolume, which may be of another volume, as [`Subvolume::copy_tree_with`]. Data is
+    /// shared within one volume.
+    ///
+    /// # Errors
+    ///
+    /// As [`Subvolume::copy_tree`].
+    pub fn copy_tree_to(
+        &self,
+        from: impl AsRef<Path>,
+        destination: &Subvolume,
+        to: impl AsRef<Path>,
+        options: &CopyOptions,
+        observer: &mut dyn TransferObserver,
+    ) -> Result<()> {
+        let (from, to) = (from.as_ref(), to.as_ref());
+        let copied = self.original(from, options).and_then(|file| {
+            if self.engine.is_same(&destination.engine) {
+                destination.refuse_copy_into_itself(file, to, options)?;
+            }
+            let source = FromVolume {
+                volume: &self.engine,
+            };
+            let place = destination.place_of_copy(to, options)?;
+            destination.copy_in(&source, &file, (from, to), place, options, observer)
+        });
+        copied.naming_both("copy", from, to)
+    }
+
+    fn named(&self, from: &Path, options: &CopyOptions) -> Caused<FileId> {
+        match options.follow {
+            true => self.resolve(from),
+            false => self.resolve_link(from),
+        }
+    }
+
+    /// The file or directory that is copied.
+    fn original(&self, from: &Path, options: &CopyOptions) -> Caused<FileId> {
+        let file = self.named(from, options)?;
+        match options.contents && self.engine.attr(file)?.kind != FileKind::Directory {
+            true => Err(EngineError::NotADirectory(file).into()),
+            false => Ok(file),
+        }
+    }
+
+    /// A copy within its original would have no end.
+    fn refuse_copy_into_itself(
+        &self,
+        file: FileId,
+        to: &Path,
+        options: &CopyOptions,
+    ) -> Caused<()> {
+        let (id, mut at) = match options.contents {
+            true => (None, self.directory(to)?),
+            false => {
+                let end = self.end_of(to)?;
+                (end.id, end.dir)
+            }
+        };
+        let mut seen = HashSet::new();
+        // A damaged volume may have directories in a loop.
+        while at != file && seen.insert(at) {
+            at = self.engine.parent(at)?;
+        }
+        match at == file || id == Some(file) {
+            true => Err(Cause::SameFile),
+            false => Ok(()),
+        }
+    }
+
+    /// Copies a file of this machine, or a directory with all below, into the volume. Kept are owners, modes, times,
+    /// extended attributes, hard links and holes. A link is copied as a link.
+    ///
+    /// # Errors
+    ///
+    /// Something is at `to` that cannot be replaced or merged with, the volume is full, or `host` is missing. What was
+    /// copied stays.
+    pub fn copy_from_host(&self, host: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Problems> {
+        let mut problems = Problems::default();
+        self.copy_from_host_with(host, to, &CopyOptions::new(), &mut problems)?;
+        Ok(problems)
+    }
+
+    /// Copies as [`Subvolume::copy_from_host`], in the way that the options say, and tells an observer how it goes on.
+    ///
+    /// # Errors
+    ///
+    /// As [`Subvolume::copy_from_host`].
+    pub fn copy_from_host_with(
+        &self,
+        host: impl AsRef<Path>,
+        to: impl AsRef<Path>,
+        options: &CopyOptions,
+        observer: &mut dyn TransferObserver,
+    ) -> Result<()> {
+        let (host, to) = (host.as_ref(), to.as_ref());
+        let copied = CopiedFile::open(host, options.follow)
+            .map_err(Cause::from)
+            .and_then(|file| {
+                if options.contents && !file.is_dir() {
+                    return Err(std::io::Error::from(Errno::NOTDIR).into());
+                }
+                let images = self.images();
+                let source = FromHost { images };
+                let place = self.place_of_copy(to, options)?;
+                self.copy_in(&source, &file, (host, to), place, options, observer)
+            });
+        copied.naming_both("copy", host, to)
+    }
+
+    /// The directory and the name of a copy; no name for contents, which go into the directory.
+    fn place_of_copy(&self, to: &Path, options: &CopyOptions) -> Caused<(FileId, Option<Vec<u8>>)> {
+        if options.contents {
+            return Ok((self.directory(to)?, None));
+        }
+        let (dir, name) = self.name_for_dir(to)?;
+        Ok((dir, Some(name)))
+    }
+
+    fn copy_in<S: Source>(
+        &self,
+        source: &S,
+        file: &S::File,
+        (from, to): (&Path, &Path),
+        (dir, name): (FileId, Option<Vec<u8>>),
+        options: &CopyOptions,
+        observer: &mut dyn TransferObserver,
+    ) -> Caused<()> {
+        let _entered = self.engine.enter();
+        let destination = ToVolume::new(&self.engine, options.copier.preserve, options.umask);
+        let top = Top {
+            dir,
+            shown: options.shown_top(to),
+        };
+        let copy = Copy {
+            source,
+            destination,
+            options,
+            observer,
+        };
+        copy.run(file, from, top, name.as_deref())
+    }
+
+    /// Copies a file, or a directory with all below, to this machine. Kept are owners, modes, times, extended attributes,
+    /// hard links and holes, as far as the program may set them. Nothing outside `host` is touched.
+    ///
+    /// # Errors
+    ///
+    /// Something is at `host` that cannot be replaced or merged with, its file system is full, or `from` is missing. What
+    /// was copied stays.
+    pub fn copy_to_host(&self, from: impl AsRef<Path>, host: impl AsRef<Path>) -> Result<Problems> {
+        let mut problems = Problems::default();
+        self.copy_to_host_with(from, host, &CopyOptions::new(), &mut problems)?;
+        Ok(problems)
+    }
+
+    /// Copies as [`Subvolume::copy_to_host`], in the way that the options say, and tells an observer how it goes on.
+    ///
+    /// The umask of the process is 0 until the copy is done: modes are set explicitly.
+    ///
+    /// # Errors
+    ///
+    /// As [`Subvolume::copy_to_host`].
+    pub fn copy_to_host_with(
+        &self,
+        from: impl AsRef<Path>,
+        host: impl AsRef<Path>,
+        options: &CopyOptions,
+        observer: &mut dyn TransferObserver,
+    ) -> Result<()> {
+        let (from, host) = (from.as_ref(), host.as_ref());
+        let copied = self.original(from, options).and_then(|file| {
+            let (dir, name) = host_place(host, options)?;
+            let top = Top {
+                dir: open_directory(dir)?,
+                shown: options.shown_top(host),
+            };
+            let copy = Copy {
+                source: &FromVolume {
+                    volume: &self.engine,
+                },
+                destination: ToHost::new(options.copier.preserve, self.images()),
+                options,
+                observer,
+            };
+            copy.run(&file, from, top, name)
+        });
+        copied.naming_both("copy", from, host)
+    }
+
+    /// Copies the data of a regular file into an open file of this machine, from its beginning. A pipe or a terminal gets
+    /// zeros for holes. Attributes are not copied.
+    ///
+    /// ```
+    /// use ubtrfs::{CopyOptions, Problems, Volume};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("copy");
+    /// let volume = Volume::in_memory(256 << 20)?;
+    /// volume.root().write("/file", b"content")?;
+    /// let mut problems = Problems::default();
+    /// let copy = std::fs::File::create(&path)?;
+    /// volume.root().copy_to_file("/file", copy, &CopyOptions::new(), &mut problems)?;
+    /// assert_eq!(std::fs::read(&path)?, b"content");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `from` is missing or no regular file. That `file` cannot be written is told to the observer.
+    pub fn copy_to_file(
+        &self,
+        from: impl AsRef<Path>,
+        file: HostFile,
+        options: &CopyOptions,
+        observer: &mut dyn TransferObserver,
+    ) -> Result<()> {
+        let from = from.as_ref();
+        let copied = self.named(from, options).and_then(|original| {
+            match self.engine.attr(original)?.kind {
+                FileKind::Regular => {}
+                FileKind::Directory => return Err(EngineError::IsADirectory(original).into()),
+                _ => return Err(EngineError::NotAFile(original).into()),
+            }
+            let made = Made::of_open(file)?;
+            let source = FromVolume {
+                volume: &self.engine,
+            };
+            let destination = ToHost::new(false, Vec::new());
+            let mut told = Told(observer);
+            let mut copier = Copier::new(&source, destination, options.copier, &mut told);
+            Ok(copier.copy_into(&original, &made, from.as_os_str().as_bytes())?)
+        });
+        copied.naming("copy", from)
+    }
+
+    /// Device and number of the files that the volume lies on, which are neither read nor replaced.
+    fn images(&self) -> Vec<(u64, u64)> {
+        let devices = self.engine.pool().devices();
+        let paths = devices.iter().filter_map(|device| device.path.as_ref());
+        let files = paths.filter_map(|path| path.metadata().ok());
+        files.map(|file| (file.dev(), file.ino())).collect()
+    }
+}
+
+/// A copy of a file or of contents.
+struct Copy<'a, S, D> {
+    source: &'a S,
+    destination: D,
+    options: &'a CopyOptions,
+    observer: &'a mut dyn TransferObserver,
+}
+
+impl<S: Source, D: Destination> Copy<'_, S, D> {
+    fn run(self, file: &S::File, from: &Path, top: Top<D::Dir>, name: Option<&[u8]>) -> Caused<()> {
+        let mut told = Told(self.observer);
+        let options = self.options.copier;
+        let mut copier = Copier::new(self.source, self.destination, options, &mut told);
+        let from = from.as_os_str().as_bytes();
+        match name {
+            Some(name) => copier.copy_as(file, top, name, from)?,
+            None => copier.copy_contents(file, top, from)?,
+        }
+        Ok(())
+    }
+}
+
+/// The directory and the name of a copy on this machine; no name for contents.
+fn host_place<'a>(host: &'a Path, options: &CopyOptions) -> Caused<(&'a Path, Option<&'a [u8]>)> {
+    if options.contents {
+        return Ok((host, None));
+    }
+    let name = host.file_name();
+    let name = name.ok_or_else(|| Cause::NoName(host.to_owned()))?;
+    let parent = host.parent().filter(|dir| !dir.as_os_str().is_empty());
+    Ok((parent.unwrap_or(Path::new(".")), Some(name.as_bytes())))
+}
