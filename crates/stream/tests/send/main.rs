@@ -15,3 +15,4 @@ mod puzzles;
 mod received_by_us;
 mod scripts;
 mod situations;
+mod unrelated;
