@@ -26,7 +26,7 @@ use ubtrfs_stream::{
 use crate::fixture::V1;
 
 const DEVICE_BYTES: u64 = 256 << 20;
-/// Of all files.
+/// The time of all files.
 const SECONDS: i64 = 1_000_000_000;
 
 /// Directories end with a slash. Names at one place of both are of one length.
