@@ -1,7 +1,7 @@
 //! Threads that sync side by side, and others that change names meanwhile.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 
 use ubtrfs_check::{CheckOptions, check_devices};
@@ -106,15 +106,23 @@ fn syncs_side_by_side_are_all_kept() {
     volume.sync().unwrap();
     let synced: Vec<AtomicU64> = dirs.iter().map(|_| AtomicU64::new(0)).collect();
     let is_over = AtomicBool::new(false);
+    let all = SAVES * WRITERS as u64;
+    let saved = || -> u64 { synced.iter().map(|at| at.load(Ordering::SeqCst)).sum() };
+    // On a busy machine the writers would be done before the first cut.
+    let taken = AtomicUsize::new(0);
+    let is_ahead = || saved() > all * (taken.load(Ordering::SeqCst) as u64 + 1) / CUTS as u64;
     let mut cuts = Vec::new();
     thread::scope(|scope| {
         let writers: Vec<_> = dirs
             .iter()
             .zip(&synced)
             .map(|(dir, synced)| {
-                let volume = &volume;
+                let (volume, is_ahead) = (&volume, &is_ahead);
                 scope.spawn(move || {
                     for version in 1..=SAVES {
+                        while is_ahead() {
+                            thread::yield_now();
+                        }
                         save(volume, *dir, version);
                         synced.store(version, Ordering::SeqCst);
                     }
@@ -122,13 +130,12 @@ fn syncs_side_by_side_are_all_kept() {
             })
             .collect();
         scope.spawn(|| disturb(&volume, &dirs, &is_over));
-        let saved = || -> u64 { synced.iter().map(|at| at.load(Ordering::SeqCst)).sum() };
-        let all = SAVES * WRITERS as u64;
         while writers.iter().any(|writer| !writer.is_finished()) {
             if saved() > all * cuts.len() as u64 / CUTS as u64 {
                 let synced = synced.iter().map(|at| at.load(Ordering::SeqCst)).collect();
                 let image = (*device).clone();
                 cuts.push(Cut { image, synced });
+                taken.store(cuts.len(), Ordering::SeqCst);
             }
             thread::yield_now();
         }
@@ -137,6 +144,7 @@ fn syncs_side_by_side_are_all_kept() {
     let stats = volume.writer_stats().unwrap();
     println!("{} cuts, {} logs", cuts.len(), stats.logs);
     assert!(stats.logs > 50, "{stats:?}");
-    assert!(cuts.len() > 3);
+    // The writers may end before the last one.
+    assert!(cuts.len() >= CUTS - 1, "{} cuts", cuts.len());
     cuts.into_iter().for_each(judge);
 }
