@@ -1,4 +1,7 @@
 //! Listing a directory, some entries at a time.
+//!
+//! Invariants
+//! - ENTRY-PATH-1: the path of an entry is below that of its directory, whatever its name is.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -13,6 +16,10 @@ use ubtrfs_engine::{DirEntry as EngineEntry, Error as EngineError, FileId, FileK
 use crate::error::{Naming, Result};
 use crate::handle::Engine;
 use crate::metadata::{FileType, Metadata};
+use crate::transfer::walk::is_component;
+
+#[cfg(test)]
+mod tests;
 
 /// Entries that are read at a time.
 const BATCH: usize = 256;
@@ -158,8 +165,15 @@ impl DirEntry {
     }
 
     /// The path: that of the directory, as it was given, with the name.
+    ///
+    /// A damaged volume may have names that are none, such as `..` or one with a slash. Here they are escaped, so that the
+    /// path leads to nothing outside of the directory. [`DirEntry::file_name`] has the bytes of the volume.
     pub fn path(&self) -> PathBuf {
-        self.dir.join(OsStr::from_bytes(&self.entry.name))
+        // ENTRY-PATH-1
+        match is_component(&self.entry.name) {
+            true => self.dir.join(OsStr::from_bytes(&self.entry.name)),
+            false => self.dir.join(OsString::from_vec(escaped(&self.entry.name))),
+        }
     }
 
     /// The kind of the file; a link is not followed.
@@ -223,6 +237,24 @@ impl DirEntry {
         let _entered = self.engine.enter();
         let given = give(&self.engine, self.entry.id, uid, gid);
         given.naming("change the owner of", &self.path())
+    }
+}
+
+/// A name of one component for one that is none.
+fn escaped(name: &[u8]) -> Vec<u8> {
+    let is_dots = matches!(name, b"." | b"..");
+    let mut escaped = Vec::new();
+    for &byte in name {
+        match byte {
+            b'/' => escaped.extend(b"\\x2f"),
+            0 => escaped.extend(b"\\x00"),
+            b'.' if is_dots => escaped.extend(b"\\x2e"),
+            byte => escaped.push(byte),
+        }
+    }
+    match escaped.is_empty() {
+        true => b"\\".to_vec(),
+        false => escaped,
     }
 }
 

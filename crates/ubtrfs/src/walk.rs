@@ -1,9 +1,8 @@
 //! Walking all that is below a directory.
 
-use std::ffi::OsStr;
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ubtrfs_engine::{DirEntry as EngineEntry, FileId, FileKind};
@@ -46,19 +45,24 @@ pub struct Walk {
     walk: WalkOn<Arc<ubtrfs_engine::Volume>>,
     /// Keeps the volume open.
     engine: Engine,
-    /// The directory that the next step enters.
-    next_dir: Option<Entry>,
+    /// The paths of the directories that the walk is in, from the beginning down.
+    dirs: Vec<PathBuf>,
+    /// The directory that the next step enters, with its path.
+    next_dir: Option<(Entry, PathBuf)>,
+    /// The last error is of that directory.
+    is_refused: bool,
 }
 
 impl fmt::Debug for Walk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("Walk");
-        shown.field("at", &self.path()).finish_non_exhaustive()
+        shown.field("in", &self.dirs.last()).finish_non_exhaustive()
     }
 }
 
 impl Walk {
     fn new(engine: &Engine, dir: FileId, path: &Path, options: WalkOptions) -> Walk {
+        let dirs = vec![path.to_owned()];
         let path = path.as_os_str().as_bytes();
         let volume = Arc::clone(engine);
         let order = match options.by_name {
@@ -68,12 +72,10 @@ impl Walk {
         Walk {
             walk: WalkOn::on(volume, dir, path, order, options.filter),
             engine: engine.clone(),
+            dirs,
             next_dir: None,
+            is_refused: false,
         }
-    }
-
-    fn path(&self) -> &Path {
-        Path::new(OsStr::from_bytes(self.walk.path()))
     }
 
     /// How far below the beginning the last entry is: 1 for what is right in that directory.
@@ -87,18 +89,20 @@ impl Walk {
         self.walk.has_sibling()
     }
 
+    /// Tells whether the last step was an error of the directory that was returned before it, which is not entered.
+    /// Otherwise an error is of a directory that could not be listed whole, after the entries that were read.
+    pub fn is_refused(&self) -> bool {
+        self.is_refused
+    }
+
     /// Leaves out what is in the directory that was returned last.
     pub fn skip_contents(&mut self) {
         self.next_dir = None;
     }
 
     fn entry(&mut self, entry: Entry) -> DirEntry {
-        if entry.kind == FileKind::Directory {
-            self.next_dir = Some(entry.clone());
-        }
-        let path = self.walk.path();
-        let dir = &path[..path.len() - entry.name.len()];
-        let dir = Path::new(OsStr::from_bytes(dir)).to_owned();
+        let next_dir = (entry.kind == FileKind::Directory).then(|| entry.clone());
+        let dir = self.current_dir().to_owned();
         let Entry {
             name,
             kind,
@@ -111,7 +115,15 @@ impl Walk {
             id,
             index,
         };
-        DirEntry::new(&self.engine, dir, entry)
+        let entry = DirEntry::new(&self.engine, dir, entry);
+        self.next_dir = next_dir.map(|dir| (dir, entry.path()));
+        entry
+    }
+
+    /// The path of the directory that the last step was in. ENTRY-PATH-1 holds for it, and not for that of `walk`.
+    fn current_dir(&mut self) -> &Path {
+        self.dirs.truncate(self.walk.depth());
+        self.dirs.last().map_or(Path::new(""), |dir| dir)
     }
 }
 
@@ -119,15 +131,20 @@ impl Iterator for Walk {
     type Item = Result<DirEntry>;
 
     fn next(&mut self) -> Option<Result<DirEntry>> {
-        if let Some(dir) = self.next_dir.take()
-            && let Err(refused) = self.walk.enter(&dir)
-        {
-            return Some(Err(Cause::from(refused)).naming("enter", self.path()));
+        self.is_refused = false;
+        if let Some((dir, path)) = self.next_dir.take() {
+            if let Err(refused) = self.walk.enter(&dir) {
+                self.is_refused = true;
+                return Some(Err(Cause::from(refused)).naming("enter", &path));
+            }
+            self.dirs.push(path);
         }
         loop {
             match self.walk.next_step()? {
                 Step::Entry(entry) => return Some(Ok(self.entry(entry))),
-                Step::Failed(error) => return Some(Err(error).naming("list", self.path())),
+                Step::Failed(error) => {
+                    return Some(Err(error).naming("list", self.current_dir()));
+                }
                 Step::Leave => {}
             }
         }

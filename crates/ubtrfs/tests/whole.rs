@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{ErrorKind, Read, Seek, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use ubtrfs::{
     StreamCommand, StreamDump, StreamVersion, TransferObserver, TransferProblem, Volume, Walk,
     WalkOptions, XattrChangeKind,
 };
+use ubtrfs_sim::craft;
 
 const VOLUME_BYTES: u64 = 256 << 20;
 
@@ -648,4 +650,41 @@ fn meter_measures_files_of_its_own_volume() {
     };
     assert_eq!(first(&other).unwrap_err().kind(), ErrorKind::CrossesDevices);
     assert_eq!(first(&one).unwrap().unwrap().total_bytes, 1 << 20);
+}
+
+/// ENTRY-PATH-1
+#[test]
+fn paths_of_entries_lead_nowhere_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let image = folder.path().join("crafted.img");
+    let volume = Volume::create(&image, 256 << 20).unwrap();
+    let root = volume.root().clone();
+    let crafted: [(&str, &[u8], &str); 3] = [
+        ("entry1", b"../../", "..\\x2f..\\x2f"),
+        ("entry2", b"/etc/x", "\\x2fetc\\x2fx"),
+        ("entry3", b"nul\0..", "nul\\x00.."),
+    ];
+    let mut dirs = Vec::new();
+    for (name, ..) in crafted {
+        let dir = format!("/{}", dirs.len());
+        root.create_dir_all(format!("{dir}/{name}")).unwrap();
+        root.write(format!("{dir}/{name}/file"), b"x").unwrap();
+        dirs.push((root.metadata(&dir).unwrap().ino(), dir));
+    }
+    drop(root);
+    volume.close().unwrap();
+    for ((ino, _), (name, other, _)) in dirs.iter().zip(crafted) {
+        assert!(craft::rename(&image, *ino, name.as_bytes(), other).unwrap() > 0);
+    }
+    let volume = Volume::open_read_only(&image).unwrap();
+    let root = volume.root();
+    for ((_, dir), (_, name, path)) in dirs.iter().zip(crafted) {
+        let path = Path::new(dir).join(path);
+        let entry = root.read_dir(dir).unwrap().next().unwrap().unwrap();
+        assert_eq!(entry.file_name().as_bytes(), name);
+        assert_eq!(entry.path(), path);
+        let walked = root.walk(dir).unwrap();
+        let walked: Vec<PathBuf> = walked.map(|entry| entry.unwrap().path()).collect();
+        assert_eq!(walked, [path.clone(), path.join("file")]);
+    }
 }

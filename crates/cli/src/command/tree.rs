@@ -50,7 +50,7 @@ impl Tree {
 
     /// None for what is no directory, which is told.
     fn begun(&self, walk: ubtrfs::Result<Walk>, console: &mut Console) -> Option<Walk> {
-        let begun = walk.inspect_err(|error| self.complain(error, console));
+        let begun = walk.inspect_err(|error| self.complain(error, false, console));
         begun.ok()
     }
 
@@ -59,7 +59,7 @@ impl Tree {
         loop {
             match walk.next()? {
                 Ok(entry) => return Some(entry),
-                Err(error) => self.complain(&error, console),
+                Err(error) => self.complain(&error, walk.is_refused(), console),
             }
         }
     }
@@ -71,12 +71,13 @@ impl Tree {
         path.strip_prefix(b"/").unwrap_or(path)
     }
 
-    fn complain(&self, error: &ubtrfs::Error, console: &mut Console) {
+    /// `is_refused`: the directory is not entered.
+    fn complain(&self, error: &ubtrfs::Error, is_refused: bool, console: &mut Console) {
         let path = Escaped(self.shown(error.path().unwrap_or(Path::new(""))));
         let reason = error.reason();
-        match error.operation() {
-            "list" | "walk" => console.error(format_args!("cannot list '{path}': {reason}")),
-            _ => console.error(format_args!("'{path}': {reason}")),
+        match is_refused {
+            true => console.error(format_args!("'{path}': {reason}")),
+            false => console.error(format_args!("cannot list '{path}': {reason}")),
         }
     }
 

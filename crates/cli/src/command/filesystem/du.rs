@@ -119,9 +119,9 @@ impl Du {
                 }
                 Err(error) => {
                     // A directory that is not entered has no sum.
-                    let refused = match error.operation() {
-                        "enter" => shown.open.pop(),
-                        _ => None,
+                    let refused = match walk.is_refused() {
+                        true => shown.open.pop(),
+                        false => None,
                     };
                     shown.leave_to(walk.depth(), console)?;
                     let path = refused.as_ref().or(shown.open.last());
