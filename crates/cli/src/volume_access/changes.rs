@@ -297,7 +297,19 @@ impl<'a> Changes<'a> {
         volumes.find(|volume| is_on(volume)).cloned()
     }
 
-    /// Does something to each location, as far as it can be done, and commits.
+    /// Whether two locations are known to be of one volume.
+    fn is_same_volume(&self, a: &Location, b: &Location) -> bool {
+        match (self.opened(a), self.opened(b)) {
+            (Some(a), Some(b)) => a.is_same(&b),
+            _ if a.session().is_some() || b.session().is_some() => {
+                a.session().is_some() == b.session().is_some()
+            }
+            _ => is_same_file(&a.image, &b.image),
+        }
+    }
+
+    /// Does something to each location, as far as it can be done, and commits. Nothing more is tried on a volume that takes no
+    /// more changes.
     pub(crate) fn each(
         options: &'a VolumeOptions,
         locations: &[Location],
@@ -305,14 +317,22 @@ impl<'a> Changes<'a> {
         mut change: impl FnMut(&Target, &Location, &mut Console) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
         let mut changes = Changes::new(options);
+        // Locations of volumes that take no more changes.
+        let mut given_up: Vec<&Location> = Vec::new();
         for location in locations {
+            if given_up
+                .iter()
+                .any(|of| changes.is_same_volume(of, location))
+            {
+                continue;
+            }
             let done = changes
                 .open(location)
                 .and_then(|target| change(&target, location, console));
             if let Err(error) = done {
                 console.failed(&error);
                 if is_final(&error) {
-                    break;
+                    given_up.push(location);
                 }
             }
         }

@@ -5,7 +5,9 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use ubtrfs_format::features::Incompat;
 use ubtrfs_sim::Scratch;
+use ubtrfs_sim::craft;
 use ubtrfs_sim::kernel::{KernelVolume, or_skip};
 use ubtrfs_sim::manifest::{Field, Manifest, Time, assert_same};
 
@@ -368,4 +370,25 @@ fn a_full_volume_is_an_error_and_stays_sound() {
     assert_eq!(succeed(["cat".into(), location(&image, "first")]), b"kept");
     succeed(["rm".into(), "-r".into(), location(&image, "source")]);
     write(&image, "second", &[1; 1 << 20]);
+}
+
+#[test]
+fn volume_that_takes_no_changes_leaves_others_their_turn() {
+    let (_scratch, foreign) = empty_volume();
+    let (_other_scratch, other) = empty_volume();
+    craft::edit_superblock(&foreign, |superblock| {
+        let incompat = superblock.incompat() | Incompat::SIMPLE_QUOTA;
+        superblock.incompat_flags = incompat.bits().into();
+    })
+    .unwrap();
+    let args = [
+        "mkdir".into(),
+        location(&foreign, "a"),
+        location(&foreign, "b"),
+        location(&other, "c"),
+    ];
+    let said = fail(args, "it uses squota");
+    let said = String::from_utf8_lossy(&said.stderr);
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert_eq!(succeed(["ls".into(), location(&other, "")]), b"c\n");
 }
