@@ -24,7 +24,7 @@
 //! - [`Subvolume`]: the operations of [`std::fs`] by paths, subvolumes and snapshots
 //! - [`File`], [`OpenOptions`], [`DirBuilder`], [`ReadDir`], [`Metadata`]: as those of `std::fs`
 //! - [`Dir`]: an open directory, in which a program makes, snapshots and deletes subvolumes for a [`Caller`] with fewer rights
-//! - [`Walk`]: all that is below a directory
+//! - [`Walk`], [`WalkDirs`]: all that is below a directory
 //! - [`Snapshot`]: sending, and comparing two. [`Subvolume::receive`] makes what was sent, and [`StreamDump`] shows it
 //! - [`Subvolume::copy_tree`], `copy_from_host`, `copy_to_host`, `import_tar`, `export_tar`, `remove_tree_with`: whole
 //!   trees
@@ -75,6 +75,7 @@ mod transfer_observer;
 mod trees;
 mod volume;
 mod walk;
+mod walk_dirs;
 
 pub use caller::Caller;
 pub use changes::{Change, ChangeKind, Changes, FileAttributes, XattrChange, XattrChangeKind};
@@ -104,6 +105,7 @@ pub use transfer_observer::{TransferObserver, TransferProblem};
 pub use trees::{ImportOptions, Problem, Problems};
 pub use volume::{Builder, Volume};
 pub use walk::{Walk, WalkOptions};
+pub use walk_dirs::{ListedDir, WalkDirs};
 
 /// Examples of a page for users, which are tests.
 #[cfg(doctest)]

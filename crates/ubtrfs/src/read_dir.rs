@@ -10,6 +10,7 @@ use std::ops::ControlFlow;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use ubtrfs_engine::{DirEntry as EngineEntry, Error as EngineError, FileId, FileKind, SetAttr};
 
@@ -23,6 +24,8 @@ mod tests;
 
 /// Entries that are read at a time.
 const BATCH: usize = 256;
+/// The number that the kernel shows for the empty directory of a subvolume that a snapshot did not copy.
+const EMPTY_SUBVOLUME_DIR_INO: u64 = 2;
 
 /// An iterator over the entries of a directory, in the order in which they were made.
 ///
@@ -47,7 +50,7 @@ const BATCH: usize = 256;
 pub struct ReadDir {
     engine: Engine,
     dir: FileId,
-    path: PathBuf,
+    path: Arc<Path>,
     batch: VecDeque<EngineEntry>,
     /// The index that the next batch begins with.
     next: u64,
@@ -67,7 +70,7 @@ impl ReadDir {
         let mut listing = ReadDir {
             engine: engine.clone(),
             dir,
-            path: path.to_owned(),
+            path: path.into(),
             batch: VecDeque::new(),
             next: 0,
             end: u64::MAX,
@@ -118,7 +121,11 @@ impl Iterator for ReadDir {
             let failure = self.failure.take()?;
             return Some(Err(failure).naming("list", &self.path));
         };
-        Some(Ok(DirEntry::new(&self.engine, self.path.clone(), entry)))
+        Some(Ok(DirEntry::new(
+            &self.engine,
+            Arc::clone(&self.path),
+            entry,
+        )))
     }
 }
 
@@ -141,12 +148,12 @@ impl Iterator for ReadDir {
 #[derive(Clone, Debug)]
 pub struct DirEntry {
     pub(crate) engine: Engine,
-    dir: PathBuf,
+    dir: Arc<Path>,
     entry: EngineEntry,
 }
 
 impl DirEntry {
-    pub(crate) fn new(engine: &Engine, dir: PathBuf, entry: EngineEntry) -> DirEntry {
+    pub(crate) fn new(engine: &Engine, dir: Arc<Path>, entry: EngineEntry) -> DirEntry {
         DirEntry {
             engine: engine.clone(),
             dir,
@@ -183,7 +190,11 @@ impl DirEntry {
 
     /// The number of the inode, unique within its subvolume.
     pub fn ino(&self) -> u64 {
-        self.entry.id.ino.0
+        let id = self.entry.id;
+        match id.is_empty_subvolume_dir() {
+            true => EMPTY_SUBVOLUME_DIR_INO,
+            false => id.ino.0,
+        }
     }
 
     /// Tells whether it is the root of a subvolume.
@@ -211,6 +222,16 @@ impl DirEntry {
         let target = self.engine.readlink(self.entry.id);
         let target = target.naming("read the link", &self.path())?;
         Ok(OsString::from_vec(target).into())
+    }
+
+    /// Reads an extended attribute of the file, without walking its path again. A link is not followed.
+    ///
+    /// # Errors
+    ///
+    /// As [`Subvolume::xattr_nofollow`](crate::Subvolume::xattr_nofollow).
+    pub fn xattr(&self, name: impl AsRef<OsStr>) -> Result<Option<Vec<u8>>> {
+        let value = self.engine.xattr(self.entry.id, name.as_ref().as_bytes());
+        value.naming("read an attribute of", &self.path())
     }
 
     /// Sets the permission bits of the file, without walking its path again. A link is not followed.

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ubtrfs_engine::{DirEntry as EngineEntry, FileId, FileKind};
+use ubtrfs_engine::{FileId, FileKind};
 
 use crate::error::{Cause, Naming, Result};
 use crate::handle::Engine;
@@ -46,7 +46,7 @@ pub struct Walk {
     /// Keeps the volume open.
     engine: Engine,
     /// The paths of the directories that the walk is in, from the beginning down.
-    dirs: Vec<PathBuf>,
+    dirs: Vec<Arc<Path>>,
     /// The directory that the next step enters, with its path.
     next_dir: Option<(Entry, PathBuf)>,
     /// The last error is of that directory.
@@ -62,15 +62,11 @@ impl fmt::Debug for Walk {
 
 impl Walk {
     fn new(engine: &Engine, dir: FileId, path: &Path, options: WalkOptions) -> Walk {
-        let dirs = vec![path.to_owned()];
+        let dirs = vec![path.into()];
         let path = path.as_os_str().as_bytes();
         let volume = Arc::clone(engine);
-        let order = match options.by_name {
-            true => Order::Name,
-            false => Order::Index,
-        };
         Walk {
-            walk: WalkOn::on(volume, dir, path, order, options.filter),
+            walk: WalkOn::on(volume, dir, path, options.order(), options.filter),
             engine: engine.clone(),
             dirs,
             next_dir: None,
@@ -102,28 +98,17 @@ impl Walk {
 
     fn entry(&mut self, entry: Entry) -> DirEntry {
         let next_dir = (entry.kind == FileKind::Directory).then(|| entry.clone());
-        let dir = self.current_dir().to_owned();
-        let Entry {
-            name,
-            kind,
-            id,
-            index,
-        } = entry;
-        let entry = EngineEntry {
-            name,
-            kind,
-            id,
-            index,
-        };
-        let entry = DirEntry::new(&self.engine, dir, entry);
+        let dir = self.current_dir();
+        let entry = DirEntry::new(&self.engine, dir, entry.into());
         self.next_dir = next_dir.map(|dir| (dir, entry.path()));
         entry
     }
 
     /// The path of the directory that the last step was in. ENTRY-PATH-1 holds for it, and not for that of `walk`.
-    fn current_dir(&mut self) -> &Path {
+    fn current_dir(&mut self) -> Arc<Path> {
         self.dirs.truncate(self.walk.depth());
-        self.dirs.last().map_or(Path::new(""), |dir| dir)
+        let dir = self.dirs.last().map(Arc::clone);
+        dir.unwrap_or_else(|| Path::new("").into())
     }
 }
 
@@ -137,13 +122,13 @@ impl Iterator for Walk {
                 self.is_refused = true;
                 return Some(Err(Cause::from(refused)).naming("enter", &path));
             }
-            self.dirs.push(path);
+            self.dirs.push(path.into());
         }
         loop {
             match self.walk.next_step()? {
                 Step::Entry(entry) => return Some(Ok(self.entry(entry))),
                 Step::Failed(error) => {
-                    return Some(Err(error).naming("list", self.current_dir()));
+                    return Some(Err(error).naming("list", &self.current_dir()));
                 }
                 Step::Leave => {}
             }
@@ -151,7 +136,7 @@ impl Iterator for Walk {
     }
 }
 
-/// How [`Subvolume::walk_with`] goes through a directory.
+/// How [`Subvolume::walk_with`] and [`Subvolume::walk_dirs`] go through directories.
 ///
 /// ```
 /// use std::path::Path;
@@ -177,8 +162,8 @@ impl Iterator for Walk {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WalkOptions {
     by_name: bool,
-    no_follow: bool,
-    filter: Filter,
+    pub(crate) no_follow: bool,
+    pub(crate) filter: Filter,
 }
 
 impl WalkOptions {
@@ -213,6 +198,13 @@ impl WalkOptions {
     pub fn only_directories(mut self, only_directories: bool) -> WalkOptions {
         self.filter.only_directories = only_directories;
         self
+    }
+
+    pub(crate) fn order(self) -> Order {
+        match self.by_name {
+            true => Order::Name,
+            false => Order::Index,
+        }
     }
 }
 

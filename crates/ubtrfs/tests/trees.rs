@@ -1,4 +1,4 @@
-//! Whole trees with options and an observer: removed past failures, copied within and between volumes and the host.
+//! Whole trees: removed past failures, copied within and between volumes and the host, listed.
 
 use std::fs;
 use std::fs::Permissions;
@@ -7,8 +7,8 @@ use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use ubtrfs::{
-    CopyOptions, Error, FileFlags, FileType, OpenOptions, Reflink, RemovalObserver, RemoveOptions,
-    Subvolume, TransferObserver, TransferProblem, Volume,
+    Access, CopyOptions, Error, FileFlags, FileType, OpenOptions, Reflink, RemovalObserver,
+    RemoveOptions, Subvolume, TransferObserver, TransferProblem, Volume, WalkOptions,
 };
 
 const VOLUME_BYTES: u64 = 256 << 20;
@@ -318,4 +318,75 @@ fn data_goes_into_an_open_file_or_a_pipe() {
     assert_eq!(refused("/holes"), Ok(()));
     assert_eq!(file.metadata().unwrap().len(), 8195);
     assert!(met.failed.is_empty());
+}
+
+#[test]
+fn directories_are_listed_as_a_whole_before_those_in_them() {
+    let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
+    let root = volume.root();
+    for dir in ["/top/b/below", "/top/a", "/top/.hidden"] {
+        root.create_dir_all(dir).unwrap();
+    }
+    for file in ["/top/z", "/top/a/file", "/top/.hidden/file"] {
+        root.write(file, b"").unwrap();
+    }
+    root.create_subvolume("/top/b/sub").unwrap();
+    root.symlink("top", "/link").unwrap();
+    let walked = |path: &str, options: WalkOptions, skipped: &str| {
+        let mut walk = root.walk_dirs(path, &options).unwrap();
+        let mut lines = Vec::new();
+        while let Some(dir) = walk.next() {
+            let dir = dir.unwrap();
+            assert!(dir.failure().is_none());
+            let names = dir.entries().iter().map(|entry| entry.file_name());
+            let names = names.map(|name| name.into_string().unwrap());
+            let names = names.collect::<Vec<_>>().join(" ");
+            lines.push(format!("{}: {names}", dir.path().display()));
+            if dir.path() == Path::new(skipped) {
+                walk.skip_below();
+            }
+        }
+        lines
+    };
+    let named = WalkOptions::new().sort_by_name(true);
+    let wanted = [
+        "/top: .hidden a b z",
+        "/top/.hidden: file",
+        "/top/a: file",
+        "/top/b: below sub",
+        "/top/b/below: ",
+        "/top/b/sub: ",
+    ];
+    assert_eq!(walked("/top", named, ""), wanted);
+    let hidden = named.skip_hidden(true);
+    let wanted = ["/link/: a b z", "/link/a: file", "/link/b: below sub"];
+    assert_eq!(walked("/link/", hidden, "/link/b"), wanted);
+    // As they were made.
+    assert_eq!(
+        walked("/top", WalkOptions::new(), "/top"),
+        ["/top: b a .hidden z"]
+    );
+
+    for (path, options) in [("/top/z", named), ("/link", named.no_follow(true))] {
+        let refused = root.walk_dirs(path, &options).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::NotADirectory, "{path}");
+    }
+}
+
+#[test]
+fn entry_knows_the_attributes_of_its_file() {
+    let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
+    let root = volume.root();
+    let data = root.create_subvolume("/data").unwrap();
+    data.write("/file", b"").unwrap();
+    data.set_xattr("/file", "user.note", b"value").unwrap();
+    let entry = data.read_dir("/").unwrap().next().unwrap().unwrap();
+    assert_eq!(entry.xattr("user.note").unwrap(), Some(b"value".to_vec()));
+    assert_eq!(entry.xattr("user.none").unwrap(), None);
+    // The directory that a snapshot has for a nested subvolume has the number of the kernel.
+    let snapshot = root.snapshot("/", "/snapshot", Access::ReadOnly).unwrap();
+    let entry = snapshot.read_dir("/").unwrap().next().unwrap().unwrap();
+    assert_eq!(entry.file_name(), "data");
+    assert_eq!(entry.ino(), 2);
+    assert_eq!(entry.metadata().unwrap().ino(), 2);
 }

@@ -686,5 +686,8 @@ fn paths_of_entries_lead_nowhere_else() {
         let walked = root.walk(dir).unwrap();
         let walked: Vec<PathBuf> = walked.map(|entry| entry.unwrap().path()).collect();
         assert_eq!(walked, [path.clone(), path.join("file")]);
+        let listed = root.walk_dirs(dir, &WalkOptions::new()).unwrap();
+        let listed = listed.map(|dir| dir.unwrap().path().to_owned());
+        assert_eq!(listed.collect::<Vec<_>>(), [PathBuf::from(dir), path]);
     }
 }

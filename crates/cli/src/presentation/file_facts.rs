@@ -5,8 +5,7 @@ use std::path::Path;
 
 use rustix::fs::{major, minor};
 use serde::Serialize;
-use ubtrfs::{Metadata, Subvolume};
-use ubtrfs_engine::{FileId, Result, Volume};
+use ubtrfs::{DirEntry, Metadata, Subvolume};
 
 use crate::presentation::{clock, json, permissions};
 
@@ -29,10 +28,10 @@ impl FileFacts {
     }
 
     /// Reads them of a file that was found in a directory.
-    pub(crate) fn read(volume: &Volume, id: FileId) -> Result<FileFacts> {
-        let metadata = Metadata::of_engine(volume, id)?;
+    pub(crate) fn of(entry: &DirEntry) -> ubtrfs::Result<FileFacts> {
+        let metadata = entry.metadata()?;
         let target = match metadata.is_symlink() {
-            true => Some(volume.readlink(id)?),
+            true => Some(entry.read_link()?.into_os_string().into_vec()),
             false => None,
         };
         Ok(FileFacts { metadata, target })

@@ -11,7 +11,7 @@
 use std::collections::HashSet;
 use std::ops::{ControlFlow, Deref};
 
-use ubtrfs_engine::{Error, FileId, FileKind, Volume};
+use ubtrfs_engine::{DirEntry, Error, FileId, FileKind, Volume};
 
 #[cfg(test)]
 mod tests;
@@ -27,6 +27,23 @@ pub struct Entry {
     pub id: FileId,
     /// Its place in the directory, which no other entry has.
     pub index: u64,
+}
+
+impl From<Entry> for DirEntry {
+    fn from(entry: Entry) -> DirEntry {
+        let Entry {
+            name,
+            kind,
+            id,
+            index,
+        } = entry;
+        DirEntry {
+            name,
+            kind,
+            id,
+            index,
+        }
+    }
 }
 
 /// The order of a directory's entries.
@@ -58,11 +75,19 @@ pub fn is_component(name: &[u8]) -> bool {
     !matches!(name, b"" | b"." | b"..") && !name.iter().any(|byte| matches!(byte, b'/' | 0))
 }
 
-/// Lists all entries of a directory by name. An error is the one that ended the listing early.
-pub fn entries(volume: &Volume, dir: FileId) -> (Vec<Entry>, Option<Error>) {
-    let mut all = Listing::of(dir, Order::Name, Filter::default());
-    all.fill(volume);
-    (all.entries.collect(), all.failed)
+/// Lists all entries of a directory that pass. An error is the one that ended the listing early.
+pub(crate) fn entries(
+    volume: &Volume,
+    dir: FileId,
+    order: Order,
+    filter: Filter,
+) -> (Vec<Entry>, Option<Error>) {
+    let mut listing = Listing::of(dir, order, filter);
+    let mut all = Vec::new();
+    while let Some(entry) = listing.next(volume) {
+        all.push(entry);
+    }
+    (all, listing.failed)
 }
 
 /// A directory that is being listed.

@@ -1,17 +1,53 @@
 //! Lines of a listing: collected for one directory, so that columns can be aligned, then printed.
 
 use std::io::{self, Write};
+use std::path::Path;
 
 use jiff::Timestamp;
 use ubtrfs::transfer::owners::Owners;
-use ubtrfs_engine::{FileId, Result, Volume};
-use ubtrfs_format::item::acl;
+use ubtrfs::{DirEntry, Result, Subvolume};
 
 use super::{Ls, write_name};
 use crate::presentation::console::Console;
 use crate::presentation::file_facts::FileFacts;
 use crate::presentation::quoting::Escaped;
 use crate::presentation::{clock, permissions};
+
+/// The attributes that hold ACLs.
+const ACCESS_ACL: &str = "system.posix_acl_access";
+const DEFAULT_ACL: &str = "system.posix_acl_default";
+
+/// A file that is listed.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Listed<'a> {
+    /// By its path; a link itself.
+    At(&'a Subvolume, &'a Path),
+    Entry(&'a DirEntry),
+}
+
+impl Listed<'_> {
+    fn facts(self) -> Result<FileFacts> {
+        match self {
+            Listed::At(files, path) => FileFacts::at(files, path),
+            Listed::Entry(entry) => FileFacts::of(entry),
+        }
+    }
+
+    fn ino(self) -> Result<u64> {
+        match self {
+            Listed::At(files, path) => Ok(files.symlink_metadata(path)?.ino()),
+            Listed::Entry(entry) => Ok(entry.ino()),
+        }
+    }
+
+    fn has_acl(self, name: &str) -> Result<bool> {
+        let acl = match self {
+            Listed::At(files, path) => files.xattr_nofollow(path, name),
+            Listed::Entry(entry) => entry.xattr(name),
+        };
+        Ok(acl?.is_some())
+    }
+}
 
 #[derive(Debug)]
 pub(super) struct Layout {
@@ -71,30 +107,37 @@ impl Layout {
     }
 
     /// Adds a line; a file that cannot be read gets an error instead.
-    pub(super) fn add(&mut self, volume: &Volume, name: &[u8], id: FileId, console: &mut Console) {
-        let facts = match self.long {
-            true => self.columns(volume, id).map(Some),
-            false => Ok(None),
-        };
-        match facts {
-            Ok(facts) => self.lines.push(Line {
-                name: name.to_vec(),
-                ino: if id.is_empty_subvolume_dir() {
-                    2
-                } else {
-                    id.ino.0
-                },
-                facts,
-            }),
-            Err(error) => console.error(format_args!("cannot stat '{}': {error}", Escaped(name))),
+    pub(super) fn add(&mut self, name: &[u8], file: Listed<'_>, console: &mut Console) {
+        match self.line(name, file) {
+            Ok(line) => self.lines.push(line),
+            Err(error) => {
+                let (name, reason) = (Escaped(name), error.reason());
+                console.error(format_args!("cannot stat '{name}': {reason}"));
+            }
         }
     }
 
-    fn columns(&self, volume: &Volume, id: FileId) -> Result<Columns> {
-        let facts = FileFacts::read(volume, id)?;
+    fn line(&self, name: &[u8], file: Listed<'_>) -> Result<Line> {
+        let facts = match self.long {
+            true => Some(self.columns(file)?),
+            false => None,
+        };
+        let ino = match self.inode {
+            true => file.ino()?,
+            false => 0,
+        };
+        Ok(Line {
+            name: name.to_vec(),
+            ino,
+            facts,
+        })
+    }
+
+    fn columns(&self, listed: Listed<'_>) -> Result<Columns> {
+        let facts = listed.facts()?;
         let file = &facts.metadata;
-        let has_acl = volume.xattr(id, acl::ACCESS)?.is_some()
-            || (file.is_dir() && volume.xattr(id, acl::DEFAULT)?.is_some());
+        let has_acl =
+            listed.has_acl(ACCESS_ACL)? || (file.is_dir() && listed.has_acl(DEFAULT_ACL)?);
         let acl = if has_acl { "+" } else { "" };
         let size = match facts.device_number() {
             Some((major, minor)) => Size::Device {

@@ -7,15 +7,17 @@ mod long;
 
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
-use ubtrfs::transfer::walk::{self, Entry, Filter, Gate, Order, Step, Walk};
-use ubtrfs_engine::{FileId, FileKind, Volume};
+use ubtrfs::{ListedDir, Subvolume, WalkOptions};
 
 use crate::presentation::console::Console;
 use crate::presentation::file_facts::FileFacts;
 use crate::presentation::json::JsonList;
 use crate::presentation::quoting::{Escaped, ShellQuoted};
 use crate::volume_access::location::{Location, Opened, VolumeOptions};
+use crate::volume_access::reason::Reasoned;
+use long::Listed;
 
 /// List files
 #[derive(Debug, clap::Args)]
@@ -73,92 +75,90 @@ impl Ls {
             .ok()
     }
 
-    fn is_listed(&self, entry: &Entry) -> bool {
-        self.all || self.almost_all || !entry.name.starts_with(b".")
+    /// Names in order, without those that begin with a dot unless `all`.
+    fn walk_options(all: bool) -> WalkOptions {
+        WalkOptions::new()
+            .no_follow(true)
+            .sort_by_name(true)
+            .skip_hidden(!all)
     }
 
     fn list_text(&self, console: &mut Console) -> anyhow::Result<()> {
         let mut layout = long::Layout::new(self, console.is_terminal());
-        let headings = self.recursive || self.locations.len() > 1;
         let mut first = true;
         for location in &self.locations {
             let Some(opened) = self.open(location, console) else {
                 continue;
             };
-            let (volume, target) = (&**opened.engine(), opened.target);
-            let is_dir = volume.attr(target)?.kind == FileKind::Directory;
-            if !is_dir || self.directory {
-                let name = shown_argument(location);
-                layout.add(volume, &name, target, console);
+            let (files, path) = (&opened.files, location.path_within());
+            if !files.symlink_metadata(path).reason()?.is_dir() || self.directory {
+                let name = shown(location, path);
+                layout.add(&name, Listed::At(files, path), console);
                 layout.print(&mut console.out, None)?;
                 first = false;
                 continue;
             }
-            self.list_directories(
-                console,
-                &mut layout,
-                volume,
-                target,
-                location,
-                headings,
-                &mut first,
-            )?;
+            self.list_directories(console, &mut layout, files, location, &mut first)?;
         }
         Ok(())
     }
 
     /// A directory and, if asked, those below it, in the order of `ls -R`.
-    #[allow(clippy::too_many_arguments)]
     fn list_directories(
         &self,
         console: &mut Console,
         layout: &mut long::Layout,
-        volume: &Volume,
-        target: FileId,
+        files: &Subvolume,
         location: &Location,
-        headings: bool,
         first: &mut bool,
     ) -> anyhow::Result<()> {
-        let mut pending = vec![(shown_argument(location), target)];
-        while let Some((path, dir)) = pending.pop() {
+        let headings = self.recursive || self.locations.len() > 1;
+        let options = Ls::walk_options(self.all || self.almost_all);
+        let walk = files.walk_dirs(location.path_within(), &options).reason()?;
+        for dir in walk {
+            let dir = match dir {
+                Ok(dir) => dir,
+                Err(error) => {
+                    cannot_list(console, location, &error);
+                    continue;
+                }
+            };
             if !std::mem::replace(first, false) {
                 writeln!(console.out)?;
             }
             if headings {
-                layout.print_name(&mut console.out, &path)?;
+                layout.print_name(&mut console.out, &shown(location, dir.path()))?;
                 writeln!(console.out, ":")?;
             }
-            let (mut entries, failed) = walk::entries(volume, dir);
-            if let Some(error) = failed {
-                console.error(format_args!("cannot list '{}': {error}", Escaped(&path)));
-            }
-            entries.retain(|entry| self.is_listed(entry));
-            if self.all {
-                layout.add(volume, b".", dir, console);
-                let parent = volume.parent(dir).unwrap_or(dir);
-                layout.add(volume, b"..", parent, console);
-            }
-            for entry in &entries {
-                layout.add(volume, &entry.name, entry.id, console);
-            }
-            layout.print(&mut console.out, Some(()))?;
-            if self.recursive {
-                let mut gate = Gate::of(target, dir);
-                let mut below = Vec::new();
-                for entry in entries.iter().filter(|e| e.kind == FileKind::Directory) {
-                    let path = join(&path, &entry.name);
-                    match gate.pass(volume, entry) {
-                        Ok(()) => below.push((path, entry.id)),
-                        Err(error) => {
-                            console
-                                .error(format_args!("cannot list '{}': {error}", Escaped(&path)));
-                        }
-                    }
-                }
-                pending.extend(below.into_iter().rev());
+            self.list_directory(console, layout, files, location, &dir)?;
+            if !self.recursive {
+                break;
             }
         }
         Ok(())
+    }
+
+    fn list_directory(
+        &self,
+        console: &mut Console,
+        layout: &mut long::Layout,
+        files: &Subvolume,
+        location: &Location,
+        dir: &ListedDir,
+    ) -> anyhow::Result<()> {
+        if let Some(error) = dir.failure() {
+            cannot_list(console, location, error);
+        }
+        if self.all {
+            layout.add(b".", Listed::At(files, dir.path()), console);
+            let above = dir.path().join("..");
+            layout.add(b"..", Listed::At(files, &above), console);
+        }
+        for entry in dir.entries() {
+            let name = entry.file_name();
+            layout.add(name.as_bytes(), Listed::Entry(entry), console);
+        }
+        Ok(layout.print(&mut console.out, Some(()))?)
     }
 
     fn list_json(&self, console: &mut Console) -> anyhow::Result<()> {
@@ -179,40 +179,27 @@ impl Ls {
         location: &Location,
         opened: &Opened,
     ) -> anyhow::Result<()> {
-        let volume = &**opened.engine();
-        let is_dir = volume.attr(opened.target)?.kind == FileKind::Directory;
-        if !is_dir || self.directory {
-            return push_json(console, list, volume, opened.target, &location.path);
+        let (files, path) = (&opened.files, location.path_within());
+        let is_dir = files.symlink_metadata(path).reason()?.is_dir();
+        let is_listed = is_dir && !self.directory;
+        if !is_listed || self.all || self.recursive {
+            push_json(console, list, path, FileFacts::at(files, path))?;
         }
-        if self.all || self.recursive {
-            push_json(console, list, volume, opened.target, &location.path)?;
+        if !is_listed {
+            return Ok(());
         }
-        let filter = Filter {
-            skip_hidden: !(self.all || self.almost_all || self.recursive),
-            ..Filter::default()
-        };
-        let mut walk = Walk::new(volume, opened.target, &location.path, Order::Name, filter);
-        while let Some(step) = walk.next_step() {
-            match step {
-                Step::Entry(entry) => {
-                    push_json(console, list, volume, entry.id, walk.path())?;
-                    if self.recursive
-                        && entry.kind == FileKind::Directory
-                        && let Err(error) = walk.enter(&entry)
-                    {
-                        console.error(format_args!(
-                            "cannot list '{}': {error}",
-                            Escaped(walk.path())
-                        ));
-                    }
+        let options = Ls::walk_options(self.all || self.almost_all || self.recursive);
+        let mut walk = files.walk_with(path, &options).reason()?;
+        while let Some(entry) = walk.next() {
+            match entry {
+                Ok(entry) => push_json(console, list, &entry.path(), FileFacts::of(&entry))?,
+                Err(error) => {
+                    let (path, reason) = (shown_path(&error), error.reason());
+                    console.error(format_args!("cannot list '{path}': {reason}"));
                 }
-                Step::Leave => {}
-                Step::Failed(error) => {
-                    console.error(format_args!(
-                        "cannot list '{}': {error}",
-                        Escaped(walk.path())
-                    ));
-                }
+            }
+            if !self.recursive {
+                walk.skip_contents();
             }
         }
         Ok(())
@@ -222,29 +209,35 @@ impl Ls {
 fn push_json(
     console: &mut Console,
     list: &mut JsonList,
-    volume: &Volume,
-    id: FileId,
-    path: &[u8],
+    path: &Path,
+    facts: ubtrfs::Result<FileFacts>,
 ) -> anyhow::Result<()> {
-    match FileFacts::read(volume, id) {
+    let path = path.as_os_str().as_bytes();
+    match facts {
         Ok(facts) => list.push(&mut console.out, &facts.to_json(path))?,
-        Err(error) => console.error(format_args!("cannot stat '{}': {error}", Escaped(path))),
+        Err(error) => {
+            let (path, reason) = (Escaped(path), error.reason());
+            console.error(format_args!("cannot stat '{path}': {reason}"));
+        }
     }
     Ok(())
 }
 
-/// The argument as the user wrote it, for headings and single files.
-fn shown_argument(location: &Location) -> Vec<u8> {
-    let image = location.image.as_os_str().as_bytes();
-    match location.path.as_slice() {
-        b"/" => [image, b":/"].concat(),
-        path => [image, b":", path].concat(),
-    }
+fn cannot_list(console: &mut Console, location: &Location, error: &ubtrfs::Error) {
+    let path = shown(location, error.path().unwrap_or(Path::new("")));
+    let reason = error.reason();
+    console.error(format_args!("cannot list '{}': {reason}", Escaped(&path)));
 }
 
-fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
-    let separator: &[u8] = if dir.ends_with(b"/") { b"" } else { b"/" };
-    [dir, separator, name].concat()
+fn shown_path(error: &ubtrfs::Error) -> Escaped<'_> {
+    let path = error.path().unwrap_or(Path::new(""));
+    Escaped(path.as_os_str().as_bytes())
+}
+
+/// A path as the user would write it, for headings and single files.
+fn shown(location: &Location, path: &Path) -> Vec<u8> {
+    let image = location.image.as_os_str().as_bytes();
+    [image, b":", path.as_os_str().as_bytes()].concat()
 }
 
 /// Writes a name for a terminal or for a program.

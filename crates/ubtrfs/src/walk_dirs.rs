@@ -1,0 +1,162 @@
+//! Walking directories, each listed as a whole before those in it.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ubtrfs_engine::{Error as EngineError, FileId, FileKind};
+
+use crate::error::{Cause, Error, Naming, Result};
+use crate::handle::Engine;
+use crate::read_dir::DirEntry;
+use crate::subvolume::Subvolume;
+use crate::transfer::walk::{Entry, Gate, entries};
+use crate::walk::WalkOptions;
+
+/// An iterator over a directory and all those below it, each with all of its entries, as `ls -R` lists them. A directory
+/// comes before those in it. Subvolumes count as directories, and links are not followed.
+///
+/// It goes on behind an error, which has the path. Memory grows with the largest directory. On a damaged volume a directory
+/// that stands in several places is an error, so that a walk always ends. [`Walk`](crate::Walk) needs less memory.
+///
+/// ```
+/// use std::path::Path;
+/// use ubtrfs::{Volume, WalkOptions};
+///
+/// # fn main() -> Result<(), ubtrfs::Error> {
+/// let volume = Volume::in_memory(256 << 20)?;
+/// let root = volume.root();
+/// root.create_dir_all("/data/old")?;
+/// root.write("/data/file", b"content")?;
+/// let mut found = Vec::new();
+/// for dir in root.walk_dirs("/data", &WalkOptions::new().sort_by_name(true))? {
+///     let dir = dir?;
+///     found.push((dir.path().to_owned(), dir.entries().len()));
+/// }
+/// assert_eq!(found, [(Path::new("/data").to_owned(), 2), (Path::new("/data/old").to_owned(), 0)]);
+/// # Ok(())
+/// # }
+/// ```
+pub struct WalkDirs {
+    engine: Engine,
+    /// Where the walk began.
+    start: FileId,
+    options: WalkOptions,
+    /// Directories to be listed and errors to be told, the next one last.
+    pending: Vec<Result<(Arc<Path>, FileId)>>,
+    /// The directory that was returned last, and the directories in it with their paths.
+    last: Option<(FileId, Vec<(Entry, PathBuf)>)>,
+}
+
+/// A directory of a walk with its entries. [`WalkDirs`] has an example.
+#[derive(Debug)]
+pub struct ListedDir {
+    path: Arc<Path>,
+    entries: Vec<DirEntry>,
+    failure: Option<Error>,
+}
+
+impl ListedDir {
+    /// The path: that of the beginning, as it was given, with the names below.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The entries that are not left out.
+    pub fn entries(&self) -> &[DirEntry] {
+        &self.entries
+    }
+
+    /// The error that ended the listing early.
+    pub fn failure(&self) -> Option<&Error> {
+        self.failure.as_ref()
+    }
+}
+
+impl fmt::Debug for WalkDirs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("WalkDirs");
+        shown
+            .field("pending", &self.pending)
+            .finish_non_exhaustive()
+    }
+}
+
+impl WalkDirs {
+    /// Leaves out what is below the directory that was returned last.
+    pub fn skip_below(&mut self) {
+        self.last = None;
+    }
+
+    fn list(&mut self, path: Arc<Path>, dir: FileId) -> ListedDir {
+        let WalkOptions { filter, .. } = self.options;
+        let (entries, failed) = entries(&self.engine, dir, self.options.order(), filter);
+        let mut below = Vec::new();
+        let mut entry = |entry: Entry| {
+            let dir = (entry.kind == FileKind::Directory).then(|| entry.clone());
+            let entry = DirEntry::new(&self.engine, Arc::clone(&path), entry.into());
+            below.extend(dir.map(|dir| (dir, entry.path())));
+            entry
+        };
+        let entries = entries.into_iter().map(&mut entry).collect();
+        self.last = Some((dir, below));
+        let failure = failed.and_then(|error| Err::<(), _>(error).naming("list", &path).err());
+        ListedDir {
+            path,
+            entries,
+            failure,
+        }
+    }
+
+    /// Notes the directories that are right in one.
+    fn push_below(&mut self, dir: FileId, below: Vec<(Entry, PathBuf)>) {
+        let mut gate = Gate::of(self.start, dir);
+        let mut passed = Vec::with_capacity(below.len());
+        for (entry, path) in below {
+            let entered = gate.pass(&self.engine, &entry).map_err(Cause::from);
+            let entered = entered.naming("enter", &path);
+            passed.push(entered.map(|()| (path.into(), entry.id)));
+        }
+        self.pending.extend(passed.into_iter().rev());
+    }
+}
+
+impl Iterator for WalkDirs {
+    type Item = Result<ListedDir>;
+
+    fn next(&mut self) -> Option<Result<ListedDir>> {
+        if let Some((dir, below)) = self.last.take() {
+            self.push_below(dir, below);
+        }
+        Some(match self.pending.pop()? {
+            Ok((path, dir)) => Ok(self.list(path, dir)),
+            Err(error) => Err(error),
+        })
+    }
+}
+
+impl Subvolume {
+    /// Walks a directory and those below it, each listed as a whole.
+    ///
+    /// # Errors
+    ///
+    /// As [`Subvolume::walk`].
+    pub fn walk_dirs(&self, path: impl AsRef<Path>, options: &WalkOptions) -> Result<WalkDirs> {
+        let path = path.as_ref();
+        let dir = match options.no_follow {
+            true => self.resolve_link(path),
+            false => self.resolve(path),
+        };
+        let begun = dir.and_then(|dir| match self.engine.attr(dir)?.kind {
+            FileKind::Directory => Ok(WalkDirs {
+                engine: self.engine.clone(),
+                start: dir,
+                options: *options,
+                pending: vec![Ok((path.into(), dir))],
+                last: None,
+            }),
+            _ => Err(EngineError::NotADirectory(dir).into()),
+        });
+        begun.naming("walk", path)
+    }
+}
