@@ -16,11 +16,12 @@ use ubtrfs_format::compress::Compression;
 use ubtrfs_format::item::{InodeFlags, Timespec};
 use ubtrfs_format::uuid::Uuid;
 use ubtrfs_mkfs::{
-    FillOptions, FilledVolume, FlagsRequest, Geometry, Growth, Identity, Input, LeftOutAcls,
-    MkfsError, MkfsOptions, Plan, Scratch, SubvolumeRequest, TimeRule, VolumeChunks, fill,
+    FillOptions, FilledVolume, FlagsRequest, Growth, Identity, Input, LeftOutAcls, MkfsError, Plan,
+    Scratch, SubvolumeRequest, TimeRule, VolumeChunks, fill,
 };
 
 use crate::error::{Cause, Caused, Naming, Result};
+use crate::mkfs_options::{Geometry, MkfsOptions};
 use crate::subvolume::Access;
 use crate::transfer::owners::owner_names;
 
@@ -276,8 +277,8 @@ impl Mkfs {
     ///
     /// The options contradict each other, or are too much for so many devices (`InvalidInput`).
     pub fn geometry(&self, devices: usize) -> Result<Geometry> {
-        let geometry = self.options.resolve(devices);
-        geometry.naming_alone("make a volume")
+        let geometry = self.options.to_lower().resolve(devices);
+        geometry.map(Geometry::of).naming_alone("make a volume")
     }
 
     /// Plans a volume on devices of which so many bytes each are taken, and writes nothing. An empty volume is planned whole.
@@ -296,7 +297,11 @@ impl Mkfs {
     fn planned(&self, device_bytes: &[u64]) -> Caused<PlannedVolume> {
         let identity = self.identity(device_bytes.len())?;
         let work = match &self.contents {
-            None => Work::Empty(Box::new(Plan::new(&self.options, &identity, device_bytes)?)),
+            None => Work::Empty(Box::new(Plan::new(
+                &self.options.to_lower(),
+                &identity,
+                device_bytes,
+            )?)),
             Some(contents) => Work::Filled(contents.open()?),
         };
         Ok(PlannedVolume {
@@ -426,7 +431,7 @@ impl PlannedVolume {
             Work::Filled(input) => {
                 let options = mkfs.fill_options(devices.iter().map(|(path, _)| *path));
                 let sized: Vec<_> = bare.zip(device_bytes).collect();
-                let filled = fill(&mkfs.options, &identity, &sized, input, &options)?;
+                let filled = fill(&mkfs.options.to_lower(), &identity, &sized, input, &options)?;
                 let FilledVolume {
                     geometry,
                     layout,
@@ -476,7 +481,7 @@ pub struct MadeVolume {
 
 impl MadeVolume {
     fn new(
-        geometry: Geometry,
+        geometry: ubtrfs_mkfs::Geometry,
         identity: Identity,
         layout: &VolumeChunks,
         filled: Option<FilledContents>,
@@ -484,7 +489,7 @@ impl MadeVolume {
         let devices = layout.devices.iter();
         let mixed = BlockGroupFlags::DATA | BlockGroupFlags::METADATA;
         MadeVolume {
-            geometry,
+            geometry: Geometry::of(geometry),
             uuid: identity.fsid,
             device_uuids: identity.device_uuids,
             device_bytes: devices.map(|device| device.total_bytes).collect(),

@@ -21,7 +21,7 @@ pub use ubtrfs_engine::Compress;
 /// An algorithm of compression, of which [`Compress`] has an example.
 pub use ubtrfs_format::compress::Compression;
 
-/// How data lies on the devices: what [`MkfsOptions`] asks for, and [`BlockGroupSpace`](crate::BlockGroupSpace) tells.
+/// How data lies on the devices: what [`MkfsOptions`](crate::MkfsOptions) asks for, and [`BlockGroupSpace`](crate::BlockGroupSpace) tells.
 ///
 /// ```
 /// use ubtrfs::{BlockGroupKind, Profile, Volume};
@@ -37,7 +37,7 @@ pub use ubtrfs_format::compress::Compression;
 /// ```
 pub use ubtrfs_format::block_group_flags::Profile;
 
-/// The algorithm of the checksums of a volume, of which [`MkfsOptions`] has an example.
+/// The algorithm of the checksums of a volume, of which [`MkfsOptions`](crate::MkfsOptions) has an example.
 pub use ubtrfs_format::csum::CsumType;
 
 /// A UUID, as of [`Volume::uuid`](crate::Volume::uuid).
@@ -55,75 +55,7 @@ pub use ubtrfs_format::csum::CsumType;
 /// ```
 pub use ubtrfs_format::uuid::Uuid;
 
-/// Options of a new volume, for [`Builder::mkfs`](crate::Builder::mkfs).
-///
-/// ```
-/// use ubtrfs::{CsumType, MkfsOptions, Profile, Volume};
-///
-/// # fn main() -> Result<(), ubtrfs::Error> {
-/// let options = MkfsOptions {
-///     label: b"cache".to_vec(),
-///     metadata: Some(Profile::Single),
-///     csum_type: CsumType::XxHash64,
-///     ..MkfsOptions::default()
-/// };
-/// let volume = Volume::builder().mkfs(options).in_memory(256 << 20)?;
-/// assert_eq!(volume.label(), "cache");
-/// # Ok(())
-/// # }
-/// ```
-pub use ubtrfs_mkfs::MkfsOptions;
-
-/// Features of a new volume, by the names that `mkfs.btrfs -O` has for them.
-///
-/// ```
-/// use ubtrfs::{FeatureSet, MkfsOptions, Volume};
-///
-/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let mut features = FeatureSet::default();
-/// features.apply_list("^no-holes")?;
-/// let options = MkfsOptions { features, ..MkfsOptions::default() };
-/// let volume = Volume::builder().mkfs(options).in_memory(256 << 20)?;
-/// volume.root().write("/file", b"content")?;
-/// # Ok(())
-/// # }
-/// ```
-pub use ubtrfs_mkfs::FeatureSet;
-
-/// A feature of a volume by the name that `mkfs.btrfs -O` has for it.
-///
-/// ```
-/// use ubtrfs::{FEATURES, FeatureSet};
-///
-/// let usual = FeatureSet::default();
-/// let names: Vec<_> = FEATURES.iter().filter(|feature| feature.is_in(&usual)).map(|feature| feature.name).collect();
-/// assert!(names.contains(&"no-holes") && !names.contains(&"quota"));
-/// ```
-pub use ubtrfs_mkfs::Feature;
-
-/// All features that are known by name, in the order of a summary. [`Feature`] has an example.
-pub use ubtrfs_mkfs::FEATURES;
-
-/// Options of a new volume with every default filled in, of [`Mkfs::geometry`](crate::Mkfs::geometry).
-///
-/// ```
-/// use ubtrfs::{Mkfs, MkfsOptions, MkfsWarning, Profile};
-///
-/// # fn main() -> Result<(), ubtrfs::Error> {
-/// let options = MkfsOptions {
-///     data: Some(Profile::Raid5),
-///     ..MkfsOptions::default()
-/// };
-/// let geometry = Mkfs::new(options).geometry(3)?;
-/// assert_eq!(geometry.metadata, Profile::Raid1);
-/// assert!(geometry.min_device_bytes() > 64 << 20);
-/// assert_eq!(geometry.warnings(3), [MkfsWarning::Raid56]);
-/// # Ok(())
-/// # }
-/// ```
-pub use ubtrfs_mkfs::Geometry;
-
-/// A warning about a volume that is made all the same. [`Geometry`] has an example.
+/// A warning about a volume that is made all the same. [`Geometry`](crate::Geometry) has an example.
 pub use ubtrfs_mkfs::Warning as MkfsWarning;
 
 /// Whether images become longer than they are, for [`Mkfs::growth`](crate::Mkfs::growth).

@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use ubtrfs::{Access, BlockDevice, Compress, FileDevice, MkfsOptions, Volume};
+use ubtrfs::{Access, BlockDevice, Compress, FileDevice, Volume};
 use ubtrfs_check::{CheckOptions, check_devices};
 use ubtrfs_format::block_group_flags::Profile;
 use ubtrfs_format::compress::Compression;
 use ubtrfs_format::csum::CsumType;
 use ubtrfs_format::item::Timespec;
-use ubtrfs_mkfs::{Identity, Plan};
+use ubtrfs_mkfs::{Identity, MkfsOptions, Plan};
 use ubtrfs_sim::kernel::{self, KernelVolume};
 use ubtrfs_sim::{Rng, Scratch, matrix, seed};
 

@@ -139,7 +139,7 @@ const ORDERS: &[(&str, &[&str])] = &[
         &[
             "handle lineage reexports transfer",
             "caller error",
-            "checking metadata transfer_observer",
+            "checking metadata mkfs_options transfer_observer",
             "changes file read_dir",
             "subvolume",
             "dir_builder",

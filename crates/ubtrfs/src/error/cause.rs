@@ -9,7 +9,7 @@ use ubtrfs_check::CheckError;
 use ubtrfs_device::{DeviceError, Holder};
 use ubtrfs_engine::Error as EngineError;
 use ubtrfs_engine::rights::Refused;
-use ubtrfs_mkfs::{FillError, MkfsError};
+use ubtrfs_mkfs::{FeatureListError, FillError, MkfsError};
 use ubtrfs_stream::{CommandError, DiffError, ReceiveError, ReceiveFault, SendError, StreamError};
 
 use super::Error;
@@ -33,6 +33,8 @@ pub(crate) enum Cause {
     Refused(Refused),
     #[error(transparent)]
     Mkfs(#[from] MkfsError),
+    #[error(transparent)]
+    Features(#[from] FeatureListError),
     #[error(transparent)]
     Fill(#[from] FillError),
     #[error(transparent)]

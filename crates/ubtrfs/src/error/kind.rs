@@ -20,7 +20,9 @@ impl Cause {
             Cause::Named(error) => error.kind(),
             Cause::Host(source) => source.kind(),
             Cause::NoName(_) => io::ErrorKind::ResourceBusy,
-            Cause::SameFile | Cause::InvalidOptions(_) => io::ErrorKind::InvalidInput,
+            Cause::SameFile | Cause::InvalidOptions(_) | Cause::Features(_) => {
+                io::ErrorKind::InvalidInput
+            }
             Cause::NotOpenFor(_) => bad_descriptor(),
             Cause::Elsewhere => io::ErrorKind::InvalidData,
             Cause::OtherVolume | Cause::Subvolume(_) => io::ErrorKind::CrossesDevices,

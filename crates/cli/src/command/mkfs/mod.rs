@@ -21,7 +21,6 @@ use ubtrfs::{
     BlockDevice, CsumType, FeatureSet, FileDevice, Mkfs as NewVolume, MkfsOptions, Profile, Uuid,
 };
 use ubtrfs_device::register_with_kernel;
-use ubtrfs_format::features::Incompat;
 use ubtrfs_format::superblock::LABEL_SIZE;
 
 use crate::command::chown::Ownership;
@@ -285,9 +284,9 @@ impl Mkfs {
             .chain(&self.runtime_features)
             .map(String::as_str)
             .collect();
-        features.apply_list(&lists.join(","))?;
+        features.apply_list(&lists.join(",")).reason()?;
         if self.mixed {
-            features.incompat |= Incompat::MIXED_GROUPS;
+            features.apply_list("mixed-bg").reason()?;
         }
         Ok(features)
     }

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 
-use ubtrfs::{BlockDevice, FEATURES, FeatureSet, FileDevice, Geometry, LeftOutAcls, MadeVolume};
+use ubtrfs::{BlockDevice, Feature, FeatureSet, FileDevice, Geometry, LeftOutAcls, MadeVolume};
 
 use super::target::Target;
 use crate::presentation::console::Console;
@@ -15,7 +15,7 @@ const SMALLEST_SECTORSIZE: u32 = 4096;
 pub(super) fn list_features(out: &mut impl Write) -> anyhow::Result<()> {
     let default = FeatureSet::default();
     writeln!(out, "Filesystem features available:")?;
-    for feature in FEATURES {
+    for feature in Feature::all() {
         if let Some(alias) = feature.alias {
             writeln!(out, "{alias:<20}- {} alias", feature.name)?;
         }
@@ -83,8 +83,10 @@ impl Summary<'_> {
     pub(super) fn print(self, names_device: bool, out: &mut impl Write) -> anyhow::Result<()> {
         let Summary { made, targets } = self;
         let geometry = &made.geometry;
-        let label = geometry.label.split(|&byte| byte == 0).next();
-        let label = label.filter(|label| !label.is_empty()).unwrap_or(b"(null)");
+        let label = match &*geometry.label {
+            b"" => b"(null)",
+            label => label,
+        };
         write!(out, "Label:              ")?;
         out.write_all(label)?;
         writeln!(out, "\nUUID:               {}", made.uuid)?;

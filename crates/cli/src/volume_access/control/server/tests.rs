@@ -6,12 +6,11 @@ use std::thread;
 
 use rustix::process::Uid;
 use rustix::thread::set_thread_res_uid;
-use ubtrfs::MkfsOptions;
+use ubtrfs::{MemDevice, Mkfs};
 use ubtrfs_device::BlockDevice;
 use ubtrfs_engine::OpenOptions;
 use ubtrfs_format::ids::RootId;
 use ubtrfs_fuse::mount::Nonce;
-use ubtrfs_sim::new_volume;
 
 use super::*;
 use crate::invocation::command_line::PROGRAM;
@@ -23,7 +22,11 @@ const STRANGER: u32 = 1002;
 const DEVICE: (u32, u32) = (u32::MAX, 0);
 
 fn volume() -> Arc<Volume> {
-    let device = new_volume(&MkfsOptions::default(), LEN_BYTES);
+    let device = MemDevice::new(LEN_BYTES);
+    let planned = Mkfs::default().plan(&[LEN_BYTES]).unwrap();
+    planned
+        .write(&[(std::path::Path::new("memory"), &device)])
+        .unwrap();
     let device: Arc<dyn BlockDevice> = Arc::new(device);
     let devices = vec![(PathBuf::from("memory"), device)];
     Volume::from_devices(devices, &OpenOptions::new().writable(true)).unwrap()

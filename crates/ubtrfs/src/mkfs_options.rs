@@ -1,0 +1,239 @@
+//! Options of new volumes, and what follows from them.
+//!
+//! Not here: making volumes (`mkfs`), limits and defaults (`ubtrfs-mkfs`).
+
+use ubtrfs_format::block_group_flags::Profile;
+use ubtrfs_format::csum::CsumType;
+
+use crate::error::{Naming, Result};
+use crate::reexports::MkfsWarning;
+
+/// Options of a new volume, for [`Builder::mkfs`](crate::Builder::mkfs) and [`Mkfs`](crate::Mkfs).
+///
+/// ```
+/// use ubtrfs::{CsumType, MkfsOptions, Profile, Volume};
+///
+/// # fn main() -> Result<(), ubtrfs::Error> {
+/// let options = MkfsOptions {
+///     label: b"cache".to_vec(),
+///     metadata: Some(Profile::Single),
+///     csum_type: CsumType::XxHash64,
+///     ..MkfsOptions::default()
+/// };
+/// let volume = Volume::builder().mkfs(options).in_memory(256 << 20)?;
+/// assert_eq!(volume.label(), "cache");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct MkfsOptions {
+    /// At most 255 bytes, without a NUL.
+    pub label: Vec<u8>,
+    /// The profile of data. None: by the number of devices.
+    pub data: Option<Profile>,
+    /// The profile of trees. None: by the number of devices.
+    pub metadata: Option<Profile>,
+    /// Bytes of a tree block. None: 16 KiB or the sector size if that is larger; the sector size with mixed groups.
+    pub nodesize: Option<u32>,
+    /// Bytes of a block of data.
+    pub sectorsize: u32,
+    /// The algorithm of the checksums.
+    pub csum_type: CsumType,
+    /// The features.
+    pub features: FeatureSet,
+    /// User and group of the top level's root directory, where the volume is not filled with files.
+    pub root_owner: (u32, u32),
+}
+
+impl Default for MkfsOptions {
+    fn default() -> MkfsOptions {
+        let ubtrfs_mkfs::MkfsOptions {
+            label,
+            data,
+            metadata,
+            nodesize,
+            sectorsize,
+            csum_type,
+            features,
+            root_owner,
+        } = ubtrfs_mkfs::MkfsOptions::default();
+        MkfsOptions {
+            label,
+            data,
+            metadata,
+            nodesize,
+            sectorsize,
+            csum_type,
+            features: FeatureSet(features),
+            root_owner,
+        }
+    }
+}
+
+impl MkfsOptions {
+    pub(crate) fn to_lower(&self) -> ubtrfs_mkfs::MkfsOptions {
+        ubtrfs_mkfs::MkfsOptions {
+            label: self.label.clone(),
+            data: self.data,
+            metadata: self.metadata,
+            nodesize: self.nodesize,
+            sectorsize: self.sectorsize,
+            csum_type: self.csum_type,
+            features: self.features.0,
+            root_owner: self.root_owner,
+        }
+    }
+}
+
+/// Features of a new volume, by the names that `mkfs.btrfs -O` has for them.
+///
+/// ```
+/// use ubtrfs::{FeatureSet, MkfsOptions, Volume};
+///
+/// # fn main() -> Result<(), ubtrfs::Error> {
+/// let mut features = FeatureSet::default();
+/// features.apply_list("^no-holes,mixed-bg")?;
+/// assert!(features.is_mixed() && !features.names().contains(&"no-holes"));
+/// let options = MkfsOptions { features, ..MkfsOptions::default() };
+/// let volume = Volume::builder().mkfs(options).in_memory(256 << 20)?;
+/// volume.root().write("/file", b"content")?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FeatureSet(ubtrfs_mkfs::FeatureSet);
+
+impl FeatureSet {
+    /// Sets the features that a comma separated list names, and clears those named with a `^` in front.
+    ///
+    /// A block group tree needs a free-space tree and no holes. Where it is there only by default, it goes with these.
+    ///
+    /// # Errors
+    ///
+    /// A name is not known, no volume with that feature can be made, or two features exclude each other (`InvalidInput`).
+    pub fn apply_list(&mut self, list: &str) -> Result<()> {
+        self.0.apply_list(list).naming_alone("set the features")
+    }
+
+    /// Tells whether data and metadata share their block groups.
+    pub fn is_mixed(&self) -> bool {
+        self.0.is_mixed()
+    }
+
+    /// The names of the features in the set, in the order of [`Feature::all`].
+    pub fn names(&self) -> Vec<&'static str> {
+        self.0.names()
+    }
+}
+
+/// A feature of a volume by the name that `mkfs.btrfs -O` has for it.
+///
+/// ```
+/// use ubtrfs::{Feature, FeatureSet};
+///
+/// let usual = FeatureSet::default();
+/// let names: Vec<_> = Feature::all().filter(|feature| feature.is_in(&usual)).map(|feature| feature.name).collect();
+/// assert!(names.contains(&"no-holes") && !names.contains(&"quota"));
+/// ```
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Feature {
+    /// The name.
+    pub name: &'static str,
+    /// A shorter name for the same.
+    pub alias: Option<&'static str>,
+    /// A description in a line.
+    pub summary: &'static str,
+    /// The first kernel that knows it.
+    pub since: &'static str,
+    lower: &'static ubtrfs_mkfs::Feature,
+}
+
+impl Feature {
+    /// Goes through all features that are known by name, in the order of a summary.
+    pub fn all() -> impl Iterator<Item = Feature> {
+        ubtrfs_mkfs::FEATURES.iter().map(|lower| Feature {
+            name: lower.name,
+            alias: lower.alias,
+            summary: lower.summary,
+            since: lower.since,
+            lower,
+        })
+    }
+
+    /// Tells whether a volume with it can be made.
+    pub fn is_made(&self) -> bool {
+        self.lower.is_made()
+    }
+
+    /// Tells whether it is in a set.
+    pub fn is_in(&self, set: &FeatureSet) -> bool {
+        self.lower.is_in(&set.0)
+    }
+}
+
+/// Options of a new volume with every default filled in, of [`Mkfs::geometry`](crate::Mkfs::geometry).
+///
+/// ```
+/// use ubtrfs::{Mkfs, MkfsOptions, MkfsWarning, Profile};
+///
+/// # fn main() -> Result<(), ubtrfs::Error> {
+/// let options = MkfsOptions {
+///     data: Some(Profile::Raid5),
+///     ..MkfsOptions::default()
+/// };
+/// let geometry = Mkfs::new(options).geometry(3)?;
+/// assert_eq!(geometry.metadata, Profile::Raid1);
+/// assert!(geometry.min_device_bytes() > 64 << 20);
+/// assert_eq!(geometry.warnings(3), [MkfsWarning::Raid56]);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Geometry {
+    /// The label; empty if there is none.
+    pub label: Vec<u8>,
+    /// The profile of data.
+    pub data: Profile,
+    /// The profile of trees.
+    pub metadata: Profile,
+    /// Bytes of a tree block.
+    pub nodesize: u32,
+    /// Bytes of a block of data.
+    pub sectorsize: u32,
+    /// The algorithm of the checksums.
+    pub csum_type: CsumType,
+    /// The features, with what follows from the other options.
+    pub features: FeatureSet,
+    /// User and group of the root directory.
+    pub root_owner: (u32, u32),
+    lower: ubtrfs_mkfs::Geometry,
+}
+
+impl Geometry {
+    pub(crate) fn of(lower: ubtrfs_mkfs::Geometry) -> Geometry {
+        let label = lower.label.split(|&byte| byte == 0).next();
+        Geometry {
+            label: label.unwrap_or_default().to_vec(),
+            data: lower.data,
+            metadata: lower.metadata,
+            nodesize: lower.nodesize,
+            sectorsize: lower.sectorsize,
+            csum_type: lower.csum_type,
+            features: FeatureSet(lower.features),
+            root_owner: lower.root_owner,
+            lower,
+        }
+    }
+
+    /// The smallest size of each device, which leaves the kernel room to work.
+    pub fn min_device_bytes(&self) -> u64 {
+        self.lower.min_device_bytes()
+    }
+
+    /// The warnings about such a volume on so many devices.
+    pub fn warnings(&self, devices: usize) -> Vec<MkfsWarning> {
+        self.lower.warnings(devices)
+    }
+}
