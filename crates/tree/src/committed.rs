@@ -104,6 +104,18 @@ impl CommittedRoot {
         slot: usize,
         bound: &mut Option<Key>,
     ) -> Result<Block, TreeError> {
+        let read = |expect: &Expect| store.read(self.tree, expect);
+        self.read_child_by(read, parent, slot, bound)
+    }
+
+    /// [`CommittedRoot::read_child`], by another way to the block that `Expect` describes.
+    pub(crate) fn read_child_by(
+        &self,
+        read: impl FnOnce(&Expect) -> Result<Block, TreeError>,
+        parent: &Block,
+        slot: usize,
+        bound: &mut Option<Key>,
+    ) -> Result<Block, TreeError> {
         let tree = self.tree;
         let expect = self
             .expect_child(parent, slot)
@@ -111,7 +123,7 @@ impl CommittedRoot {
         if let Some(next) = parent.node().key(slot + 1) {
             *bound = Some(next);
         }
-        let child = store.read(tree, &expect)?;
+        let child = read(&expect)?;
         let node = child.node();
         let last = node.len().checked_sub(1).and_then(|slot| node.key(slot));
         match (last, *bound) {

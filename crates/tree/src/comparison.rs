@@ -6,11 +6,16 @@
 //! Invariants
 //! - COMPARE-1: each side stands on an item or on a subtree. All that comes after has greater keys.
 //! - COMPARE-2: the side whose key is lower moves; of equal keys the subtree that is higher is entered.
+//! - COMPARE-3: a block that was read ahead is kept until both sides have passed its first key.
 //!
-//! Memory: one path of blocks a side. Locks: none; no block is read while the cache is locked.
+//! Memory: one path of blocks a side. For each level, ten windows of blocks that were read ahead; a window has 128 blocks at
+//! most, and fewer in a small cache (`Comparison::window`).
+//!
+//! Locks: none; no block is read while the cache is locked.
 //! Not here: what keeps the trees from being freed. A block that was given out again is an error.
 
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -73,6 +78,7 @@ impl Difference {
 pub struct Comparison {
     old: Side,
     new: Side,
+    ahead: Ahead,
 }
 
 /// One step of a comparison.
@@ -97,6 +103,7 @@ impl Comparison {
         Comparison {
             old: old.map_or_else(|| Side::empty(new), Side::new),
             new: Side::new(new),
+            ahead: Ahead::default(),
         }
     }
 
@@ -219,10 +226,10 @@ impl Comparison {
     fn enter(&mut self, old: bool, new: bool) -> Result<Step, TreeError> {
         self.read_ahead(old, new);
         if old {
-            self.old.enter()?;
+            self.old.enter(&self.ahead)?;
         }
         if new {
-            self.new.enter()?;
+            self.new.enter(&self.ahead)?;
         }
         Ok(Step::Entered)
     }
@@ -239,16 +246,28 @@ impl Comparison {
             // What begins below it is on this side alone.
             let end = other.front().map(|front| front.key);
             let alone = side.ahead(end);
-            return side.store.prefetch(&alone);
+            return self.keep_ahead(&alone);
         }
         let Some((of_old, of_new, end)) = self.both_ahead() else {
             return;
         };
-        let store = &self.new.store;
         let both: Vec<Expect> = of_old.iter().chain(&of_new).copied().collect();
-        store.prefetch_on_two_threads(&both);
+        self.keep_ahead(&both);
         let most = NODES_BELOW * self.window();
-        store.prefetch_on_two_threads(&self.differing_below(&of_old, &of_new, end, most));
+        self.keep_ahead(&self.differing_below(&of_old, &of_new, end, most));
+    }
+
+    /// Reads blocks ahead and keeps them. Lets go of those that both sides have passed.
+    fn keep_ahead(&mut self, expects: &[Expect]) {
+        if expects.is_empty() {
+            return;
+        }
+        let fronts = [self.old.front(), self.new.front()];
+        let front = fronts.iter().flatten().map(|front| front.key).min();
+        self.ahead.pass(front.unwrap_or(Key::MIN));
+        let is_kept = |expect: &&Expect| self.ahead.get(expect).is_some();
+        let wanted: Vec<Expect> = expects.iter().filter(|of| !is_kept(of)).copied().collect();
+        self.ahead.keep(self.new.store.read_batch(&wanted));
     }
 
     /// How many siblings of a side are read ahead with what differs below them.
@@ -304,7 +323,7 @@ impl Comparison {
         end: Option<Key>,
         most: usize,
     ) -> Vec<Expect> {
-        let (old_nodes, new_nodes) = (self.old.at_hand(of_old), self.new.at_hand(of_new));
+        let [old_nodes, new_nodes] = [of_old, of_new].map(|nodes| self.ahead.nodes(nodes));
         let (mut old, mut new) = (Children::of(&old_nodes), Children::of(&new_nodes));
         let mut differing = Vec::new();
         loop {
@@ -343,7 +362,7 @@ const MAX_ENTERED: usize = 64;
 /// For each node that is read ahead, so many nodes below them all are.
 const NODES_BELOW: usize = 8;
 const MAX_WINDOW: usize = 128;
-/// Reading ahead takes about this part of the cache.
+/// Reading ahead at a level takes about this part of the cache.
 const CACHE_PART: usize = 16;
 
 /// How many pointers are equal from these slots on.
@@ -395,6 +414,36 @@ impl<'b> Children<'b> {
             self.nodes = self.nodes.get(1..).unwrap_or_default();
             self.slot = 0;
         }
+    }
+}
+
+/// Blocks that were read ahead, by their first key and address.
+#[derive(Debug, Default)]
+struct Ahead(BTreeMap<(Key, Logical), Block>);
+
+impl Ahead {
+    fn get(&self, expect: &Expect) -> Option<&Block> {
+        self.0.get(&(expect.first_key?, expect.bytenr))
+    }
+
+    fn keep(&mut self, blocks: Vec<Block>) {
+        self.0.extend(blocks.into_iter().filter_map(|block| {
+            let node = block.node();
+            Some(((node.key(0)?, node.bytenr()), block))
+        }));
+    }
+
+    /// COMPARE-3
+    fn pass(&mut self, front: Key) {
+        self.0 = self.0.split_off(&(front, Logical(0)));
+    }
+
+    /// Those of the blocks that are here and have children.
+    fn nodes(&self, expects: &[Expect]) -> Vec<Block> {
+        let kept = expects.iter().filter_map(|expect| self.get(expect));
+        kept.filter(|block| !block.node().is_leaf())
+            .cloned()
+            .collect()
     }
 }
 
@@ -551,13 +600,18 @@ impl Side {
     }
 
     /// Goes to the first entry of the subtree that the side stands on.
-    fn enter(&mut self) -> Result<(), TreeError> {
+    fn enter(&mut self, ahead: &Ahead) -> Result<(), TreeError> {
         let (block, bound) = match self.levels.last() {
             None => (self.root.read(&self.store)?, None),
             Some(parent) => {
                 let mut bound = parent.bound;
+                let tree = self.root.tree;
+                let read = |expect: &Expect| match ahead.get(expect) {
+                    Some(block) => self.store.kept(tree, block.clone(), expect),
+                    None => self.store.read(tree, expect),
+                };
                 let root = &self.root;
-                let block = root.read_child(&self.store, &parent.block, parent.slot, &mut bound)?;
+                let block = root.read_child_by(read, &parent.block, parent.slot, &mut bound)?;
                 (block, bound)
             }
         };
@@ -593,19 +647,5 @@ impl Side {
             parent.read_to += 1;
         }
         ahead
-    }
-
-    /// The nodes among these that are cached and have children.
-    fn at_hand(&self, nodes: &[Expect]) -> Vec<Block> {
-        let mut at_hand = Vec::new();
-        for expect in nodes {
-            if expect.level == Some(0) || !self.store.is_cached(expect.bytenr) {
-                continue;
-            }
-            // A block that is not sound is an error once it is entered.
-            let block = self.store.read(self.root.tree, expect);
-            at_hand.extend(block.ok().filter(|block| !block.node().is_empty()));
-        }
-        at_hand
     }
 }

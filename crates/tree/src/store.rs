@@ -13,6 +13,7 @@
 //! one read or batch, but for those that must not wait. A batch waits for no other reader.
 //! Not here: which blocks belong together (`path`), mirrors (`device`), writing blocks (the commit).
 
+use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
@@ -281,22 +282,41 @@ impl NodeStore {
         self.read_cold_batch(&self.cold(expects));
     }
 
-    /// Like [`NodeStore::prefetch`], for large batches: one thread checks what it has read while another waits.
-    pub(crate) fn prefetch_on_two_threads(&self, expects: &[Expect]) {
+    /// Like [`NodeStore::prefetch`], for large batches: one thread checks what it has read while another waits. Returns
+    /// the blocks that it has, cached before or not: a full cache drops many of a batch before they are used.
+    pub(crate) fn read_batch(&self, expects: &[Expect]) -> Vec<Block> {
+        let cached = |expect: &Expect| self.cache.peek(&expect.bytenr.0);
+        let mut blocks: Vec<Block> = expects.iter().filter_map(cached).collect();
         let cold = self.cold(expects);
         if cold.len() < 2 * LEAST_OF_A_THREAD || nonblocking::is_set() {
-            return self.read_cold_batch(&cold);
+            blocks.extend(self.read_cold_batch(&cold));
+            return blocks;
         }
         let (here, beside) = cold.split_at(cold.len() / 2);
-        thread::scope(|scope| {
+        let both = thread::scope(|scope| {
             let reader = thread::Builder::new().name("ubtrfs-read".to_owned());
             let reader = reader.spawn_scoped(scope, || self.read_cold_batch(beside));
-            self.read_cold_batch(here);
-            if reader.is_err() {
+            let here = self.read_cold_batch(here);
+            let beside = match reader {
+                Ok(reader) => reader.join().unwrap_or_else(|panic| resume_unwind(panic)),
                 // The system has no thread to give.
-                self.read_cold_batch(beside);
-            }
+                Err(_) => self.read_cold_batch(beside),
+            };
+            [here, beside]
         });
+        blocks.extend(both.into_iter().flatten());
+        blocks
+    }
+
+    /// A block that a reader has kept since it was read, if it is the one that `expect` describes.
+    pub(crate) fn kept(
+        &self,
+        tree: RootId,
+        block: Block,
+        expect: &Expect,
+    ) -> Result<Block, TreeError> {
+        self.hits.fetch_add(1, Ordering::Relaxed);
+        self.as_expected(tree, block, expect)
     }
 
     /// Those of the blocks that are worth a batch: neighbours follow each other, as the kernel makes one request of them.
@@ -312,7 +332,8 @@ impl NodeStore {
         cold
     }
 
-    fn read_cold_batch(&self, cold: &[&Expect]) {
+    /// Returns those that are sound.
+    fn read_cold_batch(&self, cold: &[&Expect]) -> Vec<Block> {
         let nodesize = self.nodesize();
         let context = self.context();
         // Another reader may have one of them by now, or be about to.
@@ -343,13 +364,17 @@ impl NodeStore {
         self.pool.read_checked_batch(&mut reads);
         let sound: Vec<bool> = reads.iter().map(|read| read.result.is_ok()).collect();
         drop(reads);
+        let mut read = Vec::new();
         for ((block, sound), (_, place)) in blocks.into_iter().zip(sound).zip(cold) {
             if sound {
                 self.read_ahead.fetch_add(1, Ordering::Relaxed);
+                let block = Block::from_verified(block);
+                read.push(block.clone());
                 // STORE-5
-                let _ = place.insert(Block::from_verified(block));
+                let _ = place.insert(block);
             }
         }
+        read
     }
 
     /// The place of a block that is neither cached nor read by anybody.

@@ -319,3 +319,45 @@ fn search_returns_amid_many_leaves_that_are_alike() {
     // Two blocks a step, and nodes that are looked at for what lies below them.
     assert!(most <= 4 * MAX_ENTERED as u64, "{most} blocks");
 }
+
+/// COMPARE-3
+#[test]
+fn blocks_that_a_full_cache_drops_are_read_once() {
+    let mut history = History::new();
+    for number in 0..20_000 {
+        history.put(number, 100);
+    }
+    history.commit();
+    for number in (0..20_000).step_by(100) {
+        history.put(number, 1);
+    }
+    history.commit();
+    let store = &history.volume.store;
+    let read = || {
+        let stats = store.stats();
+        (stats.read_ahead, stats.misses)
+    };
+    let compared = |comparison: Comparison| {
+        let before = read();
+        let found = differences(comparison).len();
+        let after = read();
+        (found, after.0 - before.0, after.1 - before.1)
+    };
+    store.forget_blocks();
+    let (_, differing, _) = compared(history.compare(1, 2));
+    assert!(differing > 2 * store.cache_blocks() as u64 / 3);
+
+    // All of another state, which fills the cache.
+    store.forget_blocks();
+    let all = || Comparison::new(None, &history.states[1].0);
+    assert_eq!(compared(all()).0, 20_000);
+    compared(all());
+    let (found, read_ahead, alone) = compared(history.compare(1, 2));
+    assert_eq!(found, 200);
+    // The roots, and blocks that have no other to be read with.
+    assert!(alone < 20, "{alone} and {read_ahead} of {differing}");
+    assert!(
+        read_ahead + alone <= differing + 20,
+        "{read_ahead} of {differing}"
+    );
+}
