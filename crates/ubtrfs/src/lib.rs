@@ -53,6 +53,7 @@ mod checking;
 mod copies;
 mod dir;
 mod dir_builder;
+mod discarding;
 mod disk_usage;
 mod error;
 mod file;
@@ -86,6 +87,7 @@ pub use checking::{
 pub use copies::CopyOptions;
 pub use dir::{Dir, SubvolumePlace};
 pub use dir_builder::DirBuilder;
+pub use discarding::{DiscardLimits, TrimOptions};
 pub use disk_usage::{DiskUsage, FileSpace, UsageMeter};
 pub use error::{Error, Result};
 pub use file::{File, OpenOptions};

@@ -248,17 +248,4 @@ impl Volume {
             log_bytes: stats.log_bytes,
         }
     }
-
-    /// Tells the devices of all space that is not in use, so that images become smaller and SSDs faster. Commits before.
-    /// Returns the bytes that were told of.
-    ///
-    /// # Errors
-    ///
-    /// No device takes that (`Unsupported`); those of [`Volume::sync`].
-    pub fn trim(&self) -> Result<u64> {
-        let _entered = self.engine().enter();
-        let sector = u64::from(self.engine().superblock().sectorsize.get());
-        let trimmed = self.engine().trim(0, u64::MAX, sector, &mut || true);
-        trimmed.naming_alone("trim the volume")
-    }
 }

@@ -147,7 +147,7 @@ const ORDERS: &[(&str, &[&str])] = &[
             "attributes opening paths removal snapshot trees walk",
             "copies disk_usage mkfs receiving walk_dirs",
             "volume",
-            "report",
+            "discarding report",
         ],
     ),
     (

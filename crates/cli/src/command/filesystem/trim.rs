@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use anyhow::Context;
 use serde::Serialize;
-use ubtrfs_engine::Volume;
+use ubtrfs::{TrimOptions, Volume};
 use ubtrfs_fuse::caller::administer_mount;
 
 use crate::presentation::console::{Console, TRIM_PROGRESS};
@@ -16,6 +16,7 @@ use crate::presentation::units::Units;
 use crate::volume_access::changes::Changes;
 use crate::volume_access::ioctls::{Asked, ByIoctls};
 use crate::volume_access::location::{Location, VolumeOptions};
+use crate::volume_access::reason::Reasoned;
 
 /// Discard all free space, so that an image becomes smaller or an SSD learns of it
 ///
@@ -55,12 +56,12 @@ impl Trim {
                     self.volume.refuse_for_mount()?;
                     administer_mount(rights).with_context(|| self.not_trimmed())?;
                 }
-                self.trim(session.engine(), console)?
+                self.trim(session.volume(), console)?
             }
             None => {
                 let mut changes = Changes::new(&self.volume);
                 let target = changes.open(&self.location)?;
-                let bytes = self.trim(target.engine(), console)?;
+                let bytes = self.trim(&target.volume, console)?;
                 drop(target);
                 changes.commit()?;
                 bytes
@@ -71,17 +72,18 @@ impl Trim {
 
     fn trim(&self, volume: &Volume, console: &mut Console) -> anyhow::Result<u64> {
         console.start_progress(TRIM_PROGRESS);
-        let before = volume.discard_stats().trim_bytes;
-        let is_client_there = || {
+        let mut options = TrimOptions::new().start(self.start).min_bytes(self.minimum);
+        if let Some(length) = self.length {
+            options = options.len(length);
+        }
+        let trimmed = volume.trim_with(&options, |bytes| {
             if let Some(bar) = console.progress() {
-                bar.set_position(volume.discard_stats().trim_bytes - before);
+                bar.set_position(bytes);
             }
             !console.client_has_gone()
-        };
-        let len = self.length.unwrap_or(u64::MAX);
-        let trimmed = volume.trim(self.start, len, self.minimum, &mut { is_client_there });
+        });
         console.end_progress();
-        trimmed.with_context(|| self.not_trimmed())
+        trimmed.reason().with_context(|| self.not_trimmed())
     }
 
     fn not_trimmed(&self) -> String {
