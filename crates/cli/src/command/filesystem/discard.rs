@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use anyhow::{Context, bail};
-use ubtrfs_engine::Volume;
+use ubtrfs::Volume;
 use ubtrfs_fuse::caller::administer_mount;
 use ubtrfs_fuse::stats::DiscardReport;
 
@@ -11,6 +11,7 @@ use crate::presentation::console::Console;
 use crate::presentation::json;
 use crate::presentation::size_suffix::parse_size;
 use crate::volume_access::location::Location;
+use crate::volume_access::reason::Reasoned;
 
 /// Show how a mount discards freed space, and set the limits of that
 ///
@@ -44,7 +45,9 @@ impl Discard {
             if let Some(rights) = session.rights() {
                 administer_mount(rights).with_context(refused)?;
             }
-            self.set_limits(session.engine()).with_context(refused)?;
+            self.set_limits(session.volume())
+                .reason()
+                .with_context(refused)?;
         }
         let report = DiscardReport::of(session.engine());
         if console.is_json() {
@@ -59,11 +62,11 @@ impl Discard {
         self.iops.is_some() || self.kbps.is_some() || self.max_size.is_some()
     }
 
-    fn set_limits(&self, volume: &Volume) -> Result<(), ubtrfs_engine::Error> {
+    fn set_limits(&self, volume: &Volume) -> ubtrfs::Result<()> {
         let mut limits = volume.discard_limits();
-        limits.iops_limit = self.iops.unwrap_or(limits.iops_limit);
-        limits.kbps_limit = self.kbps.unwrap_or(limits.kbps_limit);
-        limits.max_discard_size = self.max_size.unwrap_or(limits.max_discard_size);
+        limits.discards_per_second = self.iops.unwrap_or(limits.discards_per_second);
+        limits.kib_per_second = self.kbps.unwrap_or(limits.kib_per_second);
+        limits.max_bytes = self.max_size.unwrap_or(limits.max_bytes);
         volume.set_discard_limits(limits)
     }
 }
