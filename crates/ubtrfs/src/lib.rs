@@ -71,8 +71,7 @@ mod removal;
 mod report;
 mod snapshot;
 mod subvolume;
-#[doc(hidden)]
-pub mod transfer;
+mod transfer;
 mod transfer_observer;
 mod trees;
 mod volume;
@@ -105,6 +104,8 @@ pub use report::{
 pub use snapshot::{SendOptions, Snapshot};
 pub use subvolume::{Access, Subvolume, SubvolumeInfo};
 pub use transfer::copy::{Reflink, Sparse};
+#[doc(hidden)]
+pub use transfer::{Escaped, is_final_error, is_unsafe_to_print};
 pub use transfer_observer::{TransferObserver, TransferProblem};
 pub use trees::{ImportOptions, Problem, Problems};
 pub use volume::{Builder, Volume};

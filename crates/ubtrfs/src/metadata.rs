@@ -39,13 +39,8 @@ pub struct Metadata {
 }
 
 impl Metadata {
-    /// Reads what is known of the file of a handle, for other crates of this project.
-    ///
-    /// # Errors
-    ///
-    /// The file is gone, or the volume cannot be read.
-    #[doc(hidden)]
-    pub fn of_engine(volume: &Volume, id: FileId) -> Result<Metadata, Error> {
+    /// Reads what is known of the file of a handle.
+    pub(crate) fn of_engine(volume: &Volume, id: FileId) -> Result<Metadata, Error> {
         Ok(Metadata {
             attr: volume.attr(id)?,
             subvolume_id: id.root.0,

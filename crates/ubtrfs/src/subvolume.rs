@@ -234,17 +234,6 @@ impl Subvolume {
         }
     }
 
-    /// Finds the handle of a file for `transfer`; a link at the end is not followed.
-    ///
-    /// # Errors
-    ///
-    /// Nothing is there.
-    #[doc(hidden)]
-    pub fn find(&self, path: impl AsRef<Path>) -> Result<FileId> {
-        let path = path.as_ref();
-        self.resolve_link(path).naming("find", path)
-    }
-
     /// The handle of the file that a path leads to, links followed.
     pub(crate) fn resolve(&self, path: &Path) -> Caused<FileId> {
         Ok(self.engine.resolve_following(self.root, bytes(path)?)?)

@@ -3,9 +3,9 @@
 use std::str::FromStr;
 
 use anyhow::Context;
-use ubtrfs::transfer::owners::{group_id, user_id};
 
 use crate::presentation::console::Console;
+use crate::presentation::owners::{group_id, user_id};
 use crate::volume_access::changes::Changes;
 use crate::volume_access::location::{Location, VolumeOptions};
 use crate::volume_access::reason::Reasoned;

@@ -6,11 +6,10 @@ use std::os::unix::ffi::OsStrExt;
 
 use anyhow::{Context, bail};
 use serde::Serialize;
-use ubtrfs::transfer::xattr_text;
 
 use crate::presentation::console::Console;
 use crate::presentation::json::{self, JsonList};
-use crate::presentation::xattr_text::{Encoding, XattrJson};
+use crate::presentation::xattr_text::{self, Encoding, XattrJson};
 use crate::volume_access::location::{Location, VolumeOptions};
 use crate::volume_access::reason::Reasoned;
 
@@ -93,11 +92,7 @@ impl Getfattr {
         for (name, value) in xattrs {
             console.write_path(name.as_bytes())?;
             match self.dump || self.name.is_some() {
-                true => writeln!(
-                    console.out,
-                    "={}",
-                    xattr_text::encode(value, self.encoding.map(Into::into))
-                )?,
+                true => writeln!(console.out, "={}", xattr_text::encode(value, self.encoding))?,
                 false => writeln!(console.out)?,
             }
         }

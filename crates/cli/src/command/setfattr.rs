@@ -4,9 +4,9 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
 use anyhow::Context;
-use ubtrfs::transfer::xattr_text;
 
 use crate::presentation::console::Console;
+use crate::presentation::xattr_text;
 use crate::volume_access::changes::{Changes, Target};
 use crate::volume_access::location::{Location, VolumeOptions};
 use crate::volume_access::reason::Reasoned;

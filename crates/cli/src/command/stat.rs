@@ -6,12 +6,12 @@ use std::os::unix::ffi::OsStrExt;
 
 use serde::Serialize;
 use ubtrfs::Metadata;
-use ubtrfs::transfer::owners::Owners;
 use ubtrfs_format::item::InodeFlags;
 
 use crate::presentation::console::Console;
 use crate::presentation::file_facts::{FileFacts, FileJson};
 use crate::presentation::json::JsonList;
+use crate::presentation::owners::Owners;
 use crate::presentation::quoting::{Escaped, ShellQuoted};
 use crate::presentation::xattr_text::XattrJson;
 use crate::presentation::{clock, permissions};

@@ -5,8 +5,8 @@
 
 use std::fmt;
 
-pub(crate) use ubtrfs::transfer::Escaped;
-use ubtrfs::transfer::is_unsafe_to_print;
+pub(crate) use ubtrfs::Escaped;
+use ubtrfs::is_unsafe_to_print;
 
 #[cfg(test)]
 mod tests;

@@ -11,9 +11,9 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use rustix::io::Errno;
-use ubtrfs::transfer::is_final_error;
 use ubtrfs::{
     Caller, Dir, DirBuilder, DirEntry, File, OpenOptions, Subvolume, SubvolumePlace, Volume,
+    is_final_error,
 };
 use ubtrfs_engine::{Error, FileId, Volume as Engine};
 use ubtrfs_format::ids::{InodeNr, RootId};

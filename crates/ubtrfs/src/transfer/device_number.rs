@@ -2,14 +2,14 @@
 
 /// The number of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct DeviceNumber {
-    pub major: u32,
-    pub minor: u32,
+pub(crate) struct DeviceNumber {
+    pub(crate) major: u32,
+    pub(crate) minor: u32,
 }
 
 impl DeviceNumber {
     /// Reads the number from an inode.
-    pub fn from_inode(rdev: u64) -> DeviceNumber {
+    pub(crate) fn from_inode(rdev: u64) -> DeviceNumber {
         DeviceNumber {
             major: (rdev >> 20 & 0xfff) as u32,
             minor: (rdev & 0xf_ffff) as u32,
@@ -17,7 +17,7 @@ impl DeviceNumber {
     }
 
     /// Takes the number that `stat` on this machine tells.
-    pub fn of(device: rustix::fs::Dev) -> DeviceNumber {
+    pub(crate) fn of(device: rustix::fs::Dev) -> DeviceNumber {
         DeviceNumber {
             major: rustix::fs::major(device),
             minor: rustix::fs::minor(device),
@@ -25,7 +25,7 @@ impl DeviceNumber {
     }
 
     /// Gives the number as an inode holds it, which has no room for larger ones.
-    pub fn to_inode(self) -> u64 {
+    pub(crate) fn to_inode(self) -> u64 {
         u64::from(self.major & 0xfff) << 20 | u64::from(self.minor & 0xf_ffff)
     }
 }

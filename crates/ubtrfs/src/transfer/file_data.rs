@@ -35,10 +35,10 @@ impl<'v> DataRanges<'v> {
 
 /// A range of a file that could not be read.
 #[derive(Debug)]
-pub struct Damage {
+pub(crate) struct Damage {
     /// Offsets in the file, in bytes.
-    pub range: Range<u64>,
-    pub error: Error,
+    pub(crate) range: Range<u64>,
+    pub(crate) error: Error,
 }
 
 /// Fills `buf` from `offset`, with zeros for what cannot be read; tells of that in `damage`. False if nothing

@@ -1,7 +1,7 @@
 //! Progress and problems of a transfer of files, while it goes on.
 
 /// A listener to a transfer. Paths are those of what is transferred, for messages: any bytes.
-pub trait Observer<P> {
+pub(crate) trait Observer<P> {
     /// Hears that the file at `path` is next.
     fn begin(&mut self, path: &[u8]) {
         let _ = path;

@@ -32,7 +32,7 @@ const MAX_TIMED: usize = 1 << 18;
 /// An error of unpacking: one that ends it, or a problem with one member.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum UnpackError {
+pub(crate) enum UnpackError {
     /// A member that cannot be written, nor any that follows.
     #[error("cannot write '{path}'")]
     At {
@@ -78,7 +78,7 @@ impl UnpackError {
 }
 
 /// A writer of an archive's members to a directory of a volume.
-pub struct Unpacker<'a> {
+pub(crate) struct Unpacker<'a> {
     volume: &'a Volume,
     /// The directory that is unpacked into.
     top: FileId,
@@ -105,7 +105,7 @@ impl fmt::Debug for Unpacker<'_> {
 impl<'a> Unpacker<'a> {
     /// Unpacks into the directory `top`, whose path for messages is `shown_top`. Directories that no member is for have
     /// their permissions less `umask`. Names of users and groups in ACLs are those of this machine.
-    pub fn new(
+    pub(crate) fn new(
         volume: &'a Volume,
         (top, shown_top): (FileId, &[u8]),
         umask: u32,
@@ -131,7 +131,7 @@ impl<'a> Unpacker<'a> {
     /// # Errors
     ///
     /// The archive cannot be read on, or further members would fail for the same reason. What was unpacked stays.
-    pub fn all(&mut self, members: &mut Members) -> Result<(), UnpackError> {
+    pub(crate) fn all(&mut self, members: &mut Members) -> Result<(), UnpackError> {
         let unpacked = self.members(members);
         // Also after an error: what was unpacked shall be as it was.
         let kept = self.keep_times();

@@ -21,12 +21,12 @@ const BATCH: usize = 1024;
 
 /// An entry of a directory.
 #[derive(Clone, Debug)]
-pub struct Entry {
-    pub name: Vec<u8>,
-    pub kind: FileKind,
-    pub id: FileId,
+pub(crate) struct Entry {
+    pub(crate) name: Vec<u8>,
+    pub(crate) kind: FileKind,
+    pub(crate) id: FileId,
     /// Its place in the directory, which no other entry has.
-    pub index: u64,
+    pub(crate) index: u64,
 }
 
 impl From<Entry> for DirEntry {
@@ -48,7 +48,7 @@ impl From<Entry> for DirEntry {
 
 /// The order of a directory's entries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Order {
+pub(crate) enum Order {
     /// By the bytes of the names.
     Name,
     /// In the order of the directory's listing, which keeps few of them in memory.
@@ -57,10 +57,10 @@ pub enum Order {
 
 /// A choice of entries to pass over.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Filter {
+pub(crate) struct Filter {
     /// Those whose names begin with a dot.
-    pub skip_hidden: bool,
-    pub only_directories: bool,
+    pub(crate) skip_hidden: bool,
+    pub(crate) only_directories: bool,
 }
 
 impl Filter {
@@ -71,7 +71,7 @@ impl Filter {
 }
 
 /// Tells whether a name is one component of a path: an image may hold any bytes.
-pub fn is_component(name: &[u8]) -> bool {
+pub(crate) fn is_component(name: &[u8]) -> bool {
     !matches!(name, b"" | b"." | b"..") && !name.iter().any(|byte| matches!(byte, b'/' | 0))
 }
 
@@ -153,7 +153,7 @@ impl Listing {
 
 /// The subdirectories that may be entered from one directory (ENTRIES-1).
 #[derive(Debug)]
-pub struct Gate {
+pub(crate) struct Gate {
     /// Where the walk began.
     start: FileId,
     dir: FileId,
@@ -163,7 +163,7 @@ pub struct Gate {
 
 /// A directory that a walk does not enter.
 #[derive(Debug, thiserror::Error)]
-pub enum Refused {
+pub(crate) enum Refused {
     /// The entry is not the one that the directory names as its own (ENTRIES-1).
     #[error("directory stands in more than one place")]
     Elsewhere,
@@ -173,7 +173,7 @@ pub enum Refused {
 
 impl Gate {
     /// The gate to what is right in `dir`, for a walk that began in `start`.
-    pub fn of(start: FileId, dir: FileId) -> Gate {
+    pub(crate) fn of(start: FileId, dir: FileId) -> Gate {
         Gate {
             start,
             dir,
@@ -186,7 +186,7 @@ impl Gate {
     /// # Errors
     ///
     /// The walk may not enter it, or cannot tell.
-    pub fn pass(&mut self, volume: &Volume, entry: &Entry) -> Result<(), Refused> {
+    pub(crate) fn pass(&mut self, volume: &Volume, entry: &Entry) -> Result<(), Refused> {
         let child = entry.id;
         // It is empty: it cannot lead anywhere.
         if child.is_empty_subvolume_dir() {
@@ -219,7 +219,7 @@ impl Gate {
 
 /// A step of a walk.
 #[derive(Debug)]
-pub enum Step {
+pub(crate) enum Step {
     /// An entry; its path is [`Walk::path`]. A directory is entered if the caller says so next.
     Entry(Entry),
     /// All of a directory that was entered has been seen; its path is [`Walk::path`].
@@ -237,11 +237,11 @@ struct Level {
 }
 
 /// A walk in pre-order; the caller pulls the steps.
-pub type Walk<'v> = WalkOn<&'v Volume>;
+pub(crate) type Walk<'v> = WalkOn<&'v Volume>;
 
 /// A walk that has the volume by a reference or a handle.
 #[derive(Debug)]
-pub struct WalkOn<V> {
+pub(crate) struct WalkOn<V> {
     volume: V,
     start: FileId,
     order: Order,
@@ -252,7 +252,7 @@ pub struct WalkOn<V> {
 
 impl<'v> Walk<'v> {
     /// Begins a walk within `dir`, whose own path is `path` ("" for paths without a leading slash).
-    pub fn new(
+    pub(crate) fn new(
         volume: &'v Volume,
         dir: FileId,
         path: &[u8],
@@ -260,11 +260,6 @@ impl<'v> Walk<'v> {
         filter: Filter,
     ) -> Walk<'v> {
         WalkOn::on(volume, dir, path, order, filter)
-    }
-
-    /// The volume that is walked.
-    pub fn volume(&self) -> &'v Volume {
-        self.volume
     }
 }
 
@@ -290,12 +285,12 @@ impl<V: Deref<Target = Volume>> WalkOn<V> {
     }
 
     /// The path of what the last step was about.
-    pub fn path(&self) -> &[u8] {
+    pub(crate) fn path(&self) -> &[u8] {
         &self.path
     }
 
     /// The number of directories between the beginning and the last step's entry: 1 right in the beginning.
-    pub fn depth(&self) -> usize {
+    pub(crate) fn depth(&self) -> usize {
         self.levels.len()
     }
 
@@ -304,7 +299,7 @@ impl<V: Deref<Target = Volume>> WalkOn<V> {
     /// # Errors
     ///
     /// It is not entered, and the walk goes on behind it.
-    pub fn enter(&mut self, entry: &Entry) -> Result<(), Refused> {
+    pub(crate) fn enter(&mut self, entry: &Entry) -> Result<(), Refused> {
         if let Some(level) = self.levels.last_mut() {
             level.gate.pass(&self.volume, entry)?;
         }
@@ -321,7 +316,7 @@ impl<V: Deref<Target = Volume>> WalkOn<V> {
     }
 
     /// Takes the next step; None after the beginning's own `Leave`.
-    pub fn next_step(&mut self) -> Option<Step> {
+    pub(crate) fn next_step(&mut self) -> Option<Step> {
         let level = self.levels.last_mut()?;
         self.path.truncate(level.path_len);
         if let Some(entry) = level.listing.next(&self.volume) {
@@ -339,7 +334,7 @@ impl<V: Deref<Target = Volume>> WalkOn<V> {
     }
 
     /// Tells whether more entries follow in the directory of the last step, which is known in order of names only.
-    pub fn has_sibling(&self) -> bool {
+    pub(crate) fn has_sibling(&self) -> bool {
         self.levels
             .last()
             .is_some_and(|level| !level.listing.entries.as_slice().is_empty())

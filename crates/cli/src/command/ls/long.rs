@@ -4,12 +4,12 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use jiff::Timestamp;
-use ubtrfs::transfer::owners::Owners;
 use ubtrfs::{DirEntry, Result, Subvolume};
 
 use super::{Ls, write_name};
 use crate::presentation::console::Console;
 use crate::presentation::file_facts::FileFacts;
+use crate::presentation::owners::Owners;
 use crate::presentation::quoting::Escaped;
 use crate::presentation::{clock, permissions};
 

@@ -21,10 +21,10 @@ const HOLE_BYTES: usize = 4096;
 
 /// The directory in which a copy begins.
 #[derive(Debug)]
-pub struct Top<D> {
-    pub dir: D,
+pub(crate) struct Top<D> {
+    pub(crate) dir: D,
     /// The path for messages.
-    pub shown: Vec<u8>,
+    pub(crate) shown: Vec<u8>,
 }
 
 /// A directory that is being filled.
@@ -45,7 +45,7 @@ struct Linked<L> {
 }
 
 /// A copier of files from a source to a destination. It remembers files with several names from one call to the next.
-pub struct Copier<'a, S: Source, D: Destination> {
+pub(crate) struct Copier<'a, S: Source, D: Destination> {
     source: &'a S,
     destination: D,
     observer: &'a mut dyn Observer<CopyProblem>,
@@ -67,7 +67,7 @@ impl<S: Source, D: Destination> fmt::Debug for Copier<'_, S, D> {
 
 impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
     /// A copier that tells `observer` of progress and problems.
-    pub fn new(
+    pub(crate) fn new(
         source: &'a S,
         destination: D,
         options: CopyOptions,
@@ -89,7 +89,7 @@ impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
     /// # Errors
     ///
     /// Further copies would fail for the same reason ([`CopyError::is_final`]). What was copied stays.
-    pub fn copy_as(
+    pub(crate) fn copy_as(
         &mut self,
         file: &S::File,
         top: Top<D::Dir>,
@@ -118,7 +118,7 @@ impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
     /// # Errors
     ///
     /// See [`Copier::copy_as`].
-    pub fn copy_into(
+    pub(crate) fn copy_into(
         &mut self,
         file: &S::File,
         made: &D::File,
@@ -138,7 +138,7 @@ impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
     /// # Errors
     ///
     /// See [`Copier::copy_as`].
-    pub fn copy_contents(
+    pub(crate) fn copy_contents(
         &mut self,
         dir: &S::File,
         top: Top<D::Dir>,

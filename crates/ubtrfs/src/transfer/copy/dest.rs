@@ -30,7 +30,7 @@ pub(super) type Images = [(u64, u64)];
 /// An error of making something in a directory that is copied to.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum DestError {
+pub(crate) enum DestError {
     #[error("refused: the name is not one that a directory can hold")]
     Name,
     #[error("refused: would replace a directory by something else")]
@@ -64,7 +64,7 @@ fn check(name: &[u8]) -> Result<&[u8], DestError> {
 /// # Errors
 ///
 /// There is no directory at the path, or it may not be listed.
-pub fn open_directory(path: &Path) -> io::Result<OwnedFd> {
+pub(crate) fn open_directory(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(rustix::fs::open(path, flags, Mode::empty())?)
 }

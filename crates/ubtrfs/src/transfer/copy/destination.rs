@@ -9,7 +9,7 @@ use super::CopyError;
 use super::facts::Facts;
 
 /// A place where copies are made.
-pub trait Destination {
+pub(crate) trait Destination {
     /// A directory that is open.
     type Dir;
     /// Something that was made and is no directory.

@@ -13,7 +13,7 @@ use crate::transfer::walk::Refused;
 /// An error of a copy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum CopyError {
+pub(crate) enum CopyError {
     /// In the volume that is copied from.
     #[error(transparent)]
     Engine(#[from] Error),
@@ -62,7 +62,7 @@ pub enum CopyError {
 
 impl CopyError {
     /// Tells whether everything else would fail for the same reason.
-    pub fn is_final(&self) -> bool {
+    pub(crate) fn is_final(&self) -> bool {
         match self {
             CopyError::Make(error) => is_final_error(error),
             CopyError::Keep { source, .. } => is_final_error(source),
@@ -75,7 +75,7 @@ impl CopyError {
 /// A problem with one file while the others are copied.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum CopyProblem {
+pub(crate) enum CopyProblem {
     /// There is no copy of it, or not of all of it.
     #[error("{0}")]
     NotCopied(CopyError),

@@ -3,30 +3,30 @@
 use ubtrfs_engine::{Attr, FileKind, FileTime};
 
 /// Names and values of extended attributes.
-pub type Xattrs = Vec<(Vec<u8>, Vec<u8>)>;
+pub(crate) type Xattrs = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// Attributes that a copy keeps of a file.
 #[derive(Clone, Debug)]
-pub struct Facts {
-    pub kind: FileKind,
+pub(crate) struct Facts {
+    pub(crate) kind: FileKind,
     /// Format and permission bits.
-    pub mode: u32,
-    pub uid: u32,
-    pub gid: u32,
-    pub nlink: u32,
+    pub(crate) mode: u32,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) nlink: u32,
     /// In bytes.
-    pub size: u64,
+    pub(crate) size: u64,
     /// The number of a device, as an inode holds it.
-    pub rdev: u64,
-    pub atime: FileTime,
-    pub mtime: FileTime,
+    pub(crate) rdev: u64,
+    pub(crate) atime: FileTime,
+    pub(crate) mtime: FileTime,
     /// Empty unless they were asked for.
-    pub xattrs: Xattrs,
+    pub(crate) xattrs: Xattrs,
 }
 
 impl Facts {
     /// Takes the attributes of a file of a volume.
-    pub fn of(attr: &Attr, xattrs: Xattrs) -> Facts {
+    pub(crate) fn of(attr: &Attr, xattrs: Xattrs) -> Facts {
         Facts {
             kind: attr.kind,
             mode: attr.mode,

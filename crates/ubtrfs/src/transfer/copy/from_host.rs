@@ -33,7 +33,7 @@ const LISTED: OFlags = OFlags::RDONLY
 
 /// A file of this machine, held by a reference.
 #[derive(Debug)]
-pub struct HostFile {
+pub(crate) struct HostFile {
     fd: OwnedFd,
     stat: Stat,
 }
@@ -44,7 +44,7 @@ impl HostFile {
     /// # Errors
     ///
     /// [`CopyError::Host`].
-    pub fn open(path: &Path, follow: bool) -> Result<HostFile, CopyError> {
+    pub(crate) fn open(path: &Path, follow: bool) -> Result<HostFile, CopyError> {
         let flags = match follow {
             true => REFERENCE,
             false => REFERENCE | OFlags::NOFOLLOW,
@@ -69,12 +69,12 @@ impl HostFile {
     /// # Errors
     ///
     /// [`CopyError::UnknownKind`].
-    pub fn kind(&self) -> Result<FileKind, CopyError> {
+    pub(crate) fn kind(&self) -> Result<FileKind, CopyError> {
         FileKind::from_mode(self.stat.st_mode).ok_or(CopyError::UnknownKind)
     }
 
     /// Tells whether it is a directory.
-    pub fn is_dir(&self) -> bool {
+    pub(crate) fn is_dir(&self) -> bool {
         FileKind::from_mode(self.stat.st_mode) == Some(FileKind::Directory)
     }
 
@@ -97,9 +97,9 @@ fn failed(call: &'static str) -> impl Fn(Errno) -> CopyError {
 
 /// This machine as what is copied from.
 #[derive(Debug)]
-pub struct FromHost {
+pub(crate) struct FromHost {
     /// Device and number of the images that are being written: they cannot be copied into themselves.
-    pub images: Vec<(u64, u64)>,
+    pub(crate) images: Vec<(u64, u64)>,
 }
 
 impl Source for FromHost {

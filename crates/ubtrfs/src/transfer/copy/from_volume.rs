@@ -12,8 +12,8 @@ use crate::transfer::walk::{Entry, Filter, Order, Step, Walk};
 
 /// A volume as what is copied from.
 #[derive(Clone, Copy, Debug)]
-pub struct FromVolume<'v> {
-    pub volume: &'v Volume,
+pub(crate) struct FromVolume<'v> {
+    pub(crate) volume: &'v Volume,
 }
 
 impl Source for FromVolume<'_> {

@@ -21,7 +21,7 @@ const SETGID: u32 = 0o2000;
 /// Metadata that could not be set on a file of this machine.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot set {what}: {source}")]
-pub struct MetadataError {
+pub(crate) struct MetadataError {
     what: String,
     source: io::Error,
 }
@@ -35,7 +35,7 @@ impl MetadataError {
     }
 
     /// The kind of the error of the system.
-    pub fn kind(&self) -> io::ErrorKind {
+    pub(crate) fn kind(&self) -> io::ErrorKind {
         self.source.kind()
     }
 }

@@ -42,9 +42,9 @@ pub enum Sparse {
 
 /// How files are copied.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct CopyOptions {
+pub(crate) struct CopyOptions {
     /// Keep mode, owner, times, attributes and links.
-    pub preserve: bool,
-    pub reflink: Reflink,
-    pub sparse: Sparse,
+    pub(crate) preserve: bool,
+    pub(crate) reflink: Reflink,
+    pub(crate) sparse: Sparse,
 }

@@ -10,7 +10,7 @@ use super::facts::Facts;
 use crate::transfer::file_data::Damage;
 
 /// A place that files are copied from.
-pub trait Source {
+pub(crate) trait Source {
     /// A reference to one file.
     type File;
     /// An identity, equal for the names of one file.
@@ -40,7 +40,7 @@ pub trait Source {
 }
 
 /// The data of a file.
-pub trait Data {
+pub(crate) trait Data {
     /// Finds the next range that is no hole, as offsets in bytes.
     fn next_range(&mut self) -> Result<Option<Range<u64>>, CopyError>;
 
@@ -56,7 +56,7 @@ pub trait Data {
 
 /// A step of a walk through a source.
 #[derive(Debug)]
-pub enum CopyStep<F> {
+pub(crate) enum CopyStep<F> {
     /// A name in the directory that was entered last.
     Entry { name: Vec<u8>, file: F },
     /// All of a directory that was entered has been seen.
@@ -66,7 +66,7 @@ pub enum CopyStep<F> {
 }
 
 /// A walk in pre-order. A directory is entered if the copier says so after its step.
-pub trait Walking {
+pub(crate) trait Walking {
     /// The source's reference to one file.
     type File;
 

@@ -20,7 +20,7 @@ use crate::transfer::DeviceNumber;
 ///
 /// The umask of the process is 0 until it is dropped: modes are set explicitly.
 #[derive(Debug)]
-pub struct ToHost {
+pub(crate) struct ToHost {
     metadata: MetadataSetter,
     /// Device and number of the images that are read, which nothing may replace.
     images: Vec<(u64, u64)>,
@@ -29,7 +29,7 @@ pub struct ToHost {
 impl ToHost {
     /// `preserve`: keep mode, owner, times and attributes. `images`: device and inode number of files that nothing may
     /// replace.
-    pub fn new(preserve: bool, images: Vec<(u64, u64)>) -> ToHost {
+    pub(crate) fn new(preserve: bool, images: Vec<(u64, u64)>) -> ToHost {
         ToHost {
             metadata: MetadataSetter::new(preserve),
             images,
@@ -39,7 +39,7 @@ impl ToHost {
 
 /// Something that was made.
 #[derive(Debug)]
-pub enum Made {
+pub(crate) enum Made {
     File(File),
     /// A pipe, a terminal or the like, which is written from its beginning to its end.
     Stream(Stream),
@@ -52,7 +52,7 @@ impl Made {
     /// # Errors
     ///
     /// Its kind cannot be found out.
-    pub fn of_open(file: File) -> io::Result<Made> {
+    pub(crate) fn of_open(file: File) -> io::Result<Made> {
         let kind = file.metadata()?.file_type();
         Ok(match kind.is_file() || kind.is_block_device() {
             true => Made::File(file),
@@ -66,7 +66,7 @@ impl Made {
 
 /// A file that is only appended to.
 #[derive(Debug)]
-pub struct Stream {
+pub(crate) struct Stream {
     file: File,
     written: Cell<u64>,
 }
@@ -94,7 +94,7 @@ const ZERO_BYTES: usize = 64 << 10;
 
 /// The first name that was made of a file with several.
 #[derive(Debug)]
-pub struct FirstName {
+pub(crate) struct FirstName {
     dir: Vec<u8>,
     name: Vec<u8>,
 }

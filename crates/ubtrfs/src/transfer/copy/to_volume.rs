@@ -25,7 +25,7 @@ const PRIVATE: u32 = 0o700;
 
 /// A volume as where copies are made.
 #[derive(Debug)]
-pub struct ToVolume<'v> {
+pub(crate) struct ToVolume<'v> {
     volume: &'v Volume,
     /// Keep mode, owner, times and attributes.
     preserve: bool,
@@ -34,7 +34,7 @@ pub struct ToVolume<'v> {
 
 impl<'v> ToVolume<'v> {
     /// `preserve`: keep mode, owner, times and attributes. `umask`: permissions that new files go without.
-    pub fn new(volume: &'v Volume, preserve: bool, umask: u32) -> ToVolume<'v> {
+    pub(crate) fn new(volume: &'v Volume, preserve: bool, umask: u32) -> ToVolume<'v> {
         ToVolume {
             volume,
             preserve,

@@ -1,5 +1,7 @@
 //! Removals past failures, and of trees that change meanwhile.
 
+use std::path::Path;
+
 use super::*;
 use crate::{FileFlags, Volume};
 
@@ -30,7 +32,7 @@ impl RemovalObserver for Notes<'_> {
 }
 
 fn removed_from(volume: &Volume, at_first: Option<&dyn Fn()>) -> Vec<String> {
-    let root = volume.root().find("/").unwrap();
+    let root = volume.root().resolve(Path::new("/")).unwrap();
     let seen = Vec::new();
     let mut notes = Notes { seen, at_first };
     let mut removal = Removal::new(volume.engine(), Subvolumes::Enter, &mut notes);

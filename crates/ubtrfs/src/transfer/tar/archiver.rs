@@ -28,7 +28,7 @@ const MAX_SPARSE_PARTS: usize = if cfg!(test) { 8 } else { 1 << 20 };
 /// An error that ends an archive early.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum TarError {
+pub(crate) enum TarError {
     /// The file that the archive begins with cannot be examined.
     #[error(transparent)]
     Engine(#[from] Error),
@@ -40,7 +40,7 @@ pub enum TarError {
 /// A problem with one file while the others are archived.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum TarProblem {
+pub(crate) enum TarProblem {
     /// A name that is not one component of a path.
     #[error("left out: not a name that a directory can hold")]
     Name,
@@ -61,7 +61,7 @@ pub enum TarProblem {
 }
 
 /// A writer of files and trees of a volume to a tar archive.
-pub struct Archiver<'a, W> {
+pub(crate) struct Archiver<'a, W> {
     volume: &'a Volume,
     tar: TarWriter<W>,
     /// Where a file with several names was archived, and how many of the names are still to come.
@@ -78,7 +78,7 @@ impl<W> fmt::Debug for Archiver<'_, W> {
 
 impl<'a, W: Write> Archiver<'a, W> {
     /// An archive that is written to `out`, in small pieces: `out` should be buffered.
-    pub fn new(
+    pub(crate) fn new(
         volume: &'a Volume,
         out: W,
         observer: &'a mut dyn Observer<TarProblem>,
@@ -97,7 +97,7 @@ impl<'a, W: Write> Archiver<'a, W> {
     /// # Errors
     ///
     /// The archive cannot be written.
-    pub fn finish(self) -> Result<(), TarError> {
+    pub(crate) fn finish(self) -> Result<(), TarError> {
         Ok(self.tar.finish()?)
     }
 
@@ -106,7 +106,7 @@ impl<'a, W: Write> Archiver<'a, W> {
     /// # Errors
     ///
     /// The archive cannot be written, or the file cannot be examined.
-    pub fn tree(&mut self, file: FileId, name: &[u8]) -> Result<(), TarError> {
+    pub(crate) fn tree(&mut self, file: FileId, name: &[u8]) -> Result<(), TarError> {
         let kind = self.volume.attr(file)?.kind;
         self.member(name, file)?;
         if kind != FileKind::Directory {

@@ -1,5 +1,7 @@
 //! ACLs of copies.
 
+use std::path::Path;
+
 use ubtrfs_engine::{FileTime, XattrMode};
 
 use super::*;
@@ -44,7 +46,7 @@ fn facts(mode: u32, xattrs: Vec<(Vec<u8>, Vec<u8>)>) -> Facts {
 fn copy_inherits_no_acl_that_the_original_lacks() {
     let volume = Volume::in_memory(256 << 20).unwrap();
     let engine = volume.engine();
-    let root = volume.root().find("/").unwrap();
+    let root = volume.root().resolve(Path::new("/")).unwrap();
     let acl = acl_bytes();
     engine
         .set_xattr(root, acl::DEFAULT, &acl, XattrMode::Any)
