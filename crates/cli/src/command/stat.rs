@@ -126,10 +126,10 @@ fn print(
         file.gid(),
         owners.group_name(file.gid()).unwrap_or("UNKNOWN"),
     )?;
-    writeln!(out, "Access: {}", clock::full(file.accessed().into()))?;
-    writeln!(out, "Modify: {}", clock::full(file.modified().into()))?;
-    writeln!(out, "Change: {}", clock::full(file.changed().into()))?;
-    writeln!(out, " Birth: {}", clock::full(file.created().into()))?;
+    writeln!(out, "Access: {}", clock::full(file.accessed()))?;
+    writeln!(out, "Modify: {}", clock::full(file.modified()))?;
+    writeln!(out, "Change: {}", clock::full(file.changed()))?;
+    writeln!(out, " Birth: {}", clock::full(file.created()))?;
     let flags = flag_names(file);
     let flags = if flags.is_empty() {
         "none".to_owned()

@@ -1,8 +1,9 @@
 //! `ubtrfs touch`: times of files set, and empty files made.
 
+use std::time::SystemTime;
+
 use anyhow::Context;
 use ubtrfs::FileTimes;
-use ubtrfs_engine::FileTime;
 
 use crate::presentation::clock;
 use crate::presentation::console::Console;
@@ -27,10 +28,10 @@ pub(crate) struct Touch {
     no_create: bool,
     /// Set this time instead of now: a date with or without time and zone, or @SECONDS
     #[arg(short, long, value_name = "TIME", value_parser = clock::parse, group = "time")]
-    date: Option<FileTime>,
+    date: Option<SystemTime>,
     /// Set this time instead of now: [[CC]YY]MMDDhhmm[.ss]
     #[arg(short = 't', value_name = "STAMP", value_parser = clock::parse_stamp, group = "time")]
-    stamp: Option<FileTime>,
+    stamp: Option<SystemTime>,
     /// Set the times that this file has, of this machine or IMAGE:/PATH
     #[arg(short, long, value_name = "FILE", group = "time")]
     reference: Option<Operand>,
@@ -59,7 +60,7 @@ impl Touch {
     fn times(&self) -> anyhow::Result<FileTimes> {
         let given = match (&self.reference, self.date.or(self.stamp)) {
             (Some(reference), _) => Some(reference.times(&self.volume)?),
-            (_, Some(time)) => Some((time.into(), time.into())),
+            (_, Some(time)) => Some((time, time)),
             _ => None,
         };
         let both = self.access == self.modification;

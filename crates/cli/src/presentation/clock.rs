@@ -3,17 +3,17 @@
 //! A damaged inode may hold any number; one outside the calendar is shown as @SECONDS.
 
 use std::cell::RefCell;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp, Zoned};
-use ubtrfs_engine::FileTime;
 
 /// ls(1) shows the hour of times up to this old, and the year of older ones.
 const RECENT: SignedDuration = SignedDuration::from_secs(31_556_952 / 2);
 
-fn local(time: FileTime) -> Option<Zoned> {
-    let timestamp = Timestamp::new(time.sec, i32::try_from(time.nsec).ok()?).ok()?;
+fn local(time: SystemTime) -> Option<Zoned> {
+    let timestamp = Timestamp::try_from(time).ok()?;
     let zone = ZONE.with_borrow(Clone::clone);
     Some(timestamp.to_zoned(zone.unwrap_or_else(TimeZone::system)))
 }
@@ -37,16 +37,28 @@ pub(crate) fn zone_name() -> String {
     }
 }
 
-fn strftime(time: FileTime, format: &str) -> String {
+fn strftime(time: SystemTime, format: &str) -> String {
     match local(time) {
         Some(zoned) => zoned.strftime(format).to_string(),
-        None => format!("@{}", time.sec),
+        None => format!("@{}", seconds(time)),
+    }
+}
+
+/// Whole seconds since 1970, rounded down.
+fn seconds(time: SystemTime) -> i64 {
+    let whole = |duration: Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(after) => whole(after),
+        Err(before) => {
+            let before = before.duration();
+            -whole(before) - i64::from(before.subsec_nanos() > 0)
+        }
     }
 }
 
 /// "Nov 21 20:24", or with the year instead of the hour.
-pub(crate) fn short(time: FileTime, now: Timestamp) -> String {
-    let recent = Timestamp::new(time.sec, 0).is_ok_and(|then| {
+pub(crate) fn short(time: SystemTime, now: Timestamp) -> String {
+    let recent = Timestamp::new(seconds(time), 0).is_ok_and(|then| {
         let age = now.duration_since(then);
         age >= SignedDuration::ZERO && age < RECENT
     });
@@ -54,28 +66,25 @@ pub(crate) fn short(time: FileTime, now: Timestamp) -> String {
 }
 
 /// "2026-11-21 20:24:10.111414786 +0000"
-pub(crate) fn full(time: FileTime) -> String {
+pub(crate) fn full(time: SystemTime) -> String {
     strftime(time, "%Y-%m-%d %H:%M:%S.%9f %z")
 }
 
 /// "2026-11-21 20:24:10 +0000"
-pub(crate) fn with_zone(time: FileTime) -> String {
+pub(crate) fn with_zone(time: SystemTime) -> String {
     strftime(time, "%Y-%m-%d %H:%M:%S %z")
 }
 
 /// "2026-11-21 20:24:10"
-pub(crate) fn plain(time: FileTime) -> String {
+pub(crate) fn plain(time: SystemTime) -> String {
     strftime(time, "%Y-%m-%d %H:%M:%S")
 }
 
 /// RFC 3339 in UTC with nanoseconds, for JSON.
-pub(crate) fn rfc3339(time: FileTime) -> String {
-    let timestamp = i32::try_from(time.nsec)
-        .ok()
-        .and_then(|nsec| Timestamp::new(time.sec, nsec).ok());
-    match timestamp {
-        Some(timestamp) => format!("{timestamp:.9}"),
-        None => format!("@{}", time.sec),
+pub(crate) fn rfc3339(time: SystemTime) -> String {
+    match Timestamp::try_from(time) {
+        Ok(timestamp) => format!("{timestamp:.9}"),
+        Err(_) => format!("@{}", seconds(time)),
     }
 }
 
@@ -86,10 +95,10 @@ pub(crate) fn rfc3339(time: FileTime) -> String {
 pub(crate) struct InvalidTime(String);
 
 /// A date, with or without time and zone, the seconds since 1970 after '@', or "now".
-pub(crate) fn parse(text: &str) -> Result<FileTime, InvalidTime> {
+pub(crate) fn parse(text: &str) -> Result<SystemTime, InvalidTime> {
     let text = text.trim();
     if text == "now" {
-        return Ok(file_time(Timestamp::now()));
+        return Ok(Timestamp::now().into());
     }
     if let Some(seconds) = text.strip_prefix('@') {
         return seconds_since_1970(seconds).ok_or_else(|| InvalidTime(text.to_owned()));
@@ -105,12 +114,12 @@ pub(crate) fn parse(text: &str) -> Result<FileTime, InvalidTime> {
     timestamp
         .or_else(time)
         .or_else(date)
-        .map(file_time)
+        .map(SystemTime::from)
         .ok_or_else(|| InvalidTime(text.to_owned()))
 }
 
 /// [[CC]YY]MMDDhhmm[.ss], as touch -t takes it.
-pub(crate) fn parse_stamp(text: &str) -> Result<FileTime, InvalidTime> {
+pub(crate) fn parse_stamp(text: &str) -> Result<SystemTime, InvalidTime> {
     let invalid = || InvalidTime(text.to_owned());
     let (digits, seconds) = text.split_once('.').unwrap_or((text, "00"));
     if seconds.len() != 2 || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
@@ -130,30 +139,20 @@ pub(crate) fn parse_stamp(text: &str) -> Result<FileTime, InvalidTime> {
     let seconds = number(seconds)?.min(59) as i8;
     let time = DateTime::new(year, part(0)?, part(2)?, part(4)?, part(6)?, seconds, 0);
     let zoned = time.and_then(|time| time.to_zoned(TimeZone::system()));
-    Ok(file_time(zoned.map_err(|_| invalid())?.timestamp()))
+    Ok(zoned.map_err(|_| invalid())?.timestamp().into())
 }
 
-fn seconds_since_1970(text: &str) -> Option<FileTime> {
+fn seconds_since_1970(text: &str) -> Option<SystemTime> {
     let (seconds, fraction) = text.split_once('.').unwrap_or((text, ""));
     let sec: i64 = seconds.parse().ok()?;
     if fraction.len() > 9 || !fraction.bytes().all(|digit| digit.is_ascii_digit()) {
         return None;
     }
-    let nsec: u32 = format!("{fraction:0<9}").parse().ok()?;
-    Some(match (seconds.starts_with('-'), nsec) {
-        (true, 1..) => FileTime {
-            sec: sec.checked_sub(1)?,
-            nsec: 1_000_000_000 - nsec,
-        },
-        _ => FileTime { sec, nsec },
-    })
-}
-
-fn file_time(timestamp: Timestamp) -> FileTime {
-    let nanoseconds = timestamp.as_nanosecond();
-    FileTime {
-        sec: nanoseconds.div_euclid(1_000_000_000) as i64,
-        nsec: nanoseconds.rem_euclid(1_000_000_000) as u32,
+    let nanoseconds = Duration::from_nanos(format!("{fraction:0<9}").parse().ok()?);
+    let whole = Duration::from_secs(sec.unsigned_abs());
+    match seconds.starts_with('-') {
+        true => UNIX_EPOCH.checked_sub(whole)?.checked_sub(nanoseconds),
+        false => UNIX_EPOCH.checked_add(whole)?.checked_add(nanoseconds),
     }
 }
 

@@ -147,7 +147,7 @@ impl Layout {
             None if self.human => Size::Bytes(human(file.len())),
             None => Size::Bytes(file.len().to_string()),
         };
-        let modified = file.modified().into();
+        let modified = file.modified();
         Ok(Columns {
             mode: permissions::text(file.mode()) + acl,
             nlink: file.nlink().to_string(),

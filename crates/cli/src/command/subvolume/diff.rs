@@ -2,7 +2,6 @@
 
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
-use std::time::SystemTime;
 
 use anyhow::{Context, bail};
 use rustix::fs::{major, minor};
@@ -245,7 +244,7 @@ impl ChangeJson {
 
 impl AttributesJson {
     fn of(attributes: &FileAttributes) -> AttributesJson {
-        let time = |time: SystemTime| clock::rfc3339(time.into());
+        let time = clock::rfc3339;
         let (major, minor) = (major(attributes.rdev), minor(attributes.rdev));
         AttributesJson {
             size: attributes.len,

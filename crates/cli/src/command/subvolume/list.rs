@@ -224,7 +224,7 @@ impl Row<'_> {
             (Some(number), ..) => number.to_string(),
             (_, Some(Some(uuid)), _) => uuid.to_string(),
             (_, Some(None), _) => format!("{:<36}", "-"),
-            (.., Some(created)) => clock::plain(created.into()),
+            (.., Some(created)) => clock::plain(created),
             (.., None) => "-".to_owned(),
         };
         console.out.write_all(text.as_bytes())
@@ -251,7 +251,7 @@ impl Serialize for RowJson<'_> {
                 }
             } else {
                 let created = row.info.created;
-                let shown = created.map(|created| clock::with_zone(created.into()));
+                let shown = created.map(clock::with_zone);
                 map.serialize_entry(name, &shown)?;
             }
         }

@@ -167,7 +167,7 @@ fn time_or_dash(time: Option<SystemTime>) -> String {
 }
 
 fn shown_time(time: Option<SystemTime>) -> Option<String> {
-    time.map(|time| clock::with_zone(time.into()))
+    time.map(clock::with_zone)
 }
 
 impl<'a> Facts<'a> {

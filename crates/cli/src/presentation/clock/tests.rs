@@ -1,8 +1,8 @@
 //! Times as touch(1) takes them.
 
-use ubtrfs_engine::FileTime;
+use std::time::{Duration, UNIX_EPOCH};
 
-use super::{parse, parse_stamp};
+use super::{parse, parse_stamp, plain, rfc3339, use_zone};
 
 #[test]
 fn times_with_a_zone_are_moments() {
@@ -14,26 +14,17 @@ fn times_with_a_zone_are_moments() {
         "@1795292650.5",
     ] {
         let time = parse(text).unwrap();
-        assert_eq!(
-            time,
-            FileTime {
-                sec: 1_795_292_650,
-                nsec: 500_000_000
-            },
-            "{text}"
-        );
+        let wanted = UNIX_EPOCH + Duration::new(1_795_292_650, 500_000_000);
+        assert_eq!(time, wanted, "{text}");
     }
 }
 
 #[test]
 fn seconds_before_1970_count_backward() {
-    let time = |sec, nsec| FileTime { sec, nsec };
-    assert_eq!(parse("@-1").unwrap(), time(-1, 0));
-    assert_eq!(parse("@-1.25").unwrap(), time(-2, 750_000_000));
-    assert_eq!(
-        parse("1969-12-31T23:59:59.75Z").unwrap(),
-        time(-1, 750_000_000)
-    );
+    let before = |milliseconds| UNIX_EPOCH - Duration::from_millis(milliseconds);
+    assert_eq!(parse("@-1").unwrap(), before(1000));
+    assert_eq!(parse("@-1.25").unwrap(), before(1250));
+    assert_eq!(parse("1969-12-31T23:59:59.75Z").unwrap(), before(250));
 }
 
 #[test]
@@ -63,4 +54,15 @@ fn anything_else_is_refused() {
     ] {
         assert!(parse_stamp(text).is_err(), "{text}");
     }
+}
+
+#[test]
+fn time_outside_the_calendar_is_shown_in_seconds() {
+    use_zone("UTC");
+    let far = Duration::from_secs(1 << 40);
+    assert_eq!(plain(UNIX_EPOCH + far), "@1099511627776");
+    assert_eq!(rfc3339(UNIX_EPOCH - far), "@-1099511627776");
+    let half = Duration::from_millis(500);
+    assert_eq!(rfc3339(UNIX_EPOCH - far - half), "@-1099511627777");
+    assert_eq!(plain(UNIX_EPOCH - half), "1969-12-31 23:59:59");
 }
