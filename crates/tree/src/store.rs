@@ -10,7 +10,7 @@
 //! - STORE-5: a block that was read is cached only if its address was neither staged nor forgotten since the read began.
 //!
 //! Locks: the cache's own and the staged blocks', never held across IO. Readers of one cold block wait for
-//! one read or batch, but for those that must not wait. A batch waits for no other reader.
+//! one read, or for a part of a batch, but for those that must not wait. A batch waits for no other reader.
 //! Not here: which blocks belong together (`path`), mirrors (`device`), writing blocks (the commit).
 
 use std::panic::resume_unwind;
@@ -116,6 +116,9 @@ fn staged_budget(cache_bytes: u64, nodesize: u64) -> u64 {
 
 /// A batch of twice as many blocks is read by two threads. Fewer are not worth one.
 const LEAST_OF_A_THREAD: usize = 16;
+
+/// Places of the cache that a batch takes at a time: other readers of these blocks wait for so many at most.
+const MAX_PLACES: usize = 128;
 
 /// The number of locks, if each has more than a few blocks below it. A commit that is interrupted while it holds
 /// one keeps all readers waiting that look for a block there.
@@ -334,6 +337,11 @@ impl NodeStore {
 
     /// Returns those that are sound.
     fn read_cold_batch(&self, cold: &[&Expect]) -> Vec<Block> {
+        let parts = cold.chunks(MAX_PLACES);
+        parts.flat_map(|part| self.read_cold_part(part)).collect()
+    }
+
+    fn read_cold_part(&self, cold: &[&Expect]) -> Vec<Block> {
         let nodesize = self.nodesize();
         let context = self.context();
         // Another reader may have one of them by now, or be about to.

@@ -155,6 +155,34 @@ fn block_that_is_replaced_while_it_is_read_ahead_is_not_cached() {
     });
 }
 
+#[test]
+fn batches_of_the_same_blocks_do_not_wait_for_each_other() {
+    const BLOCKS: u64 = 2 * MAX_PLACES as u64;
+    let volume = TestVolume::new(1 << 20);
+    let place = |index: u64| Logical(PLACE.0 + index * u64::from(NODESIZE));
+    for index in 0..BLOCKS {
+        let block = leaf(&volume, place(index), 10);
+        volume.store.stage(block).unwrap();
+    }
+    volume.write_staged();
+    thread::scope(|scope| {
+        for first in 0..4 {
+            let volume = &volume;
+            scope.spawn(move || {
+                let from = first * BLOCKS / 5;
+                let expects: Vec<Expect> = (from..BLOCKS).map(place).map(Expect::at).collect();
+                for round in 0..50 {
+                    volume.store.forget_blocks();
+                    let read_here = volume.store.read_batch(&expects);
+                    assert!(read_here.len() <= expects.len());
+                    let index = (first + 7 * round) % BLOCKS;
+                    assert_eq!(read(volume, place(index)).unwrap(), 10);
+                }
+            });
+        }
+    });
+}
+
 /// STORE-2
 #[test]
 fn cache_keeps_to_its_budget() {
