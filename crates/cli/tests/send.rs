@@ -2,7 +2,10 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::fs::Permissions;
 use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -183,6 +186,74 @@ fn a_reader_that_goes_away_is_told_of() {
         told.contains("ERROR: failed to write the stream: Broken pipe"),
         "{told}"
     );
+}
+
+/// A user that has no other process.
+const LONELY_USER: u32 = 65_531;
+
+/// Send has threads for parts of its work, and does without.
+#[test]
+fn a_user_who_may_start_no_thread_sends_the_same() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: needs root, to become a user without threads");
+        return;
+    }
+    let scratch = Scratch::new().unwrap();
+    let open_to_all =
+        |path: &Path| fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
+    open_to_all(scratch.path());
+    let program = scratch.path().join("ubtrfs");
+    fs::copy(env!("CARGO_BIN_EXE_ubtrfs"), &program).unwrap();
+    open_to_all(&program);
+    let mut version = Command::new(&program);
+    version.arg("--version").uid(LONELY_USER).gid(LONELY_USER);
+    if !version.output().is_ok_and(|said| said.status.success()) {
+        eprintln!("SKIPPED: needs a folder that is open to all");
+        return;
+    }
+    let source = image(&scratch, "source");
+    let data = scratch.path().join("data");
+    // A file that is read on a thread of its own otherwise.
+    fs::write(&data, b"large".repeat(2 << 20)).unwrap();
+    succeed(&[os("cp"), data.as_os_str(), &at(&source, "/live/large")]);
+    let snapshot = [os("subvolume"), os("snapshot"), os("-r")];
+    succeed(
+        &[
+            &snapshot[..],
+            &[&at(&source, "/live"), &at(&source, "/third")],
+        ]
+        .concat(),
+    );
+    open_to_all(&source);
+
+    let alone = |program: &OsStr, args: &[&OsStr]| {
+        let mut command = Command::new("prlimit");
+        command
+            .args([os("--nproc=1"), os("--"), program])
+            .args(args);
+        command.uid(LONELY_USER).gid(LONELY_USER).current_dir("/");
+        command.env("RUST_BACKTRACE", "0").output().unwrap()
+    };
+    let forks = alone(os("sh"), &[os("-c"), os("true & wait $!")]);
+    assert!(!forks.status.success(), "the limit is none here");
+    for parent in [None, Some(at(&source, "/first"))] {
+        let third = at(&source, "/third");
+        let mut args = vec![os("send"), os("-q")];
+        if let Some(parent) = &parent {
+            args.extend([os("-p"), parent]);
+        }
+        args.push(&third);
+        let wanted = succeed(&args).stdout;
+        assert!(wanted.len() > 10 << 20);
+        let sent = alone(program.as_os_str(), &args);
+        let told = text(&sent.stderr);
+        assert!(sent.status.success(), "{args:?}: {told}");
+        assert!(sent.stdout == wanted, "{args:?}: {told}");
+    }
+    let checked = alone(program.as_os_str(), &[os("check"), source.as_os_str()]);
+    let told = text(&checked.stderr);
+    assert!(!told.contains("panicked"), "{told}");
+    assert!(told.contains("no thread can be started"), "{told}");
 }
 
 #[test]
