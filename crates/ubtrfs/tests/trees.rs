@@ -390,3 +390,48 @@ fn entry_knows_the_attributes_of_its_file() {
     assert_eq!(entry.ino(), 2);
     assert_eq!(entry.metadata().unwrap().ino(), 2);
 }
+
+/// Problems as a copy tells them.
+#[derive(Default)]
+struct Told(Vec<(PathBuf, TransferProblem)>);
+
+impl TransferObserver for Told {
+    fn failed(&mut self, path: &Path, problem: TransferProblem) {
+        self.0.push((path.to_owned(), problem));
+    }
+}
+
+#[test]
+fn damaged_range_is_copied_as_zeros_and_told() {
+    const SECTOR: usize = 4096;
+    let folder = tempfile::tempdir().unwrap();
+    let image = folder.path().join("image");
+    let volume = Volume::create(&image, VOLUME_BYTES).unwrap();
+    let mut content = vec![1; 16 * SECTOR];
+    content[2 * SECTOR..3 * SECTOR].fill(0xa7);
+    volume.root().write("/file", &content).unwrap();
+    volume.close().unwrap();
+    let bytes = fs::read(&image).unwrap();
+    let mut sectors = bytes.chunks(SECTOR);
+    let damaged = sectors.position(|sector| sector.iter().all(|byte| *byte == 0xa7));
+    let file = fs::File::options().write(true).open(&image).unwrap();
+    let at = damaged.unwrap() * SECTOR;
+    file.write_all_at(b"x", at as u64).unwrap();
+
+    let volume = Volume::open_read_only(&image).unwrap();
+    let other = Volume::in_memory(VOLUME_BYTES).unwrap();
+    let mut told = Told::default();
+    let options = CopyOptions::new();
+    let copied = volume
+        .root()
+        .copy_tree_to("/file", other.root(), "/copy", &options, &mut told);
+    copied.unwrap();
+    content[2 * SECTOR..3 * SECTOR].fill(0);
+    assert_eq!(other.root().read("/copy").unwrap(), content);
+    let [(path, problem)] = &told.0[..] else {
+        panic!("{:?}", told.0);
+    };
+    assert_eq!(path, Path::new("/file"));
+    assert!(problem.is_partial(), "{problem}");
+    assert_eq!(problem.kind(), ErrorKind::InvalidData);
+}
