@@ -99,7 +99,7 @@ pub use receiving::{ReceiveObserver, ReceiveOptions, StreamCommand, StreamDump};
 pub use reexports::*;
 pub use removal::{RemovalObserver, RemoveOptions};
 pub use report::{
-    BlockGroupKind, BlockGroupSpace, DeviceAllocation, DeviceInfo, Space, Statistics,
+    BlockGroupKind, BlockGroupSpace, DeviceAllocation, DeviceErrors, DeviceInfo, Space, Statistics,
 };
 pub use snapshot::{SendOptions, Snapshot};
 pub use subvolume::{Access, Subvolume, SubvolumeInfo};

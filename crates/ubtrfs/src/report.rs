@@ -4,10 +4,15 @@ use std::path::PathBuf;
 
 use ubtrfs_engine::Error as EngineError;
 use ubtrfs_format::block_group_flags::{BlockGroupFlags, Profile};
+use ubtrfs_format::ids::{RootId, objectid};
+use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_format::uuid::Uuid;
 
 use crate::error::{Naming, Result};
 use crate::volume::Volume;
+
+#[cfg(test)]
+mod tests;
 
 /// The space of a volume, in bytes, as the kernel's btrfs reports it for the same volume.
 ///
@@ -150,6 +155,57 @@ pub struct DeviceAllocation {
     pub device_bytes: u64,
 }
 
+/// The errors of a device that the kernel's btrfs has counted, since the volume was made or they were last set to 0. This
+/// library counts none.
+///
+/// ```
+/// use ubtrfs::Volume;
+///
+/// # fn main() -> Result<(), ubtrfs::Error> {
+/// let volume = Volume::in_memory(256 << 20)?;
+/// let errors = volume.device_errors()?;
+/// assert_eq!((errors.len(), errors[0].device_id), (1, 1));
+/// assert_eq!(errors[0].corruption_errors, 0);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DeviceErrors {
+    /// The number of the device within the volume, as [`DeviceInfo::id`].
+    pub device_id: u64,
+    /// Writes that failed.
+    pub write_errors: u64,
+    /// Reads that failed.
+    pub read_errors: u64,
+    /// Flushes that failed.
+    pub flush_errors: u64,
+    /// Blocks whose checksum was another.
+    pub corruption_errors: u64,
+    /// Tree blocks of another transaction than the one that was meant.
+    pub generation_errors: u64,
+}
+
+impl DeviceErrors {
+    /// All 0 without an item. Old items hold fewer numbers.
+    fn of(device_id: u64, item: Option<&[u8]>) -> DeviceErrors {
+        let mut counts = item.unwrap_or_default().chunks_exact(size_of::<u64>());
+        let mut next = || {
+            let count = counts.next().and_then(<[u8]>::first_chunk);
+            count.map_or(0, |count| u64::from_le_bytes(*count))
+        };
+        // In the order of the format.
+        DeviceErrors {
+            device_id,
+            write_errors: next(),
+            read_errors: next(),
+            flush_errors: next(),
+            corruption_errors: next(),
+            generation_errors: next(),
+        }
+    }
+}
+
 /// Counts since a volume was opened for writing.
 ///
 /// ```
@@ -235,6 +291,29 @@ impl Volume {
             device_bytes: allocation.device_bytes(),
         })
         .collect()
+    }
+
+    /// Reads the errors that were counted of each device, by ascending id.
+    ///
+    /// # Errors
+    ///
+    /// The volume is damaged or cannot be read.
+    pub fn device_errors(&self) -> Result<Vec<DeviceErrors>> {
+        let errors = self.read_device_errors();
+        errors.naming_alone("read the errors of devices")
+    }
+
+    fn read_device_errors(&self) -> std::result::Result<Vec<DeviceErrors>, EngineError> {
+        let tree = self.engine().tree(RootId::DEV_TREE)?;
+        let devices = self.engine().pool().devices().into_iter();
+        devices
+            .map(|device| {
+                let id = device.devid.0;
+                let key = Key::new(objectid::DEV_STATS, KeyType::DEV_STATS, id);
+                let item = tree.view.get(&key)?;
+                Ok(DeviceErrors::of(id, item.as_deref()))
+            })
+            .collect()
     }
 
     /// Counts what was written since the volume was opened; zeros if it was opened for reading.

@@ -6,16 +6,15 @@ use std::io::Write;
 
 use anyhow::{Context, bail};
 use serde::Serialize;
-use ubtrfs_engine::Volume;
-use ubtrfs_format::ids::{RootId, objectid};
-use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs::DeviceErrors;
 
 use crate::presentation::console::Console;
 use crate::presentation::json;
 use crate::presentation::table::{Table, left, right};
 use crate::volume_access::device_sizes::DeviceSizes;
-use crate::volume_access::ioctls::{Asked, ByIoctls, error_counts};
+use crate::volume_access::ioctls::{Asked, ByIoctls};
 use crate::volume_access::location::{DeviceOptions, Location};
+use crate::volume_access::reason::Reasoned;
 
 const NAMES: [&str; 5] = [
     "write_io_errs",
@@ -70,8 +69,12 @@ impl Stats {
         }
         let volume = self.devices.open(&self.location)?;
         let devices = DeviceSizes::of(&volume);
-        let volume = volume.engine();
-        self.print(console, devices, |devid| counts(volume, devid))
+        let errors = volume.device_errors().reason()?;
+        self.print(console, devices, |devid| {
+            let mut errors = errors.iter();
+            let errors = errors.find(|errors| errors.device_id == devid);
+            Ok(errors.map_or([0; 5], counts))
+        })
     }
 
     fn print(
@@ -120,12 +123,15 @@ impl ByIoctls for Stats {
     }
 }
 
-/// All 0 for a device of which nothing was noted.
-fn counts(volume: &Volume, devid: u64) -> anyhow::Result<[u64; 5]> {
-    let tree = volume.tree(RootId::DEV_TREE)?;
-    let key = Key::new(objectid::DEV_STATS, KeyType::DEV_STATS, devid);
-    let item = tree.view.get(&key)?;
-    Ok(item.map_or([0; 5], |item| error_counts(&item)))
+/// The numbers in the order of `NAMES`.
+fn counts(errors: &DeviceErrors) -> [u64; 5] {
+    [
+        errors.write_errors,
+        errors.read_errors,
+        errors.flush_errors,
+        errors.corruption_errors,
+        errors.generation_errors,
+    ]
 }
 
 fn to_json((device, devid, counts): (String, u64, [u64; 5])) -> StatsJson {

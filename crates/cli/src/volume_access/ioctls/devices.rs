@@ -27,7 +27,7 @@ pub(crate) struct FoundChunk {
 }
 
 /// The numbers in an item of a device's errors; old items hold fewer.
-pub(crate) fn error_counts(item: &[u8]) -> [u64; 5] {
+fn error_counts(item: &[u8]) -> [u64; 5] {
     let mut stats = DevStatsItem::new_zeroed();
     let len = item.len().min(size_of::<DevStatsItem>());
     stats.as_mut_bytes()[..len].copy_from_slice(&item[..len]);

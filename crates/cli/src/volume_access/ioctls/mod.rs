@@ -28,7 +28,7 @@ use rustix::io::Errno;
 use rustix::ioctl::{Opcode, Updater, ioctl};
 use zerocopy::{FromBytes, IntoBytes};
 
-pub(crate) use self::devices::{FoundChunk, error_counts};
+pub(crate) use self::devices::FoundChunk;
 pub(crate) use self::kernel_target::KernelTarget;
 pub(crate) use self::names::joined;
 pub(crate) use self::subvolume::text;
