@@ -70,7 +70,8 @@ impl Default for CopyOptions {
 }
 
 impl CopyOptions {
-    /// The way of [`Subvolume::copy_tree`]: all is kept, data and holes are shared where they can be, and no link is followed.
+    /// The way of [`Subvolume::copy_tree`]: attributes and holes are kept, data is shared where it can be, and no link is
+    /// followed.
     pub fn new() -> CopyOptions {
         CopyOptions::default()
     }
@@ -231,8 +232,9 @@ impl Subvolume {
         while at != file && seen.insert(at) {
             at = self.engine.parent(at)?;
         }
-        match at == file || id == Some(file) {
-            true => Err(Cause::SameFile),
+        match at == file {
+            true => Err(Cause::IntoItself),
+            false if id == Some(file) => Err(Cause::SameFile),
             false => Ok(()),
         }
     }

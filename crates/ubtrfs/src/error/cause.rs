@@ -65,6 +65,9 @@ pub(crate) enum Cause {
     /// Source and destination are one file.
     #[error("they are the same file")]
     SameFile,
+    /// A copy of a directory would be below it, and have no end.
+    #[error("a directory is not copied into itself")]
+    IntoItself,
     /// A subvolume, which only its deletion removes with its contents.
     #[error("'{}' is a subvolume", .0.display())]
     Subvolume(PathBuf),

@@ -20,7 +20,7 @@ impl Cause {
             Cause::Named(error) => error.kind(),
             Cause::Host(source) => source.kind(),
             Cause::NoName(_) => io::ErrorKind::ResourceBusy,
-            Cause::SameFile | Cause::InvalidOptions(_) | Cause::Features(_) => {
+            Cause::SameFile | Cause::IntoItself | Cause::InvalidOptions(_) | Cause::Features(_) => {
                 io::ErrorKind::InvalidInput
             }
             Cause::NotOpenFor(_) => bad_descriptor(),
