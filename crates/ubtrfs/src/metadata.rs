@@ -156,6 +156,12 @@ impl Metadata {
         self.attr.flags.bits()
     }
 
+    /// The names of all flags of the inode, such as "NODATASUM".
+    pub fn flag_names(&self) -> Vec<&'static str> {
+        let named = self.attr.flags.iter_names();
+        named.map(|(name, _)| name).collect()
+    }
+
     /// The space that the content takes in bytes, as the inode counts it: of a small file kept in its item, its length.
     pub fn bytes_used(&self) -> u64 {
         self.attr.nbytes

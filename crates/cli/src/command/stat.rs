@@ -5,8 +5,6 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 
 use serde::Serialize;
-use ubtrfs::Metadata;
-use ubtrfs_format::item::InodeFlags;
 
 use crate::presentation::console::Console;
 use crate::presentation::file_facts::{FileFacts, FileJson};
@@ -74,7 +72,7 @@ impl StatJson {
     fn new(location: &Location, (facts, xattrs): (FileFacts, Xattrs)) -> StatJson {
         StatJson {
             file: facts.to_json(&location.path),
-            flags: flag_names(&facts.metadata),
+            flags: facts.metadata.flag_names(),
             xattrs: XattrJson::list(&xattrs),
         }
     }
@@ -130,7 +128,7 @@ fn print(
     writeln!(out, "Modify: {}", clock::full(file.modified()))?;
     writeln!(out, "Change: {}", clock::full(file.changed()))?;
     writeln!(out, " Birth: {}", clock::full(file.created()))?;
-    let flags = flag_names(file);
+    let flags = file.flag_names();
     let flags = if flags.is_empty() {
         "none".to_owned()
     } else {
@@ -148,9 +146,4 @@ fn print(
         writeln!(out, " Xattr: {name}={}", ShellQuoted(value))?;
     }
     Ok(())
-}
-
-fn flag_names(file: &Metadata) -> Vec<&'static str> {
-    let flags = InodeFlags::from_bits_retain(file.flag_bits());
-    flags.iter_names().map(|(name, _)| name).collect()
 }
