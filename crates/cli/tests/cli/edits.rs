@@ -392,3 +392,19 @@ fn volume_that_takes_no_changes_leaves_others_their_turn() {
     assert_eq!(said.lines().count(), 1, "{said}");
     assert_eq!(succeed(["ls".into(), location(&other, "")]), b"c\n");
 }
+
+#[test]
+fn root_of_a_subvolume_is_its_own_parent() {
+    let (_scratch, image) = empty_volume();
+    succeed(["subvolume".into(), "create".into(), location(&image, "sub")]);
+    succeed(["chmod".into(), "700".into(), location(&image, "sub")]);
+    let words = ["ls", "-lan", "--subvol", "/sub"].map(OsString::from);
+    let listed = succeed(words.into_iter().chain([image.into_os_string()]));
+    let listed = String::from_utf8(listed).unwrap();
+    let modes = listed.lines().map(|line| line.split(' ').next().unwrap());
+    assert_eq!(
+        modes.collect::<Vec<_>>(),
+        ["total", "drwx------", "drwx------"],
+        "{listed}"
+    );
+}
