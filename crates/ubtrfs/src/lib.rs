@@ -108,7 +108,7 @@ pub use transfer::copy::{Reflink, Sparse};
 pub use transfer::{Escaped, is_final_error, is_unsafe_to_print};
 pub use transfer_observer::{TransferObserver, TransferProblem};
 pub use trees::{ImportOptions, Problem, Problems};
-pub use volume::{Builder, Volume};
+pub use volume::{Builder, ClearedLog, Volume};
 pub use walk::{Walk, WalkOptions};
 pub use walk_dirs::{ListedDir, WalkDirs};
 

@@ -16,7 +16,7 @@ use crate::error::{Error, Naming, Result};
 use crate::handle::Engine;
 use crate::subvolume::{Subvolume, SubvolumeInfo};
 
-pub use builder::Builder;
+pub use builder::{Builder, ClearedLog};
 
 /// An open volume. Its files are reached through subvolumes: [`Volume::root`] is the top level.
 ///

@@ -67,6 +67,29 @@ pub struct Builder {
     read_only: bool,
 }
 
+/// A log that was dropped. [`Builder::clear_log`] has an example.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ClearedLog {
+    /// The address of the root block of the log. None: there was no log.
+    pub log_root: Option<u64>,
+    /// The level of that block.
+    pub level: u8,
+    /// The ids of devices that are missing, and still name the log.
+    pub missing_devices: Vec<u64>,
+}
+
+impl ClearedLog {
+    fn of(cleared: ubtrfs_engine::ClearedLog) -> ClearedLog {
+        let log_root = cleared.log_root.0;
+        ClearedLog {
+            log_root: (log_root != 0).then_some(log_root),
+            level: cleared.level,
+            missing_devices: cleared.missing.iter().map(|devid| devid.0).collect(),
+        }
+    }
+}
+
 /// Methods of [`Builder`] that note options of the engine.
 macro_rules! forward {
     ($($(#[$attr:meta])* $name:ident($arg:ident: $ty:ty) => |$options:ident| $set:expr;)*) => {$(
@@ -153,6 +176,38 @@ impl Builder {
         let shown = paths.first().map_or(Path::new(""), PathBuf::as_path);
         let engine = ubtrfs_engine::Volume::open(&paths, &self.open_options());
         engine.map(Volume::new).naming("open volume", shown)
+    }
+
+    /// Drops the log of syncs of a volume that nothing has open. A volume whose log is damaged cannot be opened for writing
+    /// before. Data that was synced since the last commit is lost.
+    ///
+    /// With [`Builder::degraded`] devices may be missing. These keep their log, which is of the same commit: it can still be
+    /// replayed if they return before the next one.
+    ///
+    /// ```
+    /// use ubtrfs::Volume;
+    ///
+    /// # fn main() -> Result<(), ubtrfs::Error> {
+    /// # let folder = tempfile::tempdir().expect("there is room");
+    /// # let path = folder.path().join("volume.img");
+    /// Volume::create(&path, 1 << 30)?.close()?;
+    /// let cleared = Volume::builder().clear_log(&[&path])?;
+    /// assert_eq!(cleared.log_root, None);
+    /// assert!(cleared.missing_devices.is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Builder::open_all`] for writing, but for a damaged log.
+    pub fn clear_log<P: AsRef<Path>>(self, paths: &[P]) -> Result<ClearedLog> {
+        let paths: Vec<PathBuf> = paths.iter().map(|path| path.as_ref().to_owned()).collect();
+        let shown = paths.first().map_or(Path::new(""), PathBuf::as_path);
+        let cleared = ubtrfs_engine::Volume::clear_log(&paths, &self.options);
+        cleared
+            .map(ClearedLog::of)
+            .naming("clear the log of", shown)
     }
 
     /// Makes a volume in a file that must not exist, and opens it. The file is sparse.

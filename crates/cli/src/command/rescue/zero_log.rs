@@ -8,13 +8,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use anyhow::Context;
+use ubtrfs::{ClearedLog, Volume};
 use ubtrfs_device::{Access, memory_limit};
-use ubtrfs_engine::{ClearedLog, OpenOptions, Volume};
 
 use crate::presentation::console::Console;
 use crate::presentation::quoting::Escaped;
 use crate::volume_access::held;
 use crate::volume_access::location::DeviceOptions;
+use crate::volume_access::reason::Reasoned;
 
 /// Clear the fsync log of a volume that is not mounted
 ///
@@ -35,11 +36,11 @@ impl ZeroLog {
         let cleared = self
             .clear()
             .with_context(|| format!("cannot clear the log on '{shown}'"))?;
-        for devid in &cleared.missing {
+        for devid in &cleared.missing_devices {
             console.warning(format_args!("device {devid} is missing: it keeps the log"));
         }
         if !console.quiet {
-            let (root, level) = (cleared.log_root, cleared.level);
+            let (root, level) = (cleared.log_root.unwrap_or(0), cleared.level);
             writeln!(
                 console.out,
                 "Clearing log on {shown}, previous log_root {root}, level {level}"
@@ -51,11 +52,11 @@ impl ZeroLog {
     fn clear(&self) -> anyhow::Result<ClearedLog> {
         let paths = self.devices.all_named(std::slice::from_ref(&self.device))?;
         let places = self.devices.places(&paths, Access::Write)?;
-        let options = OpenOptions::new()
+        let builder = Volume::builder()
             .limit_memory(memory_limit())
             .degraded(true)
             .scan(places);
-        let clear = || Ok(Volume::clear_log(&paths, &options)?);
+        let clear = || Ok(builder.clone().clear_log(&paths).reason()?);
         held::when_free(held::FOR_COMMANDS, clear).map_err(held::name_the_mount)
     }
 }
