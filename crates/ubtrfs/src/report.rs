@@ -265,6 +265,24 @@ impl Volume {
         })
     }
 
+    /// The bytes of content that block groups had in use as of the last commit, as `btrfs filesystem show` prints them.
+    ///
+    /// ```
+    /// use ubtrfs::Volume;
+    ///
+    /// # fn main() -> Result<(), ubtrfs::Error> {
+    /// let volume = Volume::in_memory(256 << 20)?;
+    /// let before = volume.used_bytes();
+    /// volume.root().write("/file", vec![7; 8 << 20])?;
+    /// volume.sync()?;
+    /// assert!(volume.used_bytes() >= before + (8 << 20));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn used_bytes(&self) -> u64 {
+        self.engine().superblock().bytes_used.get()
+    }
+
     /// Lists the devices by ascending id, those that are missing as well.
     pub fn devices(&self) -> Vec<DeviceInfo> {
         let devices = self.engine().pool().devices().into_iter();

@@ -5,14 +5,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use rustix::io::Errno;
 use serde::Serialize;
+use ubtrfs::Volume;
 use ubtrfs_device::{FoundDevice, all_siblings, scan};
-use ubtrfs_engine::Volume;
-use ubtrfs_format::ids::DevId;
 use ubtrfs_format::superblock::Superblock;
 use ubtrfs_format::uuid::Uuid;
 use ubtrfs_fuse::mount::{TableEntry, mount_table};
@@ -127,7 +127,7 @@ impl Show {
         let mut volumes = Vec::new();
         for target in &self.targets {
             if target.session().is_some() {
-                volumes.push(describe_open(self.devices.open(target)?.engine()));
+                volumes.push(describe_open(&self.devices.open(target)?));
                 continue;
             }
             match target.image.exists() {
@@ -303,23 +303,29 @@ fn describe(fsid: Uuid, found: &[FoundDevice]) -> anyhow::Result<VolumeJson> {
 /// Describes an open volume as it is now: its superblocks may be older.
 fn describe_open(volume: &Volume) -> VolumeJson {
     let allocations = volume.device_allocations();
-    let used_on = |devid: DevId| {
-        let on_it = allocations.iter().filter(|a| a.devid == devid);
+    let used_on = |devid: u64| {
+        let on_it = allocations.iter().filter(|a| a.device_id == devid);
         on_it
-            .map(|allocation| allocation.device_bytes())
+            .map(|allocation| allocation.device_bytes)
             .fold(0, u64::saturating_add)
     };
-    let devices = volume
-        .pool()
+    let devices: Vec<DeviceJson> = volume
         .devices()
         .into_iter()
         .map(|device| DeviceJson {
-            devid: device.devid.0,
-            size: device.item.map_or(0, |item| item.total_bytes.get()),
-            used: used_on(device.devid),
+            devid: device.id,
+            size: device.total_bytes,
+            used: used_on(device.id),
             path: device.path.map(|path| path.to_string_lossy().into_owned()),
         })
         .collect();
-    let superblock = volume.superblock();
-    VolumeJson::new(superblock.fsid, &superblock, devices)
+    let volume = VolumeJson {
+        label: label(volume.label().as_bytes()),
+        uuid: volume.uuid().to_string(),
+        total_devices: devices.len() as u64,
+        bytes_used: volume.used_bytes(),
+        missing: false,
+        devices,
+    };
+    volume.in_order()
 }
