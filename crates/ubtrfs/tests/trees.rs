@@ -7,8 +7,9 @@ use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use ubtrfs::{
-    Access, CopyOptions, Error, FileFlags, FileType, OpenOptions, Reflink, RemovalObserver,
-    RemoveOptions, Subvolume, TransferObserver, TransferProblem, Volume, WalkOptions,
+    Access, CopyOptions, Error, FileFlags, FileType, ImportOptions, OpenOptions, Reflink,
+    RemovalObserver, RemoveOptions, Subvolume, TransferObserver, TransferProblem, Volume,
+    WalkOptions,
 };
 
 const VOLUME_BYTES: u64 = 256 << 20;
@@ -433,4 +434,38 @@ fn damaged_range_is_copied_as_zeros_and_told() {
     assert_eq!(path, Path::new("/file"));
     assert!(problem.is_partial(), "{problem}");
     assert_eq!(problem.kind(), ErrorKind::InvalidData);
+}
+
+#[test]
+fn problems_of_archives_have_kinds() {
+    const SOCKET: u32 = 0o140_644;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("archive.tar");
+    let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
+    let root = volume.root();
+    root.create_dir("/dir").unwrap();
+    root.create_node("/dir/socket", SOCKET, 0).unwrap();
+    root.write("/dir/file", b"content").unwrap();
+    let mut told = Told::default();
+    let archive = fs::File::create(&path).unwrap();
+    root.export_tar_with("/dir", archive, &mut told).unwrap();
+    let [(member, problem)] = &told.0[..] else {
+        panic!("{:?}", told.0);
+    };
+    assert_eq!(member, Path::new("dir/socket"));
+    assert_eq!(problem.kind(), ErrorKind::Unsupported);
+    assert!(problem.is_of_kind() && !problem.is_partial());
+
+    root.create_dir_all("/into/dir/file/kept").unwrap();
+    let mut told = Told::default();
+    let archive = fs::File::open(&path).unwrap();
+    let options = ImportOptions::new();
+    let unpacked = root.import_tar_with(archive, "/into", &options, &mut told);
+    unpacked.unwrap();
+    let [(member, problem)] = &told.0[..] else {
+        panic!("{:?}", told.0);
+    };
+    assert_eq!(member, Path::new("dir/file"));
+    assert_eq!(problem.kind(), ErrorKind::DirectoryNotEmpty);
+    assert!(!problem.is_of_kind() && !problem.is_partial());
 }
