@@ -145,7 +145,7 @@ const ORDERS: &[(&str, &[&str])] = &[
             "dir_builder",
             "dir",
             "attributes opening paths removal snapshot trees walk",
-            "copies disk_usage mkfs receiving walk_dirs",
+            "copies disk_usage mkfs new_extents receiving walk_dirs",
             "volume",
             "discarding report",
         ],

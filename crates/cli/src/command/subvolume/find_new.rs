@@ -1,24 +1,24 @@
 //! `ubtrfs subvolume find-new`: what was written to files since a transaction.
-//!
-//! A cursor keeps freed space from being allocated again, so none is held while output is written. The search goes in
-//! pieces, each from behind the last key of the one before.
 
 use std::io::{self, Write};
 use std::ops::ControlFlow;
+use std::os::unix::ffi::OsStrExt;
 
 use anyhow::{Context, bail};
 use serde::Serialize;
+use ubtrfs::NewExtent;
 use ubtrfs_device::Access;
-use ubtrfs_engine::{FileId, Volume};
+use ubtrfs_engine::FileId;
 use ubtrfs_format::ids::{InodeNr, RootId, Transid};
 use ubtrfs_format::item::FileExtent;
 use ubtrfs_format::key::{Key, KeyType};
 
 use super::ask_for_subvolume;
-use crate::presentation::console::{Console, PIECE_BYTES, write_path_to};
+use crate::presentation::console::{Console, write_path_to};
 use crate::presentation::json;
 use crate::volume_access::ioctls::{Asked, ByIoctls, joined};
 use crate::volume_access::location::{Location, VolumeOptions};
+use crate::volume_access::reason::Reasoned;
 
 /// List the extents of files that were written in a transaction or after it
 ///
@@ -69,41 +69,25 @@ struct Found {
 impl FindNew {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         let opened = self.volume.open(&self.location)?;
-        let (volume, target) = (&**opened.engine(), opened.target);
-        if target.is_empty_subvolume_dir() || volume.root_dir(target.root)? != target {
+        let Some(subvolume) = opened.subvolume()? else {
             bail!("Not a Btrfs subvolume: '{}'", self.location);
-        }
+        };
         let session = self.location.session();
         if session.is_some_and(|session| session.volume_for(Access::Write).is_ok()) {
-            volume.sync().context("cannot commit")?;
+            opened.volume.sync().reason().context("cannot commit")?;
         }
-        let transid = volume.subvolume_tree(target.root)?.item().generation.get();
-        let mut search = Search {
-            volume,
-            root: target,
-            since: self.since,
-            from: Some(Key::MIN),
-            last: None,
-            last_dir: None,
-        };
+        let transid = subvolume.generation().reason()?;
         let mut found = Vec::new();
         let is_terminal = console.is_terminal();
-        while search.from.is_some() {
-            let mut text = Vec::new();
-            let searched = search.piece(&mut |extent, path| match console.is_json() {
-                true => {
-                    found.push(to_json(extent, path));
-                    // All of it is written at the end.
-                    false
-                }
-                false => {
-                    // Memory takes all of it.
-                    let _ = extent.write(path, is_terminal, &mut text);
-                    text.len() >= PIECE_BYTES
-                }
-            });
-            console.out.write_all(&text)?;
-            searched?;
+        for extent in subvolume.extents_since(self.since) {
+            let extent = extent.reason()?;
+            let path = extent.path.as_os_str().as_bytes();
+            let extent = Found::from(&extent);
+            match console.is_json() {
+                // All of it is written at the end.
+                true => found.push(to_json(&extent, path)),
+                false => extent.write(path, is_terminal, &mut console.out)?,
+            }
         }
         if console.is_json() {
             let found = FoundJson {
@@ -134,95 +118,40 @@ impl Found {
     }
 }
 
-struct Search<'v> {
-    volume: &'v Volume,
-    root: FileId,
-    since: u64,
-    /// Where the next piece begins; None behind the last.
-    from: Option<Key>,
-    /// The last inode, with its path.
-    last: Option<(u64, Option<Vec<u8>>)>,
-    last_dir: Option<(FileId, Vec<u8>)>,
-}
-
-impl Search<'_> {
-    /// Gives extents in the order of their inodes, until `each` has enough for now. A file without a name is passed
-    /// over.
-    fn piece(&mut self, each: &mut dyn FnMut(&Found, &[u8]) -> bool) -> anyhow::Result<()> {
-        let Some(from) = self.from.take() else {
-            return Ok(());
-        };
-        let tree = self.volume.subvolume_tree(self.root.root)?;
-        let mut cursor = tree.view.cursor().sequential();
-        let mut more = cursor.seek(&from)?;
-        while more {
-            let Some((key, bytes)) = cursor.current() else {
-                break;
-            };
-            let extent = match key.item_type == KeyType::EXTENT_DATA {
-                true => FileExtent::decode(bytes).filter(|e| e.transid().0 >= self.since),
-                false => None,
-            };
-            if let Some(extent) = extent {
-                let found = found(key, &extent);
-                if self
-                    .last
-                    .as_ref()
-                    .is_none_or(|(inode, _)| *inode != key.objectid)
-                {
-                    let file = FileId::new(self.root.root, InodeNr(key.objectid));
-                    let path = path_of(self.volume, file, &mut self.last_dir)?;
-                    self.last = Some((key.objectid, path));
-                }
-                if let Some((_, Some(path))) = &self.last
-                    && each(&found, path)
-                {
-                    self.from = key.next();
-                    break;
-                }
-            }
-            more = cursor.advance()?;
+impl From<&NewExtent> for Found {
+    fn from(extent: &NewExtent) -> Found {
+        Found {
+            inode: extent.ino,
+            file_offset: extent.offset,
+            len: extent.len,
+            disk_start: extent.disk_start,
+            offset: extent.disk_offset,
+            transid: extent.generation,
+            flags: flags_text([
+                (extent.is_compressed, "COMPRESS"),
+                (extent.is_inline, "INLINE"),
+                (extent.is_preallocated, "PREALLOC"),
+            ]),
         }
-        Ok(())
     }
 }
 
-/// The first path of a file. Files of one directory often stand beside each other: its path is kept.
-fn path_of(
-    volume: &Volume,
-    file: FileId,
-    last_dir: &mut Option<(FileId, Vec<u8>)>,
-) -> anyhow::Result<Option<Vec<u8>>> {
-    let Some((dir, name)) = volume.inode_names(file)?.into_iter().next() else {
-        return Ok(None);
-    };
-    let mut path = match last_dir.take() {
-        Some((last, path)) if last == dir => path,
-        _ => volume.path_in_subvolume(dir)?,
-    };
-    *last_dir = Some((dir, path.clone()));
-    if !path.is_empty() {
-        path.push(b'/');
+/// The names of the flags that are set.
+fn flags_text(flags: [(bool, &str); 3]) -> String {
+    let set = flags.into_iter().filter(|(is_set, _)| *is_set);
+    let set: Vec<&str> = set.map(|(_, name)| name).collect();
+    match set.is_empty() {
+        true => "NONE".to_owned(),
+        false => set.join("|"),
     }
-    path.extend_from_slice(&name);
-    Ok(Some(path))
 }
 
+/// An extent that a mount tells of.
 fn found(key: Key, extent: &FileExtent<'_>) -> Found {
-    let mut flags = Vec::new();
-    if extent.head().compression != 0 {
-        flags.push("COMPRESS");
-    }
-    let (disk_start, offset) = match extent {
-        FileExtent::Inline { .. } => {
-            flags.push("INLINE");
-            (0, 0)
-        }
+    let (disk_start, offset, is_preallocated) = match extent {
+        FileExtent::Inline { .. } => (0, 0, false),
         FileExtent::Regular { body, prealloc, .. } => {
-            if *prealloc {
-                flags.push("PREALLOC");
-            }
-            (body.disk_bytenr.get(), body.offset.get())
+            (body.disk_bytenr.get(), body.offset.get(), *prealloc)
         }
     };
     Found {
@@ -232,10 +161,11 @@ fn found(key: Key, extent: &FileExtent<'_>) -> Found {
         disk_start,
         offset,
         transid: extent.transid().0,
-        flags: match flags.is_empty() {
-            true => "NONE".to_owned(),
-            false => flags.join("|"),
-        },
+        flags: flags_text([
+            (extent.head().compression != 0, "COMPRESS"),
+            (matches!(extent, FileExtent::Inline { .. }), "INLINE"),
+            (is_preallocated, "PREALLOC"),
+        ]),
     }
 }
 
