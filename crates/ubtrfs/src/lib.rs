@@ -102,6 +102,7 @@ pub use reexports::*;
 pub use removal::{RemovalObserver, RemoveOptions};
 pub use report::{
     BlockGroupKind, BlockGroupSpace, DeviceAllocation, DeviceErrors, DeviceInfo, Space, Statistics,
+    SubvolumeQuota,
 };
 pub use snapshot::{SendOptions, Snapshot};
 pub use subvolume::{Access, Subvolume, SubvolumeInfo};

@@ -206,6 +206,38 @@ impl DeviceErrors {
     }
 }
 
+/// The sizes and limits of the quota group that belongs to one subvolume, in bytes.
+///
+/// ```
+/// use ubtrfs::{FeatureSet, MkfsOptions, Volume};
+///
+/// # fn main() -> Result<(), ubtrfs::Error> {
+/// let volume = Volume::in_memory(256 << 20)?;
+/// assert_eq!(volume.subvolume_quota(volume.root().id())?, None);
+///
+/// let mut features = FeatureSet::default();
+/// features.apply_list("quota")?;
+/// let options = MkfsOptions { features, ..MkfsOptions::default() };
+/// let volume = Volume::builder().mkfs(options).in_memory(256 << 20)?;
+/// let quota = volume.subvolume_quota(volume.root().id())?.expect("quotas are on");
+/// assert!(quota.referenced_bytes > 0);
+/// assert_eq!(quota.max_referenced_bytes, None);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SubvolumeQuota {
+    /// All that the subvolume refers to.
+    pub referenced_bytes: u64,
+    /// The part of it that no other subvolume refers to.
+    pub exclusive_bytes: u64,
+    /// The most that it may refer to; None: there is no limit.
+    pub max_referenced_bytes: Option<u64>,
+    /// The most that it alone may refer to; None: there is no limit.
+    pub max_exclusive_bytes: Option<u64>,
+}
+
 /// Counts since a volume was opened for writing.
 ///
 /// ```
@@ -332,6 +364,24 @@ impl Volume {
                 Ok(DeviceErrors::of(id, item.as_deref()))
             })
             .collect()
+    }
+
+    /// Reads the quota of the subvolume of an id. None: quotas are off, or have none for it.
+    ///
+    /// The numbers are those that the kernel's btrfs noted last. This library shows them, and holds to no limit.
+    ///
+    /// # Errors
+    ///
+    /// The volume is damaged or cannot be read.
+    pub fn subvolume_quota(&self, id: u64) -> Result<Option<SubvolumeQuota>> {
+        let quota = self.engine().subvolume_quota(RootId(id));
+        let quota = quota.naming_alone("read the quota of a subvolume")?;
+        Ok(quota.map(|quota| SubvolumeQuota {
+            referenced_bytes: quota.referenced,
+            exclusive_bytes: quota.exclusive,
+            max_referenced_bytes: quota.max_referenced,
+            max_exclusive_bytes: quota.max_exclusive,
+        }))
     }
 
     /// Counts what was written since the volume was opened; zeros if it was opened for reading.

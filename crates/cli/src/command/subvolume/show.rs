@@ -5,7 +5,8 @@ use std::time::SystemTime;
 
 use anyhow::Context;
 use serde::Serialize;
-use ubtrfs_engine::inspect::SubvolumeQuota;
+use ubtrfs::SubvolumeQuota;
+use ubtrfs_engine::inspect::SubvolumeQuota as AskedQuota;
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::uuid::Uuid;
 
@@ -15,6 +16,7 @@ use crate::presentation::units::ShortUnits;
 use crate::presentation::{clock, json};
 use crate::volume_access::ioctls::{Asked, ByIoctls};
 use crate::volume_access::location::{Location, VolumeOptions};
+use crate::volume_access::reason::Reasoned;
 
 /// Show a subvolume's ids, times, flags, snapshots and quota
 #[derive(Debug, clap::Args)]
@@ -46,17 +48,55 @@ struct Facts<'a> {
     name: Vec<u8>,
     parent: u64,
     snapshots: Vec<Vec<u8>>,
-    quota: Option<SubvolumeQuota>,
+    quota: Option<Quota>,
+}
+
+/// The quota of a subvolume, in bytes.
+#[derive(Clone, Copy)]
+struct Quota {
+    referenced: u64,
+    exclusive: u64,
+    max_referenced: Option<u64>,
+    max_exclusive: Option<u64>,
+}
+
+impl From<SubvolumeQuota> for Quota {
+    fn from(quota: SubvolumeQuota) -> Quota {
+        Quota {
+            referenced: quota.referenced_bytes,
+            exclusive: quota.exclusive_bytes,
+            max_referenced: quota.max_referenced_bytes,
+            max_exclusive: quota.max_exclusive_bytes,
+        }
+    }
+}
+
+/// That of a mount.
+impl From<AskedQuota> for Quota {
+    fn from(quota: AskedQuota) -> Quota {
+        let AskedQuota {
+            referenced,
+            exclusive,
+            max_referenced,
+            max_exclusive,
+        } = quota;
+        Quota {
+            referenced,
+            exclusive,
+            max_referenced,
+            max_exclusive,
+        }
+    }
 }
 
 impl Show {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         let opened = self.volume.open(&self.location)?;
-        let (volume, target) = (&**opened.engine(), opened.target);
         let subvolumes = Subvolumes::read(&opened.volume)?;
-        let is_one = !target.is_empty_subvolume_dir() && volume.root_dir(target.root)? == target;
-        let id = self.id(&subvolumes, is_one.then_some(target.root))?;
-        let facts = Facts::of(&subvolumes, id, volume.subvolume_quota(id)?)?;
+        let here = opened.subvolume()?.map(|here| RootId(here.id()));
+        let id = self.id(&subvolumes, here)?;
+        let quota = opened.volume.subvolume_quota(id.0).reason()?;
+        let facts = Facts::of(&subvolumes, id, quota.map(Quota::from))?;
         self.show(console, &facts)
     }
 
@@ -153,7 +193,8 @@ impl ByIoctls for Show {
             subvolumes.add(&asked)?;
         }
         let id = self.id(&subvolumes, here)?;
-        let facts = Facts::of(&subvolumes, id, asked.subvolume_quota(id)?)?;
+        let quota = asked.subvolume_quota(id)?;
+        let facts = Facts::of(&subvolumes, id, quota.map(Quota::from))?;
         self.show(console, &facts)
     }
 }
@@ -174,7 +215,7 @@ impl<'a> Facts<'a> {
     fn of(
         subvolumes: &'a Subvolumes,
         id: RootId,
-        quota: Option<SubvolumeQuota>,
+        quota: Option<Quota>,
     ) -> anyhow::Result<Facts<'a>> {
         let info = subvolumes.get(id);
         let info = info.with_context(|| format!("subvolume {id} does not exist"))?;
