@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ubtrfs_engine::rights::{Refused, Rights};
 use ubtrfs_engine::{Error as EngineError, FileId, FileKind, FileTime, NewInode, ReceivedFrom};
-use ubtrfs_format::ids::Transid;
+use ubtrfs_format::ids::{InodeNr, Transid};
 use ubtrfs_format::uuid::Uuid;
 
 use crate::caller::Caller;
@@ -97,10 +97,17 @@ impl Dir {
         })
     }
 
-    /// The handle of the directory, for other crates of this project.
-    #[doc(hidden)]
-    pub fn engine_id(&self) -> FileId {
-        self.id
+    /// The number of the directory, unique within its subvolume.
+    pub fn ino(&self) -> u64 {
+        match self.id.is_empty_subvolume_dir() {
+            true => InodeNr::EMPTY_SUBVOL_DIR.0,
+            false => self.id.ino.0,
+        }
+    }
+
+    /// The id of the subvolume that holds the directory, or that it is the root of.
+    pub fn subvolume_id(&self) -> u64 {
+        self.id.root.0
     }
 
     /// This directory, for operations that a caller asks for. Directories that are opened from it are for the same caller.

@@ -94,12 +94,6 @@ impl File {
         self.hold().id()
     }
 
-    /// The handle of the file, for other crates of this project.
-    #[doc(hidden)]
-    pub fn engine_id(&self) -> FileId {
-        self.id()
-    }
-
     fn hold(&self) -> &OpenFile {
         let hold = self.shared.hold.as_ref();
         hold.expect("only the end of the file takes it away")

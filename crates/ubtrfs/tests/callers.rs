@@ -108,6 +108,10 @@ fn users_delete_subvolumes_where_that_is_allowed() {
     let place = owned.open_dir("second").unwrap().delete_itself().unwrap();
     assert_eq!(place.name, "second");
     assert_eq!(place.ino, home.metadata().unwrap().ino());
+    assert_eq!(
+        (place.subvolume_id, place.ino),
+        (home.subvolume_id(), home.ino())
+    );
     home.delete_subvolume("third").unwrap();
     assert_eq!(volume.root().read_dir("/home").unwrap().count(), 0);
 }

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use rustix::io::Errno;
 use ubtrfs::{
-    Caller, Dir, DirBuilder, DirEntry, File, OpenOptions, Subvolume, SubvolumePlace, Volume,
-    is_final_error,
+    Caller, Dir, DirBuilder, DirEntry, File, Metadata, OpenOptions, Subvolume, SubvolumePlace,
+    Volume, is_final_error,
 };
 use ubtrfs_engine::{Error, FileId, Volume as Engine};
 use ubtrfs_format::ids::{InodeNr, RootId};
@@ -145,13 +145,14 @@ impl Target {
             root: RootId(place.subvolume_id),
             ino: InodeNr(place.ino),
         };
-        self.entry_removed(dir, place.name.as_bytes(), root.engine_id())
+        self.entry_removed(dir, place.name.as_bytes(), id_of(root))
     }
 
     /// Tells a mount that a file has other attributes now.
-    pub(crate) fn file_changed(&self, file: FileId) {
+    pub(crate) fn file_changed(&self, file: &Metadata) {
         if let Some(changes) = self.mount_changes() {
-            changes.attributes(file);
+            let id = FileId::new(RootId(file.subvolume_id()), InodeNr(file.ino()));
+            changes.attributes(id);
             changes.wait();
         }
     }
@@ -369,6 +370,11 @@ pub(crate) fn is_final(error: &anyhow::Error) -> bool {
         let library = cause.downcast_ref::<Reason>().map(Reason::is_of_volume);
         engine.or(library).unwrap_or(false)
     })
+}
+
+/// The handle of a directory.
+pub(crate) fn id_of(dir: &Dir) -> FileId {
+    FileId::new(RootId(dir.subvolume_id()), InodeNr(dir.ino()))
 }
 
 /// Whether two names are of one file or device.

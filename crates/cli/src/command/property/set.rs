@@ -61,7 +61,7 @@ impl Set {
             file.check_writable(&caller).reason()?;
         }
         file.set_xattr(COMPRESSION, value).reason()?;
-        target.file_changed(file.engine_id());
+        target.file_changed(&file.metadata().reason()?);
         Ok(())
     }
 
