@@ -489,3 +489,64 @@ fn owner_without_root_trims_an_own_mount() {
     done(program.run(USER, words(&["umount"], &[&dir])));
     done(program.run(USER, words(&["check", "-q"], &[&image])));
 }
+
+#[test]
+fn owner_without_root_receives_differences_of_the_files_of_others() {
+    let Some(program) = Program::new() else {
+        return;
+    };
+    let (_scratch, source) = empty_volume();
+    succeed([
+        "subvolume".into(),
+        "create".into(),
+        location(&source, "data"),
+    ]);
+    succeed(["touch".into(), location(&source, "data/secret")]);
+    succeed([
+        "chmod".into(),
+        "600".into(),
+        location(&source, "data/secret"),
+    ]);
+    let streams = [("one", None), ("two", Some("one"))].map(|(name, parent)| {
+        let snapshot = ["subvolume", "snapshot", "-r"].map(OsString::from);
+        let paths = [location(&source, "data"), location(&source, name)];
+        succeed(snapshot.into_iter().chain(paths));
+        let stream = program.folder().join(name);
+        let mut send = vec!["send".into(), "-f".into(), stream.clone().into_os_string()];
+        if let Some(parent) = parent {
+            send.extend(["-p".into(), location(&source, parent)]);
+        }
+        send.push(location(&source, name));
+        let mut sent = crate::process::ubtrfs();
+        let sent = sent.arg("-q").args(send).output().unwrap();
+        assert!(sent.status.success(), "{}", said(&sent));
+        fs::set_permissions(&stream, Permissions::from_mode(0o644)).unwrap();
+        stream
+    });
+
+    let (dir, image) = (program.folder().join("mnt"), program.folder().join("v.img"));
+    fs::create_dir(&dir).unwrap();
+    fs::File::create(&image)
+        .unwrap()
+        .set_len(256 << 20)
+        .unwrap();
+    for path in [&dir, &image] {
+        chown(path, Some(USER), Some(USER)).unwrap();
+    }
+    let run = |words: &[&str], paths: &[&Path]| {
+        let words = words.iter().map(OsString::from);
+        let output = program.run(USER, words.chain(paths.iter().map(OsString::from)));
+        assert!(output.status.success(), "{}", said(&output));
+    };
+    run(&["mkfs", "-q"], &[&image]);
+    run(&["mount"], &[&image, &dir]);
+    // The image is the user's, and so are its snapshots to go on from, though root owns what is in them.
+    for stream in &streams {
+        run(&["receive", "-f"], &[stream, &dir]);
+    }
+    run(&["umount"], &[&dir]);
+    run(&["check", "-q"], &[&image]);
+    let received = succeed(["stat".into(), location(&image, "two")]);
+    let received = String::from_utf8_lossy(&received);
+    assert!(received.contains("Uid: (    0/"), "{received}");
+}
