@@ -339,6 +339,17 @@ fn streams_copy_from_files_that_the_caller_could_open() {
     receive_as(&volume, &stranger.groups([100]), &copy).unwrap_err();
     set_file_mode(0o604);
     receive_as(&volume, &user(STRANGER), &copy).unwrap();
+    let set_root_mode = |mode| {
+        inner.set_read_only(false).unwrap();
+        set_mode(&volume, "/home/one", mode);
+        inner.set_read_only(true).unwrap();
+    };
+    // Files are opened by path also where names cannot be listed.
+    set_root_mode(0o711);
+    receive_as(&volume, &user(STRANGER), &copy).unwrap();
+    set_root_mode(0o744);
+    let hidden = receive_as(&volume, &user(STRANGER), &copy).unwrap_err();
+    assert_eq!(hidden.kind(), ErrorKind::NotFound);
 }
 
 /// LOOKUP-3

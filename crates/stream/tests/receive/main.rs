@@ -3,4 +3,5 @@
 mod damage;
 mod fixture;
 mod model;
+mod rights;
 mod together;

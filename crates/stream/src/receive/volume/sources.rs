@@ -26,8 +26,16 @@ pub(super) enum Reader {
         /// The directory in which paths of the caller begin.
         top: FileId,
         /// The file that the caller was last found to be allowed to read. Clones from one file follow each other.
-        readable: Option<(RootId, Vec<u8>)>,
+        readable: Option<Readable>,
     },
+}
+
+/// A file that a caller may read, and the path that led to it.
+#[derive(Debug)]
+pub(super) struct Readable {
+    subvolume: RootId,
+    path: Vec<u8>,
+    file: FileId,
 }
 
 impl Reader {
@@ -56,7 +64,10 @@ impl Reader {
         subvolumes: &[SubvolumeInfo],
         sent: &Sent,
     ) -> Result<Option<RootId>, TargetError> {
-        self.find(volume, subvolumes, sent, |rights, root| rights.own(root))
+        self.find(volume, subvolumes, sent, |rights, root| {
+            rights.read(root)?;
+            rights.own(root)
+        })
     }
 
     /// The subvolume that files are cloned from.
@@ -66,7 +77,8 @@ impl Reader {
         subvolumes: &[SubvolumeInfo],
         sent: &Sent,
     ) -> Result<Option<RootId>, TargetError> {
-        self.find(volume, subvolumes, sent, |_, _| Ok(()))
+        // Its files are opened by path, for which no directory need be readable.
+        self.find(volume, subvolumes, sent, |rights, root| rights.search(root))
     }
 
     fn find(
@@ -108,15 +120,25 @@ impl Reader {
             return source.file(volume, path);
         };
         let (subvolume, bytes) = (source.subvolume, path.as_bytes());
-        if matches!(readable, Some((id, known)) if *id == subvolume && known == bytes) {
-            return source.file(volume, path);
+        let is_same = |known: &Readable| known.subvolume == subvolume && known.path == bytes;
+        if let Some(known) = readable.take().filter(is_same)
+            // The path may lead to another file by now.
+            && source.file(volume, path).is_ok_and(|file| file == known.file)
+        {
+            let file = known.file;
+            *readable = Some(known);
+            return Ok(file);
         }
         let rights = rights(caller, volume);
         // Before anything tells whether the path is there.
         rights.reach(volume.root_dir(subvolume)?, bytes)?;
         let file = source.file(volume, path)?;
         rights.read(file)?;
-        *readable = Some((subvolume, bytes.to_vec()));
+        *readable = Some(Readable {
+            subvolume,
+            path: bytes.to_vec(),
+            file,
+        });
         Ok(file)
     }
 }
@@ -129,11 +151,10 @@ fn rights<'a>(caller: &'a Caller, volume: &'a Volume) -> Rights<'a> {
     }
 }
 
-/// The root directory of a subvolume that the caller can get to and open.
+/// The root directory of a subvolume that the caller can get to.
 fn reach_subvolume(rights: &Rights<'_>, id: RootId, top: FileId) -> Result<FileId, Refused> {
     let root = rights.volume.root_dir(id)?;
     rights.reach_up(root, top)?;
-    rights.read(root)?;
     Ok(root)
 }
 
