@@ -49,8 +49,17 @@ pub(super) fn end_of(offset: u64, len: u64) -> Result<u64> {
 }
 
 impl Files {
-    /// Enters to change a file, unless its subvolume is gone.
+    /// Enters to change a file, unless its subvolume was deleted or became read-only since its inode was looked up.
     pub(super) fn join_to_change_file<'v>(
+        &'v self,
+        inode: &Inode,
+        reservation: Reservation<'v>,
+    ) -> Result<TransactionHandle<'v>> {
+        self.inodes.join_to_change(reservation, &inode.tree)
+    }
+
+    /// Enters to finish a change that has begun, or to store what is buffered, also if the subvolume has become read-only.
+    pub(super) fn join_to_finish_change<'v>(
         &'v self,
         inode: &Inode,
         reservation: Reservation<'v>,

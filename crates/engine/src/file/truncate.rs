@@ -63,6 +63,8 @@ impl Files {
             delalloc => (delalloc?, STEP),
         };
         let mut extents = inode.extents.lock();
+        // From here on it goes through: what is buffered behind the end is forgotten first.
+        inode.tree.check_writable()?;
         let old_size = {
             let state = inode.lock.read();
             state.buffer.size_over(read_file(&inode)?.size.get())
@@ -78,7 +80,7 @@ impl Files {
         let _state = inode.lock.write();
         let mut item = read_file(inode)?;
         note_write(&mut item);
-        let txn = self.join_to_change_file(inode, Reservation::already_made())?;
+        let txn = self.join_to_finish_change(inode, Reservation::already_made())?;
         put_inode(&txn, inode, &mut item);
         Ok(())
     }
@@ -146,7 +148,7 @@ impl Files {
         let is_done = all || lowest < keep;
         let from = if is_done { keep } else { lowest };
         extent_edit.clear(from..u64::MAX)?;
-        let txn = self.join_to_change_file(inode, Reservation::already_made())?;
+        let txn = self.join_to_finish_change(inode, Reservation::already_made())?;
         let generation = txn.transid().0;
         if is_done {
             extent_edit.cut_inline(size, generation);

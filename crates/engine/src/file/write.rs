@@ -247,17 +247,23 @@ impl Files {
         if bytes.is_empty() {
             return Ok(offset);
         }
-        self.enter_write(inode, &mut item)?;
         let files = &self.inodes.dirty;
-        // DIRTY-1: one that has data is listed.
+        // DIRTY-1: one that has data is listed. Before it is asked whether the subvolume is read-only: a change to that
+        // writes back what is listed.
         let is_listed = state.buffer.is_dirty();
+        if !is_listed {
+            files.add(inode);
+        }
+        if let Err(error) = self.enter_write(inode, &mut item) {
+            if !is_listed {
+                files.remove(inode.id);
+            }
+            return Err(error);
+        }
         let buffer = &mut state.buffer;
         buffer.write(files, offset, bytes, sectorsize, space.need);
         if space.ahead.data_bytes() > 0 {
             buffer.promise_ahead(end, sectorsize, space.ahead);
-        }
-        if !is_listed {
-            files.add(inode);
         }
         Ok(offset)
     }

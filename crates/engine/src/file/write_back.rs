@@ -190,7 +190,10 @@ impl Files {
         let shape = CsumShape::of(&self.roots.superblock());
         let mut state = inode.lock.write();
         let mut item = inode_item_cached(&inode.tree, inode.id)?;
-        let txn = self.join_to_change_file(inode, reservation)?;
+        let txn = match file.source {
+            Source::Buffer(_) => self.join_to_finish_change(inode, reservation)?,
+            Source::Own(_) | Source::Caller(..) => self.join_to_change_file(inode, reservation)?,
+        };
         let generation = txn.transid().0;
         for piece in stored {
             piece.place(&mut group.extent_edit, generation)?;

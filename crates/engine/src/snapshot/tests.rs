@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::thread;
 
 use ubtrfs_device::BlockDevice;
 use ubtrfs_format::ids::RootId;
@@ -113,4 +114,37 @@ fn snapshots_stay_read_only_while_they_are_held() {
     volume.set_read_only(first, false).unwrap();
     volume.set_read_only(first, true).unwrap();
     Snapshot::open(&volume, first).unwrap();
+}
+
+#[test]
+fn a_write_under_way_ends_when_its_subvolume_becomes_read_only() {
+    const PARTS: u64 = 4;
+    const PART_BYTES: u64 = 32 << 20;
+    let device: Arc<dyn BlockDevice> = Arc::new(new_volume(&MkfsOptions::default(), 1 << 30));
+    let options = OpenOptions::new().writable(true).commit_interval(None);
+    let volume = Volume::from_devices(vec![(PathBuf::from("memory"), device)], &options).unwrap();
+    let top = volume.root_dir(RootId::FS_TREE).unwrap();
+    let root = NewInode::directory(0o755);
+    let id = volume.create_subvolume(top, b"sub", &root).unwrap();
+    let dir = volume.root_dir(id).unwrap();
+    let file = create(&volume, dir, "file");
+    let size = || volume.attr(file).unwrap().size;
+    let bytes = vec![1; (PARTS * PART_BYTES) as usize];
+    thread::scope(|scope| {
+        let writer = scope.spawn(|| volume.write(file, 0, &bytes));
+        while size() == 0 {
+            thread::yield_now();
+        }
+        volume.set_read_only(id, true).unwrap();
+        let held = Snapshot::open(&volume, id).unwrap();
+        let before = size();
+        let written = writer.join().unwrap();
+        assert_eq!(size(), before);
+        held.check_unchanged().unwrap();
+        match written {
+            // The last part was entered before.
+            Ok(()) => assert_eq!(before, PARTS * PART_BYTES),
+            Err(error) => assert!(matches!(error, Error::ReadOnlySubvolume(_)), "{error}"),
+        }
+    });
 }
