@@ -114,8 +114,8 @@ impl Volume {
 
     /// Tells the devices of a part of the space that is not in use, as [`Volume::trim`]. [`TrimOptions`] has an example.
     ///
-    /// `goes_on` is called with the bytes so far before each region, and ends the trim with false. No operation waits for
-    /// it.
+    /// `goes_on` is called with the bytes so far before each region, and ends the trim with false. No operation
+    /// and no group waits for it.
     ///
     /// # Errors
     ///
@@ -126,7 +126,6 @@ impl Volume {
         options: &TrimOptions,
         mut goes_on: impl FnMut(u64) -> bool,
     ) -> Result<u64> {
-        let _entered = self.engine().enter();
         let engine = self.engine();
         let before = engine.discard_stats().trim_bytes;
         let len = options.len.unwrap_or(u64::MAX);

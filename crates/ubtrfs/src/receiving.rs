@@ -142,6 +142,9 @@ impl ReceiveOptions {
 }
 
 /// Hears how receiving goes on. [`ReceiveOptions`] has an example.
+///
+/// A group waits until all is received, and changes by other threads wait for the group. An observer must not wait for
+/// either.
 pub trait ReceiveObserver {
     /// A command is about to be done.
     fn begin(&mut self, _command: &StreamCommand<'_>) {}

@@ -59,6 +59,8 @@ mod tests;
 /// # Ok(())
 /// # }
 /// ```
+///
+/// A group waits for the removal, and changes by other threads wait for the group. An observer must not wait for either.
 pub trait RemovalObserver {
     /// Hears what was removed.
     fn removed(&mut self, path: &Path, file_type: FileType) {

@@ -43,6 +43,8 @@ use crate::transfer::unpack::UnpackError;
 /// # Ok(())
 /// # }
 /// ```
+///
+/// A group waits for the transfer, and changes by other threads wait for the group. An observer must not wait for either.
 pub trait TransferObserver {
     /// Hears that the file at `path` is next.
     fn begin(&mut self, path: &Path) {

@@ -5,10 +5,13 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use ubtrfs::{Access, BlockDevice, Checker, FileFlags, MemDevice, OpenOptions, Result, Volume};
+use ubtrfs::{
+    Access, BlockDevice, Checker, FileFlags, MemDevice, OpenOptions, Result, TrimOptions, Volume,
+};
 use ubtrfs_sim::record::{CrashPlan, CrashState, CrashStates, Recorder};
 use ubtrfs_sim::{new_volume, seed};
 
@@ -309,4 +312,33 @@ fn error_or_panic_of_a_group_lets_others_go_on() {
     assert!(panicked.is_err());
     root.write("/file", b"content").unwrap();
     volume.close().unwrap();
+}
+
+#[test]
+fn trim_calls_the_program_while_others_change_and_group() {
+    let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
+    volume.root().write("/file", b"content").unwrap();
+    let trimming = volume.clone();
+    let (told, hear) = mpsc::channel();
+    thread::spawn(move || {
+        let mut calls = 0;
+        let trimmed = trimming.trim_with(&TrimOptions::new(), |_| {
+            let write = |name: &str| trimming.root().write(format!("/{name}-{calls}"), name);
+            thread::scope(|scope| {
+                scope.spawn(|| trimming.group(|| write("group")).unwrap());
+                scope.spawn(|| write("change").unwrap());
+            });
+            calls += 1;
+            calls < 3
+        });
+        // Nobody hears after the test has failed.
+        let _ = told.send((trimmed, calls));
+    });
+    let ended = hear.recv_timeout(Duration::from_secs(60));
+    let (trimmed, calls) = ended.expect("the trim waits for itself");
+    trimmed.unwrap();
+    assert_eq!(calls, 3);
+    for name in ["group-2", "change-2"] {
+        assert!(volume.root().exists(name).unwrap());
+    }
 }

@@ -57,7 +57,7 @@ impl Volume {
     /// was opened. Returns the bytes that devices were told of, each copy's counted.
     ///
     /// `goes_on` is asked before each region, and ends the trim with false: what was discarded so far is returned. No lock
-    /// is held meanwhile that an operation or a commit needs.
+    /// is held meanwhile that an operation, a group or a commit needs.
     ///
     /// Errors: read-only or closed volume; no device takes discards; less than a sector, or a range beyond all addresses. As `sync`.
     /// The first error of a device, after all else was discarded.
@@ -83,6 +83,8 @@ impl Volume {
             len => start.checked_add(len).ok_or(Error::Invalid("range"))?,
         };
         if !manager.is_quiesced() {
+            // Only for the commit: `goes_on` may wait for a group.
+            let _entered = self.enter();
             self.sync()?;
         }
         manager.wait_for_readers();

@@ -28,6 +28,7 @@ pub struct TrimRequest {
 struct Trim<'d, 'g> {
     discard: &'d Discard,
     goes_on: &'g mut dyn FnMut() -> bool,
+    is_ended: bool,
     bytes: u64,
     error: Option<DeviceError>,
 }
@@ -47,6 +48,7 @@ impl Discard {
         let mut trim = Trim {
             discard: self,
             goes_on,
+            is_ended: false,
             bytes: 0,
             error: None,
         };
@@ -75,7 +77,8 @@ impl<'d> Trim<'d, '_> {
     /// None: it was ended. Nothing else is discarded as long as the guard lives.
     fn next(&mut self) -> Option<MutexGuard<'d, Queue>> {
         let discard = self.discard;
-        if !(self.goes_on)() || !discard.is_possible() {
+        self.is_ended = self.is_ended || !(self.goes_on)() || !discard.is_possible();
+        if self.is_ended {
             return None;
         }
         let queue = discard.queue.lock();
