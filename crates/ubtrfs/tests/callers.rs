@@ -373,6 +373,8 @@ fn directories_on_the_way_are_searched_for_the_caller() {
     root.symlink("../private/shared", "/home/open/by-parent")
         .unwrap();
     root.symlink("inner", "/home/open/by-name").unwrap();
+    root.symlink("../private/", "/home/open/to-private")
+        .unwrap();
     let strange = home.clone().with_caller(&user(STRANGER));
     let names_of = |dir: &Dir| dir.metadata().unwrap().ino();
     for path in [
@@ -389,6 +391,11 @@ fn directories_on_the_way_are_searched_for_the_caller() {
     }
     // Opening a directory needs no right to it.
     let private = strange.open_dir("private").unwrap();
+    for path in ["private/", "open/to-private"] {
+        let found = strange.open_dir(path).unwrap();
+        assert_eq!(names_of(&found), names_of(&private), "{path}");
+    }
+    assert_eq!(refused(strange.open_dir("open/to-private/shared")), EACCES);
     for path in [".", "..", "shared", "../open", "shared/.."] {
         assert_eq!(refused(private.open_dir(path)), EACCES, "{path}");
     }

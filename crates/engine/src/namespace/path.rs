@@ -15,6 +15,9 @@ use crate::namespace::Namespace;
 /// Links followed on one path before it counts as a loop; the kernel's limit.
 const MAX_SYMLINKS: usize = 40;
 
+/// In a walk, what stands for a slash at the end: it asks for a directory, and not to go on in it.
+const TRAILING_SLASH: &[u8] = b"";
+
 /// The last part of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LastName {
@@ -70,7 +73,13 @@ impl Namespace {
         while !walk.pending.is_empty() {
             // LOOKUP-3
             self.check_directory(walk.at)?;
-            check(walk.at)?;
+            if walk
+                .pending
+                .last()
+                .is_some_and(|name| name != TRAILING_SLASH)
+            {
+                check(walk.at)?;
+            }
             self.advance(&mut walk, true)?;
         }
         Ok(walk.at)
@@ -142,7 +151,7 @@ impl Namespace {
         let mut pending = names(path);
         // LOOKUP-1
         if is_whole && path.ends_with(b"/") && !pending.is_empty() {
-            pending.insert(0, b".".to_vec());
+            pending.insert(0, TRAILING_SLASH.to_vec());
         }
         Ok(PathWalk {
             top,
@@ -164,7 +173,7 @@ impl Namespace {
     /// Goes through one name, and puts the names of a link that is followed before those to come.
     fn step(&self, walk: &mut PathWalk, name: &[u8], follow: bool) -> Result<()> {
         match name {
-            b"." => return self.check_directory(walk.at),
+            b"." | TRAILING_SLASH => return self.check_directory(walk.at),
             b".." => {
                 self.check_directory(walk.at)?;
                 if walk.at != walk.top {
@@ -183,7 +192,7 @@ impl Namespace {
         let target = self.read_target(walk, next)?;
         // LOOKUP-1
         if target.ends_with(b"/") {
-            walk.pending.push(b".".to_vec());
+            walk.pending.push(TRAILING_SLASH.to_vec());
         }
         walk.pending.extend(names(&target));
         Ok(())
