@@ -5,13 +5,15 @@ use std::sync::Arc;
 use std::thread;
 
 use ubtrfs_device::BlockDevice;
-use ubtrfs_format::ids::RootId;
+use ubtrfs_format::ids::{RootId, Transid};
+use ubtrfs_format::item::{FileTime, RootItemFlags};
 use ubtrfs_format::key::KeyType;
+use ubtrfs_format::uuid::Uuid;
 use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::new_volume;
 
 use super::*;
-use crate::{NewInode, OpenOptions};
+use crate::{NewInode, OpenOptions, ReceivedFrom};
 
 const DEVICE_BYTES: u64 = 256 << 20;
 const FILES: usize = 2000;
@@ -147,4 +149,27 @@ fn a_write_under_way_ends_when_its_subvolume_becomes_read_only() {
             Err(error) => assert!(matches!(error, Error::ReadOnlySubvolume(_)), "{error}"),
         }
     });
+}
+
+/// A receiver that failed takes its mark back, also when another thread has opened the subvolume meanwhile.
+#[test]
+fn held_snapshots_can_forget_what_they_were_received_from() {
+    let (volume, first) = volume();
+    let from = ReceivedFrom {
+        uuid: Uuid([7; 16]),
+        transid: Transid(3),
+        time: FileTime::default(),
+    };
+    volume.set_read_only(first, false).unwrap();
+    volume.set_received(first, &from).unwrap();
+    volume.set_read_only(first, true).unwrap();
+    let held = Snapshot::open(&volume, first).unwrap();
+    let refused = volume.set_received(first, &from).unwrap_err();
+    assert!(matches!(refused, Error::ReadOnlySubvolume(id) if id == first));
+    volume.forget_received(first).unwrap();
+    held.check_unchanged().unwrap();
+    let all = volume.subvolumes().unwrap();
+    let info = all.iter().find(|info| info.id == first).unwrap();
+    assert!(info.item.received_uuid.is_nil());
+    assert!(info.item.flags().contains(RootItemFlags::RDONLY));
 }

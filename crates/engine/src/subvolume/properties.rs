@@ -6,6 +6,7 @@ use ubtrfs_format::ids::{RootId, Transid, objectid};
 use ubtrfs_format::item::{FileTime, RootItemFlags, Timespec};
 use ubtrfs_format::superblock::LABEL_SIZE;
 use ubtrfs_format::uuid::Uuid;
+use ubtrfs_transaction::roots::Tree;
 use ubtrfs_transaction::{EditEstimate, lock};
 
 use super::Subvolumes;
@@ -66,6 +67,26 @@ impl Subvolumes {
         id: RootId,
         from: &ReceivedFrom,
     ) -> Result<(Transid, FileTime)> {
+        self.note_received(id, from, Tree::check_writable)
+    }
+
+    /// Forgets what a subvolume was received from, also if it is read-only.
+    pub(crate) fn forget_received(&self, id: RootId) -> Result<()> {
+        let nothing = ReceivedFrom {
+            uuid: Uuid::NIL,
+            transid: Transid(0),
+            time: FileTime::default(),
+        };
+        self.note_received(id, &nothing, Tree::check_undeleted)?;
+        Ok(())
+    }
+
+    fn note_received(
+        &self,
+        id: RootId,
+        from: &ReceivedFrom,
+        check: impl Fn(&Tree) -> ubtrfs_transaction::Result<()>,
+    ) -> Result<(Transid, FileTime)> {
         let reservation = self.inodes.reserve_metadata(EditEstimate::items(4))?;
         let tree = self.roots.subvolume_tree(id)?;
         let uuid_tree = self.uuid_tree()?;
@@ -87,7 +108,8 @@ impl Subvolumes {
             }
         }
         let now = FileTime::now();
-        let txn = self.inodes.join_to_change(reservation, &tree)?;
+        let txn = self.inodes.join_transaction(reservation)?;
+        check(&tree)?;
         tree.check_undeleted()?;
         match &uuid_tree {
             Some(_) => uuids.enter(&txn),

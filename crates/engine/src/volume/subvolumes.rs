@@ -118,6 +118,11 @@ impl Volume {
         self.subvolumes.set_received(id, from)
     }
 
+    /// Forgets what a subvolume was received from, also if it is read-only.
+    pub fn forget_received(&self, id: RootId) -> Result<()> {
+        self.subvolumes.forget_received(id)
+    }
+
     /// Reports data that was written to files of a subvolume, and that was lost since on its way to the devices.
     ///
     /// Errors: data that was lost, once for each file; the first is returned.

@@ -14,8 +14,7 @@ use ubtrfs_engine::{
     EncodedData, Error, Fallocate, FileId, FileTime, NewContents, NewInode, ReceivedFrom,
     RenameMode, SetAttr, SetTime, SubvolumeInfo, Volume, XattrMode,
 };
-use ubtrfs_format::ids::{RootId, Transid};
-use ubtrfs_format::uuid::Uuid;
+use ubtrfs_format::ids::RootId;
 
 use super::path::TreePath;
 use super::target::{
@@ -176,17 +175,11 @@ impl VolumeTarget {
 
     /// A subvolume that could not be finished shall not pass for one that was.
     fn unmark(&self, id: RootId) {
-        let nothing = ReceivedFrom {
-            uuid: Uuid::NIL,
-            transid: Transid(0),
-            time: FileTime::default(),
-        };
-        let unmarked = self
-            .volume
-            .set_read_only(id, false)
-            .and_then(|()| self.volume.set_received(id, &nothing).map(drop));
+        // One that another thread has opened as a snapshot stays read-only.
+        let writable = self.volume.set_read_only(id, false);
+        let unmarked = self.volume.forget_received(id);
         // The caller has a worse one to tell.
-        drop(unmarked);
+        drop(writable.and(unmarked));
     }
 
     /// Copies what cannot be shared, and holes as holes. As with a clone, the source has all of it.
