@@ -9,7 +9,7 @@
 //! - COMPARE-3: a block that was read ahead is kept until both sides have passed its first key.
 //!
 //! Memory: one path of blocks a side. For each level, ten windows of blocks that were read ahead; a window has 128 blocks at
-//! most, and fewer in a small cache (`Comparison::window`).
+//! most, and fewer beside a small cache (`window_of`).
 //!
 //! Locks: none; no block is read while the cache is locked.
 //! Not here: what keeps the trees from being freed. A block that was given out again is an error.
@@ -239,13 +239,14 @@ impl Comparison {
     /// A few changes leave one leaf or two that differ below each node. Read a node at a time, each would be waited for.
     fn read_ahead(&mut self, old: bool, new: bool) {
         if !(old && new) {
+            let most = self.window().min(self.new.store.read_ahead_blocks());
             let (side, other) = match old {
                 true => (&mut self.old, &self.new),
                 false => (&mut self.new, &self.old),
             };
             // What begins below it is on this side alone.
             let end = other.front().map(|front| front.key);
-            let alone = side.ahead(end);
+            let alone = side.ahead(end, most);
             return self.keep_ahead(&alone);
         }
         let Some((of_old, of_new, end)) = self.both_ahead() else {
@@ -273,8 +274,7 @@ impl Comparison {
     /// How many siblings of a side are read ahead with what differs below them.
     fn window(&self) -> usize {
         let store = &self.new.store;
-        let in_cache = store.cache_blocks() / CACHE_PART / NODES_BELOW;
-        in_cache.min(MAX_WINDOW).max(store.read_ahead_blocks())
+        window_of(store.cache_blocks(), store.read_ahead_blocks())
     }
 
     /// The coming siblings on both sides that are not shared, and the key that they end before. None if they have been read
@@ -364,6 +364,15 @@ const NODES_BELOW: usize = 8;
 const MAX_WINDOW: usize = 128;
 /// Reading ahead at a level takes about this part of the cache.
 const CACHE_PART: usize = 16;
+/// The window is no smaller than one batch of blocks, if reading ahead at a level then takes about this part of the cache.
+const LARGEST_CACHE_PART: usize = 4;
+
+/// Blocks are kept outside the cache, and are not to be many beside a small one.
+fn window_of(cache_blocks: usize, batch: usize) -> usize {
+    let part = |part| cache_blocks / part / NODES_BELOW;
+    let least = batch.min(part(LARGEST_CACHE_PART)).max(1);
+    part(CACHE_PART).min(MAX_WINDOW).max(least)
+}
 
 /// How many pointers are equal from these slots on.
 fn shared(ptrs: &[KeyPtr], slot: usize, others: &[KeyPtr], other_slot: usize) -> usize {
@@ -628,9 +637,9 @@ impl Side {
         Ok(())
     }
 
-    /// The subtree that the side stands on, and its coming siblings that begin below `end`. None if they have been read
-    /// ahead.
-    fn ahead(&mut self, end: Option<Key>) -> Vec<Expect> {
+    /// The subtree that the side stands on, and its coming siblings that begin below `end`, `most` at most. None if they
+    /// have been read ahead.
+    fn ahead(&mut self, end: Option<Key>, most: usize) -> Vec<Expect> {
         let Some(parent) = self.levels.last_mut() else {
             return Vec::new();
         };
@@ -641,7 +650,7 @@ impl Side {
         parent.read_to = parent.slot;
         while let Some(first) = parent.key(parent.read_to)
             && end.is_none_or(|end| first < end)
-            && ahead.len() < self.store.read_ahead_blocks()
+            && ahead.len() < most
         {
             ahead.extend(self.left_out.child(&self.root, parent, parent.read_to));
             parent.read_to += 1;

@@ -361,3 +361,21 @@ fn blocks_that_a_full_cache_drops_are_read_once() {
         "{read_ahead} of {differing}"
     );
 }
+
+#[test]
+fn windows_are_small_beside_small_caches() {
+    const BATCH: usize = 32;
+    for (mib, window) in [
+        (0, 1),
+        (1, 2),
+        (4, 8),
+        (16, 32),
+        (64, 32),
+        (128, 64),
+        (256, 128),
+        (1024, 128),
+    ] {
+        // With nodes of 16 KiB.
+        assert_eq!(window_of(mib * 64, BATCH), window, "{mib} MiB");
+    }
+}
