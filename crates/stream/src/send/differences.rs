@@ -40,7 +40,7 @@ const MAX_KNOWN: usize = 1 << 16;
 const MAX_DEPTH: usize = 16;
 /// For so many names of an inode.
 const SOME_NAMES: usize = 64;
-/// Look-ups that are read ahead for a batch. All others are waited for.
+/// Keys that are read ahead for a batch, those of directories in both trees. All others are waited for.
 const MAX_KEYS: usize = 1024;
 /// Look-ups that are read at once.
 const PORTION: usize = 128;
@@ -271,11 +271,13 @@ impl ReadAhead<'_> {
     }
 
     fn read_dirs_above(&mut self, mut inodes: Vec<u64>) {
+        let mut left = MAX_KEYS;
         for _ in 0..MAX_DEPTH {
-            let dirs = self.unread_dirs_of(&inodes);
+            let dirs = self.unread_dirs_of(&inodes, left);
             if dirs.is_empty() {
                 return;
             }
+            left -= dirs.len();
             let inode_item = |&dir| Key::new(dir, KeyType::INODE_ITEM, 0);
             let keys: Vec<Key> = dirs.iter().map(inode_item).collect();
             for tree in [self.old, self.new] {
@@ -285,8 +287,11 @@ impl ReadAhead<'_> {
         }
     }
 
-    /// Directories with names of inodes that were not read ahead, ascending; from now on they were.
-    fn unread_dirs_of(&mut self, inodes: &[u64]) -> Vec<u64> {
+    /// Up to `most` directories with names of inodes that were not read ahead, ascending; from now on they were.
+    fn unread_dirs_of(&mut self, inodes: &[u64], most: usize) -> Vec<u64> {
+        if most == 0 {
+            return Vec::new();
+        }
         let mut dirs = Vec::new();
         for &ino in inodes {
             for tree in [self.old, self.new] {
@@ -301,7 +306,7 @@ impl ReadAhead<'_> {
             self.known.clear();
         }
         dirs.retain(|&dir| dir != ROOT_DIR && !self.known.contains(&dir));
-        dirs.truncate(MAX_KEYS);
+        dirs.truncate(most);
         self.known.extend(&dirs);
         dirs
     }

@@ -99,7 +99,7 @@ fn look_ups_that_are_read_ahead_for_a_batch_are_bounded() {
     let inodes: Vec<u64> = batch.iter().map(|of| of.key().objectid).collect();
     let mut dirs = Vec::new();
     for _ in 0..2 {
-        let some = ahead.unread_dirs_of(&inodes);
+        let some = ahead.unread_dirs_of(&inodes, MAX_KEYS);
         assert_eq!(some.len(), MAX_KEYS);
         dirs.extend(some);
     }
@@ -107,7 +107,36 @@ fn look_ups_that_are_read_ahead_for_a_batch_are_bounded() {
     dirs.dedup();
     // The second call goes on where the first one was cut short.
     assert_eq!(dirs.len(), DIRS);
-    assert!(ahead.unread_dirs_of(&inodes).is_empty());
+    assert!(ahead.unread_dirs_of(&inodes, MAX_KEYS).is_empty());
+}
+
+/// Chains of directories, of which only those at the bottom hold what differs.
+#[test]
+fn directories_above_are_read_ahead_within_the_same_bound() {
+    const CHAINS: usize = 400;
+    const DEPTH: usize = 4;
+    let (volume, top) = volume(16 << 10);
+    let mut bottoms = Vec::new();
+    for number in 0..CHAINS {
+        let mut dir = top;
+        for depth in 0..DEPTH {
+            let name = format!("{number}-{depth}");
+            let new = NewInode::directory(0o755);
+            dir = volume.create(dir, name.as_bytes(), &new).unwrap();
+        }
+        let new = NewInode::file(0o644);
+        bottoms.push(volume.create(dir, b"file", &new).unwrap().ino.0);
+    }
+    let (old, new) = (snapshot(&volume, "old"), snapshot(&volume, "new"));
+    let leaves = [&old, &new].map(|of| RecentLeaves::of(of.view()));
+    let tree = |snapshot, leaves| FileTree { snapshot, leaves };
+    let mut ahead = ReadAhead {
+        old: tree(&old, &leaves[0]),
+        new: tree(&new, &leaves[1]),
+        known: HashSet::new(),
+    };
+    ahead.read_dirs_above(bottoms);
+    assert_eq!(ahead.known.len(), MAX_KEYS);
 }
 
 /// One difference in each leaf of 64 KiB.
