@@ -108,6 +108,8 @@ impl CopyOptions {
     }
 
     /// Copies what is in a directory into one that exists, which gets the attributes of the original.
+    ///
+    /// The copy fails if one of the two is no directory (`NotADirectory`), or the destination is missing (`NotFound`).
     #[must_use]
     pub fn contents(mut self, contents: bool) -> CopyOptions {
         self.contents = contents;
@@ -158,7 +160,7 @@ impl Subvolume {
     ///
     /// # Errors
     ///
-    /// As [`Subvolume::copy_tree`].
+    /// As [`Subvolume::copy_tree`], and those of [`CopyOptions::contents`].
     pub fn copy_tree_with(
         &self,
         from: impl AsRef<Path>,
@@ -174,7 +176,7 @@ impl Subvolume {
     ///
     /// # Errors
     ///
-    /// As [`Subvolume::copy_tree`].
+    /// As [`Subvolume::copy_tree`], and those of [`CopyOptions::contents`].
     pub fn copy_tree_to(
         &self,
         from: impl AsRef<Path>,
@@ -256,7 +258,7 @@ impl Subvolume {
     ///
     /// # Errors
     ///
-    /// As [`Subvolume::copy_from_host`].
+    /// As [`Subvolume::copy_from_host`], and those of [`CopyOptions::contents`].
     pub fn copy_from_host_with(
         &self,
         host: impl AsRef<Path>,
@@ -331,7 +333,7 @@ impl Subvolume {
     ///
     /// # Errors
     ///
-    /// As [`Subvolume::copy_to_host`].
+    /// As [`Subvolume::copy_to_host`], and those of [`CopyOptions::contents`].
     pub fn copy_to_host_with(
         &self,
         from: impl AsRef<Path>,

@@ -97,6 +97,17 @@ impl Dir {
         })
     }
 
+    /// A directory that a walk has found.
+    pub(crate) fn listed(engine: &Engine, id: FileId, top: FileId, path: PathBuf) -> Dir {
+        Dir {
+            engine: engine.clone(),
+            id,
+            top,
+            path,
+            caller: None,
+        }
+    }
+
     /// The number of the directory, unique within its subvolume.
     pub fn ino(&self) -> u64 {
         match self.id.is_empty_subvolume_dir() {
@@ -129,6 +140,16 @@ impl Dir {
     pub fn metadata(&self) -> Result<Metadata> {
         let metadata = Metadata::of_engine(&self.engine, self.id);
         metadata.naming("read the attributes of", &self.path)
+    }
+
+    /// Reads an extended attribute of the directory.
+    ///
+    /// # Errors
+    ///
+    /// As [`Subvolume::xattr_nofollow`].
+    pub fn xattr(&self, name: impl AsRef<OsStr>) -> Result<Option<Vec<u8>>> {
+        let value = self.engine.xattr(self.id, name.as_ref().as_bytes());
+        value.naming("read an attribute of", &self.path)
     }
 
     /// Reads what is known of a file in the directory; a link is not followed.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use ubtrfs_engine::{Error as EngineError, FileId, FileKind};
 
+use crate::dir::Dir;
 use crate::error::{Cause, Error, Naming, Result};
 use crate::handle::Engine;
 use crate::read_dir::DirEntry;
@@ -16,8 +17,11 @@ use crate::walk::WalkOptions;
 /// An iterator over a directory and all those below it, each with all of its entries, as `ls -R` lists them. A directory
 /// comes before those in it. Subvolumes count as directories, and links are not followed.
 ///
-/// It goes on behind an error, which has the path. Memory grows with the largest directory. On a damaged volume a directory
-/// that stands in several places is an error, so that a walk always ends. [`Walk`](crate::Walk) needs less memory.
+/// It goes on behind an error, which has the path. On a damaged volume a directory that stands in several places is an
+/// error, so that a walk always ends.
+///
+/// Memory holds all entries of a directory, and the paths of directories that are still to be listed. These are the later
+/// siblings on each level above. [`Walk`](crate::Walk) needs less.
 ///
 /// ```
 /// use std::path::Path;
@@ -39,6 +43,8 @@ use crate::walk::WalkOptions;
 /// ```
 pub struct WalkDirs {
     engine: Engine,
+    /// The root of the subvolume that is walked.
+    top: FileId,
     /// Where the walk began.
     start: FileId,
     options: WalkOptions,
@@ -51,6 +57,10 @@ pub struct WalkDirs {
 /// A directory of a walk with its entries. [`WalkDirs`] has an example.
 #[derive(Debug)]
 pub struct ListedDir {
+    engine: Engine,
+    id: FileId,
+    /// The root of the subvolume that was walked.
+    top: FileId,
     path: Arc<Path>,
     entries: Vec<DirEntry>,
     failure: Option<Error>,
@@ -60,6 +70,26 @@ impl ListedDir {
     /// The path: that of the beginning, as it was given, with the names below.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Opens the directory itself, without walking its path again.
+    pub fn open(&self) -> Dir {
+        Dir::listed(&self.engine, self.id, self.top, self.path.to_path_buf())
+    }
+
+    /// Opens the directory that holds this one: `..`. The top directory of the subvolume that was walked holds itself.
+    ///
+    /// # Errors
+    ///
+    /// The directory was removed, or the volume cannot be read.
+    pub fn open_parent(&self) -> Result<Dir> {
+        let path = self.path.join("..");
+        let parent = match self.id == self.top {
+            true => Ok(self.id),
+            false => self.engine.parent(self.id),
+        };
+        let parent = parent.naming("open directory", &path)?;
+        Ok(Dir::listed(&self.engine, parent, self.top, path))
     }
 
     /// The entries that are not left out.
@@ -102,6 +132,9 @@ impl WalkDirs {
         self.last = Some((dir, below));
         let failure = failed.and_then(|error| Err::<(), _>(error).naming("list", &path).err());
         ListedDir {
+            engine: self.engine.clone(),
+            id: dir,
+            top: self.top,
             path,
             entries,
             failure,
@@ -150,6 +183,7 @@ impl Subvolume {
         let begun = dir.and_then(|dir| match self.engine.attr(dir)?.kind {
             FileKind::Directory => Ok(WalkDirs {
                 engine: self.engine.clone(),
+                top: self.root,
                 start: dir,
                 options: *options,
                 pending: vec![Ok((path.into(), dir))],

@@ -678,7 +678,7 @@ fn paths_of_entries_lead_nowhere_else() {
     }
     let volume = Volume::open_read_only(&image).unwrap();
     let root = volume.root();
-    for ((_, dir), (_, name, path)) in dirs.iter().zip(crafted) {
+    for ((ino, dir), (_, name, path)) in dirs.iter().zip(crafted) {
         let path = Path::new(dir).join(path);
         let entry = root.read_dir(dir).unwrap().next().unwrap().unwrap();
         assert_eq!(entry.file_name().as_bytes(), name);
@@ -687,7 +687,12 @@ fn paths_of_entries_lead_nowhere_else() {
         let walked: Vec<PathBuf> = walked.map(|entry| entry.unwrap().path()).collect();
         assert_eq!(walked, [path.clone(), path.join("file")]);
         let listed = root.walk_dirs(dir, &WalkOptions::new()).unwrap();
-        let listed = listed.map(|dir| dir.unwrap().path().to_owned());
-        assert_eq!(listed.collect::<Vec<_>>(), [PathBuf::from(dir), path]);
+        let listed: Vec<_> = listed.map(|dir| dir.unwrap()).collect();
+        let paths: Vec<&Path> = listed.iter().map(|dir| dir.path()).collect();
+        assert_eq!(paths, [Path::new(dir), &path]);
+        // Directories are found behind such paths all the same.
+        let itself = listed[1].open().metadata().unwrap();
+        assert_eq!(itself.ino(), entry.ino());
+        assert_eq!(listed[1].open_parent().unwrap().ino(), *ino);
     }
 }

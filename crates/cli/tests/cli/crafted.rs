@@ -1,13 +1,15 @@
 //! A crafted volume does not make the command walk forever, or name what lies elsewhere.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use ubtrfs::Volume;
 use ubtrfs_sim::craft;
 use ubtrfs_sim::kernel::{KernelVolume, MkfsSpec, or_skip};
 
-use crate::process::{fail, location, ubtrfs};
+use crate::process::{fail, location, succeed, ubtrfs};
 
 const INODE_ITEM: u8 = 1;
 const INODE_REF: u8 = 12;
@@ -88,4 +90,20 @@ fn an_archive_has_no_name_that_leads_out_of_it() {
     // A listing shows it all the same.
     let shown = ubtrfs().args(["ls", "-A"]).arg(&d).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&shown.stdout), "../../esca\n");
+}
+
+/// ENTRY-PATH-1
+#[test]
+fn a_long_listing_has_the_dots_of_a_directory_whose_name_is_none() {
+    let scratch = tempfile::tempdir().unwrap();
+    let image = scratch.path().join("image");
+    let volume = Volume::create(&image, 256 << 20).unwrap();
+    volume.root().create_dir_all("/d/entry").unwrap();
+    let ino = volume.root().metadata("/d").unwrap().ino();
+    volume.close().unwrap();
+    assert!(craft::rename(&image, ino, b"entry", b"../..").unwrap() > 0);
+    let listed = succeed([OsString::from("ls"), "-laRi".into(), location(&image, "d")]);
+    let listed = String::from_utf8(listed).unwrap();
+    let lines = |end: &str| listed.lines().filter(|line| line.ends_with(end)).count();
+    assert_eq!((lines(" ."), lines(" ..")), (2, 2), "{listed}");
 }

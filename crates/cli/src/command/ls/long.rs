@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use jiff::Timestamp;
-use ubtrfs::{DirEntry, Result, Subvolume};
+use ubtrfs::{Dir, DirEntry, Error, Result, Subvolume};
 
 use super::{Ls, write_name};
 use crate::presentation::console::Console;
@@ -23,6 +23,7 @@ pub(super) enum Listed<'a> {
     /// By its path; a link itself.
     At(&'a Subvolume, &'a Path),
     Entry(&'a DirEntry),
+    Dir(&'a Dir),
 }
 
 impl Listed<'_> {
@@ -30,6 +31,10 @@ impl Listed<'_> {
         match self {
             Listed::At(files, path) => FileFacts::at(files, path),
             Listed::Entry(entry) => FileFacts::of(entry),
+            Listed::Dir(dir) => Ok(FileFacts {
+                metadata: dir.metadata()?,
+                target: None,
+            }),
         }
     }
 
@@ -37,6 +42,7 @@ impl Listed<'_> {
         match self {
             Listed::At(files, path) => Ok(files.symlink_metadata(path)?.ino()),
             Listed::Entry(entry) => Ok(entry.ino()),
+            Listed::Dir(dir) => Ok(dir.ino()),
         }
     }
 
@@ -44,9 +50,15 @@ impl Listed<'_> {
         let acl = match self {
             Listed::At(files, path) => files.xattr_nofollow(path, name),
             Listed::Entry(entry) => entry.xattr(name),
+            Listed::Dir(dir) => dir.xattr(name),
         };
         Ok(acl?.is_some())
     }
+}
+
+pub(super) fn cannot_stat(name: &[u8], error: &Error, console: &mut Console) {
+    let (name, reason) = (Escaped(name), error.reason());
+    console.error(format_args!("cannot stat '{name}': {reason}"));
 }
 
 #[derive(Debug)]
@@ -110,10 +122,7 @@ impl Layout {
     pub(super) fn add(&mut self, name: &[u8], file: Listed<'_>, console: &mut Console) {
         match self.line(name, file) {
             Ok(line) => self.lines.push(line),
-            Err(error) => {
-                let (name, reason) = (Escaped(name), error.reason());
-                console.error(format_args!("cannot stat '{name}': {reason}"));
-            }
+            Err(error) => cannot_stat(name, &error, console),
         }
     }
 

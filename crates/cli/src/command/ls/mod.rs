@@ -130,7 +130,7 @@ impl Ls {
                 layout.print_name(&mut console.out, &shown(location, dir.path()))?;
                 writeln!(console.out, ":")?;
             }
-            self.list_directory(console, layout, files, location, &dir)?;
+            self.list_directory(console, layout, location, &dir)?;
             if !self.recursive {
                 break;
             }
@@ -142,7 +142,6 @@ impl Ls {
         &self,
         console: &mut Console,
         layout: &mut long::Layout,
-        files: &Subvolume,
         location: &Location,
         dir: &ListedDir,
     ) -> anyhow::Result<()> {
@@ -150,9 +149,11 @@ impl Ls {
             cannot_list(console, location, error);
         }
         if self.all {
-            layout.add(b".", Listed::At(files, dir.path()), console);
-            let above = dir.path().join("..");
-            layout.add(b"..", Listed::At(files, &above), console);
+            layout.add(b".", Listed::Dir(&dir.open()), console);
+            match dir.open_parent() {
+                Ok(above) => layout.add(b"..", Listed::Dir(&above), console),
+                Err(error) => long::cannot_stat(b"..", &error, console),
+            }
         }
         for entry in dir.entries() {
             let name = entry.file_name();
