@@ -337,29 +337,47 @@ impl<'a> Changes<'a> {
                 }
             }
         }
-        changes.commit()
+        changes.commit_all(console);
+        Ok(())
     }
 
-    /// Commits what was done so far, in a shell or a mount later.
-    pub(crate) fn sync(&self) -> anyhow::Result<()> {
-        self.each_image(|volume| volume.sync())
-    }
-
-    /// Commits what was done, and discards what that has freed; in a shell or a mount later. Nothing is changed any
-    /// more.
-    pub(crate) fn commit(self) -> anyhow::Result<()> {
-        self.each_image(|volume| volume.clone().close())
-    }
-
-    fn each_image(&self, commit: fn(&Volume) -> ubtrfs::Result<()>) -> anyhow::Result<()> {
+    /// Commits what was done so far, in a shell or a mount later. Failures are reported.
+    pub(crate) fn sync(&self, console: &mut Console) {
         for open in &self.open {
-            if open.location.session().is_none() {
-                let image = Escaped(open.location.image.as_os_str().as_encoded_bytes());
-                let committed = commit(&open.volume).reason();
-                committed.with_context(|| format!("cannot commit to '{image}'"))?;
+            if let Err(error) = open.commit(Volume::sync) {
+                console.failed(&error);
             }
         }
-        Ok(())
+    }
+
+    /// Commits what was done to the volume that is open, and discards what that has freed; in a shell or a mount later.
+    /// Nothing is changed any more.
+    pub(crate) fn commit(self) -> anyhow::Result<()> {
+        self.open.iter().try_for_each(OpenImage::close)
+    }
+
+    /// Commits the volumes of a command that opens several. Each failure is reported.
+    pub(crate) fn commit_all(self, console: &mut Console) {
+        for open in &self.open {
+            if let Err(error) = open.close() {
+                console.failed(&error);
+            }
+        }
+    }
+}
+
+impl OpenImage {
+    fn close(&self) -> anyhow::Result<()> {
+        self.commit(|volume| volume.clone().close())
+    }
+
+    fn commit(&self, commit: fn(&Volume) -> ubtrfs::Result<()>) -> anyhow::Result<()> {
+        if self.location.session().is_some() {
+            return Ok(());
+        }
+        let image = Escaped(self.location.image.as_os_str().as_encoded_bytes());
+        let committed = commit(&self.volume).reason();
+        committed.with_context(|| format!("cannot commit to '{image}'"))
     }
 }
 

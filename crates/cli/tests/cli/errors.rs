@@ -6,6 +6,8 @@ use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::process::Command;
 
+use ubtrfs::Volume;
+
 use crate::process::{fail, location, succeed, ubtrfs};
 
 #[test]
@@ -455,4 +457,26 @@ fn help_says_where_a_path_in_a_mount_will_do() {
     }
     assert!(help("filesystem sync").contains("of use in a mount"));
     assert!(!help("ls").contains("in a mount"));
+}
+
+#[test]
+fn each_volume_that_takes_no_commit_is_told() {
+    let scratch = tempfile::tempdir().unwrap();
+    let images = ["one", "other"].map(|name| scratch.path().join(name));
+    for image in &images {
+        Volume::create(image, 256 << 20).unwrap().close().unwrap();
+    }
+    // Tree blocks lie behind this.
+    let limited = "trap '' XFSZ; exec prlimit --fsize=20971520 \"$@\"";
+    let output = Command::new("sh")
+        .args(["-c", limited, "sh", env!("CARGO_BIN_EXE_ubtrfs"), "touch"])
+        .args(images.iter().map(|image| location(image, "file")))
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let told = String::from_utf8(output.stderr).unwrap();
+    for image in &images {
+        let failure = format!("cannot commit to '{}'", image.display());
+        assert!(told.contains(&failure), "{told}");
+    }
 }

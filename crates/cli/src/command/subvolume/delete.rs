@@ -68,7 +68,7 @@ impl Delete {
         }
         let mut sessions = self.locations.iter().filter_map(Location::session);
         let session = sessions.next();
-        changes.sync()?;
+        changes.sync(console);
         if self.dry_run || console.dry_run {
             return Ok(());
         }
@@ -76,7 +76,10 @@ impl Delete {
             match session {
                 None => {
                     let freed = volume.free_deleted_subvolumes().reason();
-                    freed.context("cannot free the space of deleted subvolumes")?;
+                    let freed = freed.context("cannot free the space of deleted subvolumes");
+                    if let Err(error) = freed {
+                        console.failed(&error);
+                    }
                 }
                 Some(session) if session.mount().is_some() && self.commit_after => {
                     volume.sync().reason().context("cannot commit")?;
@@ -84,7 +87,8 @@ impl Delete {
                 Some(_) => {}
             }
         }
-        changes.commit()
+        changes.commit_all(console);
+        Ok(())
     }
 
     fn check(&self) -> anyhow::Result<()> {
