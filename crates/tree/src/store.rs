@@ -288,9 +288,16 @@ impl NodeStore {
     /// Like [`NodeStore::prefetch`], for large batches: one thread checks what it has read while another waits. Returns
     /// the blocks that it has, cached before or not: a full cache drops many of a batch before they are used.
     pub(crate) fn read_batch(&self, expects: &[Expect]) -> Vec<Block> {
-        let cached = |expect: &Expect| self.cache.peek(&expect.bytenr.0);
-        let mut blocks: Vec<Block> = expects.iter().filter_map(cached).collect();
-        let cold = self.cold(expects);
+        let mut blocks = Vec::new();
+        let mut cold = Vec::new();
+        for expect in expects {
+            match self.cache.peek(&expect.bytenr.0) {
+                Some(block) => blocks.push(block),
+                None if self.may_be_read_ahead(expect) => cold.push(expect),
+                None => {}
+            }
+        }
+        let cold = worth_a_batch(cold);
         if cold.len() < 2 * LEAST_OF_A_THREAD || nonblocking::is_set() {
             blocks.extend(self.read_cold_batch(&cold));
             return blocks;
@@ -322,17 +329,15 @@ impl NodeStore {
         self.as_expected(tree, block, expect)
     }
 
-    /// Those of the blocks that are worth a batch: neighbours follow each other, as the kernel makes one request of them.
     fn cold<'e>(&self, expects: &'e [Expect]) -> Vec<&'e Expect> {
-        let mut cold: Vec<&Expect> = expects
+        let cold = expects
             .iter()
-            .filter(|e| self.is_aligned(e.bytenr) && !self.is_cached(e.bytenr))
-            .collect();
-        cold.sort_unstable_by_key(|expect| expect.bytenr);
-        if cold.len() < 2 {
-            cold.clear();
-        }
-        cold
+            .filter(|e| self.is_aligned(e.bytenr) && !self.is_cached(e.bytenr));
+        worth_a_batch(cold.collect())
+    }
+
+    fn may_be_read_ahead(&self, expect: &Expect) -> bool {
+        self.is_aligned(expect.bytenr) && self.staged.get(expect.bytenr).is_none()
     }
 
     /// Returns those that are sound.
@@ -552,6 +557,15 @@ impl NodeStore {
     pub fn next_epoch(&self) -> Arc<Epoch> {
         self.epochs.advance()
     }
+}
+
+/// Neighbours follow each other, as the kernel makes one request of them. None if there are too few for a batch.
+fn worth_a_batch(mut cold: Vec<&Expect>) -> Vec<&Expect> {
+    cold.sort_unstable_by_key(|expect| expect.bytenr);
+    if cold.len() < 2 {
+        cold.clear();
+    }
+    cold
 }
 
 fn zeroed(len: usize) -> Box<[u8]> {
