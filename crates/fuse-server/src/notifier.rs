@@ -16,8 +16,9 @@
 //!   a holder of the directory's lock may wait for its answer. A program that lists a directory into memory that does
 //!   not come holds that lock without end. So an ioctl begins no change while `EXACT_MAX` names wait.
 //!
-//! A direct write is told by the thread that serves it, before its answer (`Notifier::contents_written`). It has
-//! released all locks by then, and the kernel holds none for it that it waits for here.
+//! A direct write is told by the thread that serves it, before its answer (`Notifier::contents_changed`), as is a change
+//! that failed half way. The thread has released all locks by then, and the kernel holds none for it that it waits for
+//! here.
 //!
 //! Locks: a lane's, a leaf, never held while the kernel is told something.
 
@@ -200,11 +201,17 @@ impl Notifier for Queue {
         self.nodes.put(Notice::Node { node, contents });
     }
 
-    fn contents_written(&self, node: NodeId, offset: u64, len: u64) {
+    fn contents_changed(&self, node: NodeId, offset: u64, len: u64) -> bool {
         let contents = Some((offset, Some(len)));
         match (&self.device, self.places.enter()) {
-            (Some(device), Some(_place)) => send(device, &Notice::Node { node, contents }),
-            _ => self.node_changed(node, contents),
+            (Some(device), Some(_place)) => {
+                send(device, &Notice::Node { node, contents });
+                true
+            }
+            _ => {
+                self.node_changed(node, contents);
+                false
+            }
         }
     }
 

@@ -21,12 +21,12 @@ pub trait Notifier: Debug + Send + Sync {
     /// there is a range.
     fn node_changed(&self, node: NodeId, contents: Option<(u64, Option<u64>)>);
 
-    /// A request has written `len` bytes past the kernel's cache. Returns when the kernel has forgotten the range
-    /// and all older attributes. If that takes long, it returns when the kernel is about to be told.
+    /// A request has changed `len` bytes past the kernel's cache. Returns when the kernel has forgotten the range
+    /// and all older attributes. If that takes long, it returns false when the kernel is about to be told.
     ///
     /// For the thread that serves the request, under no lock and where it may wait. No page of the range may be
     /// locked for the request.
-    fn contents_written(&self, node: NodeId, offset: u64, len: u64);
+    fn contents_changed(&self, node: NodeId, offset: u64, len: u64) -> bool;
 
     /// Whether so few names wait to be told that more may come. A thread that may wait for the kernel calls `drain`
     /// instead.

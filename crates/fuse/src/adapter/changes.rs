@@ -12,12 +12,16 @@ use parking_lot::RwLock;
 use ubtrfs_device::clock;
 use ubtrfs_fuse_server::request::{NodeId, Notifier};
 
+use super::known::Span;
 use super::nodes::Listed;
 use super::number::Numbering;
 use super::source::FileId;
 
 const FLUSHING_AT_MOST: Duration = Duration::from_secs(30);
-const DROPPING_AT_MOST: Duration = Duration::from_millis(20);
+/// Where no lock is in the way it takes as long as a thread needs to run.
+const DROPPING_AT_MOST: Duration = Duration::from_millis(200);
+/// Where the kernel may hold a lock until the answer.
+const DROPPING_EDGE_AT_MOST: Duration = Duration::from_millis(20);
 const DRAIN_AT_MOST: Duration = Duration::from_secs(1);
 
 /// Where changes below a mount are told.
@@ -45,6 +49,16 @@ impl NodeIds {
         }
         let number = self.numbering.number(id);
         NodeId(number.unwrap_or_else(|| Listed::File(id).usual_number()))
+    }
+}
+
+/// Where the page begins that the kernel may have locked for a buffered write; the end, if there is none.
+fn sure_end(range: Span) -> u64 {
+    let page = rustix::param::page_size() as u64;
+    let last = range.end.saturating_sub(1) / page * page;
+    match range.start <= last && range.end.is_multiple_of(page) {
+        true => range.end,
+        false => last,
     }
 }
 
@@ -88,24 +102,53 @@ impl Changes {
         self.node_changed(id, Some((0, None)));
     }
 
-    /// Before a write past the kernel's cache is answered, which has changed a range of a file.
-    pub(super) fn written_past_cache(&self, id: FileId, range: Range) {
-        if let (Some(notifier), (offset, Some(len))) = (self.notifier(), range) {
-            notifier.contents_written(self.nodes.node(id), offset, len);
-        }
+    /// Before a request is answered that has changed a range of a file past the kernel's cache. False: the kernel hears
+    /// of it later.
+    pub(super) fn changed_past_cache(&self, id: FileId, range: Span) -> bool {
+        self.notifier().is_none_or(|notifier| {
+            let len = range.end - range.start;
+            notifier.contents_changed(self.nodes.node(id), range.start, len)
+        })
     }
 
     /// Contents of a range of a file.
-    pub(super) fn pages(&self, id: FileId, range: Range) {
-        self.node_changed(id, Some(range));
+    pub(super) fn pages(&self, id: FileId, range: Span) {
+        self.node_changed(id, Some((range.start, Some(range.end - range.start))));
     }
 
-    /// Has the kernel drop what it holds of a range of a file; false if it has not in time. For who serves a request
-    /// for which the kernel may hold locks of pages in the range.
-    pub(super) fn drop_pages(&self, id: FileId, range: Range) -> bool {
-        self.pages(id, range);
+    /// Has the kernel drop what it holds of a part of a range that a buffered write has changed. False if it has not in
+    /// time. For the thread that serves the write.
+    ///
+    /// The kernel may have the last page of the write locked until the answer, if the write covers a part of it. Then no
+    /// read can have brought old contents back. So all before it is told first, and waited for longer.
+    pub(super) fn drop_pages(&self, id: FileId, part: Span, range: Span) -> bool {
+        let last = sure_end(range);
+        let sure = Span {
+            end: part.end.min(last),
+            ..part
+        };
+        let edge = Span {
+            start: part.start.max(last),
+            ..part
+        };
+        let mut is_told = true;
+        for (span, patience) in [(sure, DROPPING_AT_MOST), (edge, DROPPING_EDGE_AT_MOST)] {
+            if span.start < span.end {
+                self.pages(id, span);
+                is_told = self.drain_nodes_within(patience);
+            }
+        }
+        is_told
+    }
+
+    fn drain_nodes_within(&self, patience: Duration) -> bool {
         self.notifier()
-            .is_none_or(|notifier| notifier.drain_nodes(Some(clock::now() + DROPPING_AT_MOST)))
+            .is_none_or(|notifier| notifier.drain_nodes(Some(clock::now() + patience)))
+    }
+
+    /// Whether the kernel was told all of nodes that was to be told so far.
+    pub(super) fn has_told_nodes(&self) -> bool {
+        self.drain_nodes_within(Duration::ZERO)
     }
 
     fn node_changed(&self, id: FileId, contents: Option<Range>) {

@@ -27,6 +27,7 @@ use super::changes;
 use super::errno::errno;
 use super::flushing::For;
 use super::handles::OpenHandle;
+use super::known::Span;
 use super::names::new_inode;
 use super::source::Source;
 use super::{Adapter, Node, WHOLE_FILE};
@@ -175,7 +176,8 @@ impl<S: Source> Adapter<S> {
         how: &ReadHow,
     ) -> Result<usize> {
         let id = self.node(node)?.id;
-        self.known.note_read(node.0);
+        self.known
+            .note_read(node.0, Span::new(offset, out.len() as u64));
         let len = self.source.read(id, offset, out)?;
         if !how.no_atime {
             self.note_read(id, self.live.atime());
@@ -208,7 +210,8 @@ impl<S: Source> Adapter<S> {
         let volume = self.writing()?;
         let id = self.node(node)?.id;
         let is_buffered = !how.direct && !how.from_cache;
-        if how.sync || how.direct || is_buffered && self.known.was_reread(node.0) {
+        let range = Span::new(offset, bytes.len() as u64);
+        if how.sync || how.direct || is_buffered && self.known.was_reread(node.0, range) {
             // What is repeated elsewhere must not be done already: it may append.
             nonblocking::check().map_err(|_| Errno::WOULD_BLOCK)?;
         }
@@ -239,7 +242,6 @@ impl<S: Source> Adapter<S> {
                 Err(_) => part.failed(),
             }
         }
-        let range = (offset, Some(bytes.len() as u64));
         if how.direct {
             self.drop_written_past_cache(node, id, range);
         } else if is_buffered {
@@ -255,23 +257,37 @@ impl<S: Source> Adapter<S> {
     /// The kernel has dropped its pages before it sent a direct write. Those that were read since are older than
     /// the write, as attributes may be. It drops them again only where a thread waits for the write (no AIO). A
     /// write that failed may have changed a part.
-    fn drop_written_past_cache(&self, node: NodeId, id: FileId, range: changes::Range) {
-        self.known.note_drop(node.0);
-        self.changes.written_past_cache(id, range);
-        self.known.note_drop(node.0);
+    fn drop_written_past_cache(&self, node: NodeId, id: FileId, range: Span) {
+        self.known.begin_drop(node.0);
+        let is_told = self.changes.changed_past_cache(id, range);
+        self.known.end_drop(node.0, is_told);
     }
 
-    /// Has the kernel drop what was read between an earlier drop and a buffered write. The kernel may have the first
-    /// and the last page of the write locked until the answer, so this waits only for a while.
-    fn drop_reread(&self, node: NodeId, id: FileId, range: changes::Range) {
+    /// Has the kernel drop pages that a request may have changed, of which it will say that it failed. The kernel holds the
+    /// lock of the file until the answer, and so sends no buffered write that could meet this. A thread that may not wait
+    /// has changed all or nothing.
+    fn drop_partly_changed(&self, node: NodeId, id: FileId, range: Span) {
+        if !nonblocking::is_set() && !self.changes.changed_past_cache(id, range) {
+            self.known.note_late_drop(node.0);
+        }
+    }
+
+    /// Has the kernel drop what was read between an earlier drop and a buffered write, before the write is answered. No
+    /// buffered write is sent meanwhile, so this drop is not noted unless it comes late.
+    fn drop_reread(&self, node: NodeId, id: FileId, range: Span) {
         if nonblocking::is_set() {
             // The read has come since the write began. The next write has the kernel drop this again.
-            if self.known.was_reread(node.0) {
+            if self.known.was_reread(node.0, range) {
                 self.changes.pages(id, range);
+                self.known.note_late_drop(node.0);
             }
-        } else if self.known.take_reread(node.0) && !self.changes.drop_pages(id, range) {
-            self.known.note_drop(node.0);
-            self.known.note_read(node.0);
+            return;
+        }
+        let has_told = || self.changes.has_told_nodes();
+        if let Some(reread) = self.known.take_reread(node.0, range, has_told)
+            && !self.changes.drop_pages(id, reread, range)
+        {
+            self.known.note_late_drop(node.0);
         }
     }
 
@@ -346,9 +362,8 @@ impl<S: Source> Adapter<S> {
         let volume = self.writing()?;
         let id = self.node(node)?.id;
         let outcome = volume.fallocate(id, how, offset, len);
-        if outcome.as_ref().is_err_and(Error::is_no_space) {
-            // A part may be done, of which the kernel takes the error for none.
-            self.changes.contents(id);
+        if outcome.as_ref().is_err_and(|error| !error.is_would_block()) {
+            self.drop_partly_changed(node, id, Span::new(offset, len));
         }
         outcome.map_err(errno)
     }
@@ -371,9 +386,11 @@ impl<S: Source> Adapter<S> {
             true => len,
             false => len.min(COPY_BYTES),
         };
-        let copied = volume
-            .copy_range(src, from.offset, len, dst, to.offset)
-            .map_err(errno)?;
+        let copied = volume.copy_range(src, from.offset, len, dst, to.offset);
+        if copied.as_ref().is_err_and(|error| !error.is_would_block()) {
+            self.drop_partly_changed(to.node, dst, Span::new(to.offset, len));
+        }
+        let copied = copied.map_err(errno)?;
         if syncs && copied > 0 {
             fsync(volume, dst, open.as_deref()).map_err(errno)?;
         }

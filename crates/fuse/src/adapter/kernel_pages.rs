@@ -71,10 +71,10 @@ impl KernelPages {
     pub(super) fn flush(&self, why: For, ranges: Vec<(NodeId, Range)>) -> Result<()> {
         let _turn = self.flushing.enter(why).ok_or(Errno::BUSY)?;
         let nodes: Vec<_> = ranges.iter().map(|(node, _)| node.0).collect();
-        let note_drop = || nodes.iter().for_each(|&node| self.known.note_drop(node));
-        note_drop();
+        nodes.iter().for_each(|&node| self.known.begin_drop(node));
         let is_flushed = self.changes.flush(ranges);
-        note_drop();
+        let end = |&node: &u64| self.known.end_drop(node, is_flushed);
+        nodes.iter().for_each(end);
         if is_flushed {
             return Ok(());
         }

@@ -7,8 +7,9 @@
 //! - KNOWN-1: a node is in the table while entries were given for it that the kernel has not forgotten.
 //! - KNOWN-2: a node that is marked as kept is held by the volume, and let go of when it leaves the table.
 //! - KNOWN-3: `dropped` counts the nodes whose pages are not `Pages::Kept`.
+//! - KNOWN-4: pages are not `Pages::Kept` while the kernel is being told to drop some.
 //!
-//! Locks: a mutex a shard, leaves. The volume asks under the locks of inodes.
+//! Locks: a mutex a shard. The notifier's lock is taken below it, and no other. The volume asks under the locks of inodes.
 //! Not here: what numbers stand for (`number`, `nodes`).
 
 use std::collections::HashMap;
@@ -43,6 +44,10 @@ struct Node {
     /// The ends of listings, for a directory that was listed.
     listing_ends: Option<Box<ListingEnds>>,
     pages: Pages,
+    /// Drops of pages that are under way (KNOWN-4).
+    drops: u32,
+    /// A notice was left to the notifier, which may tell the kernel at any time (KNOWN-4).
+    is_late: bool,
 }
 
 /// The state of a file's cached pages since the last buffered write.
@@ -54,8 +59,49 @@ enum Pages {
     Kept,
     /// The kernel was told to drop some.
     Dropped,
-    /// And some were read since.
-    Reread,
+    /// And some were read since, all of them within this range.
+    Reread(Span),
+}
+
+/// A range of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Span {
+    pub(super) start: u64,
+    pub(super) end: u64,
+}
+
+impl Span {
+    pub(super) fn new(offset: u64, len: u64) -> Self {
+        Self {
+            start: offset,
+            end: offset.saturating_add(len),
+        }
+    }
+
+    /// The shortest range that both are in.
+    fn over(self, other: Self) -> Self {
+        Self {
+            start: self.start.min(other.start),
+            end: self.end.max(other.end),
+        }
+    }
+
+    /// The common part, if there is one.
+    fn common(self, other: Self) -> Option<Self> {
+        let start = self.start.max(other.start);
+        let end = self.end.min(other.end);
+        (start < end).then_some(Self { start, end })
+    }
+}
+
+impl Pages {
+    /// The part of a range that was read again.
+    fn reread_of(self, range: Span) -> Option<Span> {
+        match self {
+            Pages::Reread(read) => read.common(range),
+            Pages::Kept | Pages::Dropped => None,
+        }
+    }
 }
 
 /// Numbers are given out in turn: they cannot be chosen to collide.
@@ -122,6 +168,8 @@ impl KnownNodes {
             is_file: kind == FileKind::Regular,
             listing_ends: None,
             pages: Pages::Kept,
+            drops: 0,
+            is_late: false,
         });
         node.lookups += 1;
     }
@@ -195,48 +243,93 @@ impl KnownNodes {
         };
     }
 
-    /// Has the pages of a node go from one state into another, if they are in it. True: they were.
-    fn change_pages(&self, number: u64, from: Pages, to: Pages) -> bool {
-        let mut shard = self.shard(number).lock();
-        let Some(node) = shard.get_mut(&number).filter(|node| node.pages == from) else {
-            return false;
-        };
-        node.pages = to;
-        self.count(from, to);
-        true
+    /// Changes the state of a node's pages.
+    fn set_pages(&self, node: &mut Node, pages: Pages) {
+        self.count(node.pages, pages);
+        node.pages = pages;
     }
 
     fn were_pages_dropped(&self) -> bool {
         self.dropped.load(Ordering::SeqCst) != 0
     }
 
-    /// The kernel is being told to drop pages of a file, or has just been: both are to be noted.
-    pub(super) fn note_drop(&self, number: u64) {
-        self.change_pages(number, Pages::Kept, Pages::Dropped);
-    }
-
-    /// Before a file is read.
-    pub(super) fn note_read(&self, number: u64) {
-        if self.were_pages_dropped() {
-            self.change_pages(number, Pages::Dropped, Pages::Reread);
+    /// The kernel is about to be told to drop pages of a file, at a time when it may be sending buffered writes.
+    pub(super) fn begin_drop(&self, number: u64) {
+        if let Some(node) = self.shard(number).lock().get_mut(&number) {
+            node.drops += 1;
+            self.note_dropped(node);
         }
     }
 
-    /// Whether a buffered write may be older than the drop of its page, and a read between them.
-    pub(super) fn was_reread(&self, number: u64) -> bool {
+    /// The kernel was told since `begin_drop`, or else the notifier will tell it.
+    pub(super) fn end_drop(&self, number: u64, is_told: bool) {
+        if let Some(node) = self.shard(number).lock().get_mut(&number) {
+            // The kernel may have forgotten the node meanwhile, and looked it up again.
+            node.drops = node.drops.saturating_sub(1);
+            node.is_late |= !is_told;
+            self.note_dropped(node);
+        }
+    }
+
+    /// The notifier will tell the kernel to drop pages of a file.
+    pub(super) fn note_late_drop(&self, number: u64) {
+        if let Some(node) = self.shard(number).lock().get_mut(&number) {
+            node.is_late = true;
+            self.note_dropped(node);
+        }
+    }
+
+    fn note_dropped(&self, node: &mut Node) {
+        if node.pages == Pages::Kept {
+            self.set_pages(node, Pages::Dropped);
+        }
+    }
+
+    /// Before a part of a file is read.
+    pub(super) fn note_read(&self, number: u64, range: Span) {
+        if !self.were_pages_dropped() {
+            return;
+        }
+        if let Some(node) = self.shard(number).lock().get_mut(&number) {
+            let pages = match node.pages {
+                Pages::Kept => Pages::Kept,
+                Pages::Dropped => Pages::Reread(range),
+                Pages::Reread(before) => Pages::Reread(before.over(range)),
+            };
+            self.set_pages(node, pages);
+        }
+    }
+
+    /// Whether a buffered write of a range may be older than the drop of its page, and a read between them.
+    pub(super) fn was_reread(&self, number: u64, range: Span) -> bool {
         let shard = |number| self.shard(number).lock();
         self.were_pages_dropped()
             && shard(number)
                 .get(&number)
-                .is_some_and(|node| node.pages == Pages::Reread)
+                .is_some_and(|node| node.pages.reread_of(range).is_some())
     }
 
-    /// A buffered write is about to be answered. The kernel begins the file's next one after that: so only this one can
-    /// be older than drops that are over. True: a read may have been served between the two.
-    pub(super) fn take_reread(&self, number: u64) -> bool {
-        self.were_pages_dropped()
-            && !self.change_pages(number, Pages::Dropped, Pages::Kept)
-            && self.change_pages(number, Pages::Reread, Pages::Kept)
+    /// A buffered write of a range is about to be answered. The kernel begins the file's next one after that: so only this
+    /// one can be older than drops that are over. Returns the part of which a read may have been served between the two.
+    /// `has_told`: whether the notifier has nothing left to tell.
+    pub(super) fn take_reread(
+        &self,
+        number: u64,
+        range: Span,
+        has_told: impl Fn() -> bool,
+    ) -> Option<Span> {
+        if !self.were_pages_dropped() {
+            return None;
+        }
+        let mut shard = self.shard(number).lock();
+        let node = shard.get_mut(&number)?;
+        let reread = node.pages.reread_of(range);
+        node.is_late = node.is_late && !has_told();
+        // KNOWN-4
+        if node.drops == 0 && !node.is_late {
+            self.set_pages(node, Pages::Kept);
+        }
+        reread
     }
 
     /// The regular files.

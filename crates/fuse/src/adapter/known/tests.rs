@@ -60,16 +60,40 @@ fn nodes_with_dropped_pages_are_counted_until_they_leave() {
     let dropped = || known.dropped.load(Ordering::SeqCst);
     for number in NUMBER..NUMBER + 3 {
         known.add(number, FileKind::Regular);
-        known.note_drop(number);
-        known.note_drop(number);
+        known.begin_drop(number);
+        known.end_drop(number, true);
+        known.note_late_drop(number);
     }
     assert_eq!(dropped(), 3);
-    known.note_read(NUMBER);
+    let page = Span::new(4096, 4096);
+    known.note_read(NUMBER, page);
     assert_eq!(dropped(), 3);
-    assert!(known.take_reread(NUMBER));
+    let take = || known.take_reread(NUMBER, Span::new(0, 6000), || true);
+    assert_eq!(take(), Some(Span::new(4096, 1904)));
     assert_eq!(dropped(), 2);
     assert!(!known.forget(NUMBER + 1, 1));
     assert_eq!(dropped(), 1);
     known.forget_all();
     assert_eq!(dropped(), 0);
+}
+
+/// KNOWN-4
+#[test]
+fn pages_are_not_kept_while_any_drop_is_under_way() {
+    let known = known();
+    known.add(NUMBER, FileKind::Regular);
+    let page = Span::new(0, 4096);
+    let take = |has_told: bool| known.take_reread(NUMBER, page, || has_told);
+    known.begin_drop(NUMBER);
+    known.begin_drop(NUMBER);
+    assert_eq!(take(true), None);
+    known.note_read(NUMBER, page);
+    assert_eq!(take(true), Some(page));
+    known.end_drop(NUMBER, true);
+    assert_eq!(take(true), Some(page));
+    known.end_drop(NUMBER, false);
+    assert_eq!(take(false), Some(page), "it is told later");
+    assert_eq!(take(true), Some(page));
+    assert_eq!(take(true), None);
+    assert_eq!(known.dropped.load(Ordering::SeqCst), 0);
 }

@@ -1,7 +1,9 @@
 //! When the kernel is told to drop pages of a file that is written to.
 
-use parking_lot::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
+
+use parking_lot::Mutex;
 
 use super::*;
 use crate::adapter::WHOLE_FILE;
@@ -12,9 +14,11 @@ type Told = (NodeId, u64, u64);
 /// A kernel that drops at once what it is told to, and remembers it.
 #[derive(Debug, Default)]
 struct Obedient {
-    /// Before the answer of a direct write.
+    /// Before the answer of a request that has changed it past the kernel's cache.
     written: Mutex<Vec<Told>>,
     changed: Mutex<Vec<Told>>,
+    /// It is told nothing in time.
+    is_late: AtomicBool,
 }
 
 impl Notifier for Obedient {
@@ -29,8 +33,9 @@ impl Notifier for Obedient {
             .push((node, offset, len.unwrap_or(u64::MAX)));
     }
 
-    fn contents_written(&self, node: NodeId, offset: u64, len: u64) {
+    fn contents_changed(&self, node: NodeId, offset: u64, len: u64) -> bool {
         self.written.lock().push((node, offset, len));
+        !self.is_late.load(Ordering::Relaxed)
     }
 
     fn has_room_for_names(&self) -> bool {
@@ -38,7 +43,7 @@ impl Notifier for Obedient {
     }
 
     fn drain_nodes(&self, _: Option<Instant>) -> bool {
-        true
+        !self.is_late.load(Ordering::Relaxed)
     }
 
     fn drain(&self, _: Option<Instant>) -> bool {
@@ -75,9 +80,9 @@ fn pages_are_dropped_before_a_direct_write_is_answered() {
         assert_eq!(told(&kernel.written), expected);
     }
     // What has failed may have changed a part.
-    let written = mount.write(&USER, node, handle, u64::MAX - 4095, &PAGE, &DIRECT);
+    let written = mount.write(&USER, node, handle, u64::MAX - 8191, &PAGE, &DIRECT);
     written.unwrap_err();
-    assert_eq!(told(&kernel.written), [(node, u64::MAX - 4095, 4096)]);
+    assert_eq!(told(&kernel.written), [(node, u64::MAX - 8191, 4096)]);
     assert_eq!(told(&kernel.changed), []);
 }
 
@@ -117,5 +122,96 @@ fn a_page_that_was_reread_after_a_drop_is_dropped_again_by_the_next_buffered_wri
     read();
     drop_by_direct();
     assert_eq!(put(8), again(8), "the second drop had another range");
+    mount.forget(node, 1);
+}
+
+/// The notice of a drop may reach the kernel while it sends any later write.
+#[test]
+fn a_drop_that_comes_late_may_meet_each_buffered_write_until_the_kernel_was_told() {
+    let mount = mount();
+    let kernel = Arc::new(Obedient::default());
+    mount.start(Arc::clone(&kernel) as _);
+    let file = mount.file(NodeId::ROOT, "f");
+    let (node, handle) = file;
+    let put = || {
+        mount.put(file, 0, &PAGE);
+        told(&kernel.changed)
+    };
+    let again = [(node, 0, 4096)];
+    mount.put(file, 0, &PAGE);
+    kernel.is_late.store(true, Ordering::Relaxed);
+    let written = mount.write(&USER, node, handle, 0, &PAGE, &DIRECT);
+    assert_eq!(written, Ok(PAGE.len()));
+    assert_eq!(put(), [], "nothing was read since");
+    mount.bytes(file);
+    assert_eq!(put(), again);
+    assert_eq!(put(), again, "the kernel may have been told since");
+    kernel.is_late.store(false, Ordering::Relaxed);
+    assert_eq!(put(), again, "it was told before this one was over");
+    mount.bytes(file);
+    assert_eq!(put(), []);
+    mount.forget(node, 1);
+}
+
+#[test]
+fn a_buffered_write_has_only_those_pages_dropped_that_were_read() {
+    let mount = mount();
+    let kernel = Arc::new(Obedient::default());
+    mount.start(Arc::clone(&kernel) as _);
+    let file = mount.file(NodeId::ROOT, "f");
+    let (node, handle) = file;
+    let put = |offset, bytes: &[u8]| {
+        mount.put(file, offset, bytes);
+        told(&kernel.changed)
+    };
+    put(0, &[b'b'; 5 * 4096]);
+    let drop_and_read = |offset, len| {
+        let written = mount.write(&USER, node, handle, 0, &PAGE, &DIRECT);
+        assert_eq!(written, Ok(PAGE.len()));
+        let mut out = vec![0; len];
+        mount
+            .read(&USER, node, handle, offset, &mut out, &ReadHow::default())
+            .unwrap();
+    };
+    drop_and_read(4096, 4096);
+    assert_eq!(put(2 * 4096, &PAGE), []);
+    drop_and_read(4096, 2 * 4096);
+    assert_eq!(put(100, &[b'c'; 4 * 4096]), [(node, 4096, 2 * 4096)]);
+    drop_and_read(0, 5 * 4096);
+    let page = 4096;
+    let expected = [(node, 100, 3 * page - 100), (node, 3 * page, 100)];
+    assert_eq!(
+        put(100, &[b'd'; 3 * 4096]),
+        expected,
+        "the page that the kernel may hold locked comes last"
+    );
+    drop_and_read(0, 5 * 4096);
+    assert_eq!(put(4096, &[b'e'; 2 * 4096]), [(node, 4096, 2 * page)]);
+    mount.forget(node, 1);
+}
+
+/// The kernel takes a failure for no change at all.
+#[test]
+fn pages_are_dropped_before_a_change_fails_that_may_have_got_half_way() {
+    let mount = mount();
+    let kernel = Arc::new(Obedient::default());
+    mount.start(Arc::clone(&kernel) as _);
+    let (node, handle) = mount.file(NodeId::ROOT, "f");
+    mount.put((node, handle), 0, &PAGE);
+    let too_much = 1 << 40;
+    for mode in [0, 0x11] {
+        let refused = mount.fallocate(&USER, node, handle, (4096, too_much), mode);
+        assert_eq!(refused, Err(Errno::NOSPC));
+        assert_eq!(told(&kernel.written), [(node, 4096, too_much)]);
+    }
+    let end = |offset| CopyEnd {
+        node,
+        handle,
+        offset,
+    };
+    let refused = mount.copy_file_range(&USER, end(0), end(1024), 4096);
+    assert_eq!(refused, Err(Errno::INVAL));
+    assert_eq!(told(&kernel.written), [(node, 1024, 4096)]);
+    assert_eq!(told(&kernel.changed), [], "nothing is left for later");
     mount.forget(node, 1);
 }

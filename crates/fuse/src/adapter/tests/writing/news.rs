@@ -20,7 +20,9 @@ impl Notifier for Deaf {
 
     fn node_changed(&self, _: NodeId, _: Option<(u64, Option<u64>)>) {}
 
-    fn contents_written(&self, _: NodeId, _: u64, _: u64) {}
+    fn contents_changed(&self, _: NodeId, _: u64, _: u64) -> bool {
+        true
+    }
 
     fn has_room_for_names(&self) -> bool {
         self.has_room.load(Ordering::Relaxed)
@@ -90,7 +92,9 @@ impl Notifier for Listening {
         self.hear("listing");
     }
 
-    fn contents_written(&self, _: NodeId, _: u64, _: u64) {}
+    fn contents_changed(&self, _: NodeId, _: u64, _: u64) -> bool {
+        true
+    }
 
     fn has_room_for_names(&self) -> bool {
         true

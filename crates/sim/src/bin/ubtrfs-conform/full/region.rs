@@ -350,11 +350,24 @@ impl Region {
                 let (found, wanted) = (found[at as usize], self.model.bytes[at as usize]);
                 let at = self.base() + at;
                 let history = &self.history;
-                Err(
-                    format!("{path}: byte {at} is {found}, not {wanted} ({how}); {history:#?}")
-                        .into(),
+                let later = self.look_again(most);
+                Err(format!(
+                    "{path}: byte {at} is {found}, not {wanted} ({how}); {later}; {history:#?}"
                 )
+                .into())
             }
         }
+    }
+
+    /// Tells what further reads find: whether a fault lasts, and whether the kernel's pages or the file is wrong.
+    fn look_again(&self, most: u64) -> String {
+        let look = |direct| match self.read(direct, 0, most) {
+            Ok(found) => match self.model.first_wrong(0, &found) {
+                None => "all is right".to_owned(),
+                Some(at) => format!("wrong from byte {}", self.base() + at),
+            },
+            Err(error) => error.to_string(),
+        };
+        format!("again: {}, direct: {}", look(false), look(true))
     }
 }
