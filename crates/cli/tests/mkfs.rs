@@ -8,7 +8,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 use ubtrfs_sim::Scratch;
-use ubtrfs_sim::kernel::{self, LoopDevice};
+use ubtrfs_sim::kernel::{self, KernelMount, LoopDevice};
 
 struct Run {
     code: Option<i32>,
@@ -398,12 +398,6 @@ fn kernel_mounts_a_volume_of_several_devices_by_one_of_them() {
         .args(loops.iter().map(LoopDevice::path))
         .status();
     assert!(mkfs.unwrap().success());
-    let point = scratch.path().join("mnt");
-    fs::create_dir(&point).unwrap();
-    let mount = Command::new("mount")
-        .args([loops[1].path(), &point])
-        .status();
-    assert!(mount.unwrap().success());
-    let umount = Command::new("umount").arg(&point).status();
-    assert!(umount.unwrap().success());
+    let mount = KernelMount::new(&[loops[1].path().to_owned()], "").unwrap();
+    mount.unmount().unwrap();
 }

@@ -12,6 +12,7 @@ use tempfile::TempDir;
 use ubtrfs_format::features::Incompat;
 use ubtrfs_format::superblock::Superblock;
 use ubtrfs_sim::craft;
+use ubtrfs_sim::kernel::{self, KernelMount};
 
 #[path = "../../../benches/transport/src/switch.rs"]
 mod switch;
@@ -651,15 +652,9 @@ fn the_roots_of_an_earlier_transaction_are_written_to_as_if_none_had_followed() 
     assert_ok(&place.mount("ro"));
     seen(&place.mountpoint());
     assert_ok(&place.umount());
-    let kernel = system("mount")
-        .args(["-t", "btrfs", "-o", "loop"])
-        .args([place.image(), place.mountpoint()])
-        .output();
-    if !kernel.is_ok_and(|kernel| kernel.status.success()) {
-        skip("the kernel's mount");
-        return;
+    if kernel::or_skip("the kernel's mount") {
+        let kernel = KernelMount::new(&[place.image()], "").unwrap();
+        seen(kernel.path());
+        kernel.unmount().unwrap();
     }
-    let seen = std::panic::catch_unwind(|| seen(&place.mountpoint()));
-    assert_ok(&system("umount").arg(place.mountpoint()).output().unwrap());
-    seen.unwrap();
 }
