@@ -388,3 +388,21 @@ fn deleted_subvolumes_are_waited_for_on_the_kernels_mount() {
     assert_eq!(run(&format!("subvolume sync @ {id}")), (Some(0), expected));
     mount.unmount().unwrap();
 }
+
+#[test]
+fn devices_of_a_seed_count_on_the_kernels_mount_as_for_btrfs_progs() {
+    if !or_skip("devices_of_a_seed_count_on_the_kernels_mount_as_for_btrfs_progs") {
+        return;
+    }
+    let (_scratch, seed) = empty_volume();
+    let mut volume = KernelVolume::of_files(vec![seed], Scratch::new().unwrap());
+    let mount = volume.sprout(512 << 20).unwrap();
+    let ours = Path::new(env!("CARGO_BIN_EXE_ubtrfs"));
+    for command in ["filesystem show @", "filesystem show --raw @"] {
+        let said = lines_of(ours, command, mount.path());
+        let theirs = lines_of(Path::new("btrfs"), command, mount.path());
+        assert_eq!(said, theirs, "{command}");
+        assert!(said.1.contains("Total devices 2 "), "{}", said.1);
+    }
+    mount.unmount().unwrap();
+}

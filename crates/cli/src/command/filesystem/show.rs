@@ -235,7 +235,10 @@ impl VolumeJson {
     fn ask(asked: &Asked) -> Result<VolumeJson, Errno> {
         let info = asked.volume_info()?;
         let used = asked.spaces()?.infos.into_iter().map(|info| info.used);
-        let devices = asked.devices()?.into_iter().map(|device| {
+        let devices = asked.devices()?;
+        // The kernel's count leaves out the devices of seed volumes.
+        let total_devices = info.num_devices.get().max(devices.len() as u64);
+        let devices = devices.into_iter().map(|device| {
             let path = text(&device.path);
             DeviceJson {
                 devid: device.devid.get(),
@@ -247,7 +250,7 @@ impl VolumeJson {
         let volume = VolumeJson {
             label: label(&asked.label()?),
             uuid: Uuid(info.fsid).to_string(),
-            total_devices: info.num_devices.get(),
+            total_devices,
             bytes_used: used.fold(0, u64::saturating_add),
             missing: false,
             devices: devices.collect(),
