@@ -7,17 +7,25 @@ use ubtrfs_format::uuid::Uuid;
 use crate::fault::{Fault, Severity};
 use crate::issue::{Issue, Place};
 
-/// Sums over the volume, with the meaning that btrfs-progs gives them.
+/// Sums over a volume, with the meaning that btrfs-progs gives them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Figures {
+    /// Bytes in use: data and tree blocks, one copy of each.
     pub bytes_used: u64,
+    /// Checksums of data.
     pub csum_bytes: u64,
+    /// All tree blocks.
     pub tree_bytes: u64,
+    /// The tree blocks of subvolumes.
     pub fs_tree_bytes: u64,
+    /// The blocks of the extent tree.
     pub extent_tree_bytes: u64,
     /// Room in tree blocks that no item has.
     pub waste_bytes: u64,
+    /// Data on the devices, one copy of each extent.
     pub data_bytes_allocated: u64,
+    /// Data of files, shared extents counted for each.
     pub data_bytes_referenced: u64,
 }
 

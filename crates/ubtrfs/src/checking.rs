@@ -91,26 +91,7 @@ pub struct CheckReport {
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct CheckFigures {
-    /// Bytes in use: data and tree blocks, one copy of each.
-    pub bytes_used: u64,
-    /// Checksums of data.
-    pub csum_bytes: u64,
-    /// All tree blocks.
-    pub tree_bytes: u64,
-    /// The tree blocks of subvolumes.
-    pub fs_tree_bytes: u64,
-    /// The blocks of the extent tree.
-    pub extent_tree_bytes: u64,
-    /// Room in tree blocks that no item has.
-    pub waste_bytes: u64,
-    /// Data on the devices, one copy of each extent.
-    pub data_bytes_allocated: u64,
-    /// Data of files, shared extents counted for each.
-    pub data_bytes_referenced: u64,
-}
+pub use ubtrfs_check::Figures as CheckFigures;
 
 impl CheckReport {
     /// Tells whether there is no error. Warnings and notes are none.
@@ -125,7 +106,6 @@ impl CheckReport {
     }
 
     fn of(report: Report) -> CheckReport {
-        let figures = report.figures;
         CheckReport {
             uuid: report.fsid,
             issues: report.issues.iter().map(CheckIssue::of).collect(),
@@ -136,16 +116,7 @@ impl CheckReport {
             suppressed: report.suppressed,
             has_log: report.has_log,
             has_quotas: report.has_quotas,
-            figures: CheckFigures {
-                bytes_used: figures.bytes_used,
-                csum_bytes: figures.csum_bytes,
-                tree_bytes: figures.tree_bytes,
-                fs_tree_bytes: figures.fs_tree_bytes,
-                extent_tree_bytes: figures.extent_tree_bytes,
-                waste_bytes: figures.waste_bytes,
-                data_bytes_allocated: figures.data_bytes_allocated,
-                data_bytes_referenced: figures.data_bytes_referenced,
-            },
+            figures: report.figures,
         }
     }
 }

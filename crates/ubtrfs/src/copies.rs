@@ -5,7 +5,6 @@
 use std::collections::HashSet;
 use std::fs::File as HostFile;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
@@ -14,7 +13,7 @@ use ubtrfs_engine::{Error as EngineError, FileId, FileKind};
 use crate::error::{Cause, Caused, Naming, Result};
 use crate::subvolume::Subvolume;
 use crate::transfer::copy::{
-    Copier, CopyOptions as CopierOptions, Destination, FromHost, FromVolume,
+    Copier, CopyError, CopyOptions as CopierOptions, Destination, FromHost, FromVolume,
     HostFile as CopiedFile, Made, Reflink, Source, Sparse, ToHost, ToVolume, Top, open_directory,
 };
 use crate::transfer_observer::{Told, TransferObserver};
@@ -236,7 +235,7 @@ impl Subvolume {
         }
         match at == file {
             true => Err(Cause::IntoItself),
-            false if id == Some(file) => Err(Cause::SameFile),
+            false if id == Some(file) => Err(CopyError::SameFile.into()),
             false => Ok(()),
         }
     }
@@ -273,7 +272,7 @@ impl Subvolume {
                 if options.contents && !file.is_dir() {
                     return Err(std::io::Error::from(Errno::NOTDIR).into());
                 }
-                let images = self.images();
+                let images = self.engine.images();
                 let source = FromHost { images };
                 let place = self.place_of_copy(to, options)?;
                 self.copy_in(&source, &file, (host, to), place, options, observer)
@@ -352,7 +351,7 @@ impl Subvolume {
                 source: &FromVolume {
                     volume: &self.engine,
                 },
-                destination: ToHost::new(options.copier.preserve, self.images()),
+                destination: ToHost::new(options.copier.preserve, self.engine.images()),
                 options,
                 observer,
             };
@@ -407,14 +406,6 @@ impl Subvolume {
             Ok(copier.copy_into(&original, &made, from.as_os_str().as_bytes())?)
         });
         copied.naming("copy", from)
-    }
-
-    /// Device and number of the files that the volume lies on, which are neither read nor replaced.
-    fn images(&self) -> Vec<(u64, u64)> {
-        let devices = self.engine.pool().devices();
-        let paths = devices.iter().filter_map(|device| device.path.as_ref());
-        let files = paths.filter_map(|path| path.metadata().ok());
-        files.map(|file| (file.dev(), file.ino())).collect()
     }
 }
 

@@ -1,6 +1,8 @@
 //! The open engine that volumes, subvolumes and files share.
 
+use std::fs::Metadata;
 use std::ops::Deref;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::sync::Arc;
 
 /// The engine, closed with the last clone of the handle, after which the devices may be opened anew.
@@ -26,9 +28,35 @@ impl Engine {
         Engine(Arc::new(OpenEngine { volume, is_owned }))
     }
 
+    /// Device and number of the files that the volume lies on, which copies neither read nor replace.
+    pub(crate) fn images(&self) -> Vec<(u64, u64)> {
+        let files = self.device_files().into_iter();
+        files.map(|file| (file.dev(), file.ino())).collect()
+    }
+
+    /// Whether the volume lies on a file or device of this machine.
+    pub(crate) fn lies_on(&self, file: &Metadata) -> bool {
+        let mut files = self.device_files().into_iter();
+        files.any(|of| identity(&of) == identity(file))
+    }
+
+    fn device_files(&self) -> Vec<Metadata> {
+        let devices = self.pool().devices();
+        let paths = devices.iter().filter_map(|device| device.path.as_ref());
+        paths.filter_map(|path| path.metadata().ok()).collect()
+    }
+
     /// Whether both are of one open volume.
     pub(crate) fn is_same(&self, other: &Engine) -> bool {
         Arc::ptr_eq(&self.0.volume, &other.0.volume)
+    }
+}
+
+/// A block device is one behind each of its nodes.
+fn identity(file: &Metadata) -> (bool, u64, u64) {
+    match file.file_type().is_block_device() {
+        true => (true, file.rdev(), 0),
+        false => (false, file.dev(), file.ino()),
     }
 }
 

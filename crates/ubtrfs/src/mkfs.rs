@@ -21,9 +21,9 @@ use ubtrfs_mkfs::{
 };
 
 use crate::error::{Cause, Caused, Naming, Result};
+use crate::host_owners::HostOwners;
 use crate::mkfs_options::{Geometry, MkfsOptions};
 use crate::subvolume::Access;
-use crate::transfer::owners::owner_names;
 
 /// How a volume is made, empty or filled, with an identity that is random or given.
 ///
@@ -357,7 +357,7 @@ impl Mkfs {
             scratch: scratch.limit_memory(memory_limit()),
             targets: images.map(|file| (file.dev(), file.ino())).collect(),
             discard: self.discard,
-            owners: owner_names(),
+            owners: HostOwners::load().numbers(),
         }
     }
 }

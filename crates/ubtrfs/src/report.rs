@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use ubtrfs_engine::Error as EngineError;
 use ubtrfs_format::block_group_flags::{BlockGroupFlags, Profile};
 use ubtrfs_format::ids::{RootId, objectid};
+use ubtrfs_format::item::DevStatsItem;
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_format::uuid::Uuid;
 
@@ -187,21 +188,23 @@ pub struct DeviceErrors {
 }
 
 impl DeviceErrors {
-    /// All 0 without an item. Old items hold fewer numbers.
+    /// All 0 without an item.
     fn of(device_id: u64, item: Option<&[u8]>) -> DeviceErrors {
-        let mut counts = item.unwrap_or_default().chunks_exact(size_of::<u64>());
-        let mut next = || {
-            let count = counts.next().and_then(<[u8]>::first_chunk);
-            count.map_or(0, |count| u64::from_le_bytes(*count))
-        };
-        // In the order of the format.
+        let counts = DevStatsItem::of(item.unwrap_or_default()).values;
+        let [
+            write_errors,
+            read_errors,
+            flush_errors,
+            corruption_errors,
+            generation_errors,
+        ] = counts.map(|count| count.get());
         DeviceErrors {
             device_id,
-            write_errors: next(),
-            read_errors: next(),
-            flush_errors: next(),
-            corruption_errors: next(),
-            generation_errors: next(),
+            write_errors,
+            read_errors,
+            flush_errors,
+            corruption_errors,
+            generation_errors,
         }
     }
 }

@@ -222,6 +222,25 @@ impl Volume {
         self.root.engine.is_same(&other.root.engine)
     }
 
+    /// Tells whether the volume lies on this file or device of the machine. A program does not write one that is open, and
+    /// a copy into the volume does not read it.
+    ///
+    /// ```
+    /// use ubtrfs::Volume;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("volume.img");
+    /// let volume = Volume::create(&path, 256 << 20)?;
+    /// assert!(volume.lies_on(&path.metadata()?));
+    /// assert!(!volume.lies_on(&std::env::current_exe()?.metadata()?));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn lies_on(&self, file: &std::fs::Metadata) -> bool {
+        self.root.engine.lies_on(file)
+    }
+
     /// Tells whether the volume was opened for reading.
     pub fn is_read_only(&self) -> bool {
         !self.engine().is_writable()

@@ -137,7 +137,8 @@ const ORDERS: &[(&str, &[&str])] = &[
     (
         "ubtrfs",
         &[
-            "handle lineage reexports transfer",
+            "handle host_owners lineage reexports",
+            "transfer",
             "caller error",
             "checking metadata mkfs_options transfer_observer",
             "changes file read_dir",

@@ -3,9 +3,9 @@
 use std::str::FromStr;
 
 use anyhow::Context;
+use ubtrfs::HostOwners;
 
 use crate::presentation::console::Console;
-use crate::presentation::owners::{group_id, user_id};
 use crate::volume_access::changes::Changes;
 use crate::volume_access::location::{Location, VolumeOptions};
 use crate::volume_access::reason::Reasoned;
@@ -55,19 +55,20 @@ impl FromStr for Ownership {
         };
         let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
         let no_user = || InvalidOwner::User(user.to_owned());
-        let (uid, login_group) = match user_id(user) {
-            _ if user.is_empty() => (None, None),
-            Some((uid, gid)) => (Some(uid), Some(gid)),
-            None if is_number(user) => (Some(user.parse().map_err(|_| no_user())?), None),
+        let owners = HostOwners::load();
+        let uid = match owners.user_id(user) {
+            _ if user.is_empty() => None,
+            Some(uid) => Some(uid),
+            None if is_number(user) => Some(user.parse().map_err(|_| no_user())?),
             None => return Err(no_user()),
         };
         let gid = match group {
             None => None,
             Some("") if user.is_empty() => None,
-            Some("") => Some(login_group.ok_or_else(no_user)?),
+            Some("") => Some(owners.login_group(user).ok_or_else(no_user)?),
             Some(name) => {
                 let number = name.parse().ok().filter(|_| is_number(name));
-                let gid = group_id(name).or(number);
+                let gid = owners.group_id(name).or(number);
                 Some(gid.ok_or_else(|| InvalidOwner::Group(name.to_owned()))?)
             }
         };

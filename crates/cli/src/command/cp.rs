@@ -4,11 +4,11 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
 use clap::ValueEnum;
+use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit};
 use ubtrfs::{CopyOptions, FileType, Metadata, OpenOptions, Reflink, Sparse, Subvolume, Volume};
 
@@ -184,9 +184,8 @@ impl Cp {
         let (volume, files) = self.volume.open_beside(source, None)?;
         let file = self.find(&files, source)?;
         let path = source.path_within();
-        let images = images_of(&volume);
         let options = self.options();
-        let opened = self.open_named(file.file_type(), destination, into, &images, console)?;
+        let opened = self.open_named(file.file_type(), destination, into, &volume, console)?;
         if let Some(opened) = opened {
             let mut observer = self.observer(console);
             let copied = files.copy_to_file(path, opened, &options, &mut observer);
@@ -219,7 +218,7 @@ impl Cp {
         kind: FileType,
         destination: &Path,
         into: bool,
-        images: &[(u64, u64)],
+        volume: &Volume,
         console: &mut Console,
     ) -> anyhow::Result<Option<File>> {
         if self.destination.is_standard_stream() {
@@ -238,7 +237,7 @@ impl Cp {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 bail!("not writing through dangling symlink '{shown}'")
             }
-            Ok(existing) if images.contains(&(existing.dev(), existing.ino())) => {
+            Ok(existing) if volume.lies_on(&existing) => {
                 bail!("cannot write '{shown}': it is the image that is read")
             }
             _ => {}
@@ -312,18 +311,19 @@ impl Cp {
         console: &mut Console,
     ) -> anyhow::Result<()> {
         let open = changes.opened(source);
-        let (volume, files) = self.volume.of_several().open_beside(source, open)?;
+        let (_, files) = self.volume.of_several().open_beside(source, open)?;
         let file = self.find(&files, source)?;
         let name = place::split(&source.path).map(|(_, name)| name);
         let goes = goal.place(file.is_dir(), file.is_file(), name)?;
-        if volume.is_same(&goal.target.volume) {
-            goal.refuse_itself(&goes, &file, source)?;
-        }
         let mut observer = self.observer(console);
         let options = goes.options(self.options());
         let (from, to) = (source.path_within(), &goes.path);
         let copied = files.copy_tree_to(from, &goal.target.files, to, &options, &mut observer);
-        Ok(copied.reason()?)
+        copied.reason().map_err(|error| match error.errno() {
+            // Onto itself or into itself. Other errors have a path.
+            Errno::INVAL => anyhow::Error::from(error).context(format!("cannot copy '{source}'")),
+            _ => error.into(),
+        })
     }
 }
 
@@ -407,35 +407,6 @@ impl Goal<'_> {
         }
     }
 
-    /// Refuses to copy a file onto itself, and a directory into itself or what is in it.
-    fn refuse_itself(&self, goes: &Goes, file: &Metadata, source: &Location) -> anyhow::Result<()> {
-        let (files, destination) = (&self.target.files, self.destination);
-        let is_itself = match file.is_dir() {
-            true => {
-                let canonical = |path: &Path| {
-                    let found = files.canonicalize(path).reason();
-                    found.with_context(|| format!("cannot access '{destination}'"))
-                };
-                let original = canonical(source.path_within())?;
-                let above = goes.path.parent().unwrap_or(&goes.path);
-                let dir = canonical(if goes.contents { &goes.path } else { above })?;
-                if dir.starts_with(&original) {
-                    bail!("cannot copy '{source}' into itself: '{destination}'");
-                }
-                !goes.contents && dir.join(goes.path.file_name().unwrap_or_default()) == original
-            }
-            false => {
-                let existing = files.symlink_metadata(&goes.path);
-                existing.is_ok_and(|existing| place::is_same(&existing, file))
-            }
-        };
-        match is_itself {
-            true => Err(anyhow!("it would be copied onto itself"))
-                .with_context(|| format!("cannot copy '{source}'")),
-            false => Ok(()),
-        }
-    }
-
     /// Writes what standard input gives, over the contents of a file that exists.
     fn write_input(&self) -> anyhow::Result<()> {
         let refused = || format!("cannot write '{}'", self.destination);
@@ -444,7 +415,7 @@ impl Goal<'_> {
         }
         let mut input = File::from(rustix::io::dup(io::stdin())?);
         let source = input.metadata()?;
-        if images_of(&self.target.volume).contains(&(source.dev(), source.ino())) {
+        if self.target.volume.lies_on(&source) {
             return Err(anyhow!("it is the image that is written")).with_context(refused);
         }
         let files = &self.target.files;
@@ -488,14 +459,6 @@ fn fill(input: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
         }
     }
     Ok(len)
-}
-
-/// Device and number of the files that a volume is in.
-fn images_of(volume: &Volume) -> Vec<(u64, u64)> {
-    let devices = volume.devices();
-    let paths = devices.iter().filter_map(|device| device.path.as_deref());
-    let metadata = paths.filter_map(|path| path.metadata().ok());
-    metadata.map(|file| (file.dev(), file.ino())).collect()
 }
 
 fn shown(path: &Path) -> Escaped<'_> {

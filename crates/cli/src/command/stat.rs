@@ -5,11 +5,11 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 
 use serde::Serialize;
+use ubtrfs::HostOwners;
 
 use crate::presentation::console::Console;
 use crate::presentation::file_facts::{FileFacts, FileJson};
 use crate::presentation::json::JsonList;
-use crate::presentation::owners::Owners;
 use crate::presentation::quoting::{Escaped, ShellQuoted};
 use crate::presentation::xattr_text::XattrJson;
 use crate::presentation::{clock, permissions};
@@ -84,7 +84,7 @@ fn print(
     (facts, xattrs): &(FileFacts, Xattrs),
 ) -> anyhow::Result<()> {
     let file = &facts.metadata;
-    let owners = Owners::load();
+    let owners = HostOwners::load();
     let io_block = 4096;
     let out = &mut console.out;
     write!(

@@ -7,7 +7,6 @@ pub(crate) mod console;
 pub(crate) mod file_facts;
 pub(crate) mod json;
 pub(crate) mod log;
-pub(crate) mod owners;
 pub(crate) mod permissions;
 pub(crate) mod profiles;
 pub(crate) mod quoting;

@@ -289,13 +289,9 @@ impl<'a> Changes<'a> {
                 .find(|volume| volume.is_same(session.volume()))
                 .cloned();
         }
-        let is_on = |volume: &Volume| {
-            let devices = volume.devices();
-            let mut paths = devices.iter().filter_map(|device| device.path.as_deref());
-            paths.any(|path| is_same_file(path, &location.image))
-        };
+        let image = location.image.metadata().ok()?;
         let mut volumes = self.open.iter().map(|open| &open.volume);
-        volumes.find(|volume| is_on(volume)).cloned()
+        volumes.find(|volume| volume.lies_on(&image)).cloned()
     }
 
     /// Whether two locations are known to be of one volume.

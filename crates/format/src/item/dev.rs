@@ -1,7 +1,7 @@
 //! Devices: what a volume knows of each, what is allocated on it, and its error counts.
 
 use zerocopy::little_endian::{U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::uuid::Uuid;
 
@@ -51,6 +51,17 @@ pub struct DevStatsItem {
     pub values: [U64; 5],
 }
 const _: () = assert!(size_of::<DevStatsItem>() == 40);
+
+impl DevStatsItem {
+    /// Reads the whole counts of an item. Old ones hold fewer: the others are 0.
+    pub fn of(item: &[u8]) -> DevStatsItem {
+        let mut stats = DevStatsItem::new_zeroed();
+        let len = item.len().min(size_of::<DevStatsItem>());
+        let len = len - len % size_of::<U64>();
+        stats.as_mut_bytes()[..len].copy_from_slice(&item[..len]);
+        stats
+    }
+}
 
 /// The state of a device replacement.
 #[derive(

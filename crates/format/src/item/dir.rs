@@ -66,9 +66,12 @@ impl FileKind {
         self as u8
     }
 
+    /// The bits of a mode that name a kind.
+    pub const MODE_BITS: u32 = 0o170_000;
+
     /// The kind that a mode's format bits name.
     pub fn from_mode(mode: u32) -> Option<FileKind> {
-        Some(match mode & 0o170_000 {
+        Some(match mode & FileKind::MODE_BITS {
             0o100_000 => FileKind::Regular,
             0o040_000 => FileKind::Directory,
             0o020_000 => FileKind::CharDevice,

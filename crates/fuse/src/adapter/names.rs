@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 
 use ubtrfs_device::nonblocking;
 use ubtrfs_engine::{FileId, NewInode, RenameMode, Volume};
+use ubtrfs_format::item::FileKind;
 use ubtrfs_fuse_server::request::{
     Context, Entry, Errno, Lookup, NewNode, NodeId, RenameFlags, Result,
 };
@@ -17,7 +18,6 @@ use super::source::Source;
 use super::{Adapter, FOREVER, NAME_MAX, Node, volume};
 
 const DIRECTORY: u32 = 0o040_000;
-const FORMAT: u32 = 0o170_000;
 /// A character device with number 0:0 and no rights.
 const WHITEOUT: u32 = 0o020_000;
 
@@ -97,7 +97,7 @@ impl<S: Source> Adapter<S> {
         new: &NewNode,
     ) -> Result<Entry> {
         let new = NewNode {
-            mode: new.mode & !FORMAT | DIRECTORY,
+            mode: new.mode & !FileKind::MODE_BITS | DIRECTORY,
             ..*new
         };
         self.make(context, dir, name, &new)

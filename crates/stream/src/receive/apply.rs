@@ -4,7 +4,7 @@ use super::encoded::Encoded;
 use super::error::CommandFault;
 use super::path::{TreePath, subvolume_name};
 use super::target::{CloneSource, Device, NewFile, Sent, SetAttributes};
-use super::{Current, Receiver};
+use super::{Current, Receiver, TYPE};
 use crate::format::{Command, NewNode};
 
 /// The largest file that Linux can handle.
@@ -12,7 +12,6 @@ const MAX_FILE_BYTES: u64 = i64::MAX as u64;
 /// With a NUL, as in the kernel.
 const MAX_TARGET_BYTES: usize = 4096;
 
-const TYPE: u64 = 0o170_000;
 const CHAR_DEVICE: u64 = 0o020_000;
 const BLOCK_DEVICE: u64 = 0o060_000;
 

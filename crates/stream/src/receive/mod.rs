@@ -29,9 +29,14 @@ pub use target::{
 };
 pub use volume::{VolumeTarget, Watcher};
 
+use ubtrfs_format::item::FileKind;
+
 use crate::format::{Command, CommandKind, StreamReader};
 use encoded::Decoder;
 use put_off::PutOff;
+
+/// The bits of a mode that name a kind of file.
+const TYPE: u64 = FileKind::MODE_BITS as u64;
 
 /// How a stream is received.
 #[derive(Clone, Copy, Debug)]

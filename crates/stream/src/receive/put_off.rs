@@ -15,10 +15,9 @@ use ubtrfs_engine::FileTime;
 use super::error::{CommandFault, ReceiveFault};
 use super::path::TreePath;
 use super::target::{NewFile, SetAttributes};
-use super::{Failed, Receiver};
+use super::{Failed, Receiver, TYPE};
 use crate::format::{Command, CommandKind, Time};
 
-const TYPE: u64 = 0o170_000;
 const PERMISSIONS: u64 = 0o7777;
 /// No volume keeps more in an item by default.
 const MAX_DATA_BYTES: usize = 2048;

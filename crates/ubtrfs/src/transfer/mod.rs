@@ -13,7 +13,6 @@ mod escaped;
 mod file_data;
 mod final_error;
 mod observer;
-pub(crate) mod owners;
 pub(crate) mod removal;
 pub(crate) mod tar;
 pub(crate) mod unpack;

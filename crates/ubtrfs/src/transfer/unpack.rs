@@ -14,9 +14,9 @@ use std::fmt;
 use ubtrfs_engine::{Error, FileId, FileKind, FileTime, NewInode, SetAttr, SetTime, Volume};
 use ubtrfs_mkfs::archive::{ArchiveError, Member, MemberBody, Members, OwnerNames};
 
+use crate::host_owners::HostOwners;
 use crate::transfer::copy::{CopyError, Destination, Facts, ToVolume};
 use crate::transfer::file_data::READ_BYTES;
-use crate::transfer::owners::owner_names;
 use crate::transfer::{DeviceNumber, Escaped, Observer};
 
 #[cfg(test)]
@@ -122,7 +122,7 @@ impl<'a> Unpacker<'a> {
             has_kept_times: false,
             max_timed: MAX_TIMED,
             buffer: vec![0; READ_BYTES],
-            owners: owner_names(),
+            owners: HostOwners::load().numbers(),
         }
     }
 

@@ -4,12 +4,11 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use jiff::Timestamp;
-use ubtrfs::{Dir, DirEntry, Error, Result, Subvolume};
+use ubtrfs::{Dir, DirEntry, Error, HostOwners, Result, Subvolume};
 
 use super::{Ls, write_name};
 use crate::presentation::console::Console;
 use crate::presentation::file_facts::FileFacts;
-use crate::presentation::owners::Owners;
 use crate::presentation::quoting::Escaped;
 use crate::presentation::{clock, permissions};
 
@@ -68,7 +67,7 @@ pub(super) struct Layout {
     human: bool,
     full_time: bool,
     for_terminal: bool,
-    owners: Owners,
+    owners: HostOwners,
     now: Timestamp,
     lines: Vec<Line>,
 }
@@ -100,11 +99,15 @@ enum Size {
     Device { major: String, minor: String },
 }
 
+fn name_or_number(name: Option<&str>, id: u32) -> String {
+    name.map_or_else(|| id.to_string(), str::to_owned)
+}
+
 impl Layout {
     pub(super) fn new(options: &Ls, for_terminal: bool) -> Layout {
         let owners = match options.long && !options.numeric_uid_gid {
-            true => Owners::load(),
-            false => Owners::default(),
+            true => HostOwners::load(),
+            false => HostOwners::default(),
         };
         Layout {
             long: options.long || options.full_time || options.numeric_uid_gid,
@@ -160,8 +163,8 @@ impl Layout {
         Ok(Columns {
             mode: permissions::text(file.mode()) + acl,
             nlink: file.nlink().to_string(),
-            user: self.owners.user(file.uid()),
-            group: self.owners.group(file.gid()),
+            user: name_or_number(self.owners.user_name(file.uid()), file.uid()),
+            group: name_or_number(self.owners.group_name(file.gid()), file.gid()),
             size,
             time: match self.full_time {
                 true => clock::full(modified),

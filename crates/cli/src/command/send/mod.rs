@@ -173,9 +173,7 @@ fn failed_to_choose(id: u64) -> String {
 
 /// The stream would overwrite what it is made of.
 fn refuse_image(path: &Path, volume: &Volume) -> anyhow::Result<()> {
-    let devices = volume.devices();
-    let mut images = devices.iter().filter_map(|device| device.path.as_deref());
-    match images.any(|image| is_same_file(image, path)) {
+    match path.metadata().is_ok_and(|file| volume.lies_on(&file)) {
         true => bail!(
             "cannot write '{}': it is the image that is read",
             Escaped(path.as_os_str().as_bytes())

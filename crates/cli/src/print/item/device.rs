@@ -8,7 +8,7 @@ use ubtrfs_format::item::{
     Chunk, DevExtent, DevItem, DevReplaceItem, DevStatsItem, RaidStride, Stripe,
 };
 use ubtrfs_format::key::Key;
-use zerocopy::{FromBytes, FromZeros, IntoBytes};
+use zerocopy::FromBytes;
 
 use crate::print::PrintOptions;
 use crate::print::flags::ChunkType;
@@ -108,11 +108,7 @@ pub(super) fn persistent(out: &mut dyn Write, key: Key, item: &[u8]) -> io::Resu
         return writeln!(out, "\t\tunknown persistent item objectid {}", key.objectid);
     }
     writeln!(out, "\t\tdevice stats")?;
-    // Old items hold fewer numbers.
-    let mut stats = DevStatsItem::new_zeroed();
-    let len = item.len().min(size_of::<DevStatsItem>());
-    stats.as_mut_bytes()[..len].copy_from_slice(&item[..len]);
-    let [write, read, flush, corruption, generation] = stats.values;
+    let [write, read, flush, corruption, generation] = DevStatsItem::of(item).values;
     writeln!(
         out,
         "\t\twrite_errs {write} read_errs {read} flush_errs {flush} corruption_errs {corruption} generation {generation}"

@@ -9,7 +9,7 @@ use ubtrfs_format::ids::{DevId, RootId, objectid};
 use ubtrfs_format::item::{BlockGroupItem, Chunk, DevExtent, DevStatsItem};
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_fuse::ioctl_args::{self as args, DevInfo, DevStats, FsInfo};
-use zerocopy::{FromBytes, FromZeros, IntoBytes};
+use zerocopy::{FromBytes, FromZeros};
 
 use super::Asked;
 use super::volume::group_type;
@@ -24,14 +24,6 @@ pub(crate) struct FoundChunk {
     /// The devid, and where on the device.
     pub(crate) stripes: Vec<(u64, u64)>,
     pub(crate) used: u64,
-}
-
-/// The numbers in an item of a device's errors; old items hold fewer.
-fn error_counts(item: &[u8]) -> [u64; 5] {
-    let mut stats = DevStatsItem::new_zeroed();
-    let len = item.len().min(size_of::<DevStatsItem>());
-    stats.as_mut_bytes()[..len].copy_from_slice(&item[..len]);
-    stats.values.map(|value| value.get())
 }
 
 impl Asked {
@@ -99,7 +91,7 @@ impl Asked {
     fn noted_errors(&self, devid: u64) -> Result<[u64; 5], Errno> {
         let key = Key::new(objectid::DEV_STATS, KeyType::DEV_STATS, devid);
         let item = self.item(RootId::DEV_TREE, key)?.unwrap_or_default();
-        Ok(error_counts(&item))
+        Ok(DevStatsItem::of(&item).values.map(|value| value.get()))
     }
 
     /// The allocated ranges of a device, ascending.

@@ -12,7 +12,7 @@ use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use ubtrfs_format::item::InodeFlags;
+use ubtrfs_format::item::{FileKind, InodeFlags};
 
 use super::node::{Children, NONE, Node, NodeId};
 use super::sort::sorted;
@@ -221,7 +221,8 @@ impl Names {
     ) -> Result<NodeId> {
         let shown = || PathBuf::from(OsStr::from_bytes(path));
         let names = split(path).ok_or_else(|| ArchiveError::Outside { path: shown() })?;
-        let is_dir = attributes.mode & 0o170_000 == 0o040_000 && !is_link;
+        let kind = FileKind::from_mode(attributes.mode);
+        let is_dir = kind == Some(FileKind::Directory) && !is_link;
         let Some((last, on_the_way)) = names.split_last() else {
             if !is_dir {
                 return Err(ArchiveError::ReplacesDirectory { path: shown() }.into());

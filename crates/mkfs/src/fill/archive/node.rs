@@ -1,6 +1,6 @@
 //! A member of an archive, as it is kept until the walk, and as it lies in a file meanwhile.
 
-use ubtrfs_format::item::{FileTime, InodeFlags};
+use ubtrfs_format::item::{FileKind, FileTime, InodeFlags};
 
 use crate::fill::paged::Record;
 use crate::fill::source::{Attributes, Times};
@@ -94,11 +94,11 @@ impl Node {
     }
 
     pub(super) fn is_dir(&self) -> bool {
-        self.link.is_none() && self.mode & 0o170_000 == 0o040_000
+        self.link.is_none() && FileKind::from_mode(self.mode) == Some(FileKind::Directory)
     }
 
     pub(super) fn is_regular(&self) -> bool {
-        self.mode & 0o170_000 == 0o100_000
+        FileKind::from_mode(self.mode) == Some(FileKind::Regular)
     }
 
     /// All but the extended attributes.
