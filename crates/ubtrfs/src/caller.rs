@@ -46,7 +46,8 @@ impl Caller {
         Caller::of_engine(EngineCaller::new(uid, gid), false)
     }
 
-    /// A caller that other crates of this project know, and whether its mount lets users delete subvolumes.
+    /// The caller of a request to a mount, with the capabilities that its server has found, and whether the mount lets users
+    /// delete subvolumes.
     #[doc(hidden)]
     pub fn of_engine(caller: EngineCaller, user_subvol_rm_allowed: bool) -> Caller {
         Caller {

@@ -221,6 +221,16 @@ impl Dir {
         }
     }
 
+    /// Makes the directory durable: its attributes, and the names in it.
+    ///
+    /// # Errors
+    ///
+    /// As [`File::sync_all`](crate::File::sync_all).
+    pub fn sync_all(&self) -> Result<()> {
+        let _entered = self.engine.enter();
+        self.engine.fsync(self.id).naming("sync", &self.path)
+    }
+
     fn lookup(&self, name: &OsStr) -> Caused<Option<FileId>> {
         Ok(self.engine.lookup(self.id, name.as_bytes())?)
     }

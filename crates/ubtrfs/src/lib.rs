@@ -47,6 +47,7 @@
 #![warn(missing_docs)]
 
 mod attributes;
+mod beside;
 mod caller;
 mod changes;
 mod checking;
@@ -56,6 +57,7 @@ mod dir_builder;
 mod discarding;
 mod disk_usage;
 mod error;
+mod escaped;
 mod file;
 mod handle;
 mod host_owners;
@@ -80,6 +82,7 @@ mod volume;
 mod walk;
 mod walk_dirs;
 
+pub use beside::devices_beside;
 pub use caller::Caller;
 pub use changes::{Change, ChangeKind, Changes, FileAttributes, XattrChange, XattrChangeKind};
 pub use checking::{
@@ -91,6 +94,7 @@ pub use dir_builder::DirBuilder;
 pub use discarding::{DiscardLimits, TrimOptions};
 pub use disk_usage::{DiskUsage, FileSpace, UsageMeter};
 pub use error::{Error, Result};
+pub use escaped::Escaped;
 pub use file::{File, OpenOptions};
 pub use host_owners::HostOwners;
 pub use lineage::Lineage;
@@ -109,8 +113,6 @@ pub use report::{
 pub use snapshot::{SendOptions, Snapshot};
 pub use subvolume::{Access, Subvolume, SubvolumeInfo};
 pub use transfer::copy::{Reflink, Sparse};
-#[doc(hidden)]
-pub use transfer::{Escaped, is_final_error, is_unsafe_to_print};
 pub use transfer_observer::{TransferObserver, TransferProblem};
 pub use trees::{ImportOptions, Problem, Problems};
 pub use volume::{Builder, ClearedLog, Volume};

@@ -99,7 +99,8 @@ impl ReceiveOptions {
         self
     }
 
-    /// Receives to a target of another crate of this project.
+    /// Receives to a target that is no volume of this library. The command has one for mounts of the kernel's btrfs, where
+    /// subvolumes are made by ioctls. The trait is of the crate `ubtrfs-stream`, and may change in any release.
     ///
     /// # Errors
     ///
@@ -403,7 +404,8 @@ impl Dir {
         self.receive_watched(stream, options, observer, None)
     }
 
-    /// Receives as [`Dir::receive_with`]. The watcher hears what is changed, for caches beside the engine.
+    /// Receives as [`Dir::receive_with`]. The watcher hears what is changed. The server of a mount has one for the kernel's
+    /// caches, which know inodes by the handles of the engine below.
     ///
     /// # Errors
     ///

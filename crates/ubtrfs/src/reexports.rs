@@ -176,6 +176,22 @@ pub use ubtrfs_device::FileDevice;
 /// The access that a [`FileDevice`] is opened for. It has an example.
 pub use ubtrfs_device::Access as DeviceAccess;
 
+/// The bytes of memory that this process may take before the kernel kills it or slows it down.
+///
+/// These are the bytes of the machine, or the least limit of its control groups. For [`Builder::limit_memory`](crate::Builder::limit_memory) and
+/// [`Checker::limit_memory`](crate::Checker::limit_memory).
+///
+/// ```
+/// use ubtrfs::{Volume, memory_limit};
+///
+/// # fn main() -> Result<(), ubtrfs::Error> {
+/// let builder = Volume::builder().limit_memory(memory_limit());
+/// builder.in_memory(256 << 20)?.root().write("/file", b"content")?;
+/// # Ok(())
+/// # }
+/// ```
+pub use ubtrfs_device::memory_limit;
+
 /// The user of a device that cannot be opened, or is in use while it is checked.
 ///
 /// ```

@@ -4,7 +4,6 @@ mod info;
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::Arc;
 
 use ubtrfs_engine::{Error as EngineError, FileId, LastName, NewInode, PathEnd};
 use ubtrfs_format::ids::RootId;
@@ -90,16 +89,6 @@ impl Subvolume {
             root: engine.root_dir(id)?,
             engine: engine.clone(),
         })
-    }
-
-    /// A handle on an engine that other crates of this project have opened, and close. `root` is the directory in which
-    /// paths begin.
-    #[doc(hidden)]
-    pub fn of_engine(engine: &Arc<ubtrfs_engine::Volume>, root: FileId) -> Subvolume {
-        Subvolume {
-            engine: Engine::borrowed(Arc::clone(engine)),
-            root,
-        }
     }
 
     /// The id of the subvolume within its volume. The top level has 5.

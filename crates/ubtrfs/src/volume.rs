@@ -103,7 +103,8 @@ impl Volume {
         Volume::on(Engine::new(engine))
     }
 
-    /// A handle on an engine that other crates of this project have opened, and close.
+    /// A handle on an engine that the server of a mount has opened, and closes. Commands on paths in the mount run in the
+    /// server, on this very engine.
     #[doc(hidden)]
     pub fn of_engine(engine: &Arc<ubtrfs_engine::Volume>) -> Volume {
         Volume::on(Engine::borrowed(Arc::clone(engine)))
@@ -118,8 +119,8 @@ impl Volume {
         }
     }
 
-    /// The engine below, for other crates of this project. It takes no changes once the last handle of this library is
-    /// dropped, which closes it.
+    /// The engine below, for the server of a mount and for commands that show trees and blocks. Its interface follows the
+    /// on-disk format and is not stable. It takes no changes once the last handle of this library is dropped, which closes it.
     #[doc(hidden)]
     pub fn engine(&self) -> &Arc<ubtrfs_engine::Volume> {
         &self.root.engine
@@ -163,6 +164,16 @@ impl Volume {
         let id = self.engine().default_subvolume();
         let opened = id.and_then(|id| self.open_subvolume(id));
         opened.naming_alone("open the default subvolume")
+    }
+
+    /// The id of that subvolume, which need not be sound.
+    ///
+    /// # Errors
+    ///
+    /// The volume is damaged or cannot be read.
+    pub fn default_subvolume_id(&self) -> Result<u64> {
+        let id = self.engine().default_subvolume();
+        id.map(|id| id.0).naming_alone("find the default subvolume")
     }
 
     fn open_subvolume(&self, id: RootId) -> std::result::Result<Subvolume, EngineError> {

@@ -538,6 +538,7 @@ fn subvolumes_have_a_read_only_flag_and_one_is_the_default() {
     assert_eq!(volume.default_subvolume().unwrap().id(), 5);
     volume.set_default_subvolume(&data).unwrap();
     assert_eq!(volume.default_subvolume().unwrap().id(), data.id());
+    assert_eq!(volume.default_subvolume_id().unwrap(), data.id());
     let other = Volume::in_memory(VOLUME_BYTES).unwrap();
     let refused = other.set_default_subvolume(&data).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::CrossesDevices);

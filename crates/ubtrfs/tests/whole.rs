@@ -550,7 +550,9 @@ fn volume_opens_as_committed_or_with_what_was_synced() {
     volume.root().write("/synced", b"logged").unwrap();
     let synced = volume.root().open_file("/synced").unwrap();
     synced.sync_all().unwrap();
-    assert_eq!(volume.statistics().logs, 1);
+    volume.root().create_dir_all("/dir/below").unwrap();
+    volume.root().open_dir("/dir").unwrap().sync_all().unwrap();
+    assert_eq!(volume.statistics().logs, 2);
     // What a power cut would leave.
     fs::copy(&paths[0], &paths[2]).unwrap();
     fs::copy(&paths[1], &paths[3]).unwrap();
@@ -559,9 +561,11 @@ fn volume_opens_as_committed_or_with_what_was_synced() {
     assert!(before.is_read_only());
     assert_eq!(before.root().read("/committed").unwrap(), b"kept");
     assert!(!before.root().exists("/synced").unwrap());
+    assert!(!before.root().exists("/dir").unwrap());
     drop(before);
     let after = open(Volume::builder().read_only());
     assert_eq!(after.root().read("/synced").unwrap(), b"logged");
+    assert!(after.root().exists("/dir/below").unwrap());
 }
 
 #[test]

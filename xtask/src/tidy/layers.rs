@@ -137,10 +137,10 @@ const ORDERS: &[(&str, &[&str])] = &[
     (
         "ubtrfs",
         &[
-            "handle host_owners lineage reexports",
+            "escaped handle host_owners lineage reexports",
             "transfer",
             "caller error",
-            "checking metadata mkfs_options transfer_observer",
+            "beside checking metadata mkfs_options transfer_observer",
             "changes file read_dir",
             "subvolume",
             "dir_builder",

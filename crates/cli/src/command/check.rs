@@ -5,15 +5,17 @@
 
 use std::ffi::OsString;
 use std::io::Write;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
 use serde::Serialize;
-use ubtrfs::{CheckIssue, CheckProgress, CheckReport, Checker, Holder, OpenCheck, Severity};
-use ubtrfs_device::{Access, clock, memory_limit};
+use ubtrfs::{
+    CheckIssue, CheckProgress, CheckReport, Checker, DeviceAccess, Holder, OpenCheck, Severity,
+    memory_limit,
+};
+use ubtrfs_device::clock;
 
 use crate::presentation::console::Console;
 use crate::presentation::json;
@@ -107,7 +109,7 @@ impl Check {
         let quiet = self.quiet || console.quiet;
         let is_text = !console.is_json() && !quiet;
         let shows_progress = is_text || self.progress && !quiet;
-        let shown = Escaped(self.paths[0].as_os_str().as_bytes()).to_string();
+        let shown = Escaped::of(&self.paths[0]).to_string();
         if is_text {
             writeln!(console.out, "Opening filesystem to check...")?;
         }
@@ -178,7 +180,7 @@ impl Check {
 
     fn open(&self, console: &mut Console) -> anyhow::Result<OpenCheck> {
         let paths = self.devices.all_named(&self.paths)?;
-        let places = self.devices.places(&paths, Access::Read)?;
+        let places = self.devices.places(&paths, DeviceAccess::Read)?;
         let checker = self.checker().scan(places);
         let open = || Ok(checker.open(&paths).reason()?);
         let check = held::when_free(held::FOR_COMMANDS, open).map_err(held::name_the_mount)?;
@@ -186,7 +188,7 @@ impl Check {
             if !is_mounted(&holder) {
                 continue;
             }
-            let path = Escaped(path.as_os_str().as_bytes()).to_string();
+            let path = Escaped::of(&path).to_string();
             if !self.force {
                 bail!("{path} is in use ({holder}): use --force to check it all the same");
             }

@@ -462,7 +462,7 @@ fn fill(input: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
 }
 
 fn shown(path: &Path) -> Escaped<'_> {
-    Escaped(path.as_os_str().as_bytes())
+    Escaped::of(path)
 }
 
 fn make_directory(path: &Path) -> anyhow::Result<()> {

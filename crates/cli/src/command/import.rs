@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, IsTerminal};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
@@ -43,7 +43,7 @@ pub(crate) struct Import {
 
 impl Import {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
-        let shown = Escaped(self.archive.as_os_str().as_bytes());
+        let shown = Escaped::of(&self.archive);
         let file = self.open()?;
         let mut changes = Changes::new(&self.volume);
         let target = changes.open(&self.location)?;
@@ -69,7 +69,7 @@ impl Import {
     }
 
     fn open(&self) -> anyhow::Result<File> {
-        let shown = Escaped(self.archive.as_os_str().as_bytes());
+        let shown = Escaped::of(&self.archive);
         if self.archive.as_os_str() == "-" {
             if self.location.session().is_some() {
                 bail!("standard input is the shell's own");

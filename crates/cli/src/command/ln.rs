@@ -62,7 +62,7 @@ impl Ln {
         is_into: bool,
         to: &OsString,
     ) -> anyhow::Result<()> {
-        let shown = Escaped(to.as_bytes());
+        let shown = Escaped::of(to);
         let existing = match self.symbolic {
             true => None,
             false => Some(self.existing(changes, target, to)?),

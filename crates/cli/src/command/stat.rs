@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::io::Write;
-use std::os::unix::ffi::OsStrExt;
 
 use serde::Serialize;
 use ubtrfs::HostOwners;
@@ -87,11 +86,7 @@ fn print(
     let owners = HostOwners::load();
     let io_block = 4096;
     let out = &mut console.out;
-    write!(
-        out,
-        "  File: {}:",
-        Escaped(location.image.as_os_str().as_bytes())
-    )?;
+    write!(out, "  File: {}:", Escaped::of(&location.image))?;
     write!(out, "{}", Escaped(&location.path))?;
     if let Some(target) = &facts.target {
         write!(out, " -> {}", Escaped(target))?;
@@ -142,7 +137,7 @@ fn print(
         file.bytes_used()
     )?;
     for (name, value) in xattrs {
-        let name = Escaped(name.as_bytes());
+        let name = Escaped::of(name);
         writeln!(out, " Xattr: {name}={}", ShellQuoted(value))?;
     }
     Ok(())

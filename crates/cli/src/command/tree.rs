@@ -121,7 +121,7 @@ impl Tree {
             if entry.file_type().is_symlink() {
                 match entry.read_link() {
                     Ok(target) => {
-                        let target = Escaped(target.as_os_str().as_bytes());
+                        let target = Escaped::of(&target);
                         write!(console.out, " -> {target}")?;
                     }
                     Err(error) => console.error(error.reason()),

@@ -6,7 +6,6 @@
 use std::fmt;
 
 pub(crate) use ubtrfs::Escaped;
-use ubtrfs::is_unsafe_to_print;
 
 #[cfg(test)]
 mod tests;
@@ -18,7 +17,7 @@ pub(crate) struct ShellQuoted<'a>(pub(crate) &'a [u8]);
 impl fmt::Display for ShellQuoted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match std::str::from_utf8(self.0) {
-            Ok(text) if text.chars().any(is_unsafe_to_print) => write_escaped(f, self.0),
+            Ok(text) if text.chars().any(Escaped::escapes) => write_escaped(f, self.0),
             Ok("") => f.write_str("''"),
             Ok(text) if text.bytes().all(is_plain) => f.write_str(text),
             Ok(text) if !text.contains('\'') => write!(f, "'{text}'"),
@@ -41,9 +40,7 @@ fn write_escaped(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
                 '\t' => f.write_str("\\t")?,
                 '\r' => f.write_str("\\r")?,
                 '\'' | '\\' => write!(f, "\\{c}")?,
-                c if is_unsafe_to_print(c) => {
-                    write_octal(f, c.encode_utf8(&mut [0; 4]).as_bytes())?
-                }
+                c if Escaped::escapes(c) => write_octal(f, c.encode_utf8(&mut [0; 4]).as_bytes())?,
                 c => write!(f, "{c}")?,
             }
         }

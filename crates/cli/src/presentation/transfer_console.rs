@@ -52,7 +52,7 @@ impl TransferObserver for CopyConsole<'_> {
     }
 
     fn failed(&mut self, path: &Path, problem: TransferProblem) {
-        let path = Escaped(path.as_os_str().as_bytes());
+        let path = Escaped::of(path);
         let console = &mut self.0.console;
         match problem.is_partial() {
             true => console.error(format_args!("'{path}': {problem}")),
@@ -75,7 +75,7 @@ impl TransferObserver for UnpackConsole<'_> {
     }
 
     fn failed(&mut self, path: &Path, problem: TransferProblem) {
-        let path = Escaped(path.as_os_str().as_bytes());
+        let path = Escaped::of(path);
         let console = &mut self.0.console;
         console.error(format_args!("cannot unpack '{path}': {problem}"));
     }
@@ -95,7 +95,7 @@ impl TransferObserver for ArchiveConsole<'_> {
     }
 
     fn failed(&mut self, path: &Path, problem: TransferProblem) {
-        let message = format!("'{}': {problem}", Escaped(path.as_os_str().as_bytes()));
+        let message = format!("'{}': {problem}", Escaped::of(path));
         match problem.is_of_kind() {
             true => self.0.console.warning(message),
             false => self.0.console.error(message),
@@ -120,7 +120,7 @@ impl RemovalObserver for TransferConsole<'_> {
     }
 
     fn failed(&mut self, path: &Path, error: ubtrfs::Error) -> ubtrfs::Result<()> {
-        let path = Escaped(path.as_os_str().as_bytes());
+        let path = Escaped::of(path);
         let reason = error.reason();
         self.console
             .error(format_args!("cannot remove '{path}': {reason}"));

@@ -13,9 +13,9 @@ use anyhow::{Context, bail};
 use rustix::io::Errno;
 use ubtrfs::{
     Caller, Dir, DirBuilder, DirEntry, File, Metadata, OpenOptions, Subvolume, SubvolumePlace,
-    Volume, is_final_error,
+    Volume,
 };
-use ubtrfs_engine::{Error, FileId, Volume as Engine};
+use ubtrfs_engine::FileId;
 use ubtrfs_format::ids::{InodeNr, RootId};
 use ubtrfs_fuse::caller::Rights;
 
@@ -36,19 +36,12 @@ const NEW_DIR_MODE: u32 = 0o777;
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     pub(crate) volume: Volume,
-    /// The directory that "/" stands for.
-    pub(crate) root: FileId,
-    /// The files below `root`, by their paths.
+    /// The files below the directory that "/" stands for, by their paths.
     pub(crate) files: Subvolume,
     session: Option<Arc<Session>>,
 }
 
 impl Target {
-    /// The engine below the volume.
-    pub(crate) fn engine(&self) -> &Arc<Engine> {
-        self.volume.engine()
-    }
-
     /// The rights of the caller; None: all.
     pub(crate) fn rights(&self) -> Option<Rights<'_>> {
         self.session.as_ref()?.rights()
@@ -96,7 +89,7 @@ impl Target {
     /// Whether a subvolume is what a mount shows.
     pub(crate) fn is_mounted(&self, subvolume: RootId) -> bool {
         let mount = self.session.as_ref().and_then(|session| session.mount());
-        mount.is_some() && self.root.root == subvolume
+        mount.is_some() && self.files.id() == subvolume.0
     }
 
     /// Where a mount hears of changes.
@@ -105,47 +98,53 @@ impl Target {
     }
 
     /// Tells a mount that a name means something else now, and makes that durable where the mount promises so.
-    pub(crate) fn entry_changed(&self, dir: FileId, name: &[u8]) -> Result<(), Error> {
-        if let Some(changes) = self.mount_changes() {
-            changes.entry(dir, name);
-            // The kernel takes the directory's lock for that: what was being listed without the change is cached by
-            // then.
-            changes.wait();
-            // A name that the kernel had not heard of is not in the listing that it keeps, either.
-            changes.contents(dir);
-            changes.wait();
-        }
-        let mount = self.session.as_ref().and_then(|session| session.mount());
-        match mount.is_some_and(|mount| mount.live.dirsync()) {
-            true => self.engine().fsync(dir),
+    pub(crate) fn entry_changed(&self, dir: &Dir, name: &[u8]) -> Result<(), Reason> {
+        self.tell_entry(id_of(dir), name);
+        match self.must_sync_directories() {
+            true => dir.sync_all().reason(),
             false => Ok(()),
         }
     }
 
-    /// Tells a mount that a name is gone, and with it what it led to.
-    pub(crate) fn entry_removed(
-        &self,
-        dir: FileId,
-        name: &[u8],
-        child: FileId,
-    ) -> Result<(), Error> {
-        if let Some(changes) = self.mount_changes() {
-            changes.removed(dir, name, child);
-        }
-        self.entry_changed(dir, name)
+    fn tell_entry(&self, dir: FileId, name: &[u8]) {
+        let Some(changes) = self.mount_changes() else {
+            return;
+        };
+        changes.entry(dir, name);
+        // The kernel takes the directory's lock for that: what was being listed without the change is cached by
+        // then.
+        changes.wait();
+        // A name that the kernel had not heard of is not in the listing that it keeps, either.
+        changes.contents(dir);
+        changes.wait();
     }
 
-    /// Tells a mount that a subvolume is gone, whose root directory was `root`.
+    fn must_sync_directories(&self) -> bool {
+        let mount = self.session.as_ref().and_then(|session| session.mount());
+        mount.is_some_and(|mount| mount.live.dirsync())
+    }
+
+    /// Tells a mount that a subvolume is gone, whose root directory was `root`, and makes that durable where the mount
+    /// promises so.
     pub(crate) fn subvolume_removed(
         &self,
         place: &SubvolumePlace,
         root: &Dir,
-    ) -> Result<(), Error> {
+    ) -> Result<(), Reason> {
         let dir = FileId {
             root: RootId(place.subvolume_id),
             ino: InodeNr(place.ino),
         };
-        self.entry_removed(dir, place.name.as_bytes(), id_of(root))
+        let name = place.name.as_bytes();
+        if let Some(changes) = self.mount_changes() {
+            changes.removed(dir, name, id_of(root));
+        }
+        self.tell_entry(dir, name);
+        match self.must_sync_directories() {
+            // A log of the directory cannot say that a subvolume is gone.
+            true => self.volume.sync().reason(),
+            false => Ok(()),
+        }
     }
 
     /// Tells a mount that a file has other attributes now.
@@ -196,7 +195,7 @@ impl Target {
                 if error.is_of_volume() {
                     return Err(error);
                 }
-                let path = Escaped(path.as_os_str().as_bytes());
+                let path = Escaped::of(&path);
                 console.error(format_args!("cannot change '{path}': {error}"));
             }
         }
@@ -272,11 +271,9 @@ impl<'a> Changes<'a> {
                 volume
             }
         };
-        let root = self.options.root_for(&volume, location)?;
         Ok(Target {
-            files: Subvolume::of_engine(volume.engine(), root),
+            files: self.options.files_of(&volume, location)?,
             volume,
-            root,
             session: location.session().cloned(),
         })
     }
@@ -371,7 +368,7 @@ impl OpenImage {
         if self.location.session().is_some() {
             return Ok(());
         }
-        let image = Escaped(self.location.image.as_os_str().as_encoded_bytes());
+        let image = Escaped::of(&self.location.image);
         let committed = commit(&self.volume).reason();
         committed.with_context(|| format!("cannot commit to '{image}'"))
     }
@@ -379,15 +376,12 @@ impl OpenImage {
 
 /// Whether further changes would fail for the same reason.
 pub(crate) fn is_final(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| {
-        let engine = cause.downcast_ref::<Error>().map(is_final_error);
-        let library = cause.downcast_ref::<Reason>().map(Reason::is_of_volume);
-        engine.or(library).unwrap_or(false)
-    })
+    let mut reasons = error.chain().filter_map(|cause| cause.downcast_ref());
+    reasons.any(Reason::is_of_volume)
 }
 
-/// The handle of a directory.
-pub(crate) fn id_of(dir: &Dir) -> FileId {
+/// The handle of a directory, as a mount knows it.
+fn id_of(dir: &Dir) -> FileId {
     FileId::new(RootId(dir.subvolume_id()), InodeNr(dir.ino()))
 }
 

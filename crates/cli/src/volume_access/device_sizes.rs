@@ -70,7 +70,7 @@ impl DeviceSizes {
     /// The path, or "missing".
     pub(crate) fn shown(&self) -> String {
         match &self.path {
-            Some(path) => Escaped(path.as_os_str().as_bytes()).to_string(),
+            Some(path) => Escaped::of(path).to_string(),
             None => "missing".to_owned(),
         }
     }

@@ -66,7 +66,7 @@ pub(crate) fn name_the_mount(error: anyhow::Error) -> anyhow::Error {
     let Some((path, holder)) = holder_of(&error) else {
         return error;
     };
-    let shown = Escaped(path.as_os_str().as_encoded_bytes());
+    let shown = Escaped::of(path);
     match (mountpoint_of(path, holder), holder) {
         (Some(mountpoint), Holder::Lock { pid: Some(pid) }) => anyhow!(
             "'{shown}' is mounted on '{}' (process {pid}): use the paths there, or unmount it",

@@ -12,14 +12,12 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use clap::builder::{TypedValueParser, ValueParserFactory};
-use ubtrfs::{Subvolume, Volume};
-use ubtrfs_device::{Access, DeviceError, memory_limit, siblings};
-use ubtrfs_engine::{FileId, Volume as Engine};
-use ubtrfs_format::ids::RootId;
+use rustix::io::Errno;
+use ubtrfs::{DeviceAccess, Metadata, Subvolume, Volume, devices_beside, memory_limit};
 
 use crate::presentation::quoting::Escaped;
 use crate::volume_access::held;
-use crate::volume_access::reason::Reasoned;
+use crate::volume_access::reason::{Reason, Reasoned};
 use crate::volume_access::session::Session;
 
 #[cfg(test)]
@@ -251,6 +249,9 @@ pub(crate) struct DeviceOptions {
     /// Freed space is not discarded.
     #[arg(skip)]
     no_discard: bool,
+    /// Times alone are not written to the volume.
+    #[arg(skip)]
+    lazy_times: bool,
 }
 
 impl DeviceOptions {
@@ -277,10 +278,14 @@ impl DeviceOptions {
     }
 
     pub(crate) fn open(&self, location: &Location) -> anyhow::Result<Volume> {
-        self.open_for(location, Access::Read)
+        self.open_for(location, DeviceAccess::Read)
     }
 
-    pub(crate) fn open_for(&self, location: &Location, access: Access) -> anyhow::Result<Volume> {
+    pub(crate) fn open_for(
+        &self,
+        location: &Location,
+        access: DeviceAccess,
+    ) -> anyhow::Result<Volume> {
         let Some(session) = location.session() else {
             return self.open_images(std::slice::from_ref(&location.image), access);
         };
@@ -291,10 +296,10 @@ impl DeviceOptions {
             None if self.names_devices() => {
                 bail!("the shell has its volume open: its devices are named when it is started");
             }
-            Some(rights) => {
+            Some(_) => {
                 self.refuse_for_mount()?;
-                rights
-                    .reach(session.root(), &location.path)
+                session
+                    .check_reach(&location.path)
                     .with_context(|| format!("cannot access '{location}'"))?;
             }
             None => {}
@@ -326,14 +331,14 @@ impl DeviceOptions {
     }
 
     pub(crate) fn open_all(&self, images: &[PathBuf]) -> anyhow::Result<Volume> {
-        self.open_images(images, Access::Read)
+        self.open_images(images, DeviceAccess::Read)
     }
 
-    fn open_images(&self, images: &[PathBuf], access: Access) -> anyhow::Result<Volume> {
+    fn open_images(&self, images: &[PathBuf], access: DeviceAccess) -> anyhow::Result<Volume> {
         let builder = match access {
-            Access::Read => Volume::builder().read_only(),
+            DeviceAccess::Read => Volume::builder().read_only(),
             // A command commits when it has done its work.
-            Access::Write => Volume::builder().commit_interval(None),
+            DeviceAccess::Write => Volume::builder().commit_interval(None),
         };
         let builder = match self.no_discard {
             true => builder.no_discard(),
@@ -343,6 +348,7 @@ impl DeviceOptions {
             true => builder.as_committed(),
             false => builder,
         };
+        let builder = builder.lazy_times(self.lazy_times);
         let builder = builder.degraded(self.degraded).limit_memory(memory_limit());
         let open = || {
             self.open_with(images, access, |paths, places| {
@@ -357,12 +363,12 @@ impl DeviceOptions {
     pub(crate) fn open_with<T>(
         &self,
         images: &[PathBuf],
-        access: Access,
+        access: DeviceAccess,
         open: impl FnOnce(&[PathBuf], Vec<PathBuf>) -> anyhow::Result<T>,
     ) -> anyhow::Result<T> {
         let paths = self.all_named(images)?;
         let not_open = || {
-            let shown = Escaped(images[0].as_os_str().as_bytes());
+            let shown = Escaped::of(&images[0]);
             format!("cannot open '{shown}'")
         };
         let places = self.places(&paths, access).with_context(not_open)?;
@@ -387,12 +393,12 @@ impl DeviceOptions {
     pub(crate) fn places(
         &self,
         named: &[PathBuf],
-        access: Access,
-    ) -> Result<Vec<PathBuf>, DeviceError> {
+        access: DeviceAccess,
+    ) -> Result<Vec<PathBuf>, Reason> {
         if self.only_named || !self.scan.is_empty() {
             return Ok(self.scan.clone());
         }
-        siblings(named, access)
+        devices_beside(named, access).reason()
     }
 
     /// The same, with missing devices allowed if these options or `degraded` say so.
@@ -414,7 +420,7 @@ impl DeviceOptions {
 
 /// Says what a script's author most likely did wrong, before the volume layer says what it found.
 fn check_accessible(image: &Path) -> anyhow::Result<()> {
-    let shown = Escaped(image.as_os_str().as_bytes());
+    let shown = Escaped::of(image);
     let metadata = std::fs::metadata(image).with_context(|| format!("cannot access '{shown}'"))?;
     if metadata.is_dir() {
         bail!(
@@ -447,27 +453,23 @@ const ROOT_OF_MOUNT: &str = "a mount shows the subvolume that it was made for";
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub(crate) volume: Volume,
-    /// The directory that stands for "/".
-    pub(crate) root: FileId,
-    /// The file that the path leads to. A link at its end is not followed.
-    pub(crate) target: FileId,
-    /// The files below `root`, by their paths.
+    /// The files below the directory that stands for "/", by their paths.
     pub(crate) files: Subvolume,
+    /// The file that the path leads to. A link at its end is not followed.
+    pub(crate) file: Metadata,
+    path: PathBuf,
 }
 
 impl Opened {
-    /// The engine below the volume.
-    pub(crate) fn engine(&self) -> &Arc<Engine> {
-        self.volume.engine()
-    }
-
     /// The subvolume that the path leads to; None if something else is there.
     pub(crate) fn subvolume(&self) -> anyhow::Result<Option<Subvolume>> {
-        let target = self.target;
-        if target.is_empty_subvolume_dir() || self.engine().root_dir(target.root)? != target {
+        if self.file.is_symlink() {
             return Ok(None);
         }
-        Ok(Some(self.volume.subvolume_by_id(target.root.0).reason()?))
+        match self.files.subvolume(&self.path).reason() {
+            Err(error) if error.errno() == Errno::INVAL => Ok(None),
+            found => Ok(Some(found?)),
+        }
     }
 }
 
@@ -490,7 +492,7 @@ impl VolumeOptions {
             no_discard: self.nodiscard,
             ..self.devices.clone()
         };
-        devices.open_for(location, Access::Write)
+        devices.open_for(location, DeviceAccess::Write)
     }
 
     pub(crate) fn open(&self, location: &Location) -> anyhow::Result<Opened> {
@@ -500,16 +502,15 @@ impl VolumeOptions {
 
     /// Finds `location` in a volume that is open already.
     pub(crate) fn find(&self, volume: Volume, location: &Location) -> anyhow::Result<Opened> {
-        let root = self.root_for(&volume, location)?;
-        let target = volume
-            .engine()
-            .resolve(root, &location.path)
-            .with_context(|| format!("cannot access '{location}'"))?;
+        let files = self.files_of(&volume, location)?;
+        let path = location.path_within();
+        let file = files.symlink_metadata(path).reason();
+        let file = file.with_context(|| format!("cannot access '{location}'"))?;
         Ok(Opened {
-            files: Subvolume::of_engine(volume.engine(), root),
+            path: path.to_owned(),
             volume,
-            root,
-            target,
+            files,
+            file,
         })
     }
 
@@ -535,23 +536,17 @@ impl VolumeOptions {
         Ok((volume, files))
     }
 
-    /// The directory that the path of `location` begins at.
-    pub(crate) fn root_for(&self, volume: &Volume, location: &Location) -> anyhow::Result<FileId> {
-        match location.session() {
-            Some(session) if !self.names_root() => Ok(session.root()),
-            Some(session) if session.mount().is_some() => bail!(ROOT_OF_MOUNT),
-            _ => self.root(volume),
-        }
-    }
-
-    /// The files below that directory, by their paths.
+    /// The files below the directory that the path of `location` begins at, by their paths.
     pub(crate) fn files_of(
         &self,
         volume: &Volume,
         location: &Location,
     ) -> anyhow::Result<Subvolume> {
-        let root = self.root_for(volume, location)?;
-        Ok(Subvolume::of_engine(volume.engine(), root))
+        match location.session() {
+            Some(session) if !self.names_root() => Ok(session.files().clone()),
+            Some(session) if session.mount().is_some() => bail!(ROOT_OF_MOUNT),
+            _ => self.root(volume),
+        }
     }
 
     fn names_root(&self) -> bool {
@@ -575,26 +570,30 @@ impl VolumeOptions {
         }
     }
 
-    /// The root directory of the subvolume that the options name.
-    pub(crate) fn root(&self, volume: &Volume) -> anyhow::Result<FileId> {
-        let engine = volume.engine();
+    /// The subvolume that the options name.
+    pub(crate) fn root(&self, volume: &Volume) -> anyhow::Result<Subvolume> {
         if let Some(path) = &self.subvol {
-            let shown = Escaped(path.as_bytes());
-            let top = engine.root_dir(RootId::FS_TREE)?;
-            let found = engine
-                .resolve(top, path.as_bytes())
-                .with_context(|| format!("cannot find subvolume '{shown}'"))?;
-            if found.is_empty_subvolume_dir() || engine.root_dir(found.root)? != found {
-                bail!("'{shown}' is not a subvolume");
-            }
-            return Ok(found);
+            let shown = Escaped::of(path);
+            return match volume.root().subvolume(path).reason() {
+                Err(error) if error.errno() == Errno::INVAL => {
+                    bail!("'{shown}' is not a subvolume")
+                }
+                found => found.with_context(|| format!("cannot find subvolume '{shown}'")),
+            };
         }
-        let id = match self.subvolid {
+        let found = match self.subvolid {
             // The kernel takes 0 as the top level as well.
-            Some(0) => RootId::FS_TREE,
-            Some(id) => RootId(id),
-            None => engine.default_subvolume()?,
+            Some(0) => volume.subvolume_by_id(volume.root().id()),
+            Some(id) => volume.subvolume_by_id(id),
+            None => volume.default_subvolume(),
         };
-        Ok(engine.root_dir(id)?)
+        Ok(found.reason()?)
+    }
+
+    /// For a volume that stays open for many commands.
+    pub(crate) fn with_lazy_times(&self, lazy_times: bool) -> VolumeOptions {
+        let mut options = self.clone();
+        options.devices.lazy_times = lazy_times;
+        options
     }
 }

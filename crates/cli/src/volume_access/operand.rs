@@ -101,7 +101,7 @@ impl Operand {
 impl fmt::Display for Operand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Operand::Host { path, .. } => write!(f, "{}", Escaped(path.as_os_str().as_bytes())),
+            Operand::Host { path, .. } => write!(f, "{}", Escaped::of(path)),
             Operand::Volume(location) => write!(f, "{location}"),
         }
     }

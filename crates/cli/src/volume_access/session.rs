@@ -6,21 +6,23 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, bail};
-use ubtrfs::Volume;
-use ubtrfs_device::Access;
+use ubtrfs::{DeviceAccess, Subvolume, Volume};
 use ubtrfs_engine::{FileId, Volume as Engine};
 use ubtrfs_format::ids::RootId;
-use ubtrfs_fuse::caller::{Caller, Rights};
+use ubtrfs_fuse::caller::{Caller, Refused, Rights};
 use ubtrfs_fuse::mount::{LiveOptions, is_read_only};
 use ubtrfs_fuse::stats::Stats;
 use ubtrfs_fuse::{Changes, KernelPages};
+
+use crate::volume_access::reason::Reasoned;
 
 #[derive(Debug)]
 pub(crate) struct Session {
     /// Where the volume is to be found: an image, or a mount point.
     place: PathBuf,
     volume: Volume,
-    root: FileId,
+    /// The files below the directory that stands for "/", by their paths.
+    files: Subvolume,
     kind: Kind,
 }
 
@@ -37,6 +39,8 @@ enum Kind {
 #[derive(Debug)]
 pub(crate) struct MountSession {
     pub(crate) caller: Caller,
+    /// The directory that stands for "/", for the caller's rights.
+    pub(crate) root: FileId,
     pub(crate) live: LiveOptions,
     pub(crate) stats: Option<Arc<Stats>>,
     /// Major and minor number of the mount's device.
@@ -84,13 +88,13 @@ impl MountSession {
 }
 
 impl Session {
-    /// `root` stands for "/".
-    pub(crate) fn of_shell(image: PathBuf, volume: Volume, root: FileId) -> Session {
+    /// Paths begin where those of `files` do.
+    pub(crate) fn of_shell(image: PathBuf, volume: Volume, files: Subvolume) -> Session {
         let dir = Mutex::new(b"/".to_vec());
         Session {
             place: image,
             volume,
-            root,
+            files,
             kind: Kind::Shell { dir },
         }
     }
@@ -98,15 +102,16 @@ impl Session {
     pub(crate) fn of_mount(
         mountpoint: PathBuf,
         engine: &Arc<Engine>,
-        root: FileId,
         mount: MountSession,
-    ) -> Session {
-        Session {
+    ) -> anyhow::Result<Session> {
+        let volume = Volume::of_engine(engine);
+        let files = volume.subvolume_by_id(mount.root.root.0).reason()?;
+        Ok(Session {
             place: mountpoint,
-            volume: Volume::of_engine(engine),
-            root,
+            volume,
+            files,
             kind: Kind::Mount(Box::new(mount)),
-        }
+        })
     }
 
     pub(crate) fn place(&self) -> &Path {
@@ -117,14 +122,14 @@ impl Session {
         &self.volume
     }
 
-    /// The engine below the volume.
+    /// The engine below the volume, for what is of the mount that it serves.
     pub(crate) fn engine(&self) -> &Arc<Engine> {
         self.volume.engine()
     }
 
-    pub(crate) fn volume_for(&self, access: Access) -> anyhow::Result<Volume> {
+    pub(crate) fn volume_for(&self, access: DeviceAccess) -> anyhow::Result<Volume> {
         let is_remounted = || self.mount().is_some_and(MountSession::is_read_only);
-        if access == Access::Write && (self.volume.is_read_only() || is_remounted()) {
+        if access == DeviceAccess::Write && (self.volume.is_read_only() || is_remounted()) {
             match self.mount() {
                 Some(_) => bail!("'{}' is mounted read-only", self.place.display()),
                 None => bail!("the shell was started with --read-only"),
@@ -133,8 +138,8 @@ impl Session {
         Ok(self.volume.clone())
     }
 
-    pub(crate) fn root(&self) -> FileId {
-        self.root
+    pub(crate) fn files(&self) -> &Subvolume {
+        &self.files
     }
 
     pub(crate) fn mount(&self) -> Option<&MountSession> {
@@ -152,6 +157,14 @@ impl Session {
             volume: self.engine(),
             user_subvol_rm_allowed: mount.live.user_subvol_rm_allowed(),
         })
+    }
+
+    /// Checks that the caller in a mount may search the directories on a path.
+    pub(crate) fn check_reach(&self, path: &[u8]) -> Result<(), Refused> {
+        match (self.rights(), self.mount()) {
+            (Some(rights), Some(mount)) => rights.reach(mount.root, path),
+            _ => Ok(()),
+        }
     }
 
     pub(crate) fn dir(&self) -> Vec<u8> {

@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::{self, IsTerminal};
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use anyhow::{Context, bail};
@@ -16,6 +15,6 @@ pub(crate) fn open(path: Option<&Path>) -> anyhow::Result<File> {
         }
         return Ok(File::from(rustix::io::dup(io::stdin())?));
     };
-    let shown = Escaped(path.as_os_str().as_bytes());
+    let shown = Escaped::of(path);
     File::open(path).with_context(|| format!("cannot open '{shown}'"))
 }

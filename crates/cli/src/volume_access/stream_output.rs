@@ -1,7 +1,6 @@
 //! The file that a stream is written to.
 
 use std::fs::{File, OpenOptions};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -31,5 +30,5 @@ fn open(path: &Path, is_cut: bool) -> anyhow::Result<File> {
         .truncate(is_cut)
         .mode(0o600);
     let opened = options.open(path);
-    opened.with_context(|| format!("cannot create '{}'", Escaped(path.as_os_str().as_bytes())))
+    opened.with_context(|| format!("cannot create '{}'", Escaped::of(path)))
 }

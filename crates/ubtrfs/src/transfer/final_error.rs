@@ -3,7 +3,7 @@
 use ubtrfs_engine::Error;
 
 /// Tells whether everything else would fail for the same reason.
-pub fn is_final_error(error: &Error) -> bool {
+pub(crate) fn is_final_error(error: &Error) -> bool {
     error.is_no_space()
         || error.is_unwritable()
         || matches!(error, Error::Aborted(_) | Error::Closed | Error::ReadOnly)

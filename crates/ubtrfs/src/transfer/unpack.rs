@@ -14,10 +14,11 @@ use std::fmt;
 use ubtrfs_engine::{Error, FileId, FileKind, FileTime, NewInode, SetAttr, SetTime, Volume};
 use ubtrfs_mkfs::archive::{ArchiveError, Member, MemberBody, Members, OwnerNames};
 
+use crate::escaped::Escaped;
 use crate::host_owners::HostOwners;
 use crate::transfer::copy::{CopyError, Destination, Facts, ToVolume};
 use crate::transfer::file_data::READ_BYTES;
-use crate::transfer::{DeviceNumber, Escaped, Observer};
+use crate::transfer::{DeviceNumber, Observer};
 
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,6 @@
 //! `ubtrfs device ready`: whether all devices of a volume are there.
 
 use std::collections::BTreeSet;
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use anyhow::bail;
@@ -24,7 +23,7 @@ pub(crate) struct Ready {
 
 impl Ready {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        let shown = Escaped(self.device.as_os_str().as_bytes());
+        let shown = Escaped::of(&self.device);
         let named = scan(std::slice::from_ref(&self.device)).into_iter().next();
         let Some(named) = named.filter(|_| !self.device.is_dir()) else {
             bail!("not a btrfs device: '{shown}'");

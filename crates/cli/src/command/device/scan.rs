@@ -4,7 +4,6 @@
 //! when it opens one.
 
 use std::io::Write;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
@@ -59,5 +58,5 @@ impl Scan {
 }
 
 fn shown(path: &Path) -> Escaped<'_> {
-    Escaped(path.as_os_str().as_bytes())
+    Escaped::of(path)
 }

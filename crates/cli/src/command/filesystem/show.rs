@@ -90,7 +90,7 @@ impl Show {
         let units = self.units.units();
         let out = &mut console.out;
         match &volume.label {
-            Some(label) => write!(out, "Label: '{}' ", Escaped(label.as_bytes()))?,
+            Some(label) => write!(out, "Label: '{}' ", Escaped::of(label))?,
             None => write!(out, "Label: none ")?,
         }
         writeln!(out, " uuid: {}", volume.uuid)?;
@@ -111,7 +111,7 @@ impl Show {
                 "\tdevid {devid:>4} size {} used {} path {}",
                 units.size(device.size),
                 units.size(device.used),
-                Escaped(path.as_bytes())
+                Escaped::of(path)
             )?;
         }
         if volume.missing {
@@ -178,10 +178,7 @@ impl Show {
         if volumes.is_empty()
             && let Some(filter) = filters.first()
         {
-            bail!(
-                "not a volume, image or device: '{}'",
-                Escaped(filter.as_bytes())
-            );
+            bail!("not a volume, image or device: '{}'", Escaped::of(filter));
         }
         Ok(volumes)
     }

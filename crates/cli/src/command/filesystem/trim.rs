@@ -1,7 +1,6 @@
 //! `ubtrfs filesystem trim`: free space is discarded, as fstrim(8) does on a mount.
 
 use std::io::Write;
-use std::os::unix::ffi::OsStrExt;
 
 use anyhow::Context;
 use serde::Serialize;
@@ -94,7 +93,7 @@ impl Trim {
     fn shown(&self) -> String {
         match self.location.session() {
             Some(_) => self.location.to_string(),
-            None => Escaped(self.location.image.as_os_str().as_bytes()).to_string(),
+            None => Escaped::of(&self.location.image).to_string(),
         }
     }
 

@@ -64,7 +64,7 @@ impl DumpSuper {
             false => None,
         };
         for device in &self.paths()? {
-            let shown = Escaped(device.as_os_str().as_bytes()).to_string();
+            let shown = Escaped::of(device).to_string();
             let file = File::open(device).with_context(|| format!("cannot open '{shown}'"))?;
             if file.metadata()?.is_dir() {
                 bail!("'{shown}' is a directory, not an image or a device");
@@ -130,7 +130,7 @@ impl DumpSuper {
         device: &Path,
         offset: u64,
     ) -> anyhow::Result<bool> {
-        let shown = Escaped(device.as_os_str().as_bytes()).to_string();
+        let shown = Escaped::of(device).to_string();
         let mut block = vec![0; SUPERBLOCK_SIZE];
         let len = read_up_to(file, &mut block, offset)
             .with_context(|| format!("cannot read the superblock on '{shown}' at {offset}"))?;

@@ -2,10 +2,10 @@
 
 use anyhow::{Context, bail};
 use ubtrfs_engine::FileId;
-use ubtrfs_format::ids::InodeNr;
+use ubtrfs_format::ids::{InodeNr, RootId};
 
 use super::mounted_paths::MountedPaths;
-use super::{paths_from, write_location};
+use super::{paths_from, root_of, write_location};
 use crate::presentation::console::Console;
 use crate::presentation::json;
 use crate::volume_access::ioctls::ByIoctls;
@@ -24,8 +24,8 @@ pub(crate) struct InodeResolve {
 impl InodeResolve {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         let opened = self.volume.open(&self.location)?;
-        let file = FileId::new(opened.target.root, InodeNr(self.inode));
-        let paths = paths_from(opened.engine(), opened.root, file)?;
+        let file = FileId::new(RootId(opened.file.subvolume_id()), InodeNr(self.inode));
+        let paths = paths_from(opened.volume.engine(), root_of(&opened)?, file)?;
         must_have_paths(file, &paths)?;
         if console.is_json() {
             let paths = paths.iter().map(|path| json::text(path));

@@ -11,7 +11,7 @@ use ubtrfs_engine::inspect::{ExtentUser, RootsOfBlocks};
 use ubtrfs_format::ids::Logical;
 
 use super::mounted_paths::MountedPaths;
-use super::{paths_from, write_location};
+use super::{paths_from, root_of, write_location};
 use crate::presentation::console::Console;
 use crate::presentation::json;
 use crate::presentation::told::Told;
@@ -49,7 +49,7 @@ struct UserJson {
 impl LogicalResolve {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         let opened = self.volume.open(&self.location)?;
-        let volume = &**opened.engine();
+        let volume = &**opened.volume.engine();
         let extent = volume
             .data_extent_at(Logical(self.logical))?
             .with_context(|| format!("no file data at logical {}", self.logical))?;
@@ -60,7 +60,8 @@ impl LogicalResolve {
             users.insert(user);
             ControlFlow::Continue(())
         })?;
-        let paths_of = |user: &ExtentUser| paths_from(volume, opened.root, user.file());
+        let root = root_of(&opened)?;
+        let paths_of = |user: &ExtentUser| paths_from(volume, root, user.file());
         let write =
             |console: &mut Console, path: &[u8]| write_location(console, &self.location, path);
         self.print(console, users, paths_of, write)

@@ -12,10 +12,11 @@ mod subvolid_resolve;
 mod tree_stats;
 
 use ubtrfs_engine::{FileId, Volume};
+use ubtrfs_format::ids::RootId;
 
 use crate::presentation::console::Console;
 use crate::volume_access::ioctls::ByIoctls;
-use crate::volume_access::location::Location;
+use crate::volume_access::location::{Location, Opened};
 
 /// Look at the insides of a volume
 #[derive(Debug, clap::Args)]
@@ -68,6 +69,12 @@ impl InspectInternal {
             InspectCommand::TreeStats(command) => command.run(console),
         }
     }
+}
+
+/// The directory that stands for "/".
+fn root_of(opened: &Opened) -> anyhow::Result<FileId> {
+    let root = RootId(opened.files.id());
+    Ok(opened.volume.engine().root_dir(root)?)
 }
 
 /// Finds the paths of a file from the directory that stands for "/", each with a slash in front. A file that is not below

@@ -26,7 +26,8 @@ struct RootidJson {
 
 impl Rootid {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
-        print(console, self.volume.open(&self.location)?.target.root)
+        let file = self.volume.open(&self.location)?.file;
+        print(console, RootId(file.subvolume_id()))
     }
 }
 

@@ -232,7 +232,7 @@ fn cannot_list(console: &mut Console, location: &Location, error: &ubtrfs::Error
 
 fn shown_path(error: &ubtrfs::Error) -> Escaped<'_> {
     let path = error.path().unwrap_or(Path::new(""));
-    Escaped(path.as_os_str().as_bytes())
+    Escaped::of(path)
 }
 
 /// A path as the user would write it, for headings and single files.

@@ -1,7 +1,6 @@
 //! Output of mkfs: the features there are, warnings about the host, and the new volume.
 
 use std::io::Write;
-use std::os::unix::ffi::OsStrExt;
 
 use ubtrfs::{BlockDevice, Feature, FeatureSet, FileDevice, Geometry, LeftOutAcls, MadeVolume};
 
@@ -46,7 +45,7 @@ pub(super) fn warn_of_sectorsize(geometry: &Geometry, console: &mut Console) {
 /// ACLs of an archive that mean nothing on this machine.
 pub(super) fn warn_of_acls(left_out: &LeftOutAcls, console: &mut Console) {
     let LeftOutAcls { path, files } = left_out;
-    let path = Escaped(path.as_os_str().as_bytes());
+    let path = Escaped::of(path);
     console.warning(format_args!(
         "{files} files lack an ACL, the first is '{path}': malformed, or of users or groups that this machine does \
          not know\n"

@@ -4,7 +4,7 @@ mod get;
 mod list;
 mod set;
 
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
@@ -241,7 +241,7 @@ impl InMount {
     }
 
     fn ask(&self) -> anyhow::Result<Asked> {
-        let path = Escaped(self.path.as_os_str().as_bytes());
+        let path = Escaped::of(&self.path);
         Asked::at(&self.path).with_context(|| format!("cannot access '{path}'"))
     }
 }

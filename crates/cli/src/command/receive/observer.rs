@@ -92,7 +92,7 @@ impl ReceiveObserver for ConsoleObserver<'_> {
     }
 
     fn unfinished(&mut self, subvolume: &Path) {
-        let name = Escaped(subvolume.as_os_str().as_bytes());
+        let name = Escaped::of(subvolume);
         self.console.error(format_args!(
             "subvolume '{name}' is not finished, and writable"
         ));

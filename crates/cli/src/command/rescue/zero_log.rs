@@ -4,12 +4,10 @@
 //! If the device returns before the next commit, the log can still be replayed.
 
 use std::io::Write;
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use anyhow::Context;
-use ubtrfs::{ClearedLog, Volume};
-use ubtrfs_device::{Access, memory_limit};
+use ubtrfs::{ClearedLog, DeviceAccess, Volume, memory_limit};
 
 use crate::presentation::console::Console;
 use crate::presentation::quoting::Escaped;
@@ -32,7 +30,7 @@ pub(crate) struct ZeroLog {
 
 impl ZeroLog {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
-        let shown = Escaped(self.device.as_os_str().as_bytes()).to_string();
+        let shown = Escaped::of(&self.device).to_string();
         let cleared = self
             .clear()
             .with_context(|| format!("cannot clear the log on '{shown}'"))?;
@@ -51,7 +49,7 @@ impl ZeroLog {
 
     fn clear(&self) -> anyhow::Result<ClearedLog> {
         let paths = self.devices.all_named(std::slice::from_ref(&self.device))?;
-        let places = self.devices.places(&paths, Access::Write)?;
+        let places = self.devices.places(&paths, DeviceAccess::Write)?;
         let builder = Volume::builder()
             .limit_memory(memory_limit())
             .degraded(true)

@@ -3,7 +3,6 @@
 mod by_ioctls;
 mod output;
 
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -176,7 +175,7 @@ fn refuse_image(path: &Path, volume: &Volume) -> anyhow::Result<()> {
     match path.metadata().is_ok_and(|file| volume.lies_on(&file)) {
         true => bail!(
             "cannot write '{}': it is the image that is read",
-            Escaped(path.as_os_str().as_bytes())
+            Escaped::of(path)
         ),
         false => Ok(()),
     }

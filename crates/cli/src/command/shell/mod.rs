@@ -13,8 +13,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use clap::{ArgAction, CommandFactory, FromArgMatches};
-use ubtrfs::Subvolume;
-use ubtrfs_device::Access;
+use ubtrfs::DeviceAccess;
 
 use self::words::WordsError;
 use super::{Command, absent};
@@ -102,22 +101,22 @@ enum Flow {
 impl Shell {
     pub(crate) fn run(&self, console: &mut Console, program: &Program) -> anyhow::Result<()> {
         let access = match self.read_only {
-            true => Access::Read,
-            false => Access::Write,
+            true => DeviceAccess::Read,
+            false => DeviceAccess::Write,
         };
         let volume = match access {
-            Access::Read => self.volume.devices.open(&self.location)?,
-            Access::Write => self.volume.open_for_writing(&self.location)?,
+            DeviceAccess::Read => self.volume.devices.open(&self.location)?,
+            DeviceAccess::Write => {
+                let options = self.volume.with_lazy_times(self.lazytime);
+                options.open_for_writing(&self.location)?
+            }
         };
-        if self.lazytime {
-            volume.engine().set_lazy_times(true)?;
-        }
-        let root = self.volume.root(&volume)?;
-        let session = Session::of_shell(self.location.image.clone(), volume.clone(), root);
+        let files = self.volume.root(&volume)?;
+        let session = Session::of_shell(self.location.image.clone(), volume.clone(), files);
         session.set_dir(directory(&session, &self.location)?);
         let session = Arc::new(session);
         let outcome = self.lines(&session, console, program);
-        if access == Access::Write {
+        if access == DeviceAccess::Write {
             let committed = volume
                 .free_deleted_subvolumes()
                 .and_then(|()| volume.close());
@@ -174,8 +173,7 @@ impl Shell {
 fn directory(session: &Session, location: &Location) -> anyhow::Result<Vec<u8>> {
     let path = normal(&location.path);
     let shown = Escaped(&path);
-    let files = Subvolume::of_engine(session.engine(), session.root());
-    let dir = files.metadata(OsStr::from_bytes(&path)).reason();
+    let dir = session.files().metadata(OsStr::from_bytes(&path)).reason();
     let dir = dir.with_context(|| format!("cannot enter '{shown}'"))?;
     if !dir.is_dir() {
         bail!("'{shown}' is not a directory");

@@ -10,7 +10,7 @@ use ubtrfs::Dir;
 
 use super::refuse_qgroups;
 use crate::presentation::console::Console;
-use crate::volume_access::changes::{Changes, Target, id_of};
+use crate::volume_access::changes::{Changes, Target};
 use crate::volume_access::ioctls::{Asked, ByIoctls};
 use crate::volume_access::location::{Location, VolumeOptions};
 use crate::volume_access::place::{self, NameIn, PlaceError};
@@ -48,7 +48,7 @@ impl Create {
         }
         let NameIn { dir, name, .. } = target.name_in(location)?;
         dir.create_subvolume(&name, &target.new_dir()).reason()?;
-        Ok(target.entry_changed(id_of(&dir), name.as_bytes())?)
+        Ok(target.entry_changed(&dir, name.as_bytes())?)
     }
 }
 
@@ -112,6 +112,6 @@ fn enter_or_make(target: &Target, dir: &Dir, name: &OsStr) -> anyhow::Result<Dir
         return Err(missing.into());
     }
     let made = dir.create_dir(name, &target.new_dir()).reason()?;
-    target.entry_changed(id_of(dir), name.as_bytes())?;
+    target.entry_changed(dir, name.as_bytes())?;
     Ok(made)
 }

@@ -138,11 +138,11 @@ impl Delete {
         let mut path = b"/".to_vec();
         path.extend(
             subvolumes
-                .path(id, Some(target.root.root))
+                .path(id, Some(RootId(target.files.id())))
                 .unwrap_or_default(),
         );
         let shown = location.with_path(path);
-        if target.engine().default_subvolume()? == id {
+        if target.volume.default_subvolume_id().reason()? == id.0 {
             bail!(is_default(id, &shown));
         }
         self.announce(id, &shown, console)?;

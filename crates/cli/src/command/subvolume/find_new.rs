@@ -6,8 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use anyhow::{Context, bail};
 use serde::Serialize;
-use ubtrfs::NewExtent;
-use ubtrfs_device::Access;
+use ubtrfs::{DeviceAccess, NewExtent};
 use ubtrfs_engine::FileId;
 use ubtrfs_format::ids::{InodeNr, RootId, Transid};
 use ubtrfs_format::item::FileExtent;
@@ -73,7 +72,7 @@ impl FindNew {
             bail!("Not a Btrfs subvolume: '{}'", self.location);
         };
         let session = self.location.session();
-        if session.is_some_and(|session| session.volume_for(Access::Write).is_ok()) {
+        if session.is_some_and(|session| session.volume_for(DeviceAccess::Write).is_ok()) {
             opened.volume.sync().reason().context("cannot commit")?;
         }
         let transid = subvolume.generation().reason()?;

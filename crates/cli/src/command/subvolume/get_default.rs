@@ -11,6 +11,7 @@ use crate::presentation::console::Console;
 use crate::presentation::json;
 use crate::volume_access::ioctls::{Asked, ByIoctls};
 use crate::volume_access::location::{DeviceOptions, Location};
+use crate::volume_access::reason::Reasoned;
 
 /// Show which subvolume is mounted if none is named
 #[derive(Debug, clap::Args)]
@@ -35,8 +36,8 @@ struct DefaultJson {
 impl GetDefault {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         let volume = self.devices.open(&self.location)?;
-        let id = volume.engine().default_subvolume()?;
-        print(console, id, || Subvolumes::read(&volume))
+        let id = volume.default_subvolume_id().reason()?;
+        print(console, RootId(id), || Subvolumes::read(&volume))
     }
 }
 

@@ -10,7 +10,7 @@ use ubtrfs::Access;
 
 use super::{ask_for_subvolume, refuse_qgroups};
 use crate::presentation::console::Console;
-use crate::volume_access::changes::{Changes, Target, id_of};
+use crate::volume_access::changes::{Changes, Target};
 use crate::volume_access::ioctls::{Asked, ByIoctls};
 use crate::volume_access::location::{Location, VolumeOptions};
 use crate::volume_access::place::{NameIn, PlaceError, split};
@@ -56,7 +56,7 @@ impl Snapshot {
         };
         let made = dir.snapshot(&source, &name, access).reason();
         made.with_context(|| format!("Could not create snapshot '{shown}'"))?;
-        target.entry_changed(id_of(&dir), name.as_bytes())?;
+        target.entry_changed(&dir, name.as_bytes())?;
         self.report(&shown, console)?;
         changes.commit()
     }

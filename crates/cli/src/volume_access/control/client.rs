@@ -65,7 +65,7 @@ pub(crate) fn run_elsewhere(
             Ok(Found::Kernels(_) | Found::Elsewhere) => others.push(argument),
             // The code that opens it says what is wrong.
             Err(error) => {
-                let shown = Escaped(argument.as_bytes());
+                let shown = Escaped::of(argument);
                 tracing::debug!(%shown, %error, "cannot tell its mount");
             }
         }
@@ -78,14 +78,14 @@ pub(crate) fn run_elsewhere(
         must_be_none_besides(first, elsewhere)?;
         return Ok(Outcome::Refused(anyhow!(
             "'{}' is in a mount of the kernel's btrfs: this command works on images and on mounts of ubtrfs",
-            Escaped(first.as_bytes())
+            Escaped::of(first)
         )));
     };
     let group = line.names.first().copied().unwrap_or_default();
     if !GROUPS.contains(&group) {
         bail!(
             "'{}' is in a mount: '{group}' is for images, the system's own commands work there",
-            Escaped(first.as_bytes())
+            Escaped::of(first)
         );
     }
     if !line.is(&MAKING) && !line.is(&GOING_ON) {
@@ -153,7 +153,7 @@ fn must_be_there(argument: &OsStr) -> anyhow::Result<()> {
     match Path::new(argument).symlink_metadata() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => bail!(
             "cannot access '{}': {}",
-            Escaped(argument.as_bytes()),
+            Escaped::of(argument),
             Error::NotFound
         ),
         _ => Ok(()),
@@ -168,8 +168,8 @@ fn must_be_none_besides<'a>(
         None => Ok(()),
         Some(other) => bail!(
             "'{}' and '{}' are not in the same volume",
-            Escaped(first.as_bytes()),
-            Escaped(other.as_bytes())
+            Escaped::of(first),
+            Escaped::of(other)
         ),
     }
 }

@@ -362,6 +362,7 @@ fn run(
     let is_own_user = is_our_user(&caller);
     let mount = MountSession {
         caller,
+        root: served.root,
         live: served.live.clone(),
         stats: served.stats.clone(),
         device: served.device,
@@ -376,9 +377,8 @@ fn run(
     let session = Arc::new(Session::of_mount(
         PathBuf::from(OsString::from_vec(request.mountpoint)),
         &served.volume,
-        served.root,
         mount,
-    ));
+    )?);
     let args = request.args.into_iter().map(OsString::from_vec);
     let matches = LocationParser::within(&session)
         .put_into((served.program.definition)())

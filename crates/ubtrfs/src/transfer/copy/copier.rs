@@ -10,8 +10,9 @@ use super::error::{CopyError, CopyProblem};
 use super::facts::Facts;
 use super::options::{CopyOptions, Reflink, Sparse};
 use super::source::{CopyStep, Source};
+use crate::escaped::Escaped;
+use crate::transfer::Observer;
 use crate::transfer::file_data::{Damage, READ_BYTES};
-use crate::transfer::{Escaped, Observer};
 
 /// After so many reads without a sound byte the rest of a file is given up. A crafted extent may claim to be longer
 /// than any device.

@@ -5,7 +5,7 @@ use ubtrfs_engine::Error;
 use super::dest::DestError;
 use super::metadata::MetadataError;
 #[cfg(doc)]
-use crate::transfer::Escaped;
+use crate::escaped::Escaped;
 use crate::transfer::file_data::Damage;
 use crate::transfer::is_final_error;
 use crate::transfer::walk::Refused;

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use ubtrfs_engine::{FileKind, FileTime};
 
 use super::facts::Facts;
-use crate::transfer::Escaped;
+use crate::escaped::Escaped;
 
 const SETUID: u32 = 0o4000;
 const SETGID: u32 = 0o2000;

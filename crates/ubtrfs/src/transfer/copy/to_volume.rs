@@ -13,7 +13,7 @@ use super::CopyError;
 use super::dest::DestError;
 use super::destination::Destination;
 use super::facts::Facts;
-use crate::transfer::Escaped;
+use crate::escaped::Escaped;
 use crate::transfer::walk::is_component;
 
 #[cfg(test)]

@@ -50,7 +50,7 @@ impl Meter {
         console: &mut Console,
     ) -> anyhow::Result<()> {
         let not_measured = || {
-            let shown = Escaped(path.as_os_str().as_bytes());
+            let shown = Escaped::of(path);
             format!("cannot check space of '{shown}'")
         };
         let metadata = fs::metadata(path).with_context(not_measured)?;
