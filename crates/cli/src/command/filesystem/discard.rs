@@ -1,4 +1,7 @@
 //! `ubtrfs filesystem discard`: how a mount discards in the background, and the limits of that.
+//!
+//! The figures are the part of the mount's report on discards, which `filesystem stats` shows as well. It runs in the server
+//! of the mount alone.
 
 use std::io::Write;
 
