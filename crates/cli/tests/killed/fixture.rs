@@ -181,11 +181,33 @@ impl Bench {
         let ended = unmount(&dir);
         if let Err(panic) = looked {
             say_last_words_of_kernel();
+            self.say_where_a_fault_is(&copy);
             std::panic::resume_unwind(panic);
         }
         expect_success("umount of the kernel's mount", &ended);
         check_image(&copy);
         true
+    }
+}
+
+impl Bench {
+    /// Prints what the checkers find in the image, in the copy of it that the kernel had mounted, and in another copy.
+    /// The image may be sound, and a copy not: the other one is made without looking for holes.
+    fn say_where_a_fault_is(&self, copy: &Path) {
+        let other = self.dir.path().join("other.img");
+        let copied = system("cp")
+            .arg("--sparse=never")
+            .args([self.image(), other.clone()])
+            .status();
+        say(&format!("another copy: {copied:?}"));
+        for image in [&self.image(), copy, &other] {
+            let is_sound = std::panic::catch_unwind(|| check_image(image)).is_ok();
+            say(&format!("{} is sound: {is_sound}", image.display()));
+        }
+        let differs = system("cmp").args([copy, &other]).output();
+        say(&format!(
+            "the copies, one changed by the mount: {differs:?}"
+        ));
     }
 }
 
