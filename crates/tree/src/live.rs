@@ -221,6 +221,15 @@ impl LiveTree {
         self.layers.load().mutable.has_within(range)
     }
 
+    /// Whether no set but the committed one has an entry in a range of keys.
+    pub fn is_committed_in(&self, range: &RangeInclusive<Key>) -> bool {
+        // LIVE-1
+        let layers = self.layers.load();
+        let frozen = layers.frozen.as_ref();
+        !layers.mutable.has_within(range.clone())
+            && !frozen.is_some_and(|set| set.has_within(range))
+    }
+
     /// The size of the mutable set.
     pub fn delta_size(&self) -> DeltaSize {
         self.layers.load().mutable.size()

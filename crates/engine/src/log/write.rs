@@ -21,12 +21,14 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use ubtrfs_device::nonblocking;
 use ubtrfs_format::ids::{RootId, Transid};
+use ubtrfs_format::key::KeyType;
 use ubtrfs_transaction::{IdHasher, LogOutcome, LogSession, Unlogged};
 
 use super::sync_queue::SyncQueue;
 use crate::error::{Error, Result};
 use crate::file::{Durable, FileSync, Files};
 use crate::inode::{Inode, Inodes, WritebackErrors};
+use edits::keys_of;
 use gather::{Gather, Gathered};
 
 /// How often a log is gathered anew because something had to be read from the devices.
@@ -110,6 +112,11 @@ impl TreeLog {
             && manager.committed() >= changed
         {
             return Ok(manager.commit_through(changed)?);
+        }
+        let all = keys_of(inode.id.ino.0, KeyType(0)..=KeyType(u8::MAX));
+        if inode.tree.is_committed_in(&all) {
+            // Nothing is to be logged, and no commit in progress has anything of it.
+            return Ok(manager.commit_through(manager.committed())?);
         }
         let request = Request {
             inode: Arc::clone(inode),

@@ -104,6 +104,7 @@ impl Report {
             for (reason, count) in unlogged(writer).filter(|(_, count)| *count > 0) {
                 writeln!(out, "  commits instead: {count}, {reason}")?;
             }
+            writeln!(out, "Flushes alone:    {}", writer.data_flushes)?;
         }
         if let Some(discard) = &self.discard {
             out.push_str(&discard.text());
@@ -168,6 +169,7 @@ impl Report {
                 "node_bytes": writer.node_bytes,
                 "device_bytes": writer.device_bytes,
                 "logs": writer.logs,
+                "data_flushes": writer.data_flushes,
                 "log_bytes": writer.log_bytes,
                 "unlogged": unlogged(&writer)
                     .map(|(reason, count)| (reason.to_owned(), count.into()))
@@ -367,6 +369,11 @@ impl Report {
                     writer.logs as f64,
                 ),
                 (
+                    "data_flushes_total",
+                    "Flushes of data written in place, with nothing to log or to commit.",
+                    writer.data_flushes as f64,
+                ),
+                (
                     "log_bytes_total",
                     "Bytes of log blocks written.",
                     writer.log_bytes as f64,
@@ -441,6 +448,7 @@ mod tests {
                     count: 7,
                     ns: 500_000_000,
                 },
+                data_flushes: 12,
                 ..WriterStats::default()
             }),
             discard: Some(discard::example()),
@@ -465,6 +473,7 @@ mod tests {
         for line in [
             "Waits for delta:  3, 1500.0 us together",
             "Waits for buffer: 7, 500.0 ms together",
+            "Flushes alone:    12",
         ] {
             assert!(text.lines().any(|found| found == line), "{text}");
         }

@@ -263,6 +263,11 @@ impl Tree {
         self.live().is_edited_in(range)
     }
 
+    /// Whether a durable commit has all that was changed in a range of keys.
+    pub fn is_committed_in(&self, range: &RangeInclusive<Key>) -> bool {
+        self.live().is_committed_in(range)
+    }
+
     /// Makes edits by transaction `transid`, under one lock. `names` tells of all names that are changed. Returns by how
     /// many bytes the mutable set grew.
     #[inline]

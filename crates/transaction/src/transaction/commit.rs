@@ -130,10 +130,13 @@ impl TransactionManager {
     }
 
     /// Makes durable what entered up to transaction `wanted`, and what was written. That is a flush where `wanted` is
-    /// committed already, and none where nothing was written since the last one.
+    /// committed already, and none where nothing was written since the last one. It waits for no commit in progress then.
     pub fn commit_through(&self, wanted: Transid) -> Result<()> {
         nonblocking::check()?;
         self.check_may_commit()?;
+        if self.committed() >= wanted {
+            return self.flush_data();
+        }
         let alone = self.committing.lock();
         self.check_alive()?;
         match self.committed() >= wanted {

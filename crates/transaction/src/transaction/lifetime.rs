@@ -77,14 +77,16 @@ impl Lifetime {
         self.0.closed.load(Ordering::Acquire)
     }
 
-    pub(super) fn abort(&self, reason: &dyn Display) {
+    /// Returns whether this is the first reason.
+    pub(super) fn abort(&self, reason: &dyn Display) -> bool {
         let reason = Some(Arc::new(reason.to_string()));
         // First, so that a thread that sees the reason is refused.
         self.0.may_have_ended.store(true, Ordering::Release);
         let aborted = &self.0.aborted;
-        aborted.compare_and_swap(&None::<Arc<String>>, reason);
+        let before = aborted.compare_and_swap(&None::<Arc<String>>, reason);
         let _closing = self.0.is_closing.lock();
         self.0.ended.notify_all();
+        before.is_none()
     }
 
     pub(super) fn begin_close(&self) {

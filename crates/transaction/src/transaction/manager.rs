@@ -165,8 +165,9 @@ impl TransactionManager {
 
     /// WRITER-2. The first reason stays.
     pub fn abort(&self, reason: &dyn Display) {
-        tracing::error!(%reason, "transaction aborted, the volume is read-only from here on");
-        self.lifetime.abort(reason);
+        if self.lifetime.abort(reason) {
+            tracing::error!(%reason, "transaction aborted, the volume is read-only from here on");
+        }
         self.threads.notify_frozen();
     }
 

@@ -20,6 +20,8 @@ pub struct WriterStats {
     pub node_bytes: u64,
     /// Logs written in place of commits.
     pub logs: u64,
+    /// Flushes of data that was written in place, where there was nothing to log or to commit.
+    pub data_flushes: u64,
     /// Commits in place of logs, by their reasons.
     pub unlogged: [u64; Unlogged::ALL.len()],
     /// Bytes of log blocks written, one copy of each.
@@ -121,6 +123,7 @@ pub struct Counters {
     buffer_waits: WaitCounter,
     pub(super) node_bytes: AtomicU64,
     pub(super) logs: AtomicU64,
+    pub(super) data_flushes: AtomicU64,
     pub(super) unlogged: [AtomicU64; Unlogged::ALL.len()],
     pub(super) log_bytes: AtomicU64,
     pub(crate) data_bytes: AtomicU64,
@@ -145,6 +148,7 @@ impl Counters {
             buffer_waits: self.buffer_waits.so_far(),
             node_bytes: get(&self.node_bytes),
             logs: get(&self.logs),
+            data_flushes: get(&self.data_flushes),
             unlogged: self.unlogged.each_ref().map(get),
             log_bytes: get(&self.log_bytes),
             data_bytes: get(&self.data_bytes),

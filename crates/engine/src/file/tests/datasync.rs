@@ -2,18 +2,23 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 use ubtrfs_device::BlockDevice;
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::InodeFlags;
+use ubtrfs_mkfs::MkfsOptions;
+use ubtrfs_sim::fault::{Fault, FaultDevice};
 use ubtrfs_sim::record::{CrashPlan, CrashState, Event};
 use ubtrfs_transaction::FileId;
 
-use super::fixture::{self, MIB, Recorded};
+use super::fixture::{self, MIB, Recorded, new_device};
 use crate::file::Fallocate;
 use crate::inode::{SetAttr, XattrMode};
-use crate::namespace::RenameMode;
-use crate::{OpenOptions, Volume};
+use crate::namespace::{NewInode, RenameMode};
+use crate::{Error, OpenOptions, Volume};
 
 const SECTOR: u64 = 4096;
 
@@ -102,6 +107,7 @@ fn a_nocow_write_to_a_logged_file_is_a_flush() {
     let (recorded, file) = recorded(&nocow().fsync_log(true));
     let volume = &recorded.volume;
     let logs = || volume.writer_stats().unwrap().logs;
+    let flushes = || volume.writer_stats().unwrap().data_flushes;
     let before = commits(volume);
     volume.append(file, &[1; 100]).unwrap();
     volume.fdatasync(file).unwrap();
@@ -118,6 +124,7 @@ fn a_nocow_write_to_a_logged_file_is_a_flush() {
         };
         assert_eq!(data[..], [round; SECTOR as usize]);
     }
+    assert_eq!((logs(), flushes()), (1, 3));
     // Times are for fsync, and all else is logged.
     volume.fsync(file).unwrap();
     assert_eq!(logs(), 2);
@@ -252,4 +259,81 @@ fn a_file_that_was_not_in_use_is_a_flush_after_its_first_commit() {
     let first = overwrite(2);
     assert_eq!(overwrite(3), first);
     assert_eq!(overwrite(4), first);
+}
+
+/// A file with nothing to commit waits for no commit in progress, however long that takes.
+#[test]
+fn a_sync_of_what_is_committed_waits_for_no_commit() {
+    type Sync = fn(&Volume, FileId) -> crate::Result<()>;
+    let syncs: [(&str, bool, Sync); 3] = [
+        ("fdatasync", false, |volume, file| volume.fdatasync(file)),
+        ("logged fdatasync", true, |volume, file| {
+            volume.fdatasync(file)
+        }),
+        ("logged fsync", true, |volume, _| {
+            volume.fsync(find(volume, "unchanged"))
+        }),
+    ];
+    for (name, logs, sync) in syncs {
+        let recorded = Recorded::open(&nocow().fsync_log(logs));
+        let (device, volume) = (&recorded.device, &recorded.volume);
+        let file = recorded.file("file", MIB);
+        recorded.file("unchanged", MIB);
+        volume.sync().unwrap();
+        let overwrite = |byte| {
+            volume
+                .write(file, SECTOR, &[byte; SECTOR as usize])
+                .unwrap();
+            volume.fdatasync(file).unwrap();
+        };
+        overwrite(2);
+        volume.sync().unwrap();
+        recorded.file("other", MIB);
+        volume.files.write_back_all().unwrap();
+        device.hold_next();
+        let in_time = thread::scope(|scope| {
+            scope.spawn(|| volume.sync().unwrap());
+            device.wait_for_waiter();
+            let (done, is_done) = mpsc::channel();
+            scope.spawn(move || {
+                volume
+                    .write(file, SECTOR, &[3; SECTOR as usize])
+                    .and_then(|()| sync(volume, file))
+                    .unwrap();
+                done.send(()).unwrap();
+            });
+            let in_time = is_done.recv_timeout(Duration::from_secs(20));
+            device.release();
+            in_time
+        });
+        assert!(in_time.is_ok(), "{name}");
+    }
+}
+
+/// WRITER-5
+#[test]
+fn a_flush_that_fails_lets_no_later_sync_succeed() {
+    let memory = new_device(&MkfsOptions::default(), 512 * MIB);
+    let device = Arc::new(FaultDevice::new(memory));
+    let devices = vec![(PathBuf::from("memory"), device.clone() as _)];
+    let volume = Volume::from_devices(devices, &nocow().fsync_log(true)).unwrap();
+    let top = volume.root_dir(RootId::FS_TREE).unwrap();
+    let files = [b"a", b"b"].map(|name| {
+        let file = volume.create(top, name, &NewInode::file(0o644)).unwrap();
+        volume.write(file, 0, &[1; SECTOR as usize]).unwrap();
+        file
+    });
+    volume.sync().unwrap();
+    for file in files {
+        // In place, at once.
+        volume.write_direct(file, 0, &[2; SECTOR as usize]).unwrap();
+    }
+    device.add(Fault::Flush {
+        nth: device.counts().flushes,
+    });
+    for file in files {
+        let synced = volume.fdatasync(file);
+        assert!(synced.is_err(), "{file:?}");
+    }
+    assert!(matches!(volume.sync(), Err(Error::Aborted(_))));
 }
