@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 use ubtrfs_device::Pool;
@@ -54,6 +54,8 @@ pub(super) struct LogTrees {
     state: Mutex<State>,
     /// The memory that their items take, about.
     bytes: AtomicI64,
+    /// The memory of blocks that are kept to know what lies in places to be used again.
+    idle_bytes: AtomicU64,
 }
 
 /// Places are got ahead only while there is room for so many more.
@@ -96,13 +98,15 @@ impl LogTrees {
     }
 
     pub(super) fn bytes(&self) -> u64 {
-        self.bytes.load(Ordering::Relaxed).max(0) as u64
+        let items = self.bytes.load(Ordering::Relaxed).max(0) as u64;
+        items + self.idle_bytes.load(Ordering::Relaxed)
     }
 
     /// A commit is durable: the logs before it are void, and their places are freed with what it has freed.
     pub(super) fn end(&self, space: &Space, nodesize: u64) {
         let state = std::mem::take(&mut *self.state.lock());
         self.bytes.store(0, Ordering::Relaxed);
+        self.idle_bytes.store(0, Ordering::Relaxed);
         let trees = state.subvolumes.values();
         for subvolume in trees.filter_map(|tree| tree.subvolume.as_ref()) {
             subvolume.log_journal.end();
@@ -252,7 +256,7 @@ impl LogSession<'_> {
             outcome => outcome?,
         }
         let Some(root) = state.roots.root.filter(|_| is_changed) else {
-            or_abort(manager, manager.flush_data())?;
+            manager.flush_data()?;
             return Ok(LogOutcome::Written);
         };
         let roots = &*manager.roots;
@@ -272,7 +276,7 @@ impl LogSession<'_> {
             .fetch_add(written, Ordering::Relaxed);
         reach(Failpoint::LogBlocksWritten)?;
         // LOG-3
-        or_abort(manager, manager.flush())?;
+        manager.flush()?;
         reach(Failpoint::LogBlocksDurable)?;
         let mut superblock = (*roots.superblock()).clone();
         superblock.log_root = root.bytenr.0.into();
@@ -281,6 +285,8 @@ impl LogSession<'_> {
         or_abort(manager, named.map_err(Error::from))?;
         or_abort(manager, reach(Failpoint::LogSuperblockDurable))?;
         state.places.written();
+        let idle_bytes = state.places.idle() as u64 * u64::from(nodesize);
+        manager.logs.idle_bytes.store(idle_bytes, Ordering::Relaxed);
         state.superblock = Some(superblock);
         manager.counters.logs.fetch_add(1, Ordering::Relaxed);
         Ok(LogOutcome::Written)

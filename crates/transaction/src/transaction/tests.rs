@@ -16,7 +16,7 @@ use ubtrfs_tree::Edit;
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::{
-    DiskExtent, EditEstimate, Reservation, TransactionHandle, TransactionManager,
+    DiskExtent, EditEstimate, LogOutcome, Reservation, TransactionHandle, TransactionManager,
     TransactionOptions,
 };
 use crate::discard::DiscardOptions;
@@ -206,6 +206,31 @@ fn extents_that_are_new_count_as_memory() {
     drop(txn);
     let grown = manager.running.read().bytes() - before;
     assert!(grown >= 64 * COUNT, "{grown}");
+}
+
+/// Blocks that a log has replaced are kept, to know what lies in their places.
+#[test]
+fn replaced_blocks_of_a_log_count_as_memory() {
+    const COUNT: u64 = 300;
+    let opened = open(&new_device(""));
+    let manager = &opened.manager;
+    let log = |byte| {
+        let mut session = manager.log_session().unwrap();
+        for number in 0..COUNT {
+            let (key, item) = xattr(256, &format!("user.{number}"), &[byte; 1000]);
+            session.put(&opened.tree, key, item.into());
+        }
+        assert_eq!(session.write().unwrap(), LogOutcome::Written);
+        drop(session);
+        manager.logs.bytes()
+    };
+    opened.set(0, b"edited");
+    let first = log(1);
+    // The same items, and blocks that are not needed any more.
+    let grown = log(2) - first;
+    assert!(grown >= COUNT * 1000, "{grown}");
+    opened.commit();
+    assert_eq!(manager.logs.bytes(), 0);
 }
 
 /// A commit with nothing to do does not write.

@@ -111,6 +111,11 @@ impl Places {
         }
     }
 
+    /// How many blocks are kept for the places that a log may take again.
+    pub(super) fn idle(&self) -> usize {
+        self.idle.len()
+    }
+
     /// All that were given out since the last commit.
     pub(super) fn into_all(self) -> Vec<Logical> {
         self.all
