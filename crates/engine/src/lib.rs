@@ -17,6 +17,7 @@ mod namespace;
 pub mod rights;
 mod snapshot;
 mod subvolume;
+mod sync;
 mod volume;
 
 pub use error::{CorruptItem, Error, ExtentShape, RefError, RefKey, Result, SpaceError};

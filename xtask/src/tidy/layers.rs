@@ -72,7 +72,7 @@ const ORDERS: &[(&str, &[&str])] = &[
     (
         "engine",
         &[
-            "error",
+            "error sync",
             "inode",
             "file",
             "namespace",

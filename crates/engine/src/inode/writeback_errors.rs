@@ -6,7 +6,7 @@
 //!
 //! Locks: the inode's protects it.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering};
 
 /// The write-back errors of one file.
 #[derive(Clone, Debug, Default)]

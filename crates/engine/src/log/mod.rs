@@ -11,5 +11,8 @@ mod replay;
 mod sync_queue;
 mod write;
 
+#[cfg(test)]
+mod tests;
+
 pub(crate) use replay::{replay, replay_in_memory};
 pub(crate) use write::TreeLog;

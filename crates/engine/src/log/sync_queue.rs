@@ -13,38 +13,35 @@
 //! Locks: `state` is not held during a log.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
 use ubtrfs_device::clock;
 
-#[cfg(test)]
-mod tests;
+use crate::sync::{AtomicBool, Condvar, Mutex, MutexGuard, Ordering};
 
 /// The longest wait for others.
 const MAX_WAIT: Duration = Duration::from_millis(1);
 
 #[derive(Debug)]
 pub(super) struct SyncQueue<R> {
-    state: Mutex<State<R>>,
+    pub(super) state: Mutex<State<R>>,
     arrived: Condvar,
     /// A log has ended.
     ended: Condvar,
 }
 
 #[derive(Debug)]
-struct State<R> {
-    waiting: Vec<Arc<Waiting<R>>>,
-    is_led: bool,
+pub(super) struct State<R> {
+    pub(super) waiting: Vec<Arc<Waiting<R>>>,
+    pub(super) is_led: bool,
     /// How many callers may come.
-    crowd: usize,
+    pub(super) crowd: usize,
     /// How long a log takes.
     log_time: Duration,
 }
 
 #[derive(Debug)]
-struct Waiting<R> {
+pub(super) struct Waiting<R> {
     request: R,
     is_served: AtomicBool,
 }

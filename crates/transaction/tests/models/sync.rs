@@ -5,6 +5,7 @@
 //! weak if all others around it are `SeqCst`.
 
 use std::ops::{Deref, DerefMut};
+use std::time::Instant;
 
 use loom::sync::atomic;
 pub(crate) use loom::sync::atomic::Ordering;
@@ -86,11 +87,21 @@ numbers!(AtomicU64, u64, fetch_add fetch_sub fetch_max fetch_min fetch_or fetch_
 #[derive(Debug, Default)]
 pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
 
-pub(crate) struct MutexGuard<'m, T>(Option<loom::sync::MutexGuard<'m, T>>);
+pub(crate) struct MutexGuard<'m, T> {
+    of: &'m Mutex<T>,
+    held: Option<loom::sync::MutexGuard<'m, T>>,
+}
 
 impl<T> Mutex<T> {
+    pub(crate) fn new(value: T) -> Mutex<T> {
+        Mutex(loom::sync::Mutex::new(value))
+    }
+
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
-        MutexGuard(Some(self.0.lock().unwrap()))
+        MutexGuard {
+            of: self,
+            held: Some(self.0.lock().unwrap()),
+        }
     }
 }
 
@@ -98,13 +109,13 @@ impl<T> Deref for MutexGuard<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        self.0.as_ref().unwrap()
+        self.held.as_ref().unwrap()
     }
 }
 
 impl<T> DerefMut for MutexGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
-        self.0.as_mut().unwrap()
+        self.held.as_mut().unwrap()
     }
 }
 
@@ -118,11 +129,37 @@ impl Default for Condvar {
 }
 
 impl Condvar {
+    pub(crate) fn new() -> Condvar {
+        Condvar::default()
+    }
+
     pub(crate) fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
-        guard.0 = guard.0.take().map(|held| self.0.wait(held).unwrap());
+        guard.held = guard.held.take().map(|held| self.0.wait(held).unwrap());
+    }
+
+    /// Time is over at once, and yet others may have come before.
+    pub(crate) fn wait_until<T>(&self, guard: &mut MutexGuard<'_, T>, _: Instant) -> TimeIsOver {
+        let mutex = guard.of;
+        guard.held = None;
+        yield_now();
+        guard.held = mutex.lock().held;
+        TimeIsOver
+    }
+
+    pub(crate) fn notify_one(&self) {
+        self.0.notify_one();
     }
 
     pub(crate) fn notify_all(&self) {
         self.0.notify_all();
+    }
+}
+
+/// The end of a wait.
+pub(crate) struct TimeIsOver;
+
+impl TimeIsOver {
+    pub(crate) fn timed_out(&self) -> bool {
+        true
     }
 }

@@ -1,10 +1,12 @@
-//! Requests of several threads, whose logs wait for a word.
+//! Requests of several threads to a sync queue, whose logs wait for a word. `tests/models` tries all orders of few.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
-use super::*;
+use parking_lot::Mutex;
+
+use super::sync_queue::SyncQueue;
 
 type Queue = SyncQueue<u32>;
 type Outcome = Result<(), &'static str>;
