@@ -4,7 +4,7 @@ use std::fs;
 use std::sync::Arc;
 
 use ubtrfs_check::{CheckOptions, check};
-use ubtrfs_engine::{Fallocate, FileId, NewInode, OpenOptions, Volume, XattrMode};
+use ubtrfs_engine::{Fallocate, FileId, NewInode, OpenOptions, RenameMode, Volume, XattrMode};
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::key::KeyType;
 use ubtrfs_sim::craft::Crafted;
@@ -198,6 +198,37 @@ fn kernel_replays(test: &str, spec: &MkfsSpec) {
         volume.fsync(file).unwrap();
     }
     judge(test, "new files", &made, &volume);
+    volume.close().unwrap();
+    drop(volume);
+    made.check().unwrap();
+}
+
+/// A file lost a link in a directory, out of which another was moved: the move is durable with the file.
+#[test]
+fn directory_that_a_synced_file_left_is_logged() {
+    let test = "directory_that_a_synced_file_left_is_logged";
+    if !or_skip(test) {
+        return;
+    }
+    let made = KernelVolume::make(&MkfsSpec::new()).unwrap();
+    let options = OpenOptions::new()
+        .writable(true)
+        .commit_interval(None)
+        .fsync_log(true);
+    let volume = Volume::open(made.devices(), &options).unwrap();
+    let top = volume.root_dir(RootId::FS_TREE).unwrap();
+    let make = |dir, name: &str, new: &NewInode<'_>| volume.create(dir, name.as_bytes(), new);
+    let [a, b, c] =
+        ["a", "b", "c"].map(|name| make(top, name, &NewInode::directory(0o755)).unwrap());
+    let file = make(a, "file", &NewInode::file(0o644)).unwrap();
+    make(b, "moved", &NewInode::file(0o644)).unwrap();
+    volume.link(file, b, b"link").unwrap();
+    volume.sync().unwrap();
+    volume.unlink(b, b"link").unwrap();
+    let to = (c, &b"moved"[..]);
+    volume.rename(b, b"moved", to, RenameMode::Replace).unwrap();
+    volume.fsync(file).unwrap();
+    judge(test, "moved", &made, &volume);
     volume.close().unwrap();
     drop(volume);
     made.check().unwrap();

@@ -48,6 +48,8 @@ pub(super) struct Gather<'g> {
     /// The back references of logged inodes that were changed since.
     renamed: BTreeMap<u64, Vec<Key>>,
     queue: Vec<(u64, Part)>,
+    /// Inodes whose sync was asked for.
+    pub(super) synced: HashSet<u64>,
     /// Inodes whose last committed name a replay takes away.
     pub(super) hidden: HashSet<u64>,
     /// Directories that were looked at for being moved.
@@ -96,6 +98,7 @@ impl<'g> Gather<'g> {
             last_committed: None,
             renamed: BTreeMap::new(),
             queue: Vec::new(),
+            synced: HashSet::new(),
             hidden: HashSet::new(),
             climbed: HashSet::new(),
             complete: Vec::new(),
@@ -109,6 +112,7 @@ impl<'g> Gather<'g> {
             let ino = request.inode.id.ino.0;
             if request.what == Durable::All || !self.is_logged_but_times(ino)? {
                 self.queue.push((ino, Part::All));
+                self.synced.insert(ino);
             }
         }
         while let Some((ino, part)) = self.queue.pop() {

@@ -40,17 +40,28 @@ impl Gather<'_> {
             self.log.delete(key);
             for lost in &old {
                 self.hide_name(lost.dir.0, lost.index)?;
+                self.need_old_parent(subject, lost.dir.0)?;
             }
             return Ok(());
         };
         let names = names_of(key, &now);
         for lost in old.iter().filter(|old| !names.contains(old)) {
             self.need_successor(lost.dir.0, &lost.name)?;
+            self.need_old_parent(subject, lost.dir.0)?;
         }
         for name in names.iter().filter(|name| !old.contains(name)) {
             self.add_name(subject, name)?;
         }
         self.log.put(key, now);
+        Ok(())
+    }
+
+    /// A directory in which an inode that is synced has lost a name is logged in full, as by Linux. So what was moved out
+    /// of it before is at its new place.
+    fn need_old_parent(&mut self, subject: &Subject, dir: u64) -> Step {
+        if self.synced.contains(&subject.ino) && self.find(dir)?.is_some() {
+            self.need(dir, Part::All);
+        }
         Ok(())
     }
 
