@@ -15,7 +15,7 @@ use ubtrfs::{CopyOptions, FileType, Metadata, OpenOptions, Reflink, Sparse, Subv
 use crate::presentation::console::{COPY_PROGRESS, Console};
 use crate::presentation::permissions::umask;
 use crate::presentation::quoting::Escaped;
-use crate::presentation::transfer_console::{CopyConsole, TransferConsole};
+use crate::presentation::transfer_console::{FilesConsole, TransferConsole};
 use crate::volume_access::changes::{Changes, NEW_FILE_MODE, Target, is_final};
 use crate::volume_access::location::{Location, VolumeOptions};
 use crate::volume_access::operand::Operand;
@@ -126,9 +126,9 @@ impl Cp {
             .umask(umask())
     }
 
-    fn observer<'a>(&self, console: &'a mut Console) -> CopyConsole<'a> {
+    fn observer<'a>(&self, console: &'a mut Console) -> FilesConsole<'a> {
         let verbose = self.verbose || console.verbose > 0;
-        CopyConsole(TransferConsole { console, verbose })
+        TransferConsole { console, verbose }.copying()
     }
 
     /// Without -a a link that is named itself stands for what it leads to, as for cp(1).

@@ -12,7 +12,7 @@ use ubtrfs::ImportOptions;
 use crate::presentation::console::{COPY_PROGRESS, Console};
 use crate::presentation::permissions::umask;
 use crate::presentation::quoting::Escaped;
-use crate::presentation::transfer_console::{TransferConsole, UnpackConsole};
+use crate::presentation::transfer_console::TransferConsole;
 use crate::volume_access::changes::Changes;
 use crate::volume_access::location::{Location, VolumeOptions};
 use crate::volume_access::reason::Reasoned;
@@ -54,7 +54,7 @@ impl Import {
         let verbose = self.verbose || console.verbose > 0;
         let shown_top = OsString::from_vec(self.location.to_outside());
         let options = ImportOptions::new().umask(umask()).shown_as(shown_top);
-        let mut observer = UnpackConsole(TransferConsole { console, verbose });
+        let mut observer = TransferConsole { console, verbose }.unpacking();
         let top = self.location.path_within();
         let unpacked = target
             .files

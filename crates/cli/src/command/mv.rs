@@ -10,7 +10,7 @@ use ubtrfs::{CopyOptions, RemoveOptions};
 
 use crate::presentation::console::Console;
 use crate::presentation::permissions::umask;
-use crate::presentation::transfer_console::{CopyConsole, TransferConsole};
+use crate::presentation::transfer_console::TransferConsole;
 use crate::volume_access::changes::{Changes, Target, is_final};
 use crate::volume_access::location::{Location, VolumeOptions};
 use crate::volume_access::place::{Named, PlaceError};
@@ -126,7 +126,7 @@ impl Mv {
         }
         let options = CopyOptions::new().umask(umask()).shown_as(shown);
         let verbose = false;
-        let mut observer = CopyConsole(TransferConsole { console, verbose });
+        let mut observer = TransferConsole { console, verbose }.copying();
         let path = source.path_within();
         let copied = files.copy_tree_with(path, &to.path, &options, &mut observer);
         copied.reason()?;

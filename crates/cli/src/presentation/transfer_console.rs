@@ -17,7 +17,23 @@ pub(crate) struct TransferConsole<'a> {
     pub(crate) verbose: bool,
 }
 
-impl TransferConsole<'_> {
+impl<'a> TransferConsole<'a> {
+    pub(crate) fn copying(self) -> FilesConsole<'a> {
+        let verb = "copy";
+        FilesConsole {
+            transfer: self,
+            verb,
+        }
+    }
+
+    pub(crate) fn unpacking(self) -> FilesConsole<'a> {
+        let verb = "unpack";
+        FilesConsole {
+            transfer: self,
+            verb,
+        }
+    }
+
     fn show_path(&self, path: &[u8]) {
         if let Some(bar) = self.console.progress() {
             bar.set_message(Escaped(path).to_string());
@@ -38,46 +54,29 @@ impl TransferConsole<'_> {
     }
 }
 
-/// Copying on a console.
+/// Copying or unpacking on a console.
 #[derive(Debug)]
-pub(crate) struct CopyConsole<'a>(pub(crate) TransferConsole<'a>);
-
-impl TransferObserver for CopyConsole<'_> {
-    fn begin(&mut self, path: &Path) {
-        self.0.begin(path.as_os_str().as_bytes());
-    }
-
-    fn transferred(&mut self, len_bytes: u64) {
-        self.0.show_bytes(len_bytes);
-    }
-
-    fn failed(&mut self, path: &Path, problem: TransferProblem) {
-        let path = Escaped::of(path);
-        let console = &mut self.0.console;
-        match problem.is_partial() {
-            true => console.error(format_args!("'{path}': {problem}")),
-            false => console.error(format_args!("cannot copy '{path}': {problem}")),
-        }
-    }
+pub(crate) struct FilesConsole<'a> {
+    transfer: TransferConsole<'a>,
+    verb: &'static str,
 }
 
-/// Unpacking on a console.
-#[derive(Debug)]
-pub(crate) struct UnpackConsole<'a>(pub(crate) TransferConsole<'a>);
-
-impl TransferObserver for UnpackConsole<'_> {
+impl TransferObserver for FilesConsole<'_> {
     fn begin(&mut self, path: &Path) {
-        self.0.begin(path.as_os_str().as_bytes());
+        self.transfer.begin(path.as_os_str().as_bytes());
     }
 
     fn transferred(&mut self, len_bytes: u64) {
-        self.0.show_bytes(len_bytes);
+        self.transfer.show_bytes(len_bytes);
     }
 
     fn failed(&mut self, path: &Path, problem: TransferProblem) {
-        let path = Escaped::of(path);
-        let console = &mut self.0.console;
-        console.error(format_args!("cannot unpack '{path}': {problem}"));
+        let (path, verb) = (Escaped::of(path), self.verb);
+        let console = &mut self.transfer.console;
+        match problem.is_partial() {
+            true => console.error(format_args!("'{path}': {problem}")),
+            false => console.error(format_args!("cannot {verb} '{path}': {problem}")),
+        }
     }
 }
 

@@ -365,6 +365,22 @@ fn later_members_replace_earlier_ones_and_what_was_there() {
 }
 
 #[test]
+fn a_file_without_its_acl_is_not_said_to_be_missing() {
+    let (_scratch, image) = volume_with_victims();
+    let mut archive = Crafted::new();
+    let acl = [("SCHILY.acl.access", &b"no acl"[..])];
+    archive.builder.append_pax_extensions(acl).unwrap();
+    archive.file("file", "content");
+    let output = archive.import(&image);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("'file': its ACL is left out"), "{stderr}");
+    assert!(!stderr.contains("cannot unpack"), "{stderr}");
+    let content = succeed(["cat".into(), location(&image, "in/file")]);
+    assert_eq!(content, b"content");
+}
+
+#[test]
 fn what_is_no_archive_is_said() {
     let (scratch, image) = volume_with_victims();
     let refused = |bytes: &[u8], message: &str| {
