@@ -14,6 +14,7 @@ mod replay;
 mod scenarios;
 #[path = "../scripts/shown.rs"]
 mod shown;
+mod situations;
 mod threads;
 mod workloads;
 mod written;

@@ -11,8 +11,8 @@ use ubtrfs_sim::kernel::{
 };
 use ubtrfs_sim::manifest::{Field, Manifest, diff_without};
 
-use crate::scenarios::{ALL, Scenario};
-use crate::shown;
+use crate::scenarios::{self, Scenario};
+use crate::{shown, situations};
 
 struct Cut {
     scenario: &'static Scenario,
@@ -40,10 +40,10 @@ pub(crate) fn open(devices: &[PathBuf], writable: bool) -> ubtrfs_engine::Result
 }
 
 /// Volumes of every so many scenarios, cut after each. `UBTRFS_SCENARIO` chooses one by its name.
-fn cuts(volume: &mut CutVolume, step: usize) -> Vec<Cut> {
+fn cuts(volume: &mut CutVolume, all: &'static [Scenario], step: usize) -> Vec<Cut> {
     let mut cuts = Vec::new();
     let only = std::env::var("UBTRFS_SCENARIO").ok();
-    let chosen = ALL
+    let chosen = all
         .iter()
         .filter(|s| only.as_ref().is_none_or(|only| s.name == only));
     for (number, scenario) in chosen.enumerate().step_by(step) {
@@ -137,12 +137,17 @@ fn step() -> usize {
     }
 }
 
-fn both_replay(test: &str, spec: &MkfsSpec, options: &str, step: usize) {
+fn both_replay(
+    test: &str,
+    spec: &MkfsSpec,
+    options: &str,
+    (all, step): (&'static [Scenario], usize),
+) {
     if !or_skip(test) {
         return;
     }
     let mut volume = CutVolume::make(spec, options).unwrap();
-    let cuts = cuts(&mut volume, step);
+    let cuts = cuts(&mut volume, all, step);
     volume.end().unwrap();
     let logs = cuts.iter().filter(|cut| cut.has_log).count();
     println!("{test}: {logs} of {} have a log", cuts.len());
@@ -163,7 +168,7 @@ const OPTIONS: &str = "commit=600,compress=zstd";
 #[test]
 fn logs_of_usual_volumes() {
     let spec = MkfsSpec::new().device_bytes(1 << 30);
-    both_replay("logs_of_usual_volumes", &spec, OPTIONS, 1);
+    both_replay("logs_of_usual_volumes", &spec, OPTIONS, (scenarios::ALL, 1));
 }
 
 #[test]
@@ -172,7 +177,12 @@ fn logs_of_volumes_with_holes() {
         .device_bytes(1 << 30)
         .without(Feature::NoHoles)
         .nodesize(4096);
-    both_replay("logs_of_volumes_with_holes", &spec, "commit=600", step());
+    both_replay(
+        "logs_of_volumes_with_holes",
+        &spec,
+        "commit=600",
+        (scenarios::ALL, step()),
+    );
 }
 
 #[test]
@@ -182,5 +192,28 @@ fn logs_of_mirrored_volumes() {
         .devices(2)
         .data(Profile::Raid1)
         .metadata(Profile::Raid1);
-    both_replay("logs_of_mirrored_volumes", &spec, OPTIONS, step());
+    both_replay(
+        "logs_of_mirrored_volumes",
+        &spec,
+        OPTIONS,
+        (scenarios::ALL, step()),
+    );
+}
+
+/// With holes that are items, and small nodes.
+#[test]
+fn logs_of_situations() {
+    let spec = MkfsSpec::new()
+        .device_bytes(1 << 30)
+        .without(Feature::NoHoles)
+        .nodesize(4096);
+    let all = (situations::ALL, step());
+    both_replay("logs_of_situations", &spec, "commit=600", all);
+}
+
+#[test]
+fn logs_of_situations_without_holes() {
+    let spec = MkfsSpec::new().device_bytes(1 << 30);
+    let test = "logs_of_situations_without_holes";
+    both_replay(test, &spec, OPTIONS, (situations::ALL, step()));
 }
