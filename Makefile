@@ -16,9 +16,16 @@ helpers     := mount.ubtrfs mount.fuse.ubtrfs mount.fuseblk.ubtrfs \
 HELPERLINK  ?= $(PREFIX)/bin/ubtrfs
 ZSHDIR      ?= $(PREFIX)/share/zsh/site-functions
 zshdir      := $(DESTDIR)$(ZSHDIR)
-ubtrfs      := target/release/ubtrfs
+# How the command and the libraries are built. The tests try those of the dev profile: their own build has them, and they
+# check more of themselves.
+PROFILE     ?= release
+built_in    := target/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
+ubtrfs      := $(built_in)/ubtrfs
 # The command writes its own manual pages and completions.
-dist        := target/dist
+dist        := $(built_in)/dist
+packages    := $(if $(filter release,$(PROFILE)),target,$(built_in))/deb
+# Cargo leaves what tests have made of a library among the dependencies.
+archive      = $(if $(filter dev,$(PROFILE)),$(shell ls -t $(built_in)/deps/libubtrfs_c-*.a | head -n 1),$(built_in)/libubtrfs_c.a)
 static_target := $(shell uname -m)-unknown-linux-musl
 
 # Packages whose unit tests need nothing of the machine; some of fuse and cli mount, or need root.
@@ -34,7 +41,11 @@ setup: ## install the Debian packages that the demo and the tests need
 	@scripts/setup
 
 build: ## build target/release/ubtrfs, its manual pages and completions
-	$(CARGO) build --release --locked --package ubtrfs-cli
+ifeq ($(PROFILE),dev)
+	$(CARGO) test --workspace --locked --no-run
+else
+	$(CARGO) build --profile $(PROFILE) --locked --package ubtrfs-cli
+endif
 	rm -rf $(dist)
 	$(ubtrfs) man $(dist)/man
 	mkdir $(dist)/completions
@@ -58,10 +69,9 @@ demo: ## build, make an image, look inside, mount it, compare
 # The tests wait for disks and clocks for about half of their time. Beside them the rest is built and run.
 test: setup fmt tidy clippy ## everything that must pass before a change lands
 	$(CARGO) test --workspace --locked --no-run
-	$(MAKE) --no-print-directory --jobs=2 beside
-	$(MAKE) --no-print-directory conform-quick
+	$(MAKE) --no-print-directory --jobs=2 PROFILE=dev beside
 
-beside: unit outside python doc count pages deb-test
+beside: unit outside python doc count pages deb-test conform-quick
 
 test-quick: fmt tidy ## format, tidy, and unit tests without root, mounts or the kernel: minutes
 	UBTRFS_SKIP_KERNEL=1 $(CARGO) test --locked --lib --bins $(quick)
@@ -90,16 +100,16 @@ python: ## build the library for Python, and test it in target/python
 	scripts/python-library
 
 count:
-	$(CARGO) xtask count
+	$(CARGO) xtask count $(if $(filter dev,$(PROFILE)),--dev)
 
 pages: build ## run the commands that the pages for users show
 	UBTRFS=$(CURDIR)/$(ubtrfs) scripts/try-pages
 
 deb: setup build library ## make Debian packages of the command and the library in target/deb
-	scripts/deb
+	scripts/deb $(packages) $(archive)
 
 deb-test: deb
-	scripts/try-deb
+	scripts/try-deb $(packages)
 
 # musl, since the C library of GNU loads modules even when it is linked statically. Rust's part of it comes from rustup.
 static: ## build target/static/ubtrfs, which needs no libraries, for containers and initramfs
@@ -116,12 +126,13 @@ conform: setup build ## pjdfstest, fsx, cp, tar, rsync, git, a build, sqlite, a 
 	UBTRFS=$(CURDIR)/$(ubtrfs) scripts/conform $(PARTS)
 
 conform-quick: setup build
-	UBTRFS=$(CURDIR)/$(ubtrfs) scripts/conform --quick $(PARTS)
+	UBTRFS=$(CURDIR)/$(ubtrfs) $(if $(filter dev,$(PROFILE)),UBTRFS_CONFORM_HELPER=$(built_in)/ubtrfs-conform) scripts/conform --quick $(PARTS)
 
 soak: setup build ## all tests and conform in their long form: hours
 	UBTRFS_SOAK=1 $(CARGO) test --workspace --locked --release -- --nocapture
 	UBTRFS_SOAK=1 UBTRFS=$(CURDIR)/$(ubtrfs) scripts/conform $(PARTS)
 	$(MAKE) static-test
+	$(MAKE) pages count deb-test
 
 # QUICK=1 takes a few minutes; BENCH="--rounds 5 s0-dbench" chooses rounds and workloads.
 bench: build ## the published workloads beside the kernel's btrfs; QUICK=1: a short form
@@ -143,10 +154,14 @@ install: built ## install the command, its manual pages and completions below PR
 	install -D -m 0644 $(dist)/completions/fish $(datadir)/fish/vendor_completions.d/ubtrfs.fish
 
 library: ## build the library for C
-	$(CARGO) rustc --release --locked --package ubtrfs-c --lib --crate-type staticlib
+ifeq ($(PROFILE),dev)
+	$(CARGO) test --workspace --locked --no-run
+else
+	$(CARGO) rustc --profile $(PROFILE) --locked --package ubtrfs-c --lib --crate-type staticlib
+endif
 
 install-library: ## install the library for C below PREFIX, with its header and pkg-config file
-	scripts/c-library target/release/libubtrfs_c.a $(DESTDIR)$(PREFIX) $(PREFIX)
+	scripts/c-library $(archive) $(DESTDIR)$(PREFIX) $(PREFIX)
 
 uninstall: ## remove what install put there
 	rm -f $(addprefix $(helperdir)/,$(helpers))

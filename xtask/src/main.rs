@@ -10,6 +10,8 @@ mod tidy;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
+use self::count::Build;
+
 const USAGE: &str = "\
 usage: cargo xtask tidy              check the sources against the rules of the house
        cargo xtask tidy --lower-baselines
@@ -17,7 +19,8 @@ usage: cargo xtask tidy              check the sources against the rules of the 
        cargo xtask imports [--dot] [CRATE]
                                      list the imports between the modules of each crate
        cargo xtask header            write the header of the library for C
-       cargo xtask count [--write]   compare (or keep) the instructions of the layers' hottest work";
+       cargo xtask count [--dev] [--write]
+                                     compare (or keep) the instructions of the layers' hottest work";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -32,8 +35,10 @@ fn main() -> ExitCode {
             imports::run(&workspace(), Some(name), true)
         }
         ["header"] => write_header(&workspace()),
-        ["count"] => count::run(&workspace(), false),
-        ["count", "--write"] => count::run(&workspace(), true),
+        ["count"] => count::run(&workspace(), Build::Release, false),
+        ["count", "--write"] => count::run(&workspace(), Build::Release, true),
+        ["count", "--dev"] => count::run(&workspace(), Build::Dev, false),
+        ["count", "--dev", "--write"] => count::run(&workspace(), Build::Dev, true),
         _ => {
             eprintln!("{USAGE}");
             ExitCode::from(2)
