@@ -17,8 +17,8 @@ HELPERLINK  ?= $(PREFIX)/bin/ubtrfs
 ZSHDIR      ?= $(PREFIX)/share/zsh/site-functions
 zshdir      := $(DESTDIR)$(ZSHDIR)
 # How the command and the libraries are built. The tests try those of the dev profile: their own build has them, and they
-# check more of themselves.
-PROFILE     ?= release
+# check more of themselves. Only the command line of make chooses; a variable of the environment may be another's.
+PROFILE     := release
 built_in    := target/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 ubtrfs      := $(built_in)/ubtrfs
 # The command writes its own manual pages and completions.
@@ -85,8 +85,9 @@ clippy:
 tidy:
 	$(CARGO) xtask tidy
 
+# Tests wait for disks, mounts and clocks more than they reckon.
 unit:
-	$(CARGO) test --workspace --locked
+	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$$((2 * $$(nproc)))} $(CARGO) test --workspace --locked
 
 # Beside the library for Python, which needs crates with these features as well.
 outside: ## build and run a program that has the library alone

@@ -40,8 +40,14 @@ impl Build {
 
     fn cargo(self) -> &'static [&'static str] {
         match self {
-            Build::Release => &["build", "--release", "--package", "ubtrfs-layers"],
-            // Of the whole workspace: for one package crates would get other features, and be built once more.
+            // Beside the command, so that crates get the features that `make build` gives them.
+            Build::Release => &[
+                "build",
+                "--release",
+                "--package=ubtrfs-layers",
+                "--package=ubtrfs-cli",
+            ],
+            // Crates would get other features for one package, and be built once more.
             Build::Dev => &["test", "--workspace", "--no-run"],
         }
     }
