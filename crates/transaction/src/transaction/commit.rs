@@ -223,7 +223,7 @@ impl Commit<'_> {
         reach(Failpoint::BlocksDurable)?;
         lap.end(&mut phases.write);
         let superblock = self.superblock()?;
-        pool.write_first_superblocks(&superblock)?;
+        self.manager.write_superblock(&superblock)?;
         reach(Failpoint::SuperblockDurable)?;
         pool.write_other_superblocks(&superblock)?;
         reach(Failpoint::SuperblockCopied)?;

@@ -281,9 +281,8 @@ impl LogSession<'_> {
         let mut superblock = (*roots.superblock()).clone();
         superblock.log_root = root.bytenr.0.into();
         superblock.log_root_level = root.level;
-        let named = roots.pool().write_first_superblocks(&superblock);
-        or_abort(manager, named.map_err(Error::from))?;
-        or_abort(manager, reach(Failpoint::LogSuperblockDurable))?;
+        manager.write_superblock(&superblock)?;
+        reach(Failpoint::LogSuperblockDurable).inspect_err(|error| manager.abort(error))?;
         state.places.written();
         let idle_bytes = state.places.idle() as u64 * u64::from(nodesize);
         manager.logs.idle_bytes.store(idle_bytes, Ordering::Relaxed);
@@ -291,10 +290,6 @@ impl LogSession<'_> {
         manager.counters.logs.fetch_add(1, Ordering::Relaxed);
         Ok(LogOutcome::Written)
     }
-}
-
-fn or_abort<T>(manager: &TransactionManager, outcome: Result<T>) -> Result<T> {
-    outcome.inspect_err(|error| manager.abort(error))
 }
 
 impl LogTree {

@@ -5,8 +5,12 @@
 //! - WRITER-2: once aborted, no operation joins and nothing commits any more; what was durable stays.
 //! - WRITER-3: the same holds once closed: another program may have the devices then.
 //!
-//! Locks: `gate` first, where groups are used. Then, in this order: `committing`; `data_flush` (shared while data is written, exclusive to close it); `running` (shared
-//! in operations, exclusive for the freeze).
+//! Locks: `gate` first, where groups are used. Then, in this order:
+//! - `committing`;
+//! - the way of `data_flush`: shared while data is written, exclusive to close it;
+//! - `running`: shared in operations, exclusive for the freeze;
+//! - `flushing` of `data_flush`: during flushes.
+//!
 //! Not here: reservations (`reserve_metadata`), the order of data and flushes (`data_flush`), threads (`threads`), the phases of a
 //! commit (`commit`).
 
@@ -155,7 +159,7 @@ impl TransactionManager {
         &self.lifetime
     }
 
-    /// WRITER-3. Waits for a commit and for data under way.
+    /// WRITER-3. Waits for a commit and for data under way, and not for a flush of data.
     pub fn close(&self) {
         let _alone = self.committing.lock();
         let _stopped = self.data_flush.stop();

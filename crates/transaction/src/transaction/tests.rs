@@ -1,11 +1,12 @@
 //! Commits of raw edits: attributes of an inode that is there. There is no layer above.
 
+mod flushes;
 mod full_metadata;
 mod reservation_cache;
 
 use std::sync::Arc;
 
-use ubtrfs_device::{Access, MemDevice};
+use ubtrfs_device::{Access, BlockDevice, MemDevice};
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::DirHead;
 use ubtrfs_format::key::{DiskKey, Key, KeyType};
@@ -47,7 +48,11 @@ fn open(device: &Arc<MemDevice>) -> Opened {
 }
 
 fn open_with_cache(device: &Arc<MemDevice>, cache_bytes: u64) -> Opened {
-    let pool = test_roots::pool_of(device.clone(), Access::Write);
+    open_on(device.clone(), cache_bytes)
+}
+
+fn open_on(device: Arc<dyn BlockDevice>, cache_bytes: u64) -> Opened {
+    let pool = test_roots::pool_of(device, Access::Write);
     let roots = test_roots::open_with(pool, true, cache_bytes);
     let options = TransactionOptions {
         discard: DiscardOptions::default(),
@@ -226,7 +231,7 @@ fn replaced_blocks_of_a_log_count_as_memory() {
     };
     opened.set(0, b"edited");
     let first = log(1);
-    // The same items, and blocks that are not needed any more.
+    // No more items, but blocks that are not needed any more.
     let grown = log(2) - first;
     assert!(grown >= COUNT * 1000, "{grown}");
     opened.commit();

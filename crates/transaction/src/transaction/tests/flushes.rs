@@ -1,0 +1,167 @@
+//! Flushes of data beside commits and logs. The device reports an error of a write once, at the next flush, as the
+//! kernel does for an open file.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
+use std::thread;
+
+use ubtrfs_device::{BlockDevice, MemDevice};
+use ubtrfs_format::superblock::{SUPERBLOCK_OFFSETS, Superblock};
+use ubtrfs_sim::fault::{Fault, FaultDevice};
+use ubtrfs_sim::{HookedDevice, Request};
+use zerocopy::FromBytes;
+
+use super::{Opened, new_device, open_on, xattr};
+use crate::error::{Error, Result};
+use crate::transaction::testing::{Failpoint, at_failpoints};
+use crate::transaction::{LogOutcome, TransactionManager};
+
+/// A way to make edits durable, and its steps.
+struct Sync {
+    run: fn(&Opened) -> Result<()>,
+    blocks_written: Failpoint,
+    blocks_durable: Failpoint,
+}
+
+const SYNCS: [Sync; 2] = [
+    Sync {
+        run: |opened| opened.manager.commit_running(),
+        blocks_written: Failpoint::BlocksWritten,
+        blocks_durable: Failpoint::BlocksDurable,
+    },
+    Sync {
+        run: |opened| {
+            let mut session = opened.manager.log_session()?;
+            let (key, item) = xattr(256, "user.0", b"logged");
+            session.put(&opened.tree, key, item.into());
+            assert_eq!(session.write()?, LogOutcome::Written);
+            Ok(())
+        },
+        blocks_written: Failpoint::LogBlocksWritten,
+        blocks_durable: Failpoint::LogBlocksDurable,
+    },
+];
+
+/// A volume with an edit, on a device with faults.
+struct Volume {
+    memory: Arc<MemDevice>,
+    faults: Arc<FaultDevice>,
+    hooks: Arc<HookedDevice>,
+    opened: Opened,
+}
+
+impl Volume {
+    fn new() -> Volume {
+        let memory = new_device("");
+        let faults = Arc::new(FaultDevice::new(memory.clone()));
+        let hooks = Arc::new(HookedDevice::new(faults.clone()));
+        let opened = open_on(hooks.clone(), 256 << 20);
+        opened.set(0, b"edited");
+        Volume {
+            memory,
+            faults,
+            hooks,
+            opened,
+        }
+    }
+
+    fn superblock(&self) -> Superblock {
+        let mut bytes = vec![0; size_of::<Superblock>()];
+        self.memory
+            .read_at(&mut bytes, SUPERBLOCK_OFFSETS[0])
+            .unwrap();
+        Superblock::read_from_bytes(&bytes).unwrap()
+    }
+}
+
+fn write_data(manager: &TransactionManager) {
+    manager.space.reserve_data(4096).unwrap();
+    let running = manager.running_transid();
+    let allocated = manager.space.allocate_data(4096, 4096, None, running);
+    let (start, _) = allocated.unwrap();
+    manager.write_data(&[(start, &[1; 4096])]).unwrap();
+}
+
+fn assert_aborted(outcome: Result<()>) {
+    assert!(matches!(outcome, Err(Error::Aborted(_))), "{outcome:?}");
+}
+
+/// WRITER-5. The flush of data may have covered the blocks.
+#[test]
+fn no_superblock_follows_a_failed_flush_of_data() {
+    for sync in SYNCS {
+        let volume = Volume::new();
+        let manager = &volume.opened.manager;
+        let before = volume.superblock();
+        write_data(manager);
+        let [is_flushing, are_written] = [(); 2].map(|()| Arc::new(Barrier::new(2)));
+        let (first, hooks) = (AtomicBool::new(true), &volume.hooks);
+        let barriers = (Arc::clone(&is_flushing), Arc::clone(&are_written));
+        hooks.hook(move |request| {
+            if request == Request::Flush && first.swap(false, Ordering::Relaxed) {
+                barriers.0.wait();
+                barriers.1.wait();
+            }
+        });
+        let nth = volume.faults.counts().flushes;
+        volume.faults.add(Fault::Flush { nth });
+        thread::scope(|scope| {
+            let data = scope.spawn(|| manager.commit_through(manager.committed()));
+            is_flushing.wait();
+            let _hooked = at_failpoints(move |step| {
+                if step == sync.blocks_written {
+                    are_written.wait();
+                }
+                Ok(())
+            });
+            assert_aborted((sync.run)(&volume.opened));
+            assert!(matches!(data.join().unwrap(), Err(Error::Device(_))));
+        });
+        let after = volume.superblock();
+        assert_eq!(after.generation, before.generation);
+        assert_eq!(after.log_root, before.log_root);
+    }
+}
+
+/// WRITER-6. A flush of data would hear of the superblock's error in place of the commit.
+#[test]
+fn no_flush_of_data_hears_of_a_superblock_error() {
+    for sync in SYNCS {
+        let volume = Volume::new();
+        let manager = &volume.opened.manager;
+        let committed = manager.committed();
+        let [is_written, has_flushed] = [(); 2].map(|()| Arc::new(Barrier::new(2)));
+        let is_superblock = Arc::new(AtomicBool::new(false));
+        let (faults, next) = (Arc::clone(&volume.faults), Arc::clone(&is_superblock));
+        let barriers = (Arc::clone(&is_written), Arc::clone(&has_flushed));
+        volume.hooks.hook(move |request| {
+            if request == Request::Write && next.swap(false, Ordering::Relaxed) {
+                let nth = faults.counts().flushes;
+                faults.add(Fault::Flush { nth });
+                barriers.0.wait();
+                barriers.1.wait();
+            }
+        });
+        thread::scope(|scope| {
+            let data = scope.spawn(|| {
+                is_written.wait();
+                write_data(manager);
+                if manager.data_flush.flushing.is_locked() {
+                    has_flushed.wait();
+                    return manager.commit_through(committed);
+                }
+                let outcome = manager.commit_through(committed);
+                has_flushed.wait();
+                outcome
+            });
+            let _hooked = at_failpoints(move |step| {
+                is_superblock.fetch_or(step == sync.blocks_durable, Ordering::Relaxed);
+                Ok(())
+            });
+            let outcome = (sync.run)(&volume.opened);
+            assert!(matches!(outcome, Err(Error::Device(_))), "{outcome:?}");
+            assert_aborted(data.join().unwrap());
+        });
+        assert_eq!(manager.committed(), committed);
+    }
+}
