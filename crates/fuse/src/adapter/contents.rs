@@ -391,8 +391,17 @@ impl<S: Source> Adapter<S> {
             self.drop_partly_changed(to.node, dst, Span::new(to.offset, len));
         }
         let copied = copied.map_err(errno)?;
+        if copied < len {
+            // The part that has failed behind this one may be done in part. The kernel drops only pages of what was copied.
+            let rest = Span::new(to.offset.saturating_add(copied), len - copied);
+            self.drop_partly_changed(to.node, dst, rest);
+        }
         if syncs && copied > 0 {
-            fsync(volume, dst, open.as_deref()).map_err(errno)?;
+            let synced = fsync(volume, dst, open.as_deref());
+            if synced.is_err() {
+                self.drop_partly_changed(to.node, dst, Span::new(to.offset, copied));
+            }
+            synced.map_err(errno)?;
         }
         Ok(copied)
     }

@@ -74,8 +74,13 @@ impl std::ops::Deref for Mount {
 }
 
 fn mount() -> Mount {
+    mount_of(|device| device)
+}
+
+/// A mount that sees its device through what `seen` makes of it.
+fn mount_of(seen: impl FnOnce(Arc<dyn BlockDevice>) -> Arc<dyn BlockDevice>) -> Mount {
     let device = Arc::new(new_volume(&MkfsOptions::default(), LEN_BYTES));
-    let shared: Arc<dyn BlockDevice> = device.clone();
+    let shared = seen(device.clone());
     let devices = vec![(PathBuf::from("memory"), shared)];
     let options = OpenOptions::new().writable(true);
     let volume = Volume::from_devices(devices, &options).unwrap();

@@ -5,6 +5,8 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 
+use ubtrfs_sim::fault::{Fault, FaultDevice};
+
 use super::*;
 use crate::adapter::WHOLE_FILE;
 use crate::adapter::flushing::For;
@@ -214,4 +216,74 @@ fn pages_are_dropped_before_a_change_fails_that_may_have_got_half_way() {
     assert_eq!(told(&kernel.written), [(node, 1024, 4096)]);
     assert_eq!(told(&kernel.changed), [], "nothing is left for later");
     mount.forget(node, 1);
+}
+
+/// A mount of a device that fails as it is told to.
+fn faulty_mount() -> (Mount, Arc<FaultDevice>) {
+    let mut faulty = None;
+    let mount = mount_of(|device| {
+        let device = Arc::new(FaultDevice::new(device));
+        faulty = Some(Arc::clone(&device));
+        device
+    });
+    (mount, faulty.unwrap())
+}
+
+#[test]
+fn pages_are_dropped_before_a_copy_fails_that_cannot_be_synced() {
+    let (mount, device) = faulty_mount();
+    let kernel = Arc::new(Obedient::default());
+    mount.start(Arc::clone(&kernel) as _);
+    let source = mount.file(NodeId::ROOT, "source");
+    let sync = OpenFlags {
+        sync: true,
+        ..WRITE
+    };
+    let made = mount.create(&ROOT, NodeId::ROOT, b"synced", &new(0o100_666), sync);
+    let (entry, opened) = made.unwrap();
+    let synced = (entry.node, handle(opened));
+    mount.put(source, 0, &PAGE);
+    device.add(Fault::WriteRange { range: 0..u64::MAX });
+    let end = |(node, handle), offset| CopyEnd {
+        node,
+        handle,
+        offset,
+    };
+    let failed = mount.copy_file_range(&USER, end(source, 0), end(synced, 8192), 4096);
+    assert_eq!(failed, Err(Errno::IO));
+    assert_eq!(told(&kernel.written), [(synced.0, 8192, 4096)]);
+    device.heal();
+    mount.forget(source.0, 1);
+    mount.forget(synced.0, 1);
+}
+
+/// The kernel drops pages of what was copied alone.
+#[test]
+fn pages_behind_a_copy_are_dropped_if_a_later_part_of_it_has_failed() {
+    const PART: usize = 1 << 20;
+    let (mount, device) = faulty_mount();
+    let kernel = Arc::new(Obedient::default());
+    mount.start(Arc::clone(&kernel) as _);
+    let source = mount.file(NodeId::ROOT, "source");
+    let copy = mount.file(NodeId::ROOT, "copy");
+    // The first part is a hole, which is not read from the device.
+    mount.put(source, PART as u64, &PAGE);
+    mount.volume().sync().unwrap();
+    let end = |(node, handle), offset| CopyEnd {
+        node,
+        handle,
+        offset,
+    };
+    let len = (PART + PAGE.len()) as u64;
+    let copied = mount.copy_file_range(&USER, end(source, 0), end(copy, 1), len);
+    assert_eq!(copied, Ok(len));
+    assert_eq!(told(&kernel.written), []);
+    device.add(Fault::ReadRange { range: 0..u64::MAX });
+    let copied = mount.copy_file_range(&USER, end(source, 0), end(copy, 1), len);
+    assert_eq!(copied, Ok(PART as u64));
+    let rest = (copy.0, 1 + PART as u64, PAGE.len() as u64);
+    assert_eq!(told(&kernel.written), [rest]);
+    device.heal();
+    mount.forget(source.0, 1);
+    mount.forget(copy.0, 1);
 }
