@@ -52,9 +52,9 @@ use places::Places;
 #[derive(Debug, Default)]
 pub(super) struct LogTrees {
     state: Mutex<State>,
-    /// The memory that their items take, about.
+    /// The memory that their items take, about. None from the freeze on, as of the edits that it sets apart.
     bytes: AtomicI64,
-    /// The memory of blocks that are kept to know what lies in places to be used again.
+    /// The memory of blocks that are kept to know what lies in places to be used again. None from the freeze on.
     idle_bytes: AtomicU64,
 }
 
@@ -97,16 +97,21 @@ impl LogTrees {
         }
     }
 
+    /// The memory of the logs of the running transaction.
     pub(super) fn bytes(&self) -> u64 {
         let items = self.bytes.load(Ordering::Relaxed).max(0) as u64;
         items + self.idle_bytes.load(Ordering::Relaxed)
     }
 
+    /// The transaction of the logs is frozen, and their memory is not the next one's. No log is written until `end`.
+    pub(super) fn freeze(&self) {
+        self.bytes.store(0, Ordering::Relaxed);
+        self.idle_bytes.store(0, Ordering::Relaxed);
+    }
+
     /// A commit is durable: the logs before it are void, and their places are freed with what it has freed.
     pub(super) fn end(&self, space: &Space, nodesize: u64) {
         let state = std::mem::take(&mut *self.state.lock());
-        self.bytes.store(0, Ordering::Relaxed);
-        self.idle_bytes.store(0, Ordering::Relaxed);
         let trees = state.subvolumes.values();
         for subvolume in trees.filter_map(|tree| tree.subvolume.as_ref()) {
             subvolume.log_journal.end();

@@ -175,7 +175,8 @@ impl TransactionManager {
         self.try_reserve(cost).is_some()
     }
 
-    /// The bytes that count against the memory for deltas: edits, and the logs that have copies of them.
+    /// The bytes that count against the memory for deltas: edits, and the logs that have copies of them, with blocks that
+    /// logs have replaced.
     fn bytes_in_memory(&self, running: &Running) -> u64 {
         running.bytes().saturating_add(self.logs.bytes())
     }
@@ -273,12 +274,17 @@ impl TransactionManager {
         self.bytes_in_memory(&self.running.read()) <= self.delta_budget_bytes / 8
     }
 
+    /// Waits until transaction `full` is frozen, or has nothing to be frozen.
     fn wait_for_freeze(&self, full: Transid) -> Result<()> {
         let _waiting = self.counters.delta_waits.begin();
         let mut wake = self.threads.wake.lock();
         wake.commit = true;
         self.threads.wanted.notify_one();
-        while self.running.read().transid == full {
+        let comes_freeze = || {
+            let running = self.running.read();
+            running.transid == full && !running.is_empty()
+        };
+        while comes_freeze() {
             self.check_alive()?;
             if !self.threads.has_background() {
                 // No other thread would commit, or not any more.

@@ -2,6 +2,7 @@
 
 mod flushes;
 mod full_metadata;
+mod log_memory;
 mod reservation_cache;
 
 use std::sync::Arc;
@@ -48,15 +49,15 @@ fn open(device: &Arc<MemDevice>) -> Opened {
 }
 
 fn open_with_cache(device: &Arc<MemDevice>, cache_bytes: u64) -> Opened {
-    open_on(device.clone(), cache_bytes)
+    open_on(device.clone(), cache_bytes, 128 << 20)
 }
 
-fn open_on(device: Arc<dyn BlockDevice>, cache_bytes: u64) -> Opened {
+fn open_on(device: Arc<dyn BlockDevice>, cache_bytes: u64, delta_bytes: u64) -> Opened {
     let pool = test_roots::pool_of(device, Access::Write);
     let roots = test_roots::open_with(pool, true, cache_bytes);
     let options = TransactionOptions {
         discard: DiscardOptions::default(),
-        delta_bytes: 128 << 20,
+        delta_bytes,
         clear_free_space_tree: false,
         free_space_tree: false,
     };

@@ -20,11 +20,15 @@ impl<'v> Commit<'v> {
             let mut running = manager.running.write();
             let needs_cleaner = manager.take_needs_cleaner();
             if running.running().is_empty() && !needs_cleaner {
+                drop(running);
+                // Nothing is left to wait for.
+                manager.threads.notify_frozen();
                 return Ok(None);
             }
             let next = Running::new(Transid(running.running().transid.0 + 1));
             let old = running.replace(next);
             manager.reservations.freeze(old.counts());
+            manager.logs.freeze();
             let dirty = std::mem::take(&mut *old.dirty.lock());
             let trees: Vec<CommitTree> = dirty
                 .into_iter()

@@ -55,7 +55,7 @@ impl Volume {
         let memory = new_device("");
         let faults = Arc::new(FaultDevice::new(memory.clone()));
         let hooks = Arc::new(HookedDevice::new(faults.clone()));
-        let opened = open_on(hooks.clone(), 256 << 20);
+        let opened = open_on(hooks.clone(), 256 << 20, 128 << 20);
         opened.set(0, b"edited");
         Volume {
             memory,
