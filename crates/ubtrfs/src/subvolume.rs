@@ -216,11 +216,32 @@ impl Subvolume {
 
     pub(crate) fn subvolume_at(&self, path: &Path) -> Caused<RootId> {
         let id = self.resolve(path)?;
-        let is_root = !id.is_empty_subvolume_dir() && self.engine.root_dir(id.root)? == id;
-        match is_root {
+        match self.is_root(id)? {
             true => Ok(id.root),
             false => Err(EngineError::NotASubvolume.into()),
         }
+    }
+
+    /// Tells whether a file is the root directory of its subvolume.
+    fn is_root(&self, id: FileId) -> Caused<bool> {
+        Ok(!id.is_empty_subvolume_dir() && self.engine.root_dir(id.root)? == id)
+    }
+
+    /// Finds the subvolume that holds the file at `path`: its id, and whether the file is its root directory. A link at the
+    /// end of the path is not followed.
+    ///
+    /// Reads only the directories on the path. So commands can name a file or subvolume that is damaged.
+    ///
+    /// # Errors
+    ///
+    /// There is nothing at this path.
+    #[doc(hidden)]
+    pub fn find_subvolume(&self, path: impl AsRef<Path>) -> Result<(u64, bool)> {
+        let path = path.as_ref();
+        let found = self
+            .resolve_link(path)
+            .and_then(|id| Ok((id.root.0, self.is_root(id)?)));
+        found.naming("find", path)
     }
 
     /// The handle of the file that a path leads to, links followed.

@@ -12,8 +12,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use clap::builder::{TypedValueParser, ValueParserFactory};
-use rustix::io::Errno;
-use ubtrfs::{DeviceAccess, Metadata, Subvolume, Volume, devices_beside, memory_limit};
+use ubtrfs::{DeviceAccess, Subvolume, Volume, devices_beside, memory_limit};
 
 use crate::presentation::quoting::Escaped;
 use crate::volume_access::held;
@@ -455,20 +454,20 @@ pub(crate) struct Opened {
     pub(crate) volume: Volume,
     /// The files below the directory that stands for "/", by their paths.
     pub(crate) files: Subvolume,
-    /// The file that the path leads to. A link at its end is not followed.
-    pub(crate) file: Metadata,
-    path: PathBuf,
+    /// The subvolume of the file that the path leads to. A link at its end is not followed.
+    pub(crate) subvolume_id: u64,
+    /// The path leads to the root directory of that subvolume.
+    is_subvolume: bool,
 }
 
 impl Opened {
     /// The subvolume that the path leads to; None if something else is there.
     pub(crate) fn subvolume(&self) -> anyhow::Result<Option<Subvolume>> {
-        if self.file.is_symlink() {
-            return Ok(None);
-        }
-        match self.files.subvolume(&self.path).reason() {
-            Err(error) if error.errno() == Errno::INVAL => Ok(None),
-            found => Ok(Some(found?)),
+        match self.is_subvolume {
+            true => Ok(Some(
+                self.volume.subvolume_by_id(self.subvolume_id).reason()?,
+            )),
+            false => Ok(None),
         }
     }
 }
@@ -503,14 +502,15 @@ impl VolumeOptions {
     /// Finds `location` in a volume that is open already.
     pub(crate) fn find(&self, volume: Volume, location: &Location) -> anyhow::Result<Opened> {
         let files = self.files_of(&volume, location)?;
-        let path = location.path_within();
-        let file = files.symlink_metadata(path).reason();
-        let file = file.with_context(|| format!("cannot access '{location}'"))?;
+        // The file itself is not read: it may be damaged.
+        let found = files.find_subvolume(location.path_within()).reason();
+        let (subvolume_id, is_subvolume) =
+            found.with_context(|| format!("cannot access '{location}'"))?;
         Ok(Opened {
-            path: path.to_owned(),
             volume,
             files,
-            file,
+            subvolume_id,
+            is_subvolume,
         })
     }
 
@@ -574,11 +574,11 @@ impl VolumeOptions {
     pub(crate) fn root(&self, volume: &Volume) -> anyhow::Result<Subvolume> {
         if let Some(path) = &self.subvol {
             let shown = Escaped::of(path);
-            return match volume.root().subvolume(path).reason() {
-                Err(error) if error.errno() == Errno::INVAL => {
-                    bail!("'{shown}' is not a subvolume")
-                }
-                found => found.with_context(|| format!("cannot find subvolume '{shown}'")),
+            // A link at the end is not followed, as by a mount.
+            let found = volume.root().find_subvolume(path).reason();
+            return match found.with_context(|| format!("cannot find subvolume '{shown}'"))? {
+                (id, true) => Ok(volume.subvolume_by_id(id).reason()?),
+                (_, false) => bail!("'{shown}' is not a subvolume"),
             };
         }
         let found = match self.subvolid {

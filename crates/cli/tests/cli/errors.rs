@@ -1,12 +1,14 @@
 //! Exit codes and messages that a script can use.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{FileExt, symlink};
 use std::path::PathBuf;
 use std::process::Command;
 
-use ubtrfs::Volume;
+use ubtrfs::{Access, Volume};
+use ubtrfs_format::ids::RootId;
+use ubtrfs_sim::craft::Crafted;
 
 use crate::process::{fail, location, succeed, ubtrfs};
 
@@ -249,6 +251,24 @@ fn a_missing_path_or_subvolume_is_named() {
         image.as_os_str(),
     ];
     fail(args, "cannot find subvolume 'nope'");
+    succeed([
+        "subvolume".as_ref(),
+        "create".as_ref(),
+        "-q".as_ref(),
+        location(&image, "sub").as_os_str(),
+    ]);
+    succeed([
+        "ln".as_ref(),
+        "-s".as_ref(),
+        "sub".as_ref(),
+        location(&image, "link").as_os_str(),
+    ]);
+    let list = |subvolume: &str| {
+        let words = ["ls", "--subvol", subvolume].map(OsString::from);
+        words.into_iter().chain([image.clone().into_os_string()])
+    };
+    succeed(list("sub"));
+    fail(list("link"), "'link' is not a subvolume");
     let args = [
         "cp".as_ref(),
         "-a".as_ref(),
@@ -478,5 +498,45 @@ fn each_volume_that_takes_no_commit_is_told() {
     for image in &images {
         let failure = format!("cannot commit to '{}'", image.display());
         assert!(told.contains(&failure), "{told}");
+    }
+}
+
+/// These commands are how one learns what is left of a damaged volume.
+#[test]
+fn subvolumes_are_listed_where_the_top_level_cannot_be_read() {
+    let (_dir, image) = empty_volume();
+    let volume = Volume::open(&image).unwrap();
+    let made = volume.root().create_subvolume("/one").unwrap();
+    made.write("/file", b"content").unwrap();
+    let kept = volume.root().snapshot("/one", "/kept", Access::ReadOnly);
+    let (one, kept) = (made.id(), kept.unwrap().id());
+    volume.close().unwrap();
+    drop(made);
+    let at = |words: &str| {
+        let words: Vec<OsString> = words.split(' ').map(OsString::from).collect();
+        words.into_iter().chain([image.clone().into_os_string()])
+    };
+    let said = |words: &str| String::from_utf8(succeed(at(words))).unwrap();
+    let commands = [
+        "subvolume list".to_owned(),
+        "subvolume show".to_owned(),
+        format!("subvolume show -r {kept}"),
+        "inspect-internal rootid".to_owned(),
+        format!("inspect-internal inode-resolve --subvolid {one} 257"),
+    ];
+    let before: Vec<String> = commands.iter().map(|words| said(words)).collect();
+    assert!(before[0].contains("path one") && before[0].contains("path kept"));
+
+    let crafted = Crafted::load(std::slice::from_ref(&image));
+    let file = File::options().write(true).open(&image).unwrap();
+    for block in crafted.blocks_of(RootId::FS_TREE, 0) {
+        for &(_, offset) in crafted.places(block) {
+            let zeros = vec![0; crafted.nodesize()];
+            file.write_all_at(&zeros, offset).unwrap();
+        }
+    }
+    fail(at("ls"), "ERROR: ");
+    for (words, before) in commands.iter().zip(before) {
+        assert_eq!(said(words), before, "{words}");
     }
 }

@@ -24,7 +24,7 @@ pub(crate) struct InodeResolve {
 impl InodeResolve {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         let opened = self.volume.open(&self.location)?;
-        let file = FileId::new(RootId(opened.file.subvolume_id()), InodeNr(self.inode));
+        let file = FileId::new(RootId(opened.subvolume_id), InodeNr(self.inode));
         let paths = paths_from(opened.volume.engine(), root_of(&opened)?, file)?;
         must_have_paths(file, &paths)?;
         if console.is_json() {

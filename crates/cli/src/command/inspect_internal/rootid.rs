@@ -26,8 +26,8 @@ struct RootidJson {
 
 impl Rootid {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
-        let file = self.volume.open(&self.location)?.file;
-        print(console, RootId(file.subvolume_id()))
+        let opened = self.volume.open(&self.location)?;
+        print(console, RootId(opened.subvolume_id))
     }
 }
 

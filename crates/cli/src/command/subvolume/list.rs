@@ -263,7 +263,7 @@ impl List {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         let opened = self.volume.open(&self.location)?;
         let subvolumes = Subvolumes::read(&opened.volume)?;
-        self.print(console, &subvolumes, RootId(opened.file.subvolume_id()))
+        self.print(console, &subvolumes, RootId(opened.subvolume_id))
     }
 
     /// `here` is the subvolume that the path is in.
