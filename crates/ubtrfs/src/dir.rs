@@ -225,7 +225,7 @@ impl Dir {
     ///
     /// # Errors
     ///
-    /// As [`File::sync_all`](crate::File::sync_all).
+    /// A device fails, as for [`File::sync_all`](crate::File::sync_all).
     pub fn sync_all(&self) -> Result<()> {
         let _entered = self.engine.enter();
         self.engine.fsync(self.id).naming("sync", &self.path)

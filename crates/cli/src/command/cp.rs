@@ -320,7 +320,7 @@ impl Cp {
         let (from, to) = (source.path_within(), &goes.path);
         let copied = files.copy_tree_to(from, &goal.target.files, to, &options, &mut observer);
         copied.reason().map_err(|error| match error.errno() {
-            // Onto itself or into itself. Other errors have a path.
+            // Mostly a copy onto itself or into itself, for which the library names no path.
             Errno::INVAL => anyhow::Error::from(error).context(format!("cannot copy '{source}'")),
             _ => error.into(),
         })

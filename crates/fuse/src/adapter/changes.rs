@@ -18,7 +18,8 @@ use super::number::Numbering;
 use super::source::FileId;
 
 const FLUSHING_AT_MOST: Duration = Duration::from_secs(30);
-/// Where no lock is in the way it takes as long as a thread needs to run.
+/// Where no lock is in the way it takes as long as a thread needs to run. The kernel locks a large folio as a whole: a lock of
+/// the last page is then in the way of all its pages.
 const DROPPING_AT_MOST: Duration = Duration::from_millis(200);
 /// Where the kernel may hold a lock until the answer.
 const DROPPING_EDGE_AT_MOST: Duration = Duration::from_millis(20);
@@ -146,7 +147,7 @@ impl Changes {
             .is_none_or(|notifier| notifier.drain_nodes(Some(clock::now() + patience)))
     }
 
-    /// Whether the kernel was told all of nodes that was to be told so far.
+    /// Whether no notice about a node waits to be told to the kernel.
     pub(super) fn has_told_nodes(&self) -> bool {
         self.drain_nodes_within(Duration::ZERO)
     }

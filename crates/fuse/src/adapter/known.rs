@@ -261,7 +261,7 @@ impl KnownNodes {
         }
     }
 
-    /// The kernel was told since `begin_drop`, or else the notifier will tell it.
+    /// Ends `begin_drop`; `is_told` is false if the notice waits.
     pub(super) fn end_drop(&self, number: u64, is_told: bool) {
         if let Some(node) = self.shard(number).lock().get_mut(&number) {
             // The kernel may have forgotten the node meanwhile, and looked it up again.
