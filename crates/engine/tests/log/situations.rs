@@ -67,6 +67,21 @@ pub(crate) const ALL: &[Scenario] = &[
         then: "rm b/l; mv b/x c/x; sync a/f",
     },
     Scenario {
+        name: "generic 336 after a sync of the directory",
+        before: "mkdir a b c; echo 1 > a/f; ln a/f b/l; echo 2 > b/x",
+        then: "touch b/n; sync b; rm b/l; mv b/x c/x; echo 3 >> a/f; sync a/f",
+    },
+    Scenario {
+        name: "generic 336 sibling moved after a first sync",
+        before: "mkdir a b c; echo 1 > a/f; ln a/f b/l; echo 2 > b/x",
+        then: "rm b/l; sync a/f; mv b/x c/x; echo 3 >> a/f; sync a/f",
+    },
+    Scenario {
+        name: "generic 336 moved out of the directory that has the file",
+        before: "mkdir a b c; echo 1 > a/f; ln a/f b/l; echo 2 > a/x",
+        then: "rm b/l; mv a/x c/x; sync a/f",
+    },
+    Scenario {
         name: "generic 341 directory renamed, its name a new directory's",
         before: "mkdir -p a/x; echo 1 > a/x/f; echo 2 > a/x/g",
         then: "mv a/x a/y; mkdir a/x; echo 3 > a/x/n; sync a/x",

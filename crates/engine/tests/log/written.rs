@@ -203,35 +203,105 @@ fn kernel_replays(test: &str, spec: &MkfsSpec) {
     made.check().unwrap();
 }
 
-/// A file lost a link in a directory, out of which another was moved: the move is durable with the file.
+/// A volume with a file `a/file` of links `b/link` and `c/link`, and others beside these, committed.
+struct Linked {
+    made: KernelVolume,
+    volume: Arc<Volume>,
+    /// `a`, `b`, `c` and `to`.
+    dirs: [FileId; 4],
+    file: FileId,
+}
+
+impl Linked {
+    fn make() -> Linked {
+        let made = KernelVolume::make(&MkfsSpec::new()).unwrap();
+        let options = OpenOptions::new()
+            .writable(true)
+            .commit_interval(None)
+            .fsync_log(true);
+        let volume = Volume::open(made.devices(), &options).unwrap();
+        let top = volume.root_dir(RootId::FS_TREE).unwrap();
+        let make = |dir, name: &str, new: &NewInode<'_>| volume.create(dir, name.as_bytes(), new);
+        let dirs =
+            ["a", "b", "c", "to"].map(|name| make(top, name, &NewInode::directory(0o755)).unwrap());
+        let [a, b, c, _] = dirs;
+        let file = make(a, "file", &NewInode::file(0o644)).unwrap();
+        for dir in [b, c] {
+            volume.link(file, dir, b"link").unwrap();
+        }
+        for (dir, name) in [(a, "of a"), (b, "of b"), (b, "more of b"), (c, "of c")] {
+            make(dir, name, &NewInode::file(0o644)).unwrap();
+        }
+        volume.sync().unwrap();
+        Linked {
+            made,
+            volume,
+            dirs,
+            file,
+        }
+    }
+
+    fn move_away(&self, dir: FileId, name: &str) {
+        let name = name.as_bytes();
+        let to = (self.dirs[3], name);
+        self.volume
+            .rename(dir, name, to, RenameMode::Replace)
+            .unwrap();
+    }
+
+    /// Syncs the file. The log alone has all that was changed.
+    fn sync_and_judge(&self, test: &str, name: &str) {
+        let commits = self.volume.writer_stats().unwrap().commits;
+        self.volume.write(self.file, 0, name.as_bytes()).unwrap();
+        self.volume.fsync(self.file).unwrap();
+        assert_eq!(self.volume.writer_stats().unwrap().commits, commits);
+        judge(test, name, &self.made, &self.volume);
+    }
+
+    fn close(self) {
+        self.volume.close().unwrap();
+        drop(self.volume);
+        self.made.check().unwrap();
+    }
+}
+
+/// A file lost a link. Moves out of each directory that had a name of it are durable with each sync of the file.
 #[test]
-fn directory_that_a_synced_file_left_is_logged() {
-    let test = "directory_that_a_synced_file_left_is_logged";
+fn directories_that_a_synced_file_left_are_logged() {
+    let test = "directories_that_a_synced_file_left_are_logged";
     if !or_skip(test) {
         return;
     }
-    let made = KernelVolume::make(&MkfsSpec::new()).unwrap();
-    let options = OpenOptions::new()
-        .writable(true)
-        .commit_interval(None)
-        .fsync_log(true);
-    let volume = Volume::open(made.devices(), &options).unwrap();
-    let top = volume.root_dir(RootId::FS_TREE).unwrap();
-    let make = |dir, name: &str, new: &NewInode<'_>| volume.create(dir, name.as_bytes(), new);
-    let [a, b, c] =
-        ["a", "b", "c"].map(|name| make(top, name, &NewInode::directory(0o755)).unwrap());
-    let file = make(a, "file", &NewInode::file(0o644)).unwrap();
-    make(b, "moved", &NewInode::file(0o644)).unwrap();
-    volume.link(file, b, b"link").unwrap();
-    volume.sync().unwrap();
-    volume.unlink(b, b"link").unwrap();
-    let to = (c, &b"moved"[..]);
-    volume.rename(b, b"moved", to, RenameMode::Replace).unwrap();
-    volume.fsync(file).unwrap();
-    judge(test, "moved", &made, &volume);
-    volume.close().unwrap();
-    drop(volume);
-    made.check().unwrap();
+    let linked = Linked::make();
+    let [a, b, c, _] = linked.dirs;
+    linked.volume.unlink(b, b"link").unwrap();
+    linked.move_away(b, "of b");
+    linked.sync_and_judge(test, "the first sync");
+    linked.move_away(b, "more of b");
+    linked.sync_and_judge(test, "another move out of the same directory");
+    linked.move_away(a, "of a");
+    linked.sync_and_judge(test, "out of the directory that has the file");
+    linked.move_away(c, "of c");
+    linked.sync_and_judge(test, "out of the directory of another link");
+    linked.close();
+}
+
+/// The directory that a synced file has left is in the log, since it was synced before.
+#[test]
+fn logged_directory_that_a_synced_file_left_is_updated() {
+    let test = "logged_directory_that_a_synced_file_left_is_updated";
+    if !or_skip(test) {
+        return;
+    }
+    let linked = Linked::make();
+    let b = linked.dirs[1];
+    let new = NewInode::file(0o644);
+    linked.volume.create(b, b"new", &new).unwrap();
+    linked.volume.fsync(b).unwrap();
+    linked.volume.unlink(b, b"link").unwrap();
+    linked.move_away(b, "of b");
+    linked.sync_and_judge(test, "moved");
+    linked.close();
 }
 
 /// LOG-WRITE-1

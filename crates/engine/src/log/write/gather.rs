@@ -1,7 +1,7 @@
 //! Gathering what a log must have of some inodes, and of all others without which a replay would lose something.
 //!
-//! Changes since the last commit follow from the mutable set of the subvolume. An inode that is logged may need
-//! others: new directories above it, the inode that had its name, the directory that has lost it. They are queued, and each
+//! Changes since the last commit follow from the mutable set of the subvolume. An inode that is logged may need others:
+//! new directories above it, the inode that had its name, the directories that had its names. They are queued, and each
 //! may need others again.
 //!
 //! Invariants
@@ -48,8 +48,8 @@ pub(super) struct Gather<'g> {
     /// The back references of logged inodes that were changed since.
     renamed: BTreeMap<u64, Vec<Key>>,
     queue: Vec<(u64, Part)>,
-    /// Inodes whose sync was asked for.
-    pub(super) synced: HashSet<u64>,
+    /// Inodes that were queued in full, even if the log had them: those to sync, and directories that had their names.
+    updated: HashSet<u64>,
     /// Inodes whose last committed name a replay takes away.
     pub(super) hidden: HashSet<u64>,
     /// Directories that were looked at for being moved.
@@ -98,7 +98,7 @@ impl<'g> Gather<'g> {
             last_committed: None,
             renamed: BTreeMap::new(),
             queue: Vec::new(),
-            synced: HashSet::new(),
+            updated: HashSet::new(),
             hidden: HashSet::new(),
             climbed: HashSet::new(),
             complete: Vec::new(),
@@ -111,8 +111,8 @@ impl<'g> Gather<'g> {
         for request in requests {
             let ino = request.inode.id.ino.0;
             if request.what == Durable::All || !self.is_logged_but_times(ino)? {
-                self.queue.push((ino, Part::All));
-                self.synced.insert(ino);
+                self.need_once(ino);
+                self.need_committed_parents(ino)?;
             }
         }
         while let Some((ino, part)) = self.queue.pop() {
@@ -227,6 +227,13 @@ impl<'g> Gather<'g> {
     pub(super) fn need(&mut self, ino: u64, part: Part) {
         if self.part(ino).is_none_or(|known| known < part) {
             self.queue.push((ino, part));
+        }
+    }
+
+    /// Has the log get all of an inode as it is, once in a gathering.
+    pub(super) fn need_once(&mut self, ino: u64) {
+        if self.updated.insert(ino) {
+            self.queue.push((ino, Part::All));
         }
     }
 

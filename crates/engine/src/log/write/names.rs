@@ -3,6 +3,7 @@
 //! A name that was got is said by a back reference. A name that was lost is said by a range of indexes of its directory in
 //! which the log is complete.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use ubtrfs_format::ids::RootId;
@@ -14,6 +15,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use super::edits::keys_of;
 use super::gather::{Gather, Step, Subject};
 use super::{Part, Stop};
+use crate::error::Result;
 use crate::log::logged_name::{LoggedName, names_of};
 use crate::namespace::{find_entry, find_listed};
 
@@ -40,14 +42,12 @@ impl Gather<'_> {
             self.log.delete(key);
             for lost in &old {
                 self.hide_name(lost.dir.0, lost.index)?;
-                self.need_old_parent(subject, lost.dir.0)?;
             }
             return Ok(());
         };
         let names = names_of(key, &now);
         for lost in old.iter().filter(|old| !names.contains(old)) {
             self.need_successor(lost.dir.0, &lost.name)?;
-            self.need_old_parent(subject, lost.dir.0)?;
         }
         for name in names.iter().filter(|name| !old.contains(name)) {
             self.add_name(subject, name)?;
@@ -56,13 +56,45 @@ impl Gather<'_> {
         Ok(())
     }
 
-    /// A directory in which an inode that is synced has lost a name is logged in full, as by Linux. So what was moved out
-    /// of it before is at its new place.
-    fn need_old_parent(&mut self, subject: &Subject, dir: u64) -> Step {
-        if self.synced.contains(&subject.ino) && self.find(dir)?.is_some() {
-            self.need(dir, Part::All);
+    /// Queues the directories that had names of a synced inode at the last commit, if it has lost one of these since.
+    ///
+    /// Linux logs them in full as well. So an entry that was moved out of them before is at its new place.
+    pub(super) fn need_committed_parents(&mut self, ino: u64) -> Step {
+        if self.is_new(ino)? || !self.has_lost_name(ino)? || self.find(ino)?.is_none() {
+            return Ok(());
+        }
+        let refs = keys_of(ino, KeyType::INODE_REF..=KeyType::INODE_EXTREF);
+        let mut dirs = HashSet::new();
+        let mut cursor = self.committed.cursor();
+        let mut more = cursor.seek(refs.start())?;
+        while more
+            && let Some((key, bytes)) = cursor.current()
+            && refs.contains(&key)
+        {
+            dirs.extend(names_of(key, bytes).iter().map(|name| name.dir.0));
+            more = cursor.advance()?;
+        }
+        for dir in dirs {
+            if self.find(dir)?.is_some() {
+                self.need_once(dir);
+            }
         }
         Ok(())
+    }
+
+    /// Whether an inode lacks a name that it had at the last commit.
+    fn has_lost_name(&self, ino: u64) -> Result<bool> {
+        let refs = keys_of(ino, KeyType::INODE_REF..=KeyType::INODE_EXTREF);
+        for (key, now) in self.tree.edited_in(refs) {
+            let Some(old) = self.committed.get(&key)? else {
+                continue;
+            };
+            let names = now.map_or_else(Vec::new, |now| names_of(key, &now));
+            if names_of(key, &old).iter().any(|old| !names.contains(old)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// A name that an inode has got since the last commit.
