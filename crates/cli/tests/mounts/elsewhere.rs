@@ -186,30 +186,6 @@ fn umount_says_that_the_server_is_stopped_and_does_not_wait() {
 }
 
 #[test]
-fn umount_waits_for_no_server_that_had_the_number_of_the_mount() {
-    if !can_mount() {
-        return;
-    }
-    let _alone = alone();
-    let before = Place::new(256 << 20);
-    let mut stopped = before.serve();
-    stopped.stop();
-    before
-        .umount_by(ubtrfs().arg("umount"))
-        .expect("it does not wait");
-    let place = Place::new(256 << 20);
-    let mut server = place.serve();
-    // So that it takes a while to end.
-    fs::write(place.mountpoint.join("file"), vec![1; 64 << 20]).unwrap();
-    let umount = place.umount_by(ubtrfs().arg("umount"));
-    stopped.signal(Signal::CONT);
-    let umount = umount.expect("it waits");
-    assert!(umount.status.success(), "{}", said(&umount));
-    assert!(server.end().unwrap().success());
-    assert!(stopped.end().unwrap().success());
-}
-
-#[test]
 fn umount_in_a_container_says_that_the_server_does_not_answer() {
     if !can_mount() {
         return;

@@ -90,6 +90,7 @@ impl Server {
     }
 
     fn behind(device: (u32, u32)) -> Option<Server> {
+        let connection = connection(device);
         let mut folders: Vec<_> = fs::read_dir("/proc")
             .ok()?
             .flatten()
@@ -100,39 +101,23 @@ impl Server {
             let name = fs::read_to_string(folder.join("comm")).unwrap_or_default();
             !name.contains(OUR_NAME)
         });
-        let mut ended = None;
-        for server in folders
-            .into_iter()
-            .filter_map(|folder| Server::in_folder(folder, device))
-        {
-            // The kernel gives the number of a mount that has ended to the next one, and the server of the first may
-            // still be there.
-            if server.connection() != Some(false) {
-                return Some(server);
+        folders.into_iter().find_map(|folder| {
+            let pid: u32 = folder.file_name()?.to_str()?.parse().ok()?;
+            if pid == std::process::id() {
+                return None;
             }
-            ended = ended.or(Some(server));
-        }
-        ended
-    }
-
-    /// The process of this folder of `/proc`, if it serves the mount of that device and is not this process.
-    fn in_folder(folder: PathBuf, device: (u32, u32)) -> Option<Server> {
-        let pid: u32 = folder.file_name()?.to_str()?.parse().ok()?;
-        if pid == std::process::id() {
-            return None;
-        }
-        let connection = connection(device);
-        descriptor_of(&folder, connection)?;
-        let process = Pid::from_raw(pid.cast_signed())?;
-        let process = pidfd_open(process, PidfdFlags::empty()).ok()?;
-        // It was still the same process when it was opened.
-        let descriptor = descriptor_of(&folder, connection)?;
-        Some(Server {
-            pid,
-            process,
-            folder,
-            device,
-            descriptor,
+            descriptor_of(&folder, connection)?;
+            let process = Pid::from_raw(pid.cast_signed())?;
+            let process = pidfd_open(process, PidfdFlags::empty()).ok()?;
+            // It was still the same process when it was opened.
+            let descriptor = descriptor_of(&folder, connection)?;
+            Some(Server {
+                pid,
+                process,
+                folder,
+                device,
+                descriptor,
+            })
         })
     }
 
