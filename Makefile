@@ -85,9 +85,8 @@ clippy:
 tidy:
 	$(CARGO) xtask tidy
 
-# Tests wait for disks, mounts and clocks more than they reckon.
 unit:
-	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$$((2 * $$(nproc)))} $(CARGO) test --workspace --locked
+	$(CARGO) test --workspace --locked
 
 # Beside the library for Python, which needs crates with these features as well.
 outside: ## build and run a program that has the library alone
