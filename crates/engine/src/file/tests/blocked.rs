@@ -195,20 +195,26 @@ fn directories_move_while_a_subvolume_is_made() {
 #[test]
 fn who_waits_for_room_in_the_delta_does_not_wait_for_data() {
     let options = OpenOptions::new()
-        .commit_interval(Some(Duration::from_millis(1)))
+        .commit_interval(Some(NEVER))
         .delta_bytes(256 << 10);
     let blocked = open(&options);
-    blocked.device.hold();
-    blocked.written("written", 100_000);
-    blocked.device.wait_for_waiter();
-    let manager = Arc::clone(blocked.volume.inodes.transactions().unwrap());
-    let full = manager.running_transid();
-    let mut number = 0;
-    while manager.running_transid() == full {
-        blocked.create(&format!("file {number}"));
-        number += 1;
-    }
-    blocked.device.release();
+    let (device, volume) = (&blocked.device, &blocked.volume);
+    let file = blocked.written("written", 100_000);
+    device.hold();
+    thread::scope(|scope| {
+        // Data comes first: no block of a commit may be held.
+        let sync = scope.spawn(|| volume.fsync(file));
+        device.wait_for_waiter();
+        let manager = Arc::clone(volume.inodes.transactions().unwrap());
+        let full = manager.running_transid();
+        let mut number = 0;
+        while manager.running_transid() == full {
+            blocked.create(&format!("file {number}"));
+            number += 1;
+        }
+        device.release();
+        sync.join().unwrap().unwrap();
+    });
     blocked.close();
 }
 
