@@ -63,17 +63,8 @@ impl Gather<'_> {
         if self.is_new(ino)? || !self.has_lost_name(ino)? || self.find(ino)?.is_none() {
             return Ok(());
         }
-        let refs = keys_of(ino, KeyType::INODE_REF..=KeyType::INODE_EXTREF);
-        let mut dirs = HashSet::new();
-        let mut cursor = self.committed.cursor();
-        let mut more = cursor.seek(refs.start())?;
-        while more
-            && let Some((key, bytes)) = cursor.current()
-            && refs.contains(&key)
-        {
-            dirs.extend(names_of(key, bytes).iter().map(|name| name.dir.0));
-            more = cursor.advance()?;
-        }
+        let names = self.committed_names(ino)?;
+        let dirs: HashSet<u64> = names.iter().map(|name| name.dir.0).collect();
         for dir in dirs {
             if self.find(dir)?.is_some() {
                 self.need_once(dir);
@@ -142,8 +133,15 @@ impl Gather<'_> {
         Ok(())
     }
 
-    /// All names that an inode had at the last commit.
+    /// Has a replay take away all names that an inode had at the last commit.
     pub(super) fn hide_committed_names(&mut self, ino: u64) -> Step {
+        for name in self.committed_names(ino)? {
+            self.hide_name(name.dir.0, name.index)?;
+        }
+        Ok(())
+    }
+
+    fn committed_names(&self, ino: u64) -> Result<Vec<LoggedName>> {
         let refs = keys_of(ino, KeyType::INODE_REF..=KeyType::INODE_EXTREF);
         let mut names = Vec::new();
         let mut cursor = self.committed.cursor();
@@ -155,10 +153,7 @@ impl Gather<'_> {
             names.extend(names_of(key, bytes));
             more = cursor.advance()?;
         }
-        for name in names {
-            self.hide_name(name.dir.0, name.index)?;
-        }
-        Ok(())
+        Ok(names)
     }
 
     /// Has a replay take away the committed entry at an index of a directory.
