@@ -277,22 +277,22 @@ impl TransactionManager {
     /// Waits until transaction `full` is frozen, or has nothing to be frozen.
     fn wait_for_freeze(&self, full: Transid) -> Result<()> {
         let _waiting = self.counters.delta_waits.begin();
-        let mut wake = self.threads.wake.lock();
-        wake.commit = true;
-        self.threads.wanted.notify_one();
+        self.threads.want_commit();
         let comes_freeze = || {
             let running = self.running.read();
             running.transid == full && !running.is_empty()
         };
-        while comes_freeze() {
+        loop {
+            let seen = self.threads.notices();
+            if !comes_freeze() {
+                return Ok(());
+            }
             self.check_alive()?;
             if !self.threads.has_background() {
                 // No other thread would commit, or not any more.
-                drop(wake);
                 return self.commit_running();
             }
-            self.threads.frozen.wait(&mut wake);
+            self.threads.wait_beyond(seen);
         }
-        Ok(())
     }
 }

@@ -4,6 +4,7 @@ mod flushes;
 mod full_metadata;
 mod log_memory;
 mod reservation_cache;
+mod waiting_for_room;
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! The background threads of a volume: starting and ending them, waking them, and waiting for a freeze.
 //!
-//! Locks: `wake` is held for moments only.
+//! Locks: `wake` is a leaf, and is held for moments only.
 //! Not here: what the threads do (`volume::background`).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,9 +14,9 @@ use parking_lot::{Condvar, Mutex};
 pub struct Threads {
     pub(super) wake: Mutex<Wake>,
     /// Wakes the thread that commits.
-    pub(super) wanted: Condvar,
+    wanted: Condvar,
     /// Wakes operations that wait for room in the delta.
-    pub(super) frozen: Condvar,
+    frozen: Condvar,
     /// Wakes the thread that writes back and evicts orphans.
     evicts: Condvar,
     /// The threads, and whether there are any.
@@ -31,6 +31,8 @@ pub(super) struct Wake {
     pub(super) commit: bool,
     evict: bool,
     stop: bool,
+    /// How often those that wait for room were told to look again.
+    notices: u64,
 }
 
 /// Why the background thread woke.
@@ -63,8 +65,21 @@ impl Default for Threads {
 impl Threads {
     /// Those that waited for room go on.
     pub(crate) fn notify_frozen(&self) {
-        let _wake = self.wake.lock();
+        self.wake.lock().notices += 1;
         self.frozen.notify_all();
+    }
+
+    /// How often those that waited for room have been told to look again.
+    pub(super) fn notices(&self) -> u64 {
+        self.wake.lock().notices
+    }
+
+    /// Waits until there were more notices than `seen`.
+    pub(super) fn wait_beyond(&self, seen: u64) {
+        let mut wake = self.wake.lock();
+        while wake.notices == seen {
+            self.frozen.wait(&mut wake);
+        }
     }
 
     /// Asks the background thread for a commit.
@@ -88,6 +103,7 @@ impl Threads {
         let mut wake = self.wake.lock();
         wake.stop = true;
         // A thread that waits for room makes it.
+        wake.notices += 1;
         self.frozen.notify_all();
         drop(wake);
         self.wanted.notify_one();

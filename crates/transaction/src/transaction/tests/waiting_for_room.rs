@@ -1,0 +1,86 @@
+//! Operations that wait until a freeze makes room in the memory for deltas.
+
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::{DEVICE_BYTES, device_of, open_on, xattr};
+use crate::transaction::EditEstimate;
+
+const DELTA_BYTES: u64 = 1 << 20;
+const WAITERS: u64 = 24;
+/// More than any of the waits of these tests takes.
+const AT_MOST: Duration = Duration::from_secs(20);
+
+fn wait_until(is_so: impl Fn() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < AT_MOST);
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// An operation aborts within a transaction, while a freeze waits for it and another operation for the freeze.
+#[test]
+fn an_operation_aborts_while_a_freeze_waits_for_it() {
+    let device = device_of(DEVICE_BYTES, "");
+    // Not in a scope, so that a test that fails ends.
+    let opened = Box::leak(Box::new(open_on(device, 256 << 20, DELTA_BYTES)));
+    let opened = &*opened;
+    let manager = &opened.manager;
+    // It commits nothing: the freeze of this test is the only one.
+    let (ends_background, ended) = mpsc::channel::<()>();
+    manager
+        .threads
+        .add_background(thread::spawn(move || ended.recv().unwrap_or(())));
+    // Without a wait for room.
+    let enter = |cost| {
+        let reservation = manager.try_reserve(cost).unwrap();
+        manager.join_transaction(reservation).unwrap()
+    };
+    let edits = 2 * DELTA_BYTES / 4096;
+    let filling = enter(EditEstimate::items(edits).bytes(2 * DELTA_BYTES));
+    for number in 0..edits {
+        let (key, item) = xattr(256, &format!("user.{number}"), &[1; 4000]);
+        filling.put(&opened.tree, key, item);
+    }
+    drop(filling);
+    let cost = EditEstimate::items(1);
+    let within = enter(cost);
+    // So many that one of them enters where the operation has entered.
+    let (sender, receiver) = mpsc::channel();
+    for _ in 0..WAITERS {
+        let sender = sender.clone();
+        thread::spawn(move || {
+            let refused = manager.reserve_metadata(cost).err();
+            sender.send(refused.map(|error| error.to_string()))
+        });
+    }
+    wait_until(|| manager.stats().delta_waits.count == WAITERS);
+    // Those that wait are asleep.
+    thread::sleep(Duration::from_millis(100));
+    thread::spawn(|| manager.commit_running());
+    // The freeze keeps others out.
+    wait_until(|| {
+        let (entered, enters) = mpsc::channel();
+        thread::spawn(move || entered.send(manager.has_memory_for(cost)));
+        enters.recv_timeout(Duration::from_millis(100)).is_err()
+    });
+    // Those that wait look at a freeze in progress.
+    manager.threads.notify_frozen();
+    thread::sleep(Duration::from_millis(100));
+    let (aborted, aborts) = mpsc::channel();
+    thread::spawn(move || {
+        manager.abort(&"an error within an operation");
+        aborted.send(())
+    });
+    aborts
+        .recv_timeout(AT_MOST)
+        .expect("the operation waits for itself");
+    drop(within);
+    for _ in 0..WAITERS {
+        let refused = receiver.recv_timeout(AT_MOST).unwrap();
+        assert!(refused.is_none_or(|error| error.contains("an error within an operation")));
+    }
+    drop(ends_background);
+}
