@@ -60,7 +60,7 @@ pub use random::random_uuid;
 pub use read_errors::{ReadErrorKind, ReadErrorRecord};
 pub use registration::register_with_kernel;
 pub use scan::{FoundDevice, scan};
-pub use siblings::{all_siblings, siblings};
+pub use siblings::{Beside, all_siblings, siblings};
 pub use signature::Signature;
 pub use stripes::{Piece, Row};
 pub use superblock::{

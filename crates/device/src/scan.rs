@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ubtrfs_format::superblock::Superblock;
+use ubtrfs_format::superblock::{Superblock, flags};
 use ubtrfs_format::uuid::Uuid;
 
 use crate::block_device::BlockDevice;
@@ -25,6 +25,13 @@ pub struct FoundDevice {
     pub num_devices: u64,
     pub len_bytes: u64,
     pub superblock: Box<Superblock>,
+}
+
+impl FoundDevice {
+    /// Whether other volumes may have grown from its volume.
+    pub fn is_seed(&self) -> bool {
+        self.superblock.flags.get() & flags::SEEDING != 0
+    }
 }
 
 /// The btrfs devices among `places`: a folder stands for the files and block devices directly in it,

@@ -32,17 +32,26 @@ const MAX_NAMES: usize = 1 << 16;
 /// How many files of a folder are read.
 const MAX_FILES: usize = 1 << 10;
 
+/// The devices found beside those that are named.
+#[derive(Debug, Default)]
+pub struct Beside {
+    /// All that claim to be devices of the named ones' volume.
+    pub of_volume: Vec<FoundDevice>,
+    /// Those of seeds. Only the chunk tree of the volume tells whether it has grown from them.
+    pub seeds: Vec<FoundDevice>,
+}
+
 /// Finds the devices that the volume of the named ones has besides, each once.
 ///
 /// # Errors
 ///
 /// Two devices claim one devid, and nothing tells which is meant.
 pub fn siblings(named: &[PathBuf], access: Access) -> Result<Vec<PathBuf>, DeviceError> {
-    let Some((generation, candidates)) = candidates(named) else {
+    let Some((generation, beside)) = candidates(named) else {
         return Ok(Vec::new());
     };
     let mut by_devid: BTreeMap<u64, Vec<FoundDevice>> = BTreeMap::new();
-    for found in candidates {
+    for found in beside.of_volume {
         by_devid.entry(found.devid).or_default().push(found);
     }
     let mut chosen = Vec::new();
@@ -75,14 +84,14 @@ pub fn siblings(named: &[PathBuf], access: Access) -> Result<Vec<PathBuf>, Devic
     Ok(chosen)
 }
 
-/// Finds all that claim to be devices of the named ones' volume, and are not named.
-pub fn all_siblings(named: &[PathBuf]) -> Vec<FoundDevice> {
-    candidates(named).map_or_else(Vec::new, |(_, found)| found)
+/// Finds all that may be devices of the named ones' volume, and are not named.
+pub fn all_siblings(named: &[PathBuf]) -> Beside {
+    candidates(named).map_or_else(Beside::default, |(_, beside)| beside)
 }
 
 /// Those with other devids than the named devices have, and the generation of the newest of these. None if no device
 /// is missing.
-fn candidates(named: &[PathBuf]) -> Option<(u64, Vec<FoundDevice>)> {
+fn candidates(named: &[PathBuf]) -> Option<(u64, Beside)> {
     let there = scan(named);
     let fsid = there.first()?.fsid;
     let of_volume = || there.iter().filter(|found| found.fsid == fsid);
@@ -106,10 +115,16 @@ fn candidates(named: &[PathBuf]) -> Option<(u64, Vec<FoundDevice>)> {
         }
     }
     places.retain(|place| place == Path::new("/dev") || is_new(place, &mut seen));
-    let found = scan(&places)
+    let (mut of_volume, mut others): (Vec<_>, Vec<_>) = scan(&places)
         .into_iter()
-        .filter(|found| found.fsid == fsid && !devids.contains(&found.devid));
-    Some((newest.generation, found.collect()))
+        .partition(|found| found.fsid == fsid);
+    of_volume.retain(|found| !devids.contains(&found.devid));
+    others.retain(FoundDevice::is_seed);
+    let beside = Beside {
+        of_volume,
+        seeds: others,
+    };
+    Some((newest.generation, beside))
 }
 
 fn is_new(path: &Path, seen: &mut BTreeSet<crate::file::DeviceIdentity>) -> bool {

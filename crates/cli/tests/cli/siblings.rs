@@ -3,9 +3,12 @@
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
+use serde_json::Value;
+use ubtrfs_device::{Access, FileDevice};
 use ubtrfs_sim::images;
-use ubtrfs_sim::kernel::KernelVolume;
+use ubtrfs_sim::kernel::{KernelVolume, LoopDevice, MkfsSpec, or_skip};
 
 use crate::process::{fail, location, succeed, ubtrfs};
 
@@ -71,7 +74,7 @@ fn one_device_stands_for_all_that_lie_beside_it() {
         assert_eq!(label, b"name\n");
     }
     succeed(words("check -q", first));
-    if ubtrfs_sim::kernel::or_skip("one_device_stands_for_all_that_lie_beside_it") {
+    if or_skip("one_device_stands_for_all_that_lie_beside_it") {
         let scratch = ubtrfs_sim::Scratch::new().unwrap();
         let volume = KernelVolume::of_files(two.devices.clone(), scratch);
         volume.check().unwrap();
@@ -116,4 +119,67 @@ fn device_that_is_missing_is_said() {
     assert!(dump.status.success(), "{said}");
     assert!(said.contains("device 2"), "{said}");
     assert!(dump.stdout.ends_with(b"\n") && dump.stdout.len() > 1000);
+}
+
+fn show(device: &Path) -> String {
+    String::from_utf8(succeed(words("filesystem show", device))).unwrap()
+}
+
+#[test]
+fn devices_of_a_seed_are_shown_as_by_btrfs_progs() {
+    if !or_skip("devices_of_a_seed_are_shown_as_by_btrfs_progs") {
+        return;
+    }
+    let mut volume = KernelVolume::make(&MkfsSpec::new()).unwrap();
+    volume.sprout(512 << 20).unwrap().unmount().unwrap();
+    let images = volume.devices();
+    let [sprout, seed] = images else {
+        panic!("{images:?}");
+    };
+    let written = |image| fs::metadata(image).unwrap().modified().unwrap();
+    let before: Vec<_> = images.iter().map(written).collect();
+    let loops = images.iter().map(|image| LoopDevice::attach(image));
+    let loops: Vec<LoopDevice> = loops.collect::<Result<_, _>>().unwrap();
+    for (device, image) in loops.iter().zip(images) {
+        // It complains about loop devices of other tests that go away while it looks through all.
+        let mut progs = Command::new("btrfs");
+        let by_progs = progs.args(words("filesystem show", device.path())).output();
+        let by_progs = String::from_utf8(by_progs.unwrap().stdout).unwrap();
+        assert_eq!(show(device.path()).trim_end(), by_progs.trim_end());
+        let replaced = |text: String, (device, image): (&LoopDevice, &PathBuf)| {
+            let [device, image] = [device.path(), image].map(|path| path.to_str().unwrap());
+            text.replace(&format!("{device}\n"), &format!("{image}\n"))
+        };
+        let of_images = loops.iter().zip(images).fold(by_progs, replaced);
+        assert_eq!(show(image).trim_end(), of_images.trim_end());
+    }
+    drop(loops);
+    let json = succeed(words("--format json filesystem show", sprout));
+    let json: Value = serde_json::from_slice(&json).unwrap();
+    let shown = &json["filesystem-show"][0];
+    assert_eq!(shown["total_devices"], 2);
+    assert_eq!(shown["missing"], false);
+    for (index, device) in [seed, sprout].into_iter().enumerate() {
+        assert_eq!(shown["devices"][index]["path"], device.to_str().unwrap());
+    }
+    let after: Vec<_> = images.iter().map(written).collect();
+    assert_eq!(after, before, "show only reads");
+
+    let all = show(sprout);
+    let held = FileDevice::open(seed, Access::Write).unwrap();
+    let without_seed = show(sprout);
+    drop(held);
+    assert_eq!(show(sprout), all);
+    let of_seed = |line: &&str| !line.starts_with("\tdevid    1 ");
+    let expected: Vec<&str> = all.lines().filter(of_seed).collect();
+    let expected = format!("{}\n\t*** Some devices missing\n", expected.join("\n"));
+    assert_eq!(without_seed, expected);
+    // Another seed is not taken for its own.
+    MkfsSpec::new().make(std::slice::from_ref(seed)).unwrap();
+    let tuned = Command::new("btrfstune")
+        .args(["-S", "1"])
+        .arg(seed)
+        .output();
+    assert!(tuned.unwrap().status.success());
+    assert_eq!(show(sprout), expected);
 }

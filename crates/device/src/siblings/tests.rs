@@ -2,6 +2,9 @@
 
 use std::fs::File;
 
+use ubtrfs_format::superblock::{Superblock, flags};
+use ubtrfs_format::uuid::Uuid;
+
 use super::*;
 use crate::file::FileDevice;
 use crate::superblock::write_superblocks;
@@ -24,11 +27,17 @@ impl Folder {
 
     /// Adds one of three devices.
     fn add(&self, name: &str, devid: u64, generation: u64) -> PathBuf {
+        self.add_with(name, devid, |superblock| {
+            superblock.generation = generation.into();
+        })
+    }
+
+    fn add_with(&self, name: &str, devid: u64, edit: impl FnOnce(&mut Superblock)) -> PathBuf {
         let path = self.path(name);
         File::create(&path).unwrap().set_len(DEVICE_BYTES).unwrap();
         let device = FileDevice::open(&path, Access::Write).unwrap();
         let mut superblock = superblock(devid, 3);
-        superblock.generation = generation.into();
+        edit(&mut superblock);
         superblock.seal();
         write_superblocks(&device, &path, &superblock).unwrap();
         path
@@ -107,4 +116,30 @@ fn similar_names_are_met_in_a_folder_of_many_files() {
     folder.add("disk1", 1, NOW);
     let wanted = [2, 3].map(|devid| folder.add(&format!("disk{devid}"), devid, NOW));
     assert_eq!(folder.found("disk1", Access::Read).unwrap(), wanted);
+}
+
+#[test]
+fn device_of_a_seed_is_no_device_of_the_volume() {
+    let folder = Folder::new();
+    let first = folder.add("d1", 1, NOW);
+    let second = [folder.add("d2", 2, NOW)];
+    let other_fsid = Uuid([0x5e; 16]);
+    let seed = folder.add_with("d3", 3, |superblock| {
+        superblock.fsid = other_fsid;
+        superblock.dev_item.fsid = other_fsid;
+        superblock.flags = flags::SEEDING.into();
+    });
+    folder.add_with("d4", 3, |superblock| {
+        superblock.fsid = other_fsid;
+        superblock.dev_item.fsid = other_fsid;
+    });
+    let paths = |found: Vec<FoundDevice>| -> Vec<PathBuf> {
+        found.into_iter().map(|device| device.path).collect()
+    };
+    let beside = all_siblings(&[first]);
+    assert_eq!(paths(beside.of_volume), second);
+    assert_eq!(paths(beside.seeds), [seed]);
+    for access in BOTH {
+        assert_eq!(folder.found("d1", access).unwrap(), second);
+    }
 }

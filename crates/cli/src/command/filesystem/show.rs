@@ -2,6 +2,9 @@
 //!
 //! Devices named or found by a scan are grouped by volume. Without an argument the block devices of
 //! the machine are looked through.
+//!
+//! Superblocks tell of all devices but those of seeds that a volume has grown from. Such a volume is opened for reading,
+//! if it can be.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -11,7 +14,8 @@ use std::path::PathBuf;
 use anyhow::{Context, bail};
 use rustix::io::Errno;
 use serde::Serialize;
-use ubtrfs::Volume;
+use tracing::subscriber::{NoSubscriber, with_default};
+use ubtrfs::{Volume, memory_limit};
 use ubtrfs_device::{FoundDevice, all_siblings, scan};
 use ubtrfs_format::superblock::Superblock;
 use ubtrfs_format::uuid::Uuid;
@@ -145,9 +149,14 @@ impl Show {
             places.push(PathBuf::from("/dev"));
         }
         let mut found = scan(&places);
+        let mut seeds: Vec<Seed> = Vec::new();
         if named && self.devices.scan_places().is_empty() {
-            found.extend(all_siblings(&places));
+            let beside = all_siblings(&places);
+            found.extend(beside.of_volume);
+            seeds.extend(beside.seeds.iter().map(Seed::new));
         }
+        let seeding = found.iter().filter(|device| device.is_seed());
+        seeds.extend(seeding.map(Seed::new));
         if named && found.is_empty() {
             // Opening says what is wrong with a place that was named.
             self.devices.open_all(&places)?;
@@ -170,7 +179,7 @@ impl Show {
         }
         for fsid in order {
             let devices = by_volume.remove(&fsid).unwrap_or_default();
-            let volume = describe(fsid, &devices)?;
+            let volume = describe(fsid, &devices, &seeds)?;
             if filters.is_empty() || filters.iter().any(|filter| volume.is_called(filter)) {
                 volumes.push(volume);
             }
@@ -200,7 +209,8 @@ fn mounted_devices() -> anyhow::Result<Vec<FoundDevice>> {
     // The table names one device of each.
     for device in named.iter().filter(|device| device.num_devices > 1) {
         let beside = all_siblings(std::slice::from_ref(&device.path));
-        places.extend(beside.into_iter().map(|device| device.path));
+        let of_volume = beside.of_volume.into_iter();
+        places.extend(of_volume.map(|device| device.path));
     }
     places.push(PathBuf::from("/dev"));
     let mut found = scan(&places);
@@ -276,8 +286,24 @@ impl ByIoctls for Show {
     }
 }
 
-/// A volume as the superblocks of its devices describe it. Nothing is opened, so that the volume may be in use.
-fn describe(fsid: Uuid, found: &[FoundDevice]) -> anyhow::Result<VolumeJson> {
+/// A device of a seed, which other volumes may have grown from.
+#[derive(Debug)]
+struct Seed {
+    fsid: Uuid,
+    path: PathBuf,
+}
+
+impl Seed {
+    fn new(device: &FoundDevice) -> Seed {
+        Seed {
+            fsid: device.fsid,
+            path: device.path.clone(),
+        }
+    }
+}
+
+/// Describes a volume by its superblocks, so that it may be in use. It is opened only where devices may be of seeds.
+fn describe(fsid: Uuid, found: &[FoundDevice], seeds: &[Seed]) -> anyhow::Result<VolumeJson> {
     let mut by_devid: BTreeMap<u64, &FoundDevice> = BTreeMap::new();
     for device in found {
         let known = by_devid.entry(device.devid).or_insert(device);
@@ -288,6 +314,14 @@ fn describe(fsid: Uuid, found: &[FoundDevice]) -> anyhow::Result<VolumeJson> {
     }
     let newest = by_devid.values().max_by_key(|device| device.generation);
     let newest = newest.with_context(|| format!("volume {fsid} has no device"))?;
+    if (by_devid.len() as u64) < newest.num_devices {
+        let own = by_devid.values().map(|device| device.path.clone());
+        let others = seeds.iter().filter(|seed| seed.fsid != fsid);
+        let others = others.map(|seed| seed.path.clone());
+        if let Some(volume) = describe_grown(own.collect(), others.collect()) {
+            return Ok(volume);
+        }
+    }
     let devices = by_devid.values().map(|device| {
         let item = &device.superblock.dev_item;
         DeviceJson {
@@ -298,6 +332,24 @@ fn describe(fsid: Uuid, found: &[FoundDevice]) -> anyhow::Result<VolumeJson> {
         }
     });
     Ok(VolumeJson::new(fsid, &newest.superblock, devices.collect()))
+}
+
+/// Describes a volume of which some devices are seeds, by its chunk tree. None if no seed is its own, or it cannot be
+/// opened.
+fn describe_grown(own: Vec<PathBuf>, seeds: Vec<PathBuf>) -> Option<VolumeJson> {
+    if seeds.is_empty() {
+        return None;
+    }
+    let superblocks_tell_of = own.len();
+    let paths = [own, seeds].concat();
+    // A log changes no devices, and may be damaged.
+    let builder = Volume::builder().as_committed().degraded(true);
+    let builder = builder.limit_memory(memory_limit());
+    // Superblocks are shown without warnings as well, also of devices that are in use.
+    let opened = with_default(NoSubscriber::default(), || builder.open_all(&paths));
+    let volume = describe_open(&opened.ok()?);
+    let present = volume.devices.iter().filter(|device| device.path.is_some());
+    (present.count() > superblocks_tell_of).then_some(volume)
 }
 
 /// Describes an open volume as it is now: its superblocks may be older.
