@@ -304,6 +304,27 @@ fn logged_directory_that_a_synced_file_left_is_updated() {
     linked.close();
 }
 
+/// A file got a link. What was changed in the directories that had names of it before is durable with it.
+#[test]
+fn directories_of_a_synced_file_with_a_new_link_are_logged() {
+    let test = "directories_of_a_synced_file_with_a_new_link_are_logged";
+    if !or_skip(test) {
+        return;
+    }
+    let linked = Linked::make();
+    let [a, b, c, to] = linked.dirs;
+    linked.volume.link(linked.file, to, b"new link").unwrap();
+    linked.volume.unlink(a, b"of a").unwrap();
+    linked.move_away(b, "of b");
+    linked.sync_and_judge(test, "removed and moved");
+    let new = NewInode::directory(0o755);
+    let new = linked.volume.create(c, b"new", &new).unwrap();
+    let file = NewInode::file(0o644);
+    linked.volume.create(new, b"file", &file).unwrap();
+    linked.sync_and_judge(test, "a new directory after the first sync");
+    linked.close();
+}
+
 /// LOG-WRITE-1
 #[test]
 fn kernel_replays_logs_of_files() {

@@ -56,11 +56,12 @@ impl Gather<'_> {
         Ok(())
     }
 
-    /// Queues the directories that had names of a synced inode at the last commit, if it has lost one of these since.
+    /// Queues the directories that had names of a synced inode at the last commit, if its names were changed since.
     ///
     /// Linux logs them in full as well. So an entry that was moved out of them before is at its new place.
     pub(super) fn need_committed_parents(&mut self, ino: u64) -> Step {
-        if self.is_new(ino)? || !self.has_lost_name(ino)? || self.find(ino)?.is_none() {
+        let refs = keys_of(ino, KeyType::INODE_REF..=KeyType::INODE_EXTREF);
+        if !self.tree.is_edited_in(refs) || self.is_new(ino)? || self.find(ino)?.is_none() {
             return Ok(());
         }
         let names = self.committed_names(ino)?;
@@ -71,21 +72,6 @@ impl Gather<'_> {
             }
         }
         Ok(())
-    }
-
-    /// Whether an inode lacks a name that it had at the last commit.
-    fn has_lost_name(&self, ino: u64) -> Result<bool> {
-        let refs = keys_of(ino, KeyType::INODE_REF..=KeyType::INODE_EXTREF);
-        for (key, now) in self.tree.edited_in(refs) {
-            let Some(old) = self.committed.get(&key)? else {
-                continue;
-            };
-            let names = now.map_or_else(Vec::new, |now| names_of(key, &now));
-            if names_of(key, &old).iter().any(|old| !names.contains(old)) {
-                return Ok(true);
-            }
-        }
-        Ok(false)
     }
 
     /// A name that an inode has got since the last commit.
