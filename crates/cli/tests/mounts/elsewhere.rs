@@ -1,10 +1,15 @@
 //! Mounts that other namespaces have as well, and mounts whose server does nothing any more.
 
 use std::fs::{self, File};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use rustix::mount::mount_bind;
+use rustix::fs::{fstat, minor};
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen, mount_bind,
+};
 use rustix::process::{Pid, Signal};
 use ubtrfs_sim::kernel;
 
@@ -183,6 +188,58 @@ fn umount_says_that_the_server_is_stopped_and_does_not_wait() {
     assert_eq!(umount.status.code(), Some(1));
     assert!(said(&umount).contains("is stopped"), "{}", said(&umount));
     assert!(server.end().unwrap().success());
+}
+
+/// File systems that have all numbers of devices below this one, so that the next mount gets it. They last as long as
+/// they are held. None if another mount has the number.
+fn numbers_below(number: u32) -> Option<Vec<OwnedFd>> {
+    let mut taken = Vec::new();
+    loop {
+        let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC).unwrap();
+        fsconfig_create(&context).unwrap();
+        let flags = FsMountFlags::FSMOUNT_CLOEXEC;
+        let mount = fsmount(&context, flags, MountAttrFlags::empty()).unwrap();
+        let found = minor(fstat(&mount).unwrap().st_dev);
+        if found >= number {
+            return (found == number).then_some(taken);
+        }
+        taken.push(mount);
+    }
+}
+
+#[test]
+fn umount_waits_for_its_own_server_beside_one_that_had_the_number_before() {
+    const TRIES: usize = 20;
+    if !can_mount() {
+        return;
+    }
+    let _alone = alone();
+    let number = |place: &Place| fs::metadata(&place.mountpoint).unwrap().dev();
+    let [before, place] = [(); 2].map(|()| Place::new(256 << 20));
+    for _ in 0..TRIES {
+        let mut stopped = before.serve();
+        let of_stopped = number(&before);
+        stopped.stop();
+        before
+            .umount_by(ubtrfs().arg("umount"))
+            .expect("it does not wait");
+        let below = numbers_below(minor(of_stopped));
+        let mut server = place.serve();
+        drop(below);
+        let is_same = number(&place) == of_stopped;
+        fs::write(place.mountpoint.join("file"), vec![1; 16 << 20]).unwrap();
+        let umount = place.umount_by(ubtrfs().arg("umount"));
+        let ended = server.child.try_wait().unwrap();
+        stopped.signal(Signal::CONT);
+        let umount = umount.expect("it waits");
+        assert!(umount.status.success(), "{}", said(&umount));
+        assert!(ended.expect("umount has not waited").success());
+        assert!(stopped.end().unwrap().success());
+        if is_same {
+            return;
+        }
+    }
+    panic!("other mounts take each number");
 }
 
 #[test]

@@ -90,34 +90,47 @@ impl Server {
     }
 
     fn behind(device: (u32, u32)) -> Option<Server> {
-        let connection = connection(device);
-        let mut folders: Vec<_> = fs::read_dir("/proc")
-            .ok()?
-            .flatten()
-            .map(|process| process.path())
-            .collect();
-        // Those that are ours by name come first: mostly no other needs to be looked into.
-        folders.sort_by_cached_key(|folder| {
+        let folders = fs::read_dir("/proc").ok()?.flatten();
+        let is_ours_by_name = |folder: &PathBuf| {
             let name = fs::read_to_string(folder.join("comm")).unwrap_or_default();
-            !name.contains(OUR_NAME)
-        });
-        folders.into_iter().find_map(|folder| {
-            let pid: u32 = folder.file_name()?.to_str()?.parse().ok()?;
-            if pid == std::process::id() {
-                return None;
+            name.contains(OUR_NAME)
+        };
+        let (ours, others): (Vec<_>, Vec<_>) = folders
+            .map(|process| process.path())
+            .partition(is_ours_by_name);
+        let in_folder = |folder| Server::in_folder(folder, device);
+        let mut ended = None;
+        for server in ours.into_iter().filter_map(in_folder) {
+            // The kernel gives the number of a mount that has ended to the next one, and the server of the first may
+            // still be there.
+            if server.connection() != Some(false) {
+                return Some(server);
             }
-            descriptor_of(&folder, connection)?;
-            let process = Pid::from_raw(pid.cast_signed())?;
-            let process = pidfd_open(process, PidfdFlags::empty()).ok()?;
-            // It was still the same process when it was opened.
-            let descriptor = descriptor_of(&folder, connection)?;
-            Some(Server {
-                pid,
-                process,
-                folder,
-                device,
-                descriptor,
-            })
+            ended = ended.or(Some(server));
+        }
+        // Mostly no other needs to be looked into, and a look may hang.
+        ended.or_else(|| others.into_iter().find_map(in_folder))
+    }
+
+    /// The process of this folder of `/proc`, if it has that mount's connection or one of the same number, and is not
+    /// this process.
+    fn in_folder(folder: PathBuf, device: (u32, u32)) -> Option<Server> {
+        let pid: u32 = folder.file_name()?.to_str()?.parse().ok()?;
+        if pid == std::process::id() {
+            return None;
+        }
+        let connection = connection(device);
+        descriptor_of(&folder, connection)?;
+        let process = Pid::from_raw(pid.cast_signed())?;
+        let process = pidfd_open(process, PidfdFlags::empty()).ok()?;
+        // It was still the same process when it was opened.
+        let descriptor = descriptor_of(&folder, connection)?;
+        Some(Server {
+            pid,
+            process,
+            folder,
+            device,
+            descriptor,
         })
     }
 
