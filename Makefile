@@ -66,12 +66,13 @@ demo: ## build, make an image, look inside, mount it, compare
 	$(MAKE) build
 	@UBTRFS=$(CURDIR)/$(ubtrfs) scripts/demo
 
-# The tests wait for disks and clocks for about half of their time. Beside them the rest is built and run.
+# The tests wait for disks and clocks for about half of their time. Beside them the rest is built and run: first what
+# builds little, as cargo lets nothing else build meanwhile.
 test: setup fmt tidy clippy ## everything that must pass before a change lands
 	$(CARGO) test --workspace --locked --no-run
 	$(MAKE) --no-print-directory --jobs=2 PROFILE=dev beside
 
-beside: unit outside python doc count pages deb-test conform-quick
+beside: unit conform-quick outside python deb-test pages doc count
 
 test-quick: fmt tidy ## format, tidy, and unit tests without root, mounts or the kernel: minutes
 	UBTRFS_SKIP_KERNEL=1 $(CARGO) test --locked --lib --bins $(quick)
@@ -85,8 +86,8 @@ clippy:
 tidy:
 	$(CARGO) xtask tidy
 
-unit:
-	$(CARGO) test --workspace --locked
+unit: ## all tests of the crates, two of their programs at once
+	$(CARGO) xtask units
 
 # Beside the library for Python, which needs crates with these features as well.
 outside: ## build and run a program that has the library alone

@@ -6,6 +6,7 @@ mod files;
 mod imports;
 mod source;
 mod tidy;
+mod units;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -20,7 +21,8 @@ usage: cargo xtask tidy              check the sources against the rules of the 
                                      list the imports between the modules of each crate
        cargo xtask header            write the header of the library for C
        cargo xtask count [--dev] [--write]
-                                     compare (or keep) the instructions of the layers' hottest work";
+                                     compare (or keep) the instructions of the layers' hottest work
+       cargo xtask units [ARG...]    run all tests, some programs at once; ARGs go to each of them";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
         ["count", "--write"] => count::run(&workspace(), Build::Release, true),
         ["count", "--dev"] => count::run(&workspace(), Build::Dev, false),
         ["count", "--dev", "--write"] => count::run(&workspace(), Build::Dev, true),
+        ["units", args @ ..] => units::run(&workspace(), args),
         _ => {
             eprintln!("{USAGE}");
             ExitCode::from(2)

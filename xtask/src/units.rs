@@ -1,0 +1,311 @@
+//! `cargo xtask units`: all tests of the workspace, with some of their programs at once.
+//!
+//! Cargo runs one program after another. They wait for disks and clocks for about half of their time.
+//!
+//! - UNITS-1: each program that cargo would run is run, from the folder of its package.
+//! - UNITS-2: a program that fails keeps no other from running. All that failed are named at the end.
+//! - UNITS-3: no program sees the mounts of another, where namespaces can be made. Tests make some themselves. These
+//!   would keep a copy of another program's mount, and what is mounted would live on after that program has unmounted it.
+//!
+//! Programs write to files, since a pipe would stay open for as long as a server that a test has left behind.
+
+#[cfg(test)]
+mod tests;
+
+use std::cmp::Reverse;
+use std::collections::VecDeque;
+use std::env;
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, ExitStatus, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How many programs run at once. Each has as many threads as there are CPUs.
+const AT_ONCE: usize = 2;
+/// How many times the end shows.
+const SHOWN: usize = 12;
+/// Below the folder of the workspace.
+const LOGS: &str = "target/units";
+
+/// The programs that take longest, which begin first: else one would run alone at the end.
+const LONGEST: &[&str] = &[
+    "crates/engine/tests/log/main.rs",
+    "crates/cli/tests/cli/main.rs",
+    "crates/check/tests/check/main.rs",
+    "crates/fuse/tests/conformance.rs",
+    "crates/engine/tests/survival/main.rs",
+    "crates/cli/tests/rootdir/main.rs",
+    "crates/cli/tests/mounts/main.rs",
+    "crates/engine/src/lib.rs",
+    "crates/cli/tests/memory.rs",
+    "crates/mkfs/tests/mkfs/main.rs",
+    "crates/stream/tests/send/main.rs",
+    "crates/cli/tests/killed/main.rs",
+    "crates/fuse/tests/posix.rs",
+    "crates/cli/tests/receive/main.rs",
+];
+
+/// A program of tests that cargo has built.
+#[derive(Debug, PartialEq, Eq)]
+struct Program {
+    /// Its main source file, below the folder of the workspace.
+    source: String,
+    executable: PathBuf,
+    /// The folder of its package.
+    folder: PathBuf,
+}
+
+enum Job {
+    /// Those in the documentation of all crates, which cargo runs.
+    DocTests,
+    Program(Program),
+}
+
+impl fmt::Display for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Job::DocTests => f.write_str("documentation"),
+            Job::Program(program) => f.write_str(&program.source),
+        }
+    }
+}
+
+struct Ran {
+    name: String,
+    took: Duration,
+    /// None if it passed.
+    failure: Option<String>,
+}
+
+pub(crate) fn run(root: &Path, args: &[&str]) -> ExitCode {
+    let began = Instant::now();
+    // A reader that has gone away is no reason to run less.
+    let show = |text: &[u8]| drop(io::stdout().write_all(text));
+    let runner = Runner::new(root, args, &show);
+    let ran = build(root).and_then(|programs| runner.run_all(jobs_of(programs)));
+    let mut ran = match ran {
+        Ok(ran) => ran,
+        Err(why) => {
+            eprintln!("units: {why}");
+            return ExitCode::FAILURE;
+        }
+    };
+    print!("{}", summary(&mut ran, began.elapsed()));
+    match ran.iter().all(|ran| ran.failure.is_none()) {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    }
+}
+
+/// Builds all tests, and returns their programs.
+fn build(root: &Path) -> Result<Vec<Program>, String> {
+    let built = cargo(root)
+        .args(["test", "--workspace", "--locked", "--no-run"])
+        .arg("--message-format=json-render-diagnostics")
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| format!("cargo: {error}"))?;
+    if !built.status.success() {
+        return Err("cannot build the tests".into());
+    }
+    let said = String::from_utf8_lossy(&built.stdout);
+    let root = root.to_string_lossy();
+    let programs: Vec<Program> = said.lines().filter_map(|line| parse(line, &root)).collect();
+    match programs.is_empty() {
+        true => Err("cargo names no tests".into()),
+        false => Ok(programs),
+    }
+}
+
+fn cargo(root: &Path) -> Command {
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(root);
+    cargo
+}
+
+/// Reads a message of cargo. None if it is not about a program of tests.
+fn parse(message: &str, root: &str) -> Option<Program> {
+    let (_, profile) = message.split_once(r#""profile":{"#)?;
+    let (profile, _) = profile.split_once('}')?;
+    if !profile.contains(r#""test":true"#) {
+        return None;
+    }
+    let source = string_of(message, "src_path")?;
+    let source = source.strip_prefix(root).unwrap_or(&source);
+    let manifest = PathBuf::from(string_of(message, "manifest_path")?);
+    Some(Program {
+        source: source.trim_start_matches('/').to_owned(),
+        executable: string_of(message, "executable")?.into(),
+        folder: manifest.parent()?.to_path_buf(),
+    })
+}
+
+/// The first string of this name in a line of JSON.
+fn string_of(json: &str, name: &str) -> Option<String> {
+    let (_, rest) = json.split_once(&format!(r#""{name}":""#))?;
+    let mut text = String::new();
+    let mut chars = rest.chars();
+    loop {
+        match chars.next()? {
+            '"' => return Some(text),
+            // Paths have no other signs that JSON would write in another way.
+            '\\' => text.push(chars.next()?),
+            char => text.push(char),
+        }
+    }
+}
+
+/// Those that take longest first, and the others in their order.
+fn sort(programs: &mut [Program]) {
+    programs.sort_by_key(|program| {
+        let place = LONGEST.iter().position(|source| program.source == *source);
+        place.unwrap_or(LONGEST.len())
+    });
+}
+
+/// Cargo waits for another cargo that builds. There is none in `make test` at first, so it has the first turn.
+fn jobs_of(mut programs: Vec<Program>) -> VecDeque<Job> {
+    sort(&mut programs);
+    let programs = programs.into_iter().map(Job::Program);
+    std::iter::once(Job::DocTests).chain(programs).collect()
+}
+
+/// How jobs are run.
+struct Runner<'a> {
+    root: &'a Path,
+    args: &'a [&'a str],
+    /// Whether each program has a mount namespace of its own.
+    has_namespaces: bool,
+    /// Takes a text that is to stay together.
+    show: &'a (dyn Fn(&[u8]) + Sync),
+}
+
+impl<'a> Runner<'a> {
+    fn new(root: &'a Path, args: &'a [&'a str], show: &'a (dyn Fn(&[u8]) + Sync)) -> Runner<'a> {
+        let mut tried = in_namespace(Path::new("true"));
+        let tried = tried.stderr(Stdio::null()).status();
+        Runner {
+            root,
+            args,
+            has_namespaces: tried.is_ok_and(|status| status.success()),
+            show,
+        }
+    }
+
+    /// UNITS-2: a failure is an outcome like any other here.
+    fn run_all(&self, jobs: VecDeque<Job>) -> Result<Vec<Ran>, String> {
+        let logs = self.root.join(LOGS);
+        fs::create_dir_all(&logs).map_err(|error| format!("{}: {error}", logs.display()))?;
+        let (jobs, ran) = (Mutex::new(jobs), Mutex::new(Vec::new()));
+        thread::scope(|scope| {
+            for _ in 0..AT_ONCE {
+                scope.spawn(|| {
+                    loop {
+                        let job = lock(&jobs).pop_front();
+                        let Some(job) = job else { break };
+                        let outcome = self.run(&job);
+                        lock(&ran).push(outcome);
+                    }
+                });
+            }
+        });
+        Ok(ran.into_inner().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Runs a job to its end, and then shows all of its output.
+    fn run(&self, job: &Job) -> Ran {
+        let name = job.to_string();
+        (self.show)(format!("units: {name} begins\n").as_bytes());
+        let log = self.root.join(LOGS).join(name.replace('/', "-") + ".log");
+        let began = Instant::now();
+        let outcome = run_logged(self.command(job), &log);
+        let took = began.elapsed();
+        let failure = match outcome {
+            Ok(status) if status.success() => None,
+            Ok(status) => Some(status.to_string()),
+            Err(error) => Some(error.to_string()),
+        };
+        let mut said = fs::read(&log).unwrap_or_default();
+        let verdict = failure.as_deref().unwrap_or("passed");
+        let end = format!("units: {name}: {verdict}, {} s\n\n", took.as_secs());
+        said.extend(end.as_bytes());
+        (self.show)(&said);
+        Ran {
+            name,
+            took,
+            failure,
+        }
+    }
+
+    fn command(&self, job: &Job) -> Command {
+        let mut command = match job {
+            Job::DocTests => {
+                let mut cargo = cargo(self.root);
+                cargo.args(["test", "--workspace", "--locked", "--doc", "--"]);
+                cargo
+            }
+            Job::Program(program) => self.program(program),
+        };
+        command.args(self.args);
+        command
+    }
+
+    /// UNITS-1, UNITS-3
+    fn program(&self, program: &Program) -> Command {
+        let mut command = match self.has_namespaces {
+            true => in_namespace(&program.executable),
+            false => Command::new(&program.executable),
+        };
+        command.current_dir(&program.folder);
+        // Cargo has set those of this package. Programs have what they need of theirs from when they were built.
+        for (name, _) in env::vars_os() {
+            let text = name.to_string_lossy();
+            if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+                command.env_remove(&name);
+            }
+        }
+        command.env("CARGO_MANIFEST_DIR", &program.folder);
+        command
+    }
+}
+
+/// The namespace ends with the program and with the servers that it has left.
+fn in_namespace(program: &Path) -> Command {
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--propagation", "private", "--"]);
+    command.arg(program);
+    command
+}
+
+fn run_logged(mut command: Command, log: &Path) -> io::Result<ExitStatus> {
+    let log = File::create(log)?;
+    command.stdin(Stdio::null());
+    command.stdout(log.try_clone()?).stderr(log).status()
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The longest times, and all that failed.
+fn summary(ran: &mut [Ran], took: Duration) -> String {
+    ran.sort_by_key(|ran| Reverse(ran.took));
+    let mut lines = vec!["units: the longest:".to_owned()];
+    let longest = ran.iter().take(SHOWN);
+    lines.extend(longest.map(|ran| format!("{:>6} s  {}", ran.took.as_secs(), ran.name)));
+    let failed: Vec<String> = ran
+        .iter()
+        .filter_map(|ran| Some(format!("  {}: {}", ran.name, ran.failure.as_ref()?)))
+        .collect();
+    let (all, seconds) = (ran.len(), took.as_secs());
+    lines.push(match failed.len() {
+        0 => format!("units: all {all} passed, {seconds} s"),
+        count => format!("units: {count} of {all} failed, {seconds} s:"),
+    });
+    lines.extend(failed);
+    lines.join("\n") + "\n"
+}
