@@ -97,6 +97,11 @@ pub(crate) const ALL: &[Scenario] = &[
         then: "ln x/f x/l; mv x/g y/g; sync x/f x",
     },
     Scenario {
+        name: "generic 343 linked in another directory, and siblings changed",
+        before: "mkdir a b c; echo 1 > a/f; ln a/f b/f; touch a/x b/y",
+        then: "ln a/f c/l; rm a/x; mv b/y b/z; mkdir a/n; touch a/n/f; sync c/l",
+    },
+    Scenario {
         name: "generic 376 renamed, and its old name a link",
         before: "mkdir d; echo 1 > d/f; echo 2 > d/g",
         then: "mv d/f d/h; ln d/g d/f; sync d/h; sync d/g",
@@ -447,8 +452,19 @@ pub(crate) const ALL: &[Scenario] = &[
         then: "xfs_io -c 'pwrite -q -S 5 0 16k' -c fsync -c 'falloc -k 16k 16k' -c fsync f",
     },
     Scenario {
+        name: "generic 546 reserved space written in part, the rest cloned",
+        before: "xfs_io -f -c 'falloc 0 256k' f",
+        then: "xfs_io -c 'pwrite -q -S 5 0 64k' -c 'reflink f 128k 512k 64k' -c fsync f",
+    },
+    Scenario {
         name: "btrfs 196 logs of several subvolumes",
         before: "for s in a b c; do btrfs subvolume create $s > /dev/null; echo 1 > $s/f; done",
         then: "for s in a b c; do echo 2 > $s/f; echo 3 > $s/g; sync $s/f; done; rm b/f; sync b c/g; echo 4 > x; sync x",
+    },
+    // The last one, as the quotas stay.
+    Scenario {
+        name: "btrfs 119 snapshot deleted beside a synced file, with quotas",
+        before: "mkdir d; echo 1 > d/f; btrfs subvolume create s > /dev/null; echo 1 > s/f; btrfs quota enable .; btrfs subvolume snapshot s snap > /dev/null; btrfs quota rescan -w . > /dev/null",
+        then: "btrfs subvolume delete snap > /dev/null; head -c 9k /dev/urandom >> d/f; mv d/f d/g; sync d/g",
     },
 ];
