@@ -38,29 +38,38 @@ fn begin_log<'s>(
     (end, is_done)
 }
 
+/// Has so many callers come during a log, which ends with `first`. Returns what they are told; `log` logs for them.
+fn come_during_a_log(
+    queue: &Queue,
+    callers: u32,
+    first: Outcome,
+    log: &(impl Fn(&[&u32]) -> Outcome + Sync),
+) -> Vec<Outcome> {
+    thread::scope(|scope| {
+        let (end, is_done) = begin_log(scope, queue);
+        let callers: Vec<_> = (1..=callers)
+            .map(|number| scope.spawn(move || queue.serve(number, log)))
+            .collect();
+        wait_for(queue, callers.len());
+        end.send(first).unwrap();
+        assert_eq!(is_done.recv(), Ok(first));
+        let told = callers.into_iter().map(|caller| caller.join().unwrap());
+        told.collect()
+    })
+}
+
 // SYNC-QUEUE-1, SYNC-QUEUE-2
 #[test]
 fn those_that_came_during_a_log_share_the_next() {
     let queue = Queue::default();
     let logs = Mutex::new(Vec::new());
-    thread::scope(|scope| {
-        let (end, first) = begin_log(scope, &queue);
-        for number in 1..=6 {
-            let (queue, logs) = (&queue, &logs);
-            scope.spawn(move || {
-                let logged = queue.serve(number, |requests| -> Result<(), ()> {
-                    let mut numbers: Vec<u32> = requests.iter().map(|&&number| number).collect();
-                    numbers.sort_unstable();
-                    logs.lock().push(numbers);
-                    Ok(())
-                });
-                assert_eq!(logged, Ok(()));
-            });
-        }
-        wait_for(&queue, 6);
-        end.send(Ok(())).unwrap();
-        assert_eq!(first.recv(), Ok(Ok(())));
+    let told = come_during_a_log(&queue, 6, Ok(()), &|requests| {
+        let mut numbers: Vec<u32> = requests.iter().map(|&&number| number).collect();
+        numbers.sort_unstable();
+        logs.lock().push(numbers);
+        Ok(())
     });
+    assert_eq!(told, [Ok(()); 6]);
     assert_eq!(*logs.lock(), [[1, 2, 3, 4, 5, 6]]);
     let state = queue.state.lock();
     assert_eq!((state.crowd, state.is_led), (6, false));
@@ -70,22 +79,11 @@ fn those_that_came_during_a_log_share_the_next() {
 fn those_served_and_those_that_came_meanwhile_are_expected_together() {
     let queue = Queue::default();
     let expected = Mutex::new(0);
-    thread::scope(|scope| {
-        let (end, first) = begin_log(scope, &queue);
-        for number in 1..=2 {
-            let (queue, expected) = (&queue, &expected);
-            scope.spawn(move || {
-                let logged = queue.serve(number, |_| -> Result<(), ()> {
-                    *expected.lock() = queue.state.lock().crowd;
-                    Ok(())
-                });
-                assert_eq!(logged, Ok(()));
-            });
-        }
-        wait_for(&queue, 2);
-        end.send(Ok(())).unwrap();
-        assert_eq!(first.recv(), Ok(Ok(())));
+    let told = come_during_a_log(&queue, 2, Ok(()), &|_| {
+        *expected.lock() = queue.state.lock().crowd;
+        Ok(())
     });
+    assert_eq!(told, [Ok(()); 2]);
     assert_eq!(*expected.lock(), 3);
     // The first one did not come back.
     assert_eq!(queue.state.lock().crowd, 2);
@@ -96,37 +94,17 @@ fn those_served_and_those_that_came_meanwhile_are_expected_together() {
 fn failure_is_told_to_one_and_the_others_try_again() {
     let queue = Queue::default();
     let failures = Mutex::new(Vec::new());
-    thread::scope(|scope| {
-        let (end, first) = begin_log(scope, &queue);
-        let callers: Vec<_> = (1..=4)
-            .map(|number| {
-                let (queue, failures) = (&queue, &failures);
-                scope.spawn(move || {
-                    queue.serve(number, |requests| {
-                        let mut failures = failures.lock();
-                        match failures.len() {
-                            0 | 1 => {
-                                failures.push(requests.len());
-                                Err("no room")
-                            }
-                            _ => Ok(()),
-                        }
-                    })
-                })
-            })
-            .collect();
-        wait_for(&queue, 4);
-        end.send(Err("the first")).unwrap();
-        assert_eq!(first.recv(), Ok(Err("the first")));
-        let outcomes: Vec<_> = callers
-            .into_iter()
-            .map(|caller| caller.join().unwrap())
-            .collect();
-        assert_eq!(
-            outcomes.iter().filter(|outcome| outcome.is_err()).count(),
-            2
-        );
+    let told = come_during_a_log(&queue, 4, Err("the first"), &|requests| {
+        let mut failures = failures.lock();
+        match failures.len() {
+            0 | 1 => {
+                failures.push(requests.len());
+                Err("no room")
+            }
+            _ => Ok(()),
+        }
     });
+    assert_eq!(told.iter().filter(|outcome| outcome.is_err()).count(), 2);
     assert_eq!(*failures.lock(), [4, 3]);
 }
 

@@ -65,6 +65,25 @@ impl Volume {
         }
     }
 
+    /// Has a request of that kind wait at one barrier, and at another before it goes on. It is the next one after `armed`
+    /// was set.
+    fn pause_once(&self, kind: Request, armed: Arc<AtomicBool>) -> [Arc<Barrier>; 2] {
+        let barriers = [(); 2].map(|()| Arc::new(Barrier::new(2)));
+        let [is_there, goes_on] = barriers.clone();
+        self.hooks.hook(move |request| {
+            if request == kind && armed.swap(false, Ordering::Relaxed) {
+                is_there.wait();
+                goes_on.wait();
+            }
+        });
+        barriers
+    }
+
+    fn fail_next_flush(&self) {
+        let nth = self.faults.counts().flushes;
+        self.faults.add(Fault::Flush { nth });
+    }
+
     fn superblock(&self) -> Superblock {
         let mut bytes = vec![0; size_of::<Superblock>()];
         self.memory
@@ -94,17 +113,9 @@ fn no_superblock_follows_a_failed_flush_of_data() {
         let manager = &volume.opened.manager;
         let before = volume.superblock();
         write_data(manager);
-        let [is_flushing, are_written] = [(); 2].map(|()| Arc::new(Barrier::new(2)));
-        let (first, hooks) = (AtomicBool::new(true), &volume.hooks);
-        let barriers = (Arc::clone(&is_flushing), Arc::clone(&are_written));
-        hooks.hook(move |request| {
-            if request == Request::Flush && first.swap(false, Ordering::Relaxed) {
-                barriers.0.wait();
-                barriers.1.wait();
-            }
-        });
-        let nth = volume.faults.counts().flushes;
-        volume.faults.add(Fault::Flush { nth });
+        let armed = Arc::new(AtomicBool::new(true));
+        let [is_flushing, are_written] = volume.pause_once(Request::Flush, armed);
+        volume.fail_next_flush();
         thread::scope(|scope| {
             let data = scope.spawn(|| manager.commit_through(manager.committed()));
             is_flushing.wait();
@@ -130,21 +141,13 @@ fn no_flush_of_data_hears_of_a_superblock_error() {
         let volume = Volume::new();
         let manager = &volume.opened.manager;
         let committed = manager.committed();
-        let [is_written, has_flushed] = [(); 2].map(|()| Arc::new(Barrier::new(2)));
         let is_superblock = Arc::new(AtomicBool::new(false));
-        let (faults, next) = (Arc::clone(&volume.faults), Arc::clone(&is_superblock));
-        let barriers = (Arc::clone(&is_written), Arc::clone(&has_flushed));
-        volume.hooks.hook(move |request| {
-            if request == Request::Write && next.swap(false, Ordering::Relaxed) {
-                let nth = faults.counts().flushes;
-                faults.add(Fault::Flush { nth });
-                barriers.0.wait();
-                barriers.1.wait();
-            }
-        });
+        let armed = Arc::clone(&is_superblock);
+        let [is_written, has_flushed] = volume.pause_once(Request::Write, armed);
         thread::scope(|scope| {
             let data = scope.spawn(|| {
                 is_written.wait();
+                volume.fail_next_flush();
                 write_data(manager);
                 if manager.data_flush.flushing.is_locked() {
                     has_flushed.wait();

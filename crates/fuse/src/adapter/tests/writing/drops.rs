@@ -53,8 +53,30 @@ impl Notifier for Obedient {
     }
 }
 
+/// A mount, and the kernel that is told.
+fn obedient_mount() -> (Mount, Arc<Obedient>) {
+    let mount = mount();
+    let kernel = obedient(&mount);
+    (mount, kernel)
+}
+
+fn obedient(mount: &Mount) -> Arc<Obedient> {
+    let kernel = Arc::new(Obedient::default());
+    mount.start(Arc::clone(&kernel) as _);
+    kernel
+}
+
 fn told(list: &Mutex<Vec<Told>>) -> Vec<Told> {
     std::mem::take(&mut list.lock())
+}
+
+/// An end of a copy.
+fn end((node, handle): (NodeId, Handle), offset: u64) -> CopyEnd {
+    CopyEnd {
+        node,
+        handle,
+        offset,
+    }
 }
 
 const PAGE: [u8; 4096] = [b'p'; 4096];
@@ -68,9 +90,7 @@ const DIRECT: WriteHow = WriteHow {
 
 #[test]
 fn pages_are_dropped_before_a_direct_write_is_answered() {
-    let mount = mount();
-    let kernel = Arc::new(Obedient::default());
-    mount.start(Arc::clone(&kernel) as _);
+    let (mount, kernel) = obedient_mount();
     let (node, handle) = mount.file(NodeId::ROOT, "f");
     mount.put((node, handle), 0, &PAGE);
     assert_eq!(told(&kernel.written), []);
@@ -91,9 +111,7 @@ fn pages_are_dropped_before_a_direct_write_is_answered() {
 /// The kernel may have sent a buffered write before it dropped the page, which a read has brought back since.
 #[test]
 fn a_page_that_was_reread_after_a_drop_is_dropped_again_by_the_next_buffered_write() {
-    let mount = mount();
-    let kernel = Arc::new(Obedient::default());
-    mount.start(Arc::clone(&kernel) as _);
+    let (mount, kernel) = obedient_mount();
     let file = mount.file(NodeId::ROOT, "f");
     let (node, handle) = file;
     let put = |offset| {
@@ -130,9 +148,7 @@ fn a_page_that_was_reread_after_a_drop_is_dropped_again_by_the_next_buffered_wri
 /// The notice of a drop may reach the kernel while it sends any later write.
 #[test]
 fn a_drop_that_comes_late_may_meet_each_buffered_write_until_the_kernel_was_told() {
-    let mount = mount();
-    let kernel = Arc::new(Obedient::default());
-    mount.start(Arc::clone(&kernel) as _);
+    let (mount, kernel) = obedient_mount();
     let file = mount.file(NodeId::ROOT, "f");
     let (node, handle) = file;
     let put = || {
@@ -157,9 +173,7 @@ fn a_drop_that_comes_late_may_meet_each_buffered_write_until_the_kernel_was_told
 
 #[test]
 fn a_buffered_write_has_only_those_pages_dropped_that_were_read() {
-    let mount = mount();
-    let kernel = Arc::new(Obedient::default());
-    mount.start(Arc::clone(&kernel) as _);
+    let (mount, kernel) = obedient_mount();
     let file = mount.file(NodeId::ROOT, "f");
     let (node, handle) = file;
     let put = |offset, bytes: &[u8]| {
@@ -195,9 +209,7 @@ fn a_buffered_write_has_only_those_pages_dropped_that_were_read() {
 /// The kernel takes a failure for no change at all.
 #[test]
 fn pages_are_dropped_before_a_change_fails_that_may_have_got_half_way() {
-    let mount = mount();
-    let kernel = Arc::new(Obedient::default());
-    mount.start(Arc::clone(&kernel) as _);
+    let (mount, kernel) = obedient_mount();
     let (node, handle) = mount.file(NodeId::ROOT, "f");
     mount.put((node, handle), 0, &PAGE);
     let too_much = 1 << 40;
@@ -206,34 +218,29 @@ fn pages_are_dropped_before_a_change_fails_that_may_have_got_half_way() {
         assert_eq!(refused, Err(Errno::NOSPC));
         assert_eq!(told(&kernel.written), [(node, 4096, too_much)]);
     }
-    let end = |offset| CopyEnd {
-        node,
-        handle,
-        offset,
-    };
-    let refused = mount.copy_file_range(&USER, end(0), end(1024), 4096);
+    let file = (node, handle);
+    let refused = mount.copy_file_range(&USER, end(file, 0), end(file, 1024), 4096);
     assert_eq!(refused, Err(Errno::INVAL));
     assert_eq!(told(&kernel.written), [(node, 1024, 4096)]);
     assert_eq!(told(&kernel.changed), [], "nothing is left for later");
     mount.forget(node, 1);
 }
 
-/// A mount of a device that fails as it is told to.
-fn faulty_mount() -> (Mount, Arc<FaultDevice>) {
+/// A mount of a device that fails as it is told to, and the kernel that is told.
+fn faulty_mount() -> (Mount, Arc<FaultDevice>, Arc<Obedient>) {
     let mut faulty = None;
     let mount = mount_of(|device| {
         let device = Arc::new(FaultDevice::new(device));
         faulty = Some(Arc::clone(&device));
         device
     });
-    (mount, faulty.unwrap())
+    let kernel = obedient(&mount);
+    (mount, faulty.unwrap(), kernel)
 }
 
 #[test]
 fn pages_are_dropped_before_a_copy_fails_that_cannot_be_synced() {
-    let (mount, device) = faulty_mount();
-    let kernel = Arc::new(Obedient::default());
-    mount.start(Arc::clone(&kernel) as _);
+    let (mount, device, kernel) = faulty_mount();
     let source = mount.file(NodeId::ROOT, "source");
     let sync = OpenFlags {
         sync: true,
@@ -244,11 +251,6 @@ fn pages_are_dropped_before_a_copy_fails_that_cannot_be_synced() {
     let synced = (entry.node, handle(opened));
     mount.put(source, 0, &PAGE);
     device.add(Fault::WriteRange { range: 0..u64::MAX });
-    let end = |(node, handle), offset| CopyEnd {
-        node,
-        handle,
-        offset,
-    };
     let failed = mount.copy_file_range(&USER, end(source, 0), end(synced, 8192), 4096);
     assert_eq!(failed, Err(Errno::IO));
     assert_eq!(told(&kernel.written), [(synced.0, 8192, 4096)]);
@@ -261,19 +263,12 @@ fn pages_are_dropped_before_a_copy_fails_that_cannot_be_synced() {
 #[test]
 fn pages_behind_a_copy_are_dropped_if_a_later_part_of_it_has_failed() {
     const PART: usize = 1 << 20;
-    let (mount, device) = faulty_mount();
-    let kernel = Arc::new(Obedient::default());
-    mount.start(Arc::clone(&kernel) as _);
+    let (mount, device, kernel) = faulty_mount();
     let source = mount.file(NodeId::ROOT, "source");
     let copy = mount.file(NodeId::ROOT, "copy");
     // The first part is a hole, which is not read from the device.
     mount.put(source, PART as u64, &PAGE);
     mount.volume().sync().unwrap();
-    let end = |(node, handle), offset| CopyEnd {
-        node,
-        handle,
-        offset,
-    };
     let len = (PART + PAGE.len()) as u64;
     let copied = mount.copy_file_range(&USER, end(source, 0), end(copy, 1), len);
     assert_eq!(copied, Ok(len));
