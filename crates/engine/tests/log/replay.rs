@@ -165,6 +165,14 @@ fn both_replay(
 
 const OPTIONS: &str = "commit=600,compress=zstd";
 
+/// A volume with holes that are items, and small nodes.
+fn with_holes() -> MkfsSpec {
+    MkfsSpec::new()
+        .device_bytes(1 << 30)
+        .without(Feature::NoHoles)
+        .nodesize(4096)
+}
+
 #[test]
 fn logs_of_usual_volumes() {
     let spec = MkfsSpec::new().device_bytes(1 << 30);
@@ -173,15 +181,12 @@ fn logs_of_usual_volumes() {
 
 #[test]
 fn logs_of_volumes_with_holes() {
-    let spec = MkfsSpec::new()
-        .device_bytes(1 << 30)
-        .without(Feature::NoHoles)
-        .nodesize(4096);
+    let all = (scenarios::ALL, step());
     both_replay(
         "logs_of_volumes_with_holes",
-        &spec,
+        &with_holes(),
         "commit=600",
-        (scenarios::ALL, step()),
+        all,
     );
 }
 
@@ -200,15 +205,10 @@ fn logs_of_mirrored_volumes() {
     );
 }
 
-/// With holes that are items, and small nodes.
 #[test]
 fn logs_of_situations() {
-    let spec = MkfsSpec::new()
-        .device_bytes(1 << 30)
-        .without(Feature::NoHoles)
-        .nodesize(4096);
     let all = (situations::ALL, step());
-    both_replay("logs_of_situations", &spec, "commit=600", all);
+    both_replay("logs_of_situations", &with_holes(), "commit=600", all);
 }
 
 #[test]

@@ -154,16 +154,21 @@ fn judge(test: &str, name: &str, made: &KernelVolume, volume: &Arc<Volume>) {
     fs::remove_file(copy).unwrap();
 }
 
+/// Opens a volume that commits only where it is told to, or a log cannot say what was changed.
+fn open_with_log(made: &KernelVolume) -> Arc<Volume> {
+    let options = OpenOptions::new()
+        .writable(true)
+        .commit_interval(None)
+        .fsync_log(true);
+    Volume::open(made.devices(), &options).unwrap()
+}
+
 fn kernel_replays(test: &str, spec: &MkfsSpec) {
     if !or_skip(test) {
         return;
     }
     let made = KernelVolume::make(spec).unwrap();
-    let options = OpenOptions::new()
-        .writable(true)
-        .commit_interval(None)
-        .fsync_log(true);
-    let volume = Volume::open(made.devices(), &options).unwrap();
+    let volume = open_with_log(&made);
     let top = volume.root_dir(RootId::FS_TREE).unwrap();
     for (name, steps) in STEPS {
         let file = volume
@@ -215,11 +220,7 @@ struct Linked {
 impl Linked {
     fn make() -> Linked {
         let made = KernelVolume::make(&MkfsSpec::new()).unwrap();
-        let options = OpenOptions::new()
-            .writable(true)
-            .commit_interval(None)
-            .fsync_log(true);
-        let volume = Volume::open(made.devices(), &options).unwrap();
+        let volume = open_with_log(&made);
         let top = volume.root_dir(RootId::FS_TREE).unwrap();
         let make = |dir, name: &str, new: &NewInode<'_>| volume.create(dir, name.as_bytes(), new);
         let dirs =
@@ -338,11 +339,7 @@ fn log_has_what_was_written_alone() {
         return;
     }
     let made = KernelVolume::make(&MkfsSpec::new()).unwrap();
-    let options = OpenOptions::new()
-        .writable(true)
-        .commit_interval(None)
-        .fsync_log(true);
-    let volume = Volume::open(made.devices(), &options).unwrap();
+    let volume = open_with_log(&made);
     let top = volume.root_dir(RootId::FS_TREE).unwrap();
     let file = volume.create(top, b"file", &NewInode::file(0o644)).unwrap();
     volume.write(file, 0, &pattern(0, 1 << 20)).unwrap();
