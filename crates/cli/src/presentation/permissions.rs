@@ -1,8 +1,7 @@
 //! Mode bits as ls(1) and stat(1) write them.
 
-use rustix::fs::Mode;
+use rustix::fs::{FileType as Kind, Mode};
 use ubtrfs::{FileType, Metadata};
-use ubtrfs_engine::FileKind;
 
 /// The bits that new files of this process go without.
 pub(crate) fn umask() -> u32 {
@@ -14,9 +13,8 @@ pub(crate) fn umask() -> u32 {
 
 /// "drwxr-xr-x"
 pub(crate) fn text(mode: u32) -> String {
-    let kind = FileKind::from_mode(mode).map_or('?', kind_letter);
     let mut text = String::with_capacity(10);
-    text.push(kind);
+    text.push(kind_letter(Kind::from_raw_mode(mode)));
     let triples = [
         (mode >> 6, mode & 0o4000 != 0, 's'),
         (mode >> 3, mode & 0o2000 != 0, 's'),
@@ -35,30 +33,31 @@ pub(crate) fn text(mode: u32) -> String {
     text
 }
 
-fn kind_letter(kind: FileKind) -> char {
+fn kind_letter(kind: Kind) -> char {
     match kind {
-        FileKind::Regular => '-',
-        FileKind::Directory => 'd',
-        FileKind::CharDevice => 'c',
-        FileKind::BlockDevice => 'b',
-        FileKind::Fifo => 'p',
-        FileKind::Socket => 's',
-        FileKind::Symlink => 'l',
+        Kind::RegularFile => '-',
+        Kind::Directory => 'd',
+        Kind::CharacterDevice => 'c',
+        Kind::BlockDevice => 'b',
+        Kind::Fifo => 'p',
+        Kind::Socket => 's',
+        Kind::Symlink => 'l',
+        Kind::Unknown => '?',
     }
 }
 
 /// The kind in the words of stat(1).
 pub(crate) fn kind_words(file: &Metadata) -> &'static str {
-    match FileKind::from_mode(file.mode()) {
-        Some(FileKind::Regular) if file.len() == 0 => "regular empty file",
-        Some(FileKind::Regular) => "regular file",
-        Some(FileKind::Directory) => "directory",
-        Some(FileKind::CharDevice) => "character special file",
-        Some(FileKind::BlockDevice) => "block special file",
-        Some(FileKind::Fifo) => "fifo",
-        Some(FileKind::Socket) => "socket",
-        Some(FileKind::Symlink) => "symbolic link",
-        None => "weird file",
+    match Kind::from_raw_mode(file.mode()) {
+        Kind::RegularFile if file.len() == 0 => "regular empty file",
+        Kind::RegularFile => "regular file",
+        Kind::Directory => "directory",
+        Kind::CharacterDevice => "character special file",
+        Kind::BlockDevice => "block special file",
+        Kind::Fifo => "fifo",
+        Kind::Socket => "socket",
+        Kind::Symlink => "symbolic link",
+        Kind::Unknown => "weird file",
     }
 }
 

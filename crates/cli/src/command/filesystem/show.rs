@@ -15,10 +15,9 @@ use anyhow::{Context, bail};
 use rustix::io::Errno;
 use serde::Serialize;
 use tracing::subscriber::{NoSubscriber, with_default};
-use ubtrfs::{Volume, memory_limit};
+use ubtrfs::{Uuid, Volume, memory_limit};
 use ubtrfs_device::{FoundDevice, all_siblings, scan};
 use ubtrfs_format::superblock::Superblock;
-use ubtrfs_format::uuid::Uuid;
 use ubtrfs_fuse::mount::{TableEntry, mount_table};
 
 use crate::presentation::console::Console;

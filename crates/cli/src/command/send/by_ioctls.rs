@@ -5,9 +5,8 @@ use std::io::{self, PipeReader, Write};
 use std::thread;
 
 use anyhow::{Context, anyhow, bail};
-use ubtrfs::Lineage;
+use ubtrfs::{Lineage, Uuid};
 use ubtrfs_format::ids::RootId;
-use ubtrfs_format::uuid::Uuid;
 use ubtrfs_fuse::ioctl_args as args;
 
 use super::{Send, failed_to_choose, output};

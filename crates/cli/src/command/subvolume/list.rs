@@ -7,8 +7,8 @@ use std::str::FromStr;
 use anyhow::bail;
 use serde::Serialize;
 use serde::ser::SerializeMap;
+use ubtrfs::Uuid;
 use ubtrfs_format::ids::RootId;
-use ubtrfs_format::uuid::Uuid;
 
 use super::{Listed, Subvolumes};
 use crate::presentation::console::Console;

@@ -6,11 +6,10 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use anyhow::Context;
-use ubtrfs::{SubvolumeInfo, Volume};
+use ubtrfs::{SubvolumeInfo, Uuid, Volume};
 use ubtrfs_engine::{FileId, FileTime, SubvolumeInfo as EngineInfo};
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::{RootItemFlags, Timespec};
-use ubtrfs_format::uuid::Uuid;
 
 use crate::volume_access::control::mountpoint_of;
 use crate::volume_access::ioctls::{self, Asked};

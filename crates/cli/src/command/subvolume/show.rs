@@ -5,10 +5,9 @@ use std::time::SystemTime;
 
 use anyhow::Context;
 use serde::Serialize;
-use ubtrfs::SubvolumeQuota;
+use ubtrfs::{SubvolumeQuota, Uuid};
 use ubtrfs_engine::inspect::SubvolumeQuota as AskedQuota;
 use ubtrfs_format::ids::RootId;
-use ubtrfs_format::uuid::Uuid;
 
 use super::{Listed, Subvolumes};
 use crate::presentation::console::Console;

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd};
 
 use rustix::io::Errno;
-use ubtrfs_format::compress::Compression;
+use ubtrfs::Compression;
 use ubtrfs_fuse::ioctl_args::{self as args, CloneRange, EncodedIo};
 use ubtrfs_stream::EncodedExtent;
 use zerocopy::FromZeros;

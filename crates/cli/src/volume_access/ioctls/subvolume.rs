@@ -3,8 +3,8 @@
 use std::os::fd::AsRawFd;
 
 use rustix::io::Errno;
+use ubtrfs::Uuid;
 use ubtrfs_format::ids::{InodeNr, RootId, Transid};
-use ubtrfs_format::uuid::Uuid;
 use ubtrfs_fuse::ioctl_args::{self as args, InoLookup, Received, SubvolInfo, VolArgs, VolArgsV2};
 use zerocopy::native_endian::U64;
 use zerocopy::{FromZeros, IntoBytes};
