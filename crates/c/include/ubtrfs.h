@@ -272,6 +272,10 @@ struct ubtrfs_statistics {
    */
   uint64_t logs;
   /**
+   * Syncs of data written in place that needed neither a log nor a commit, only a flush of the devices.
+   */
+  uint64_t data_flushes;
+  /**
    * Data written, in bytes; one copy of each.
    */
   uint64_t data_bytes;

@@ -62,6 +62,8 @@ pub struct ubtrfs_statistics {
     pub commits: u64,
     /// Syncs of files that wrote a log in place of a commit.
     pub logs: u64,
+    /// Syncs of data written in place that needed neither a log nor a commit, only a flush of the devices.
+    pub data_flushes: u64,
     /// Data written, in bytes; one copy of each.
     pub data_bytes: u64,
     /// Tree blocks written by commits, in bytes; one copy of each.
@@ -171,6 +173,7 @@ pub unsafe extern "C" fn ubtrfs_volume_statistics(
         place.put(ubtrfs_statistics {
             commits: of.commits,
             logs: of.logs,
+            data_flushes: of.data_flushes,
             data_bytes: of.data_bytes,
             metadata_bytes: of.metadata_bytes,
             log_bytes: of.log_bytes,

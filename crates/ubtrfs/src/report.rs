@@ -263,6 +263,8 @@ pub struct Statistics {
     pub commits: u64,
     /// Syncs of files that wrote a log in place of a commit.
     pub logs: u64,
+    /// Syncs of data written in place that needed neither a log nor a commit, only a flush of the devices.
+    pub data_flushes: u64,
     /// Data written, in bytes; one copy of each.
     pub data_bytes: u64,
     /// Tree blocks written by commits, in bytes; one copy of each.
@@ -393,6 +395,7 @@ impl Volume {
         Statistics {
             commits: stats.commits,
             logs: stats.logs,
+            data_flushes: stats.data_flushes,
             data_bytes: stats.data_bytes,
             metadata_bytes: stats.node_bytes,
             log_bytes: stats.log_bytes,

@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ubtrfs::{
-    Access, BlockDevice, BlockGroupKind, Builder, ChangeKind, Checker, FileDevice, ImportOptions,
-    MemDevice, Mkfs, MkfsOptions, Profile, ReceiveObserver, ReceiveOptions, SendOptions, Snapshot,
-    StreamCommand, StreamDump, StreamVersion, TransferObserver, TransferProblem, Volume, Walk,
-    WalkOptions, XattrChangeKind,
+    Access, BlockDevice, BlockGroupKind, Builder, ChangeKind, Checker, FileDevice, FileFlags,
+    ImportOptions, MemDevice, Mkfs, MkfsOptions, Profile, ReceiveObserver, ReceiveOptions,
+    SendOptions, Snapshot, StreamCommand, StreamDump, StreamVersion, TransferObserver,
+    TransferProblem, Volume, Walk, WalkOptions, XattrChangeKind,
 };
 use ubtrfs_sim::craft;
 
@@ -535,6 +535,33 @@ fn tree_is_not_copied_into_itself() {
     assert!(root.copy_tree("/link", "/a/b/link").unwrap().is_empty());
     let refused = root.copy_tree("/a/file", "/a/file").unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::InvalidInput, "{refused}");
+}
+
+#[test]
+fn statistics_count_flushes_of_data_written_in_place() {
+    let scratch = tempfile::tempdir().unwrap();
+    let builder = Volume::builder().commit_interval(None);
+    let volume = builder
+        .create(scratch.path().join("image"), VOLUME_BYTES)
+        .unwrap();
+    let root = volume.root();
+    let file = root.create_file("/file").unwrap();
+    let no_cow = FileFlags {
+        no_cow: true,
+        ..FileFlags::default()
+    };
+    root.set_flags("/file", no_cow).unwrap();
+    let counts = || {
+        let statistics = volume.statistics();
+        (statistics.logs, statistics.data_flushes)
+    };
+    volume.sync().unwrap();
+    file.write_all_at(&[1; 4096], 0).unwrap();
+    file.sync_data().unwrap();
+    assert_eq!(counts(), (1, 0));
+    file.write_all_at(&[2; 4096], 0).unwrap();
+    file.sync_data().unwrap();
+    assert_eq!(counts(), (1, 1));
 }
 
 #[test]
