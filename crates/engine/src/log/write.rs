@@ -27,7 +27,7 @@ use ubtrfs_transaction::{IdHasher, LogOutcome, LogSession, Unlogged};
 use super::sync_queue::SyncQueue;
 use crate::error::{Error, Result};
 use crate::file::{Durable, FileSync, Files};
-use crate::inode::{Inode, Inodes, WritebackErrors};
+use crate::inode::{Inode, Inodes, WritebackErrors, inode_key};
 use edits::keys_of;
 use gather::{Gather, Gathered};
 
@@ -113,8 +113,7 @@ impl TreeLog {
         {
             return Ok(manager.commit_through(changed)?);
         }
-        let all = keys_of(inode.id.ino.0, KeyType(0)..=KeyType(u8::MAX));
-        if inode.tree.is_committed_in(&all) {
+        if self.is_committed(inode)? {
             // Nothing is to be logged, and no commit in progress has anything of it.
             return Ok(manager.commit_through(manager.committed())?);
         }
@@ -125,6 +124,22 @@ impl TreeLog {
         self.queue.serve(request, |requests| {
             self.log(&mut self.logged.lock(), requests)
         })
+    }
+
+    /// Whether no log and no commit in progress has anything of an inode that the last commit has not.
+    fn is_committed(&self, inode: &Inode) -> Result<bool> {
+        let all = keys_of(inode.id.ino.0, KeyType(0)..=KeyType(u8::MAX));
+        if !inode.tree.is_committed_in(&all) {
+            return Ok(false);
+        }
+        // The sets have nothing either of one that has come and gone since, while the log may have it still.
+        Ok(inode.tree.view.get(&inode_key(inode.id.ino))?.is_some() || !self.has_logged(inode))
+    }
+
+    fn has_logged(&self, inode: &Inode) -> bool {
+        let logged = self.logged.lock();
+        let of_tree = logged.inodes.get(&inode.tree.id());
+        of_tree.is_some_and(|inodes| inodes.contains_key(&inode.id.ino.0))
     }
 
     /// Commits what was changed of an inode, times apart. What was written in place is durable then as well.

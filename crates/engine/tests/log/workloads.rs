@@ -757,3 +757,32 @@ fn kernel_replays_logs_of_workloads() {
         kernel_replays(&what, &cut, scratch.path());
     }
 }
+
+/// A sync of an inode that has gone takes it out of the log, though the mutable set has nothing of it any more.
+#[test]
+fn logged_inode_that_is_gone_stays_gone_once_it_is_synced() {
+    let base = base();
+    for made in [
+        Create("A/n"),
+        Mkdir("A/n"),
+        Mknod("A/n"),
+        Symlink("A/n"),
+        Whiteout("A/bar", "B/n"),
+    ] {
+        let gone = match made {
+            Mkdir(name) => Rmdir(name),
+            Whiteout(name, _) => Unlink(name),
+            _ => Unlink("A/n"),
+        };
+        let mut run = Run::begin(&base, false);
+        // The last of those that were seen.
+        let sync = Step::Sync(6);
+        for step in [Step::Do(made), sync, Step::Do(gone), sync] {
+            assert!(run.step(step), "{made:?}");
+        }
+        assert_eq!(run.inodes(), 7);
+        if let Err(wrong) = run.cut() {
+            panic!("{made:?}: {wrong}");
+        }
+    }
+}
