@@ -169,12 +169,13 @@ impl Volume {
         Ok(devices.map(device).collect())
     }
 
-    /// Commits and logs; bytes of data, metadata and logs.
-    fn statistics(&self) -> PyResult<(u64, u64, u64, u64, u64)> {
+    /// Commits, logs and flushes of data; bytes of data, metadata and logs.
+    fn statistics(&self) -> PyResult<(u64, u64, u64, u64, u64, u64)> {
         let of = self.handle.get()?.statistics();
         Ok((
             of.commits,
             of.logs,
+            of.data_flushes,
             of.data_bytes,
             of.metadata_bytes,
             of.log_bytes,

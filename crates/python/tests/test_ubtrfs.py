@@ -410,6 +410,7 @@ def test_volume_tells_its_space_and_devices(image):
         (device,) = volume.devices()
         assert (device.id, device.total, device.path) == (1, SIZE, os.fspath(image))
         statistics = volume.statistics()
+        assert (statistics.logs, statistics.data_flushes) == (0, 0)
         assert statistics.data_bytes == 8 << 20
         volume.root.unlink("/file")
         assert volume.trim() > 0

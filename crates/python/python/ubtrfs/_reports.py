@@ -52,6 +52,8 @@ class Statistics:
     commits: int
     #: Syncs of files that wrote a log in place of a commit.
     logs: int
+    #: Syncs of data written in place that needed neither a log nor a commit, only a flush of the devices.
+    data_flushes: int
     #: Data written; one copy of each.
     data_bytes: int
     #: Tree blocks written by commits; one copy of each.
