@@ -66,7 +66,7 @@ demo: ## build, make an image, look inside, mount it, compare
 	$(MAKE) build
 	@UBTRFS=$(CURDIR)/$(ubtrfs) scripts/demo
 
-# The tests wait for disks and clocks for about half of their time. Beside them the rest is built and run: first what
+# The tests wait for disks and clocks for more than half of their time. Beside them the rest is built and run: first what
 # builds little, as cargo lets nothing else build meanwhile.
 test: setup fmt tidy clippy ## everything that must pass before a change lands
 	$(CARGO) test --workspace --locked --no-run

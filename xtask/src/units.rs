@@ -1,11 +1,13 @@
 //! `cargo xtask units`: all tests of the workspace, with some of their programs at once.
 //!
-//! Cargo runs one program after another. They wait for disks and clocks for about half of their time.
+//! Cargo runs one program after another. They wait for disks and clocks for more than half of their time.
 //!
 //! - UNITS-1: each program that cargo would run is run, from the folder of its package.
 //! - UNITS-2: a program that fails keeps no other from running. All that failed are named at the end.
 //! - UNITS-3: no program sees the mounts of another, where namespaces can be made. Tests make some themselves. These
 //!   would keep a copy of another program's mount, and what is mounted would live on after that program has unmounted it.
+//!   Where `/` is shared, an unmount outside takes the copies in these namespaces away as well.
+//! - UNITS-4: a program ends with the runner, where `setpriv` is there. Servers that it started may live on.
 //!
 //! Programs write to files, since a pipe would stay open for as long as a server that a test has left behind.
 
@@ -30,6 +32,10 @@ const AT_ONCE: usize = 2;
 const SHOWN: usize = 12;
 /// Below the folder of the workspace.
 const LOGS: &str = "target/units";
+/// Runs a program that gets a SIGTERM when the thread that waits for it is gone.
+const ENDING_WITH_US: &[&str] = &["setpriv", "--pdeathsig", "TERM", "--"];
+/// Runs a program in a mount namespace, which lasts as long as the program and the servers that it leaves behind.
+const IN_NAMESPACE: &[&str] = &["unshare", "--mount", "--propagation", "slave", "--"];
 
 /// The programs that take longest, which begin first: else one would run alone at the end.
 const LONGEST: &[&str] = &[
@@ -60,7 +66,7 @@ struct Program {
 }
 
 enum Job {
-    /// Those in the documentation of all crates, which cargo runs.
+    /// The tests in the documentation of all crates, which cargo runs.
     DocTests,
     Program(Program),
 }
@@ -94,7 +100,7 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    print!("{}", summary(&mut ran, began.elapsed()));
+    show(summary(&mut ran, began.elapsed()).as_bytes());
     match ran.iter().all(|ran| ran.failure.is_none()) {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
@@ -159,7 +165,7 @@ fn string_of(json: &str, name: &str) -> Option<String> {
     }
 }
 
-/// Those that take longest first, and the others in their order.
+/// Puts the programs that take longest first, and keeps the others in their order.
 fn sort(programs: &mut [Program]) {
     programs.sort_by_key(|program| {
         let place = LONGEST.iter().position(|source| program.source == *source);
@@ -167,7 +173,8 @@ fn sort(programs: &mut [Program]) {
     });
 }
 
-/// Cargo waits for another cargo that builds. There is none in `make test` at first, so it has the first turn.
+/// Puts the tests that cargo runs before all programs: cargo waits for another cargo that builds, and in `make test` none
+/// does at first.
 fn jobs_of(mut programs: Vec<Program>) -> VecDeque<Job> {
     sort(&mut programs);
     let programs = programs.into_iter().map(Job::Program);
@@ -178,20 +185,29 @@ fn jobs_of(mut programs: Vec<Program>) -> VecDeque<Job> {
 struct Runner<'a> {
     root: &'a Path,
     args: &'a [&'a str],
-    /// Whether each program has a mount namespace of its own.
-    has_namespaces: bool,
+    /// The words before each program: those of [`ENDING_WITH_US`] and [`IN_NAMESPACE`] that work here.
+    prefix: Vec<&'static str>,
     /// Takes a text that is to stay together.
     show: &'a (dyn Fn(&[u8]) + Sync),
 }
 
 impl<'a> Runner<'a> {
     fn new(root: &'a Path, args: &'a [&'a str], show: &'a (dyn Fn(&[u8]) + Sync)) -> Runner<'a> {
-        let mut tried = in_namespace(Path::new("true"));
-        let tried = tried.stderr(Stdio::null()).status();
+        let mut prefix = Vec::new();
+        for (words, lack) in [
+            (ENDING_WITH_US, "programs outlive the runner"),
+            (IN_NAMESPACE, "no mount namespaces"),
+        ] {
+            let longer = [&prefix, words].concat();
+            match attempt(&longer) {
+                Ok(()) => prefix = longer,
+                Err(why) => show(format!("units: {lack}: {why}\n").as_bytes()),
+            }
+        }
         Runner {
             root,
             args,
-            has_namespaces: tried.is_ok_and(|status| status.success()),
+            prefix,
             show,
         }
     }
@@ -199,6 +215,8 @@ impl<'a> Runner<'a> {
     /// UNITS-2: a failure is an outcome like any other here.
     fn run_all(&self, jobs: VecDeque<Job>) -> Result<Vec<Ran>, String> {
         let logs = self.root.join(LOGS);
+        // Some may be of programs that are gone.
+        let _ = fs::remove_dir_all(&logs);
         fs::create_dir_all(&logs).map_err(|error| format!("{}: {error}", logs.display()))?;
         let (jobs, ran) = (Mutex::new(jobs), Mutex::new(Vec::new()));
         thread::scope(|scope| {
@@ -219,8 +237,9 @@ impl<'a> Runner<'a> {
     /// Runs a job to its end, and then shows all of its output.
     fn run(&self, job: &Job) -> Ran {
         let name = job.to_string();
-        (self.show)(format!("units: {name} begins\n").as_bytes());
-        let log = self.root.join(LOGS).join(name.replace('/', "-") + ".log");
+        let log = format!("{LOGS}/{}.log", name.replace('/', "-"));
+        (self.show)(format!("units: {name} begins: {log}\n").as_bytes());
+        let log = self.root.join(log);
         let began = Instant::now();
         let outcome = run_logged(self.command(job), &log);
         let took = began.elapsed();
@@ -254,12 +273,9 @@ impl<'a> Runner<'a> {
         command
     }
 
-    /// UNITS-1, UNITS-3
+    /// Prepares a program: its folder and environment (UNITS-1), its namespace (UNITS-3) and its end (UNITS-4).
     fn program(&self, program: &Program) -> Command {
-        let mut command = match self.has_namespaces {
-            true => in_namespace(&program.executable),
-            false => Command::new(&program.executable),
-        };
+        let mut command = prefixed(&self.prefix, &program.executable);
         command.current_dir(&program.folder);
         // Cargo has set those of this package. Programs have what they need of theirs from when they were built.
         for (name, _) in env::vars_os() {
@@ -273,12 +289,23 @@ impl<'a> Runner<'a> {
     }
 }
 
-/// The namespace ends with the program and with the servers that it has left.
-fn in_namespace(program: &Path) -> Command {
-    let mut command = Command::new("unshare");
-    command.args(["--mount", "--propagation", "private", "--"]);
-    command.arg(program);
+fn prefixed(prefix: &[&str], program: &Path) -> Command {
+    let Some((first, rest)) = prefix.split_first() else {
+        return Command::new(program);
+    };
+    let mut command = Command::new(first);
+    command.args(rest).arg(program);
     command
+}
+
+/// Runs `true` with these words before it. Errors: the reason why that fails.
+fn attempt(prefix: &[&str]) -> Result<(), String> {
+    let mut command = prefixed(prefix, Path::new("true"));
+    match command.output() {
+        Ok(output) if output.status.success() => Ok(()),
+        Ok(output) => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 fn run_logged(mut command: Command, log: &Path) -> io::Result<ExitStatus> {

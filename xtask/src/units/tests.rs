@@ -1,11 +1,17 @@
 //! Messages of cargo, the order of programs, and the end of a run.
 
 use std::fs;
+use std::io::Read;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::Mutex;
+use std::thread;
 use std::time::Duration;
 
-use super::{Job, LOGS, LONGEST, Program, Ran, Runner, parse, sort, summary};
+use super::{ENDING_WITH_US, Job, LOGS, LONGEST, Program, Ran, Runner, parse, sort, summary};
+
+const SIGTERM: i32 = 15;
 
 /// A message as cargo writes it, shortened.
 fn message(kind: &str, source: &str, is_test: bool, executable: &str) -> String {
@@ -28,6 +34,14 @@ fn ran(name: &str, seconds: u64, failure: Option<&str>) -> Ran {
         took: Duration::from_secs(seconds),
         failure: failure.map(str::to_owned),
     }
+}
+
+/// A program of this system, run from the top.
+fn system(executable: &str) -> Job {
+    Job::Program(Program {
+        executable: executable.into(),
+        ..program("a")
+    })
 }
 
 #[test]
@@ -65,10 +79,30 @@ fn longest_programs_are_there() {
     }
 }
 
+/// A folder that goes away also when its test fails.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Folder {
+        // A program sees its folder without links.
+        let above = fs::canonicalize(std::env::temp_dir()).unwrap();
+        let path = above.join(format!("units-{}", std::process::id()));
+        fs::create_dir(&path).unwrap();
+        Folder(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
 /// UNITS-1, UNITS-2
 #[test]
 fn all_programs_run_in_their_folders_though_some_fail() {
-    let root = std::env::temp_dir().join(format!("units-{}", std::process::id()));
+    let all = Folder::new();
+    let root = &all.0;
     let folder = root.join("package");
     fs::create_dir_all(&folder).unwrap();
     let job = |source: &str, executable: &str| {
@@ -83,6 +117,9 @@ fn all_programs_run_in_their_folders_though_some_fail() {
         job("a/first", "/bin/sh"),
         job("a/second", "/bin/sh"),
     ];
+    let gone = root.join(LOGS).join("a-gone.log");
+    fs::create_dir_all(gone.parent().unwrap()).unwrap();
+    fs::write(&gone, "").unwrap();
     let args = ["-c", "pwd; echo said >&2; echo $CARGO_MANIFEST_DIR; exit 3"];
     let shown = Mutex::new(Vec::new());
     let show = |text: &[u8]| {
@@ -91,7 +128,7 @@ fn all_programs_run_in_their_folders_though_some_fail() {
             .unwrap()
             .push(String::from_utf8_lossy(text).into_owned())
     };
-    let runner = Runner::new(&root, &args, &show);
+    let runner = Runner::new(root, &args, &show);
     let ran = runner.run_all(jobs.into()).unwrap();
     let mut failures: Vec<_> = ran
         .into_iter()
@@ -108,25 +145,51 @@ fn all_programs_run_in_their_folders_though_some_fail() {
         shown.iter().any(|text| text.starts_with(&said)),
         "{shown:?}"
     );
+    let begins = format!("units: a/first begins: {LOGS}/a-first.log\n");
+    assert!(shown.contains(&begins), "{shown:?}");
     assert!(root.join(LOGS).join("a-first.log").exists());
-    fs::remove_dir_all(root).unwrap();
+    assert!(!gone.exists());
 }
 
+/// UNITS-3
 #[test]
 fn programs_have_mount_namespaces_of_their_own() {
-    let ignore = |_: &[u8]| ();
-    let runner = Runner::new(Path::new("/"), &["/proc/self/ns/mnt"], &ignore);
-    let job = Job::Program(Program {
-        source: "a".to_owned(),
-        executable: "/bin/readlink".into(),
-        folder: "/".into(),
-    });
+    let shown = Mutex::new(Vec::new());
+    let show = |text: &[u8]| shown.lock().unwrap().extend(text);
+    let runner = Runner::new(Path::new("/"), &["/proc/self/ns/mnt"], &show);
     let ours = fs::read_link("/proc/self/ns/mnt").unwrap();
-    let output = runner.command(&job).output().unwrap();
+    let output = runner.command(&system("/bin/readlink")).output().unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
     let is_apart = said.trim_end() != ours.to_str().unwrap();
-    // UNITS-3
-    assert_eq!(is_apart, runner.has_namespaces, "{said}");
+    let plain = Command::new("unshare").args(["--mount", "true"]).output();
+    let can_be_apart = plain.is_ok_and(|plain| plain.status.success());
+    assert_eq!(is_apart, can_be_apart, "{said}");
+    let shown = String::from_utf8(shown.into_inner().unwrap()).unwrap();
+    let lack = "units: no mount namespaces: ";
+    assert_eq!(shown.contains(lack), !can_be_apart, "{shown}");
+}
+
+/// UNITS-4
+#[test]
+fn program_ends_with_the_thread_that_waits_for_it() {
+    let args = ["-c", "echo; exec sleep 600"];
+    let runner = Runner::new(Path::new("/"), &args, &|_| ());
+    if !runner.prefix.starts_with(ENDING_WITH_US) {
+        eprintln!("SKIPPED: no setpriv");
+        return;
+    }
+    let mut command = runner.command(&system("/bin/sh"));
+    command.stdout(Stdio::piped());
+    let waiting = thread::spawn(move || {
+        let mut program = command.spawn().unwrap();
+        let mut newline = [0];
+        let said = program.stdout.as_mut().unwrap().read_exact(&mut newline);
+        (program, said)
+    });
+    let (mut program, said) = waiting.join().unwrap();
+    let status = program.wait().unwrap();
+    said.unwrap();
+    assert_eq!(status.signal(), Some(SIGTERM));
 }
 
 #[test]
