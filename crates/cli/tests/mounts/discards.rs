@@ -19,7 +19,6 @@ use ubtrfs_sim::kernel::{self, KernelMount};
 use crate::served::{
     MOMENT, Place, Server, alone, assert_ok, can_mount, ubtrfs, wait_until_nothing_is_at,
 };
-use crate::switch;
 
 const MIB: u64 = 1 << 20;
 const NOBODY: u32 = 65534;
@@ -410,8 +409,7 @@ fn fstrim_works_over_io_uring() {
     }
     let _alone = alone();
     let place = Place::new(1024 * MIB);
-    let serve = || place.serve_with("nodiscard,transport=uring");
-    let mut server = match switch::with_uring(true, serve) {
+    let mut server = match place.serve_over_uring("nodiscard") {
         Ok(server) => server,
         Err(error) => {
             let _ = writeln!(std::io::stderr(), "SKIPPED: no FUSE over io_uring: {error}");

@@ -1,7 +1,7 @@
 //! A process that serves a mount, and what tests ask of it.
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, geteuid, kill_process, pidfd_open};
 use ubtrfs_sim::Scratch;
+
+use crate::switch;
 
 /// For what takes a moment, on a machine that is busy.
 pub(crate) const MOMENT: Duration = Duration::from_secs(60);
@@ -74,6 +76,14 @@ impl Place {
         Server::with(options, &self.image, &self.mountpoint)
     }
 
+    /// Errors: the kernel has no switch for FUSE over io_uring, or it is not for us.
+    pub(crate) fn serve_over_uring(&self, options: &str) -> io::Result<Server> {
+        let options = format!("{options},transport=uring");
+        switch::with_uring(true, || {
+            Server::spawn(&options, &self.image, &self.mountpoint)
+        })
+    }
+
     pub(crate) fn umount(&self) {
         assert_ok(ubtrfs().arg("umount").arg(&self.mountpoint));
     }
@@ -103,6 +113,11 @@ impl Server {
     }
 
     pub(crate) fn with(options: &str, source: &Path, mountpoint: &Path) -> Server {
+        switch::with_uring(false, || Server::spawn(options, source, mountpoint)).unwrap()
+    }
+
+    /// Mounts as the switch for FUSE over io_uring is now. Other processes turn it on for a moment.
+    fn spawn(options: &str, source: &Path, mountpoint: &Path) -> Server {
         let mut child = ubtrfs()
             .args(["mount", "-f", "-o", "loglevel=info", "-o", options])
             .args([source, mountpoint])
