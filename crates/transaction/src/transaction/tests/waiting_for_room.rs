@@ -60,15 +60,23 @@ fn an_operation_aborts_while_a_freeze_waits_for_it() {
     // Those that wait are asleep.
     thread::sleep(Duration::from_millis(100));
     thread::spawn(|| manager.commit_running());
-    // The freeze keeps others out.
+    // The freeze keeps others out: one that asks hears nothing, until those that wait have looked as well.
     wait_until(|| {
+        let (begins, begun) = mpsc::channel();
         let (entered, enters) = mpsc::channel();
-        thread::spawn(move || entered.send(manager.has_memory_for(cost)));
-        enters.recv_timeout(Duration::from_millis(100)).is_err()
+        thread::spawn(move || {
+            begins.send(()).unwrap_or(());
+            entered.send(manager.has_memory_for(cost))
+        });
+        begun.recv_timeout(AT_MOST).expect("a thread runs");
+        if enters.recv_timeout(Duration::from_millis(100)).is_ok() {
+            return false;
+        }
+        // Those that wait look at a freeze in progress.
+        manager.threads.notify_frozen();
+        thread::sleep(Duration::from_millis(100));
+        enters.try_recv().is_err()
     });
-    // Those that wait look at a freeze in progress.
-    manager.threads.notify_frozen();
-    thread::sleep(Duration::from_millis(100));
     let (aborted, aborts) = mpsc::channel();
     thread::spawn(move || {
         manager.abort(&"an error within an operation");
