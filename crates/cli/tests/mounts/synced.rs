@@ -1,4 +1,6 @@
-//! Scripts that sync something, on a mount: what a power cut leaves is replayed by the engine and by the kernel.
+//! Scripts that sync something, on a mount: a copy of the image at that time is replayed by the engine and by the kernel.
+//!
+//! The server lives while its image is copied. A power cut would leave less: writes that no flush followed are in the copy.
 //!
 //! The scripts are those that the kernel's mount goes through in the engine's tests of its log.
 
@@ -204,5 +206,11 @@ fn what_scripts_synced_on_a_mount_is_replayed_by_both() {
         judge(&cut);
     }
     println!("{test}: {logs} of {count} have a log");
-    assert!(only.is_some() || logs * 4 > count * 3, "{logs} logs only");
+    assert!(count > 0, "no script of that name");
+    // Few are tried in CI, and some commit in place of a log.
+    let enough = match step {
+        1 => logs * 4 > count * 3,
+        _ => logs * 2 > count,
+    };
+    assert!(only.is_some() || enough, "{logs} logs only");
 }
