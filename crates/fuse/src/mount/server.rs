@@ -12,7 +12,7 @@ use std::fs;
 use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
+use std::sync::mpsc::{self, Sender};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -84,32 +84,47 @@ impl Server {
         // The kernel refuses looks into a process that has begun to execute a program and cannot go on. A process
         // that meets one waits, so another thread does the looking.
         let (sender, receiver) = mpsc::channel();
-        let looks = thread::start("ubtrfs-look", move || sender.send(Server::behind(device)));
+        let looks = thread::start("ubtrfs-look", move || Server::look_behind(device, &sender));
         looks.ok()?;
-        receiver.recv_timeout(LOOKS_AT_MOST).ok()?
+        let until = clock::now() + LOOKS_AT_MOST;
+        let mut found = None;
+        let time_left = || until.saturating_duration_since(clock::now());
+        while let Ok(server) = receiver.recv_timeout(time_left()) {
+            found = Some(server);
+        }
+        found
     }
 
-    fn behind(device: (u32, u32)) -> Option<Server> {
-        let folders = fs::read_dir("/proc").ok()?.flatten();
+    /// Sends what may be the server, the likeliest last.
+    fn look_behind(device: (u32, u32), found: &Sender<Server>) {
+        let Ok(processes) = fs::read_dir("/proc") else {
+            return;
+        };
         let is_ours_by_name = |folder: &PathBuf| {
             let name = fs::read_to_string(folder.join("comm")).unwrap_or_default();
             name.contains(OUR_NAME)
         };
-        let (ours, others): (Vec<_>, Vec<_>) = folders
+        let (ours, others): (Vec<_>, Vec<_>) = processes
+            .flatten()
             .map(|process| process.path())
             .partition(is_ours_by_name);
-        let in_folder = |folder| Server::in_folder(folder, device);
-        let mut ended = None;
-        for server in ours.into_iter().filter_map(in_folder) {
-            // The kernel gives the number of a mount that has ended to the next one, and the server of the first may
-            // still be there.
-            if server.connection() != Some(false) {
-                return Some(server);
-            }
-            ended = ended.or(Some(server));
-        }
         // Mostly no other needs to be looked into, and a look may hang.
-        ended.or_else(|| others.into_iter().find_map(in_folder))
+        let mut sent_one = false;
+        for folder in ours.into_iter().chain(others) {
+            let Some(server) = Server::in_folder(folder, device) else {
+                continue;
+            };
+            // The kernel gives the number of a mount that has ended to the next one, and the server of the first may
+            // still be there. It is taken if there is no other.
+            let has_ended = server.connection() == Some(false);
+            if has_ended && sent_one {
+                continue;
+            }
+            sent_one = has_ended;
+            if found.send(server).is_err() || !has_ended {
+                return;
+            }
+        }
     }
 
     /// The process of this folder of `/proc`, if it has that mount's connection or one of the same number, and is not
