@@ -95,8 +95,13 @@ impl FileDevice {
         })
     }
 
-    /// Opens for a look that neither takes a lock nor asks who else is there.
-    pub(crate) fn peek(path: &Path) -> Result<FileDevice, DeviceError> {
+    /// Opens for reading without a lock, and without a look at other users. They may write meanwhile, so that anything
+    /// read can be of different times.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be opened, or is neither a file nor a block device.
+    pub fn peek(path: &Path) -> Result<FileDevice, DeviceError> {
         let failed = open_error(path);
         let metadata = std::fs::metadata(path).map_err(&failed)?;
         check_kind(path, &metadata)?;

@@ -37,7 +37,8 @@ const MAX_FILES: usize = 1 << 10;
 pub struct Beside {
     /// All that claim to be devices of the named ones' volume.
     pub of_volume: Vec<FoundDevice>,
-    /// Those of seeds. Only the chunk tree of the volume tells whether it has grown from them.
+    /// Devices of other volumes that are seeds, clones among them. Only the chunk tree of the named ones' volume tells
+    /// whether it has grown from them.
     pub seeds: Vec<FoundDevice>,
 }
 
@@ -89,8 +90,8 @@ pub fn all_siblings(named: &[PathBuf]) -> Beside {
     candidates(named).map_or_else(Beside::default, |(_, beside)| beside)
 }
 
-/// Those with other devids than the named devices have, and the generation of the newest of these. None if no device
-/// is missing.
+/// Finds devices beside the named ones: those of their volume with other devids, and those of seeds. Gives the generation
+/// of the newest named one as well. None if no device is missing.
 fn candidates(named: &[PathBuf]) -> Option<(u64, Beside)> {
     let there = scan(named);
     let fsid = there.first()?.fsid;
@@ -100,10 +101,11 @@ fn candidates(named: &[PathBuf]) -> Option<(u64, Beside)> {
     if devids.len() as u64 >= newest.num_devices {
         return None;
     }
-    let mut seen: BTreeSet<_> = named
+    let named_ones: BTreeSet<_> = named
         .iter()
         .filter_map(|path| identity(path).ok())
         .collect();
+    let mut seen = named_ones.clone();
     let mut places: Vec<PathBuf> = Vec::new();
     for path in named {
         let is_block = path
@@ -119,7 +121,10 @@ fn candidates(named: &[PathBuf]) -> Option<(u64, Beside)> {
         .into_iter()
         .partition(|found| found.fsid == fsid);
     of_volume.retain(|found| !devids.contains(&found.devid));
-    others.retain(FoundDevice::is_seed);
+    // A scan of all block devices finds those that are named once more.
+    let is_named =
+        |path: &Path| identity(path).is_ok_and(|identity| named_ones.contains(&identity));
+    others.retain(|found| found.is_seed() && !is_named(&found.path));
     let beside = Beside {
         of_volume,
         seeds: others,

@@ -1,7 +1,7 @@
 //! Volumes of several devices of which one is named, and the others lie beside it.
 
 use std::ffi::{OsStr, OsString};
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -166,14 +166,21 @@ fn devices_of_a_seed_are_shown_as_by_btrfs_progs() {
     assert_eq!(after, before, "show only reads");
 
     let all = show(sprout);
-    let held = FileDevice::open(seed, Access::Write).unwrap();
-    let without_seed = show(sprout);
+    let held = images
+        .iter()
+        .map(|image| FileDevice::open(image, Access::Write));
+    let held: Vec<FileDevice> = held.collect::<Result<_, _>>().unwrap();
+    assert_eq!(show(sprout), all, "it takes no lock");
     drop(held);
-    assert_eq!(show(sprout), all);
     let of_seed = |line: &&str| !line.starts_with("\tdevid    1 ");
     let expected: Vec<&str> = all.lines().filter(of_seed).collect();
     let expected = format!("{}\n\t*** Some devices missing\n", expected.join("\n"));
-    assert_eq!(without_seed, expected);
+    // SIBLING-2
+    let clone = seed.with_extension("clone");
+    fs::copy(seed, &clone).unwrap();
+    assert_eq!(show(sprout), expected);
+    fs::remove_file(clone).unwrap();
+    assert_eq!(show(sprout), all);
     // Another seed is not taken for its own.
     MkfsSpec::new().make(std::slice::from_ref(seed)).unwrap();
     let tuned = Command::new("btrfstune")
@@ -182,4 +189,35 @@ fn devices_of_a_seed_are_shown_as_by_btrfs_progs() {
         .output();
     assert!(tuned.unwrap().status.success());
     assert_eq!(show(sprout), expected);
+}
+
+#[test]
+fn missing_devices_of_a_volume_with_a_seed_are_shown_as_by_btrfs_progs() {
+    if !or_skip("missing_devices_of_a_volume_with_a_seed_are_shown_as_by_btrfs_progs") {
+        return;
+    }
+    let mut volume = KernelVolume::make(&MkfsSpec::new()).unwrap();
+    let mut mount = volume.sprout(512 << 20).unwrap();
+    let third = volume.dir().join("third.img");
+    File::create(&third).unwrap().set_len(512 << 20).unwrap();
+    mount.add_device(&third).unwrap();
+    mount.unmount().unwrap();
+    fs::remove_file(third).unwrap();
+    let loops = volume.devices().iter();
+    let loops = loops.map(|image| LoopDevice::attach(image));
+    let loops: Vec<LoopDevice> = loops.collect::<Result<_, _>>().unwrap();
+    let sprout = loops[0].path();
+    let mut progs = Command::new("btrfs");
+    let by_progs = progs.args(words("filesystem show", sprout)).output();
+    let by_progs = String::from_utf8(by_progs.unwrap().stdout).unwrap();
+    assert_eq!(by_progs.matches("\tdevid ").count(), 2, "{by_progs}");
+    assert!(by_progs.contains("*** Some devices missing"), "{by_progs}");
+    assert_eq!(show(sprout).trim_end(), by_progs.trim_end());
+    // The seed is found once if it is named as well.
+    let both = [
+        words("filesystem show", sprout),
+        vec![loops[1].path().into()],
+    ];
+    let shown = String::from_utf8(succeed(both.concat())).unwrap();
+    assert!(shown.contains(by_progs.trim_end()), "{shown}");
 }

@@ -3,19 +3,20 @@
 //! Devices named or found by a scan are grouped by volume. Without an argument the block devices of
 //! the machine are looked through.
 //!
-//! Superblocks tell of all devices but those of seeds that a volume has grown from. Such a volume is opened for reading,
-//! if it can be.
+//! Superblocks tell of all devices but those of seeds that a volume has grown from. The chunk tree of such a volume is
+//! read if it can be, without a lock: nothing else that opens a device notices.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use rustix::io::Errno;
 use serde::Serialize;
 use tracing::subscriber::{NoSubscriber, with_default};
-use ubtrfs::{Uuid, Volume, memory_limit};
+use ubtrfs::{BlockDevice, FileDevice, Uuid, Volume, memory_limit};
 use ubtrfs_device::{FoundDevice, all_siblings, scan};
 use ubtrfs_format::superblock::Superblock;
 use ubtrfs_fuse::mount::{TableEntry, mount_table};
@@ -148,14 +149,13 @@ impl Show {
             places.push(PathBuf::from("/dev"));
         }
         let mut found = scan(&places);
-        let mut seeds: Vec<Seed> = Vec::new();
+        let mut seeds = Seeds::default();
         if named && self.devices.scan_places().is_empty() {
             let beside = all_siblings(&places);
             found.extend(beside.of_volume);
-            seeds.extend(beside.seeds.iter().map(Seed::new));
+            seeds.add(&beside.seeds);
         }
-        let seeding = found.iter().filter(|device| device.is_seed());
-        seeds.extend(seeding.map(Seed::new));
+        seeds.add(&found);
         if named && found.is_empty() {
             // Opening says what is wrong with a place that was named.
             self.devices.open_all(&places)?;
@@ -177,10 +177,12 @@ impl Show {
             by_volume.entry(device.fsid).or_default().push(device);
         }
         for fsid in order {
-            let devices = by_volume.remove(&fsid).unwrap_or_default();
-            let volume = describe(fsid, &devices, &seeds)?;
+            let found = by_volume.remove(&fsid).unwrap_or_default();
+            let devices = newest_by_devid(&found);
+            let volume = describe(fsid, &devices)?;
             if filters.is_empty() || filters.iter().any(|filter| volume.is_called(filter)) {
-                volumes.push(volume);
+                let grown = describe_grown(fsid, &devices, &seeds);
+                volumes.push(grown.unwrap_or(volume));
             }
         }
         if volumes.is_empty()
@@ -285,43 +287,58 @@ impl ByIoctls for Show {
     }
 }
 
-/// A device of a seed, which other volumes may have grown from.
+/// Paths of devices of seeds, by the UUIDs of the devices. Other volumes may have grown from them.
+#[derive(Debug, Default)]
+struct Seeds(BTreeMap<Uuid, Vec<SeedDevice>>);
+
 #[derive(Debug)]
-struct Seed {
+struct SeedDevice {
     fsid: Uuid,
     path: PathBuf,
 }
 
-impl Seed {
-    fn new(device: &FoundDevice) -> Seed {
-        Seed {
-            fsid: device.fsid,
-            path: device.path.clone(),
+impl Seeds {
+    /// Adds those that are seeds.
+    fn add(&mut self, found: &[FoundDevice]) {
+        for device in found.iter().filter(|device| device.is_seed()) {
+            let uuid = device.superblock.dev_item.uuid;
+            self.0.entry(uuid).or_default().push(SeedDevice {
+                fsid: device.fsid,
+                path: device.path.clone(),
+            });
         }
+    }
+
+    /// The devices of other volumes than this one. None is guessed of several that are clones of each other.
+    fn of_others(&self, fsid: Uuid) -> Vec<&Path> {
+        let of_others = self
+            .0
+            .values()
+            .filter_map(|clones| match clones.as_slice() {
+                [seed] if seed.fsid != fsid => Some(seed.path.as_path()),
+                _ => None,
+            });
+        of_others.collect()
     }
 }
 
-/// Describes a volume by its superblocks, so that it may be in use. It is opened only where devices may be of seeds.
-fn describe(fsid: Uuid, found: &[FoundDevice], seeds: &[Seed]) -> anyhow::Result<VolumeJson> {
+/// The devices of a volume by number. One that was away for a while does not count beside its successor.
+fn newest_by_devid(found: &[FoundDevice]) -> BTreeMap<u64, &FoundDevice> {
     let mut by_devid: BTreeMap<u64, &FoundDevice> = BTreeMap::new();
     for device in found {
         let known = by_devid.entry(device.devid).or_insert(device);
-        // One that was away for a while does not count beside its successor.
         if device.generation > known.generation {
             *known = device;
         }
     }
-    let newest = by_devid.values().max_by_key(|device| device.generation);
+    by_devid
+}
+
+/// Describes a volume by its superblocks, so that it may be in use.
+fn describe(fsid: Uuid, own: &BTreeMap<u64, &FoundDevice>) -> anyhow::Result<VolumeJson> {
+    let newest = own.values().max_by_key(|device| device.generation);
     let newest = newest.with_context(|| format!("volume {fsid} has no device"))?;
-    if (by_devid.len() as u64) < newest.num_devices {
-        let own = by_devid.values().map(|device| device.path.clone());
-        let others = seeds.iter().filter(|seed| seed.fsid != fsid);
-        let others = others.map(|seed| seed.path.clone());
-        if let Some(volume) = describe_grown(own.collect(), others.collect()) {
-            return Ok(volume);
-        }
-    }
-    let devices = by_devid.values().map(|device| {
+    let devices = own.values().map(|device| {
         let item = &device.superblock.dev_item;
         DeviceJson {
             devid: device.devid,
@@ -334,21 +351,57 @@ fn describe(fsid: Uuid, found: &[FoundDevice], seeds: &[Seed]) -> anyhow::Result
 }
 
 /// Describes a volume of which some devices are seeds, by its chunk tree. None if no seed is its own, or it cannot be
-/// opened.
-fn describe_grown(own: Vec<PathBuf>, seeds: Vec<PathBuf>) -> Option<VolumeJson> {
-    if seeds.is_empty() {
+/// read.
+fn describe_grown(
+    fsid: Uuid,
+    own: &BTreeMap<u64, &FoundDevice>,
+    seeds: &Seeds,
+) -> Option<VolumeJson> {
+    let newest = own.values().max_by_key(|device| device.generation)?;
+    // The volume may have lost an older one.
+    let as_new = own
+        .values()
+        .filter(|device| device.generation == newest.generation);
+    let seeds = seeds.of_others(fsid);
+    if seeds.is_empty() || as_new.count() as u64 >= newest.num_devices {
         return None;
     }
-    let superblocks_tell_of = own.len();
-    let paths = [own, seeds].concat();
+    let own_paths: Vec<&Path> = own.values().map(|device| device.path.as_path()).collect();
+    let mut opened = peek(&own_paths, &seeds);
+    if opened.is_none() {
+        // One of the seeds may have gone since it was found.
+        let still_there = seeds.iter().copied().filter(|seed| {
+            let found = scan(&[seed.to_path_buf()]);
+            found.iter().any(FoundDevice::is_seed)
+        });
+        let still_there: Vec<&Path> = still_there.collect();
+        if still_there.len() < seeds.len() {
+            opened = peek(&own_paths, &still_there);
+        }
+    }
+    let mut volume = describe_open(&opened?);
+    // Only mounts are shown with lines for devices that are missing, by btrfs-progs as well.
+    volume.devices.retain(|device| device.path.is_some());
+    let mut devids = volume.devices.iter().map(|device| device.devid);
+    devids
+        .any(|devid| !own.contains_key(&devid))
+        .then_some(volume)
+}
+
+/// Opens a volume without locks, as of its last commit. Seeds that cannot be opened are passed over.
+fn peek(own: &[&Path], seeds: &[&Path]) -> Option<Volume> {
+    let device = |path: &&Path| -> Option<(PathBuf, Arc<dyn BlockDevice>)> {
+        let device = FileDevice::peek(path).ok()?;
+        Some((path.to_path_buf(), Arc::new(device)))
+    };
+    let mut devices = own.iter().map(device).collect::<Option<Vec<_>>>()?;
+    devices.extend(seeds.iter().filter_map(device));
     // A log changes no devices, and may be damaged.
     let builder = Volume::builder().as_committed().degraded(true);
     let builder = builder.limit_memory(memory_limit());
     // Superblocks are shown without warnings as well, also of devices that are in use.
-    let opened = with_default(NoSubscriber::default(), || builder.open_all(&paths));
-    let volume = describe_open(&opened.ok()?);
-    let present = volume.devices.iter().filter(|device| device.path.is_some());
-    (present.count() > superblocks_tell_of).then_some(volume)
+    let opened = with_default(NoSubscriber::default(), || builder.open_devices(devices));
+    opened.ok()
 }
 
 /// Describes an open volume as it is now: its superblocks may be older.
