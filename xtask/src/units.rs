@@ -130,6 +130,8 @@ fn build(root: &Path) -> Result<Vec<Program>, String> {
 fn cargo(root: &Path) -> Command {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(root);
+    // What make says of its jobs is not for a cargo that it has not started: each compiler would warn of it.
+    cargo.env_remove("MAKEFLAGS").env_remove("MFLAGS");
     cargo
 }
 
