@@ -178,7 +178,7 @@ fn absolute<'a>(module: &'a [String], path: &[&'a str]) -> Option<Vec<&'a str>> 
     Some(absolute)
 }
 
-/// Where `crate::`, `super::` or `self::` begins a path.
+/// Returns where `crate::`, `super::` or `self::` begins a path.
 fn starts_of_paths(code: &str) -> impl Iterator<Item = usize> {
     let bytes = code.as_bytes();
     code.match_indices("::").filter_map(move |(end, _)| {
@@ -275,7 +275,7 @@ impl<'a> PathTree<'a> {
         }
     }
 
-    /// Whether a path goes on behind `::`, which a generic argument ends.
+    /// Returns whether a path goes on behind `::`, which a generic argument ends.
     fn goes_on(&mut self) -> bool {
         self.skip_space();
         let byte = self.byte();

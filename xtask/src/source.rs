@@ -166,7 +166,7 @@ impl Lexer<'_> {
         self.at = end;
     }
 
-    /// How many hashes stand around the string that begins here, if it is a raw one.
+    /// Returns how many hashes stand around the string that begins here, if it is a raw one.
     fn hashes_of_raw(&self) -> Option<usize> {
         let before = &self.text[..self.at];
         let hashes = before.iter().rev().take_while(|&&b| b == b'#').count();
@@ -238,7 +238,7 @@ fn test_ranges(code: &str) -> Vec<Range<usize>> {
     ranges
 }
 
-/// Where the item, the field or the expression ends that begins at `start`, perhaps with more attributes.
+/// Returns where the item, the field or the expression ends that begins at `start`, perhaps with more attributes.
 fn item_end(code: &str, start: usize) -> usize {
     let bytes = code.as_bytes();
     let is_item = is_item(&code[start..]);
@@ -263,7 +263,7 @@ fn item_end(code: &str, start: usize) -> usize {
     bytes.len()
 }
 
-/// Whether an item begins here: a field or an expression ends at a comma, and an item does not.
+/// Returns whether an item begins here: a field or an expression ends at a comma, and an item does not.
 fn is_item(code: &str) -> bool {
     const ITEMS: [&str; 12] = [
         "fn", "mod", "use", "impl", "struct", "enum", "const", "static", "type", "trait", "unsafe",

@@ -395,8 +395,8 @@ fn check_layer(layer: &str, manifest: &str, faults: &mut Vec<Fault>) {
     }
 }
 
-/// Whether the tests of a layer may name another that is not below it. They make volumes, judge them, and read those
-/// that `mkfs` made.
+/// Returns whether the tests of a layer may name another that is not below it. They make volumes, judge them, and read
+/// those that `mkfs` made.
 fn is_for_tests(layer: &str, names: &str) -> bool {
     matches!((layer, names), (_, "check" | "mkfs") | ("mkfs", "engine"))
 }

@@ -149,7 +149,7 @@ fn detach_from(dir: &Path) {
     }
 }
 
-/// Whether the program succeeded. What it was to undo may be gone already.
+/// Returns whether the program succeeded. What it was to undo may be gone already.
 fn quietly(command: &mut Command) -> bool {
     let status = command
         .stdin(Stdio::null())

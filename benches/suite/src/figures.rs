@@ -54,7 +54,7 @@ impl Unit {
         }
     }
 
-    /// Whether more of it is better.
+    /// Returns whether more of it is better.
     pub(crate) fn more_is_better(self) -> bool {
         matches!(self, Unit::PerSecond | Unit::MibPerSecond)
     }

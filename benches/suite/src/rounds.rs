@@ -66,7 +66,7 @@ impl Course {
         all_well
     }
 
-    /// Whether another round is wanted and, by what the last one took, over before `until`.
+    /// Returns whether another round is wanted and, by what the last one took, over before `until`.
     fn may_go_on(&self, kit: &Kit, until: Instant) -> bool {
         self.rounds < kit.rounds.min(self.workload.most_rounds)
             && Instant::now() + self.lasted <= until

@@ -91,7 +91,7 @@ impl Phase {
         matches!(self, Phase::List | Phase::ListAgain)
     }
 
-    /// How often a client with so many files does it.
+    /// Returns how often a client with so many files does it.
     pub(crate) fn times(self, files: u32, listed: u32) -> u32 {
         match self {
             Phase::List | Phase::ListAgain => listed,

@@ -47,7 +47,7 @@ macro_rules! faults {
                 match self { $(Fault::$variant { .. } => $name,)* }
             }
 
-            /// How bad it is; of some kinds the numbers decide.
+            /// Returns how bad it is; of some kinds the numbers decide.
             pub fn severity(&self) -> Severity {
                 use Severity::{Error, Note, Warning};
                 #[allow(unused_variables)]

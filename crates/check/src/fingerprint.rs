@@ -86,7 +86,7 @@ impl Sums {
         self.sums[slot] = self.sums[slot].wrapping_sub(hash);
     }
 
-    /// Whether the sides differ in the bucket of this hash.
+    /// Returns whether the sides differ in the bucket of this hash.
     pub(crate) fn differs(&self, bucket: u64) -> bool {
         self.sums[self.slot(bucket)] != 0
     }

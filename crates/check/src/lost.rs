@@ -24,14 +24,14 @@ impl LostKeys {
         }
     }
 
-    /// Whether items with this objectid may have been lost.
+    /// Returns whether items with this objectid may have been lost.
     pub(crate) fn touches(&self, objectid: u64) -> bool {
         self.ranges.iter().any(|(first, end)| {
             first.objectid <= objectid && end.is_none_or(|end| objectid <= end.objectid)
         })
     }
 
-    /// Whether items with an objectid of `start..=last` may have been lost.
+    /// Returns whether items with an objectid of `start..=last` may have been lost.
     pub(crate) fn overlaps(&self, start: u64, last: u64) -> bool {
         self.ranges.iter().any(|(first, end)| {
             first.objectid <= last && end.is_none_or(|end| start <= end.objectid)

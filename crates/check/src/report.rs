@@ -51,12 +51,12 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether nothing is wrong. Warnings and notes do not count.
+    /// Returns whether nothing is wrong. Warnings and notes do not count.
     pub fn is_clean(&self) -> bool {
         self.errors == 0
     }
 
-    /// Whether there was nothing to say at all.
+    /// Returns whether there was nothing to say at all.
     pub fn is_spotless(&self) -> bool {
         self.found() == 0
     }
@@ -66,12 +66,12 @@ impl Report {
         self.counts.keys().copied().collect()
     }
 
-    /// How many issues were found that are not in `issues`.
+    /// Returns how many issues were found that are not in `issues`.
     pub fn unlisted(&self) -> u64 {
         self.found().saturating_sub(self.issues.len() as u64)
     }
 
-    /// How many issues of any severity were found.
+    /// Returns how many issues of any severity were found.
     pub fn found(&self) -> u64 {
         self.errors + self.warnings + self.notes
     }

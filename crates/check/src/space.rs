@@ -51,7 +51,7 @@ impl Space {
         self.start + self.length
     }
 
-    /// Whether it has a block group, as far as is known.
+    /// Returns whether it has a block group, as far as is known.
     pub(crate) fn may_have_group(&self) -> bool {
         self.group.is_some() || self.is_group_lost
     }

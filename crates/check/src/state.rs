@@ -254,12 +254,12 @@ impl<'a> State<'a> {
         }
     }
 
-    /// Whether blocks of the tree were lost.
+    /// Returns whether blocks of the tree were lost.
     pub(crate) fn has_lost(&self, tree: RootId) -> bool {
         self.lost_keys.contains_key(&tree)
     }
 
-    /// Whether items of the tree with this objectid may have been lost.
+    /// Returns whether items of the tree with this objectid may have been lost.
     pub(crate) fn may_have_lost(&self, tree: RootId, objectid: u64) -> bool {
         self.lost_keys
             .get(&tree)
@@ -286,7 +286,7 @@ impl<'a> State<'a> {
     }
 }
 
-/// Whether a block was not found for want of a chunk.
+/// Returns whether a block was not found for want of a chunk.
 fn is_unmapped(fault: &Fault) -> bool {
     let Fault::BlockUnreadable { reason, .. } = fault else {
         return false;

@@ -111,7 +111,7 @@ impl CheckedVolume {
         roots.find(|root| self.is_readable(root))
     }
 
-    /// Whether the block is there, and the one that is meant.
+    /// Returns whether the block is there, and the one that is meant.
     fn is_readable(&self, root: &TreeRoot) -> bool {
         let expect = Expect {
             owner: Some(root.tree),

@@ -259,7 +259,7 @@ fn shared_and_relocated_trees_are_dumped_as_btrfs_progs_does() {
     }
 }
 
-/// Where in an image the copies of a tree block are.
+/// Returns where in an image the copies of a tree block are.
 fn places(image: &[u8], bytenr: u64, nodesize: usize) -> Vec<usize> {
     let fsid = &image[0x10020..0x10030];
     (0x100000..image.len() - nodesize)

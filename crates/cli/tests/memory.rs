@@ -87,7 +87,7 @@ impl Group {
         self.write(["tasks", "cgroup.procs"], pid.into()).unwrap();
     }
 
-    /// How many processes were killed for the group's memory.
+    /// Returns how many processes were killed for the group's memory.
     fn kills(&self) -> u64 {
         let path = self.file(["memory.oom_control", "memory.events"]);
         let events = fs::read_to_string(path).unwrap();
@@ -192,7 +192,7 @@ fn make_files(dir: &Path, files: usize) {
     }
 }
 
-/// How many files there are, each of which is read.
+/// Returns how many files there are, each of which is read.
 fn read_files(dir: &Path) -> usize {
     let mut count = 0;
     for below in fs::read_dir(dir).unwrap() {

@@ -449,7 +449,7 @@ fn figures_of_a_mount_are_shown_in_three_forms() {
     assert_eq!(listing.status.code(), Some(1));
 }
 
-/// How many commits and logs a mount has made.
+/// Returns how many commits and logs a mount has made.
 fn commits_and_logs(place: &Place) -> u64 {
     let shown = ubtrfs()
         .args(["--format", "json", "filesystem", "stats"])

@@ -159,7 +159,7 @@ struct Room {
     total: u64,
 }
 
-/// How many bytes chunks of a profile could still hold, found by making them all. On a volume with more than
+/// Returns how many bytes chunks of a profile could still hold, found by making them all. On a volume with more than
 /// hundreds of chunks to come they are made in larger steps. The result is then right for a single device, and to
 /// within a few chunks for several.
 pub fn forecast(devices: &[DeviceHoles], profile: Profile, limits: &ChunkLimits) -> u64 {

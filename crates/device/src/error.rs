@@ -219,7 +219,7 @@ fn holds_text(holds: Option<Signature>) -> String {
 }
 
 impl DeviceError {
-    /// Whether nothing is wrong but that the thread must not wait.
+    /// Returns whether nothing is wrong but that the thread must not wait.
     pub fn is_would_block(&self) -> bool {
         match self {
             DeviceError::WouldBlock(_) => true,
@@ -313,7 +313,7 @@ impl ReadFailure {
         }
     }
 
-    /// Whether nothing is wrong but that the thread must not wait.
+    /// Returns whether nothing is wrong but that the thread must not wait.
     pub fn is_would_block(&self) -> bool {
         self.attempts.iter().any(|attempt| {
             matches!(&attempt.problem, AttemptProblem::Device(error) if error.is_would_block())

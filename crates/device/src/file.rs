@@ -170,7 +170,7 @@ impl FileDevice {
         &self.path
     }
 
-    /// Whether it is a block device rather than an image file.
+    /// Returns whether it is a block device rather than an image file.
     pub fn is_block(&self) -> bool {
         self.is_block
     }

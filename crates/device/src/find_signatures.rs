@@ -172,7 +172,7 @@ fn file_systems(head: &[u8]) -> Vec<FoundSignature> {
     found
 }
 
-/// Whether what is around a short mark can be of its format.
+/// Returns whether what is around a short mark can be of its format.
 fn is_plausible(name: &str, offset: usize, head: &[u8]) -> bool {
     match name {
         "vfat" | "ntfs" | "exfat" => has(head, 510, b"\x55\xaa"),

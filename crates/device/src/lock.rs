@@ -117,7 +117,7 @@ fn holder_of(file: &Metadata) -> Holder {
     }
 }
 
-/// Whether this process has a lock on the file, by another descriptor than the one that it could not lock.
+/// Returns whether this process has a lock on the file, by another descriptor than the one that it could not lock.
 fn holds_lock(file: &Metadata) -> bool {
     let Ok(descriptors) = fs::read_dir("/proc/self/fd") else {
         return false;
@@ -156,8 +156,8 @@ fn parse_lock(line: &str) -> Option<(u32, u64)> {
     Some((pid, inode.parse().ok()?))
 }
 
-/// Whether a process has the file open; numbers of inodes alone are not unique. Processes of others cannot
-/// be looked into, and are believed.
+/// Returns whether a process has the file open; numbers of inodes alone are not unique. Processes of others cannot be
+/// looked into, and are believed.
 fn has_open(pid: u32, file: &Metadata) -> bool {
     let Ok(descriptors) = fs::read_dir(format!("/proc/{pid}/fd")) else {
         return true;
@@ -166,7 +166,7 @@ fn has_open(pid: u32, file: &Metadata) -> bool {
     descriptors.any(|descriptor| is_of(&descriptor.path(), file))
 }
 
-/// Whether a descriptor in `/proc` is of the file.
+/// Returns whether a descriptor in `/proc` is of the file.
 fn is_of(descriptor: &Path, file: &Metadata) -> bool {
     fs::metadata(descriptor).is_ok_and(|open| (open.dev(), open.ino()) == (file.dev(), file.ino()))
 }

@@ -199,7 +199,7 @@ fn is_same(one: &Metadata, other: &Metadata) -> bool {
     (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
-/// Whether a loop device itself says that it shows a file. False where it cannot be asked.
+/// Returns whether a loop device itself says that it shows a file. False where it cannot be asked.
 fn shows(device: &Path, file: &Metadata) -> bool {
     let Ok(device) = File::open(device) else {
         return false;

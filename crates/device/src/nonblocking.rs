@@ -29,7 +29,7 @@ pub fn set() {
     NONBLOCKING.set(true);
 }
 
-/// Whether this thread is nonblocking.
+/// Returns whether this thread is nonblocking.
 pub fn is_set() -> bool {
     NONBLOCKING.get()
 }
@@ -63,7 +63,7 @@ impl Drop for Restore {
     }
 }
 
-/// Whether a device says that it would wait.
+/// Returns whether a device says that it would wait.
 pub(crate) fn is_would_block(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::WouldBlock
 }

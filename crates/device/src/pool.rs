@@ -86,7 +86,7 @@ impl PoolOptions {
         self
     }
 
-    /// Where devices are searched that the given paths lack: files, folders, or `/dev`.
+    /// Returns where devices are searched that the given paths lack: files, folders, or `/dev`.
     pub fn scan(mut self, places: Vec<PathBuf>) -> Self {
         self.scan = places;
         self
@@ -243,7 +243,7 @@ impl Pool {
         &self.superblock
     }
 
-    /// Whether missing devices were accepted.
+    /// Returns whether missing devices were accepted.
     pub fn is_degraded_allowed(&self) -> bool {
         self.degraded
     }
@@ -347,12 +347,12 @@ impl Pool {
         self.read_errors.records()
     }
 
-    /// How many tries to read failed.
+    /// Returns how many tries to read failed.
     pub fn read_error_count(&self) -> u64 {
         self.read_errors.total()
     }
 
-    /// How many ranges were asked for that no mirror could give.
+    /// Returns how many ranges were asked for that no mirror could give.
     pub fn unrecovered_count(&self) -> u64 {
         self.read_errors.unrecovered()
     }

@@ -28,7 +28,7 @@ pub struct FoundDevice {
 }
 
 impl FoundDevice {
-    /// Whether other volumes may have grown from its volume.
+    /// Returns whether other volumes may have grown from its volume.
     pub fn is_seed(&self) -> bool {
         self.superblock.flags.get() & flags::SEEDING != 0
     }

@@ -13,7 +13,7 @@ pub enum Signature {
 }
 
 impl Signature {
-    /// Whether it is the mark of copy 0 of a superblock of btrfs.
+    /// Returns whether it is the mark of copy 0 of a superblock of btrfs.
     pub fn is_btrfs(&self) -> bool {
         *self == Signature::FileSystem(BTRFS)
     }

@@ -76,7 +76,7 @@ impl MappedChunk {
         whole * STRIPE_LEN + rest.min(STRIPE_LEN)
     }
 
-    /// Whether mirrors beyond the first are rebuilt from parity.
+    /// Returns whether mirrors beyond the first are rebuilt from parity.
     pub fn has_parity(&self) -> bool {
         self.profile.parities() > 0
     }
@@ -156,7 +156,7 @@ impl MappedChunk {
         (offset / STRIPE_LEN % self.data_stripes() as u64) as usize
     }
 
-    /// Where a member of a row has the byte that lies `within` its stripe.
+    /// Returns where a member of a row has the byte that lies `within` its stripe.
     pub fn row_place(&self, row: Row, member: usize, within: u64) -> (DevId, Physical) {
         let stripe = &self.stripes[row.stripe(member)];
         let physical = stripe.physical.0 + row.number * STRIPE_LEN + within;

@@ -148,7 +148,7 @@ impl DeviceSuperblocks {
         }
     }
 
-    /// Whether copy 0 has the magic, valid or not: what other tools take as "is btrfs".
+    /// Returns whether copy 0 has the magic, valid or not: what other tools take as "is btrfs".
     pub fn first_has_magic(&self) -> bool {
         self.copies.first().is_some_and(|copy| {
             copy.mirror == 0

@@ -157,7 +157,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether nothing is wrong and nothing was done, but the thread must not wait (`ubtrfs_device::nonblocking`).
+    /// Returns whether nothing is wrong and nothing was done, but the thread must not wait
+    /// (`ubtrfs_device::nonblocking`).
     pub fn is_would_block(&self) -> bool {
         match self {
             Error::WouldBlock(_) | Error::Tree(TreeError::WouldBlock(_)) => true,
@@ -169,7 +170,7 @@ impl Error {
         }
     }
 
-    /// Whether it says that the volume, or what it lies on, is protected from being written. The kernel's btrfs
+    /// Returns whether it says that the volume, or what it lies on, is protected from being written. The kernel's btrfs
     /// says as much in the same cases, and mount(8) then tries without writing.
     pub fn is_write_protected(&self) -> bool {
         let Error::Device(DeviceError::Open { source, .. }) = self else {
@@ -181,7 +182,7 @@ impl Error {
         )
     }
 
-    /// Whether it says that a volume may be opened for reading only.
+    /// Returns whether it says that a volume may be opened for reading only.
     pub fn is_unwritable(&self) -> bool {
         match self {
             Error::Unwritable(_) | Error::Seed => true,
@@ -193,12 +194,12 @@ impl Error {
         }
     }
 
-    /// Whether it says that the fsync log cannot be replayed.
+    /// Returns whether it says that the fsync log cannot be replayed.
     pub fn is_of_log(&self) -> bool {
         matches!(self, Error::LogRead(_) | Error::LogItem { .. })
     }
 
-    /// Whether it says that the volume is full.
+    /// Returns whether it says that the volume is full.
     pub fn is_no_space(&self) -> bool {
         matches!(
             self,

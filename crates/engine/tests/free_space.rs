@@ -101,7 +101,7 @@ fn edit_superblock(device: &MemDevice, edit: impl Fn(&mut Superblock)) {
     }
 }
 
-/// Where the copies of a tree block are.
+/// Returns where the copies of a tree block are.
 fn places(volume: &Volume, block: Logical) -> Vec<u64> {
     let chunk = volume.pool().chunk_map().get(block).unwrap();
     let within = block.0 - chunk.logical().0;
@@ -221,7 +221,7 @@ fn v1_caches(volume: &Volume) -> Vec<(u64, u64)> {
     found
 }
 
-/// How many items of the root tree are of this inode.
+/// Returns how many items of the root tree are of this inode.
 fn items_of(volume: &Volume, ino: u64) -> usize {
     let view = volume.root_tree();
     let mut cursor = view.cursor();

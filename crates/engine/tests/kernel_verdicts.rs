@@ -57,7 +57,7 @@ impl KernelLog {
         Ok(KernelLog(log))
     }
 
-    /// Whether it found fault with the content of the block.
+    /// Returns whether it found fault with the content of the block.
     fn says_corrupt(&mut self, bytenr: Logical) -> bool {
         let mut record = [0; 8192];
         let mut found = false;
@@ -92,7 +92,7 @@ fn leaves(volume: &Volume) -> Vec<Expect> {
     node.ptrs().iter().map(expect).collect()
 }
 
-/// Where in the image the one copy of a block is.
+/// Returns where in the image the one copy of a block is.
 fn place(image: &[u8], expect: &Expect, context: &BlockContext<'_>) -> usize {
     let nodesize = context.nodesize as usize;
     (0x100000..image.len() - nodesize)

@@ -64,7 +64,7 @@ fn kernel_reads_all(mount: &KernelMount) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Where a tree has its root block on the device.
+/// Returns where a tree has its root block on the device.
 fn root_of(made: &KernelVolume, tree: RootId) -> u64 {
     let volume = open(made, Rescue::default()).unwrap();
     let block: Logical = volume.tree(tree).unwrap().item().bytenr();

@@ -174,7 +174,7 @@ impl Profile {
         }
     }
 
-    /// How many devices may be lost.
+    /// Returns how many devices may be lost.
     pub fn tolerated_failures(self) -> usize {
         match self {
             Profile::Single | Profile::Dup | Profile::Raid0 => 0,
@@ -194,7 +194,7 @@ impl Profile {
         }
     }
 
-    /// Whether the number of stripes of a chunk may vary with the number of devices.
+    /// Returns whether the number of stripes of a chunk may vary with the number of devices.
     pub fn is_striped(self) -> bool {
         matches!(
             self,

@@ -86,12 +86,12 @@ impl RootId {
     /// Ids of subvolumes are below; the bits from here up number the levels of quota groups.
     pub const SUBVOLUME_LIMIT: u64 = 1 << 48;
 
-    /// Whether files live in this tree: the top level or a subvolume.
+    /// Returns whether files live in this tree: the top level or a subvolume.
     pub fn is_subvolume(self) -> bool {
         self == Self::FS_TREE || (Self::FIRST_FREE..Self::SUBVOLUME_LIMIT).contains(&self.0)
     }
 
-    /// Whether tree items in it describe files: subvolumes and the data relocation tree.
+    /// Returns whether tree items in it describe files: subvolumes and the data relocation tree.
     pub fn holds_files(self) -> bool {
         self.is_subvolume() || self == Self::DATA_RELOC_TREE
     }

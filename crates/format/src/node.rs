@@ -180,7 +180,7 @@ impl<'a> Node<'a> {
         (0..self.heads().len()).filter_map(move |slot| self.item(slot))
     }
 
-    /// Where `key` is (Ok) or would be inserted (Err), by binary search.
+    /// Returns where `key` is (Ok) or would be inserted (Err), by binary search.
     pub fn search(self, key: &Key) -> Result<usize, usize> {
         if self.is_leaf() {
             self.heads()

@@ -335,7 +335,7 @@ impl Superblock {
         CsumType::from_raw(self.csum_type.get()).expect("validated superblock")
     }
 
-    /// Whether an fsync log goes on from the last commit.
+    /// Returns whether an fsync log goes on from the last commit.
     pub fn has_log(&self) -> bool {
         self.log_root.get() != 0
     }

@@ -42,7 +42,7 @@ impl Capacity {
         capacity.with_buffers(capacity.places(), SHARE)
     }
 
-    /// How many requests are taken in at once.
+    /// Returns how many requests are taken in at once.
     pub(crate) fn places(&self) -> usize {
         usize::from(self.background) * 3
     }

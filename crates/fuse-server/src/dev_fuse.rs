@@ -137,7 +137,7 @@ impl<F: FileSystem> Readers<F> {
         }
     }
 
-    /// Whether the calling thread was one too many, and is not counted any more.
+    /// Returns whether the calling thread was one too many, and is not counted any more.
     fn retire(&self) -> bool {
         let fewer = |alive| (alive > self.lasting).then(|| alive - 1);
         self.alive

@@ -90,7 +90,7 @@ impl Device {
         self.0.try_clone().map(Self)
     }
 
-    /// Whether the connection ends within this time.
+    /// Returns whether the connection ends within this time.
     pub(crate) fn ends_within(&self, time: Duration) -> bool {
         let time = Timespec::try_from(time).ok();
         let mut device = [PollFd::new(&self.0, PollFlags::empty())];
@@ -206,7 +206,7 @@ pub(crate) fn out_header(header: &InHeader, error: i32, len: usize) -> OutHeader
     }
 }
 
-/// Whether the kernel refused an answer that it still waits for. It does not for one that was interrupted
+/// Returns whether the kernel refused an answer that it still waits for. It does not for one that was interrupted
 /// before it came (`ENOENT`), nor after the end of the connection.
 fn complain(header: &InHeader, error: Errno) -> bool {
     let moot = matches!(error, Errno::NOENT | Errno::NODEV | Errno::CONNABORTED);

@@ -94,7 +94,7 @@ impl Waiting {
         }
     }
 
-    /// Whether nothing is left of the notices up to this number.
+    /// Returns whether nothing is left of the notices up to this number.
     fn has_told(&self, number: u64) -> bool {
         let first = self.exact.front().map(|(number, _)| *number);
         let coarse = (!self.nodes.is_empty()).then_some(self.nodes_since);

@@ -33,12 +33,12 @@ pub struct TableEntry {
 }
 
 impl TableEntry {
-    /// Whether this program serves it.
+    /// Returns whether this program serves it.
     pub fn is_ours(&self) -> bool {
         matches!(self.fs_type.as_str(), FS_TYPE | BLOCK_FS_TYPE)
     }
 
-    /// Where its volume is: the source, or the image that a loop device shows as a whole.
+    /// Returns where its volume is: the source, or the image that a loop device shows as a whole.
     pub fn volume_path(&self) -> PathBuf {
         let image = match self.fs_type.as_str() {
             BLOCK_FS_TYPE => backing_file(self.device),
@@ -47,28 +47,28 @@ impl TableEntry {
         image.unwrap_or_else(|| self.source.clone())
     }
 
-    /// Whether it is a mount of the image or device `place`.
+    /// Returns whether it is a mount of the image or device `place`.
     pub(crate) fn is_of(&self, place: &Path) -> bool {
         self.source == place || self.volume_path() == place
     }
 
-    /// Whether the file system refuses writes, wherever it is mounted.
+    /// Returns whether the file system refuses writes, wherever it is mounted.
     pub fn is_read_only(&self) -> bool {
         has(&self.options, "ro")
     }
 
-    /// Whether this mount refuses writes to the file system.
+    /// Returns whether this mount refuses writes to the file system.
     pub fn refuses_writes(&self) -> bool {
         has(&self.mount_options, "ro") || self.is_read_only()
     }
 
-    /// Whether this is the same mount, wherever it was moved. Both numbers are given out again, but not together while
-    /// its connection lives.
+    /// Returns whether this is the same mount, wherever it was moved. Both numbers are given out again, but not
+    /// together while its connection lives.
     pub(crate) fn is_same(&self, other: &TableEntry) -> bool {
         (self.id, self.device) == (other.id, other.device)
     }
 
-    /// Whether another mount lies right over it: then its path means that one.
+    /// Returns whether another mount lies right over it: then its path means that one.
     pub(crate) fn is_covered(&self, table: &[TableEntry]) -> bool {
         let covers =
             |over: &TableEntry| over.parent == self.id && over.mountpoint == self.mountpoint;
@@ -91,7 +91,7 @@ pub fn mount_table() -> io::Result<Vec<TableEntry>> {
     table_of(Path::new("/proc/self"))
 }
 
-/// Whether the file system with this device number is mounted for reading only, as far as this process sees.
+/// Returns whether the file system with this device number is mounted for reading only, as far as this process sees.
 pub fn is_read_only(device: (u32, u32)) -> bool {
     mount_table().is_ok_and(|table| {
         let mut mounts = table.iter().filter(|entry| entry.device == device);
@@ -99,7 +99,7 @@ pub fn is_read_only(device: (u32, u32)) -> bool {
     })
 }
 
-/// Whether a process sees the file system with this device number through read-only mounts alone.
+/// Returns whether a process sees the file system with this device number through read-only mounts alone.
 pub fn is_read_only_to(pid: u32, device: (u32, u32)) -> bool {
     let mut table = mount_table_of(pid).unwrap_or_default();
     table.retain(|entry| entry.device == device);

@@ -184,12 +184,12 @@ impl Feature {
             .find(|feature| feature.name == name || feature.alias == Some(name))
     }
 
-    /// Whether a volume with it can be made.
+    /// Returns whether a volume with it can be made.
     pub fn is_made(&self) -> bool {
         self.meaning != Meaning::Refused
     }
 
-    /// Whether it is in `set`.
+    /// Returns whether it is in `set`.
     pub fn is_in(&self, set: &FeatureSet) -> bool {
         match self.meaning {
             Meaning::Incompat(bits) => set.incompat.contains(bits),
@@ -241,7 +241,7 @@ impl FeatureSet {
         Ok(())
     }
 
-    /// Whether the features that BLOCK_GROUP_TREE rests on are in the set.
+    /// Returns whether the features that BLOCK_GROUP_TREE rests on are in the set.
     pub fn can_have_block_group_tree(&self) -> bool {
         self.has_free_space_tree() && self.incompat.contains(Incompat::NO_HOLES)
     }
@@ -254,7 +254,7 @@ impl FeatureSet {
         self.compat_ro.contains(CompatRo::BLOCK_GROUP_TREE)
     }
 
-    /// Whether data and metadata share their block groups.
+    /// Returns whether data and metadata share their block groups.
     pub fn is_mixed(&self) -> bool {
         self.incompat.contains(Incompat::MIXED_GROUPS)
     }

@@ -110,7 +110,7 @@ fn place(
 }
 
 impl Contents<'_> {
-    /// Whether the tree says nothing of other trees' blocks and may be large.
+    /// Returns whether the tree says nothing of other trees' blocks and may be large.
     fn is_of_files(&self, tree: RootId) -> bool {
         tree == RootId::CSUM_TREE || self.files.has_items() && tree.is_subvolume()
     }

@@ -389,7 +389,7 @@ pub(super) fn dev_item(
     item
 }
 
-/// Where an entry for a subvolume leads. Any offset is meant: it does not change with the root item's key.
+/// Returns where an entry for a subvolume leads. Any offset is meant: it does not change with the root item's key.
 pub(super) fn subvolume_location(id: RootId) -> Key {
     Key::new(id.0, KeyType::ROOT_ITEM, u64::MAX)
 }

@@ -29,7 +29,7 @@ unsafe impl Ioctl for Raw<'_> {
     }
 }
 
-/// How many bytes the number says that are moved.
+/// Returns how many bytes the number says that are moved.
 pub fn ioctl_bytes(number: Opcode) -> usize {
     (number >> 16 & 0x3fff) as usize
 }

@@ -8,7 +8,7 @@ use ubtrfs_sim::script::{
 };
 use ubtrfs_sim::seed;
 
-/// How many operations a script has: few, unless it is a soak.
+/// Returns how many operations a script has: few, unless it is a soak.
 fn count(few: usize) -> usize {
     match std::env::var_os("UBTRFS_SOAK") {
         Some(_) => 20 * few,

@@ -108,7 +108,7 @@ impl Roots {
         Ok(None)
     }
 
-    /// How many references a data extent has; 0 for what is none.
+    /// Returns how many references a data extent has; 0 for what is none.
     pub fn data_extent_refs(&self, extent: Logical) -> Result<u64> {
         let tree = self.tree(RootId::EXTENT_TREE)?;
         let mut cursor = tree.view.cursor();
@@ -316,7 +316,7 @@ fn keyed_reference(key: Key, bytes: &[u8]) -> Option<Option<InlineRef>> {
     Some(Some(reference))
 }
 
-/// Where files of a leaf use the extent; with `at`, only where they use that byte of it.
+/// Returns where files of a leaf use the extent; with `at`, only where they use that byte of it.
 fn uses_in_leaf(leaf: &Block, extent: Logical, at: Option<u64>) -> Vec<(InodeNr, u64)> {
     let mut uses = Vec::new();
     for (key, bytes) in leaf.node().items() {

@@ -53,7 +53,7 @@ impl FileId {
         Key::new(self.ino.0, KeyType::INODE_ITEM, 0)
     }
 
-    /// Whether it stands for a nested subvolume that a snapshot did not copy.
+    /// Returns whether it stands for a nested subvolume that a snapshot did not copy.
     #[inline]
     pub fn is_empty_subvolume_dir(self) -> bool {
         self.empty_subvolume_dir_parent().is_some()

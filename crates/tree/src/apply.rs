@@ -243,7 +243,7 @@ impl<'a, I: ApplyIo> Apply<'a, I> {
         Ok((children, below))
     }
 
-    /// How many changes of `range` have a key below `bound`.
+    /// Returns how many changes of `range` have a key below `bound`.
     fn changes_below(&self, range: Range<usize>, bound: Key) -> usize {
         self.changes[range].partition_point(|change| change.key < bound)
     }

@@ -38,7 +38,7 @@ impl Block {
         &self.bytes
     }
 
-    /// Whether both are holds on the same bytes in memory.
+    /// Returns whether both are holds on the same bytes in memory.
     pub(crate) fn is_same(&self, other: &Block) -> bool {
         Arc::ptr_eq(&self.bytes, &other.bytes)
     }

@@ -55,7 +55,7 @@ impl CommittedRoot {
         Ok(found.and_then(|slot| leaf.item(slot)))
     }
 
-    /// Whether no item lies in a range of keys.
+    /// Returns whether no item lies in a range of keys.
     pub(crate) fn is_empty_in(
         &self,
         store: &NodeStore,

@@ -202,7 +202,8 @@ impl Comparison {
         self.enter(old.height >= new.height, new.height >= old.height)
     }
 
-    /// How many entries of the blocks that the sides stand in are alike from here on: items, or subtrees that both share.
+    /// Returns how many entries of the blocks that the sides stand in are alike from here on: items, or subtrees that
+    /// both share.
     fn alike(&self) -> usize {
         match (self.old.levels.last(), self.new.levels.last()) {
             (Some(old), Some(new)) if !self.old.at_root && !self.new.at_root => {
@@ -271,7 +272,7 @@ impl Comparison {
         self.ahead.keep(self.new.store.read_batch(&wanted));
     }
 
-    /// How many siblings of a side are read ahead with what differs below them.
+    /// Returns how many siblings of a side are read ahead with what differs below them.
     fn window(&self) -> usize {
         let store = &self.new.store;
         window_of(store.cache_blocks(), store.read_ahead_blocks())
@@ -374,7 +375,7 @@ fn window_of(cache_blocks: usize, batch: usize) -> usize {
     part(CACHE_PART).min(MAX_WINDOW).max(least)
 }
 
-/// How many pointers are equal from these slots on.
+/// Returns how many pointers are equal from these slots on.
 fn shared(ptrs: &[KeyPtr], slot: usize, others: &[KeyPtr], other_slot: usize) -> usize {
     let ptrs = ptrs.get(slot..).unwrap_or_default();
     let others = others.get(other_slot..).unwrap_or_default();
@@ -498,7 +499,7 @@ impl LeftOut {
         is_one.then(|| Key::new(key.objectid, highest, u64::MAX))
     }
 
-    /// Whether all keys from `first` to before `bound` are left out.
+    /// Returns whether all keys from `first` to before `bound` are left out.
     fn has_all(self, first: Key, bound: Option<Key>) -> bool {
         let end = self.end(first);
         end.zip(bound).is_some_and(|(end, bound)| bound <= end)

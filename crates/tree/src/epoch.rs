@@ -22,7 +22,7 @@ pub struct Epoch {
 }
 
 impl Epoch {
-    /// How many came before it.
+    /// Returns how many came before it.
     pub fn number(&self) -> u64 {
         self.number
     }

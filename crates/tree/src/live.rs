@@ -183,7 +183,7 @@ impl LiveTree {
         }
     }
 
-    /// Whether the mutable set has an entry.
+    /// Returns whether the mutable set has an entry.
     pub fn is_dirty(&self) -> bool {
         !self.layers.load().mutable.is_empty()
     }
@@ -216,12 +216,12 @@ impl LiveTree {
         entries
     }
 
-    /// Whether the mutable set has an entry in a range of keys.
+    /// Returns whether the mutable set has an entry in a range of keys.
     pub fn is_edited_in(&self, range: RangeInclusive<Key>) -> bool {
         self.layers.load().mutable.has_within(range)
     }
 
-    /// Whether no set but the committed one has an entry in a range of keys.
+    /// Returns whether no set but the committed one has an entry in a range of keys.
     pub fn is_committed_in(&self, range: &RangeInclusive<Key>) -> bool {
         // LIVE-1
         let layers = self.layers.load();

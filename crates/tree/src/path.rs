@@ -106,7 +106,7 @@ impl<'v> Path<'v> {
         leaf.block.item(leaf.slot)
     }
 
-    /// How many slots of the leaf have keys below `bound`; all, without one. 0 if the path stands nowhere.
+    /// Returns how many slots of the leaf have keys below `bound`; all, without one. 0 if the path stands nowhere.
     pub(crate) fn slots_below(&self, bound: Option<Key>) -> usize {
         let Some(leaf) = self.steps.last() else {
             return 0;

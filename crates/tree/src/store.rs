@@ -418,7 +418,7 @@ impl NodeStore {
         self.read_ahead_blocks
     }
 
-    /// How many blocks the cache has room for.
+    /// Returns how many blocks the cache has room for.
     pub(crate) fn cache_blocks(&self) -> usize {
         (self.cache.capacity() / self.nodesize() as u64) as usize
     }

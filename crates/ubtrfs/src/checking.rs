@@ -99,7 +99,7 @@ impl CheckReport {
         self.errors == 0
     }
 
-    /// How many issues were found that are not listed.
+    /// Returns how many issues were found that are not listed.
     pub fn unlisted(&self) -> u64 {
         let found = self.errors + self.warnings + self.notes;
         found.saturating_sub(self.issues.len() as u64)
@@ -272,7 +272,7 @@ impl Checker {
         self
     }
 
-    /// Where the volume's other devices are looked for, as [`Builder::scan`](crate::Builder::scan).
+    /// Returns where the volume's other devices are looked for, as [`Builder::scan`](crate::Builder::scan).
     #[must_use]
     pub fn scan(mut self, places: impl IntoIterator<Item = impl Into<PathBuf>>) -> Checker {
         self.options.scan = places.into_iter().map(Into::into).collect();

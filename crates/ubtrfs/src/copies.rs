@@ -85,7 +85,7 @@ impl CopyOptions {
         self
     }
 
-    /// When copies share the data of their originals.
+    /// Returns when copies share the data of their originals.
     #[must_use]
     pub fn reflink(mut self, reflink: Reflink) -> CopyOptions {
         self.copier.reflink = reflink;

@@ -34,7 +34,7 @@ impl Engine {
         files.map(|file| (file.dev(), file.ino())).collect()
     }
 
-    /// Whether the volume lies on a file or device of this machine.
+    /// Returns whether the volume lies on a file or device of this machine.
     pub(crate) fn lies_on(&self, file: &Metadata) -> bool {
         let mut files = self.device_files().into_iter();
         files.any(|of| identity(&of) == identity(file))
@@ -46,7 +46,7 @@ impl Engine {
         paths.filter_map(|path| path.metadata().ok()).collect()
     }
 
-    /// Whether both are of one open volume.
+    /// Returns whether both are of one open volume.
     pub(crate) fn is_same(&self, other: &Engine) -> bool {
         Arc::ptr_eq(&self.0.volume, &other.0.volume)
     }

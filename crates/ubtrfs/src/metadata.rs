@@ -118,7 +118,7 @@ impl Metadata {
         self.attr.gid
     }
 
-    /// How many names the file has.
+    /// Returns how many names the file has.
     pub fn nlink(&self) -> u64 {
         u64::from(self.attr.nlink)
     }

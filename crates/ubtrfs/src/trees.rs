@@ -64,7 +64,7 @@ impl Problems {
         self.count == 0
     }
 
-    /// How many problems there were.
+    /// Returns how many problems there were.
     pub fn count(&self) -> u64 {
         self.count
     }

@@ -74,7 +74,7 @@ impl Walk {
         }
     }
 
-    /// How far below the beginning the last entry is: 1 for what is right in that directory.
+    /// Returns how far below the beginning the last entry is: 1 for what is right in that directory.
     pub fn depth(&self) -> usize {
         self.walk.depth()
     }

@@ -158,7 +158,7 @@ fn record(in_groups: bool) -> CrashStates {
         .crash_states(&plan.sector_bytes(SECTOR_BYTES))
 }
 
-/// Whether all parts are of one version, which is at least the one that was durable.
+/// Returns whether all parts are of one version, which is at least the one that was durable.
 fn is_whole(state: &CrashState) -> bool {
     let device = state.devices[0].clone();
     let volume = Volume::builder().read_only().open_devices(named(device));

@@ -213,7 +213,7 @@ impl<'a> Order<'a> {
         layers.position(|layer| layer.split(' ').any(|name| name == module))
     }
 
-    /// Whether `from` names `to` against the order. Modules without a place are a fault of their own.
+    /// Returns whether `from` names `to` against the order. Modules without a place are a fault of their own.
     fn is_upward(&self, from: &str, to: &str) -> bool {
         match (self.layer(from), self.layer(to)) {
             // TIDY-7
@@ -228,7 +228,7 @@ impl<'a> Order<'a> {
     }
 }
 
-/// Whether the module `from` of a crate names `to` against the order.
+/// Returns whether the module `from` of a crate names `to` against the order.
 pub(crate) fn is_upward(name: &str, from: &str, to: &str) -> bool {
     Order::of(name).is_upward(from, to)
 }
@@ -238,7 +238,7 @@ fn key(name: &str, from: &str, to: &str) -> String {
     format!("{name} {from} -> {to}")
 }
 
-/// How many names each arrow against the order has.
+/// Returns how many names each arrow against the order has.
 pub(crate) fn upward(crates: &BTreeMap<String, Imports>) -> Counts {
     let mut counts = Counts::new();
     for (name, imports) in crates {

@@ -95,7 +95,7 @@ fn measure_many(kit: &Kit, side: Side) -> Result<Outcome> {
     Ok(Outcome::Figures(round))
 }
 
-/// How many there are in [`snapshots::many_files`].
+/// Returns how many there are in [`snapshots::many_files`].
 pub(super) fn small_files(kit: &Kit) -> u64 {
     match kit.is_quick {
         true => 10_000,

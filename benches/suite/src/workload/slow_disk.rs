@@ -21,7 +21,7 @@ pub(super) struct SlowDisk {
 }
 
 impl SlowDisk {
-    /// Whether this machine can slow a device down.
+    /// Returns whether this machine can slow a device down.
     pub(super) fn is_possible() -> bool {
         Path::new(LIMITS).exists()
     }

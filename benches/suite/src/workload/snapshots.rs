@@ -80,7 +80,7 @@ pub(super) fn many_files(kit: &Kit, files: u64) -> Result<PathBuf> {
     })
 }
 
-/// Where a file of [`many_files`] is.
+/// Returns where a file of [`many_files`] is.
 pub(super) fn path_of(top: &Path, number: u64) -> PathBuf {
     top.join(format!("dir{}", number / FILES_PER_DIR))
         .join(format!("file{number}"))

@@ -69,13 +69,13 @@ impl Inode {
         self.kind() == FileKind::Directory.raw()
     }
 
-    /// Whether its data has no checksums.
+    /// Returns whether its data has no checksums.
     pub(super) fn is_unsummed(&self) -> bool {
         let flags = self.item.map(|item| item.flags);
         flags.is_some_and(|flags| flags.contains(InodeFlags::NODATASUM))
     }
 
-    /// Whether it needs an orphan item.
+    /// Returns whether it needs an orphan item.
     pub(super) fn is_unlinked(&self) -> bool {
         self.item.is_some_and(|item| item.nlink == 0)
     }

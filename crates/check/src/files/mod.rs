@@ -352,7 +352,7 @@ fn is_root_ref(key: Key, entry: &RefEntry<'_>) -> bool {
     (key.objectid, key.offset) == (root, root) && entry.index == 0 && entry.name == b".."
 }
 
-/// Whether it is compressed data that has an extent of its own.
+/// Returns whether it is compressed data that has an extent of its own.
 fn is_compressed(bytes: &[u8]) -> bool {
     matches!(
         FileExtent::decode(bytes),

@@ -289,7 +289,7 @@ struct Child {
 }
 
 impl Child {
-    /// Whether the directory has no name and waits for its deletion.
+    /// Returns whether the directory has no name and waits for its deletion.
     fn is_dir_deleted(&self, volume: &CheckedVolume, root: &TreeRoot) -> bool {
         let wanted = Key::new(self.dir, KeyType::INODE_ITEM, 0);
         let Ok(Some(item)) = volume.view(root).get(&wanted) else {

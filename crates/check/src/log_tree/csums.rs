@@ -175,7 +175,7 @@ struct Committed {
 }
 
 impl Committed {
-    /// How much of a range has no checksums in the committed tree, if any. A block that cannot be read is told
+    /// Returns how much of a range has no checksums in the committed tree, if any. A block that cannot be read is told
     /// elsewhere.
     fn lack(&self, start: u64, end: u64) -> Option<u64> {
         let mut cursor = self.view.cursor();

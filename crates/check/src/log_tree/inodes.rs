@@ -363,7 +363,7 @@ impl LogReader<'_, '_> {
     }
 }
 
-/// Whether a name of the last commit, or a directory on the way to it, is gone by the log.
+/// Returns whether a name of the last commit, or a directory on the way to it, is gone by the log.
 fn is_gone(lookup: &Lookup, name: &InodeName) -> Result<bool, TreeError> {
     let (mut dir, mut index, mut text) = (name.dir, name.index, name.name.clone());
     for _ in 0..MAX_DEPTH {
@@ -379,7 +379,7 @@ fn is_gone(lookup: &Lookup, name: &InodeName) -> Result<bool, TreeError> {
     Ok(false)
 }
 
-/// Whether a directory is another one, or below it.
+/// Returns whether a directory is another one, or below it.
 fn is_below(lookup: &Lookup, dir: u64, above: u64) -> Result<bool, TreeError> {
     let mut at = dir;
     for _ in 0..MAX_DEPTH {

@@ -49,7 +49,7 @@ impl Lookup {
         }
     }
 
-    /// Whether the log says that a name of the last commit is gone from its directory.
+    /// Returns whether the log says that a name of the last commit is gone from its directory.
     pub(super) fn is_removed(&self, dir: u64, index: u64, name: &[u8]) -> Result<bool> {
         let mut cursor = self.log.cursor();
         let range = Key::new(dir, KeyType::DIR_LOG_INDEX, index);
@@ -79,13 +79,13 @@ impl Lookup {
         Ok(!is_listed)
     }
 
-    /// Whether the log has the item that holds a back reference of the last commit, and so all that stay of it.
+    /// Returns whether the log has the item that holds a back reference of the last commit, and so all that stay of it.
     pub(super) fn has_refs_of(&self, inode: u64, dir: u64, name: &[u8]) -> Result<bool> {
         Ok(self.log.get(&ref_key(inode, dir))?.is_some()
             || self.log.get(&extref_key(inode, dir, name))?.is_some())
     }
 
-    /// Whether the log lists an inode's names in a directory, without this one.
+    /// Returns whether the log lists an inode's names in a directory, without this one.
     pub(super) fn lacks_ref(&self, inode: u64, dir: u64, name: &[u8]) -> Result<bool> {
         let Some(item) = self.log.get(&ref_key(inode, dir))? else {
             return Ok(false);

@@ -93,7 +93,7 @@ impl<'v> LogSpace<'v> {
         }
     }
 
-    /// Whether the last commit has the extent.
+    /// Returns whether the last commit has the extent.
     fn is_known(&self, start: u64, length: u64) -> bool {
         let key = Key::new(start, KeyType::EXTENT_ITEM, length);
         let found = self.extents.as_ref().map(|view| view.get(&key));
@@ -101,7 +101,7 @@ impl<'v> LogSpace<'v> {
         found.is_some_and(|found| !matches!(found, Ok(None)))
     }
 
-    /// Whether an extent of the last commit has any of this.
+    /// Returns whether an extent of the last commit has any of this.
     fn is_allocated(&self, start: u64, end: u64) -> bool {
         let Some(view) = &self.extents else {
             return false;

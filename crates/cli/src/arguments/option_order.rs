@@ -68,7 +68,7 @@ fn has_operand_behind_several(command: &clap::Command) -> bool {
     operands.nth(1).is_some()
 }
 
-/// Whether the next argument is the value of an option of these commands.
+/// Returns whether the next argument is the value of an option of these commands.
 fn takes_next(commands: &[&clap::Command], option: Option<&OsString>) -> bool {
     let Some(option) = option.and_then(|option| option.to_str()) else {
         return false;

@@ -386,7 +386,7 @@ impl Goal<'_> {
         })
     }
 
-    /// Where a regular file goes that the path is for: where a link of this name leads.
+    /// Returns where a regular file goes that the path is for: where a link of this name leads.
     fn through_link(&self, path: PathBuf) -> anyhow::Result<PathBuf> {
         let files = &self.target.files;
         let refused = || format!("cannot write '{}'", self.destination);

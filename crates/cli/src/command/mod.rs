@@ -83,7 +83,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// Whether there is a listing of it in JSON. A shell hands the format on.
+    /// Returns whether there is a listing of it in JSON. A shell hands the format on.
     pub(crate) fn knows_json(&self) -> bool {
         match self {
             Command::Check(_)
@@ -101,12 +101,12 @@ impl Command {
         }
     }
 
-    /// Whether it can print what Prometheus reads.
+    /// Returns whether it can print what Prometheus reads.
     pub(crate) fn knows_prometheus(&self) -> bool {
         matches!(self, Command::Filesystem(group) if group.knows_prometheus())
     }
 
-    /// Whether it can show what it would do.
+    /// Returns whether it can show what it would do.
     pub(crate) fn knows_dry_run(&self) -> bool {
         matches!(self, Command::Subvolume(group) if group.knows_dry_run())
     }

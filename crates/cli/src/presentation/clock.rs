@@ -29,7 +29,7 @@ pub(crate) fn use_zone(name: &str) {
     ZONE.set(zone.ok());
 }
 
-/// How the local time zone is called; empty if it has no name.
+/// Returns how the local time zone is called; empty if it has no name.
 pub(crate) fn zone_name() -> String {
     match TimeZone::system().iana_name() {
         Some(name) => name.to_owned(),

@@ -220,12 +220,12 @@ impl Console {
         Ok(BufWriter::with_capacity(OUT_BUFFER_BYTES, stdout))
     }
 
-    /// Whether the command is run for another process.
+    /// Returns whether the command is run for another process.
     pub(crate) fn is_of_client(&self) -> bool {
         self.out.get_ref().client.is_some()
     }
 
-    /// Whether that process waits for the command's end no more.
+    /// Returns whether that process waits for the command's end no more.
     pub(crate) fn client_has_gone(&self) -> bool {
         let Some(client) = &self.out.get_ref().client else {
             return false;
@@ -311,7 +311,7 @@ impl Console {
         self.format == Format::Json
     }
 
-    /// Whether a person reads the output, so that odd characters of a name must not reach them raw.
+    /// Returns whether a person reads the output, so that odd characters of a name must not reach them raw.
     pub(crate) fn is_terminal(&self) -> bool {
         self.out.get_ref().file.is_terminal()
     }
@@ -358,7 +358,7 @@ impl Console {
         self.line = line;
     }
 
-    /// Whether an error was reported since this was asked last.
+    /// Returns whether an error was reported since this was asked last.
     pub(crate) fn take_failed(&mut self) -> bool {
         std::mem::take(&mut self.failed)
     }
@@ -405,7 +405,7 @@ fn broken_pipe(error: &anyhow::Error) -> Option<&io::Error> {
         .filter(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// Whether the reader of standard output has gone away.
+/// Returns whether the reader of standard output has gone away.
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     broken_pipe(error).is_some()
 }

@@ -25,7 +25,7 @@ impl Units {
         fixed: None,
     };
 
-    /// Whether this is what is printed if no option says otherwise; wider columns are used if not.
+    /// Returns whether this is what is printed if no option says otherwise; wider columns are used if not.
     pub(crate) fn is_default(self) -> bool {
         self == Units::default()
     }

@@ -67,7 +67,7 @@ impl Target {
         }
     }
 
-    /// How new directories are made.
+    /// Returns how new directories are made.
     pub(crate) fn new_dir(&self) -> DirBuilder {
         DirBuilder::new().mode(NEW_DIR_MODE).umask(umask())
     }
@@ -86,13 +86,13 @@ impl Target {
         }
     }
 
-    /// Whether a subvolume is what a mount shows.
+    /// Returns whether a subvolume is what a mount shows.
     pub(crate) fn is_mounted(&self, subvolume: RootId) -> bool {
         let mount = self.session.as_ref().and_then(|session| session.mount());
         mount.is_some() && self.files.id() == subvolume.0
     }
 
-    /// Where a mount hears of changes.
+    /// Returns where a mount hears of changes.
     pub(crate) fn mount_changes(&self) -> Option<&ubtrfs_fuse::Changes> {
         self.session.as_ref()?.mount()?.changes.as_ref()
     }
@@ -208,7 +208,7 @@ impl Target {
             .with_context(|| format!("cannot access '{location}'"))
     }
 
-    /// Whether the path leads to a directory, through links.
+    /// Returns whether the path leads to a directory, through links.
     pub(crate) fn is_directory(&self, location: &Location) -> anyhow::Result<bool> {
         match self.files.metadata(location.path_within()).reason() {
             Ok(file) => Ok(file.is_dir()),
@@ -291,7 +291,7 @@ impl<'a> Changes<'a> {
         volumes.find(|volume| volume.lies_on(&image)).cloned()
     }
 
-    /// Whether two locations are known to be of one volume.
+    /// Returns whether two locations are known to be of one volume.
     fn is_same_volume(&self, a: &Location, b: &Location) -> bool {
         match (self.opened(a), self.opened(b)) {
             (Some(a), Some(b)) => a.is_same(&b),
@@ -374,7 +374,7 @@ impl OpenImage {
     }
 }
 
-/// Whether further changes would fail for the same reason.
+/// Returns whether further changes would fail for the same reason.
 pub(crate) fn is_final(error: &anyhow::Error) -> bool {
     let mut reasons = error.chain().filter_map(|cause| cause.downcast_ref());
     reasons.any(Reason::is_of_volume)
@@ -385,7 +385,7 @@ fn id_of(dir: &Dir) -> FileId {
     FileId::new(RootId(dir.subvolume_id()), InodeNr(dir.ino()))
 }
 
-/// Whether two names are of one file or device.
+/// Returns whether two names are of one file or device.
 pub(crate) fn is_same_file(a: &Path, b: &Path) -> bool {
     let identity = |path: &Path| {
         let metadata = path.metadata().ok()?;

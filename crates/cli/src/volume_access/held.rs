@@ -100,7 +100,7 @@ fn holder_of(error: &anyhow::Error) -> Option<(&Path, &Holder)> {
     })
 }
 
-/// Whether the holder is a process that does something with the volume and ends.
+/// Returns whether the holder is a process that does something with the volume and ends.
 fn is_command(holder: &Holder) -> bool {
     match holder {
         Holder::Lock { pid: Some(pid) } => mountpoint_served_by(*pid).is_none(),

@@ -151,7 +151,7 @@ impl Location {
     }
 }
 
-/// Where an argument could be split, last first.
+/// Returns where an argument could be split, last first.
 fn splits(bytes: &[u8]) -> Vec<usize> {
     (1..bytes.len())
         .rev()
@@ -388,7 +388,8 @@ impl DeviceOptions {
         Ok(paths)
     }
 
-    /// Where the devices are that a volume has besides those that are named: where these options say, or beside them.
+    /// Returns where the devices are that a volume has besides those that are named: where these options say, or beside
+    /// them.
     pub(crate) fn places(
         &self,
         named: &[PathBuf],

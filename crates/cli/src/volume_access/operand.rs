@@ -59,7 +59,7 @@ impl Operand {
         Operand::Volume(location)
     }
 
-    /// Whether it is "-": standard input as a source, standard output as a destination.
+    /// Returns whether it is "-": standard input as a source, standard output as a destination.
     pub(crate) fn is_standard_stream(&self) -> bool {
         matches!(self, Operand::Host { path, .. } if path.as_os_str().as_bytes() == STANDARD_STREAM)
     }

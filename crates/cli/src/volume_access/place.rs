@@ -111,7 +111,7 @@ impl Named {
         files.metadata(dir).reason()
     }
 
-    /// Whether both are one name in one directory.
+    /// Returns whether both are one name in one directory.
     pub(crate) fn is_same_name(&self, other: &Named, files: &Subvolume) -> Result<bool, Reason> {
         Ok(self.name() == other.name()
             && is_same(&self.directory(files)?, &other.directory(files)?))
@@ -121,14 +121,14 @@ impl Named {
         self.path.file_name().unwrap_or_default().as_bytes()
     }
 
-    /// Whether the file that has the name is this one.
+    /// Returns whether the file that has the name is this one.
     pub(crate) fn is(&self, file: &Metadata) -> bool {
         self.existing
             .is_some_and(|existing| is_same(&existing, file))
     }
 }
 
-/// Whether two paths have led to one file.
+/// Returns whether two paths have led to one file.
 pub(crate) fn is_same(a: &Metadata, b: &Metadata) -> bool {
     (a.subvolume_id(), a.ino()) == (b.subvolume_id(), b.ino())
 }

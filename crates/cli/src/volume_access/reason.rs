@@ -22,12 +22,12 @@ impl Reason {
         }
     }
 
-    /// Whether further changes would fail for the same reason.
+    /// Returns whether further changes would fail for the same reason.
     pub(crate) fn is_of_volume(&self) -> bool {
         self.0.is_of_volume()
     }
 
-    /// Whether a path leads nowhere.
+    /// Returns whether a path leads nowhere.
     pub(crate) fn is_missing(&self) -> bool {
         self.errno() == Errno::NOENT
     }
@@ -42,7 +42,7 @@ impl Reason {
     }
 }
 
-/// Whether a cause of an error is that the caller lacks a right.
+/// Returns whether a cause of an error is that the caller lacks a right.
 pub(crate) fn is_refusal(cause: &(dyn StdError + 'static)) -> bool {
     let by_library = cause.downcast_ref::<Reason>();
     let refused = cause.downcast_ref::<Refused>();

@@ -65,7 +65,7 @@ pub(crate) struct MountPath {
 }
 
 impl MountSession {
-    /// Whether it is mounted for reading only by now.
+    /// Returns whether it is mounted for reading only by now.
     pub(crate) fn is_read_only(&self) -> bool {
         is_read_only(self.device)
     }
@@ -74,7 +74,7 @@ impl MountSession {
         self.paths.iter().find(|of| of.written == argument)
     }
 
-    /// Whether the mount in which an argument is a path is read-only for the caller.
+    /// Returns whether the mount in which an argument is a path is read-only for the caller.
     pub(crate) fn is_read_only_at(&self, argument: &[u8]) -> bool {
         self.sees_only_read_only || self.path_of(argument).is_none_or(|of| of.is_read_only)
     }
@@ -196,7 +196,7 @@ impl Session {
         Some(absolute)
     }
 
-    /// How a path from the root is written outside.
+    /// Returns how a path from the root is written outside.
     pub(crate) fn outside(&self, path: &[u8]) -> Vec<u8> {
         let place = self.place.as_os_str().as_bytes();
         match self.mount() {

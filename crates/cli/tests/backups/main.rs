@@ -14,7 +14,7 @@ use ubtrfs_sim::kernel;
 
 pub(crate) const OURS: &str = env!("CARGO_BIN_EXE_ubtrfs");
 
-/// Whether there is all that a test needs.
+/// Returns whether there is all that a test needs.
 pub(crate) fn ready(test: &str, programs: &[&str]) -> bool {
     if !kernel::or_skip(test) {
         return false;

@@ -263,7 +263,7 @@ pub(crate) fn furnish(image: &Path) {
     );
 }
 
-/// Whether each command of the user worked on the kernel's mount, and what it said if not.
+/// Returns whether each command of the user worked on the kernel's mount, and what it said if not.
 pub(crate) fn on_kernels_mount(program: &Path, image: &Path, options: &str) -> Vec<(bool, String)> {
     let volume = KernelVolume::of_files(vec![image.to_owned()], Scratch::new().unwrap());
     let mount = volume.mount(options).unwrap();
@@ -305,7 +305,7 @@ pub(crate) fn assert_same_but_times(what: &str, theirs: &Path, ours: &Path) {
     assert_same(what, &judged(theirs), &judged(ours), &times);
 }
 
-/// Whether a process of the user has the standard output of a command that root runs.
+/// Returns whether a process of the user has the standard output of a command that root runs.
 fn is_given_what_root_has_open(program: &Program, dir: &Path) -> bool {
     let (mut reader, writer) = pipe().unwrap();
     // A sync of all of it waits for this process.

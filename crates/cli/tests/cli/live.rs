@@ -22,7 +22,7 @@ fn sync(mounted: &Mounted) {
     assert_eq!(say(&["filesystem", "sync"], mounted.dir.clone().into()), "");
 }
 
-/// Where the extents of the files of the top level lie.
+/// Returns where the extents of the files of the top level lie.
 fn extents(volume: &Path) -> Vec<u64> {
     let dumped = say(&["inspect-internal", "dump-tree", "-t", "5"], volume.into());
     let lines = dumped

@@ -143,7 +143,7 @@ impl Bench {
         check_image(&self.image());
     }
 
-    /// Whether the superblock names a log that the next mount replays.
+    /// Returns whether the superblock names a log that the next mount replays.
     pub(crate) fn has_log(&self) -> bool {
         let mut block = vec![0; SUPERBLOCK_SIZE];
         let image = File::open(self.image()).unwrap();

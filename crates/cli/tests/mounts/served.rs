@@ -34,7 +34,7 @@ pub(crate) fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether mounts can be made and laid over each other here; says so if not.
+/// Returns whether mounts can be made and laid over each other here; says so if not.
 pub(crate) fn can_mount() -> bool {
     let can = geteuid().is_root() && Path::new("/dev/fuse").exists();
     if !can {

@@ -31,7 +31,7 @@ fn count_of(text: &[u8], part: &str) -> usize {
     text.lines().filter(|line| line.contains(part)).count()
 }
 
-/// How many extents are compressed, by each algorithm.
+/// Returns how many extents are compressed, by each algorithm.
 fn compressed(image: &Path) -> [usize; 3] {
     let args: [&OsStr; 3] = [
         "inspect-internal".as_ref(),
@@ -42,7 +42,7 @@ fn compressed(image: &Path) -> [usize; 3] {
     ["compression 1 ", "compression 2 ", "compression 3 "].map(|part| count_of(&dumped, part))
 }
 
-/// How many bytes of each subvolume are shared, within it or with others.
+/// Returns how many bytes of each subvolume are shared, within it or with others.
 fn shared_bytes(dir: &Path) -> Vec<u64> {
     let shared = SNAPSHOTS.iter().map(|name| {
         let mut command = std::process::Command::new("btrfs");

@@ -84,7 +84,7 @@ impl DeviceHoles {
         self.holes.iter().map(|(&start, &end)| start..end)
     }
 
-    /// How many superblock copies lie in holes.
+    /// Returns how many superblock copies lie in holes.
     pub fn superblocks(&self) -> u64 {
         let in_hole = |offset: &&u64| {
             let before = self.holes.range(..=**offset).next_back();

@@ -220,7 +220,7 @@ fn one_of(
     Ok(kept)
 }
 
-/// Whether it is plain which of two devices of one number a writer means: the one of higher rank.
+/// Returns whether it is plain which of two devices of one number a writer means: the one of higher rank.
 fn may_write_one_of(first: &Candidate, second: &Candidate) -> bool {
     match (first.given, second.given) {
         (true, true) => false,

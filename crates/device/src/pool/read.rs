@@ -11,7 +11,7 @@ use crate::read_errors::{ReadErrorKind, ReadErrorRecord};
 use crate::stripes::Piece;
 
 impl Pool {
-    /// How many ways there are to read `logical`: its copies, or the direct one and the rebuilt ones.
+    /// Returns how many ways there are to read `logical`: its copies, or the direct one and the rebuilt ones.
     pub fn mirrors(&self, logical: Logical) -> Result<usize, DeviceError> {
         Ok(self.chunk_map.get(logical)?.mirrors())
     }

@@ -29,7 +29,7 @@ impl ReadCounters {
 }
 
 impl Pool {
-    /// How many reads have begun since the pool was opened. A read that is tried again may count twice.
+    /// Returns how many reads have begun since the pool was opened. A read that is tried again may count twice.
     pub fn reads_begun(&self) -> u64 {
         self.reads.begun.load(Ordering::Relaxed)
     }

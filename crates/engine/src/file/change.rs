@@ -69,7 +69,7 @@ impl Files {
         Ok(txn)
     }
 
-    /// How many extents a step of at most `most` meets in `range`, as things stand.
+    /// Returns how many extents a step of at most `most` meets in `range`, as things stand.
     pub(super) fn extents_in(
         &self,
         inode: &Inode,

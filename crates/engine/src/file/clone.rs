@@ -180,7 +180,7 @@ impl Files {
         Ok(true)
     }
 
-    /// Whether the flag SYNC of either file wants what they come to share to be durable, as in the kernel.
+    /// Returns whether the flag SYNC of either file wants what they come to share to be durable, as in the kernel.
     fn syncs_shares(&self, src: &Inode, dst: &Inode) -> Result<bool> {
         Ok(self.syncs_writes(src)? || self.syncs_writes(dst)?)
     }
@@ -276,8 +276,8 @@ impl Files {
         }
     }
 
-    /// Whether sharing writes any data: a copy of inline data, or the last sector of a file that grows first. The rest
-    /// takes none, as in the kernel.
+    /// Returns whether sharing writes any data: a copy of inline data, or the last sector of a file that grows first.
+    /// The rest takes none, as in the kernel.
     fn writes_data(&self, src: &Inode, dst: &Inode, share: Share) -> Result<bool> {
         let sectorsize = self.roots.sectorsize();
         let (src_size, dst_size) = (facts(src)?.1, facts(dst)?.1);
@@ -294,7 +294,7 @@ impl Files {
         Ok(is_inline || src_size <= sectorsize && state.buffer.is_dirty())
     }
 
-    /// How many extents of either file sharing meets, as things stand, as far as one step goes.
+    /// Returns how many extents of either file sharing meets, as things stand, as far as one step goes.
     fn extents_to_share(&self, src: &Inode, dst: &Inode, share: Share) -> Result<usize> {
         let within = |start: u64| {
             let end = start.saturating_add(share.len);

@@ -144,7 +144,7 @@ impl Extent {
         }
     }
 
-    /// How much of the file it takes, which for inline data is whole sectors.
+    /// Returns how much of the file it takes, which for inline data is whole sectors.
     pub(crate) fn len(&self, sectorsize: u64) -> u64 {
         match self {
             Extent::Inline(inline) => inline.ram_bytes.next_multiple_of(sectorsize),
@@ -162,7 +162,7 @@ impl Extent {
         }
     }
 
-    /// Whether reading it may give anything but zeros.
+    /// Returns whether reading it may give anything but zeros.
     pub(crate) fn has_data(&self) -> bool {
         match self {
             Extent::Inline(_) => true,
@@ -233,7 +233,7 @@ impl DiskPart {
         }
     }
 
-    /// Where its first byte lies, if it is not compressed.
+    /// Returns where its first byte lies, if it is not compressed.
     pub(crate) fn logical(&self) -> Logical {
         Logical(self.disk.start.0.saturating_add(self.offset))
     }
@@ -248,7 +248,7 @@ impl DiskPart {
         Logical(start)..Logical(start.saturating_add(len))
     }
 
-    /// Where space that follows it on the devices begins.
+    /// Returns where space that follows it on the devices begins.
     pub(crate) fn end(&self) -> Logical {
         let end = match self.compression {
             Compression::None => self.offset.saturating_add(self.len),

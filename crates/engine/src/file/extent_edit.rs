@@ -310,12 +310,12 @@ impl ExtentEdit {
         self.after.range(..at).next_back().map(|(_, extent)| extent)
     }
 
-    /// Whether nothing changes.
+    /// Returns whether nothing changes.
     pub(crate) fn is_idle(&self) -> bool {
         self.before == self.after
     }
 
-    /// How the inode's `nbytes` changes.
+    /// Returns how the inode's `nbytes` changes.
     pub(crate) fn nbytes_delta(&self) -> i64 {
         let sum = |extents: &Extents| extents.values().map(Extent::nbytes).sum::<u64>();
         sum(&self.after).wrapping_sub(sum(&self.before)) as i64

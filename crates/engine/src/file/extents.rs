@@ -55,7 +55,7 @@ impl FileRange<'_> {
         self.start + self.len
     }
 
-    /// Where the next extent may begin: inline data takes whole sectors of the file.
+    /// Returns where the next extent may begin: inline data takes whole sectors of the file.
     pub(super) fn end_aligned(&self, sectorsize: u64) -> u64 {
         match self.source {
             Source::Inline { .. } => self.end().next_multiple_of(sectorsize),
@@ -63,7 +63,7 @@ impl FileRange<'_> {
         }
     }
 
-    /// Whether SEEK_DATA stops here.
+    /// Returns whether SEEK_DATA stops here.
     pub(super) fn is_data(&self) -> bool {
         !matches!(self.source, Source::Zeros)
     }
@@ -194,7 +194,7 @@ fn decode<'a>(
     Ok(FileRange { start, len, source })
 }
 
-/// Whether one chunk holds all of an extent.
+/// Returns whether one chunk holds all of an extent.
 fn holds(chunks: &ChunkMap, logical: Logical, len: u64) -> bool {
     let Some(chunk) = chunks.find(logical) else {
         return false;

@@ -263,7 +263,7 @@ impl Files {
         ))
     }
 
-    /// How much space the change takes for sectors that get reserved, as things stand.
+    /// Returns how much space the change takes for sectors that get reserved, as things stand.
     fn bytes_to_reserve(&self, inode: &Inode, mode: Fallocate, range: &Range<u64>) -> Result<u64> {
         let sectorsize = self.roots.sectorsize();
         let (range, parts): (_, PartsOf) = match mode {
@@ -494,7 +494,7 @@ impl Files {
         Ok(size)
     }
 
-    /// Whether anything of `range` is not a hole: data, or space reserved for it.
+    /// Returns whether anything of `range` is not a hole: data, or space reserved for it.
     fn has_any_data(&self, inode: &Inode, range: &Range<u64>) -> Result<bool> {
         let is_buffered = inode.lock.read().buffer.touches(range.clone());
         let next = self.next_extent(inode, range.start)?;

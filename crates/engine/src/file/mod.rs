@@ -64,7 +64,7 @@ impl Files {
         }
     }
 
-    /// How often a decompressed extent was found in memory.
+    /// Returns how often a decompressed extent was found in memory.
     pub(crate) fn decompressed_stats(&self) -> CacheStats {
         self.decompressed.stats()
     }

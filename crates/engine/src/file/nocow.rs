@@ -91,7 +91,7 @@ impl Files {
         Ok(places)
     }
 
-    /// Whether the file alone refers to an extent, through the item at `start` and its like.
+    /// Returns whether the file alone refers to an extent, through the item at `start` and its like.
     fn is_own(
         &self,
         inode: &Inode,

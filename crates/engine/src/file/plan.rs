@@ -185,7 +185,7 @@ impl<'a> Job<'a> {
 }
 
 impl Source<'_> {
-    /// Whether the writers have been told that it is written.
+    /// Returns whether the writers have been told that it is written.
     pub(super) fn is_acknowledged(&self) -> bool {
         match self {
             // A file that only grows has none.

@@ -41,7 +41,7 @@ fn cost_of(items: u64) -> EditEstimate {
 }
 
 impl Stored {
-    /// Where it is in the file; nowhere for inline data, which is a file's only extent.
+    /// Returns where it is in the file; nowhere for inline data, which is a file's only extent.
     fn range(&self) -> Range<u64> {
         match self {
             Stored::Inline(_) => 0..0,
@@ -165,8 +165,8 @@ pub(super) enum Entry<'v> {
 }
 
 impl Files {
-    /// How `stored` may enter. Commits if that makes room for all of it. `reserved`: the items that its writers were
-    /// reserved and that nothing has entered for; what it takes is taken off.
+    /// Returns how `stored` may enter. Commits if that makes room for all of it. `reserved`: the items that its writers
+    /// were reserved and that nothing has entered for; what it takes is taken off.
     pub(super) fn entry_of(
         &self,
         group: &Group<'_>,
@@ -195,7 +195,7 @@ impl Files {
         Ok(Entry::InParts(self.items_of_parts(items)?))
     }
 
-    /// How many items a part of so many at most may change.
+    /// Returns how many items a part of so many at most may change.
     fn items_of_parts(&self, items: u64) -> Result<u64> {
         let manager = self.inodes.transactions()?;
         let fits = |items: u64| {

@@ -277,14 +277,14 @@ struct Placer<'s, 'a, 'p> {
 }
 
 impl Files {
-    /// How many bytes, compressed or not, an item has room for and may hold.
+    /// Returns how many bytes, compressed or not, an item has room for and may hold.
     fn most_inline_bytes(&self) -> u64 {
         let nodesize = self.roots.superblock().nodesize.get() as usize;
         let room = leaf_data_size(nodesize) - ITEM_HEAD_SIZE - FILE_EXTENT_INLINE_START;
         self.inodes.settings.max_inline_bytes().min(room as u64)
     }
 
-    /// Whether a file of this size that is not compressed is kept in its item.
+    /// Returns whether a file of this size that is not compressed is kept in its item.
     pub(crate) fn keeps_inline(&self, size: u64) -> bool {
         size <= self.most_inline_bytes() && size < self.roots.sectorsize()
     }

@@ -99,8 +99,8 @@ impl Files {
         }
     }
 
-    /// Whether what is written to a file must be durable before the writer hears of it (`chattr +S`). It is asked
-    /// before anything is changed.
+    /// Returns whether what is written to a file must be durable before the writer hears of it (`chattr +S`). It is
+    /// asked before anything is changed.
     ///
     /// Errors: the thread must not wait, and would have to for that.
     pub(super) fn syncs_writes(&self, inode: &Inode) -> Result<bool> {

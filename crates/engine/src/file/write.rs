@@ -143,7 +143,7 @@ impl Files {
         }
     }
 
-    /// Whether some of the file may be written where it lies.
+    /// Returns whether some of the file may be written where it lies.
     fn may_overwrite(&self, inode: &Inode) -> Result<bool> {
         let _state = lock::read(&inode.lock)?;
         let flags = read_file(inode)?.flags();

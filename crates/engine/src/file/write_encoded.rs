@@ -87,7 +87,7 @@ impl Files {
     }
 }
 
-/// Whether it has the shape of an extent.
+/// Returns whether it has the shape of an extent.
 fn is_storable(data: &EncodedData<'_>, offset: u64, sectorsize: u64) -> bool {
     let len = data.bytes.len() as u64;
     data.compression != Compression::None

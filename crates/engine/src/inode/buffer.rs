@@ -46,12 +46,12 @@ pub(crate) struct Taken {
 }
 
 impl WriteBuffer {
-    /// Whether data is buffered, in flight or not.
+    /// Returns whether data is buffered, in flight or not.
     pub(crate) fn is_dirty(&self) -> bool {
         !self.dirty.is_empty() || self.in_flight.is_some()
     }
 
-    /// Whether it holds what is nowhere else: data, or a loss of data that has not been reported.
+    /// Returns whether it holds what is nowhere else: data, or a loss of data that has not been reported.
     pub(crate) fn must_stay(&self) -> bool {
         self.is_dirty() || self.writeback_errors.is_unreported()
     }
@@ -97,7 +97,7 @@ impl WriteBuffer {
         self.dirty.write(offset, bytes);
     }
 
-    /// Whether bytes in `range` need no promise: their sectors are dirty, or come next and were reserved ahead.
+    /// Returns whether bytes in `range` need no promise: their sectors are dirty, or come next and were reserved ahead.
     pub(crate) fn is_promised(&self, range: Range<u64>, sectorsize: u64) -> bool {
         let sectors = sectors_of(range, sectorsize);
         let old_end = match self.goes_on(&sectors) {
@@ -108,7 +108,8 @@ impl WriteBuffer {
         old.is_empty() || self.dirty.sector_bytes(old.clone(), sectorsize) == old.end - old.start
     }
 
-    /// Whether a write of `sectors` begins at dirty ones, or right behind, and ends in those that were reserved ahead.
+    /// Returns whether a write of `sectors` begins at dirty ones, or right behind, and ends in those that were reserved
+    /// ahead.
     fn goes_on(&self, sectors: &Range<u64>) -> bool {
         (sectors.start..sectors.end).contains(&self.ahead.start) && sectors.end <= self.ahead.end
     }
@@ -149,7 +150,7 @@ impl WriteBuffer {
         self.delalloc.join(delalloc);
     }
 
-    /// How much space a write must be reserved (BUFFER-3).
+    /// Returns how much space a write must be reserved (BUFFER-3).
     pub(crate) fn need_bytes(offset: u64, len: u64, sectorsize: u64) -> u64 {
         let start = offset - offset % sectorsize;
         (offset + len).next_multiple_of(sectorsize) - start + sectorsize
@@ -200,7 +201,7 @@ impl WriteBuffer {
         self.cut = cut;
     }
 
-    /// Whether a piece holds anything of `range`.
+    /// Returns whether a piece holds anything of `range`.
     pub(crate) fn touches(&self, range: Range<u64>) -> bool {
         let in_flight = self.in_flight.as_ref();
         self.dirty.overlapping(range.clone()).next().is_some()

@@ -83,7 +83,7 @@ fn is_extent(key: Key, file: FileId) -> bool {
     (key.objectid, key.item_type) == (file.ino.0, KeyType::EXTENT_DATA)
 }
 
-/// How much of the file an extent stands for; None for a hole.
+/// Returns how much of the file an extent stands for; None for a hole.
 fn space_bytes(item: &[u8]) -> Option<u64> {
     let extent = FileExtent::decode(item)?;
     match &extent {

@@ -166,7 +166,7 @@ impl DelallocReservation {
         self.data_bytes
     }
 
-    /// How many items it covers.
+    /// Returns how many items it covers.
     pub(crate) fn items(&self) -> u64 {
         self.cost.items
     }

@@ -73,7 +73,7 @@ impl DirtyRanges {
         Some((start, piece))
     }
 
-    /// Where the last piece ends.
+    /// Returns where the last piece ends.
     pub(crate) fn end(&self) -> Option<u64> {
         let (start, last) = self.last()?;
         Some(start + last.len() as u64)
@@ -215,7 +215,7 @@ impl DirtyRanges {
         *gaps = left;
     }
 
-    /// How many bytes the sectors in `range` have of which a piece holds anything.
+    /// Returns how many bytes the sectors in `range` have of which a piece holds anything.
     pub(crate) fn sector_bytes(&self, range: Range<u64>, sectorsize: u64) -> u64 {
         let mut sum = 0;
         let mut at = range.start;

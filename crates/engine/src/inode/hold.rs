@@ -27,7 +27,7 @@ impl InodeHold {
         self.inode.id
     }
 
-    /// Whether letting go now would mean to wait, and this thread must not.
+    /// Returns whether letting go now would mean to wait, and this thread must not.
     pub(crate) fn would_block(&self) -> bool {
         let is_last = || {
             let state = lock::read(&self.inode.lock);

@@ -19,7 +19,7 @@ use super::{Inode, InodeState, Inodes};
 ///
 /// Locks: called with the inode locked. The implementation may take leaf locks only.
 pub trait LookupRefs: Debug + Send + Sync {
-    /// Whether it has a reference to the inode.
+    /// Returns whether it has a reference to the inode.
     fn knows(&self, id: FileId) -> bool;
 
     /// Pins an inode that has lost its last name, if it has a reference to it. A pinned inode counts as held until
@@ -43,7 +43,7 @@ impl Inodes {
         }
     }
 
-    /// Whether an inode without open files is referred to from outside.
+    /// Returns whether an inode without open files is referred to from outside.
     pub(crate) fn is_referenced(&self, id: FileId) -> bool {
         let refs = self.lookup_refs.read();
         refs.as_ref().is_some_and(|refs| refs.knows(id))

@@ -146,7 +146,7 @@ impl Inodes {
         self.table.get_in(tree, id)
     }
 
-    /// Whether changes wait for the next operation, as before a `remount,ro`.
+    /// Returns whether changes wait for the next operation, as before a `remount,ro`.
     fn is_quiesced(&self) -> bool {
         self.transactions()
             .is_ok_and(|manager| manager.is_quiesced())

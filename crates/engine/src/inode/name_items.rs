@@ -8,7 +8,7 @@ use ubtrfs_tree::View;
 pub(crate) const MAX_NAME_BYTES: usize = 255;
 pub(crate) const TRANSID_AT: u16 = std::mem::offset_of!(DirHead, transid) as u16;
 
-/// Whether `more` bytes can be put behind the `old` of an item. The kernel splits no leaf for an item that
+/// Returns whether `more` bytes can be put behind the `old` of an item. The kernel splits no leaf for an item that
 /// would leave no room for the head of another.
 pub(crate) fn has_room(view: &View, old: usize, more: usize) -> bool {
     old + more + 2 * ITEM_HEAD_SIZE <= leaf_data_size(view.store().nodesize())

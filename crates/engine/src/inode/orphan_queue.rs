@@ -31,7 +31,7 @@ pub(crate) struct OrphanQueue {
 }
 
 impl Inodes {
-    /// Whether an orphan can be left to the volume's thread.
+    /// Returns whether an orphan can be left to the volume's thread.
     pub(crate) fn can_queue_orphan(&self) -> bool {
         let is_served = self
             .transactions()

@@ -55,12 +55,12 @@ impl CompressionProperty {
     }
 }
 
-/// Whether data of an inode with these flags may be compressed.
+/// Returns whether data of an inode with these flags may be compressed.
 pub(crate) fn can_compress(flags: InodeFlags) -> bool {
     !flags.intersects(InodeFlags::NODATACOW | InodeFlags::NODATASUM)
 }
 
-/// Whether an inode has use for the property; others take it and forget it.
+/// Returns whether an inode has use for the property; others take it and forget it.
 pub(crate) fn is_of_use(kind: FileKind) -> bool {
     matches!(kind, FileKind::Regular | FileKind::Directory)
 }

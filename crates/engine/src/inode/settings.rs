@@ -27,7 +27,7 @@ impl Settings {
         }
     }
 
-    /// How files are compressed that do not say it themselves.
+    /// Returns how files are compressed that do not say it themselves.
     pub(crate) fn compress(&self) -> Compress {
         unpack(self.compress.load(Ordering::Acquire))
     }
@@ -55,7 +55,7 @@ impl Settings {
         self.max_inline_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// Whether the sync of a file writes back the data of all files before its commit.
+    /// Returns whether the sync of a file writes back the data of all files before its commit.
     pub(crate) fn flush_on_commit(&self) -> bool {
         self.flush_on_commit.load(Ordering::Relaxed)
     }

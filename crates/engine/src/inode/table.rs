@@ -65,7 +65,7 @@ impl FileExtentsState {
         self.own.clear();
     }
 
-    /// Whether an extent is known as the file's own, after the tree's snapshot `last_snapshot`.
+    /// Returns whether an extent is known as the file's own, after the tree's snapshot `last_snapshot`.
     pub(crate) fn is_own(&mut self, extent: Logical, last_snapshot: u64) -> bool {
         if self.last_snapshot != last_snapshot {
             self.own.clear();
@@ -252,7 +252,7 @@ impl Inodes {
 }
 
 impl Inode {
-    /// Whether it must stay in memory. No other thread holds it when this is asked, so that the lock is free.
+    /// Returns whether it must stay in memory. No other thread holds it when this is asked, so that the lock is free.
     fn must_stay(&self) -> bool {
         self.lock
             .try_read()

@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 const BATCH: usize = 64;
 
 impl Inodes {
-    /// Whether changes of times alone stay in memory; see [`crate::OpenOptions::lazy_times`].
+    /// Returns whether changes of times alone stay in memory; see [`crate::OpenOptions::lazy_times`].
     pub(crate) fn has_lazy_times(&self) -> bool {
         self.roots.lazy_times().is_wanted()
     }

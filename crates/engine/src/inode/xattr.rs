@@ -308,7 +308,7 @@ fn encode(name: &[u8], value: &[u8]) -> Option<Vec<u8>> {
     Some([head.as_bytes(), name, value].concat())
 }
 
-/// Where the record of `name` is in an item, and its length.
+/// Returns where the record of `name` is in an item, and its length.
 fn find_record(item: &[u8], name: &[u8]) -> Option<(usize, usize)> {
     let mut entries = DirEntries::new(item);
     loop {

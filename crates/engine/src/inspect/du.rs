@@ -95,7 +95,7 @@ impl Volume {
         Ok(usage)
     }
 
-    /// Whether any other inode, or the same one in another subvolume, uses an extent.
+    /// Returns whether any other inode, or the same one in another subvolume, uses an extent.
     fn is_shared(&self, extent: Logical, id: FileId, cache: &mut SharingCache) -> Result<bool> {
         if let Some(&shared) = cache.shared.get(&(extent, id)) {
             return Ok(shared);

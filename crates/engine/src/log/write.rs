@@ -126,7 +126,7 @@ impl TreeLog {
         })
     }
 
-    /// Whether no log and no commit in progress has anything of an inode that the last commit has not.
+    /// Returns whether no log and no commit in progress has anything of an inode that the last commit has not.
     fn is_committed(&self, inode: &Inode) -> Result<bool> {
         let all = keys_of(inode.id.ino.0, KeyType(0)..=KeyType(u8::MAX));
         if !inode.tree.is_committed_in(&all) {

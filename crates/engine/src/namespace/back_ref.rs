@@ -114,7 +114,7 @@ impl Draft<'_> {
     }
 }
 
-/// Whether an inode's items in `view` have the name.
+/// Returns whether an inode's items in `view` have the name.
 pub(crate) fn has_ref(view: &View, ino: InodeNr, dir: InodeNr, name: &[u8]) -> Result<bool> {
     let item = view.get(&ref_key(ino, dir))?;
     if item.is_some_and(|item| find_ref(&item, name).is_some()) {

@@ -61,7 +61,7 @@ impl Namespace {
         Ok(Some(id))
     }
 
-    /// Whether small data of a file that is made in `parent` is neither compressed nor overwritten in place.
+    /// Returns whether small data of a file that is made in `parent` is neither compressed nor overwritten in place.
     fn stores_as_is(&self, parent: &Arc<Inode>, state: &mut InodeState) -> Result<bool> {
         let inherited = inherited(&parent.tree, parent.id, state)?;
         let dir_item = inode_item_cached(&parent.tree, parent.id)?;

@@ -69,7 +69,7 @@ impl Namespace {
         Ok(attr)
     }
 
-    /// Whether an inode may have more names in one directory than fit one item.
+    /// Returns whether an inode may have more names in one directory than fit one item.
     pub(super) fn has_extrefs(&self) -> bool {
         self.roots
             .superblock()

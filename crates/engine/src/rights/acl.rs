@@ -55,7 +55,7 @@ fn entry(bytes: &[u8; ENTRY_BYTES]) -> Option<Entry> {
     Some(Entry { tag, bits })
 }
 
-/// Whether an ACL grants all of `mask`, in the order of acl(5): owner, named users, groups, others.
+/// Returns whether an ACL grants all of `mask`, in the order of acl(5): owner, named users, groups, others.
 pub(super) fn grants(entries: &[Entry], caller: &Caller, attr: &Attr, mask: Mask) -> bool {
     let bits = |tag: Tag| entries.iter().find(|entry| entry.tag == tag);
     let limit = bits(Tag::Mask).map_or(7, |entry| entry.bits);

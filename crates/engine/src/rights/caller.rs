@@ -78,17 +78,17 @@ impl Caller {
         self.capabilities >> capability & 1 != 0
     }
 
-    /// Whether it may do what concerns the volume as a whole.
+    /// Returns whether it may do what concerns the volume as a whole.
     pub fn is_administrator(&self) -> bool {
         self.has(CAP_SYS_ADMIN)
     }
 
-    /// Whether it owns the file, or counts as one who does.
+    /// Returns whether it owns the file, or counts as one who does.
     pub fn owns(&self, attr: &Attr) -> bool {
         self.uid == attr.uid || self.has(CAP_FOWNER)
     }
 
-    /// Whether a file of this group stays setgid when it writes to it.
+    /// Returns whether a file of this group stays setgid when it writes to it.
     pub fn keeps_setgid(&self, gid: u32) -> bool {
         self.is_in_group(gid) || self.has(CAP_FSETID)
     }
@@ -97,7 +97,7 @@ impl Caller {
         self.gid == gid || self.groups.contains(&gid)
     }
 
-    /// Whether it may do all of `mask` to a file, by its mode and ACL, if ACLs count.
+    /// Returns whether it may do all of `mask` to a file, by its mode and ACL, if ACLs count.
     ///
     /// Locks: none of an inode, which may be locked.
     pub fn may(&self, volume: &Volume, file: FileId, mask: Mask) -> Result<bool, Error> {

@@ -106,7 +106,7 @@ impl Snapshot {
         Ok(bytes)
     }
 
-    /// How many references an extent of it has: items of files, where leaves that snapshots share count once.
+    /// Returns how many references an extent of it has: items of files, where leaves that snapshots share count once.
     pub fn extent_refs(&self, extent: Logical) -> Result<u64> {
         Ok(self.volume.roots.data_extent_refs(extent)?)
     }

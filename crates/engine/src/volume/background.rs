@@ -53,7 +53,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Whether it was told to rest, and nothing has been changed since.
+    /// Returns whether it was told to rest, and nothing has been changed since.
     pub fn is_quiesced(&self) -> bool {
         self.inodes
             .transactions()

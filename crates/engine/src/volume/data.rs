@@ -173,7 +173,7 @@ impl Volume {
         self.files.truncate_open(file.id(), size)
     }
 
-    /// How often a decompressed extent was found in memory.
+    /// Returns how often a decompressed extent was found in memory.
     pub fn decompressed_stats(&self) -> CacheStats {
         self.files.decompressed_stats()
     }

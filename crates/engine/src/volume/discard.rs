@@ -17,13 +17,13 @@ impl Volume {
         Ok(())
     }
 
-    /// When freed space is discarded. `None` of a volume that is only read.
+    /// Returns when freed space is discarded. `None` of a volume that is only read.
     pub fn discard_mode(&self) -> DiscardMode {
         let manager = self.inodes.transactions();
         manager.map_or(DiscardMode::None, |manager| manager.discard.mode())
     }
 
-    /// Whether a device of a writable volume takes discards, as far as is known.
+    /// Returns whether a device of a writable volume takes discards, as far as is known.
     pub fn can_discard(&self) -> bool {
         let manager = self.inodes.transactions();
         manager.is_ok_and(|manager| manager.discard.is_possible())

@@ -16,7 +16,7 @@ impl Volume {
         Some(manager.gate.enter())
     }
 
-    /// Whether this thread does the work of a group.
+    /// Returns whether this thread does the work of a group.
     pub fn is_in_group(&self) -> bool {
         let manager = self.inodes.transactions();
         manager.is_ok_and(|manager| manager.gate.is_in_group())

@@ -16,7 +16,7 @@ impl Volume {
             .map(|manager| manager.lifetime().clone())
     }
 
-    /// Whether `close` has been done, or is not needed.
+    /// Returns whether `close` has been done, or is not needed.
     pub fn is_closed(&self) -> bool {
         self.inodes
             .transactions()

@@ -45,7 +45,7 @@ impl OpenFile {
         self.hold.close_and_pin();
     }
 
-    /// Whether letting go now would mean to wait, and this thread must not.
+    /// Returns whether letting go now would mean to wait, and this thread must not.
     pub fn would_block(&self) -> bool {
         self.hold.would_block()
     }

@@ -168,21 +168,21 @@ impl OpenOptions {
         self
     }
 
-    /// When freed space is discarded. None, as if nothing is said, is `Async` where a device takes discards.
+    /// Returns when freed space is discarded. None, as if nothing is said, is `Async` where a device takes discards.
     #[must_use]
     pub fn discard(mut self, mode: Option<DiscardMode>) -> Self {
         self.discard.mode = mode;
         self
     }
 
-    /// How fast the background discards (`Volume::set_discard_limits`).
+    /// Returns how fast the background discards (`Volume::set_discard_limits`).
     #[must_use]
     pub fn discard_limits(mut self, limits: DiscardLimits) -> Self {
         self.discard.limits = limits;
         self
     }
 
-    /// How long freed space waits for the background, in the hope that it is used again.
+    /// Returns how long freed space waits for the background, in the hope that it is used again.
     #[must_use]
     pub fn discard_delays(mut self, delays: DiscardDelays) -> Self {
         self.discard.delays = delays;
@@ -227,7 +227,7 @@ impl OpenOptions {
             })
     }
 
-    /// Whether a reader sees what the fsync log holds.
+    /// Returns whether a reader sees what the fsync log holds.
     pub(super) fn shows_log(&self) -> bool {
         !self.data.rescue.no_log_replay
     }

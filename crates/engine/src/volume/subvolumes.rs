@@ -150,7 +150,7 @@ impl Volume {
         Ok(self.roots.root_dir(id)?)
     }
 
-    /// Where a subvolume stands; None for the top level and for one that is nowhere.
+    /// Returns where a subvolume stands; None for the top level and for one that is nowhere.
     pub fn subvolume_place(&self, id: RootId) -> Result<Option<SubvolumePlace>> {
         Ok(self.roots.subvolume_place(id)?)
     }

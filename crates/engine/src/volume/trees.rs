@@ -12,7 +12,7 @@ use super::Volume;
 use crate::error::Result;
 
 impl Volume {
-    /// Whether POSIX ACLs count: an option of the volume.
+    /// Returns whether POSIX ACLs count: an option of the volume.
     pub fn counts_acls(&self) -> bool {
         self.roots.counts_acls()
     }

@@ -73,7 +73,7 @@ fn planted() -> ubtrfs_transaction::Error {
     })
 }
 
-/// Whether a commit takes the place of the log that fails there.
+/// Returns whether a commit takes the place of the log that fails there.
 fn is_committed_instead(point: Failpoint) -> bool {
     matches!(
         point,
@@ -164,7 +164,7 @@ impl BlockDevice for Stopping {
     }
 }
 
-/// Whether all that was written before it is durable.
+/// Returns whether all that was written before it is durable.
 fn is_durable(point: Failpoint) -> bool {
     matches!(
         point,

@@ -129,7 +129,7 @@ fn judge(volume: &CutVolume, cut: &Cut) -> Vec<String> {
     wrong
 }
 
-/// How many of the scenarios other kinds of volumes go through: each so many, in a soak all.
+/// Returns how many of the scenarios other kinds of volumes go through: each so many, in a soak all.
 fn step() -> usize {
     match std::env::var_os("UBTRFS_SOAK") {
         Some(_) => 1,

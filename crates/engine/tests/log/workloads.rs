@@ -357,8 +357,9 @@ pub(crate) struct Run {
     commits: u64,
 }
 
-/// Whether contents have a length and bytes that the file had, though at different moments. A commit of another file's
-/// sync stores a cut at once, and what was written before it only when that is written back. Linux leaves such files, too.
+/// Returns whether contents have a length and bytes that the file had, though at different moments. A commit of another
+/// file's sync stores a cut at once, and what was written before it only when that is written back. Linux leaves such
+/// files, too.
 fn is_of_several_moments(data: &[u8], known: &[&Seen]) -> bool {
     let was = |at: usize, byte: &u8| known.iter().any(|known| known.data.get(at) == Some(byte));
     known.iter().any(|known| known.data.len() == data.len())

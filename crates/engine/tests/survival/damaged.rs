@@ -253,8 +253,8 @@ fn numbers(report: &Report) -> BTreeSet<u16> {
     report.numbers().into_iter().chain(following).collect()
 }
 
-/// Where files look for data that no extent item holds. That is free space; once it is in use what was wrong there
-/// has another number.
+/// Returns where files look for data that no extent item holds. That is free space; once it is in use what was wrong
+/// there has another number.
 fn without_item(report: &Report) -> BTreeSet<u64> {
     let issues = report.issues.iter();
     let free = issues.filter(|issue| matches!(issue.fault, Fault::DataWithoutExtent { .. }));

@@ -133,7 +133,7 @@ pub(crate) fn recover_superblocks(devices: &Devices) -> bool {
     is_torn
 }
 
-/// Whether the newest superblock names a log.
+/// Returns whether the newest superblock names a log.
 pub(crate) fn has_log(devices: &Devices) -> bool {
     let path = Path::new("device");
     let newest = |device: &Arc<dyn BlockDevice>| {

@@ -53,7 +53,7 @@ impl Engine {
     }
 }
 
-/// Whether an operation commits without writing back the data of all files.
+/// Returns whether an operation commits without writing back the data of all files.
 fn commits_by_itself(op: &Op) -> bool {
     matches!(
         op,

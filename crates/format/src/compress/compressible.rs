@@ -23,7 +23,7 @@ const LARGE_CORE: usize = 200;
 /// The entropy from which on data is not compressed, in percent of eight bits a byte.
 const HIGH_ENTROPY_PERCENT: f64 = 80.0;
 
-/// Whether a sample of `data` is regular enough that compressing all of it is worth a try.
+/// Returns whether a sample of `data` is regular enough that compressing all of it is worth a try.
 pub fn looks_compressible(data: &[u8]) -> bool {
     let mut sample = Vec::with_capacity(data.len() / INTERVAL_BYTES * SAMPLE_BYTES);
     for interval in data.chunks(INTERVAL_BYTES) {
@@ -48,7 +48,7 @@ pub fn looks_compressible(data: &[u8]) -> bool {
     }
 }
 
-/// How many of the most frequent bytes make up most of the sample.
+/// Returns how many of the most frequent bytes make up most of the sample.
 fn core_set(counts: &[u32; 256], total: usize) -> usize {
     let most = total * CORE_PERCENT / 100;
     let mut covered = 0;

@@ -154,7 +154,7 @@ impl Acl {
             | perm(Tag::Other).unwrap_or(0)
     }
 
-    /// Whether a mode says the same.
+    /// Returns whether a mode says the same.
     fn is_mode(&self) -> bool {
         let plain = |tag| matches!(tag, Tag::UserObj | Tag::GroupObj | Tag::Other);
         self.entries.iter().all(|entry| plain(entry.tag))

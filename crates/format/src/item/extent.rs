@@ -148,7 +148,7 @@ impl InlineRef {
         }
     }
 
-    /// How many references it counts for.
+    /// Returns how many references it counts for.
     pub fn count(&self) -> u64 {
         match self {
             InlineRef::TreeBlock { .. } | InlineRef::SharedBlock { .. } => 1,

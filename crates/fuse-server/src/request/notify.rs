@@ -28,8 +28,8 @@ pub trait Notifier: Debug + Send + Sync {
     /// locked for the request.
     fn contents_changed(&self, node: NodeId, offset: u64, len: u64) -> bool;
 
-    /// Whether so few names wait to be told that more may come. A thread that may wait for the kernel calls `drain`
-    /// instead.
+    /// Returns whether so few names wait to be told that more may come. A thread that may wait for the kernel calls
+    /// `drain` instead.
     fn has_room_for_names(&self) -> bool;
 
     /// Waits until the kernel has taken note of what it was told of nodes before the call. This never waits for

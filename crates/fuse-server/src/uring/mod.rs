@@ -237,12 +237,12 @@ pub(super) fn why_not_offered() -> &'static str {
     }
 }
 
-/// Whether the kernel's switch is on, as far as can be told.
+/// Returns whether the kernel's switch is on, as far as can be told.
 pub(super) fn is_on() -> bool {
     fs::read(SWITCH).map_or(true, |switch| switch.trim_ascii() != b"N")
 }
 
-/// How many queues the kernel wants: one for each CPU that there may ever be.
+/// Returns how many queues the kernel wants: one for each CPU that there may ever be.
 fn possible_cpus() -> io::Result<u16> {
     let list = fs::read_to_string("/sys/devices/system/cpu/possible")?;
     count_of(&list).ok_or_else(|| io::Error::other(format!("possible CPUs: {list:?}")))

@@ -234,7 +234,7 @@ fn always_waits(operation: u32) -> bool {
     )
 }
 
-/// Whether the kernel releases slots with this error at the end of the connection.
+/// Returns whether the kernel releases slots with this error at the end of the connection.
 fn is_end(error: Errno) -> bool {
     matches!(
         error,

@@ -43,7 +43,7 @@ pub(super) fn set(thread: Pid, policy: Policy) -> io::Result<()> {
     }
 }
 
-/// Whether the calling thread has the policy that threads normally have.
+/// Returns whether the calling thread has the policy that threads normally have.
 pub(super) fn is_normal() -> bool {
     // SAFETY: no memory is involved.
     let policy = unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) };

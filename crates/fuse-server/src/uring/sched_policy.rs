@@ -71,7 +71,7 @@ impl Record {
         }
     }
 
-    /// Whether the queue is in use.
+    /// Returns whether the queue is in use.
     pub(super) fn is_in_use(&self) -> bool {
         self.quiet_looks < QUIET_LOOKS
     }

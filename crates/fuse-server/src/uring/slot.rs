@@ -123,7 +123,7 @@ thread_local! {
     static DROPPED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
-/// How many slots the calling thread has dropped.
+/// Returns how many slots the calling thread has dropped.
 #[cfg(test)]
 pub(super) fn dropped() -> usize {
     DROPPED.get()

@@ -97,7 +97,7 @@ impl Appends {
         })
     }
 
-    /// Whether the kernel may cut a file to this size: to take back a write that has failed. It does so once.
+    /// Returns whether the kernel may cut a file to this size: to take back a write that has failed. It does so once.
     pub(super) fn take_back(&self, id: FileId, size: u64) -> Result<bool> {
         let mut runs = self.0.lock();
         let is_it = |run: &Run| run.is_given_up() && run.begin == size;

@@ -214,9 +214,9 @@ impl<S: Source> Adapter<S> {
     }
 }
 
-/// Whether a change takes set-id bits and capabilities from what is no directory. A change that changes nothing
-/// comes from a kernel that wants just that. It sends one for a new owner that is the old one, or before it changes
-/// the file by other means.
+/// Returns whether a change takes set-id bits and capabilities from what is no directory. A change that changes nothing
+/// comes from a kernel that wants just that. It sends one for a new owner that is the old one, or before it changes the
+/// file by other means.
 fn takes_rights(change: &AttrChange) -> bool {
     let AttrChange {
         uid,

@@ -57,7 +57,7 @@ impl<S: Source> Adapter<S> {
         }
     }
 
-    /// Whether the subvolume of a file is reached from the root of the mount.
+    /// Returns whether the subvolume of a file is reached from the root of the mount.
     fn is_below_root(&self, id: FileId) -> Result<bool> {
         let mut at = id;
         for _ in 0..MAX_NESTING {

@@ -53,7 +53,7 @@ impl NodeIds {
     }
 }
 
-/// Where the page begins that the kernel may have locked for a buffered write; the end, if there is none.
+/// Returns where the page begins that the kernel may have locked for a buffered write; the end, if there is none.
 fn sure_end(range: Span) -> u64 {
     let page = rustix::param::page_size() as u64;
     let last = range.end.saturating_sub(1) / page * page;
@@ -147,7 +147,7 @@ impl Changes {
             .is_none_or(|notifier| notifier.drain_nodes(Some(clock::now() + patience)))
     }
 
-    /// Whether no notice about a node waits to be told to the kernel.
+    /// Returns whether no notice about a node waits to be told to the kernel.
     pub(super) fn has_told_nodes(&self) -> bool {
         self.drain_nodes_within(Duration::ZERO)
     }
@@ -158,8 +158,8 @@ impl Changes {
         }
     }
 
-    /// Whether the kernel is near enough to what it was told of names that more may change. For who serves a request,
-    /// and cannot wait for it.
+    /// Returns whether the kernel is near enough to what it was told of names that more may change. For who serves a
+    /// request, and cannot wait for it.
     pub(super) fn has_room_for_names(&self) -> bool {
         self.notifier()
             .is_none_or(|notifier| notifier.has_room_for_names())

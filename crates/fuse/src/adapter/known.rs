@@ -206,7 +206,7 @@ impl KnownNodes {
         kept
     }
 
-    /// Whether a node's file was found to have no capability when so many had changed.
+    /// Returns whether a node's file was found to have no capability when so many had changed.
     pub(super) fn is_without_capability(&self, number: u64, count: u64) -> bool {
         let shard = self.shard(number).lock();
         shard
@@ -300,7 +300,7 @@ impl KnownNodes {
         }
     }
 
-    /// Whether a buffered write of a range may be older than the drop of its page, and a read between them.
+    /// Returns whether a buffered write of a range may be older than the drop of its page, and a read between them.
     pub(super) fn was_reread(&self, number: u64, range: Span) -> bool {
         let shard = |number| self.shard(number).lock();
         self.were_pages_dropped()

@@ -189,7 +189,7 @@ impl<S: Source> Adapter<S> {
         }
     }
 
-    /// Where a listing goes on that reads from `offset`, and the index at which it ends.
+    /// Returns where a listing goes on that reads from `offset`, and the index at which it ends.
     fn position(&self, dir: &Node, offset: u64) -> Result<(Position, u64)> {
         let position = Position::from_offset(offset);
         match position.bound {

@@ -114,7 +114,7 @@ struct Node {
 }
 
 impl Node {
-    /// Whether this is a directory in place of a subvolume that is not there.
+    /// Returns whether this is a directory in place of a subvolume that is not there.
     fn is_empty_subvolume_dir(&self) -> bool {
         matches!(self.listed, Some(Listed::EmptySubvolumeDir { .. }))
     }
@@ -233,7 +233,7 @@ impl<S: Source> Adapter<S> {
         self
     }
 
-    /// Where others that change the volume tell what they changed.
+    /// Returns where others that change the volume tell what they changed.
     pub(crate) fn changes(&self) -> Changes {
         self.changes.clone()
     }

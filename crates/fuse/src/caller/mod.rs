@@ -41,7 +41,7 @@ pub fn caller_of(pid: u32, uid: u32, gid: u32) -> Caller {
         })
 }
 
-/// Whether it is the user, not root, whose process this is.
+/// Returns whether it is the user, not root, whose process this is.
 pub fn is_our_user(caller: &Caller) -> bool {
     let ours = rustix::process::geteuid();
     !ours.is_root() && caller.uid == ours.as_raw()
@@ -56,7 +56,7 @@ pub fn administer_mount(rights: Rights<'_>) -> Result<(), Refused> {
     }
 }
 
-/// Whether capabilities of this process are capabilities here.
+/// Returns whether capabilities of this process are capabilities here.
 fn is_in_our_namespace(process: &Path) -> bool {
     let namespace = |folder: &Path| fs::read_link(folder.join("ns/user")).ok();
     let ours = namespace(Path::new("/proc/self"));

@@ -150,7 +150,7 @@ impl Reclaim {
     }
 }
 
-/// Whether a block device is mounted by us.
+/// Returns whether a block device is mounted by us.
 fn is_mounted(device: (u32, u32)) -> bool {
     mount_table().is_ok_and(|table| {
         let mut mounts = table.iter();
@@ -158,8 +158,8 @@ fn is_mounted(device: (u32, u32)) -> bool {
     })
 }
 
-/// Whether the kernel keeps the file system of a mount whose connection has ended: a namespace has the mount, or a
-/// process something in it. The device's lock is ours, so no other mount of ours is meant.
+/// Returns whether the kernel keeps the file system of a mount whose connection has ended. A namespace has the mount then,
+/// or a process something in it. The device's lock is ours, so no other mount of ours is meant.
 fn is_kept(device: (u32, u32)) -> bool {
     !holders_of(device).is_empty() || keeps_dead(device)
 }

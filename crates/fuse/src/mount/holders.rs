@@ -54,8 +54,8 @@ pub fn holders_of(device: (u32, u32)) -> Vec<Holder> {
     holders
 }
 
-/// Whether a process has something open or mapped, or stands, in a FUSE file system of the device whose connection has
-/// ended.
+/// Returns whether a process has something open or mapped, or stands, in a FUSE file system of the device whose
+/// connection has ended.
 pub(super) fn keeps_dead(device: (u32, u32)) -> bool {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let mut processes = processes.filter(|process| {
@@ -73,8 +73,8 @@ pub(super) fn keeps_dead(device: (u32, u32)) -> bool {
     })
 }
 
-/// Whether a link leads to a file of the device, and its server is gone. No server is asked for the device's number, and
-/// only this one's at all.
+/// Returns whether a link leads to a file of the device, and its server is gone. No server is asked for the device's
+/// number, and only this one's at all.
 fn is_dead(link: &Path, device: (u32, u32)) -> bool {
     let found = statx(CWD, link, AtFlags::STATX_DONT_SYNC, StatxFlags::empty());
     found.is_ok_and(|found| (found.stx_dev_major, found.stx_dev_minor) == device)

@@ -47,12 +47,12 @@ impl LiveOptions {
         Ok(())
     }
 
-    /// Whether users may delete subvolumes of theirs.
+    /// Returns whether users may delete subvolumes of theirs.
     pub fn user_subvol_rm_allowed(&self) -> bool {
         self.rules.user_subvol_rm_allowed()
     }
 
-    /// Whether each change of a directory is durable when it is answered.
+    /// Returns whether each change of a directory is durable when it is answered.
     pub fn dirsync(&self) -> bool {
         self.dirsync
     }

@@ -144,8 +144,8 @@ pub enum OptionError {
 }
 
 impl Options {
-    /// Whether the kernel is to ask before it opens a file. If it collects writes, we need to know which files those
-    /// may be of.
+    /// Returns whether the kernel is to ask before it opens a file. If it collects writes, we need to know which files
+    /// those may be of.
     pub(super) fn asks_opens(&self) -> bool {
         self.opens || self.writeback
     }
@@ -323,7 +323,8 @@ impl Options {
 }
 
 impl Rescue {
-    /// Whether the mount must be read-only. Roots of an earlier transaction may be written to, as in the kernel.
+    /// Returns whether the mount must be read-only. Roots of an earlier transaction may be written to, as in the
+    /// kernel.
     pub(super) fn needs_read_only(self) -> bool {
         let others = Rescue {
             use_backup_root: false,

@@ -89,7 +89,7 @@ pub struct Remounted {
 }
 
 impl Remount {
-    /// Whether a word of `-o` asks for one.
+    /// Returns whether a word of `-o` asks for one.
     pub fn is_asked_by(words: &OsStr) -> bool {
         split(words).any(|word| word == b"remount")
     }
@@ -199,7 +199,7 @@ impl Remount {
         words
     }
 
-    /// Whether the mount is for reading only afterwards.
+    /// Returns whether the mount is for reading only afterwards.
     pub fn is_read_only(&self) -> bool {
         self.change(MountFlags::RDONLY) == Some(true)
     }
@@ -220,7 +220,8 @@ impl Remount {
     }
 }
 
-/// Whether the volume behind a mount does, as the process that serves it says. One that does not say learns by trying.
+/// Returns whether the volume behind a mount does, as the process that serves it says. One that does not say learns by
+/// trying.
 fn takes_changes(mountpoint: &Path) -> bool {
     let mut value = [0; TAKES_CHANGES.len()];
     match getxattr(mountpoint, WRITABLE_ATTRIBUTE, &mut value) {

@@ -53,7 +53,7 @@ pub enum Afterwards {
     Stalled,
 }
 
-/// Where a process serves a mount of ours, if it does.
+/// Returns where a process serves a mount of ours, if it does.
 pub fn mountpoint_served_by(pid: u32) -> Option<PathBuf> {
     let table = super::mount_table().ok()?;
     let folder = PathBuf::from(format!("/proc/{pid}"));
@@ -63,7 +63,7 @@ pub fn mountpoint_served_by(pid: u32) -> Option<PathBuf> {
     served.next().map(|entry| entry.mountpoint)
 }
 
-/// Where a mount of ours has this source, if one does.
+/// Returns where a mount of ours has this source, if one does.
 pub fn mountpoint_of(source: &Path) -> Option<PathBuf> {
     let mut table = super::mount_table().ok()?.into_iter();
     let found = table.find(|entry| entry.is_ours() && entry.source == source);
@@ -153,7 +153,7 @@ impl Server {
         self.pid
     }
 
-    /// Whether it runs the program that this process runs, and so ends when its mount does.
+    /// Returns whether it runs the program that this process runs, and so ends when its mount does.
     pub fn runs_this_program(&self) -> bool {
         let program = |folder: &Path| {
             let file = fs::metadata(folder.join("exe")).ok()?;
@@ -181,21 +181,21 @@ impl Server {
         Afterwards::Ended
     }
 
-    /// Whether it ends in that time.
+    /// Returns whether it ends in that time.
     pub fn ends_within(&self, time: Duration) -> bool {
         let timeout = Timespec::try_from(time).ok();
         let mut process = [PollFd::new(&self.process, PollFlags::IN)];
         poll(&mut process, timeout.as_ref()).is_ok_and(|ended| ended > 0)
     }
 
-    /// Whether a signal has stopped it, so that it does nothing until it is continued.
+    /// Returns whether a signal has stopped it, so that it does nothing until it is continued.
     pub fn is_stopped(&self) -> bool {
         let state = self.stat().and_then(|fields| fields.chars().next());
         matches!(state, Some('T' | 't'))
     }
 
-    /// Whether the connection lives. Its descriptor says so to those who may have a copy of it; otherwise a mount does
-    /// that any process has.
+    /// Returns whether the connection lives. Its descriptor says so to those who may have a copy of it; otherwise a
+    /// mount does that any process has.
     fn is_connected(&self) -> bool {
         match self.connection() {
             Some(is_connected) => is_connected,
@@ -253,7 +253,7 @@ impl Work<'_> {
         }
     }
 
-    /// Whether it is stopped, or has not been seen working for `patience`. To be asked now and then.
+    /// Returns whether it is stopped, or has not been seen working for `patience`. To be asked now and then.
     pub fn is_stalled(&mut self, patience: Duration) -> bool {
         if self.server.is_some_and(Server::is_stopped) {
             return true;

@@ -71,7 +71,7 @@ impl Place {
         }
     }
 
-    /// Whether the connection lives, by this or another mount.
+    /// Returns whether the connection lives, by this or another mount.
     fn is_mounted(&self) -> bool {
         !self.ends_within(Duration::ZERO)
     }
@@ -191,7 +191,7 @@ impl Session {
         self.changes = Some(changes);
     }
 
-    /// Where to tell what is changed in the volume by other ways than this mount; None if it is none of ours.
+    /// Returns where to tell what is changed in the volume by other ways than this mount; None if it is none of ours.
     pub fn changes(&self) -> Option<&Changes> {
         self.changes.as_ref()
     }

@@ -106,7 +106,7 @@ impl Durations {
         self.quantile_ns(1.0)
     }
 
-    /// How many were shorter than each power of two from about a microsecond to about a minute.
+    /// Returns how many were shorter than each power of two from about a microsecond to about a minute.
     pub(super) fn cumulative(&self) -> impl Iterator<Item = (u64, u64)> {
         let mut below = 0;
         let counted = self.buckets.iter().enumerate();

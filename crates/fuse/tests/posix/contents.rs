@@ -204,7 +204,7 @@ pub(crate) fn allocation(stage: &mut Stage) {
     }
 }
 
-/// Where data and holes begin.
+/// Returns where data and holes begin.
 fn holes(file: &Fd) -> Vec<(i64, char)> {
     let mut found = Vec::new();
     let mut at = 0;

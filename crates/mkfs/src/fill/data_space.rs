@@ -100,7 +100,7 @@ impl<'a> DataSpace<'a> {
         }
     }
 
-    /// Whether there was not enough room.
+    /// Returns whether there was not enough room.
     pub(super) fn is_over(&self) -> bool {
         self.is_over
     }

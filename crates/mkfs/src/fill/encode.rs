@@ -126,7 +126,7 @@ impl Encoder<'_> {
         self.coding.sectorsize as u64
     }
 
-    /// Whether compression was tried in vain.
+    /// Returns whether compression was tried in vain.
     pub(super) fn is_incompressible(&self) -> bool {
         self.is_incompressible
     }

@@ -174,7 +174,7 @@ pub(super) trait Source {
     /// From here on contents do not matter, only how large they are.
     fn skip_contents(&mut self);
 
-    /// Where subvolumes and flags were asked for that were not met on the way.
+    /// Returns where subvolumes and flags were asked for that were not met on the way.
     fn unmet(&self) -> Option<PathBuf>;
 
     /// The ACLs of the source that the files lack.

@@ -32,7 +32,7 @@ pub struct Image {
     _scratch: Scratch,
 }
 
-/// Where images are kept.
+/// Returns where images are kept.
 pub fn dir() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/images")
 }

@@ -40,7 +40,7 @@ impl SlowDevice {
         self
     }
 
-    /// How often a thread waited for a read, or for reads that were done together.
+    /// Returns how often a thread waited for a read, or for reads that were done together.
     pub fn waits(&self) -> u64 {
         self.waits.load(Ordering::Relaxed)
     }

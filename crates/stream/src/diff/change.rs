@@ -32,7 +32,7 @@ impl Inode {
         })
     }
 
-    /// Whether a name leads to it.
+    /// Returns whether a name leads to it.
     pub(super) fn has_name(&self) -> bool {
         self.item.nlink.get() > 0
     }

@@ -152,7 +152,7 @@ impl DiffEntry {
         }
     }
 
-    /// Whether a file that kept its name differs in nothing that is reported.
+    /// Returns whether a file that kept its name differs in nothing that is reported.
     pub(super) fn is_nothing(&self) -> bool {
         self.kind == ChangeKind::Changed
             && self.old == self.new

@@ -281,7 +281,7 @@ impl<'a> Walk<'a> {
         Ok(moved)
     }
 
-    /// Whether a directory has the number that another one has in the old snapshot.
+    /// Returns whether a directory has the number that another one has in the old snapshot.
     fn is_replaced_dir(&mut self, dir: u64) -> Result<bool, DiffError> {
         if dir == self.top() {
             return Ok(false);

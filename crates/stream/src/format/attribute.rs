@@ -107,7 +107,7 @@ impl Attribute {
         self.raw() >= Attribute::VerityAlgorithm.raw()
     }
 
-    /// Whether it has no length and takes the rest of the command.
+    /// Returns whether it has no length and takes the rest of the command.
     pub(super) fn takes_rest(self, version: StreamVersion) -> bool {
         self == Attribute::Data && version >= StreamVersion::V2
     }

@@ -44,7 +44,7 @@ impl<R: Read> StreamReader<R> {
         self.version
     }
 
-    /// Where the next command begins in the stream.
+    /// Returns where the next command begins in the stream.
     pub fn offset(&self) -> u64 {
         self.offset
     }

@@ -37,7 +37,7 @@ pub fn find_sent<'a>(
     }
 }
 
-/// Whether a subvolume is the one that was sent, or was received from it.
+/// Returns whether a subvolume is the one that was sent, or was received from it.
 pub(super) fn is_meant(info: &SubvolumeInfo, sent: &Sent) -> bool {
     let uuids = [info.item.received_uuid, info.item.uuid];
     info.item.refs.get() > 0 && !sent.uuid.is_nil() && uuids.contains(&sent.uuid)

@@ -152,7 +152,7 @@ impl PutOff {
 }
 
 impl SetAttributes {
-    /// Where the last one that is set stands in the order.
+    /// Returns where the last one that is set stands in the order.
     fn rank(&self) -> usize {
         let is_set = [
             self.owner.is_some(),

@@ -243,7 +243,7 @@ impl From<Refused> for TargetError {
 }
 
 impl TargetError {
-    /// Whether further commands would fail for the same reason.
+    /// Returns whether further commands would fail for the same reason.
     pub fn is_final(&self) -> bool {
         match self {
             TargetError::Engine(error) => matches!(

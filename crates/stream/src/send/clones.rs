@@ -134,7 +134,7 @@ impl CloneSources {
             .map_or(Clonable::Never, |skip| Clonable::Behind { skip })
     }
 
-    /// Where in the source's file the range begins, and how much of it can be cloned.
+    /// Returns where in the source's file the range begins, and how much of it can be cloned.
     fn part(
         &self,
         source: &Source,

@@ -78,7 +78,7 @@ impl FileData {
     }
 }
 
-/// How compression is numbered in a stream, which depends on the sector for LZO.
+/// Returns how compression is numbered in a stream, which depends on the sector for LZO.
 fn stream_compression(compression: Compression, sectorsize: u64) -> u32 {
     match compression {
         Compression::None => 0,

@@ -135,8 +135,8 @@ pub(super) fn find_beside<T>(
     })
 }
 
-/// Whether one snapshot came from the other, or both came from one subvolume. Then a directory whose entries differ has
-/// another inode item, too. Of two directories that mkfs has filled the items may be alike.
+/// Returns whether one snapshot came from the other, or both came from one subvolume. Then a directory whose entries
+/// differ has another inode item, too. Of two directories that mkfs has filled the items may be alike.
 fn are_kin(old: &Snapshot, new: &Snapshot) -> bool {
     let (old, new) = (old.item(), new.item());
     let is_parent = |uuid: Uuid, of: Uuid| uuid == of && !of.is_nil();

@@ -38,7 +38,7 @@ pub(super) struct DiskRange {
 }
 
 impl DiskRange {
-    /// Whether `next` is what follows in the extent, if this stands for `range`.
+    /// Returns whether `next` is what follows in the extent, if this stands for `range`.
     pub(super) fn goes_on_with(&self, range: &Range<u64>, next: &DiskRange) -> bool {
         let behind = self.offset.checked_add(range.end - range.start);
         next.extent == self.extent && Some(next.offset) == behind
@@ -46,7 +46,7 @@ impl DiskRange {
 }
 
 impl Stored {
-    /// Whether both read alike for certain.
+    /// Returns whether both read alike for certain.
     pub(super) fn is_same(&self, other: &Stored) -> bool {
         match (self, other) {
             (Stored::Nothing, Stored::Nothing) => true,
@@ -66,7 +66,7 @@ impl Stored {
     }
 }
 
-/// Whether the part of an extent that an item stands for lies in the extent, and that on the volume.
+/// Returns whether the part of an extent that an item stands for lies in the extent, and that on the volume.
 fn is_within(tree: FileTree<'_>, extent: &FileExtent<'_>) -> bool {
     let (head, body) = match extent {
         FileExtent::Inline { head, .. } => return head.ram_bytes.get() <= MAX_EXTENT_BYTES as u64,

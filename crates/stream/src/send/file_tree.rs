@@ -29,7 +29,7 @@ pub(super) struct Name {
 }
 
 impl Name {
-    /// Whether a path may have it.
+    /// Returns whether a path may have it.
     fn is_sound(&self) -> bool {
         !matches!(&self.name[..], b"" | b"." | b"..")
             && !self.name.iter().any(|&byte| byte == b'/' || byte == 0)
@@ -56,7 +56,7 @@ impl Inode {
         self.kind == FileKind::Directory
     }
 
-    /// Whether both may be states of one inode, and not of two that had the same number.
+    /// Returns whether both may be states of one inode, and not of two that had the same number.
     ///
     /// Generations are equal also by chance, in subvolumes of different origin.
     fn is_alike(&self, other: &Inode) -> bool {
@@ -112,7 +112,7 @@ impl<'a> FileTree<'a> {
         }
     }
 
-    /// Whether an inode of this tree is one of `other`, which has the number, too.
+    /// Returns whether an inode of this tree is one of `other`, which has the number, too.
     pub(super) fn has_same_inode(
         &self,
         ino: u64,

@@ -98,7 +98,7 @@ impl<'a> Job<'a> {
         Ok((before, after))
     }
 
-    /// Whether an inode of both snapshots is the same one in both.
+    /// Returns whether an inode of both snapshots is the same one in both.
     pub(super) fn is_kept(
         &self,
         ino: u64,
@@ -113,7 +113,7 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Whether a directory of this number is the same one in both snapshots.
+    /// Returns whether a directory of this number is the same one in both snapshots.
     pub(super) fn is_kept_dir(&mut self, ino: u64) -> Result<bool> {
         if ino == ROOT_DIR {
             return Ok(true);

@@ -72,7 +72,7 @@ impl Receiver {
         Ok(self.asides.contains(ino)?)
     }
 
-    /// Whether a directory has had its turn, if it has one.
+    /// Returns whether a directory has had its turn, if it has one.
     fn had_its_turn(&mut self, dir: u64) -> Result<bool> {
         Ok(match self.progress {
             Progress::Removing => false,
@@ -90,7 +90,7 @@ pub(super) fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
 }
 
 impl Job<'_> {
-    /// Whether a directory of the new snapshot is where that has it.
+    /// Returns whether a directory of the new snapshot is where that has it.
     pub(super) fn is_placed(&mut self, dir: u64) -> Result<bool> {
         if dir == ROOT_DIR || self.receiver.had_its_turn(dir)? {
             return Ok(true);
@@ -101,7 +101,7 @@ impl Job<'_> {
         Ok(self.is_kept_dir(dir)? && !self.receiver.moved.contains(dir)?)
     }
 
-    /// Where a directory is at the receiver, as of now.
+    /// Returns where a directory is at the receiver, as of now.
     pub(super) fn place_of(&mut self, dir: Dir) -> Result<Place> {
         let (Dir::New(ino) | Dir::Gone(ino)) = dir;
         let is_placed = matches!(dir, Dir::New(_)) && self.is_placed(ino)?;
@@ -182,7 +182,7 @@ impl Job<'_> {
         }
     }
 
-    /// Where an inode is that has `carrier` in the old snapshot and no name of the new one yet.
+    /// Returns where an inode is that has `carrier` in the old snapshot and no name of the new one yet.
     pub(super) fn carried_path(&mut self, ino: u64, carrier: &Name) -> Result<Vec<u8>> {
         match self.name_aside(ino)? {
             Some(orphan) => Ok(orphan),
@@ -304,7 +304,7 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Whether a non-directory still has only this old name.
+    /// Returns whether a non-directory still has only this old name.
     fn is_carried_by(&mut self, ino: u64, holder: &Inode, name: &Name) -> Result<bool> {
         if let Progress::Naming(turn) = self.receiver.progress
             && ino < turn

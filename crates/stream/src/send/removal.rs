@@ -81,7 +81,7 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Whether a directory of both snapshots is elsewhere, also where only the directory above was replaced.
+    /// Returns whether a directory of both snapshots is elsewhere, also where only the directory above was replaced.
     fn is_moved(&mut self, old: FileTree<'_>, ino: u64) -> Result<bool> {
         if ino == ROOT_DIR {
             return Ok(false);

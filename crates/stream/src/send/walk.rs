@@ -14,7 +14,7 @@ use super::spilled::InodeList;
 use super::update::Update;
 use crate::format::Command;
 
-/// Whether a key's object is an inode that users see, and not a list of the file system's own.
+/// Returns whether a key's object is an inode that users see, and not a list of the file system's own.
 pub(super) fn is_inode(objectid: u64) -> bool {
     (InodeNr::FIRST_FREE.0..=RootId::LAST_FREE).contains(&objectid)
 }
@@ -81,8 +81,8 @@ impl Job<'_> {
         Ok(Some(update))
     }
 
-    /// Whether the old snapshot has items of another inode with this number: then the comparison leaves out what both have
-    /// alike.
+    /// Returns whether the old snapshot has items of another inode with this number: then the comparison leaves out
+    /// what both have alike.
     fn had_number(&self, ino: u64) -> Result<bool> {
         let Some(old) = self.old else {
             return Ok(false);

@@ -276,7 +276,7 @@ pub(crate) fn dumped(stream: &Path) -> String {
     text.lines().take(400).collect::<Vec<_>>().join("\n")
 }
 
-/// How many commands of a kind a stream has.
+/// Returns how many commands of a kind a stream has.
 pub(crate) fn count(stream: &Path, is_counted: impl Fn(&StreamCommand<'_>) -> bool) -> usize {
     let bytes = fs::read(stream).unwrap();
     let mut reader = StreamReader::open(&*bytes).unwrap();

@@ -78,7 +78,7 @@ fn continue_run(
     *sums = rest;
 }
 
-/// Whether `at` is where the last run ends.
+/// Returns whether `at` is where the last run ends.
 fn follows(last: Option<&(Key, Option<Vec<u8>>)>, at: u64, shape: CsumShape) -> bool {
     match last {
         Some((key, Some(sums))) => key.offset + shape.covered(sums.len()) == at,

@@ -26,7 +26,7 @@ impl RangeCsums {
         &self.sums
     }
 
-    /// Whether `sector` is what was written as the sector at `index`.
+    /// Returns whether `sector` is what was written as the sector at `index`.
     pub fn matches(&self, index: usize, sector: &[u8]) -> bool {
         let size = self.kind.size_bytes();
         let Some(stored) = self.sums.get(index * size..(index + 1) * size) else {
@@ -68,7 +68,7 @@ pub fn data_csums(roots: &Roots, logical: Logical, sectors: usize) -> Result<Ran
     Ok(range)
 }
 
-/// Whether any sector of a range has a checksum.
+/// Returns whether any sector of a range has a checksum.
 pub fn has_csums(roots: &Roots, logical: Logical, len: u64) -> Result<bool> {
     let Some(tree) = roots.find_tree(RootId::CSUM_TREE)? else {
         return Ok(false);

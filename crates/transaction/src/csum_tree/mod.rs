@@ -41,7 +41,7 @@ impl CsumShape {
         self.max_sums as u64
     }
 
-    /// How many items the sums of one extent are.
+    /// Returns how many items the sums of one extent are.
     pub fn items_of(&self, sums: &[u8]) -> u64 {
         let sums = sums.len() / self.size_bytes;
         sums.div_ceil(self.max_sums) as u64

@@ -112,7 +112,7 @@ impl Discard {
         }
     }
 
-    /// Whether a device takes discards, as far as is known.
+    /// Returns whether a device takes discards, as far as is known.
     pub fn is_possible(&self) -> bool {
         self.pool.can_discard()
     }

@@ -166,7 +166,7 @@ const MAX_DELAY: Duration = Duration::from_secs(1);
 /// Over this long regions are spread where nothing limits their rate.
 const SPREAD: Duration = Duration::from_secs(6 * 60 * 60);
 
-/// How long the next discard is kept back after one of `bytes`, while so many regions wait.
+/// Returns how long the next discard is kept back after one of `bytes`, while so many regions wait.
 pub(super) fn delay(limits: &DiscardLimits, waiting: u64, bytes: u64) -> Duration {
     let second = Duration::from_secs(1);
     let between = match limits.iops_limit {

@@ -171,7 +171,8 @@ impl Discard {
         }
     }
 
-    /// Whether a region of `len` bytes was discarded, as far as it has whole units of the devices. ASYNC-DISCARD-3
+    /// Returns whether a region of `len` bytes was discarded, as far as it has whole units of the devices.
+    /// ASYNC-DISCARD-3
     pub(super) fn judge(&self, discarded: &Result<u64, DeviceError>, len: u64) -> bool {
         match discarded {
             // A host without space to make the hole, or a device of several that takes no discards.

@@ -66,7 +66,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether nothing is wrong and nothing was done, but the thread must not wait (`ubtrfs_device::nonblocking`).
+    /// Returns whether nothing is wrong and nothing was done, but the thread must not wait
+    /// (`ubtrfs_device::nonblocking`).
     pub fn is_would_block(&self) -> bool {
         match self {
             Error::WouldBlock(_) | Error::Tree(TreeError::WouldBlock(_)) => true,
@@ -77,7 +78,7 @@ impl Error {
         }
     }
 
-    /// Whether it says that the volume is full.
+    /// Returns whether it says that the volume is full.
     pub fn is_no_space(&self) -> bool {
         matches!(
             self,

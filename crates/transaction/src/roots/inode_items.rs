@@ -59,7 +59,7 @@ impl Default for InodeItemCache {
     }
 }
 
-/// How many pages fit a budget: a power of two.
+/// Returns how many pages fit a budget: a power of two.
 pub(super) fn pages_of(budget_bytes: u64, page_bytes: usize, most: usize) -> usize {
     let fit = budget_bytes / page_bytes as u64;
     let fit = usize::try_from(fit).unwrap_or(most).clamp(1, most);

@@ -141,7 +141,7 @@ impl Roots {
         &self.tree_use.sharing
     }
 
-    /// Whether POSIX ACLs count: an option of the volume.
+    /// Returns whether POSIX ACLs count: an option of the volume.
     pub fn counts_acls(&self) -> bool {
         self.tree_use.acls
     }
@@ -204,7 +204,7 @@ impl Roots {
         &self.store
     }
 
-    /// Whether files may have holes that no item tells of.
+    /// Returns whether files may have holes that no item tells of.
     #[inline]
     pub fn has_no_holes(&self) -> bool {
         self.superblock().incompat().contains(Incompat::NO_HOLES)

@@ -21,7 +21,8 @@ pub struct Rescue {
 }
 
 impl Rescue {
-    /// Whether to go on without a tree whose reading failed. One that is only not at hand (`would_block`) is not damaged.
+    /// Returns whether to go on without a tree whose reading failed. One that is only not at hand (`would_block`) is
+    /// not damaged.
     pub fn goes_on_without_tree(&self, would_block: bool) -> bool {
         self.ignore_bad_roots && !would_block
     }

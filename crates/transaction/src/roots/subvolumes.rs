@@ -26,7 +26,7 @@ impl Roots {
         inode_of(id, tree.item().root_dirid.get(), key)
     }
 
-    /// Where a subvolume stands; None for the top level and for one that is nowhere.
+    /// Returns where a subvolume stands; None for the top level and for one that is nowhere.
     pub fn subvolume_place(&self, id: RootId) -> Result<Option<SubvolumePlace>> {
         let root_tree = self.root_tree();
         let mut cursor = root_tree.cursor();

@@ -190,7 +190,7 @@ impl Tree {
         is_kept.then(|| KeptReadOnly(Arc::clone(self)))
     }
 
-    /// Whether it must stay read-only. During a change of the root item the answer stays no.
+    /// Returns whether it must stay read-only. During a change of the root item the answer stays no.
     pub fn is_kept_read_only(&self) -> bool {
         self.item.is_kept_read_only()
     }
@@ -258,12 +258,12 @@ impl Tree {
         self.live().edited_in(range)
     }
 
-    /// Whether the running transaction has changed anything in a range of keys.
+    /// Returns whether the running transaction has changed anything in a range of keys.
     pub fn is_edited_in(&self, range: RangeInclusive<Key>) -> bool {
         self.live().is_edited_in(range)
     }
 
-    /// Whether a durable commit has all that was changed in a range of keys.
+    /// Returns whether a durable commit has all that was changed in a range of keys.
     pub fn is_committed_in(&self, range: &RangeInclusive<Key>) -> bool {
         self.live().is_committed_in(range)
     }

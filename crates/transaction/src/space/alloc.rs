@@ -170,7 +170,7 @@ impl Space {
         })
     }
 
-    /// How long the pieces are that data will lie in, on average. None while there can be new chunks.
+    /// Returns how long the pieces are that data will lie in, on average. None while there can be new chunks.
     pub fn piece_of_data(&self) -> Option<u64> {
         if self.info(BlockGroupType::Data).unallocated_bytes() > 0 {
             return None;
@@ -255,7 +255,7 @@ impl Space {
         }
     }
 
-    /// Whether pieces are better than a new chunk.
+    /// Returns whether pieces are better than a new chunk.
     ///
     /// That is so for metadata while a quarter is free, and for the chunk tree, as the superblock can name few system
     /// chunks.

@@ -180,7 +180,8 @@ impl BlockGroup {
         (created != UNCLAIMED).then_some(Transid(created))
     }
 
-    /// Whether a transaction up to `upto` uses it. Others have no items yet, and are forgotten with what is in memory.
+    /// Returns whether a transaction up to `upto` uses it. Others have no items yet, and are forgotten with what is in
+    /// memory.
     pub(crate) fn is_of(&self, upto: Transid) -> bool {
         self.created().is_some_and(|created| created <= upto)
     }
@@ -246,7 +247,7 @@ impl BlockGroup {
         (get(&self.free_bytes), get(&self.runs))
     }
 
-    /// Whether a transaction may use it. A group without a transaction becomes its own.
+    /// Returns whether a transaction may use it. A group without a transaction becomes its own.
     pub(super) fn claim(&self, transid: Transid) -> bool {
         let claimed =
             self.created
@@ -443,7 +444,7 @@ impl BlockGroup {
         }
     }
 
-    /// Whether nothing is in it or on its way.
+    /// Returns whether nothing is in it or on its way.
     fn is_wholly_free(&self, state: &GroupState) -> bool {
         let full = self.len - self.superblock_bytes();
         let is_empty = match &state.free {

@@ -76,7 +76,7 @@ impl BlockGroups {
         self.snapshot.store(Snapshot::of(groups));
     }
 
-    /// How often a group was looked for.
+    /// Returns how often a group was looked for.
     #[cfg(any(test, feature = "testing"))]
     pub(super) fn lookups(&self) -> u64 {
         self.lookups.load(std::sync::atomic::Ordering::Relaxed)

@@ -103,7 +103,7 @@ impl RemovedGroup {
 }
 
 impl Space {
-    /// How many chunks were made since the volume was opened.
+    /// Returns how many chunks were made since the volume was opened.
     pub(super) fn chunks_made(&self) -> u64 {
         self.chunks_made.load(Ordering::SeqCst)
     }

@@ -104,12 +104,12 @@ impl FreeSpace {
         self.runs.longest() * self.unit_bytes
     }
 
-    /// How many runs there are.
+    /// Returns how many runs there are.
     pub(crate) fn run_count(&self) -> u64 {
         self.runs.count()
     }
 
-    /// Whether an address lies in a region that has a bitmap.
+    /// Returns whether an address lies in a region that has a bitmap.
     pub(crate) fn is_in_bitmap(&self, address: u64) -> bool {
         let unit = address.saturating_sub(self.start) / self.unit_bytes;
         self.bitmaps.contains_key(&self.region_of(unit))
@@ -416,7 +416,7 @@ impl FreeSpace {
         Some(start..end)
     }
 
-    /// Where the first run of at least `want` units at or behind `unit` begins; what lies before `unit` does
+    /// Returns where the first run of at least `want` units at or behind `unit` begins; what lies before `unit` does
     /// not count.
     fn first_fit(&self, unit: u64, want: u64) -> Option<u64> {
         if unit >= self.units {

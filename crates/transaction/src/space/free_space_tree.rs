@@ -266,7 +266,7 @@ impl Group {
         Ok(())
     }
 
-    /// Where the bitmaps read so far end.
+    /// Returns where the bitmaps read so far end.
     fn bitmap_end(&self, shape: &Shape) -> u64 {
         let last = self.items.last();
         last.map_or(shape.start.0, |(key, _)| key.objectid + key.offset)

@@ -191,7 +191,7 @@ impl Space {
         self.groups.find(logical)
     }
 
-    /// How often a block group was looked for by an address.
+    /// Returns how often a block group was looked for by an address.
     #[cfg(any(test, feature = "testing"))]
     pub fn group_lookups(&self) -> u64 {
         self.groups.lookups()
@@ -207,14 +207,14 @@ impl Space {
         during()
     }
 
-    /// Whether transactions after `committed` have made a chunk, which the last commit does not know.
+    /// Returns whether transactions after `committed` have made a chunk, which the last commit does not know.
     pub fn has_new_groups(&self, committed: Transid) -> bool {
         let groups = self.groups();
         let is_new = |group: &BlockGroup| group.created().is_some_and(|made| made > committed);
         groups.iter().any(|group| is_new(group))
     }
 
-    /// Whether data and metadata share their groups.
+    /// Returns whether data and metadata share their groups.
     pub(crate) fn is_mixed(&self) -> bool {
         self.params.mixed
     }

@@ -44,7 +44,7 @@ impl Space {
         Ok(())
     }
 
-    /// Whether so much might be reserved once pinned extents and all reservations are released.
+    /// Returns whether so much might be reserved once pinned extents and all reservations are released.
     pub fn may_get_data(&self, bytes: u64) -> bool {
         let info = self.info(BlockGroupType::Data);
         let pinned = info.pinned.load(Ordering::SeqCst);
@@ -70,7 +70,7 @@ impl Space {
         info.reserve_metadata(bytes, kept)
     }
 
-    /// Whether so many bytes, all told, could be reserved now.
+    /// Returns whether so many bytes, all told, could be reserved now.
     pub(crate) fn fits_metadata(&self, bytes: u64) -> bool {
         self.info(BlockGroupType::Metadata).fits_metadata(bytes)
     }

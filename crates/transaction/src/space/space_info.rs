@@ -55,23 +55,23 @@ impl SpaceInfo {
         free.saturating_add(before.min(self.unallocated_bytes()))
     }
 
-    /// Whether `metadata` can be reserved beside data.
+    /// Returns whether `metadata` can be reserved beside data.
     pub(super) fn fits_metadata(&self, metadata: u64) -> bool {
         let data = self.reserved_data.load(Ordering::SeqCst);
         data.saturating_add(metadata) <= self.obtainable()
     }
 
-    /// Whether all reservations can be met, by chunks not made yet as well.
+    /// Returns whether all reservations can be met, by chunks not made yet as well.
     pub(super) fn fits_reservations(&self) -> bool {
         self.reserved() <= self.obtainable()
     }
 
-    /// Whether the groups can meet all reservations.
+    /// Returns whether the groups can meet all reservations.
     pub(super) fn fits_groups(&self) -> bool {
         self.reserved() <= self.free_bytes()
     }
 
-    /// Whether so much more might be reserved once all chunks are made that can be.
+    /// Returns whether so much more might be reserved once all chunks are made that can be.
     pub(super) fn may_have(&self, bytes: u64) -> bool {
         self.reserved().saturating_add(bytes) <= self.obtainable()
     }

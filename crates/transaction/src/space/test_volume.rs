@@ -170,7 +170,7 @@ impl TestVolume {
 }
 
 impl Space {
-    /// Whether an allocation waits for a region that is out.
+    /// Returns whether an allocation waits for a region that is out.
     pub(crate) fn is_waited_for_region(&self) -> bool {
         self.trim_gate.is_stopped()
     }

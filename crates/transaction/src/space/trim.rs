@@ -25,7 +25,7 @@ impl Space {
         }
     }
 
-    /// Whether a group has come to have untrimmed space, or unallocated space waits.
+    /// Returns whether a group has come to have untrimmed space, or unallocated space waits.
     pub(crate) fn has_listed_untrimmed(&self) -> bool {
         self.trims.has_listed() || self.unallocated.has_waiting()
     }

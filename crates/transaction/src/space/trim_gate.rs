@@ -53,12 +53,12 @@ impl TrimGate {
         self.moves.load(Ordering::SeqCst)
     }
 
-    /// Whether no region has been out from that moment on.
+    /// Returns whether no region has been out from that moment on.
     pub(super) fn was_quiet_since(&self, moment: u64) -> bool {
         moment & 1 == 0 && self.moment() == moment
     }
 
-    /// Whether an allocation waits, or tries again.
+    /// Returns whether an allocation waits, or tries again.
     #[cfg(test)]
     pub(super) fn is_stopped(&self) -> bool {
         self.state.lock().stopped > 0

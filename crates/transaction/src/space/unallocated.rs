@@ -63,7 +63,7 @@ impl Unallocated {
         self.has_waiting.load(Ordering::Acquire)
     }
 
-    /// How many ranges wait, and their bytes.
+    /// Returns how many ranges wait, and their bytes.
     pub(super) fn waiting(&self) -> (u64, u64) {
         let state = self.state.lock();
         let devices = state.devices.values();

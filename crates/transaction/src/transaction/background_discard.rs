@@ -56,14 +56,14 @@ impl TransactionManager {
         !self.is_quiesced() && self.check_alive().is_ok()
     }
 
-    /// Whether the devices are read now, or were since the last look: reads that follow each other leave gaps.
+    /// Returns whether the devices are read now, or were since the last look: reads that follow each other leave gaps.
     fn is_read(&self, seen: &Cell<u64>) -> bool {
         let pool = self.roots.pool();
         let begun = pool.reads_begun();
         seen.replace(begun) != begun || pool.is_reading()
     }
 
-    /// Whether a commit is in progress, or data is on its way to the devices.
+    /// Returns whether a commit is in progress, or data is on its way to the devices.
     fn is_writing(&self) -> bool {
         self.committing.is_locked() || self.data_flush.is_writing()
     }

@@ -30,7 +30,7 @@ pub(super) struct DataFlush {
 }
 
 impl DataFlush {
-    /// Whether data is on its way.
+    /// Returns whether data is on its way.
     pub(super) fn is_writing(&self) -> bool {
         self.way.is_locked()
     }

@@ -158,7 +158,7 @@ impl RefChanges {
         }
     }
 
-    /// How many of them have memory of their own.
+    /// Returns how many of them have memory of their own.
     fn spilled(&self) -> usize {
         match self {
             RefChanges::None | RefChanges::One(..) => 0,
@@ -265,7 +265,7 @@ impl DelayedRefs {
         self.heads.is_empty()
     }
 
-    /// How many extents something is pending for.
+    /// Returns how many extents something is pending for.
     pub(crate) fn len(&self) -> usize {
         self.heads.len()
     }

@@ -166,7 +166,7 @@ impl OperationGate {
         Some(Group { gate: self })
     }
 
-    /// Whether this thread does the work of a group, and must not commit.
+    /// Returns whether this thread does the work of a group, and must not commit.
     pub fn is_in_group(&self) -> bool {
         // GATE-1
         self.inside().is_some_and(|inside| inside.is_group)

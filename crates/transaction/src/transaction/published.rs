@@ -30,12 +30,12 @@ impl PinnedByEpoch {
         self.waiting.push_back((epoch, pinned));
     }
 
-    /// Whether all that was freed can be had.
+    /// Returns whether all that was freed can be had.
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty() && self.leaving == 0
     }
 
-    /// How many commits have freed space so far.
+    /// Returns how many commits have freed space so far.
     fn count(&self) -> u64 {
         self.released + self.leaving + self.waiting.len() as u64
     }

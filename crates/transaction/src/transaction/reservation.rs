@@ -289,7 +289,7 @@ impl MetadataReservations {
         reserved
     }
 
-    /// Whether a commit is in progress that has a reservation.
+    /// Returns whether a commit is in progress that has a reservation.
     pub(super) fn is_committing(&self) -> bool {
         self.frozen_need.load(Ordering::Relaxed) > 0
     }

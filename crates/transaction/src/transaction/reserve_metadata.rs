@@ -170,7 +170,7 @@ impl TransactionManager {
         self.try_reserve_beside(&self.running.read(), cost)
     }
 
-    /// Whether there is space for `cost` without a commit.
+    /// Returns whether there is space for `cost` without a commit.
     pub fn fits_now(&self, cost: EditEstimate) -> bool {
         self.try_reserve(cost).is_some()
     }
@@ -181,19 +181,19 @@ impl TransactionManager {
         running.bytes().saturating_add(self.logs.bytes())
     }
 
-    /// Whether edits of `cost` fit the memory for deltas beside what has entered.
+    /// Returns whether edits of `cost` fit the memory for deltas beside what has entered.
     pub fn has_memory_for(&self, cost: EditEstimate) -> bool {
         let bytes = self.bytes_in_memory(&self.running.read());
         bytes.saturating_add(cost.bytes) <= self.delta_budget_bytes
     }
 
-    /// Whether edits of `cost` take so little of the memory for deltas that others go on beside them.
+    /// Returns whether edits of `cost` take so little of the memory for deltas that others go on beside them.
     pub fn would_hold(&self, cost: EditEstimate) -> bool {
         cost.bytes <= self.delta_budget_bytes / 2
     }
 
-    /// Whether a commit should come before edits of `cost`. For callers that cannot wait in `reserve_metadata`, as they hold
-    /// the extents of a file.
+    /// Returns whether a commit should come before edits of `cost`. For callers that cannot wait in `reserve_metadata`,
+    /// as they hold the extents of a file.
     pub fn wants_commit(&self, cost: EditEstimate) -> bool {
         let running = self.running.read();
         self.bytes_in_memory(&running) > self.delta_budget_bytes / 2
@@ -217,7 +217,7 @@ impl TransactionManager {
             .or(is_alone.then_some(0))
     }
 
-    /// Whether the commit of `counts` may change `more` as well, for which no operation has reserved.
+    /// Returns whether the commit of `counts` may change `more` as well, for which no operation has reserved.
     pub(super) fn extend_commit_reservation(&self, counts: EditCounts, more: EditCounts) -> bool {
         let running = self.running.read();
         self.reservations
@@ -269,7 +269,7 @@ impl TransactionManager {
         })
     }
 
-    /// Whether a group that begins now has most of the memory for deltas to itself.
+    /// Returns whether a group that begins now has most of the memory for deltas to itself.
     pub fn has_memory_for_group(&self) -> bool {
         self.bytes_in_memory(&self.running.read()) <= self.delta_budget_bytes / 8
     }

@@ -124,7 +124,7 @@ impl Running {
         self.tallies.edits()
     }
 
-    /// Whether committing it would change nothing.
+    /// Returns whether committing it would change nothing.
     pub(super) fn is_empty(&self) -> bool {
         self.dirty.lock().is_empty()
             && self.pending_subvolumes.lock().is_empty()

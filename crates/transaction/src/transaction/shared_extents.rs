@@ -23,7 +23,7 @@ impl SharedExtents {
         added.shrink_to_fit();
     }
 
-    /// Whether there is a reference that the extent tree may lack.
+    /// Returns whether there is a reference that the extent tree may lack.
     pub fn contains(&self, extent: Logical) -> bool {
         self.added.lock().contains_key(&extent)
     }

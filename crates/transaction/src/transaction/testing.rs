@@ -43,7 +43,7 @@ pub fn refuse_log_block(nth: Option<u64>) {
     REFUSED_LOG_BLOCK.set(nth);
 }
 
-/// Whether a log block is still to be refused.
+/// Returns whether a log block is still to be refused.
 pub fn refuses_log_block() -> bool {
     REFUSED_LOG_BLOCK.get().is_some()
 }
@@ -61,7 +61,7 @@ impl TransactionManager {
         self.running.read().counts().edits
     }
 
-    /// Whether any operation has reserved something that it has neither entered nor released.
+    /// Returns whether any operation has reserved something that it has neither entered nor released.
     pub fn has_reserved(&self) -> bool {
         self.reservations.has_reserved()
     }

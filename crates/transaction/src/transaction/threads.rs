@@ -69,7 +69,7 @@ impl Threads {
         self.frozen.notify_all();
     }
 
-    /// How often those that waited for room have been told to look again.
+    /// Returns how often those that waited for room have been told to look again.
     pub(super) fn notices(&self) -> u64 {
         self.wake.lock().notices
     }
@@ -148,7 +148,7 @@ impl Threads {
         }
     }
 
-    /// How long a change may stay uncommitted.
+    /// Returns how long a change may stay uncommitted.
     pub fn commit_interval(&self) -> Duration {
         Duration::from_nanos(self.commit_interval_ns.load(Ordering::Relaxed))
     }

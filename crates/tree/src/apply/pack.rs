@@ -30,7 +30,8 @@ impl Piece<'_> {
         }
     }
 
-    /// How many of its first items it takes to reach `target`, but no more than fit in `free` bytes; and their room.
+    /// Returns how many of its first items it takes to reach `target`, but no more than fit in `free` bytes; and their
+    /// room.
     fn items_to_reach(&self, target: usize, free: usize) -> (usize, usize) {
         let all = self.size_bytes();
         match self {

@@ -110,7 +110,7 @@ impl History {
         Comparison::new(Some(&self.states[old].0), &self.states[new].0)
     }
 
-    /// How many blocks a comparison looks at.
+    /// Returns how many blocks a comparison looks at.
     fn blocks_of(&self, comparison: Comparison) -> u64 {
         let looked = || {
             let stats = self.volume.store.stats();

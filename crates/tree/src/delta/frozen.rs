@@ -19,7 +19,7 @@ impl FrozenSet {
         FrozenSet { map }
     }
 
-    /// Whether `set` is the only hold on the map, so that its drop frees all of it.
+    /// Returns whether `set` is the only hold on the map, so that its drop frees all of it.
     pub fn is_last(set: &Arc<FrozenSet>) -> bool {
         Arc::strong_count(set) == 1 && Arc::strong_count(&set.map) == 1
     }
@@ -59,7 +59,7 @@ impl FrozenSet {
         self.map.get(key)
     }
 
-    /// Whether there is an entry in a range of keys.
+    /// Returns whether there is an entry in a range of keys.
     pub(crate) fn has_within(&self, keys: &RangeInclusive<Key>) -> bool {
         self.map.within(keys.clone(), 1).next().is_some()
     }

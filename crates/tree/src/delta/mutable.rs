@@ -162,7 +162,7 @@ impl MutableSet {
         out.extend(entries.map(|(key, entry)| (key, entry.clone())));
     }
 
-    /// Whether there is an entry in a range of keys.
+    /// Returns whether there is an entry in a range of keys.
     pub(crate) fn has_within(&self, range: RangeInclusive<Key>) -> bool {
         !self.is_empty() && self.state.read().map.within(range, 1).next().is_some()
     }

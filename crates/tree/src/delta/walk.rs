@@ -18,7 +18,7 @@ pub(crate) enum Direction {
 }
 
 impl Direction {
-    /// Whether who goes this way meets `a` before `b`.
+    /// Returns whether who goes this way meets `a` before `b`.
     pub(crate) fn is_before(self, a: Key, b: Key) -> bool {
         match self {
             Direction::Up => a < b,
@@ -167,7 +167,7 @@ impl Walk {
         self.ahead.front()
     }
 
-    /// Whether what was fetched still tells what comes at or beyond `key`.
+    /// Returns whether what was fetched still tells what comes at or beyond `key`.
     fn covers(&self, direction: Direction, key: Key) -> bool {
         self.set.version() == self.version
             && self.direction == direction

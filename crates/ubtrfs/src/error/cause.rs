@@ -86,7 +86,7 @@ pub(crate) enum Cause {
 }
 
 impl Cause {
-    /// Whether a caller lacks a right.
+    /// Returns whether a caller lacks a right.
     pub(crate) fn is_refusal(&self) -> bool {
         match self {
             Cause::Named(error) => error.is_refusal(),
@@ -95,7 +95,7 @@ impl Cause {
         }
     }
 
-    /// Whether any change of the volume would fail for the same reason.
+    /// Returns whether any change of the volume would fail for the same reason.
     pub(crate) fn is_of_volume(&self) -> bool {
         match self {
             Cause::Named(error) => error.is_of_volume(),
@@ -106,7 +106,7 @@ impl Cause {
         }
     }
 
-    /// Whether a stream is at fault, and not the volume.
+    /// Returns whether a stream is at fault, and not the volume.
     pub(crate) fn is_of_stream(&self) -> bool {
         match self {
             Cause::Named(error) => error.is_of_stream(),
@@ -118,7 +118,7 @@ impl Cause {
         }
     }
 
-    /// Where in a stream the command begins that was not received.
+    /// Returns where in a stream the command begins that was not received.
     pub(crate) fn stream_offset(&self) -> Option<u64> {
         match self {
             Cause::Named(error) => error.stream_offset(),

@@ -58,7 +58,7 @@ fn of_cause(cause: &Cause) -> Errno {
     }
 }
 
-/// Whether a command failed by modes or ACLs.
+/// Returns whether a command failed by modes or ACLs.
 fn is_no_access(error: &CommandError) -> bool {
     let CommandFault::Target(error) = &error.fault else {
         return false;

@@ -123,7 +123,7 @@ impl OpenOptions {
         self
     }
 
-    /// Whether the file may be changed.
+    /// Returns whether the file may be changed.
     pub(crate) fn writes(&self) -> bool {
         self.write || self.append
     }

@@ -206,7 +206,7 @@ impl Gate {
         Ok(())
     }
 
-    /// Whether the entry at `index` is one of `child`.
+    /// Returns whether the entry at `index` is one of `child`.
     fn leads_to(&self, volume: &Volume, index: u64, child: FileId) -> Result<bool, Error> {
         let mut found = false;
         volume.readdir(self.dir, index, &mut |entry| {

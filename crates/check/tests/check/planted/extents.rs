@@ -160,7 +160,7 @@ fn holds_ref(kind: KeyType) -> impl Fn(Key, &[u8]) -> bool {
     }
 }
 
-/// Where in a skinny item the first inline reference of a kind begins.
+/// Returns where in a skinny item the first inline reference of a kind begins.
 fn place_of_ref(bytes: &[u8], kind: KeyType) -> usize {
     let mut refs = decode_extent(KeyType::METADATA_ITEM, bytes).unwrap().refs;
     loop {
@@ -380,7 +380,7 @@ fn csum_plants() -> Vec<Plant> {
     ]
 }
 
-/// Where single data is on the device.
+/// Returns where single data is on the device.
 fn data_place(volume: &mut Crafted, bytenr: u64) -> u64 {
     let chunks = items(volume, RootId::CHUNK_TREE);
     for (key, bytes) in &chunks {

@@ -55,7 +55,7 @@ fn is_metadata_chunk(key: Key, bytes: &[u8]) -> bool {
             .is_some_and(|(chunk, _, _)| chunk.flags().contains(BlockGroupFlags::METADATA))
 }
 
-/// Where chunks end.
+/// Returns where chunks end.
 fn end_of_chunks(volume: &mut Crafted) -> u64 {
     let (key, bytes) = items(volume, CHUNK_TREE).pop().unwrap();
     key.offset + Chunk::split(&bytes).unwrap().0.length.get()

@@ -45,7 +45,7 @@ impl Filesystem {
         )
     }
 
-    /// Whether it can print what Prometheus reads.
+    /// Returns whether it can print what Prometheus reads.
     pub(crate) fn knows_prometheus(&self) -> bool {
         matches!(self.command, FilesystemCommand::Stats(_))
     }

@@ -138,12 +138,12 @@ impl Target {
         }
     }
 
-    /// Whether it is a file, or will be one.
+    /// Returns whether it is a file, or will be one.
     pub(super) fn is_image(&self) -> bool {
         self.sysfs.is_none()
     }
 
-    /// Whether it is a block device without moving parts.
+    /// Returns whether it is a block device without moving parts.
     pub(super) fn is_ssd(&self) -> bool {
         self.queue("rotational")
             .is_some_and(|rotational| rotational == "0")

@@ -202,7 +202,8 @@ impl<'a> Line<'a> {
         line
     }
 
-    /// Whether a path in a mount of the kernel's btrfs is itself meant, and not an image that is there, or might be.
+    /// Returns whether a path in a mount of the kernel's btrfs is itself meant, and not an image that is there, or
+    /// might be.
     fn means(&self, kind: Kind) -> bool {
         match kind {
             Kind::Directory => true,

@@ -107,7 +107,7 @@ fn resolve(path: &Path) -> Option<(PathBuf, PathBuf)> {
     }
 }
 
-/// Where the file system is mounted that a path without symbolic links leads into.
+/// Returns where the file system is mounted that a path without symbolic links leads into.
 pub(crate) fn mountpoint_of(path: &Path) -> io::Result<PathBuf> {
     let entry = mount_of(path)?.ok_or(io::ErrorKind::NotFound)?;
     Ok(entry.mountpoint)
@@ -119,7 +119,7 @@ fn mount_of(path: &Path) -> io::Result<Option<TableEntry>> {
     Ok(table.find(|entry| entry.id == status.stx_mnt_id))
 }
 
-/// Whether a file is an image of btrfs. A file in a mount that is none is itself meant.
+/// Returns whether a file is an image of btrfs. A file in a mount that is none is itself meant.
 fn is_image(path: &Path) -> bool {
     let mut block = vec![0; SUPERBLOCK_SIZE];
     let Ok(file) = File::open(path) else {

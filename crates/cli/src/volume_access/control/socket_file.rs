@@ -134,7 +134,7 @@ fn sweep(folder: &OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether it is a socket at which no process listens.
+/// Returns whether it is a socket at which no process listens.
 fn is_left_over(folder: &OwnedFd, name: &CStr) -> bool {
     let found = rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW);
     if !found.is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::Socket) {

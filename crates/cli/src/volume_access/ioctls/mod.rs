@@ -42,7 +42,7 @@ pub(crate) trait ByIoctls {
     fn run_by_ioctls(&self, console: &mut Console) -> anyhow::Result<()>;
 }
 
-/// Whether something failed because the server of the mount does not know the ioctl.
+/// Returns whether something failed because the server of the mount does not know the ioctl.
 pub(crate) fn is_unknown(error: &anyhow::Error) -> bool {
     let errno = error
         .chain()

@@ -69,7 +69,7 @@ impl Asked {
         Ok(flags.get())
     }
 
-    /// Whether it is the root directory of one.
+    /// Returns whether it is the root directory of one.
     pub(crate) fn is_subvolume(&self) -> Result<bool, Errno> {
         match self.flags() {
             Ok(_) => Ok(true),

@@ -46,7 +46,7 @@ fn read_range(pool: &Pool, len: usize) -> Result<(), crate::error::ReadFailure> 
     read
 }
 
-/// Where the piece of the data chunk at `offset` lies directly.
+/// Returns where the piece of the data chunk at `offset` lies directly.
 fn place(volume: &TestVolume, offset: u64, mirror: usize) -> (u64, u64) {
     let piece = volume.mapped().piece(offset, 1, mirror);
     (piece.devid.0, piece.physical.0)

@@ -27,7 +27,7 @@ struct Script {
     reach: u64,
 }
 
-/// How random the bytes of one write are.
+/// Returns how random the bytes of one write are.
 fn content(rng: &mut Rng, len: usize) -> Vec<u8> {
     let mut bytes = vec![rng.below(256) as u8; len];
     match rng.below(4) {

@@ -24,7 +24,7 @@ fn rig() -> Rig {
     Rig::on(&MkfsOptions::default(), 512 * MIB, options())
 }
 
-/// Where the file's extents lie: file offset, address, length, whether never written.
+/// Returns where the file's extents lie: file offset, address, length, whether never written.
 fn places(rig: &Rig, id: FileId) -> Vec<(u64, Logical, u64, bool)> {
     let volume = rig.volume();
     let inode = volume.inodes.get(id).unwrap();

@@ -238,7 +238,7 @@ impl Gather<'_> {
         Ok(())
     }
 
-    /// Whether the last commit has the same data at the same place of the file, and so its checksums.
+    /// Returns whether the last commit has the same data at the same place of the file, and so its checksums.
     fn is_committed(&self, ino: u64, start: u64, extent: &Extent) -> Result<bool> {
         let Extent::Disk(part) = extent else {
             return Ok(false);

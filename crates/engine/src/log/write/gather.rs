@@ -126,7 +126,7 @@ impl<'g> Gather<'g> {
         })
     }
 
-    /// Whether the log has all of a regular file but its times.
+    /// Returns whether the log has all of a regular file but its times.
     fn is_logged_but_times(&self, ino: u64) -> Result<bool> {
         let key = inode_key(InodeNr(ino));
         if self.part(ino) != Some(Part::All) || self.renamed.contains_key(&ino) {
@@ -302,7 +302,7 @@ impl<'g> Gather<'g> {
         Ok(())
     }
 
-    /// Whether the last commit has no such inode.
+    /// Returns whether the last commit has no such inode.
     pub(super) fn is_new(&mut self, ino: u64) -> Result<bool> {
         if ino > self.last_committed()? {
             return Ok(true);
@@ -328,7 +328,7 @@ impl<'g> Gather<'g> {
         Ok(*self.last_committed.insert(last))
     }
 
-    /// Whether the running transaction has changed anything of an inode.
+    /// Returns whether the running transaction has changed anything of an inode.
     fn is_changed(&self, ino: u64) -> bool {
         self.tree
             .is_edited_in(keys_of(ino, KeyType(0)..=KeyType(u8::MAX)))

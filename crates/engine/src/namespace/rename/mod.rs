@@ -156,7 +156,7 @@ impl Namespace {
         }
     }
 
-    /// Whether the directory `above` is `dir` or holds it at any depth.
+    /// Returns whether the directory `above` is `dir` or holds it at any depth.
     fn is_above(&self, above: FileId, dir: FileId) -> Result<bool> {
         let mut at = dir;
         for _ in 0..MAX_DEPTH {
@@ -178,8 +178,8 @@ impl Namespace {
 }
 
 impl Rename<'_> {
-    /// Whether both names lead to one inode. All empty subvolume directories have one number, but each is an inode of its
-    /// own.
+    /// Returns whether both names lead to one inode. All empty subvolume directories have one number, but each is an
+    /// inode of its own.
     fn is_same(&self, new: &Place<'_>) -> bool {
         let is_one_place = self.old.dir.id == new.dir.id && self.old.name == new.name;
         is_one_place || self.old.id == new.id && !new.id.is_empty_subvolume_dir()

@@ -34,7 +34,7 @@ impl Place<'_> {
         self.inode.is_none()
     }
 
-    /// Whether ways up to the top lead through here, and change if it moves to `dir`.
+    /// Returns whether ways up to the top lead through here, and change if it moves to `dir`.
     pub(super) fn changes_ancestors(&self, dir: FileId) -> bool {
         self.is_subvolume() || self.is_dir() && self.dir.id != dir
     }

@@ -215,7 +215,7 @@ impl Place {
         true
     }
 
-    /// How many extents the file has in front of `end`.
+    /// Returns how many extents the file has in front of `end`.
     fn extents_before(&self, end: u64) -> usize {
         let tree = self.tree();
         let mut cursor = tree.view.cursor();

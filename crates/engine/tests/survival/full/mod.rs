@@ -52,7 +52,7 @@ impl Way {
     }
 }
 
-/// How often something could be done before there was no space for it.
+/// Returns how often something could be done before there was no space for it.
 fn until_full(what: &str, mut step: impl FnMut(u64) -> Result<()>) -> u64 {
     let mut done = 0;
     loop {

@@ -127,7 +127,7 @@ fn subvolume_is_deleted_in_steps() {
     assert!(half > 3);
 }
 
-/// How many bitmaps of free space there are.
+/// Returns how many bitmaps of free space there are.
 fn bitmaps(volume: &Volume) -> usize {
     let tree = volume.tree(RootId::FREE_SPACE_TREE).unwrap();
     let mut cursor = tree.view.cursor();

@@ -44,8 +44,8 @@ const KNOWN_FLAGS: InodeFlags = InodeFlags::NODATASUM
     .union(InodeFlags::COMPRESS)
     .union(InodeFlags::ROOT_ITEM_INIT);
 
-/// Whether files and directories may have the number. Users' numbers are allowed, the root tree's directory, and
-/// the inode of the free-inode cache that old kernels kept.
+/// Returns whether files and directories may have the number. Users' numbers are allowed, the root tree's directory,
+/// and the inode of the free-inode cache that old kernels kept.
 pub(super) fn is_inode_number(number: u64) -> bool {
     (InodeNr::FIRST_FREE.0..=RootId::LAST_FREE).contains(&number)
         || number == objectid::ROOT_TREE_DIR

@@ -31,7 +31,7 @@ impl DeviceNumber {
         let _ = self.0.set(number);
     }
 
-    /// Whether the mount was made read-only since: the kernel asks that of ioctls only where it knows them.
+    /// Returns whether the mount was made read-only since: the kernel asks that of ioctls only where it knows them.
     pub(super) fn is_read_only(&self) -> bool {
         self.0.get().is_some_and(|number| is_read_only(*number))
     }
@@ -67,7 +67,7 @@ impl<S: Source> Call<'_, S> {
         Ok(table)
     }
 
-    /// Whether the mount by which the caller asks is read-only, as far as can be known.
+    /// Returns whether the mount by which the caller asks is read-only, as far as can be known.
     pub(super) fn is_asked_through_read_only(&self) -> bool {
         // Of a process in another namespace nothing more is known.
         if self.context.pid == 0 {
@@ -82,7 +82,7 @@ impl<S: Source> Call<'_, S> {
         }
     }
 
-    /// Whether the caller has the file open, and only through those of its mounts that are read-only.
+    /// Returns whether the caller has the file open, and only through those of its mounts that are read-only.
     fn has_it_read_only(&self, mounts: &[TableEntry]) -> io::Result<bool> {
         let mut is_open = false;
         for info in fs::read_dir(format!("/proc/{}/fdinfo", self.context.pid))? {
@@ -103,7 +103,7 @@ impl<S: Source> Call<'_, S> {
         Ok(is_open)
     }
 
-    /// Whether an inode number of the kernel's is that of the file.
+    /// Returns whether an inode number of the kernel's is that of the file.
     fn is_it(&self, inode: u64) -> bool {
         self.file_numbered(inode) == Some(self.file)
     }

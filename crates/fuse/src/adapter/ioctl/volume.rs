@@ -69,7 +69,7 @@ impl<S: Source> Call<'_, S> {
         Ok(info)
     }
 
-    /// How many spaces there are. What they are is a list of a length that FUSE cannot carry.
+    /// Returns how many spaces there are. What they are is a list of a length that FUSE cannot carry.
     pub(super) fn space_info(&self, args: SpaceInfo) -> Result<SpaceInfo> {
         if args.space_slots.get() != 0 {
             return Err(Errno::NOTTY);

@@ -8,7 +8,7 @@ use ubtrfs_engine::{Compress, DiscardMode, OpenOptions};
 use super::{Options, values};
 
 impl Options {
-    /// How the volume is to be opened. Devices are named elsewhere.
+    /// Returns how the volume is to be opened. Devices are named elsewhere.
     pub fn open_options(&self, writable: bool) -> OpenOptions {
         let mut options = OpenOptions::new()
             .writable(writable)
@@ -37,7 +37,7 @@ impl Options {
         options
     }
 
-    /// How much memory the mount may take: as asked for, or what the machine and the control groups allow.
+    /// Returns how much memory the mount may take: as asked for, or what the machine and the control groups allow.
     pub fn memory_bytes(&self) -> u64 {
         self.memory_bytes.unwrap_or_else(memory_limit)
     }

@@ -130,7 +130,7 @@ pub(in crate::mount) fn is_set_by_mount(name: &str) -> bool {
         || matches!(name, "default_permissions" | "defaults")
 }
 
-/// Whether a mount that is there takes it, beside the kernel's flags.
+/// Returns whether a mount that is there takes it, beside the kernel's flags.
 pub(in crate::mount) fn is_live(name: &str) -> bool {
     LIVE.contains(&name)
 }

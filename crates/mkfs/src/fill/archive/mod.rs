@@ -67,7 +67,7 @@ impl Archive {
         })
     }
 
-    /// Whether data can be read when it is wanted.
+    /// Returns whether data can be read when it is wanted.
     pub(super) fn is_seekable(&self) -> bool {
         self.members.stream.is_seekable()
     }

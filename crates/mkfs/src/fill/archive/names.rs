@@ -117,7 +117,7 @@ impl Names {
         self.nodes.update(id.into(), change)
     }
 
-    /// How many there are, those that were replaced and the root among them.
+    /// Returns how many there are, those that were replaced and the root among them.
     pub(super) fn len(&self) -> NodeId {
         self.nodes.len() as NodeId
     }

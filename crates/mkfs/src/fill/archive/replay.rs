@@ -93,7 +93,7 @@ impl Replay {
         Ok(true)
     }
 
-    /// Whether data lies as if it had been placed in the order of the walk, and nothing else does.
+    /// Returns whether data lies as if it had been placed in the order of the walk, and nothing else does.
     ///
     /// It may do so and not be seen to. Then a file has names in a subvolume, in one below it, and in the first again.
     pub(super) fn is_in_place(&mut self) -> Result<bool, FillError> {
@@ -240,7 +240,7 @@ impl Replay {
     }
 }
 
-/// Where the names of a directory are in the order.
+/// Returns where the names of a directory are in the order.
 fn places(dir: &Node) -> Range<u64> {
     let Children { first, count, .. } = dir.children;
     first.into()..u64::from(first) + u64::from(count)

@@ -92,7 +92,7 @@ impl Part {
         self.entries = entries;
     }
 
-    /// Where it is in the log.
+    /// Returns where it is in the log.
     fn write(&mut self, log: &mut ByteLog) -> io::Result<Range<u64>> {
         self.sort();
         let start = log.len_bytes();

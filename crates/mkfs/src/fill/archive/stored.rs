@@ -82,7 +82,7 @@ impl StoredLog {
         Ok(target)
     }
 
-    /// Where the parts are, and how many.
+    /// Returns where the parts are, and how many.
     pub(super) fn push_parts(&mut self, parts: &[SparsePart]) -> Result<(u64, u32), FillError> {
         let numbers = parts.iter().flat_map(|&(at, len)| [at, len]);
         let bytes: Vec<u8> = numbers.flat_map(u64::to_le_bytes).collect();

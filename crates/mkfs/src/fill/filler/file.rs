@@ -252,7 +252,7 @@ impl Filler<'_, '_> {
 }
 
 impl PlacedExtent {
-    /// Whether `next` begins where this one ends, in the file and on disk.
+    /// Returns whether `next` begins where this one ends, in the file and on disk.
     pub(in crate::fill) fn is_continued_by(&self, next: &PlacedExtent) -> bool {
         self.compression == Compression::None
             && next.compression == Compression::None

@@ -53,7 +53,7 @@ fn read(
     Ok(xattrs)
 }
 
-/// Whether btrfs has attributes of that kind; others belong to the folder's file system.
+/// Returns whether btrfs has attributes of that kind; others belong to the folder's file system.
 pub(in crate::fill) fn is_kept(name: &[u8]) -> bool {
     let spaces: [&[u8]; 4] = [b"user.", b"trusted.", b"security.", b"btrfs."];
     let acls: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];

@@ -99,8 +99,8 @@ fn of(dir: &Path) -> Result<Manifest, Box<dyn std::error::Error>> {
     }
 }
 
-/// Whether this is how a mount through FUSE shows the root of a subvolume that it is not a mount of. The number has
-/// a form in the bits from 60 on, the subvolume, and 44, 36 or 28 bits of inode.
+/// Returns whether this is how a mount through FUSE shows the root of a subvolume that it is not a mount of. The number
+/// has a form in the bits from 60 on, the subvolume, and 44, 36 or 28 bits of inode.
 fn is_subvolume(ino: u64) -> bool {
     let inode_bits = match ino >> 60 {
         0b100 => 44,
@@ -125,7 +125,7 @@ fn same(left: &Manifest, right: &Manifest, ignored: &[Field]) -> Outcome {
     }
 }
 
-/// Where a file has no data, as (offset, end), the end of the last one being that of the file.
+/// Returns where a file has no data, as (offset, end), the end of the last one being that of the file.
 fn holes(path: &Path) -> io::Result<Vec<(u64, u64)>> {
     let file = File::open(path)?;
     let size = file.metadata()?.len();

@@ -172,7 +172,7 @@ impl Crafted {
         block
     }
 
-    /// Where the copies of a block are: device index and offset.
+    /// Returns where the copies of a block are: device index and offset.
     pub fn places(&self, bytenr: u64) -> &[(usize, u64)] {
         &self.blocks[&bytenr]
     }

@@ -58,7 +58,7 @@ impl CutVolume {
         })
     }
 
-    /// Where the volume is mounted; before [`CutVolume::end`] only.
+    /// Returns where the volume is mounted; before [`CutVolume::end`] only.
     pub fn path(&self) -> &Path {
         let mount = self.mount.as_ref();
         mount.expect("mounted until the end").path()

@@ -51,7 +51,7 @@ impl LoopDevice {
         })
     }
 
-    /// Whether the device still stands for the file; another test may have taken it for another one.
+    /// Returns whether the device still stands for the file; another test may have taken it for another one.
     fn is_attached(&self) -> bool {
         let Some(name) = self.path.file_name() else {
             return false;

@@ -76,7 +76,7 @@ impl Profile {
         }
     }
 
-    /// How many devices may be lost whatever they hold.
+    /// Returns how many devices may be lost whatever they hold.
     pub fn devices_it_can_lose(self) -> usize {
         match self {
             Profile::Single | Profile::Dup | Profile::Raid0 => 0,

@@ -36,7 +36,7 @@ impl KernelVolume {
         &self.devices
     }
 
-    /// Where the device files are, with room for more files of the test.
+    /// Returns where the device files are, with room for more files of the test.
     pub fn dir(&self) -> &Path {
         self.scratch.path()
     }

@@ -30,7 +30,7 @@ fn property_of(value: &[u8]) -> Option<CompressionProperty> {
     }
 }
 
-/// Whether `chattr` may ask for the new flags after those that are there.
+/// Returns whether `chattr` may ask for the new flags after those that are there.
 pub(super) fn are_compatible(old: Flags, new: Flags) -> bool {
     let is_asked = |flags: Flags| flags.compress || flags.nocompress;
     let excluded = new.compress && (new.nocompress || new.nocow)

@@ -173,7 +173,7 @@ impl ModelFs {
         names.fold(FsPath::default(), |path, name| path.join(name))
     }
 
-    /// Where a directory is, and its name there.
+    /// Returns where a directory is, and its name there.
     fn way_up(&self, id: InodeId) -> (InodeId, Vec<u8>) {
         let subvolume = self.subvolume(id.subvolume);
         if let (true, Some(place)) = (id.is_subvolume(), &subvolume.place) {

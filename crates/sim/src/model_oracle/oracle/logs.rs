@@ -140,7 +140,7 @@ impl<'a> Logs<'a> {
         }
     }
 
-    /// How an entry differs from all that an inode was since a moment. Each field may be of another one.
+    /// Returns how an entry differs from all that an inode was since a moment. Each field may be of another one.
     fn differences(&self, key: InodeKey, shown: &Entry, since: usize) -> Vec<Difference> {
         let versions = self.inodes.get(&key).into_iter().flatten();
         let versions = versions.filter(|version| *version.moments.end() >= since);
@@ -299,7 +299,7 @@ impl<'a> Logs<'a> {
         })
     }
 
-    /// Whether a name may be in the volume, by a path that is as wanted.
+    /// Returns whether a name may be in the volume, by a path that is as wanted.
     fn has(
         &self,
         (dir, name): &Name,
@@ -340,7 +340,7 @@ fn note_version(versions: &mut Vec<Version>, at: usize, entry: Entry) {
     }
 }
 
-/// Whether ranges in their order leave out no moment.
+/// Returns whether ranges in their order leave out no moment.
 fn covers<'m>(
     ranges: impl Iterator<Item = &'m RangeInclusive<usize>>,
     moments: &RangeInclusive<usize>,
@@ -354,7 +354,7 @@ fn covers<'m>(
     next > *moments.end()
 }
 
-/// Where a name led at all of the moments.
+/// Returns where a name led at all of the moments.
 fn lasting(spells: &[Spell], moments: &RangeInclusive<usize>) -> Option<Option<InodeKey>> {
     let all = |spell: &&Spell| {
         spell.moments.contains(moments.start()) && spell.moments.contains(moments.end())

@@ -110,7 +110,7 @@ pub(super) fn received(dir: impl AsFd) -> Result<Received, Errno> {
     })
 }
 
-/// Whether the ranges were equal.
+/// Returns whether the ranges were equal.
 pub(super) fn dedupe(
     (from, from_offset): (impl AsFd, u64),
     len_bytes: u64,

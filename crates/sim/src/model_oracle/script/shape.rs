@@ -35,7 +35,7 @@ impl Shape {
         Shape::FullDisk,
     ];
 
-    /// How often an action comes up, 100 for the usual one.
+    /// Returns how often an action comes up, 100 for the usual one.
     pub(super) fn weight(self, action: Action) -> u64 {
         use Action::*;
         let usual = match action {
@@ -105,7 +105,7 @@ impl Shape {
         }
     }
 
-    /// Where in files writes begin.
+    /// Returns where in files writes begin.
     pub(super) fn file_bytes(self) -> u64 {
         match self {
             Shape::BigFile => 8 << 20,

@@ -32,7 +32,7 @@ type OpResult<T = Outcome> = std::result::Result<T, OpError>;
 
 /// A mounted volume.
 pub trait Mounted {
-    /// Where its top subvolume is.
+    /// Returns where its top subvolume is.
     fn root(&self) -> &Path;
 
     fn sync(&mut self) -> Result<()>;
@@ -43,7 +43,7 @@ pub trait Mounted {
     /// Paths are short, whatever those of the script are.
     fn subvolume(&mut self, verb: SubvolumeVerb<'_>) -> OpResult<()>;
 
-    /// Whether the operation may be refused, like `Target::may_refuse`.
+    /// Returns whether the operation may be refused, like `Target::may_refuse`.
     fn may_refuse(&self, _op: &Op, _error: OpError) -> bool {
         false
     }

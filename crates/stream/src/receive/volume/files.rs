@@ -28,7 +28,7 @@ pub(super) struct KnownDir {
 }
 
 impl KnownDir {
-    /// Whether a file that is made in it is as one that is made in `other` and moved.
+    /// Returns whether a file that is made in it is as one that is made in `other` and moved.
     pub(super) fn makes_files_of(&self, other: &KnownDir) -> bool {
         !self.hands_anything() && !other.hands_anything() && self.flags == other.flags
     }

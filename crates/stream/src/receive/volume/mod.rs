@@ -129,7 +129,7 @@ impl VolumeTarget {
         self.current()?.file(&volume, path)
     }
 
-    /// Whether a file can be made at `path`, and is then as one that is made in `dir`.
+    /// Returns whether a file can be made at `path`, and is then as one that is made in `dir`.
     fn could_pass_through(
         &mut self,
         path: TreePath<'_>,

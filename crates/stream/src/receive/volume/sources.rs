@@ -158,7 +158,7 @@ fn reach_subvolume(rights: &Rights<'_>, id: RootId, top: FileId) -> Result<FileI
     Ok(root)
 }
 
-/// Whether a subvolume is not there for the caller. It may also have been deleted meanwhile.
+/// Returns whether a subvolume is not there for the caller. It may also have been deleted meanwhile.
 fn hides(refused: &Refused) -> bool {
     match refused {
         Refused::Access | Refused::Permission | Refused::ReadOnly => true,

@@ -37,7 +37,7 @@ const BITS_A_PAGE: u64 = PAGE_BYTES as u64 * 8;
 const COUNT_BYTES: usize = size_of::<u32>();
 const COUNTS_A_PAGE: u64 = (PAGE_BYTES / COUNT_BYTES) as u64;
 
-/// Where the bit of an inode is: page, byte and mask.
+/// Returns where the bit of an inode is: page, byte and mask.
 fn place_of_bit(ino: u64) -> (u64, usize, u8) {
     let bit = ino % BITS_A_PAGE;
     (ino / BITS_A_PAGE, (bit / 8) as usize, 1 << (bit % 8))
@@ -87,7 +87,7 @@ impl InodeCounts {
     }
 }
 
-/// Where the count of an inode is: page and byte.
+/// Returns where the count of an inode is: page and byte.
 fn place_of_count(ino: u64) -> (u64, usize) {
     let at = (ino % COUNTS_A_PAGE) as usize * COUNT_BYTES;
     (ino / COUNTS_A_PAGE, at)

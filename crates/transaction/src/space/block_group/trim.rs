@@ -79,13 +79,13 @@ impl TrimState {
 }
 
 impl BlockGroup {
-    /// Whether the group holds nothing but data.
+    /// Returns whether the group holds nothing but data.
     fn is_pure_data(&self) -> bool {
         let types = self.flags & (BlockGroupFlags::DATA | BlockGroupFlags::METADATA);
         types == BlockGroupFlags::DATA
     }
 
-    /// Whether freed space is kept of this group.
+    /// Returns whether freed space is kept of this group.
     #[inline]
     pub(crate) fn tracks_trims(&self) -> bool {
         let totals = &self.info.trims;
@@ -138,7 +138,7 @@ impl BlockGroup {
         self.recount(&mut state);
     }
 
-    /// Whether some of its free space may hold old bytes.
+    /// Returns whether some of its free space may hold old bytes.
     pub(in crate::space) fn may_be_untrimmed(&self) -> bool {
         let state = self.state.lock();
         state.trim.unproven || !state.trim.waiting.is_empty()

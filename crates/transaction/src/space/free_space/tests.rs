@@ -5,7 +5,7 @@ use ubtrfs_sim::{Rng, seed};
 use super::*;
 
 impl FreeSpace {
-    /// Whether all of `len` bytes is free.
+    /// Returns whether all of `len` bytes is free.
     fn is_free(&self, start: u64, len: u64) -> bool {
         self.units_of(start, len)
             .is_ok_and(|range| self.all_free(&range))

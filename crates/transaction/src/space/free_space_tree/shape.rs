@@ -25,7 +25,7 @@ impl Shape {
         self.start.0.saturating_add(self.len)
     }
 
-    /// Whether a range is whole sectors of the group.
+    /// Returns whether a range is whole sectors of the group.
     pub(super) fn holds(&self, range: &Range<u64>) -> bool {
         let sector = u64::from(self.sectorsize);
         let is_whole = |at: u64| at.wrapping_sub(self.start.0).is_multiple_of(sector);

@@ -37,13 +37,13 @@ pub(super) struct Caches {
 }
 
 impl Commit<'_> {
-    /// Whether this commit keeps a free-space tree true.
+    /// Returns whether this commit keeps a free-space tree true.
     pub(super) fn has_free_space_tree(&self) -> bool {
         let has_one = self.roots.superblock().compat_ro().contains(WHOLE);
         self.rebuilt || has_one && !self.edits.invalidates_free_space_tree
     }
 
-    /// Whether the volume is one with a free-space tree, valid or not.
+    /// Returns whether the volume is one with a free-space tree, valid or not.
     fn uses_free_space_tree(&self) -> bool {
         let compat = self.roots.superblock().compat_ro();
         compat.contains(CompatRo::FREE_SPACE_TREE)

@@ -91,7 +91,7 @@ impl ExtentItem {
         bytes
     }
 
-    /// Whether the item is of an extent of this shape.
+    /// Returns whether the item is of an extent of this shape.
     pub(super) fn is_of(&self, shape: ExtentShape, context: &ExtentContext) -> bool {
         let kind = self.flags & (ExtentFlags::DATA | ExtentFlags::TREE_BLOCK);
         match shape {
@@ -170,7 +170,7 @@ impl ExtentItem {
         taken
     }
 
-    /// Whether a reference is inline that counts.
+    /// Returns whether a reference is inline that counts.
     pub(super) fn has_inline(&self) -> bool {
         self.inline.iter().any(|reference| reference.count() > 0)
     }

@@ -37,12 +37,12 @@ impl KeyedRefs {
         }
     }
 
-    /// Whether there are any before the first one is dropped.
+    /// Returns whether there are any before the first one is dropped.
     pub(super) fn were_any(&self) -> bool {
         self.committed || !self.changes.is_empty()
     }
 
-    /// Whether any are left.
+    /// Returns whether any are left.
     pub(super) fn any(&self, cursor: &mut Cursor<'_>) -> Result<bool> {
         let first = Key::new(self.bytenr.0, KeyType::METADATA_ITEM, u64::MAX);
         Ok(self.at_or_above(cursor, first)?.is_some())
@@ -171,7 +171,7 @@ impl KeyedRefs {
     }
 }
 
-/// Whether items of this type stand between an extent's own item and its block group's.
+/// Returns whether items of this type stand between an extent's own item and its block group's.
 pub(super) fn is_keyed_ref(item_type: KeyType) -> bool {
     item_type > KeyType::METADATA_ITEM && item_type < KeyType::BLOCK_GROUP_ITEM
 }

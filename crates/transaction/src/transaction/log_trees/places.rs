@@ -57,7 +57,7 @@ impl Places {
         Some(place)
     }
 
-    /// How many places are to be got beside one that is new.
+    /// Returns how many places are to be got beside one that is new.
     pub(super) fn wanted_ahead(&self) -> usize {
         (self.all.len() / AHEAD_PART).min(MOST_AHEAD)
     }
@@ -111,7 +111,7 @@ impl Places {
         }
     }
 
-    /// How many blocks are kept for the places that a log may take again.
+    /// Returns how many blocks are kept for the places that a log may take again.
     pub(super) fn idle(&self) -> usize {
         self.idle.len()
     }

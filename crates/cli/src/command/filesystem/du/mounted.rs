@@ -179,7 +179,7 @@ impl Meter {
 #[error(transparent)]
 struct Unshown(anyhow::Error);
 
-/// Whether there is no use in going on.
+/// Returns whether there is no use in going on.
 fn is_final(error: &anyhow::Error) -> bool {
     crate::volume_access::ioctls::is_unknown(error) || error.is::<Unshown>()
 }

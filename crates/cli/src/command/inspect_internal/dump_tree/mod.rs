@@ -141,7 +141,7 @@ impl DumpTree {
         self.roots || self.backups
     }
 
-    /// Whether the trees that the superblock names are shown beside the rest.
+    /// Returns whether the trees that the superblock names are shown beside the rest.
     fn shows_top_trees(&self) -> bool {
         !self.extents && !self.uuid && self.tree.is_none()
     }
@@ -323,7 +323,7 @@ fn next_root(roots: &View, from: &Key) -> anyhow::Result<Option<Key>> {
 /// The item is no root item of any length.
 struct Undecodable;
 
-/// Where a root item says that its tree is; None if there is no such item.
+/// Returns where a root item says that its tree is; None if there is no such item.
 fn root_at(roots: &View, key: &Key) -> anyhow::Result<Option<Result<CommittedRoot, Undecodable>>> {
     let root = |bytes: &[u8]| {
         let item = RootItem::decode(bytes).ok_or(Undecodable)?;

@@ -15,7 +15,7 @@ fn device() -> Arc<MemDevice> {
     device_of(DEVICE_BYTES, options)
 }
 
-/// Whether it was done. False for want of space; no other error is allowed.
+/// Returns whether it was done. False for want of space; no other error is allowed.
 fn was_done(result: Result<()>) -> bool {
     match result {
         Err(error) if error.is_no_space() => false,

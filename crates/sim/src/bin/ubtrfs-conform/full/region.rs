@@ -95,7 +95,7 @@ impl Region {
         options.custom_flags(flags.cast_signed()).open(&self.path)
     }
 
-    /// Where a change may begin, and how long it may be.
+    /// Returns where a change may begin, and how long it may be.
     fn place(&self, rng: &mut Rng, page: u64) -> (u64, u64) {
         let room = match self.base {
             Some(_) => self.model.len(),

@@ -43,7 +43,7 @@ impl Waiting {
         self.bytes() == 0
     }
 
-    /// How many ranges there are.
+    /// Returns how many ranges there are.
     pub(super) fn count(&self) -> u64 {
         match self {
             Waiting::Few { ranges, .. } => ranges.count(),
