@@ -443,7 +443,7 @@ extern "C" {
 const char *ubtrfs_error_message(void);
 
 /**
- * The version of the library, such as "0.1.0".
+ * Returns the version of the library, such as "0.1.0".
  */
 const char *ubtrfs_version(void);
 
@@ -464,8 +464,8 @@ int ubtrfs_volume_open(const char *image,
                        struct ubtrfs_volume **volume);
 
 /**
- * Commits everything and closes the volume. An error tells that the last changes are not durable; the handle is gone all
- * the same. NULL is no error.
+ * Commits everything and closes the volume. An error means that the last changes are not durable; the handle is gone
+ * all the same. NULL is no error.
  *
  * Handles of its subvolumes, files and directories are still to be freed. They change nothing any more, and the file of the
  * volume is in use until the last of them is freed.
@@ -559,7 +559,7 @@ int ubtrfs_subvolume_open(const struct ubtrfs_subvolume *dir,
 void ubtrfs_subvolume_free(struct ubtrfs_subvolume *subvolume);
 
 /**
- * The id of the subvolume within its volume; 0 for NULL.
+ * Returns the id of the subvolume within its volume; 0 for NULL.
  */
 uint64_t ubtrfs_subvolume_id(const struct ubtrfs_subvolume *subvolume);
 

@@ -11,7 +11,7 @@ use std::slice;
 
 use crate::failure::{Failure, Result};
 
-/// A handle.
+/// Returns a reference to the object of a handle. The null pointer is an error.
 ///
 /// # Safety
 ///
@@ -23,7 +23,8 @@ pub(crate) unsafe fn handle<'a, T>(pointer: *const T) -> Result<&'a T> {
     handle.ok_or_else(|| Failure::invalid("a handle is NULL"))
 }
 
-/// A handle that the function has alone.
+/// Returns an exclusive reference to the object of a handle, which the function has alone. The null pointer is an
+/// error.
 ///
 /// # Safety
 ///
@@ -34,7 +35,7 @@ pub(crate) unsafe fn handle_alone<'a, T>(pointer: *mut T) -> Result<&'a mut T> {
     handle.ok_or_else(|| Failure::invalid("a handle is NULL"))
 }
 
-/// A handle that comes back to be dropped; None if it is null.
+/// Takes back the box of a handle, which is then dropped. Returns None if the handle is null.
 ///
 /// # Safety
 ///
@@ -44,7 +45,7 @@ pub(crate) unsafe fn take_back<T>(pointer: *mut T) -> Option<Box<T>> {
     (!pointer.is_null()).then(|| unsafe { Box::from_raw(pointer) })
 }
 
-/// Text with a NUL at its end; None if it is null.
+/// Returns text with a NUL at its end; None if the pointer is null.
 ///
 /// # Safety
 ///
@@ -55,7 +56,7 @@ pub(crate) unsafe fn optional_text<'a>(pointer: *const c_char) -> Option<&'a OsS
     text.map(|text| OsStr::from_bytes(text.to_bytes()))
 }
 
-/// Text with a NUL at its end.
+/// Returns text with a NUL at its end. The null pointer is an error.
 ///
 /// # Safety
 ///
@@ -66,7 +67,7 @@ pub(crate) unsafe fn text<'a>(pointer: *const c_char) -> Result<&'a OsStr> {
     text.ok_or_else(|| Failure::invalid("a text is NULL"))
 }
 
-/// A path with a NUL at its end.
+/// Returns a path with a NUL at its end. The null pointer is an error.
 ///
 /// # Safety
 ///
@@ -76,14 +77,14 @@ pub(crate) unsafe fn path<'a>(pointer: *const c_char) -> Result<&'a Path> {
     Ok(Path::new(unsafe { text(pointer)? }))
 }
 
-/// Text for C, which ends at a NUL that it should not have.
+/// Converts text for C. It ends before the first NUL, of which it should have none.
 pub(crate) fn text_of(text: impl AsRef<[u8]>) -> CString {
     let bytes = text.as_ref().iter().copied();
     let before: Vec<u8> = bytes.take_while(|byte| *byte != 0).collect();
     CString::new(before).unwrap_or_default()
 }
 
-/// Another handle of the file that a descriptor of the caller is open for.
+/// Returns another handle of the file that a descriptor of the caller is open for.
 ///
 /// # Safety
 ///
@@ -105,7 +106,7 @@ fn check_len(is_null: bool, len: usize) -> Result<()> {
     }
 }
 
-/// Bytes to read. The pointer may be null if there are none.
+/// Returns bytes to read. The pointer may be null if there are none.
 ///
 /// # Safety
 ///
@@ -119,7 +120,7 @@ pub(crate) unsafe fn bytes<'a>(pointer: *const c_void, len: usize) -> Result<&'a
     }
 }
 
-/// A buffer to fill. The pointer may be null if it has no bytes.
+/// Returns a buffer to fill. The pointer may be null if the buffer has no bytes.
 ///
 /// # Safety
 ///
@@ -148,7 +149,7 @@ pub(crate) fn copy_whole(value: &[u8], buffer: &mut [u8]) -> Result<usize> {
 /// A place for a result, which may be uninitialised.
 pub(crate) struct Place<'a, T>(&'a mut MaybeUninit<T>);
 
-/// The place of a result.
+/// Returns the place of a result.
 ///
 /// # Safety
 ///
@@ -161,7 +162,7 @@ pub(crate) unsafe fn place<'a, T>(pointer: *mut T) -> Result<Place<'a, T>> {
         .ok_or_else(|| Failure::invalid("a place for a result is NULL"))
 }
 
-/// The place of a handle, which is null until there is one.
+/// Returns the place of a handle, which is null until there is one.
 ///
 /// # Safety
 ///
@@ -173,7 +174,7 @@ pub(crate) unsafe fn handle_place<'a, T>(pointer: *mut *mut T) -> Result<Place<'
     Ok(place)
 }
 
-/// The place of a handle that need not be wanted.
+/// Returns the place of a handle that the caller may not want; None if the pointer is null.
 ///
 /// # Safety
 ///

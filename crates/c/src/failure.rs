@@ -26,7 +26,7 @@ impl Failure {
         }
     }
 
-    /// An argument that nothing can be done with.
+    /// Creates the error of an argument that cannot be used.
     pub(crate) fn invalid(what: &str) -> Failure {
         Failure::new(libc::EINVAL, format!("invalid argument: {what}"))
     }

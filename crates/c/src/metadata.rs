@@ -94,7 +94,7 @@ impl From<Metadata> for ubtrfs_stat {
     }
 }
 
-/// The bits of a kind in a mode.
+/// Returns the file type bits of a mode.
 pub(crate) fn mode_of(kind: FileType) -> u32 {
     let kinds = [
         (kind.is_dir(), libc::S_IFDIR),

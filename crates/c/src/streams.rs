@@ -59,7 +59,7 @@ pub type ubtrfs_name_callback =
 pub type ubtrfs_change_callback =
     Option<unsafe extern "C" fn(change: *const ubtrfs_change, data: *mut c_void) -> c_int>;
 
-/// The handles of an array.
+/// Returns the handles of an array.
 ///
 /// # Safety
 ///

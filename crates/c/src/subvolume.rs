@@ -55,7 +55,7 @@ pub unsafe extern "C" fn ubtrfs_subvolume_free(subvolume: *mut ubtrfs_subvolume)
     });
 }
 
-/// The id of the subvolume within its volume; 0 for NULL.
+/// Returns the id of the subvolume within its volume; 0 for NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_subvolume_id(subvolume: *const ubtrfs_subvolume) -> u64 {
     // SAFETY: the head of the header.

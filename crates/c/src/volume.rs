@@ -51,7 +51,7 @@ pub struct ubtrfs_subvolume_info {
 pub type ubtrfs_subvolume_callback =
     Option<unsafe extern "C" fn(info: *const ubtrfs_subvolume_info, data: *mut c_void) -> c_int>;
 
-/// The version of the library, such as "0.1.0".
+/// Returns the version of the library, such as "0.1.0".
 #[unsafe(no_mangle)]
 pub extern "C" fn ubtrfs_version() -> *const c_char {
     concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
@@ -100,8 +100,8 @@ pub unsafe extern "C" fn ubtrfs_volume_open(
     })
 }
 
-/// Commits everything and closes the volume. An error tells that the last changes are not durable; the handle is gone all
-/// the same. NULL is no error.
+/// Commits everything and closes the volume. An error means that the last changes are not durable; the handle is gone
+/// all the same. NULL is no error.
 ///
 /// Handles of its subvolumes, files and directories are still to be freed. They change nothing any more, and the file of the
 /// volume is in use until the last of them is freed.

@@ -15,7 +15,7 @@ use ubtrfs_sim::kernel;
 
 const HERE: &str = env!("CARGO_MANIFEST_DIR");
 
-/// The output of a command, which must succeed.
+/// Runs a command, which must succeed, and returns its output.
 fn run(command: &mut Command) -> String {
     let output = command
         .output()
@@ -25,7 +25,7 @@ fn run(command: &mut Command) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The archive that cargo made beside this test.
+/// Returns the archive that cargo made beside this test.
 fn archive() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let deps = test.parent().unwrap();
