@@ -18,7 +18,7 @@ pub(crate) fn failed(error: &ubtrfs::Error) -> PyErr {
     }
 }
 
-/// The text that Python has for the errno. Where that says too little, the library's.
+/// Returns the text that Python has for the errno. Where that says too little, it returns the library's text.
 fn strerror(error: &ubtrfs::Error) -> String {
     match error.kind() {
         ErrorKind::NotFound
@@ -31,20 +31,20 @@ fn strerror(error: &ubtrfs::Error) -> String {
     }
 }
 
-/// The text of an error without its number.
+/// Returns the text of an error without its number.
 fn system_text(error: &io::Error) -> String {
     let text = error.to_string();
     let end = text.find(" (os error").unwrap_or(text.len());
     text[..end].to_owned()
 }
 
-/// An error of a file of this machine.
+/// Converts an error of a file of this machine to an exception.
 pub(crate) fn failed_host(error: &io::Error, path: &Path) -> PyErr {
     let path = path.as_os_str().to_owned();
     PyOSError::new_err((error.raw_os_error(), system_text(error), path))
 }
 
-/// An error of a file's `std::io` methods, which hold one of the library.
+/// Converts an error of a file's `std::io` methods to an exception. Such an error holds one of the library.
 pub(crate) fn failed_io(error: io::Error) -> PyErr {
     match error.downcast::<ubtrfs::Error>() {
         Ok(error) => failed(&error),

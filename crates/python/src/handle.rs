@@ -12,7 +12,7 @@ pub(crate) struct Handle<T: Send> {
 }
 
 impl<T: Send> Drop for Handle<T> {
-    /// Letting go of a file may wait for a group, whose work needs Python's lock.
+    /// Drops the value without Python's lock. The drop of a file may wait for a group, whose work needs that lock.
     fn drop(&mut self) {
         let value = self.value.get_mut();
         let value = value.unwrap_or_else(PoisonError::into_inner).take();
@@ -30,7 +30,7 @@ impl<T: Clone + Send> Handle<T> {
         }
     }
 
-    /// The value; it stays usable to the caller if the handle is closed.
+    /// Returns the value, which stays usable to the caller if the handle is closed.
     pub(crate) fn get(&self) -> PyResult<T> {
         // It is whole after a panic, too.
         let value = self.value.lock().unwrap_or_else(PoisonError::into_inner);

@@ -100,7 +100,7 @@ impl Changes {
         py.detach(move || drop(changes));
     }
 
-    /// The next changes; none at the end.
+    /// Returns the next changes; none at the end.
     fn next_changes(&self, py: Python<'_>) -> PyResult<Vec<Change>> {
         let changes = self.handle.get()?;
         let batch = py.detach(move || {

@@ -21,7 +21,8 @@ impl Stream {
         }
     }
 
-    /// The outcome of work with the stream: what it raised comes before what that led to.
+    /// Returns the outcome of work with the stream. If the work failed, an exception of the stream comes before the
+    /// error that it led to.
     pub(crate) fn outcome<T>(self, done: ubtrfs::Result<T>) -> PyResult<T> {
         match (done, self.raised) {
             (Ok(value), _) => Ok(value),

@@ -176,7 +176,7 @@ impl Subvolume {
         })
     }
 
-    /// `access` has r, w or a; `making` is one of "", "c" (made if there is none), "x" (must be new).
+    /// Opens a file. `access` has r, w or a; `making` is one of "", "c" (made if there is none), "x" (must be new).
     fn open(
         &self,
         py: Python<'_>,
@@ -299,7 +299,7 @@ impl Subvolume {
         Ok(names.map(|name| PyBytes::new(py, name)).collect())
     }
 
-    /// `making` is "", "c" (must be new) or "r" (must exist).
+    /// Sets an extended attribute. `making` is "", "c" (must be new) or "r" (must exist).
     fn setxattr(
         &self,
         py: Python<'_>,
@@ -341,7 +341,7 @@ impl Listing {
         py.detach(move || drop(listing));
     }
 
-    /// The next entries; none at the end.
+    /// Returns the next entries; none at the end.
     fn next_entries(&self, py: Python<'_>) -> PyResult<Vec<Entry>> {
         let listing = self.handle.get()?;
         let entries = py.detach(move || {

@@ -169,7 +169,7 @@ impl Volume {
         Ok(devices.map(device).collect())
     }
 
-    /// Commits, logs and flushes of data; bytes of data, metadata and logs.
+    /// Returns the numbers of commits, logs and flushes of data, then the bytes of data, metadata and logs.
     fn statistics(&self) -> PyResult<(u64, u64, u64, u64, u64, u64)> {
         let of = self.handle.get()?.statistics();
         Ok((
