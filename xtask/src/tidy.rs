@@ -128,6 +128,9 @@ enum Fault {
     FacelessActor {
         line: usize,
     },
+    SummaryWithoutVerb {
+        line: usize,
+    },
     LongSentence {
         line: usize,
         words: usize,
@@ -190,6 +193,12 @@ impl fmt::Display for Fault {
             }
             Fault::FacelessActor { line } => {
                 write!(f, "{line}: a sentence that does not name who acts")
+            }
+            Fault::SummaryWithoutVerb { line } => {
+                write!(
+                    f,
+                    "{line}: the summary of a function does not begin with a verb (Returns, Removes)"
+                )
             }
             Fault::LongSentence { line, words, most } => {
                 write!(f, "{line}: a sentence has {words} words, more than {most}")

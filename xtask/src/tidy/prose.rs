@@ -5,9 +5,11 @@
 //!   breaks this or TIDY-10 is known in a baseline, by file.
 //! - TIDY-14: a sentence names who acts. It does not begin with one of `FACELESS`, nor does it hide
 //!   the actor in its midst. That holds for all comments and for `*.md`.
+//! - TIDY-15: the summary of a function begins with a verb in the third person (`verbs`).
 
 #[cfg(test)]
 mod tests;
+mod verbs;
 
 use std::path::Path;
 
@@ -40,6 +42,7 @@ pub(super) fn check(root: &Path, files: &[File], findings: &mut Vec<Finding>) ->
             ("summaries", summaries(file)),
             ("sentences", sentences(file)),
             ("actors", actors(file)),
+            ("verbs", verbs::faults(file)),
         ] {
             if !found.is_empty() {
                 let key = format!("{path} {rule}");

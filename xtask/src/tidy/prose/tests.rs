@@ -113,6 +113,25 @@ fn sentence_without_an_actor_is_found_in_comments_and_texts() {
     }
 }
 
+/// TIDY-15
+#[test]
+fn summary_of_a_function_without_a_verb_is_found() {
+    let fault = |line| Fault::SummaryWithoutVerb { line };
+    let text = "//! A.\n\n/// The b.\n#[must_use = \"[\"]\npub(super) const unsafe fn b() {}\n/// Bytes of c.\nfn c();\n";
+    assert_eq!(verbs::faults(&rust(text)), [fault(3), fault(6)]);
+    for good in [
+        "/// Reads b.\n/// The rest.\nfn b() {}\n",
+        "/// Re-reads b.\npub fn b() {}\n",
+        "/// The b.\nstruct B;\n",
+        "/// The b.\nfn_b!();\n",
+        "/// The b is c.\n#[test]\nfn b_is_c() {}\n",
+        "/// TIDY-15\n#[cfg(a)]\n#[test]\nfn b_is_c() {}\n",
+        "/// RULE-1, RULE-2: b.\nfn b() {}\n",
+    ] {
+        assert_eq!(verbs::faults(&rust(good)), []);
+    }
+}
+
 #[test]
 fn other_summaries_stand_alone() {
     for good in [
