@@ -59,17 +59,18 @@ impl<'a> From<(Key, Option<&'a [u8]>)> for Change<'a> {
 
 /// Where blocks come from and go to.
 pub trait ApplyIo: BlockSink {
-    /// The block that a pointer describes, which is about to be replaced. The code that counts references finds
+    /// Reads the block that a pointer describes, which is about to be replaced. The code that counts references finds
     /// here what changes: parents come before their children, each block once.
     fn read(&mut self, expect: &Expect) -> Result<Block, Self::Error>;
 
-    /// The leaves of `keys`, which ascend, will be read, and what lies above them. Blocks may be read ahead.
+    /// Announces that the leaves of `keys`, which ascend, will be read, and the nodes above them. The implementation
+    /// may read them ahead.
     fn announce(&mut self, keys: &[Key]) {
         let _ = keys;
     }
 
-    /// The tree has let go of `old`, which was read before. If this transaction made it and it is not on disk yet,
-    /// its place may be given out again at once. The blocks that follow may get it, too.
+    /// Notes that the tree has let go of `old`, which was read before. If this transaction made it and it is not on
+    /// disk yet, its place may be given out again at once. The blocks that follow may get it, too.
     fn retire(&mut self, old: &Block) -> Result<(), Self::Error> {
         let _ = old;
         Ok(())
@@ -137,7 +138,7 @@ struct Touched {
 }
 
 impl Touched {
-    /// The block that `ptr` leads to.
+    /// Creates the description of the block that `ptr` leads to, with its changes.
     fn below(ptr: &KeyPtr, changes: Range<usize>) -> Touched {
         Touched {
             bytenr: Logical(ptr.blockptr.get()),
@@ -195,7 +196,7 @@ impl<'a, I: ApplyIo> Apply<'a, I> {
         Ok((level, self.rebuild_leaves(&run)?))
     }
 
-    /// The pointers that replace a run of touched siblings of `level`.
+    /// Rebuilds a run of touched siblings of `level`, and returns the pointers that replace them.
     fn rebuild(&mut self, level: u8, run: &[Touched]) -> Result<Vec<KeyPtr>, I::Error> {
         if run.is_empty() {
             return Ok(Vec::new());
@@ -208,8 +209,9 @@ impl<'a, I: ApplyIo> Apply<'a, I> {
         self.pack_nodes(level, &children)
     }
 
-    /// The pointers that a run of touched interior nodes of `level` holds afterwards, all together. Those that
-    /// replace its last run of touched children are not among them: that run is returned as it is.
+    /// Rebuilds the children of a run of touched interior nodes of `level`. Returns the pointers that these nodes hold
+    /// afterwards, all together. The run's last touched children are not rebuilt: they are returned as they are, and
+    /// their pointers are not among these.
     fn rebuild_children(
         &mut self,
         level: u8,
@@ -280,7 +282,7 @@ impl<'a, I: ApplyIo> Apply<'a, I> {
         packer.finish(self.io)
     }
 
-    /// Nodes of `level` for `children`, evenly filled.
+    /// Packs `children` into evenly filled nodes of `level`, and returns the pointers to these.
     fn pack_nodes(&mut self, level: u8, children: &[KeyPtr]) -> Result<Vec<KeyPtr>, I::Error> {
         let nodes = children.len().div_ceil(max_key_ptrs(self.format.nodesize));
         let mut packed = Vec::with_capacity(nodes);
@@ -294,7 +296,7 @@ impl<'a, I: ApplyIo> Apply<'a, I> {
         Ok(packed)
     }
 
-    /// The root above `ptrs`, which point to blocks of `level`.
+    /// Creates the root above `ptrs`, which point to blocks of `level`.
     fn make_root(
         mut self,
         mut level: u8,

@@ -23,7 +23,7 @@ impl std::fmt::Debug for Block {
 }
 
 impl Block {
-    /// `bytes` must have passed `ubtrfs_format::check`.
+    /// Wraps `bytes`, which must have passed `ubtrfs_format::check`.
     pub(crate) fn from_verified(bytes: Box<[u8]>) -> Block {
         debug_assert!(Node::new(&bytes).is_some());
         let bytes = Arc::new(bytes);
@@ -43,7 +43,7 @@ impl Block {
         Arc::ptr_eq(&self.bytes, &other.bytes)
     }
 
-    /// The item in `slot` with a hold on this block.
+    /// Returns the item in `slot` with a hold on this block.
     pub fn item(&self, slot: usize) -> Option<Item> {
         let (key, bytes) = self.node().item(slot)?;
         let start = bytes.as_ptr() as usize - self.bytes.as_ptr() as usize;
@@ -82,7 +82,7 @@ impl Item {
         self.key
     }
 
-    /// The transaction that wrote its block; None for what is in none yet.
+    /// Returns the transaction that wrote its block, or None if the item is in no block yet.
     pub fn generation(&self) -> Option<Transid> {
         match &self.value {
             Value::Slot(block, _) => Some(Transid(block.node().header().generation.get())),

@@ -37,10 +37,11 @@ pub struct TreeBlock {
 pub trait BlockSink {
     type Error: From<BuildError>;
 
-    /// The address for a block of `level` that begins with `first_key` and is about to be emitted.
+    /// Chooses the address for a block of `level` that begins with `first_key` and is about to be emitted.
     fn place(&mut self, level: u8, first_key: &Key) -> Result<Logical, Self::Error>;
 
-    /// Children come before their parents. The checksum is left to the code that writes the block.
+    /// Takes over a finished block. Children come before their parents. The checksum is left to the code that writes
+    /// the block.
     fn emit(&mut self, block: TreeBlock) -> Result<(), Self::Error>;
 }
 
@@ -81,7 +82,7 @@ impl OpenLeaf {
         self.data_start - HEADER_SIZE - self.items * ITEM_HEAD_SIZE
     }
 
-    /// The item must fit and its key be above all before it.
+    /// Appends an item. It must fit, and its key must be above all before it.
     pub(crate) fn append(&mut self, key: Key, data: &[u8]) {
         if self.items == 0 {
             self.first_key = key;
@@ -98,7 +99,8 @@ impl OpenLeaf {
         self.items += 1;
     }
 
-    /// Items of another leaf that stand side by side. They must fit, and their keys be above all before them.
+    /// Appends items of another leaf that stand side by side. They must fit, and their keys must be above all before
+    /// them.
     pub(crate) fn append_run(&mut self, node: Node<'_>, slots: Range<usize>) {
         let heads = &node.heads()[slots.clone()];
         let Some(first) = heads.first() else { return };

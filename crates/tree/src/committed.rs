@@ -27,7 +27,7 @@ pub struct CommittedRoot {
 }
 
 impl CommittedRoot {
-    /// The root's block.
+    /// Reads the root's block.
     pub(crate) fn read(&self, store: &NodeStore) -> Result<Block, TreeError> {
         let &CommittedRoot {
             tree,
@@ -48,7 +48,7 @@ impl CommittedRoot {
         store.read(tree, &expect)
     }
 
-    /// The item of exactly this key.
+    /// Returns the item of exactly this key.
     pub(crate) fn get(&self, store: &NodeStore, key: &Key) -> Result<Option<Item>, TreeError> {
         let (leaf, _) = self.leaf(store, key)?;
         let found = leaf.node().search(key).ok();
@@ -69,7 +69,7 @@ impl CommittedRoot {
         Ok(next.is_none_or(|next| next > *keys.end()))
     }
 
-    /// The leaf that may hold `key`, and the key that all of it lies below.
+    /// Finds the leaf that may hold `key`, and the key that all of it lies below.
     #[inline]
     fn leaf(&self, store: &NodeStore, key: &Key) -> Result<(Block, Option<Key>), TreeError> {
         let mut block = self.read(store)?;
@@ -81,7 +81,7 @@ impl CommittedRoot {
         Ok((block, bound))
     }
 
-    /// The properties that the child in `slot` of `parent` must have; None if there is no such slot.
+    /// Returns the properties that the child in `slot` of `parent` must have, or None if there is no such slot.
     pub(crate) fn expect_child(&self, parent: &Block, slot: usize) -> Option<Expect> {
         let node = parent.node();
         let ptr = node.ptrs().get(slot)?;
@@ -108,7 +108,7 @@ impl CommittedRoot {
         self.read_child_by(read, parent, slot, bound)
     }
 
-    /// [`CommittedRoot::read_child`], by another way to the block that `Expect` describes.
+    /// Reads a child as [`CommittedRoot::read_child`] does, but gets the block that `Expect` describes from `read`.
     pub(crate) fn read_child_by(
         &self,
         read: impl FnOnce(&Expect) -> Result<Block, TreeError>,

@@ -54,7 +54,7 @@ impl Difference {
         }
     }
 
-    /// The item as the old tree has it.
+    /// Returns the item as the old tree has it.
     pub fn old_item(&self) -> Option<&Item> {
         match self {
             Difference::Removed(item) | Difference::Changed { old: item, .. } => Some(item),
@@ -62,7 +62,7 @@ impl Difference {
         }
     }
 
-    /// The item as the new tree has it.
+    /// Returns the item as the new tree has it.
     pub fn new_item(&self) -> Option<&Item> {
         match self {
             Difference::Added(item) | Difference::Changed { new: item, .. } => Some(item),
@@ -107,7 +107,7 @@ impl Comparison {
         }
     }
 
-    /// Leaves out items of these types, and reads no leaf that has no others.
+    /// Excludes items of these types, and reads no leaf that has no others.
     #[must_use]
     pub fn without(mut self, types: RangeInclusive<KeyType>) -> Comparison {
         let left_out = LeftOut(Some((*types.start(), *types.end())));
@@ -179,7 +179,7 @@ impl Comparison {
         }
     }
 
-    /// Both sides stand on the same key.
+    /// Takes a step where both sides stand on the same key.
     fn take_both(&mut self, old: &Front, new: &Front) -> Result<Step, TreeError> {
         let alike = self.alike();
         if alike > 0 {
@@ -245,7 +245,7 @@ impl Comparison {
                 true => (&mut self.old, &self.new),
                 false => (&mut self.new, &self.old),
             };
-            // What begins below it is on this side alone.
+            // Subtrees that begin below it are on this side alone.
             let end = other.front().map(|front| front.key);
             let alone = side.ahead(end, most);
             return self.keep_ahead(&alone);
@@ -278,8 +278,8 @@ impl Comparison {
         window_of(store.cache_blocks(), store.read_ahead_blocks())
     }
 
-    /// The coming siblings on both sides that are not shared, and the key that they end before. None if they have been read
-    /// ahead, and for the roots.
+    /// Returns the coming siblings on both sides that are not shared, and the key that they end before. It returns None
+    /// if they have been read ahead, and for the roots.
     fn both_ahead(&mut self) -> Option<(Vec<Expect>, Vec<Expect>, Option<Key>)> {
         let most = self.window();
         let (old, new) = (self.old.levels.last_mut()?, self.new.levels.last_mut()?);
@@ -315,8 +315,8 @@ impl Comparison {
         Some((of_old, of_new, end))
     }
 
-    /// Up to `most` children of nodes of both sides that are not shared and begin below `end`, in key order. Nodes that
-    /// are not at hand are left out.
+    /// Returns up to `most` children of nodes of both sides that are not shared and begin below `end`, in key order.
+    /// Nodes that are not at hand are left out.
     fn differing_below(
         &self,
         of_old: &[Expect],
@@ -368,7 +368,7 @@ const CACHE_PART: usize = 16;
 /// The window is no smaller than one batch of blocks, if reading ahead at a level then takes about this part of the cache.
 const LARGEST_CACHE_PART: usize = 4;
 
-/// Blocks are kept outside the cache, and are not to be many beside a small one.
+/// Returns the size of a window. Blocks are kept outside the cache, and are not to be many beside a small one.
 fn window_of(cache_blocks: usize, batch: usize) -> usize {
     let part = |part| cache_blocks / part / NODES_BELOW;
     let least = batch.min(part(LARGEST_CACHE_PART)).max(1);
@@ -396,7 +396,7 @@ impl<'b> Children<'b> {
         Children { nodes, slot: 0 }
     }
 
-    /// Those of the node that the walk is in.
+    /// Returns the pointers of the node that the walk is in.
     fn ptrs(&self) -> &'b [KeyPtr] {
         let node = self.nodes.first().map(Block::node);
         node.map(|node| node.ptrs()).unwrap_or_default()
@@ -406,7 +406,7 @@ impl<'b> Children<'b> {
         self.ptrs().get(self.slot).map(|ptr| ptr.key.get())
     }
 
-    /// The key of the child after it, in the next node if need be. Its own keys lie below.
+    /// Returns the key of the child after it, in the next node if need be. The child's own keys lie below.
     fn next_key(&self) -> Option<Key> {
         let in_next_node = || self.nodes.get(1)?.node().key(0);
         let next = self.ptrs().get(self.slot + 1).map(|ptr| ptr.key.get());
@@ -448,7 +448,7 @@ impl Ahead {
         self.0 = self.0.split_off(&(front, Logical(0)));
     }
 
-    /// Those of the blocks that are here and have children.
+    /// Returns the blocks of `expects` that are here and have children.
     fn nodes(&self, expects: &[Expect]) -> Vec<Block> {
         let kept = expects.iter().filter_map(|expect| self.get(expect));
         kept.filter(|block| !block.node().is_leaf())
@@ -481,7 +481,7 @@ impl Level {
         self.block.node().key(slot)
     }
 
-    /// The key that all keys of the child in `slot` lie below.
+    /// Returns the key that all keys of the child in `slot` lie below.
     fn bound_of(&self, slot: usize) -> Option<Key> {
         self.key(slot + 1).or(self.bound)
     }
@@ -492,7 +492,7 @@ impl Level {
 struct LeftOut(Option<(KeyType, KeyType)>);
 
 impl LeftOut {
-    /// The first key behind the items of an object that are left out, if `key` is one of them.
+    /// Returns the last key that left-out items of an object can have, if `key` is of one of them.
     fn end(self, key: Key) -> Option<Key> {
         let (lowest, highest) = self.0?;
         let is_one = (lowest..=highest).contains(&key.item_type);
@@ -505,7 +505,7 @@ impl LeftOut {
         end.zip(bound).is_some_and(|(end, bound)| bound <= end)
     }
 
-    /// The child in a slot, unless all of it is left out.
+    /// Returns the child in a slot, unless all of it is left out.
     fn child(self, root: &CommittedRoot, level: &Level, slot: usize) -> Option<Expect> {
         let first = level.key(slot)?;
         match self.has_all(first, level.bound_of(slot)) {
@@ -537,7 +537,7 @@ impl Side {
         }
     }
 
-    /// A side that has come to its end.
+    /// Creates a side that has come to its end.
     fn empty(like: &View) -> Side {
         Side {
             at_root: false,
@@ -587,7 +587,7 @@ impl Side {
         }
     }
 
-    /// The item that the side stands on; goes on behind it.
+    /// Returns the item that the side stands on, and goes on behind it.
     fn take_item(&mut self) -> Option<Item> {
         let level = self.levels.last()?;
         let item = level.block.item(level.slot);
@@ -638,8 +638,8 @@ impl Side {
         Ok(())
     }
 
-    /// The subtree that the side stands on, and its coming siblings that begin below `end`, `most` at most. None if they
-    /// have been read ahead.
+    /// Returns the subtree that the side stands on and its coming siblings that begin below `end`, `most` at most. It
+    /// returns none if they have been read ahead.
     fn ahead(&mut self, end: Option<Key>, most: usize) -> Vec<Expect> {
         let Some(parent) = self.levels.last_mut() else {
             return Vec::new();

@@ -48,12 +48,12 @@ pub struct Cursor<'v> {
 }
 
 impl View {
-    /// A cursor that stands nowhere until it is sought.
+    /// Creates a cursor that stands nowhere until it is sought.
     pub fn cursor(&self) -> Cursor<'_> {
         Cursor::new(self)
     }
 
-    /// The items in a range of keys, ascending. None if they are more than `most`.
+    /// Returns the items in a range of keys, ascending, or None if they are more than `most`.
     ///
     /// Takes no cursor where all are edits of the running transaction, such as those of a new inode.
     pub fn few_items(
@@ -86,7 +86,7 @@ impl View {
 /// The slots of the path's leaf that no upper set has a say in: a walk up takes them as they come.
 #[derive(Clone, Copy, Debug, Default)]
 struct Clear {
-    /// Those from the path's slot to before this one; 0 unless the cursor stands on the path.
+    /// The clear slots are those from the path's slot to before this one; 0 unless the cursor stands on the path.
     end: usize,
     /// The version of the overlay when that was found out.
     version: u64,
@@ -121,7 +121,7 @@ impl Run {
             self.end(overlay);
             self.reach(key..=key, version);
         }
-        // What was not noted between two gaps is short.
+        // A run between two gaps that was not noted is short.
         if self.passed != 1 && !self.passed.is_multiple_of(LONGER_BY) {
             return None;
         }
@@ -142,7 +142,7 @@ impl Run {
         });
     }
 
-    /// The next one is visible, or there is none.
+    /// Ends the run: the next item is visible, or there is none.
     fn end(&mut self, overlay: &Overlay) {
         // CURSOR-3
         let is_long = self.passed >= LONG_RUN || self.skipped && self.passed >= LONGER_BY;
@@ -233,7 +233,7 @@ impl<'v> Cursor<'v> {
         }
     }
 
-    /// The item that the cursor stands on.
+    /// Returns the item that the cursor stands on.
     pub fn current(&self) -> Option<(Key, &[u8])> {
         match (&self.overlay, &self.at) {
             (None, _) | (_, At::Path) => self.path.current(),
@@ -242,7 +242,7 @@ impl<'v> Cursor<'v> {
         }
     }
 
-    /// The current item with a hold on its bytes.
+    /// Returns the current item with a hold on its bytes.
     pub fn item(&self) -> Option<Item> {
         match (&self.overlay, &self.at) {
             (None, _) | (_, At::Path) => self.path.item(),
@@ -271,7 +271,7 @@ impl<'v> Cursor<'v> {
         }
     }
 
-    /// To the item beyond the current one.
+    /// Moves to the item beyond the current one.
     fn step(&mut self, direction: Direction) -> Result<bool, TreeError> {
         let at = std::mem::replace(&mut self.at, At::Nowhere);
         let here = match at {
@@ -352,7 +352,7 @@ impl<'v> Cursor<'v> {
         Ok(false)
     }
 
-    /// After [`Overlay::find`] has told that the path's item comes first.
+    /// Finds the clear slots, after [`Overlay::find`] has shown that the path's item comes first.
     fn find_clear(&mut self) {
         if let (Some(overlay), Direction::Up) = (&self.overlay, self.direction) {
             let (version, next) = overlay.found_up();

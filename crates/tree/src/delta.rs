@@ -54,7 +54,7 @@ pub struct DeltaSize {
 }
 
 impl Edit {
-    /// The key that is visible afterwards.
+    /// Returns the key that is visible after the edit, or None for a deletion.
     fn added(&self) -> Option<&Key> {
         match self {
             Edit::Insert(key, _) | Edit::Put(key, _) => Some(key),
@@ -167,7 +167,7 @@ impl DeltaMap {
         }
     }
 
-    /// Up to `most` entries at or above `key`, ascending.
+    /// Returns up to `most` entries at or above `key`, ascending.
     fn above(&self, key: Key, most: usize) -> impl Iterator<Item = (Key, &Entry)> {
         self.slots
             .range(key..)
@@ -175,7 +175,7 @@ impl DeltaMap {
             .take(most)
     }
 
-    /// Up to `most` entries in a range of keys, ascending.
+    /// Returns up to `most` entries in a range of keys, ascending.
     fn within(
         &self,
         range: RangeInclusive<Key>,
@@ -187,7 +187,7 @@ impl DeltaMap {
             .take(most)
     }
 
-    /// Up to `most` entries at or below `key`, descending.
+    /// Returns up to `most` entries at or below `key`, descending.
     fn below(&self, key: Key, most: usize) -> impl Iterator<Item = (Key, &Entry)> {
         self.slots
             .range((Bound::Unbounded, Bound::Included(key)))

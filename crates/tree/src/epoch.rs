@@ -45,8 +45,8 @@ impl Epochs {
         self.current.load_full()
     }
 
-    /// A hold for the length of one search. It shares no counter with other threads until the token
-    /// changes; the change turns it into a counted one.
+    /// Returns a hold for the length of one search. It shares no counter with other threads until the token changes;
+    /// the change turns it into a counted one.
     pub(crate) fn hold_briefly(&self) -> Guard<Arc<Epoch>> {
         self.current.load()
     }

@@ -61,7 +61,7 @@ impl Layers {
         Overlay::new(self.mutable(depth), self.frozen(depth), self.publications)
     }
 
-    /// The entry of `key` in the newest set above the committed one that mentions it.
+    /// Returns the entry of `key` in the newest set above the committed one that mentions it.
     fn entry(&self, depth: Depth, key: &Key) -> Option<Entry> {
         let newest = self.mutable(depth).and_then(|set| set.get(key));
         newest.or_else(|| self.frozen(depth)?.entry(key).cloned())
@@ -74,7 +74,7 @@ pub struct LiveTree {
     store: Arc<NodeStore>,
     id: RootId,
     layers: ArcSwap<Layers>,
-    /// Held by who replaces the layers.
+    /// Held by a thread that replaces the layers.
     switch: Mutex<()>,
 }
 
@@ -105,7 +105,7 @@ impl LiveTree {
         self.layers.load().committed
     }
 
-    /// The committing transaction's changes.
+    /// Returns the committing transaction's changes.
     pub fn frozen(&self) -> Option<Arc<FrozenSet>> {
         self.layers.load().frozen.clone()
     }
@@ -123,8 +123,8 @@ impl LiveTree {
         }
     }
 
-    /// The items in a range of keys, ascending, where only the mutable set has any. None where another set has entries
-    /// there, or where there are more than `most`.
+    /// Returns the items in a range of keys, ascending, where only the mutable set has any. It returns None where
+    /// another set has entries there, or where there are more than `most`.
     pub(crate) fn only_edited_in(
         &self,
         keys: RangeInclusive<Key>,
@@ -171,7 +171,7 @@ impl LiveTree {
         self.edit([Edit::Delete(key)])
     }
 
-    /// Several edits in one step for those who look up a key; `edits` runs under the set's lock.
+    /// Makes several edits in one step, as seen by threads that look up a key. `edits` runs under the set's lock.
     pub fn edit(&self, edits: impl IntoIterator<Item = Edit>) -> i64 {
         let mut edits = edits;
         loop {
@@ -188,17 +188,17 @@ impl LiveTree {
         !self.layers.load().mutable.is_empty()
     }
 
-    /// The keys in the mutable set, ascending.
+    /// Returns the keys in the mutable set, ascending.
     pub fn edited_keys(&self) -> Vec<Key> {
         self.layers.load().mutable.keys()
     }
 
-    /// The mutable set's entry of a key. Some(None) stands for a deletion.
+    /// Returns the mutable set's entry of a key. Some(None) stands for a deletion.
     pub fn edited(&self, key: &Key) -> Option<Option<Arc<[u8]>>> {
         self.layers.load().mutable.get(key)
     }
 
-    /// The entries of the mutable set in a range of keys, ascending. None stands for a deletion.
+    /// Returns the entries of the mutable set in a range of keys, ascending. None stands for a deletion.
     pub fn edited_in(&self, range: RangeInclusive<Key>) -> Vec<(Key, Option<Arc<[u8]>>)> {
         const AT_ONCE: usize = 256;
         let mutable = Arc::clone(&self.layers.load().mutable);
@@ -230,7 +230,7 @@ impl LiveTree {
             && !frozen.is_some_and(|set| set.has_within(range))
     }
 
-    /// The size of the mutable set.
+    /// Returns the size of the mutable set.
     pub fn delta_size(&self) -> DeltaSize {
         self.layers.load().mutable.size()
     }

@@ -33,7 +33,7 @@ pub(crate) struct Path<'v> {
 }
 
 impl<'v> Path<'v> {
-    /// A path that stands nowhere.
+    /// Creates a path that stands nowhere.
     pub(crate) fn new(store: &'v NodeStore, root: CommittedRoot) -> Path<'v> {
         Path {
             store,
@@ -43,12 +43,12 @@ impl<'v> Path<'v> {
         }
     }
 
-    /// Whether siblings are read ahead, many at a time.
+    /// Turns on the read-ahead of siblings, many at a time.
     pub(crate) fn set_sequential(&mut self) {
         self.sequential = true;
     }
 
-    /// Leaves for another state of the tree; stands nowhere then.
+    /// Switches to another state of the tree. The path stands nowhere then.
     pub(crate) fn set_root(&mut self, root: CommittedRoot) {
         self.root = root;
         self.steps.clear();
@@ -94,13 +94,13 @@ impl<'v> Path<'v> {
         leaf.block.node().key(leaf.slot)
     }
 
-    /// The item that the path leads to.
+    /// Returns the item that the path leads to.
     pub(crate) fn current(&self) -> Option<(Key, &[u8])> {
         let leaf = self.steps.last()?;
         leaf.block.node().item(leaf.slot)
     }
 
-    /// The current item with a hold on its block.
+    /// Returns the current item with a hold on its block.
     pub(crate) fn item(&self) -> Option<Item> {
         let leaf = self.steps.last()?;
         leaf.block.item(leaf.slot)
@@ -158,7 +158,7 @@ impl<'v> Path<'v> {
         self.prev_leaf()
     }
 
-    /// From the root to the leaf that may hold `key`. False for an empty tree.
+    /// Descends from the root to the leaf that may hold `key`. It returns false for an empty tree.
     fn descend(&mut self, key: &Key) -> Result<bool, TreeError> {
         self.steps.clear();
         let root = self.root.read(self.store)?;
@@ -186,7 +186,7 @@ impl<'v> Path<'v> {
         Ok(true)
     }
 
-    /// The block below the last step; None below a leaf.
+    /// Reads the block below the last step. It returns None below a leaf.
     fn child(&mut self) -> Result<Option<Step>, TreeError> {
         let Some(step) = self.steps.last() else {
             return Ok(None);

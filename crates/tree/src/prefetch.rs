@@ -55,7 +55,8 @@ impl View {
 }
 
 impl View {
-    /// The committed leaves of `keys`, which ascend, unless the root is one. Reads the nodes above them only.
+    /// Finds the committed leaves of `keys`, which ascend, unless the root is a leaf. It reads the nodes above them
+    /// only.
     pub fn leaves_of(&self, keys: &[Key]) -> Result<Vec<Expect>, TreeError> {
         let store = self.store();
         let _epoch = store.epoch();
@@ -75,7 +76,8 @@ impl View {
     }
 }
 
-/// The slots of an interior node that some of `keys[range]` lead to, each with those keys; none in a leaf.
+/// Returns the slots of an interior node that some of `keys[range]` lead to, each with those keys. In a leaf there are
+/// none.
 fn children(block: &Block, keys: &[Key], range: Range<usize>) -> Vec<(usize, Range<usize>)> {
     let node = block.node();
     let mut children = Vec::new();

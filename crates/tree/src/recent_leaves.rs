@@ -62,7 +62,7 @@ impl RecentLeaves {
         }
     }
 
-    /// The item of exactly this key.
+    /// Returns the item of exactly this key.
     pub fn get(&self, key: &Key) -> Result<Option<Item>, TreeError> {
         let leaf = self.leaf(key)?;
         let found = leaf.block.node().search(key).ok();
@@ -92,7 +92,7 @@ impl RecentLeaves {
         }
     }
 
-    /// The leaf that a key lies in, if the tree has the key.
+    /// Finds the leaf that a key lies in, if the tree has the key.
     fn leaf(&self, key: &Key) -> Result<Leaf, TreeError> {
         let mut leaves = self.leaves.borrow_mut();
         let mut at_hand = leaves.iter().flatten();

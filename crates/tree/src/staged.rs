@@ -32,7 +32,7 @@ impl StagedBlocks {
         self.count.load(Ordering::Acquire)
     }
 
-    /// The most that there ever were.
+    /// Returns the highest count of staged blocks so far.
     pub(crate) fn most(&self) -> usize {
         self.most.load(Ordering::Relaxed)
     }
@@ -69,7 +69,7 @@ impl StagedBlocks {
         self.count.store(blocks.len(), Ordering::Release);
     }
 
-    /// In address order.
+    /// Returns all staged blocks in address order.
     pub(crate) fn all(&self) -> Vec<Block> {
         self.blocks.read().values().cloned().collect()
     }

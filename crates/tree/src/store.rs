@@ -6,7 +6,7 @@
 //!   every use, cached or not.
 //! - STORE-2: cached bytes never exceed the budget by more than what readers hold.
 //! - STORE-3: a staged block hides whatever the cache holds of its address.
-//! - STORE-4: who stages writes and caches what was written as soon as it is over its budget.
+//! - STORE-4: a thread that stages writes and caches what was written as soon as it is over its budget.
 //! - STORE-5: a block that was read is cached only if its address was neither staged nor forgotten since the read began.
 //!
 //! Locks: the cache's own and the staged blocks', never held across IO. Readers of one cold block wait for
@@ -109,7 +109,8 @@ impl std::fmt::Debug for NodeStore {
 /// Blocks that may be staged whatever the cache's budget is: writing fewer at a time is not worth it.
 const LEAST_STAGED_BLOCKS: u64 = 64;
 
-/// Three eighths of the cache's: most blocks are then written once, and in address order.
+/// Returns the budget of staged blocks: three eighths of the cache's. Most blocks are then written once, and in address
+/// order.
 fn staged_budget(cache_bytes: u64, nodesize: u64) -> u64 {
     (cache_bytes / 8 * 3).max(LEAST_STAGED_BLOCKS * nodesize)
 }
@@ -183,7 +184,7 @@ impl NodeStore {
         self.seed_fsids.get_or_init(|| self.pool.seed_fsids());
     }
 
-    /// The properties that all blocks of the volume share.
+    /// Returns the properties that all blocks of the volume share.
     fn context(&self) -> BlockContext<'_> {
         let opened = BlockContext::new(self.pool.superblock());
         let staged = Transid(self.staged_generation.load(Ordering::Relaxed));
@@ -200,7 +201,7 @@ impl NodeStore {
             .is_multiple_of(u64::from(self.pool.superblock().sectorsize.get()))
     }
 
-    /// The block that `expect` describes, from the cache or from the first mirror that has it sound.
+    /// Reads the block that `expect` describes, from the cache or from the first mirror that has it sound.
     pub fn read(&self, tree: RootId, expect: &Expect) -> Result<Block, TreeError> {
         let bytenr = expect.bytenr;
         if !self.is_aligned(bytenr) {
@@ -231,7 +232,7 @@ impl NodeStore {
         staged.or_else(|| self.cache.get(&bytenr.0))
     }
 
-    /// Whether what was read is the block that `expect` describes.
+    /// Checks that what was read is the block that `expect` describes.
     fn check(
         &self,
         block: &[u8],
@@ -285,8 +286,9 @@ impl NodeStore {
         self.read_cold_batch(&self.cold(expects));
     }
 
-    /// Like [`NodeStore::prefetch`], for large batches: one thread checks what it has read while another waits. Returns
-    /// the blocks that it has, cached before or not: a full cache drops many of a batch before they are used.
+    /// Reads blocks ahead like [`NodeStore::prefetch`], for large batches: one thread checks what it has read while
+    /// another waits. Returns the blocks that it has, cached before or not: a full cache drops many of a batch before
+    /// they are used.
     pub(crate) fn read_batch(&self, expects: &[Expect]) -> Vec<Block> {
         let mut blocks = Vec::new();
         let mut cold = Vec::new();
@@ -318,7 +320,7 @@ impl NodeStore {
         blocks
     }
 
-    /// A block that a reader has kept since it was read, if it is the one that `expect` describes.
+    /// Returns a block that a reader has kept since it was read, if it is the one that `expect` describes.
     pub(crate) fn kept(
         &self,
         tree: RootId,
@@ -390,7 +392,7 @@ impl NodeStore {
         read
     }
 
-    /// The place of a block that is neither cached nor read by anybody.
+    /// Returns the cache's place for a block, or None if the block is cached or read by another thread.
     fn place(&self, bytenr: Logical) -> Option<Place<'_>> {
         match self
             .cache
@@ -496,7 +498,7 @@ impl NodeStore {
         self.staged.remove(bytenr).is_some()
     }
 
-    /// The staged blocks, in address order.
+    /// Returns the staged blocks, in address order.
     pub fn staged(&self) -> Vec<Block> {
         self.staged.all()
     }
@@ -505,7 +507,7 @@ impl NodeStore {
         (self.staged.count() * self.nodesize()) as u64
     }
 
-    /// The most that were staged at a time.
+    /// Returns the most bytes that were staged at a time.
     pub fn most_staged_bytes(&self) -> u64 {
         (self.staged.most() * self.nodesize()) as u64
     }
@@ -529,7 +531,7 @@ impl NodeStore {
         }
     }
 
-    /// [`NodeStore::cache_written`] of all that is staged.
+    /// Caches all staged blocks as written, as [`NodeStore::cache_written`] does.
     pub fn cache_all_written(&self) {
         self.cache_written(&self.staged());
     }
@@ -542,7 +544,7 @@ impl NodeStore {
 
 /// Epochs: which state of the volume readers are in.
 impl NodeStore {
-    /// The current token. Take it before whatever is to be protected by it.
+    /// Returns the current token. It must be taken before the data that it is to protect.
     pub fn epoch(&self) -> Arc<Epoch> {
         self.epochs.hold()
     }

@@ -99,7 +99,7 @@ struct TestDevice {
 }
 
 impl AfterRead {
-    /// Once, for the next read.
+    /// Sets what runs after the next read, once.
     fn set(&self, then: impl FnOnce() + Send + 'static) {
         *self.0.lock() = Some(Box::new(then));
     }
@@ -177,7 +177,7 @@ impl TestVolume {
         }
     }
 
-    /// An empty tree, committed.
+    /// Creates an empty, committed tree.
     pub(crate) fn tree(&mut self, tree: RootId) -> Arc<LiveTree> {
         let leaf = OpenLeaf::new(NODESIZE as usize);
         let format = self.format.clone();
@@ -197,7 +197,7 @@ impl TestVolume {
         self.commit_with(tree, &[]);
     }
 
-    /// The same, with items that no operation has edited.
+    /// Does what [`TestVolume::commit`] does, with items that no operation has edited.
     pub(crate) fn commit_with(&mut self, tree: &LiveTree, own: &[(Key, &[u8])]) {
         self.format.generation.0 += 1;
         let mut root = tree.committed();

@@ -28,8 +28,8 @@ pub(crate) enum Source {
 }
 
 impl View {
-    /// A view of one committed root. Once a commit has replaced the root, its blocks may be given out again. They
-    /// are kept for the life of a search or a cursor alone.
+    /// Creates a view of one committed root. Once a commit has replaced the root, its blocks may be given out again.
+    /// They are kept for the life of a search or a cursor alone.
     pub fn new(store: Arc<NodeStore>, committed: CommittedRoot) -> View {
         let source = Source::Root(store, committed);
         View { source }
@@ -51,7 +51,7 @@ impl View {
         }
     }
 
-    /// The committed root, as of now.
+    /// Returns the committed root as of now.
     pub fn committed(&self) -> CommittedRoot {
         match &self.source {
             Source::Root(_, root) => *root,
@@ -66,13 +66,13 @@ impl View {
         }
     }
 
-    /// The committed root's block.
+    /// Reads the committed root's block.
     pub fn read_root(&self) -> Result<Block, TreeError> {
         let _epoch = self.store().hold_epoch_briefly();
         self.committed().read(self.store())
     }
 
-    /// The item of exactly this key.
+    /// Returns the item of exactly this key.
     pub fn get(&self, key: &Key) -> Result<Option<Item>, TreeError> {
         // EPOCH-1: the token before the layers.
         let _epoch = self.store().hold_epoch_briefly();
@@ -84,17 +84,17 @@ impl View {
 }
 
 impl LiveTree {
-    /// All sets. Each search and each seek takes them as they are at that moment.
+    /// Returns a view of all sets. Each search and each seek takes them as they are at that moment.
     pub fn view(self: &Arc<Self>) -> View {
         View::of_live(Arc::clone(self), Depth::Mutable)
     }
 
-    /// Without the running transaction's changes.
+    /// Returns a view without the running transaction's changes.
     pub fn frozen_view(self: &Arc<Self>) -> View {
         View::of_live(Arc::clone(self), Depth::Frozen)
     }
 
-    /// A view of the committed tree.
+    /// Returns a view of the committed tree.
     pub fn committed_view(self: &Arc<Self>) -> View {
         View::of_live(Arc::clone(self), Depth::Committed)
     }

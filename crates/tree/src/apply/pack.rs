@@ -22,7 +22,7 @@ pub(super) enum Piece<'a> {
 }
 
 impl Piece<'_> {
-    /// Room that it takes in a leaf.
+    /// Returns the bytes that it takes in a leaf.
     fn size_bytes(&self) -> usize {
         match self {
             Piece::Old(block, slots) => run_bytes(block, slots.clone()),
@@ -48,12 +48,13 @@ impl Piece<'_> {
     }
 }
 
-/// Room that items of a leaf which stand side by side take in another.
+/// Returns the bytes that items of a leaf which stand side by side take in another.
 fn run_bytes(block: &Block, slots: Range<usize>) -> usize {
     slots.len() * ITEM_HEAD_SIZE + block.node().data_of(slots).len()
 }
 
-/// The last of the numbers up to `count` for which a condition holds. It holds for all below that, 0 among them.
+/// Returns the last of the numbers up to `count` for which a condition holds. It holds for all below that, 0 among
+/// them.
 fn last_where(count: usize, holds: impl Fn(usize) -> bool) -> usize {
     let (mut low, mut high) = (0, count);
     while low < high {

@@ -160,7 +160,7 @@ impl Tree {
         }
     }
 
-    /// Every block is reachable once, sound, and the items are the model's.
+    /// Checks that every block is reachable once and sound, and that the items are the model's.
     fn check(&self) {
         let mut items = Map::new();
         let mut reached = 0;
@@ -390,7 +390,7 @@ fn batches_that_cannot_be_are_refused() {
     tree.check();
 }
 
-/// Keys crowd together so that batches hit old items; values go up to the largest that fits.
+/// Generates batches whose keys crowd together, so that they hit old items. Values go up to the largest that fits.
 fn batches(nodesize: usize) -> impl Strategy<Value = Vec<BTreeMap<Key, Option<Vec<u8>>>>> {
     let largest = leaf_data_size(nodesize) - ITEM_HEAD_SIZE;
     let len = prop_oneof![8 => 0..40usize, 2 => 0..largest.min(400), 1 => 0..=largest];
@@ -457,7 +457,7 @@ const NUMBERS: u64 = 10_000;
 const MANY_ITEMS: usize = 6000;
 const FEW_ITEMS: usize = 1000;
 
-/// Items put and deleted here and there, or side by side.
+/// Returns a batch of items put and deleted here and there, or side by side.
 fn batch(rng: &mut Rng, nodesize: usize, shrinks: bool) -> BTreeMap<Key, Option<Vec<u8>>> {
     let largest = (leaf_data_size(nodesize) - ITEM_HEAD_SIZE) as u64;
     let count = 1 + rng.below(400);

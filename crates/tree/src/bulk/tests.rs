@@ -60,7 +60,7 @@ fn build(nodesize: usize, items: &[(Key, Vec<u8>)]) -> Result<(TreeRoot, Collect
     Ok((root, sink))
 }
 
-/// All items below a block, in order; the headers and keys on the way are checked.
+/// Collects all items below a block, in order. Checks the headers and keys on the way.
 fn walk(found: &Collected, at: Logical, level: u8, first: Option<Key>) -> Vec<(Key, Vec<u8>)> {
     let block = &found.blocks[&at];
     let node = Node::new(&block.bytes).unwrap();

@@ -136,7 +136,7 @@ fn row(difference: &Difference) -> Row {
     (difference.key(), bytes(old), bytes(new))
 }
 
-/// Found leaf by leaf.
+/// Collects the differences leaf by leaf.
 fn differences_of_leaves(mut comparison: Comparison) -> Vec<Row> {
     let mut found = Vec::new();
     while comparison.next_of_leaves(&mut found).unwrap() {}
@@ -153,7 +153,7 @@ fn naive(old: &Map, new: &Map) -> Vec<Row> {
         .collect()
 }
 
-/// Edits in runs and alone, so that leaves are shared, moved, split and joined.
+/// Changes items in runs and alone, so that leaves are shared, moved, split and joined.
 fn edit_at_random(history: &mut History, rng: &mut Rng, numbers: u64) {
     for _ in 0..rng.below(8) {
         let start = rng.below(numbers);

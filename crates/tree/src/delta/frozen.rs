@@ -32,17 +32,17 @@ impl FrozenSet {
         self.map.slots.is_empty()
     }
 
-    /// The memory that it takes, counted as in [`super::DeltaSize`].
+    /// Returns the memory that it takes, counted as in [`super::DeltaSize`].
     pub fn bytes(&self) -> u64 {
         self.map.bytes
     }
 
-    /// The set's entry of `key`: none, a whiteout (`Some(None)`) or a value.
+    /// Returns the set's entry of `key`: none, a whiteout (`Some(None)`) or a value.
     pub fn get(&self, key: &Key) -> Option<Option<&[u8]>> {
         self.map.get(key).map(|entry| entry.as_deref())
     }
 
-    /// In key order; None is a whiteout.
+    /// Iterates over the entries in key order. None is a whiteout.
     pub fn iter(&self) -> impl Iterator<Item = (Key, Option<&[u8]>)> {
         self.map
             .slots
@@ -50,7 +50,7 @@ impl FrozenSet {
             .map(|(key, slot)| (*key, slot.value.as_deref()))
     }
 
-    /// The batch for [`crate::apply`].
+    /// Returns the batch for [`crate::apply`].
     pub fn changes(&self) -> Vec<Change<'_>> {
         self.iter().map(Change::from).collect()
     }

@@ -31,7 +31,7 @@ impl Gaps {
         self.ends.is_empty()
     }
 
-    /// The gap that `key` lies in.
+    /// Returns the gap that `key` lies in.
     pub(super) fn around(&self, key: &Key) -> Option<RangeInclusive<Key>> {
         let (first, last) = self.ends.range(..=*key).next_back()?;
         (key <= last).then_some(*first..=*last)

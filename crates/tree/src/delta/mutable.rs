@@ -97,7 +97,7 @@ impl MutableSet {
             return None;
         }
         state.frozen = true;
-        // What was not visible through this one is not visible through an empty one above it.
+        // A key that was not visible through this one is not visible through an empty one above it.
         let gaps = std::mem::take(&mut state.gaps);
         let next = MutableSet {
             has_gaps: AtomicBool::new(!gaps.is_empty()),
@@ -111,7 +111,7 @@ impl MutableSet {
         Some(swap(FrozenSet::new(Arc::clone(&state.map)), next))
     }
 
-    /// The gap that `key` lies in.
+    /// Returns the gap that `key` lies in.
     pub(crate) fn gap(&self, key: &Key) -> Option<RangeInclusive<Key>> {
         match self.has_gaps.load(Ordering::Acquire) {
             true => self.state.read().gaps.around(key),
@@ -139,7 +139,7 @@ impl MutableSet {
         self.has_gaps.store(false, Ordering::Release);
     }
 
-    /// Up to `most` entries at or above `key`, and the version that they are of.
+    /// Copies up to `most` entries at or above `key` to `out`, and returns the version that they are of.
     pub(crate) fn above(&self, key: Key, most: usize, out: &mut impl Extend<(Key, Entry)>) -> u64 {
         let state = self.state.read();
         let entries = state.map.above(key, most);
@@ -147,7 +147,7 @@ impl MutableSet {
         self.version()
     }
 
-    /// Up to `most` entries in a range of keys.
+    /// Copies up to `most` entries in a range of keys to `out`.
     pub(crate) fn within(
         &self,
         range: RangeInclusive<Key>,
@@ -167,7 +167,7 @@ impl MutableSet {
         !self.is_empty() && self.state.read().map.within(range, 1).next().is_some()
     }
 
-    /// Up to `most` entries at or below `key`, and the version that they are of.
+    /// Copies up to `most` entries at or below `key` to `out`, and returns the version that they are of.
     pub(crate) fn below(&self, key: Key, most: usize, out: &mut impl Extend<(Key, Entry)>) -> u64 {
         let state = self.state.read();
         let entries = state.map.below(key, most);

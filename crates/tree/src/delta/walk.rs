@@ -18,7 +18,7 @@ pub(crate) enum Direction {
 }
 
 impl Direction {
-    /// Returns whether who goes this way meets `a` before `b`.
+    /// Returns whether a walk in this direction meets `a` before `b`.
     pub(crate) fn is_before(self, a: Key, b: Key) -> bool {
         match self {
             Direction::Up => a < b,
@@ -26,7 +26,7 @@ impl Direction {
         }
     }
 
-    /// The key after `key`; None at the end of all keys.
+    /// Returns the next key in this direction, or None at the end of all keys.
     pub(crate) fn after(self, key: Key) -> Option<Key> {
         match self {
             Direction::Up => key.next(),
@@ -44,7 +44,7 @@ pub(crate) struct Overlay {
 }
 
 impl Overlay {
-    /// None if there is no set.
+    /// Creates an overlay of the sets that there are, or returns None if there is no set.
     pub(crate) fn new(
         mutable: Option<&Arc<MutableSet>>,
         frozen: Option<&Arc<FrozenSet>>,
@@ -59,7 +59,7 @@ impl Overlay {
         })
     }
 
-    /// The first entry at or beyond `key`, of the newest set that mentions its key.
+    /// Finds the first entry at or beyond `key`, of the newest set that mentions its key.
     pub(crate) fn find(&mut self, direction: Direction, key: Key) -> Option<(Key, &Entry)> {
         let mut nearest: Option<(Key, &Entry)> = None;
         for walk in &mut self.walks {
@@ -77,8 +77,8 @@ impl Overlay {
         self.walks.first().map_or(0, |walk| walk.set.version())
     }
 
-    /// The mutable set, if it is among them: the one that has gaps. Second, of which version of it the last
-    /// [`Overlay::find`] has told.
+    /// Returns the mutable set, which is the one that has gaps, if it is among the sets. The number is its version as
+    /// the last [`Overlay::find`] saw it.
     pub(crate) fn mutable(&self) -> Option<(&MutableSet, u64)> {
         let walk = self.walks.first()?;
         match &walk.set {
@@ -94,7 +94,7 @@ impl Overlay {
         }
     }
 
-    /// The version and key that the last [`Overlay::find`] upwards found.
+    /// Returns the version and key that the last [`Overlay::find`] upwards found.
     pub(crate) fn found_up(&self) -> (u64, Option<Key>) {
         let keys = self.walks.iter().filter_map(|walk| walk.ahead.front());
         let version = self.walks.first().map_or(0, |walk| walk.version);

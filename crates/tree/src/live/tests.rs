@@ -67,7 +67,7 @@ impl World {
         }
     }
 
-    /// Commits what is frozen; freezes first if nothing is.
+    /// Publishes a commit of the frozen set. It freezes first if nothing is frozen.
     fn commit(&mut self) {
         if self.tree.frozen().is_none() {
             self.freeze();
@@ -76,7 +76,7 @@ impl World {
         self.committed.clone_from(&self.frozen);
     }
 
-    /// Every depth shows its map, forwards and backwards.
+    /// Checks that every depth shows its map, forwards and backwards.
     fn check(&self) {
         let views = [
             (self.tree.view(), &self.mutable),
@@ -91,7 +91,7 @@ impl World {
     }
 }
 
-/// Short ranges show what the map has there, or that it has more than was asked for.
+/// Checks that short ranges show what the map has there, or that it has more than was asked for.
 fn check_ranges(view: &View, map: &Map) {
     const MOST: usize = 2;
     for number in 0..32 {
@@ -341,7 +341,7 @@ fn run_of_deleted_keys_is_gone_through_once() {
         let read = blocks_read(number, 99, true);
         assert!(read < 20, "{read}");
     }
-    // What comes back is met, from both sides, also by who noted the run before a freeze.
+    // A cursor that noted the run before a freeze meets an item that comes back, too, from both sides.
     world.tree.freeze();
     world.tree.insert(key(7000), value(2));
     assert!(blocks_read(100, 7000, false) < 20);

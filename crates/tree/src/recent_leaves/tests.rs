@@ -14,7 +14,7 @@ fn key(number: u64) -> Key {
     Key::new(number, KeyType::STRING_ITEM, 0)
 }
 
-/// A tree that has every second key.
+/// Creates a tree that has every second key.
 fn tree() -> (TestVolume, View, BTreeMap<Key, Vec<u8>>) {
     let mut volume = TestVolume::new(1 << 20);
     let live = volume.tree(TREE);

@@ -26,7 +26,7 @@ impl BlockSink for Catch {
     }
 }
 
-/// A leaf at `place` with one item of `len` bytes.
+/// Creates a leaf at `place` with one item of `len` bytes.
 fn leaf(volume: &TestVolume, place: Logical, len: usize) -> TreeBlock {
     let mut leaf = OpenLeaf::new(NODESIZE as usize);
     leaf.append(Key::new(1, KeyType::STRING_ITEM, 0), &vec![1; len]);

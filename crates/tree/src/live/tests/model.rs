@@ -136,7 +136,7 @@ impl<'v> Tracked<'v> {
         self.check();
     }
 
-    /// It stands where it stood, on what was there then.
+    /// Checks that the cursor stands where it stood, on the item that was there then.
     fn check(&self) {
         let wanted = self.at.as_ref().map(|(key, bytes)| (*key, &bytes[..]));
         assert_eq!(self.cursor.current(), wanted);

@@ -23,7 +23,7 @@ fn edit_of(value: &[u8]) -> u64 {
     u64::from_le_bytes(value[..8].try_into().unwrap())
 }
 
-/// Even keys are there for ever; odd ones come and go.
+/// Writes at random: even keys are there for ever, odd ones come and go.
 fn write(tree: &LiveTree, rng: &mut Rng, edits: u64) {
     let mut there = vec![false; KEYS as usize];
     for edit in 1..=edits {
