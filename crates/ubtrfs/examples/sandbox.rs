@@ -29,7 +29,7 @@ fn main() -> Result<(), ubtrfs::Error> {
     volume.sync()
 }
 
-/// Work that fails half-way at its first attempt.
+/// Upgrades the files of `work`, and fails half-way at its first attempt.
 fn upgrade(work: &Subvolume, attempt: u32) -> Result<bool, ubtrfs::Error> {
     work.write("/etc/version", b"2")?;
     if attempt == 1 {

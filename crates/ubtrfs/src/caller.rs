@@ -40,14 +40,14 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// A user in one group, with no rights but those of owners, modes and ACLs. New directories are made with the umask
-    /// 0o022.
+    /// Creates a user in one group, with no rights but those of owners, modes and ACLs. New directories are made with
+    /// the umask 0o022.
     pub fn new(uid: u32, gid: u32) -> Caller {
         Caller::of_engine(EngineCaller::new(uid, gid), false)
     }
 
-    /// The caller of a request to a mount, with the capabilities that its server has found, and whether the mount lets users
-    /// delete subvolumes.
+    /// Creates the caller of a request to a mount, with the capabilities that its server has found. The flag says
+    /// whether the mount lets users delete subvolumes.
     #[doc(hidden)]
     pub fn of_engine(caller: EngineCaller, user_subvol_rm_allowed: bool) -> Caller {
         Caller {
@@ -56,14 +56,14 @@ impl Caller {
         }
     }
 
-    /// Further groups that the user is in.
+    /// Sets further groups that the user is in.
     #[must_use]
     pub fn groups(mut self, groups: impl IntoIterator<Item = u32>) -> Caller {
         self.caller = self.caller.groups(groups.into_iter().collect());
         self
     }
 
-    /// The bits that directories go without that the user makes, as umask(2).
+    /// Sets the permission bits that directories of the user are made without, as umask(2).
     #[must_use]
     pub fn umask(mut self, umask: u32) -> Caller {
         self.caller = self.caller.umask(umask);

@@ -203,12 +203,12 @@ impl CheckProgress {
 }
 
 impl Checker {
-    /// A check of the trees, with 256 MiB of memory.
+    /// Creates a check of the trees, with 256 MiB of memory.
     pub fn new() -> Checker {
         Checker::default()
     }
 
-    /// Also reads all data of every mirror, and compares it with its checksums.
+    /// Sets whether the check also reads all data of every mirror, and compares it with its checksums.
     #[must_use]
     pub fn read_data(mut self, read_data: bool) -> Checker {
         self.options.data_csums = read_data;
@@ -272,7 +272,7 @@ impl Checker {
         self
     }
 
-    /// Returns where the volume's other devices are looked for, as [`Builder::scan`](crate::Builder::scan).
+    /// Sets where the volume's other devices are looked for, as [`Builder::scan`](crate::Builder::scan).
     #[must_use]
     pub fn scan(mut self, places: impl IntoIterator<Item = impl Into<PathBuf>>) -> Checker {
         self.options.scan = places.into_iter().map(Into::into).collect();
@@ -366,12 +366,12 @@ pub struct OpenCheck {
 }
 
 impl OpenCheck {
-    /// The UUID of the volume.
+    /// Returns the UUID of the volume.
     pub fn uuid(&self) -> Uuid {
         self.pool.superblock().fsid
     }
 
-    /// The devices that something else uses. If it writes, the check may find what is not so.
+    /// Lists the devices that something else uses. If it writes, the check may find what is not so.
     pub fn holders(&self) -> Vec<(PathBuf, Holder)> {
         let devices = self.pool.devices().into_iter();
         devices

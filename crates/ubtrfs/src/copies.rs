@@ -69,8 +69,8 @@ impl Default for CopyOptions {
 }
 
 impl CopyOptions {
-    /// The way of [`Subvolume::copy_tree`]: attributes and holes are kept, data is shared where it can be, and no link is
-    /// followed.
+    /// Creates the options of [`Subvolume::copy_tree`]: attributes and holes are kept, data is shared where it can be,
+    /// and no link is followed.
     pub fn new() -> CopyOptions {
         CopyOptions::default()
     }
@@ -85,14 +85,14 @@ impl CopyOptions {
         self
     }
 
-    /// Returns when copies share the data of their originals.
+    /// Sets when copies share the data of their originals.
     #[must_use]
     pub fn reflink(mut self, reflink: Reflink) -> CopyOptions {
         self.copier.reflink = reflink;
         self
     }
 
-    /// Treatment of holes, and of zeros.
+    /// Sets the treatment of holes, and of zeros.
     #[must_use]
     pub fn sparse(mut self, sparse: Sparse) -> CopyOptions {
         self.copier.sparse = sparse;
@@ -115,22 +115,23 @@ impl CopyOptions {
         self
     }
 
-    /// The bits that files in a volume go without if their modes are not kept, as umask(2). None by default; on this
-    /// machine the umask of the process counts.
+    /// Sets the permission bits that files in a volume go without if their modes are not kept, as umask(2). The default
+    /// is none. For copies on this machine the umask of the process counts.
     #[must_use]
     pub fn umask(mut self, umask: u32) -> CopyOptions {
         self.umask = umask;
         self
     }
 
-    /// The path of the destination in the message of an error that ends the copy. By default it is the path of the call.
+    /// Sets the path of the destination in the message of an error that ends the copy. By default it is the path of the
+    /// call.
     #[must_use]
     pub fn shown_as(mut self, path: impl Into<PathBuf>) -> CopyOptions {
         self.shown_as = Some(path.into());
         self
     }
 
-    /// The directory in which the copy begins, for messages.
+    /// Returns the directory in which the copy begins, for messages.
     fn shown_top(&self, to: &Path) -> Vec<u8> {
         let to = self.shown_as.as_deref().unwrap_or(to);
         let top = match self.contents {
@@ -205,7 +206,7 @@ impl Subvolume {
         }
     }
 
-    /// The file or directory that is copied.
+    /// Finds the file or directory that is copied.
     fn original(&self, from: &Path, options: &CopyOptions) -> Caused<FileId> {
         let file = self.named(from, options)?;
         match options.contents && self.engine.attr(file)?.kind != FileKind::Directory {
@@ -214,7 +215,7 @@ impl Subvolume {
         }
     }
 
-    /// A copy within its original would have no end.
+    /// Refuses a copy within its original, which would have no end.
     fn refuse_copy_into_itself(
         &self,
         file: FileId,
@@ -280,7 +281,7 @@ impl Subvolume {
         copied.naming_both("copy", host, to)
     }
 
-    /// The directory and the name of a copy; no name for contents, which go into the directory.
+    /// Finds the directory and the name of a copy. There is no name for contents, which go into the directory.
     fn place_of_copy(&self, to: &Path, options: &CopyOptions) -> Caused<(FileId, Option<Vec<u8>>)> {
         if options.contents {
             return Ok((self.directory(to)?, None));
@@ -431,7 +432,7 @@ impl<S: Source, D: Destination> Copy<'_, S, D> {
     }
 }
 
-/// The directory and the name of a copy on this machine; no name for contents.
+/// Returns the directory and the name of a copy on this machine. There is no name for contents.
 fn host_place<'a>(host: &'a Path, options: &CopyOptions) -> Caused<(&'a Path, Option<&'a [u8]>)> {
     if options.contents {
         return Ok((host, None));

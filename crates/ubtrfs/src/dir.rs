@@ -97,7 +97,7 @@ impl Dir {
         })
     }
 
-    /// A directory that a walk has found.
+    /// Creates the handle of a directory that a walk has found.
     pub(crate) fn listed(engine: &Engine, id: FileId, top: FileId, path: PathBuf) -> Dir {
         Dir {
             engine: engine.clone(),
@@ -108,7 +108,7 @@ impl Dir {
         }
     }
 
-    /// The number of the directory, unique within its subvolume.
+    /// Returns the number of the directory, unique within its subvolume.
     pub fn ino(&self) -> u64 {
         match self.id.is_empty_subvolume_dir() {
             true => InodeNr::EMPTY_SUBVOL_DIR.0,
@@ -116,12 +116,13 @@ impl Dir {
         }
     }
 
-    /// The id of the subvolume that holds the directory, or that it is the root of.
+    /// Returns the id of the subvolume that holds the directory, or that it is the root of.
     pub fn subvolume_id(&self) -> u64 {
         self.id.root.0
     }
 
-    /// This directory, for operations that a caller asks for. Directories that are opened from it are for the same caller.
+    /// Returns this directory for operations that a caller asks for. Directories that are opened from it are for the
+    /// same caller.
     #[must_use]
     pub fn with_caller(mut self, caller: &Caller) -> Dir {
         self.caller = Some(Arc::new(caller.clone()));
@@ -190,7 +191,7 @@ impl Dir {
         opened.naming("open directory", &path)
     }
 
-    /// A directory for the same caller.
+    /// Creates the handle of a directory for the same caller.
     fn opened(&self, id: FileId, path: &Path) -> Caused<Dir> {
         check_directory(&self.engine, id)?;
         Ok(Dir {
@@ -200,7 +201,7 @@ impl Dir {
         })
     }
 
-    /// The subvolume that this directory is the root of.
+    /// Returns the subvolume that this directory is the root of.
     ///
     /// # Errors
     ///
@@ -235,7 +236,7 @@ impl Dir {
         Ok(self.engine.lookup(self.id, name.as_bytes())?)
     }
 
-    /// A new directory, which belongs to the caller.
+    /// Drafts a new directory, which belongs to the caller.
     fn new_inode(&self, builder: &DirBuilder) -> NewInode<'static> {
         let caller = self.caller.as_ref();
         let (uid, gid) = caller.map_or((0, 0), |caller| caller.owner());

@@ -40,22 +40,22 @@ impl DirBuilder {
         DirBuilder::default()
     }
 
-    /// Also makes the directories above as far as they are missing. A directory that is there is no error then.
+    /// Sets whether missing directories above are made as well. A directory that is there is no error then.
     #[must_use]
     pub fn recursive(mut self, recursive: bool) -> DirBuilder {
         self.recursive = recursive;
         self
     }
 
-    /// The permission bits of each directory that is made, less those of [`DirBuilder::umask`].
+    /// Sets the permission bits of each directory that is made, less those of [`DirBuilder::umask`].
     #[must_use]
     pub fn mode(mut self, mode: u32) -> DirBuilder {
         self.mode = mode;
         self
     }
 
-    /// The bits that directories go without, as umask(2); none by default. A default ACL of the directory above takes its
-    /// place.
+    /// Sets the permission bits that directories go without, as umask(2). The default is none. A default ACL of the
+    /// directory above takes its place.
     #[must_use]
     pub fn umask(mut self, umask: u32) -> DirBuilder {
         self.umask = umask;

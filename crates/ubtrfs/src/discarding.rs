@@ -30,7 +30,7 @@ pub struct TrimOptions {
 }
 
 impl TrimOptions {
-    /// All free space.
+    /// Creates options that trim all free space.
     pub fn new() -> TrimOptions {
         TrimOptions::default()
     }
@@ -49,7 +49,7 @@ impl TrimOptions {
         self
     }
 
-    /// Leaves out free extents that are shorter.
+    /// Skips free extents that are shorter than this.
     #[must_use]
     pub fn min_bytes(mut self, min_bytes: u64) -> TrimOptions {
         self.min_bytes = min_bytes;
@@ -137,7 +137,7 @@ impl Volume {
         trimmed.naming_alone("trim the volume")
     }
 
-    /// The limits of discards in the background, which [`Builder`](crate::Builder) has turned on or off.
+    /// Returns the limits of discards in the background, which [`Builder`](crate::Builder) has turned on or off.
     pub fn discard_limits(&self) -> DiscardLimits {
         DiscardLimits::of(self.engine().discard_limits())
     }

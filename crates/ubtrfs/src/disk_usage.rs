@@ -113,7 +113,8 @@ impl UsageMeter {
         space.map(Some).naming("measure", &entry.path())
     }
 
-    /// The bytes of extents of all files measured so far that other files or snapshots use as well. Each counts once.
+    /// Returns the bytes of extents of all files measured so far that other files or snapshots use as well. Each counts
+    /// once.
     pub fn shared_bytes(&self) -> u64 {
         self.ranges.bytes()
     }

@@ -57,7 +57,7 @@ impl Error {
         named(operation, Some(path), None, cause)
     }
 
-    /// The kind that `std::fs` reports for the same failure, or the nearest where `std::fs` knows none.
+    /// Returns the kind that `std::fs` reports for the same failure, or the nearest where `std::fs` knows none.
     ///
     /// | kind | failure |
     /// |---|---|
@@ -75,22 +75,23 @@ impl Error {
         self.0.cause.kind()
     }
 
-    /// The operation that failed, as a verb, such as "read".
+    /// Returns the operation that failed, as a verb, such as "read".
     pub fn operation(&self) -> &'static str {
         self.0.operation
     }
 
-    /// The path that the operation was given; the first one if it takes two. None for operations without a path.
+    /// Returns the path that the operation was given, the first one if it takes two. It is None for operations without
+    /// a path.
     pub fn path(&self) -> Option<&Path> {
         self.0.path.as_deref()
     }
 
-    /// The second path of an operation that takes two, such as a rename.
+    /// Returns the second path of an operation that takes two, such as a rename.
     pub fn to(&self) -> Option<&Path> {
         self.0.to.as_deref()
     }
 
-    /// The cause alone, for programs that name the operation and the file in words of their own.
+    /// Returns the cause alone, for programs that name the operation and the file in words of their own.
     ///
     /// ```
     /// use ubtrfs::Volume;
@@ -142,7 +143,8 @@ impl Error {
         self.0.cause.is_of_stream()
     }
 
-    /// The offset in the stream, in bytes, at which the command begins that could not be received. None for other errors.
+    /// Returns the offset in the stream, in bytes, at which the command begins that could not be received. It is None
+    /// for other errors.
     ///
     /// ```
     /// use ubtrfs::{Access, Snapshot, Volume};
@@ -165,12 +167,14 @@ impl Error {
         self.0.cause.stream_offset()
     }
 
-    /// The name of a subvolume that was begun and not finished, and is left writable. None for other errors.
+    /// Returns the name of a subvolume that was begun and not finished, and is left writable. It is None for other
+    /// errors.
     pub fn unfinished(&self) -> Option<&Path> {
         self.0.cause.unfinished()
     }
 
-    /// The device that is in use, and its user, if a volume could not be opened for that. [`Holder`] has an example.
+    /// Returns the device that is in use, and its user, if a volume could not be opened for that. [`Holder`] has an
+    /// example.
     pub fn holder(&self) -> Option<(&Path, &Holder)> {
         self.0.cause.holder()
     }
@@ -224,7 +228,7 @@ impl From<Error> for io::Error {
 pub(crate) trait Naming<T> {
     fn naming(self, operation: &'static str, path: &Path) -> Result<T>;
     fn naming_both(self, operation: &'static str, path: &Path, to: &Path) -> Result<T>;
-    /// For operations on the volume as a whole.
+    /// Attaches an operation on the volume as a whole to a cause.
     fn naming_alone(self, operation: &'static str) -> Result<T>;
 }
 

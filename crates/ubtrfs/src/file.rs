@@ -89,7 +89,7 @@ impl File {
         }
     }
 
-    /// The handle for the engine.
+    /// Returns the handle for the engine.
     pub(crate) fn id(&self) -> FileId {
         self.hold().id()
     }

@@ -22,13 +22,13 @@ impl Engine {
         Engine(Arc::new(OpenEngine { volume, is_owned }))
     }
 
-    /// A handle on an engine that its owner closes.
+    /// Creates a handle on an engine that its owner closes.
     pub(crate) fn borrowed(volume: Arc<ubtrfs_engine::Volume>) -> Engine {
         let is_owned = false;
         Engine(Arc::new(OpenEngine { volume, is_owned }))
     }
 
-    /// Device and number of the files that the volume lies on, which copies neither read nor replace.
+    /// Returns device and number of the files that the volume lies on. Copies neither read nor replace these.
     pub(crate) fn images(&self) -> Vec<(u64, u64)> {
         let files = self.device_files().into_iter();
         files.map(|file| (file.dev(), file.ino())).collect()
@@ -52,7 +52,7 @@ impl Engine {
     }
 }
 
-/// A block device is one behind each of its nodes.
+/// Returns values that are equal for two paths to one file. A block device is one behind each of its nodes.
 fn identity(file: &Metadata) -> (bool, u64, u64) {
     match file.file_type().is_block_device() {
         true => (true, file.rdev(), 0),
@@ -69,7 +69,7 @@ impl Deref for Engine {
 }
 
 impl Drop for OpenEngine {
-    /// `Volume::close` tells whether the last changes are durable.
+    /// Closes an engine of its own. Only `Volume::close` reports whether the last changes are durable.
     fn drop(&mut self) {
         if self.is_owned {
             // The engine has logged the reason.

@@ -37,32 +37,32 @@ impl HostOwners {
         }
     }
 
-    /// The name of a user; the first one, if there are several.
+    /// Returns the name of a user, the first one if there are several.
     pub fn user_name(&self, uid: u32) -> Option<&str> {
         self.users.name(uid)
     }
 
-    /// The name of a group; the first one, if there are several.
+    /// Returns the name of a group, the first one if there are several.
     pub fn group_name(&self, gid: u32) -> Option<&str> {
         self.groups.name(gid)
     }
 
-    /// The number of a user.
+    /// Returns the number of a user.
     pub fn user_id(&self, name: &str) -> Option<u32> {
         self.users.id(name)
     }
 
-    /// The number of a group.
+    /// Returns the number of a group.
     pub fn group_id(&self, name: &str) -> Option<u32> {
         self.groups.id(name)
     }
 
-    /// The number of the group that a user logs in with.
+    /// Returns the number of the group that a user logs in with.
     pub fn login_group(&self, name: &str) -> Option<u32> {
         self.users.ids.get(name)?.1
     }
 
-    /// The numbers by their names, for ACLs that name users and groups.
+    /// Returns the numbers by their names, for ACLs that name users and groups.
     pub(crate) fn numbers(&self) -> OwnerNames {
         OwnerNames {
             users: self.users.numbers(),
@@ -83,7 +83,7 @@ impl Names {
         Names::parse(&fs::read_to_string(path).unwrap_or_default())
     }
 
-    /// Lines of `name:password:id:...`. The first line of a name or number counts.
+    /// Parses lines of `name:password:id:...`. The first line of a name or number counts.
     fn parse(text: &str) -> Names {
         let mut all = Names::default();
         let lines = text.lines().filter_map(|line| {

@@ -52,7 +52,7 @@ impl Metadata {
         self.attr.flags
     }
 
-    /// The kind of the file.
+    /// Returns the kind of the file.
     pub fn file_type(&self) -> FileType {
         FileType(self.attr.kind)
     }
@@ -72,48 +72,48 @@ impl Metadata {
         self.file_type().is_symlink()
     }
 
-    /// The size in bytes, with what is not committed yet.
+    /// Returns the size in bytes, which includes data that is not committed yet.
     #[expect(clippy::len_without_is_empty, reason = "std has none either")]
     pub fn len(&self) -> u64 {
         self.attr.size
     }
 
-    /// The permission bits as those of `std`.
+    /// Returns the permission bits as those of `std`.
     pub fn permissions(&self) -> Permissions {
         Permissions::from_mode(self.attr.mode)
     }
 
-    /// The time of the last change of the content.
+    /// Returns the time of the last change of the content.
     pub fn modified(&self) -> SystemTime {
         self.attr.mtime.into()
     }
 
-    /// The time of the last access that was noted. The library notes none; mounts do.
+    /// Returns the time of the last access that was noted. The library notes none; mounts do.
     pub fn accessed(&self) -> SystemTime {
         self.attr.atime.into()
     }
 
-    /// The time when the file was made.
+    /// Returns the time when the file was made.
     pub fn created(&self) -> SystemTime {
         self.attr.otime.into()
     }
 
-    /// The time of the last change of content or attributes.
+    /// Returns the time of the last change of content or attributes.
     pub fn changed(&self) -> SystemTime {
         self.attr.ctime.into()
     }
 
-    /// The bits of the kind and the permissions, as `st_mode`.
+    /// Returns the bits of the kind and the permissions, as `st_mode`.
     pub fn mode(&self) -> u32 {
         self.attr.mode
     }
 
-    /// The user that owns the file.
+    /// Returns the user that owns the file.
     pub fn uid(&self) -> u32 {
         self.attr.uid
     }
 
-    /// The group of the file.
+    /// Returns the group of the file.
     pub fn gid(&self) -> u32 {
         self.attr.gid
     }
@@ -123,56 +123,57 @@ impl Metadata {
         u64::from(self.attr.nlink)
     }
 
-    /// The number of the inode, unique within its subvolume.
+    /// Returns the number of the inode, unique within its subvolume.
     pub fn ino(&self) -> u64 {
         self.attr.ino.0
     }
 
-    /// The id of the subvolume that holds the file. With [`Metadata::ino`] it tells the file from all others.
+    /// Returns the id of the subvolume that holds the file. With [`Metadata::ino`] it tells the file from all others.
     pub fn subvolume_id(&self) -> u64 {
         self.subvolume_id
     }
 
-    /// The number of the device that a device file stands for, as `st_rdev`.
+    /// Returns the number of the device that a device file stands for, as `st_rdev`.
     pub fn rdev(&self) -> u64 {
         let number = DeviceNumber::from_inode(self.attr.rdev);
         rustix::fs::makedev(number.major, number.minor)
     }
 
-    /// The space that the content takes, in units of 512 bytes and in whole sectors, as `st_blocks` of a mount. Shared extents
-    /// count for each file.
+    /// Returns the space that the content takes, in units of 512 bytes and in whole sectors, as `st_blocks` of a mount.
+    /// Shared extents count for each file.
     pub fn blocks(&self) -> u64 {
         let sectors = self.attr.nbytes.div_ceil(self.sector_bytes.max(1));
         sectors.saturating_mul(self.sector_bytes) / BLOCK_BYTES
     }
 
-    /// The flags of `chattr`.
+    /// Returns the flags of `chattr`.
     pub fn flags(&self) -> FileFlags {
         FileFlags::of(self.attr.flags)
     }
 
-    /// All flags of the inode by the bits of the format, those without a letter of `chattr` among them.
+    /// Returns all flags of the inode by the bits of the format, which include flags without a letter of `chattr`.
     pub fn flag_bits(&self) -> u64 {
         self.attr.flags.bits()
     }
 
-    /// The names of all flags of the inode, such as "NODATASUM".
+    /// Returns the names of all flags of the inode, such as "NODATASUM".
     pub fn flag_names(&self) -> Vec<&'static str> {
         let named = self.attr.flags.iter_names();
         named.map(|(name, _)| name).collect()
     }
 
-    /// The space that the content takes in bytes, as the inode counts it: of a small file kept in its item, its length.
+    /// Returns the space that the content takes in bytes, as the inode counts it. It is the length of a small file that
+    /// is kept in its item.
     pub fn bytes_used(&self) -> u64 {
         self.attr.nbytes
     }
 
-    /// The transaction that made the file.
+    /// Returns the transaction that made the file.
     pub fn generation(&self) -> u64 {
         self.attr.generation
     }
 
-    /// The transaction that changed the inode last.
+    /// Returns the transaction that changed the inode last.
     pub fn changed_generation(&self) -> u64 {
         self.attr.transid.0
     }

@@ -94,7 +94,7 @@ impl From<MkfsOptions> for Mkfs {
 }
 
 impl Mkfs {
-    /// An empty volume with random UUIDs.
+    /// Creates the description of an empty volume with random UUIDs.
     pub fn new(options: MkfsOptions) -> Mkfs {
         Mkfs {
             options,
@@ -265,13 +265,13 @@ impl Mkfs {
         self
     }
 
-    /// The compression of the builder, unless there is one of its own.
+    /// Sets the compression of the builder, unless there is one of its own.
     pub(crate) fn or_compress(mut self, compress: Compress) -> Mkfs {
         self.compress.get_or_insert(compress);
         self
     }
 
-    /// The options with every default filled in and every limit checked, for so many devices.
+    /// Returns the options with every default filled in and every limit checked, for so many devices.
     ///
     /// # Errors
     ///
@@ -338,7 +338,8 @@ impl Mkfs {
         Ok(identity)
     }
 
-    /// `images`: the paths of the devices, of which files cannot be among those that fill them.
+    /// Returns the options of filling the volume. `images` are the paths of the devices: such files cannot be among
+    /// those that fill them.
     fn fill_options<'p>(&self, images: impl Iterator<Item = &'p Path>) -> FillOptions {
         let compression = self.compress.map(|of| (of.algorithm, of.level));
         let images = images.filter_map(|path| path.metadata().ok());

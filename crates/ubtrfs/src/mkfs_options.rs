@@ -120,7 +120,7 @@ impl FeatureSet {
         self.0.is_mixed()
     }
 
-    /// The names of the features in the set, in the order of [`Feature::all`].
+    /// Returns the names of the features in the set, in the order of [`Feature::all`].
     pub fn names(&self) -> Vec<&'static str> {
         self.0.names()
     }
@@ -227,12 +227,12 @@ impl Geometry {
         }
     }
 
-    /// The smallest size of each device, which leaves the kernel room to work.
+    /// Returns the smallest size of each device, which leaves the kernel room to work.
     pub fn min_device_bytes(&self) -> u64 {
         self.lower.min_device_bytes()
     }
 
-    /// The warnings about such a volume on so many devices.
+    /// Returns the warnings about such a volume on so many devices.
     pub fn warnings(&self, devices: usize) -> Vec<MkfsWarning> {
         self.lower.warnings(devices)
     }

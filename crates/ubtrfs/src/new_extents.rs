@@ -147,7 +147,8 @@ impl NewExtents {
         Ok(())
     }
 
-    /// The first path of a file. Files of one directory often stand beside each other: its path is kept.
+    /// Finds the first path of a file. Files of one directory often stand beside each other, so that the path of the
+    /// last directory is kept.
     fn path_of(&mut self, file: FileId) -> std::result::Result<Option<Vec<u8>>, EngineError> {
         let engine = &self.subvolume.engine;
         let Some((dir, name)) = engine.inode_names(file)?.into_iter().next() else {

@@ -92,7 +92,7 @@ impl Subvolume {
         Ok(Opened { hold, made: None })
     }
 
-    /// The file of a path, made if there is none, as open(2) makes it: through links, and never a directory.
+    /// Opens the file of a path, and makes it if there is none, as open(2): through links, and never a directory.
     fn open_or_make(&self, path: &Path, options: &OpenOptions) -> Caused<Opened> {
         let path = bytes(path)?;
         let follows = !options.create_new && !options.no_follow;
@@ -256,7 +256,7 @@ impl Subvolume {
         shared
     }
 
-    /// A destination that cannot share is refused before it is emptied.
+    /// Shares the data of `from` with `to`. A destination that cannot share is refused before it is emptied.
     fn share_with(&self, from: FileId, flags: InodeFlags, to: &Opened) -> Caused<()> {
         let id = to.hold.id();
         if to.made.is_none() {

@@ -23,7 +23,7 @@ use crate::read_dir::ReadDir;
 use crate::subvolume::{PERMISSIONS, Subvolume, bytes};
 use crate::transfer::DeviceNumber;
 
-/// The directory and the name where something other than a directory is made.
+/// Returns the directory and the name where something other than a directory is made.
 fn name_for_file(end: PathEnd) -> Caused<(FileId, Vec<u8>)> {
     match end.last {
         LastName::Name(_) if end.has_slash && end.id.is_none() => Err(EngineError::NotFound.into()),

@@ -161,17 +161,17 @@ impl DirEntry {
         }
     }
 
-    /// The handle of the file for the engine.
+    /// Returns the handle of the file for the engine.
     pub(crate) fn id(&self) -> FileId {
         self.entry.id
     }
 
-    /// The name within the directory.
+    /// Returns the name within the directory.
     pub fn file_name(&self) -> OsString {
         OsStr::from_bytes(&self.entry.name).to_owned()
     }
 
-    /// The path: that of the directory, as it was given, with the name.
+    /// Returns the path, which is that of the directory, as it was given, with the name.
     ///
     /// A damaged volume may have names that are none, such as `..` or one with a slash. Here they are escaped, so that the
     /// path leads to nothing outside of the directory. [`DirEntry::file_name`] has the bytes of the volume.
@@ -183,12 +183,12 @@ impl DirEntry {
         }
     }
 
-    /// The kind of the file; a link is not followed.
+    /// Returns the kind of the file. A link is not followed.
     pub fn file_type(&self) -> FileType {
         FileType::new(self.entry.kind)
     }
 
-    /// The number of the inode, unique within its subvolume.
+    /// Returns the number of the inode, unique within its subvolume.
     pub fn ino(&self) -> u64 {
         let id = self.entry.id;
         match id.is_empty_subvolume_dir() {
@@ -261,7 +261,7 @@ impl DirEntry {
     }
 }
 
-/// A name of one component for one that is none.
+/// Replaces a name that is no component of a path by one that is.
 fn escaped(name: &[u8]) -> Vec<u8> {
     let is_dots = matches!(name, b"." | b"..");
     let mut escaped = Vec::new();

@@ -65,7 +65,7 @@ pub struct ReceiveOptions {
 }
 
 impl ReceiveOptions {
-    /// One stream, up to the first command that fails.
+    /// Creates options for one stream, up to the first command that fails.
     pub fn new() -> ReceiveOptions {
         ReceiveOptions::default()
     }
@@ -147,19 +147,19 @@ impl ReceiveOptions {
 /// A group waits until all is received, and changes by other threads wait for the group. An observer must not wait for
 /// either.
 pub trait ReceiveObserver {
-    /// A command is about to be done.
+    /// Hears that a command is about to be done.
     fn begin(&mut self, _command: &StreamCommand<'_>) {}
 
-    /// A command was done that takes so many bytes of the stream.
+    /// Hears that a command was done that takes so many bytes of the stream.
     fn advanced(&mut self, _bytes: u64) {}
 
-    /// A command failed, and the next one is done. [`Error::stream_offset`] is its place.
+    /// Hears that a command failed, and that the next one is done. [`Error::stream_offset`] is its place.
     fn failed(&mut self, _error: Error) {}
 
-    /// All of this subvolume was done: it is read-only.
+    /// Hears that all of this subvolume was done, and that it is read-only.
     fn finished(&mut self, _subvolume: &Path) {}
 
-    /// Commands of this subvolume failed: it is left as it is, and writable.
+    /// Hears that commands of this subvolume failed. It is left as it is, and writable.
     fn unfinished(&mut self, _subvolume: &Path) {}
 }
 
@@ -211,23 +211,24 @@ pub struct StreamCommand<'a> {
 }
 
 impl StreamCommand<'_> {
-    /// The name of the command, as `btrfs receive --dump` has it: "subvol" and "snapshot" begin a subvolume, "write",
-    /// "`encoded_write`" and "clone" fill a file.
+    /// Returns the name of the command, as `btrfs receive --dump` has it. "subvol" and "snapshot" begin a subvolume,
+    /// "write", "`encoded_write`" and "clone" fill a file.
     pub fn name(&self) -> &'static str {
         self.command.kind().map_or("unknown", |kind| kind.name())
     }
 
-    /// The name of the subvolume that the command is about.
+    /// Returns the name of the subvolume that the command is about.
     pub fn subvolume(&self) -> &Path {
         path_of(self.subvolume)
     }
 
-    /// The path of the file that the command is about, from the root of the subvolume; of a command that begins one, its name.
+    /// Returns the path of the file that the command is about, from the root of the subvolume. For a command that
+    /// begins a subvolume, it is the subvolume's name.
     pub fn path(&self) -> Option<&Path> {
         self.command.path().map(path_of)
     }
 
-    /// The command as text, as [`StreamDump`] shows it. `local_time` shows seconds since 1970.
+    /// Formats the command as [`StreamDump`] shows it. `local_time` shows seconds since 1970.
     pub fn text<T: Display>(&self, local_time: impl Fn(i64) -> T) -> String {
         let mut lines = CommandLines::within(self.subvolume, local_time);
         let line = lines.line_of(self.command);

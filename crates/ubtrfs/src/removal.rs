@@ -169,7 +169,7 @@ impl Subvolume {
         removal.tree(dir, &name, path.as_os_str().as_bytes())
     }
 
-    /// The directory and the name of something that may be removed with all below.
+    /// Finds the directory and the name of something that may be removed with all below.
     fn place_to_remove(&self, path: &Path, subvolumes: Subvolumes) -> Caused<(FileId, Vec<u8>)> {
         let (end, name) = self.dir_to_remove(path)?;
         let id = end.id.ok_or(EngineError::NotFound)?;
@@ -296,7 +296,7 @@ impl Observer for FirstFailure<'_> {
     }
 }
 
-/// The error of a removal for a program.
+/// Converts a problem to the error of a removal for a program.
 fn named(path: &Path, problem: RemovalProblem<'_>) -> Error {
     let (operation, cause) = match problem {
         RemovalProblem::Find(error) => ("find", error.into()),
@@ -309,7 +309,7 @@ fn named(path: &Path, problem: RemovalProblem<'_>) -> Error {
     Error::new(operation, path, cause)
 }
 
-/// The error of a directory that `entry` of `dir` names, and that names another entry as its own.
+/// Returns the error of a directory that `entry` of `dir` names, and that names another entry as its own.
 fn looped(dir: FileId, entry: &Entry) -> EngineError {
     EngineError::Corrupt {
         tree: dir.root,

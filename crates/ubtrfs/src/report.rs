@@ -72,7 +72,7 @@ pub enum BlockGroupKind {
 }
 
 impl BlockGroupKind {
-    /// The name as `btrfs filesystem df` prints it, such as "Data".
+    /// Returns the name as `btrfs filesystem df` prints it, such as "Data".
     pub fn name(self) -> &'static str {
         match self {
             BlockGroupKind::Data => "Data",
@@ -188,7 +188,7 @@ pub struct DeviceErrors {
 }
 
 impl DeviceErrors {
-    /// All 0 without an item.
+    /// Reads the counts of an item. All are 0 without one.
     fn of(device_id: u64, item: Option<&[u8]>) -> DeviceErrors {
         let counts = DevStatsItem::of(item.unwrap_or_default()).values;
         let [
@@ -302,7 +302,8 @@ impl Volume {
         })
     }
 
-    /// The bytes of content that block groups had in use as of the last commit, as `btrfs filesystem show` prints them.
+    /// Returns the bytes of content that block groups had in use as of the last commit, as `btrfs filesystem show`
+    /// prints them.
     ///
     /// ```
     /// use ubtrfs::Volume;

@@ -164,7 +164,7 @@ impl Snapshot {
         Ok(writer.into_inner().flush().map_err(WriteError::from)?)
     }
 
-    /// The facts that relate the subvolume to others, as of when it was opened.
+    /// Returns the facts that relate the subvolume to others, as of when it was opened.
     pub fn lineage(&self) -> Lineage {
         Lineage::of(self.held().item())
     }
@@ -199,7 +199,7 @@ pub struct SendOptions<'a> {
 }
 
 impl<'a> SendOptions<'a> {
-    /// The whole of the snapshot, as a stream of version 1.
+    /// Creates options that send the whole of the snapshot, as a stream of version 1.
     pub fn new() -> SendOptions<'a> {
         SendOptions::default()
     }

@@ -70,7 +70,7 @@ pub struct Subvolume {
     pub(crate) root: FileId,
 }
 
-/// The bytes of a path, which the walk may go through.
+/// Returns the bytes of a path that the engine can walk (PATHS-1).
 pub(crate) fn bytes(path: &Path) -> Caused<&[u8]> {
     // PATHS-1
     match path.as_os_str().as_bytes() {
@@ -91,7 +91,7 @@ impl Subvolume {
         })
     }
 
-    /// The id of the subvolume within its volume. The top level has 5.
+    /// Returns the id of the subvolume within its volume. The top level has 5.
     pub fn id(&self) -> u64 {
         self.root.root.0
     }
@@ -244,22 +244,22 @@ impl Subvolume {
         found.naming("find", path)
     }
 
-    /// The handle of the file that a path leads to, links followed.
+    /// Finds the handle of the file that a path leads to, links followed.
     pub(crate) fn resolve(&self, path: &Path) -> Caused<FileId> {
         Ok(self.engine.resolve_following(self.root, bytes(path)?)?)
     }
 
-    /// The handle of the file that a path leads to; a link at the end is not followed.
+    /// Finds the handle of the file that a path leads to. A link at the end is not followed.
     pub(crate) fn resolve_link(&self, path: &Path) -> Caused<FileId> {
         Ok(self.engine.resolve(self.root, bytes(path)?)?)
     }
 
-    /// The directory and the name that a path ends with; a link of that name is not followed.
+    /// Finds the directory and the name that a path ends with. A link of that name is not followed.
     pub(crate) fn end_of(&self, path: &Path) -> Caused<PathEnd> {
         Ok(self.engine.resolve_end(self.root, bytes(path)?, false)?)
     }
 
-    /// The directory and the name of a directory or subvolume that is to be made.
+    /// Finds the directory and the name of a directory or subvolume that is to be made.
     pub(crate) fn name_for_dir(&self, path: &Path) -> Caused<(FileId, Vec<u8>)> {
         let end = self.end_of(path)?;
         match end.last {
@@ -268,7 +268,7 @@ impl Subvolume {
         }
     }
 
-    /// The end of the path of a directory that may be removed, and its name.
+    /// Finds the end of the path of a directory that may be removed, and its name.
     pub(crate) fn dir_to_remove(&self, path: &Path) -> Caused<(PathEnd, Vec<u8>)> {
         let end = self.end_of(path)?;
         match &end.last {

@@ -70,7 +70,7 @@ pub struct TransferProblem {
 }
 
 impl TransferProblem {
-    /// The kind of the failure, as [`Error::kind`](crate::Error::kind) has it.
+    /// Returns the kind of the failure, as [`Error::kind`](crate::Error::kind) has it.
     pub fn kind(&self) -> io::ErrorKind {
         self.kind
     }

@@ -69,7 +69,7 @@ impl Problems {
         self.count
     }
 
-    /// The first 1000 problems.
+    /// Returns the first 1000 problems.
     pub fn listed(&self) -> &[Problem] {
         &self.listed
     }
@@ -116,20 +116,21 @@ pub struct ImportOptions {
 }
 
 impl ImportOptions {
-    /// The way of [`Subvolume::import_tar`].
+    /// Creates the options of [`Subvolume::import_tar`].
     pub fn new() -> ImportOptions {
         ImportOptions::default()
     }
 
-    /// The bits that directories go without which no member of the archive is for, as umask(2). None by default.
+    /// Sets the permission bits that directories go without which no member of the archive is for, as umask(2). The
+    /// default is none.
     #[must_use]
     pub fn umask(mut self, umask: u32) -> ImportOptions {
         self.umask = umask;
         self
     }
 
-    /// The path of the directory in the message of an error that ends the unpacking. By default it is the path of the call.
-    /// An observer hears the paths of the members, which are in the archive.
+    /// Sets the path of the directory in the message of an error that ends the unpacking. By default it is the path of
+    /// the call. An observer hears the paths of the members, which are in the archive.
     #[must_use]
     pub fn shown_as(mut self, path: impl Into<PathBuf>) -> ImportOptions {
         self.shown_as = Some(path.into());

@@ -103,8 +103,8 @@ impl Volume {
         Volume::on(Engine::new(engine))
     }
 
-    /// A handle on an engine that the server of a mount has opened, and closes. Commands on paths in the mount run in the
-    /// server, on this very engine.
+    /// Creates a handle on an engine that the server of a mount has opened, and closes. Commands on paths in the mount
+    /// run in the server, on this very engine.
     #[doc(hidden)]
     pub fn of_engine(engine: &Arc<ubtrfs_engine::Volume>) -> Volume {
         Volume::on(Engine::borrowed(Arc::clone(engine)))
@@ -119,14 +119,15 @@ impl Volume {
         }
     }
 
-    /// The engine below, for the server of a mount and for commands that show trees and blocks. Its interface follows the
-    /// on-disk format and is not stable. It takes no changes once the last handle of this library is dropped, which closes it.
+    /// Returns the engine below, for the server of a mount and for commands that show trees and blocks. Its interface
+    /// follows the on-disk format and is not stable. It takes no changes once the last handle of this library is
+    /// dropped, which closes it.
     #[doc(hidden)]
     pub fn engine(&self) -> &Arc<ubtrfs_engine::Volume> {
         &self.root.engine
     }
 
-    /// The top level: the subvolume that holds all others.
+    /// Returns the top level, which is the subvolume that holds all others.
     pub fn root(&self) -> &Subvolume {
         &self.root
     }
@@ -166,7 +167,7 @@ impl Volume {
         opened.naming_alone("open the default subvolume")
     }
 
-    /// The id of that subvolume, which need not be sound.
+    /// Returns the id of the subvolume that a mount shows if none is named. That subvolume need not be sound.
     ///
     /// # Errors
     ///
@@ -196,12 +197,12 @@ impl Volume {
         set.naming_alone("set the default subvolume")
     }
 
-    /// The UUID of the volume.
+    /// Returns the UUID of the volume.
     pub fn uuid(&self) -> Uuid {
         self.engine().superblock().fsid
     }
 
-    /// The label of the volume as of the last commit; empty if it has none.
+    /// Returns the label of the volume as of the last commit. It is empty if the volume has none.
     pub fn label(&self) -> OsString {
         OsString::from_vec(self.engine().superblock().label().to_vec())
     }
@@ -345,7 +346,7 @@ impl Volume {
         })
     }
 
-    /// Commits until the space of all deleted subvolumes is free.
+    /// Runs commits until the space of all deleted subvolumes is free.
     ///
     /// # Errors
     ///
@@ -356,8 +357,8 @@ impl Volume {
         freed.naming_alone("free deleted subvolumes")
     }
 
-    /// Commits everything and closes the volume, for all clones, subvolumes and open files: from here on they change nothing.
-    /// The devices are free when the last of these is dropped.
+    /// Closes the volume after a commit of everything, for all clones, subvolumes and open files. From then on they
+    /// change nothing. The devices are free when the last of these is dropped.
     ///
     /// # Errors
     ///

@@ -91,7 +91,7 @@ impl Walk {
         self.is_refused
     }
 
-    /// Leaves out what is in the directory that was returned last.
+    /// Skips the contents of the directory that was returned last.
     pub fn skip_contents(&mut self) {
         self.next_dir = None;
     }
@@ -104,7 +104,8 @@ impl Walk {
         entry
     }
 
-    /// The path of the directory that the last step was in. ENTRY-PATH-1 holds for it, and not for that of `walk`.
+    /// Returns the path of the directory that the last step was in. ENTRY-PATH-1 holds for it, and not for that of
+    /// `walk`.
     fn current_dir(&mut self) -> Arc<Path> {
         self.dirs.truncate(self.walk.depth());
         let dir = self.dirs.last().map(Arc::clone);
@@ -186,14 +187,14 @@ impl WalkOptions {
         self
     }
 
-    /// Leaves out entries whose names begin with a dot, and what is below them.
+    /// Skips entries whose names begin with a dot, and everything below them.
     #[must_use]
     pub fn skip_hidden(mut self, skip_hidden: bool) -> WalkOptions {
         self.filter.skip_hidden = skip_hidden;
         self
     }
 
-    /// Leaves out all but directories.
+    /// Skips all entries but directories.
     #[must_use]
     pub fn only_directories(mut self, only_directories: bool) -> WalkOptions {
         self.filter.only_directories = only_directories;

@@ -67,7 +67,7 @@ pub struct ListedDir {
 }
 
 impl ListedDir {
-    /// The path: that of the beginning, as it was given, with the names below.
+    /// Returns the path, which is that of the beginning, as it was given, with the names below.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -92,12 +92,12 @@ impl ListedDir {
         Ok(Dir::listed(&self.engine, parent, self.top, path))
     }
 
-    /// The entries that are not left out.
+    /// Returns the entries that are not left out.
     pub fn entries(&self) -> &[DirEntry] {
         &self.entries
     }
 
-    /// The error that ended the listing early.
+    /// Returns the error that ended the listing early.
     pub fn failure(&self) -> Option<&Error> {
         self.failure.as_ref()
     }
@@ -113,7 +113,7 @@ impl fmt::Debug for WalkDirs {
 }
 
 impl WalkDirs {
-    /// Leaves out what is below the directory that was returned last.
+    /// Skips everything below the directory that was returned last.
     pub fn skip_below(&mut self) {
         self.last = None;
     }

@@ -21,7 +21,7 @@ fn user(id: u32) -> Caller {
     Caller::new(id, id)
 }
 
-/// A directory of this mode that belongs to the owner.
+/// Creates a directory of this mode that belongs to the owner.
 fn home(volume: &Volume, mode: u32) -> Dir {
     let root = volume.root();
     root.create_dir("/home").unwrap();
@@ -200,8 +200,8 @@ fn open_directory_is_the_same_under_another_name() {
     assert_eq!(gone.unwrap_err().kind(), ErrorKind::NotFound);
 }
 
-/// A volume in which the owner has a private directory with the snapshot `one`, of which a file has 64 KiB. Also the stream of
-/// the difference to a second snapshot, in which a copy of the file is a clone.
+/// Creates a volume in which the owner has a private directory with the snapshot `one`, of which a file has 64 KiB.
+/// Also returns the stream of the difference to a second snapshot, in which a copy of the file is a clone.
 fn private_parent() -> (Volume, Vec<u8>) {
     let volume = volume();
     let root = volume.root();

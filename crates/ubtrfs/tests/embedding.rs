@@ -353,7 +353,7 @@ fn many_threads_work_on_one_volume() {
     assert_eq!(found as u64, made.load(Ordering::Relaxed));
 }
 
-/// Bytes that a file of this content takes beside what an empty one takes.
+/// Returns the bytes that a file of this content takes beside those of an empty one.
 fn taken_by(volume: &Volume, content: &[u8]) -> u64 {
     let used = || {
         volume.sync().unwrap();

@@ -7,7 +7,7 @@ use std::process::Command;
 use ubtrfs::Volume;
 use ubtrfs_sim::Scratch;
 
-/// The output of an example. Examples are built beside the tests.
+/// Runs an example and returns its output. Examples are built beside the tests.
 fn run(name: &str, args: &[&Path]) -> String {
     let test = std::env::current_exe().unwrap();
     let profile = test.ancestors().nth(2).unwrap();

@@ -27,7 +27,7 @@ fn named(device: impl BlockDevice + 'static) -> Vec<(PathBuf, Arc<dyn BlockDevic
     )]
 }
 
-/// Large enough to be data on the devices, and of one version only.
+/// Returns content that is of one version only, and large enough to be data on the devices.
 fn content(version: u64) -> Vec<u8> {
     version.to_le_bytes().repeat(3000)
 }
@@ -51,7 +51,7 @@ fn change(volume: &Volume, version: u64, between: &dyn Fn()) -> Result<()> {
     root.reflink("/one", "/shared")
 }
 
-/// The version of each part.
+/// Returns the version of each part.
 fn versions(volume: &Volume) -> Vec<u64> {
     let root = volume.root();
     let of_content = |path: &str| {

@@ -159,7 +159,7 @@ impl Place for Theirs<'_> {
     }
 }
 
-/// Random changes below /live, noted in `expected`.
+/// Makes random changes below /live, and notes them in `expected`.
 fn change(place: &mut dyn Place, expected: &mut Contents, rng: &mut Rng, steps: u64) {
     for step in 0..steps {
         let number = rng.below(60);

@@ -143,7 +143,7 @@ impl TransferObserver for Met {
     }
 }
 
-/// A tree with a file of mode 0666 that belongs to user 7, a link and a directory.
+/// Creates a tree with a file of mode 0666 that belongs to user 7, a link and a directory.
 fn fill(root: &Subvolume) {
     root.create_dir_all("/tree/dir").unwrap();
     root.write("/tree/file", vec![7; 100_000]).unwrap();

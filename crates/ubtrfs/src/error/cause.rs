@@ -133,7 +133,7 @@ impl Cause {
         }
     }
 
-    /// The device that is in use, and its user.
+    /// Returns the device that is in use, and its user.
     pub(crate) fn holder(&self) -> Option<(&Path, &Holder)> {
         let error = match self {
             Cause::Named(error) => return error.holder(),
@@ -148,7 +148,7 @@ impl Cause {
         }
     }
 
-    /// The subvolume that was left writable.
+    /// Returns the subvolume that was left writable.
     pub(crate) fn unfinished(&self) -> Option<&Path> {
         match self {
             Cause::Named(error) => error.unfinished(),

@@ -18,7 +18,7 @@ use super::{Error, Failure};
 mod tests;
 
 impl Error {
-    /// The errno that Linux has for the same failure. A failure that Linux has none for is `EIO`.
+    /// Returns the errno that Linux has for the same failure. A failure that Linux has none for is `EIO`.
     ///
     /// ```
     /// use ubtrfs::Volume;
@@ -66,7 +66,7 @@ fn is_no_access(error: &CommandError) -> bool {
     matches!(error, TargetError::Refused(Refused::Access))
 }
 
-/// The errno of an error that shares its kind with others.
+/// Returns the errno of an error that shares its kind with others.
 fn of_engine(error: &EngineError) -> Option<Errno> {
     match error {
         EngineError::NoXattr => Some(Errno::NODATA),
@@ -83,7 +83,7 @@ fn of_engine(error: &EngineError) -> Option<Errno> {
     }
 }
 
-/// The errno of the system call that failed, else that of the kind.
+/// Returns the errno of the system call that failed, else that of the kind.
 fn of_others(cause: &Cause) -> Errno {
     let mut at: Option<&(dyn StdError + 'static)> = Some(cause);
     while let Some(error) = at {

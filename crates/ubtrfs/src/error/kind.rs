@@ -43,7 +43,7 @@ impl Cause {
     }
 }
 
-/// `std` has a kind for EBADF that cannot be named.
+/// Returns the kind that `std` has for EBADF, which cannot be named.
 fn bad_descriptor() -> io::ErrorKind {
     io::Error::from(rustix::io::Errno::BADF).kind()
 }
@@ -112,7 +112,7 @@ fn engine_kind(error: &EngineError) -> io::ErrorKind {
     }
 }
 
-/// `std` has a kind for ELOOP that cannot be named yet.
+/// Returns the kind that `std` has for ELOOP, which cannot be named yet.
 fn symlink_loop() -> io::ErrorKind {
     io::Error::from(rustix::io::Errno::LOOP).kind()
 }
@@ -165,7 +165,7 @@ fn tree_kind(error: &TreeError) -> io::ErrorKind {
     }
 }
 
-/// The kind of a mirror that could not be read, rather than of one that was read and was damaged.
+/// Returns the kind of a mirror that could not be read, rather than of one that was read and was damaged.
 fn read_kind(failure: &ReadFailure) -> io::ErrorKind {
     let kinds = failure.attempts.iter().map(|attempt| &attempt.problem);
     let mut kinds = kinds.filter_map(|problem| match problem {

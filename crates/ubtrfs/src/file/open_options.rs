@@ -108,15 +108,15 @@ impl OpenOptions {
         self
     }
 
-    /// The permission bits of a file that is made, 0o644 if nothing is said, less those of [`OpenOptions::umask`].
+    /// Sets the permission bits of a file that is made, less those of [`OpenOptions::umask`]. The default is 0o644.
     #[must_use]
     pub fn mode(mut self, mode: u32) -> OpenOptions {
         self.mode = mode;
         self
     }
 
-    /// The bits that a file goes without that is made, as umask(2); none by default. A default ACL of the directory takes
-    /// its place.
+    /// Sets the permission bits that a file is made without, as umask(2). The default is none. A default ACL of the
+    /// directory takes its place.
     #[must_use]
     pub fn umask(mut self, umask: u32) -> OpenOptions {
         self.umask = umask;

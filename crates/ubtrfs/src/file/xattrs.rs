@@ -8,7 +8,7 @@ use ubtrfs_engine::XattrMode;
 use super::File;
 use crate::error::{Naming, Result};
 
-/// Attributes with names as the library gives them.
+/// Converts attributes to names as the library returns them.
 pub(crate) fn named_xattrs(all: Vec<(Vec<u8>, Vec<u8>)>) -> Vec<(OsString, Vec<u8>)> {
     let named = |(name, value)| (OsString::from_vec(name), value);
     all.into_iter().map(named).collect()

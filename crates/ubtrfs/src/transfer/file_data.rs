@@ -79,7 +79,7 @@ pub(crate) fn read_past_damage(
     any
 }
 
-/// A file that ends before its size says so reads as zeros there.
+/// Fills `buf` from `offset` on. A file that ends before its size says so reads as zeros there.
 fn read_exact(volume: &Volume, id: FileId, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
     let mut done = 0;
     while done < buf.len() {

@@ -77,7 +77,7 @@ pub(crate) struct Removal<'a, O> {
 }
 
 impl<'a, O: RemovalObserver> Removal<'a, O> {
-    /// A removal that tells `observer` what becomes of each file.
+    /// Creates a removal that tells `observer` what becomes of each file.
     pub(crate) fn new(
         volume: &'a Volume,
         subvolumes: Subvolumes,

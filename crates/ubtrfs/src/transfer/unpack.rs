@@ -320,7 +320,7 @@ impl<'a> Unpacker<'a> {
         }
     }
 
-    /// The directory that `names` lead to from the top (UNPACK-1).
+    /// Finds the directory that `names` lead to from the top (UNPACK-1).
     fn directory(&mut self, names: &[&[u8]], on_the_way: OnTheWay) -> Result<FileId, UnpackError> {
         let mut way = vec![self.top];
         let mut pending: Vec<Vec<u8>> = names.iter().rev().map(|name| name.to_vec()).collect();
@@ -374,7 +374,7 @@ enum OnTheWay {
     MustExist,
 }
 
-/// The names of a path from the top, which a leading slash stands for as well.
+/// Splits a path into its names from the top, which a leading slash stands for as well.
 fn names_of(path: &[u8]) -> Result<Vec<&[u8]>, UnpackError> {
     let names = path.split(|&byte| byte == b'/');
     let names: Vec<&[u8]> = names.filter(|name| !matches!(*name, b"" | b".")).collect();
@@ -384,7 +384,7 @@ fn names_of(path: &[u8]) -> Result<Vec<&[u8]>, UnpackError> {
     }
 }
 
-/// False if an ACL had to be left out.
+/// Converts the attributes of a member. The flag is false if an ACL had to be left out.
 fn facts_of(member: &Member, owners: &OwnerNames) -> (Facts, bool) {
     let attributes = &member.attributes;
     let (xattrs, is_whole) = attributes.xattrs_with_acls(owners);

@@ -172,7 +172,7 @@ pub(crate) enum Refused {
 }
 
 impl Gate {
-    /// The gate to what is right in `dir`, for a walk that began in `start`.
+    /// Creates the gate to the subdirectories of `dir`, for a walk that began in `start`.
     pub(crate) fn of(start: FileId, dir: FileId) -> Gate {
         Gate {
             start,
@@ -284,12 +284,13 @@ impl<V: Deref<Target = Volume>> WalkOn<V> {
         walk
     }
 
-    /// The path of what the last step was about.
+    /// Returns the path of the file that the last step was about.
     pub(crate) fn path(&self) -> &[u8] {
         &self.path
     }
 
-    /// The number of directories between the beginning and the last step's entry: 1 right in the beginning.
+    /// Returns the number of directories between the beginning and the last step's entry. It is 1 right in the
+    /// beginning.
     pub(crate) fn depth(&self) -> usize {
         self.levels.len()
     }

@@ -112,8 +112,8 @@ impl Builder {
         self
     }
 
-    /// Leaves freed space in the file or on the device. Without it, the device is told of such space in the background and
-    /// when the volume is closed. [`Volume::trim`] tells at any time.
+    /// Keeps freed space in the file or on the device. Without it, the device is told of such space in the background
+    /// and when the volume is closed. [`Volume::trim`] tells at any time.
     #[must_use]
     pub fn no_discard(mut self) -> Builder {
         self.options = self.options.discard(Some(DiscardMode::None));

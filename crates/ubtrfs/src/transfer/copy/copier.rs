@@ -67,7 +67,7 @@ impl<S: Source, D: Destination> fmt::Debug for Copier<'_, S, D> {
 }
 
 impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
-    /// A copier that tells `observer` of progress and problems.
+    /// Creates a copier that tells `observer` of progress and problems.
     pub(crate) fn new(
         source: &'a S,
         destination: D,
@@ -159,7 +159,7 @@ impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
         }
     }
 
-    /// Names the place of an error that ends the command. `name` is of an entry of the last of `levels`.
+    /// Adds the place to an error that ends the command. `name` is of an entry of the last of `levels`.
     fn located(&self, error: CopyError, levels: &[Level<D::Dir>], name: &[u8]) -> CopyError {
         if !error.is_final() || matches!(error, CopyError::At { .. }) {
             return error;
@@ -434,7 +434,7 @@ impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
     }
 }
 
-/// The path of the last of `levels` below the first.
+/// Returns the path of the last of `levels` below the first.
 fn path_of<D>(levels: &[Level<D>]) -> Vec<u8> {
     let names: Vec<&[u8]> = levels.iter().skip(1).map(|level| &*level.name).collect();
     names.join(&b'/')

@@ -53,7 +53,7 @@ fn failed(call: &'static str) -> impl Fn(Errno) -> DestError {
     }
 }
 
-/// A name that is one component of a path. Longer ones than a directory takes are left to the system.
+/// Checks that a name is one component of a path. Longer ones than a directory takes are left to the system.
 fn check(name: &[u8]) -> Result<&[u8], DestError> {
     // COPY-1
     is_component(name).then_some(name).ok_or(DestError::Name)

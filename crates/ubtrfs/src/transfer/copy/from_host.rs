@@ -64,7 +64,7 @@ impl HostFile {
         Ok(HostFile { fd, stat })
     }
 
-    /// The kind of the file.
+    /// Returns the kind of the file.
     ///
     /// # Errors
     ///
@@ -82,7 +82,7 @@ impl HostFile {
         (self.stat.st_dev, self.stat.st_ino)
     }
 
-    /// A path that leads to exactly this file.
+    /// Returns a path that leads to exactly this file.
     fn path(&self) -> String {
         format!("/proc/self/fd/{}", self.fd.as_raw_fd())
     }
@@ -169,7 +169,7 @@ impl Source for FromHost {
     }
 }
 
-/// Attributes that cannot be read because the file system has none are none.
+/// Reads the extended attributes of a file. There are none if the file system has no such attributes.
 fn xattrs(path: &str) -> Result<Xattrs, CopyError> {
     let names = match sized(|buf| rustix::fs::listxattr(path, buf)) {
         Err(Errno::NOTSUP) => return Ok(Vec::new()),
@@ -275,7 +275,7 @@ struct HostLevel {
 }
 
 impl HostWalk {
-    /// `dir` may be a mere reference.
+    /// Lists a directory and enters it. `dir` may be a mere reference.
     fn push(&mut self, dir: impl AsFd) -> Result<(), CopyError> {
         let fd = rustix::fs::openat(dir, ".", LISTED, Mode::empty());
         let fd = fd.map_err(failed("open the directory"))?;

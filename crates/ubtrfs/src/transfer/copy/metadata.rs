@@ -34,7 +34,7 @@ impl MetadataError {
         }
     }
 
-    /// The kind of the error of the system.
+    /// Returns the kind of the error of the system.
     pub(crate) fn kind(&self) -> io::ErrorKind {
         self.source.kind()
     }
@@ -167,7 +167,7 @@ impl Drop for MetadataSetter {
     }
 }
 
-/// A path whose resolution ends at what `fd` refers to, even at a symbolic link.
+/// Returns a path whose resolution ends at what `fd` refers to, even at a symbolic link.
 fn through_proc(fd: impl AsFd) -> String {
     format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd())
 }

@@ -19,7 +19,7 @@ pub(crate) trait Source {
     /// Reads what a copy keeps of a file. Extended attributes are left out unless `with_xattrs`.
     fn facts(&self, file: &Self::File, with_xattrs: bool) -> Result<Facts, CopyError>;
 
-    /// The file's identity.
+    /// Returns the file's identity.
     fn id(&self, file: &Self::File) -> Self::Id;
 
     /// Reads where a symbolic link leads.
@@ -35,7 +35,7 @@ pub(crate) trait Source {
         path: &[u8],
     ) -> Result<Box<dyn Walking<File = Self::File> + 'a>, CopyError>;
 
-    /// The file, if it is in a volume and could share its extents there.
+    /// Returns the file, if it is in a volume and could share its extents there.
     fn in_volume(&self, file: &Self::File) -> Option<(&Volume, FileId)>;
 }
 
@@ -76,6 +76,6 @@ pub(crate) trait Walking {
     /// Enters the directory of the last step.
     fn enter(&mut self) -> Result<(), CopyError>;
 
-    /// The path of what the last step was about.
+    /// Returns the path of the file that the last step was about.
     fn path(&self) -> &[u8];
 }

@@ -27,8 +27,8 @@ pub(crate) struct ToHost {
 }
 
 impl ToHost {
-    /// `preserve`: keep mode, owner, times and attributes. `images`: device and inode number of files that nothing may
-    /// replace.
+    /// Creates the destination. `preserve`: keep mode, owner, times and attributes. `images`: device and inode number
+    /// of files that nothing may replace.
     pub(crate) fn new(preserve: bool, images: Vec<(u64, u64)>) -> ToHost {
         ToHost {
             metadata: MetadataSetter::new(preserve),

@@ -33,7 +33,8 @@ pub(crate) struct ToVolume<'v> {
 }
 
 impl<'v> ToVolume<'v> {
-    /// `preserve`: keep mode, owner, times and attributes. `umask`: permissions that new files go without.
+    /// Creates the destination. `preserve`: keep mode, owner, times and attributes. `umask`: permissions that new files
+    /// go without.
     pub(crate) fn new(volume: &'v Volume, preserve: bool, umask: u32) -> ToVolume<'v> {
         ToVolume {
             volume,
@@ -46,7 +47,7 @@ impl<'v> ToVolume<'v> {
         self.volume.create(dir, name, new).map_err(CopyError::Make)
     }
 
-    /// A new inode of the kind of the original.
+    /// Drafts a new inode of the kind of the original.
     fn new_inode<'a>(&self, facts: &Facts) -> NewInode<'a> {
         let format = facts.mode & !0o7777;
         let permissions = match self.preserve {

@@ -77,7 +77,7 @@ impl<W> fmt::Debug for Archiver<'_, W> {
 }
 
 impl<'a, W: Write> Archiver<'a, W> {
-    /// An archive that is written to `out`, in small pieces: `out` should be buffered.
+    /// Creates an archive that is written to `out`, in small pieces: `out` should be buffered.
     pub(crate) fn new(
         volume: &'a Volume,
         out: W,
@@ -245,8 +245,8 @@ impl<'a, W: Write> Archiver<'a, W> {
         Ok(true)
     }
 
-    /// The parts of a file that hold data, in whole sectors as extents are. GNU tar wants a part of length 0
-    /// at the end of a file that ends in a hole. None if there are too many.
+    /// Lists the parts of a file that hold data, in whole sectors as extents are. GNU tar wants a part of length 0 at
+    /// the end of a file that ends in a hole. The result is None if there are too many.
     fn sparse_parts(&mut self, path: &[u8], id: FileId, size: u64) -> Option<Vec<Range<u64>>> {
         let mut parts: Vec<Range<u64>> = Vec::new();
         let mut ranges = DataRanges::of(self.volume, id);

@@ -34,7 +34,7 @@ impl PaxRecords {
         self.push(key.as_bytes(), time_text(time).as_bytes());
     }
 
-    /// Keys cannot hold '=': GNU tar writes it, and '%', in hexadecimal.
+    /// Adds a record of an extended attribute. Keys cannot hold '=': GNU tar writes it, and '%', in hexadecimal.
     pub(super) fn push_xattr(&mut self, name: &[u8], value: &[u8]) {
         let mut key = b"SCHILY.xattr.".to_vec();
         for &byte in name {

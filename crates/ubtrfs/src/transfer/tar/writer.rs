@@ -208,7 +208,7 @@ fn pax_records(member: &Member<'_>, sparse: bool, stored: u64) -> PaxRecords {
     records
 }
 
-/// Bytes of a member behind its header, padding not counted.
+/// Computes the bytes of a member behind its header, padding not counted.
 fn stored_bytes(kind: &MemberKind<'_>, sparse_map: Option<&[u8]>) -> u64 {
     match (kind, sparse_map) {
         (MemberKind::File { map: Some(map), .. }, Some(text)) => {
@@ -219,7 +219,7 @@ fn stored_bytes(kind: &MemberKind<'_>, sparse_map: Option<&[u8]>) -> u64 {
     }
 }
 
-/// The map that begins a sparse member's data: decimal numbers, a line each, padded to a block.
+/// Formats the map that begins a sparse member's data: decimal numbers, a line each, padded to a block.
 fn sparse_map(map: &[Range<u64>]) -> Vec<u8> {
     let mut text = format!("{}\n", map.len());
     for part in map {

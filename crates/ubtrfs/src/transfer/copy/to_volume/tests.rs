@@ -7,7 +7,7 @@ use ubtrfs_engine::{FileTime, XattrMode};
 use super::*;
 use crate::Volume;
 
-/// Owner, one user, group, mask and others, as in `linux/posix_acl_xattr.h`.
+/// Returns an ACL of owner, one user, group, mask and others, as in `linux/posix_acl_xattr.h`.
 fn acl_bytes() -> Vec<u8> {
     let entries: [(u16, u16, u32); 5] = [
         (0x01, 7, u32::MAX),
