@@ -101,7 +101,7 @@ impl<F: FileSystem> Server<F> {
         }
     }
 
-    /// The length of an operation's fixed part, or none if it is unknown.
+    /// Returns the length of an operation's fixed part, or none if it is unknown.
     pub(crate) fn fixed_len(&self, operation: u32) -> Option<usize> {
         parse::fixed_len(operation, self.negotiated.setxattr_ext)
     }
@@ -368,7 +368,7 @@ fn created(entry: &crate::request::Entry, opened: crate::request::Opened) -> Fix
     })
 }
 
-/// The length of a listing. Entries before an error count (REQ-4).
+/// Returns the length of a listing. Entries before an error count (REQ-4).
 #[inline]
 fn listed_len(listing: &Listing<'_>, listed: Result<()>) -> Result<usize> {
     match listed {
@@ -377,7 +377,8 @@ fn listed_len(listing: &Listing<'_>, listed: Result<()>) -> Result<usize> {
     }
 }
 
-/// The answer to a request for an xattr: its length alone if no room was offered.
+/// Returns the length of the answer to a request for an xattr. If no room was offered, the answer is the length of the
+/// value alone.
 #[inline]
 fn xattr_len(len: usize, size: u32, buffer: &mut [u8]) -> Result<usize> {
     if size == 0 {

@@ -47,12 +47,12 @@ impl Capacity {
         usize::from(self.background) * 3
     }
 
-    /// Threads beside the lasting ones, which come and go with requests that wait.
+    /// Returns the number of threads beside the lasting ones, which come and go with requests that wait.
     pub(crate) fn surplus_threads(&self) -> usize {
         usize::from(self.background) * 5 / 2
     }
 
-    /// For so many queues of io_uring; None if their buffers may take too much.
+    /// Returns the capacity for so many queues of io_uring; None if their buffers may take too much.
     pub(crate) fn of_queues(&self, queues: u16) -> Option<Self> {
         let buffers = self.places() * usize::from(queues);
         let capacity = self.with_buffers(buffers, RINGS_SHARE);
@@ -60,7 +60,7 @@ impl Capacity {
         (worst <= self.memory_bytes / RINGS_SHARE).then_some(capacity)
     }
 
-    /// With requests that are small enough for so many to fit, within reason.
+    /// Returns the capacity with requests that are small enough for so many buffers to fit, within reason.
     fn with_buffers(self, count: usize, share: u64) -> Self {
         let fit = self.memory_bytes / share / count.max(1) as u64;
         let fit = usize::try_from(fit).unwrap_or(usize::MAX);

@@ -141,7 +141,7 @@ impl Connection {
         Ok(Self { serve, fallback })
     }
 
-    /// Why requests come through `/dev/fuse`, if that was not chosen.
+    /// Returns why requests come through `/dev/fuse`, if that was not chosen.
     pub fn fallback(&self) -> Option<&str> {
         self.fallback.as_deref()
     }
@@ -186,7 +186,8 @@ fn whole_answer(header: &InHeader, answer: &InitOut) -> Vec<u8> {
     [head.as_bytes(), answer.as_bytes()].concat()
 }
 
-/// The queues of io_uring, if they are to be used, or why they cannot be; says what is used otherwise.
+/// Prepares the queues of io_uring if they are to be used, or returns why they cannot be. In other cases it logs the
+/// transport that is used.
 fn queues<F: FileSystem>(
     device: &Device,
     offer: &Offer,

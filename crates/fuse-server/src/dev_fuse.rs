@@ -100,7 +100,7 @@ impl<F: FileSystem> Readers<F> {
         Ok(())
     }
 
-    /// One thread's life.
+    /// Runs one thread, which reads and serves requests until the connection ends or the thread retires.
     fn read(self: Arc<Self>, device: &Device, mut frame: Frame) {
         loop {
             self.reading.fetch_add(1, Ordering::Relaxed);

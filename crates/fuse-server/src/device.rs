@@ -34,7 +34,7 @@ pub(crate) struct Page([u8; PAGE]);
 pub(crate) struct Frame(Vec<Page>);
 
 impl Frame {
-    /// For payloads of up to `request_bytes`.
+    /// Creates a frame for payloads of up to `request_bytes`.
     pub(crate) fn new(request_bytes: usize) -> io::Result<Self> {
         let pages = 1 + request_bytes.max(MIN_READ_BUFFER).div_ceil(PAGE);
         Page::new_vec_zeroed(pages)
@@ -47,7 +47,7 @@ impl Frame {
         self.0.as_mut_slice().as_mut_bytes()
     }
 
-    /// The request that `receive` read, without its header.
+    /// Returns the request that `receive` read, without its header.
     #[inline]
     pub(crate) fn request(&self, len: usize) -> &[u8] {
         let bytes = self.0.as_slice().as_bytes();
@@ -78,7 +78,7 @@ impl Device {
         Self(descriptor)
     }
 
-    /// Another descriptor, with a list of requests under way of its own if `/dev/fuse` can be opened. With
+    /// Creates another descriptor. It has a list of requests under way of its own if `/dev/fuse` can be opened. With
     /// fusermount3, on a machine that guards the device, it cannot.
     pub(crate) fn another(&self) -> io::Result<Self> {
         let fresh = OpenOptions::new().read(true).write(true).open("/dev/fuse");

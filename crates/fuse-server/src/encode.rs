@@ -48,7 +48,7 @@ fn mode(attr: &Attr) -> u32 {
     (file_type(attr.kind) << 12) | u32::from(attr.permissions)
 }
 
-/// `d_type`, and the upper bits of a mode.
+/// Returns `d_type`, which is also the upper bits of a mode.
 fn file_type(kind: FileKind) -> u32 {
     match kind {
         FileKind::Fifo => 1,
@@ -61,7 +61,7 @@ fn file_type(kind: FileKind) -> u32 {
     }
 }
 
-/// The 32-bit form of the protocol: 12 bits of major within 20 of minor.
+/// Encodes a device number in the 32-bit form of the protocol: 12 bits of major within 20 of minor.
 fn device(nr: DeviceNr) -> u32 {
     (nr.minor & 0xff) | ((nr.major & 0xfff) << 8) | ((nr.minor & 0xf_ff00) << 12)
 }
@@ -111,7 +111,7 @@ pub(crate) fn entry_out(entry: &Entry) -> output::EntryOut {
     }
 }
 
-/// There is no such name, for as long as `ttl`.
+/// Encodes that there is no such name, for as long as `ttl`.
 #[inline]
 pub(crate) fn absent(ttl: Duration) -> output::EntryOut {
     output::EntryOut {
@@ -159,7 +159,7 @@ pub(crate) fn statx_out(attributes: &Attributes) -> output::StatxOut {
     }
 }
 
-/// `cache` are the flags by which what was cached before stays good.
+/// Encodes the answer to an open. `cache` holds the flags by which the contents that were cached before stay valid.
 #[inline]
 pub(crate) fn open_out(opened: Opened, cache: u32) -> output::OpenOut {
     let (fh, open_flags) = match opened {

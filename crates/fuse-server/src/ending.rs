@@ -28,14 +28,14 @@ impl Ending {
         })
     }
 
-    /// The kernel has ended it.
+    /// Signals that the kernel has ended the connection.
     pub(crate) fn come(&self) {
         if let Err(error) = rustix::io::write(&self.event, &1u64.to_ne_bytes()) {
             tracing::error!(%error, "the end of the connection is not heard of");
         }
     }
 
-    /// It is to be ended, for this reason. The first one counts.
+    /// Ends the connection for this reason. The first reason counts.
     pub(crate) fn fail(&self, error: io::Error) {
         self.failure.lock().get_or_insert(error);
         self.failed.store(true, Ordering::Release);
@@ -47,7 +47,7 @@ impl Ending {
         self.failed.load(Ordering::Acquire)
     }
 
-    /// The reason, if it was ended for one.
+    /// Returns the reason as an error if the connection was ended for one.
     pub(crate) fn take_failure(&self) -> io::Result<()> {
         match self.failure.lock().take() {
             None => Ok(()),
@@ -55,7 +55,7 @@ impl Ending {
         }
     }
 
-    /// Waits until it comes, or for so long; tells whether it has.
+    /// Waits for the end of the connection, or for so long; returns whether it has come.
     pub(crate) fn nap(&self, time: Duration) -> bool {
         let time = Timespec::try_from(time).ok();
         let mut event = [PollFd::new(&self.event, PollFlags::IN)];

@@ -38,7 +38,7 @@ pub(crate) struct Negotiated {
 }
 
 impl Negotiated {
-    /// The answer to an open, which may be that none is needed.
+    /// Returns the answer to an open. It may be `NOSYS`: the kernel need not send opens.
     #[inline]
     pub(crate) fn opened(&self, opened: Opened) -> Result<Fixed> {
         open_answer(opened, self.elide_open, output::FOPEN_KEEP_CACHE)
@@ -50,8 +50,9 @@ impl Negotiated {
         open_answer(opened, self.elide_opendir, cache)
     }
 
-    /// The duties left to a write: where the kernel syncs the file after all parts of a write, each part alone need not be
-    /// durable. Of a write that passes its cache by it may leave that to us, as of those without a waiting thread (AIO).
+    /// Returns the duties left to a write. Where the kernel syncs the file after all parts of a write, each part alone
+    /// need not be durable. The kernel may leave the sync of a write that bypasses its cache to us, as for writes
+    /// without a waiting thread (AIO).
     #[inline]
     pub(crate) fn left_to_do(&self, how: WriteHow) -> WriteHow {
         let kernel_syncs = self.minor >= abi::SYNCING_MINOR && !how.direct;
@@ -79,7 +80,7 @@ pub(crate) struct Offer {
 }
 
 impl Offer {
-    /// None if these are not the contents of a first request.
+    /// Parses the contents of a first request. Returns None if the payload is something else.
     pub(crate) fn parse(payload: &[u8]) -> Option<Self> {
         let (first, rest) = InitIn::read_from_prefix(payload).ok()?;
         let mut flags = u64::from(first.flags);
@@ -99,7 +100,7 @@ impl Offer {
     }
 }
 
-/// The answer to the offer, and the parameters from then on. `uring`: io_uring is wanted if offered.
+/// Computes the answer to the offer, and the parameters from then on. `uring` means that io_uring is wanted if offered.
 pub(crate) fn negotiate(
     offer: &Offer,
     connection_flags: &ConnectionFlags,

@@ -138,7 +138,7 @@ impl Lane {
         self.told.notify_all();
     }
 
-    /// The next notice, or none at the end of the connection. The one before was told.
+    /// Returns the next notice, or none at the end of the connection. The caller has told the kernel the notice before.
     fn next(&self) -> Option<Notice> {
         let mut waiting = self.waiting.lock();
         loop {
@@ -269,7 +269,8 @@ impl Invalidator {
 }
 
 impl Drop for Invalidator {
-    /// At the end of the connection, when nothing can hold the kernel up any more.
+    /// Ends the threads and waits for them. This is at the end of the connection, when nothing can hold the kernel up
+    /// any more.
     fn drop(&mut self) {
         self.queue.names.end();
         self.queue.nodes.end();

@@ -210,7 +210,8 @@ impl Forgotten<'_> {
     }
 }
 
-/// The length of an operation's fixed part, or none if it is unknown. `setxattr_ext` was agreed on or not.
+/// Returns the length of an operation's fixed part, or none if it is unknown. `setxattr_ext` tells whether that flag
+/// was agreed on.
 #[inline]
 pub(crate) fn fixed_len(operation: u32, setxattr_ext: bool) -> Option<usize> {
     Some(match operation {
@@ -437,7 +438,7 @@ fn plain<'a>(
     })
 }
 
-/// Requests on open files and on the file system, without a payload.
+/// Parses requests on open files and on the file system, without a payload.
 fn on_open_file<'a>(header: &InHeader, fixed: &[u8]) -> Parsed<Plain<'a>> {
     let operation = header.opcode;
     Ok(match operation {
@@ -521,7 +522,7 @@ fn part<T: FromBytes>(fixed: &[u8]) -> Parsed<T> {
         .map_err(|_| Malformed)
 }
 
-/// The bytes before the first zero byte, and those after it.
+/// Returns the bytes before the first zero byte, and those after it.
 fn first_name(payload: &[u8]) -> Parsed<(&[u8], &[u8])> {
     let end = payload.iter().position(|&byte| byte == 0);
     let end = end.ok_or(Malformed)?;
@@ -611,8 +612,7 @@ fn new_node(mode: u32, umask: u32, rdev: DeviceNr, directory_group: Option<u32>)
     }
 }
 
-/// The group in an extension of groups. The kernel sends at most one: the directory's, if the caller is in
-/// it.
+/// Returns the group in an extension of groups. The kernel sends at most one: the directory's, if the caller is in it.
 fn directory_group(mut extensions: &[u8]) -> Parsed<Option<u32>> {
     while !extensions.is_empty() {
         let (header, rest) =

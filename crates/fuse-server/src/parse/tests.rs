@@ -45,7 +45,7 @@ fn new_file(mode: u32, umask: u32) -> NewNode {
     new_node(mode, umask, DeviceNr::default(), None)
 }
 
-/// An extension with the group of the directory.
+/// Creates an extension with the group of the directory.
 fn groups(numbers: &[u32]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let size = (12 + numbers.len() * 4).next_multiple_of(8) as u32;

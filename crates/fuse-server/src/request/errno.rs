@@ -44,7 +44,7 @@ impl Errno {
     pub const WOULD_BLOCK: Self = Self(rustix::io::Errno::AGAIN);
     pub const XDEV: Self = Self(rustix::io::Errno::XDEV);
 
-    /// The number, positive, as C code knows it.
+    /// Returns the positive number of the error, as C code knows it.
     #[inline]
     pub fn code(self) -> i32 {
         self.0.raw_os_error()

@@ -43,30 +43,30 @@ pub use watched::{Watch, Watched};
 
 /// A file system as a FUSE connection sees it.
 pub trait FileSystem: Send + Sync + 'static {
-    /// The flags that the connection should be set up with.
+    /// Returns the flags that the connection should be set up with.
     fn connection_flags(&self) -> ConnectionFlags;
 
-    /// The connection is to carry requests from now on. `notifier` is the way to the kernel's caches while it lives.
-    /// If the connection cannot be set up after all another may follow.
+    /// Prepares for the requests that the connection carries from now on. `notifier` is the way to the kernel's caches
+    /// while it lives. If the connection cannot be set up after all, another may follow.
     fn start(&self, notifier: Arc<dyn Notifier>) {
         let _ = notifier;
     }
 
-    /// The kernel ends the connection in order. Not every kind of mount gets this; one of a block device does, and the
-    /// device is free for any program once this is answered.
+    /// Handles the end of the connection by the kernel, in order. Not every kind of mount gets this request. A mount of
+    /// a block device does: the device is free for any program once this is answered.
     ///
     /// Errors: `WOULD_BLOCK` alone; no client would hear of another.
     fn destroy(&self) -> Result<()> {
         Ok(())
     }
 
-    /// This thread serves a queue and must not wait from now on (REQ-6).
+    /// Declares that this thread serves a queue and must not wait from now on (REQ-6).
     fn set_nonblocking(&self) {}
 
-    /// The file called `name` in `dir`.
+    /// Looks up the file called `name` in `dir`.
     fn lookup(&self, context: &Context, dir: NodeId, name: &[u8]) -> Result<Lookup>;
 
-    /// The kernel dropped this many lookups of `node`.
+    /// Releases this many lookups of `node`, which the kernel dropped.
     fn forget(&self, node: NodeId, lookups: u64);
 
     fn getattr(&self, context: &Context, node: NodeId) -> Result<Attributes>;
@@ -102,7 +102,7 @@ pub trait FileSystem: Send + Sync + 'static {
         Err(Errno::NOSYS)
     }
 
-    /// Another name for `node`.
+    /// Creates another name for `node`.
     fn link(&self, context: &Context, node: NodeId, dir: NodeId, name: &[u8]) -> Result<Entry> {
         let _ = (context, node, dir, name);
         Err(Errno::NOSYS)
@@ -181,7 +181,7 @@ pub trait FileSystem: Send + Sync + 'static {
         Err(Errno::NOSYS)
     }
 
-    /// One of the descriptors of an open file was closed. `NOSYS` spares this one and all that follow.
+    /// Handles that one of the descriptors of an open file was closed. `NOSYS` spares this one and all that follow.
     fn flush(&self, context: &Context, node: NodeId, handle: Handle) -> Result<()> {
         let _ = (context, node, handle);
         Err(Errno::NOSYS)
@@ -216,7 +216,7 @@ pub trait FileSystem: Send + Sync + 'static {
         Err(Errno::NOSYS)
     }
 
-    /// `mode` is that of fallocate(2).
+    /// Changes the allocation of a range of a file. `mode` is that of fallocate(2).
     fn fallocate(
         &self,
         context: &Context,
@@ -277,7 +277,7 @@ pub trait FileSystem: Send + Sync + 'static {
         out: &mut [u8],
     ) -> Result<usize>;
 
-    /// Names, each followed by a zero byte; lengths as in `getxattr`.
+    /// Fills in the names of all xattrs, each followed by a zero byte. Lengths are as in `getxattr`.
     fn listxattr(&self, context: &Context, node: NodeId, out: &mut [u8]) -> Result<usize>;
 
     fn setxattr(
@@ -299,11 +299,11 @@ pub trait FileSystem: Send + Sync + 'static {
 
     fn statfs(&self, context: &Context, node: NodeId) -> Result<StatFs>;
 
-    /// Asked only when the kernel does not check permissions itself. `mask` is that of access(2);
-    /// `ENOSYS` grants this one and all that follow.
+    /// Checks the access of the caller to `node`. This is called only when the kernel does not check permissions
+    /// itself. `mask` is that of access(2); `ENOSYS` grants this one and all that follow.
     fn access(&self, context: &Context, node: NodeId, mask: u32) -> Result<()>;
 
-    /// The first offset at or after `offset` that is data or hole; `ENXIO` when there is none.
+    /// Returns the first offset at or after `offset` that is data or hole; `ENXIO` when there is none.
     fn lseek(
         &self,
         context: &Context,
@@ -313,7 +313,7 @@ pub trait FileSystem: Send + Sync + 'static {
         what: SeekFor,
     ) -> Result<u64>;
 
-    /// A restricted ioctl: sizes are those in the command's number.
+    /// Runs a restricted ioctl, whose sizes are those in the command's number.
     fn ioctl(
         &self,
         context: &Context,

@@ -11,21 +11,21 @@ use super::NodeId;
 /// until the request is answered. So no thread that is serving a request tells it, and no thread that holds a
 /// lock that a request may want. The calls do not wait, but for those that say so.
 pub trait Notifier: Debug + Send + Sync {
-    /// `name` in `dir` means something else now, or nothing.
+    /// Notifies the kernel that `name` in `dir` means something else now, or nothing.
     fn entry_changed(&self, dir: NodeId, name: &[u8]);
 
-    /// `child` lost its name in `dir`. Programs that watch it hear of that.
+    /// Notifies the kernel that `child` lost its name in `dir`. Programs that watch it hear of that.
     fn entry_deleted(&self, dir: NodeId, name: &[u8], child: NodeId);
 
-    /// Attributes of `node` changed; and contents from `offset` on, for `len` bytes or to the end, if
-    /// there is a range.
+    /// Notifies the kernel that attributes of `node` changed. With a range, contents changed too: from an offset on,
+    /// for a length or to the end.
     fn node_changed(&self, node: NodeId, contents: Option<(u64, Option<u64>)>);
 
-    /// A request has changed `len` bytes past the kernel's cache. Returns when the kernel has forgotten the range
-    /// and all older attributes. If that takes long, it returns false when the kernel is about to be told.
+    /// Notifies the kernel that a request has changed `len` bytes past its cache. Returns when the kernel has forgotten
+    /// the range and all older attributes. If that takes long, it returns false when the kernel is about to be told.
     ///
-    /// For the thread that serves the request, under no lock and where it may wait. No page of the range may be
-    /// locked for the request.
+    /// It is called by the thread that serves the request, under no lock and where it may wait. No page of the range
+    /// may be locked for the request.
     fn contents_changed(&self, node: NodeId, offset: u64, len: u64) -> bool;
 
     /// Returns whether so few names wait to be told that more may come. A thread that may wait for the kernel calls

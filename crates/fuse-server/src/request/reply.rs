@@ -146,8 +146,8 @@ pub trait DirSink {
 
 /// Where a transport takes the entries of `readdirplus`.
 pub trait DirPlusSink {
-    /// `found` is none for `.` and `..`, which count as no lookup. With a value, an entry that was
-    /// taken counts as one lookup of its node.
+    /// Adds an entry if there is room. `found` is none for `.` and `..`, which count as no lookup. With a value, an
+    /// entry that was taken counts as one lookup of its node.
     fn push(&mut self, entry: &DirEntry<'_>, found: Option<&Entry>) -> Room;
 }
 

@@ -13,10 +13,10 @@ pub trait Watch: Send + Sync + 'static {
     /// Makes the request.
     fn around<T>(&self, verb: Verb, request: impl FnOnce() -> Result<T>) -> Result<T>;
 
-    /// A read gave so many bytes.
+    /// Observes that a read gave so many bytes.
     fn has_read(&self, _bytes: usize) {}
 
-    /// A write took so many bytes.
+    /// Observes that a write took so many bytes.
     fn has_written(&self, _bytes: usize) {}
 }
 
@@ -34,7 +34,7 @@ impl<W: Watch> Watch for Arc<W> {
     }
 }
 
-/// A file system, and who watches its requests.
+/// A file system and the observer of its requests.
 #[derive(Debug)]
 pub struct Watched<F, W> {
     inner: F,

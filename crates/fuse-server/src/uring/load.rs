@@ -22,13 +22,13 @@ impl Runnable {
     }
 }
 
-/// CPUs that are there now.
+/// Returns the number of CPUs that are online.
 pub(super) fn online_cpus() -> io::Result<usize> {
     let list = fs::read_to_string("/sys/devices/system/cpu/online")?;
     count_of(&list).map(usize::from).ok_or_else(unexpected)
 }
 
-/// Errors: this kernel does not count how long threads wait.
+/// Checks that this kernel counts how long threads wait.
 pub(super) fn check_waits_are_counted() -> io::Result<()> {
     // Without counting, all is zero.
     match fs::read_to_string("/proc/self/schedstat")?.starts_with("0 0 0") {
@@ -80,19 +80,20 @@ fn unexpected() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "not what the kernel tells")
 }
 
-/// The fourth field: runnable threads of all.
+/// Returns the number of all runnable threads, which is in the fourth field.
 fn runnable_in(loadavg: &str) -> Option<usize> {
     let (runnable, _) = loadavg.split_whitespace().nth(3)?.split_once('/')?;
     runnable.parse().ok()
 }
 
-/// The state comes after the name, which is in parentheses and may have some itself.
+/// Returns whether the thread is runnable. Its state comes after the name, which is in parentheses and may have some
+/// itself.
 fn is_runnable(stat: &str) -> Option<bool> {
     let (_, rest) = stat.rsplit_once(')')?;
     Some(rest.trim_start().starts_with('R'))
 }
 
-/// The second field: nanoseconds.
+/// Returns how long the thread waited: the second field, in nanoseconds.
 fn waited_in(schedstat: &str) -> Option<Duration> {
     let waited = schedstat.split_whitespace().nth(1)?.parse().ok()?;
     Some(Duration::from_nanos(waited))

@@ -158,7 +158,7 @@ impl Serving {
     }
 }
 
-/// The life of a queue's thread.
+/// Runs the thread of a queue.
 fn live<F: FileSystem>(
     number: u16,
     capacity: &Capacity,
@@ -215,7 +215,8 @@ impl Drop for Alarm<'_> {
     }
 }
 
-/// A queue without its CPU is slow and right: the CPU may be off for now.
+/// Pins the calling thread to a CPU, which may be off for now. A failure is no error: a queue without its CPU is slow
+/// and right.
 fn pin(cpu: u16) {
     let mut set = CpuSet::new();
     if usize::from(cpu) < CpuSet::MAX_CPU {
@@ -226,7 +227,7 @@ fn pin(cpu: u16) {
     }
 }
 
-/// Why a kernel does not offer io_uring, and what to do about it.
+/// Returns why a kernel does not offer io_uring, and what to do about it.
 pub(super) fn why_not_offered() -> &'static str {
     match fs::read(SWITCH) {
         Ok(_) => {
@@ -248,7 +249,7 @@ fn possible_cpus() -> io::Result<u16> {
     count_of(&list).ok_or_else(|| io::Error::other(format!("possible CPUs: {list:?}")))
 }
 
-/// The length of a list as `0-3,8`.
+/// Counts the numbers in a list such as `0-3,8`.
 fn count_of(list: &str) -> Option<u16> {
     list.trim().split(',').try_fold(0u16, |count, range| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));

@@ -85,7 +85,7 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// To be made on the thread that serves it. The kernel does not know of it yet.
+    /// Creates a queue, on the thread that serves it. The kernel does not know of it yet.
     pub(super) fn new(number: u16, capacity: &Capacity) -> io::Result<Self> {
         let depth = capacity.places();
         let slots = (0..depth)
@@ -226,7 +226,7 @@ impl Drop for Queue {
     }
 }
 
-/// Requests that wait for a commit, always.
+/// Returns whether a request always waits for a commit.
 fn always_waits(operation: u32) -> bool {
     matches!(
         operation,

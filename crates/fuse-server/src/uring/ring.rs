@@ -38,7 +38,7 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    /// To be made, and used, on the thread that serves the queue.
+    /// Creates the ring of a queue. It is created and used on the thread that serves the queue.
     pub(super) fn new(queue: u16, slots: usize) -> io::Result<Self> {
         // Each slot has at most one submission under way, and each descriptor that is watched.
         let entries = (slots + 2).next_power_of_two() as u32;

@@ -50,8 +50,8 @@ pub(super) fn is_normal() -> bool {
     policy == i64::from(libc::SCHED_OTHER)
 }
 
-/// Whether a thread may leave `SCHED_IDLE` again, which needs CAP_SYS_NICE or RLIMIT_NICE. Tried with a thread
-/// that sleeps, for one that wants to run might not get to.
+/// Checks that a thread may leave `SCHED_IDLE` again, which needs CAP_SYS_NICE or RLIMIT_NICE. This is tried with a
+/// thread that sleeps, for one that wants to run might not get to.
 pub(super) fn try_there_and_back() -> io::Result<()> {
     let (tell, heard) = channel();
     let (release, released) = channel::<()>();

@@ -52,7 +52,7 @@ impl QueueLoads {
         })
     }
 
-    /// The calling thread serves a queue.
+    /// Registers the calling thread as the one that serves a queue.
     pub(super) fn sign_on(&self, queue: usize) -> SignedOn<'_> {
         let load = &self.queues[queue];
         *load.thread.lock() = Some(gettid());
@@ -74,7 +74,7 @@ pub(super) struct SignedOn<'a> {
 }
 
 impl SignedOn<'_> {
-    /// So many requests have come.
+    /// Counts so many requests that have come.
     #[inline]
     pub(super) fn count(&self, requests: u64) {
         // No other thread writes.
@@ -103,7 +103,8 @@ pub(super) struct SchedSwitcher {
 }
 
 impl SchedSwitcher {
-    /// None, for a reason that is logged, where policies cannot be switched.
+    /// Starts the thread that switches policies. Returns None, for a reason that is logged, where policies cannot be
+    /// switched.
     pub(super) fn start(loads: &Arc<QueueLoads>) -> Option<Self> {
         let started = start(loads);
         if let Err(error) = &started {
@@ -214,7 +215,7 @@ impl Watching {
         }
     }
 
-    /// Until requests come.
+    /// Sleeps until requests come.
     fn sleep(&self) {
         self.loads.asleep.store(true, Ordering::Release);
         while self.loads.asleep.load(Ordering::Acquire) && !self.loads.ended.load(Ordering::Acquire)
@@ -223,7 +224,7 @@ impl Watching {
         }
     }
 
-    /// The observations of each queue since the last look, and how many of their threads run or want to.
+    /// Returns the observations of each queue since the last look, and how many of their threads run or want to.
     fn look(&mut self) -> io::Result<(Vec<(Record, Seen)>, usize)> {
         let mut running = 0;
         let mut all = Vec::with_capacity(self.queues.len());

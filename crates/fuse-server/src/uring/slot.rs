@@ -39,7 +39,7 @@ pub(super) struct Arrived<'a> {
 }
 
 impl Slot {
-    /// For payloads of up to `request_bytes`.
+    /// Creates a slot for payloads of up to `request_bytes`.
     pub(super) fn new(request_bytes: usize) -> io::Result<Self> {
         let pages = request_bytes.div_ceil(size_of::<Page>());
         let payload = Page::new_vec_zeroed(pages)
@@ -59,7 +59,7 @@ impl Slot {
         })
     }
 
-    /// The address of the list of buffers, for the kernel to read.
+    /// Returns the address of the list of buffers, for the kernel to read.
     #[inline]
     pub(super) fn buffers(&self) -> u64 {
         self.buffers.as_ptr().addr() as u64
@@ -72,7 +72,7 @@ impl Slot {
         unsafe { self.header.as_mut() }
     }
 
-    /// The request that the kernel put in.
+    /// Returns the request that the kernel put in.
     #[inline]
     pub(super) fn arrived(&mut self) -> Arrived<'_> {
         // SAFETY: as in `header`; the two buffers do not overlap.

@@ -4,7 +4,7 @@ use std::sync::mpsc::channel;
 
 use super::*;
 
-/// The policy of a thread, as the kernel shows it.
+/// Returns the policy of a thread, as the kernel shows it.
 fn policy(thread: Pid) -> String {
     let path = format!("/proc/self/task/{}/stat", thread.as_raw_nonzero());
     let stat = std::fs::read_to_string(path).unwrap();
