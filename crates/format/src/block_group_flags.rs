@@ -34,14 +34,14 @@ impl BlockGroupFlags {
         .union(Self::RAID1C4);
     pub const RAID56_MASK: BlockGroupFlags = Self::RAID5.union(Self::RAID6);
 
-    /// The profile, if at most one profile bit is set.
+    /// Returns the profile, if at most one profile bit is set.
     pub fn profile(self) -> Option<Profile> {
         Profile::ALL
             .into_iter()
             .find(|p| p.flag() == self & Self::PROFILE_MASK)
     }
 
-    /// "Data", "Metadata", "System" or "Data+Metadata", as `btrfs filesystem df` prints it.
+    /// Returns "Data", "Metadata", "System" or "Data+Metadata", as `btrfs filesystem df` prints it.
     pub fn type_name(self) -> &'static str {
         let kind = self & Self::TYPE_MASK;
         if kind == Self::DATA {
@@ -133,7 +133,7 @@ impl Profile {
         }
     }
 
-    /// The name as `btrfs filesystem df` prints it.
+    /// Returns the name as `btrfs filesystem df` prints it.
     pub fn name(self) -> &'static str {
         match self {
             Profile::Single => "single",
@@ -148,14 +148,14 @@ impl Profile {
         }
     }
 
-    /// The profile that a user names, in any case.
+    /// Finds the profile that a user names, in any case.
     pub fn from_name(name: &str) -> Option<Profile> {
         Profile::ALL
             .into_iter()
             .find(|p| p.name().eq_ignore_ascii_case(name))
     }
 
-    /// Full copies of each byte.
+    /// Returns the number of full copies of each byte.
     pub fn copies(self) -> usize {
         match self {
             Profile::Single | Profile::Raid0 | Profile::Raid5 | Profile::Raid6 => 1,
@@ -165,7 +165,7 @@ impl Profile {
         }
     }
 
-    /// Parity stripes of a full stripe.
+    /// Returns the number of parity stripes of a full stripe.
     pub fn parities(self) -> usize {
         match self {
             Profile::Raid5 => 1,
@@ -184,7 +184,7 @@ impl Profile {
         }
     }
 
-    /// The fewest devices on which a chunk can be allocated.
+    /// Returns the least number of devices on which a chunk can be allocated.
     pub fn min_devices(self) -> usize {
         match self {
             Profile::Single | Profile::Dup | Profile::Raid0 => 1,

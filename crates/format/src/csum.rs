@@ -49,7 +49,7 @@ impl CsumType {
         self as u16
     }
 
-    /// Bytes of one sum, which is also its stride in a checksum item.
+    /// Returns the bytes of one sum, which are also its stride in a checksum item.
     pub const fn size_bytes(self) -> usize {
         match self {
             Self::Crc32c => 4,
@@ -58,7 +58,7 @@ impl CsumType {
         }
     }
 
-    /// The name that btrfs-progs prints.
+    /// Returns the name that btrfs-progs prints.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Crc32c => "crc32c",
@@ -79,7 +79,7 @@ impl CsumType {
         }
     }
 
-    /// The sum of `bytes`.
+    /// Computes the sum of `bytes`.
     pub fn compute(self, bytes: &[u8]) -> Csum {
         match self {
             Self::Crc32c => Csum::from_prefix(&crc_fast::crc32_iscsi(bytes).to_le_bytes()),
@@ -119,7 +119,7 @@ impl CsumType {
         }
     }
 
-    /// The sum that belongs in the first 32 bytes of a tree block or superblock.
+    /// Computes the sum that belongs in the first 32 bytes of a tree block or superblock.
     ///
     /// # Panics
     /// If `block` is shorter than the checksum field.
@@ -201,7 +201,7 @@ pub struct Csum([u8; CSUM_FIELD_BYTES]);
 const _: () = assert!(size_of::<Csum>() == CSUM_FIELD_BYTES);
 
 impl Csum {
-    /// A sum from the bytes of one algorithm.
+    /// Creates a sum from the bytes of one algorithm.
     ///
     /// # Panics
     /// If there are more than 32 of them.
@@ -212,17 +212,17 @@ impl Csum {
         Self(field)
     }
 
-    /// The whole field.
+    /// Returns the whole field.
     pub const fn as_bytes(&self) -> &[u8; CSUM_FIELD_BYTES] {
         &self.0
     }
 
-    /// The bytes that `csum_type` uses.
+    /// Returns the bytes that `csum_type` uses.
     pub fn significant(&self, csum_type: CsumType) -> &[u8] {
         &self.0[..csum_type.size_bytes()]
     }
 
-    /// The smallest algorithm size that holds every non-zero byte.
+    /// Returns the bytes that are shown: as many as the smallest sum of an algorithm that holds every non-zero byte.
     fn shown(&self) -> &[u8] {
         let used = self
             .0

@@ -55,7 +55,7 @@ impl Incompat {
         .union(Incompat::RAID1C34)
         .union(Incompat::SIMPLE_QUOTA);
 
-    /// The names of the set bits, lowest first, each as (name, known).
+    /// Returns the names of the set bits, lowest first, each as (name, known).
     pub fn names(self) -> Vec<FeatureName> {
         feature_names(self.bits(), |bit| name_of(INCOMPAT_NAMES, bit))
     }
@@ -68,7 +68,7 @@ impl CompatRo {
         .union(CompatRo::VERITY)
         .union(CompatRo::BLOCK_GROUP_TREE);
 
-    /// The names of the set bits, lowest first.
+    /// Returns the names of the set bits, lowest first.
     pub fn names(self) -> Vec<FeatureName> {
         feature_names(self.bits(), |bit| name_of(COMPAT_RO_NAMES, bit))
     }

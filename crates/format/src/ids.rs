@@ -54,7 +54,7 @@ number!(
 );
 
 impl Logical {
-    /// The address `len` bytes further, if there is one.
+    /// Returns the address `len` bytes further, if there is one.
     pub fn checked_add(self, len: u64) -> Option<Logical> {
         self.0.checked_add(len).map(Logical)
     }

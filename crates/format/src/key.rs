@@ -14,7 +14,8 @@ pub struct Key {
 }
 
 impl Ord for Key {
-    /// Type and offset as one number: among an inode's items a search would guess wrong at every other branch.
+    /// Compares the object ids, then type and offset as one number. Among an inode's items a search would otherwise
+    /// guess wrong at every other branch.
     fn cmp(&self, other: &Key) -> Ordering {
         let low = |key: &Key| u128::from(key.item_type.0) << 64 | u128::from(key.offset);
         match self.objectid.cmp(&other.objectid) {
@@ -42,7 +43,7 @@ impl Key {
         }
     }
 
-    /// The first key above this one; none above [`Key::MAX`].
+    /// Returns the first key above this one, or None above [`Key::MAX`].
     pub fn next(self) -> Option<Key> {
         if let Some(offset) = self.offset.checked_add(1) {
             return Some(Key { offset, ..self });
@@ -55,7 +56,7 @@ impl Key {
             .map(|o| Key::new(o, KeyType(0), 0))
     }
 
-    /// The last key below this one; none below [`Key::MIN`].
+    /// Returns the last key below this one, or None below [`Key::MIN`].
     pub fn prev(self) -> Option<Key> {
         if let Some(offset) = self.offset.checked_sub(1) {
             return Some(Key { offset, ..self });
@@ -132,7 +133,7 @@ macro_rules! key_types {
         impl KeyType {
             $(pub const $name: KeyType = KeyType($value);)*
 
-            /// The field's name of the type, if it has one.
+            /// Returns the field's name of the type, if it has one.
             pub fn name(self) -> Option<&'static str> {
                 match self.0 {
                     $($value => Some(stringify!($name)),)*

@@ -10,7 +10,7 @@ use crc_fast::{CrcAlgorithm, Digest};
 #[cfg(test)]
 mod tests;
 
-/// The kernel's `crc32c()`: CRC-32C from `seed`, without the final inversion.
+/// Computes the kernel's `crc32c()`: CRC-32C from `seed`, without the final inversion.
 ///
 /// Send streams use it with seed 0.
 pub fn crc32c(seed: u32, bytes: &[u8]) -> u32 {
@@ -19,17 +19,17 @@ pub fn crc32c(seed: u32, bytes: &[u8]) -> u32 {
     digest.get_state() as u32
 }
 
-/// Key offset of a DIR_ITEM or XATTR_ITEM.
+/// Computes the key offset of a DIR_ITEM or XATTR_ITEM.
 pub fn name_hash(name: &[u8]) -> u32 {
     crc32c(!1, name)
 }
 
-/// Key offset of an INODE_EXTREF; the seed is the low half of the parent directory's number.
+/// Computes the key offset of an INODE_EXTREF. The seed is the low half of the parent directory's number.
 pub fn extref_hash(parent: u64, name: &[u8]) -> u64 {
     u64::from(crc32c(parent as u32, name))
 }
 
-/// Key offset of a keyed EXTENT_DATA_REF, and the sort value of an inline one.
+/// Computes the key offset of a keyed EXTENT_DATA_REF, which is also the sort value of an inline one.
 ///
 /// `offset` is the file offset minus the extent offset, and may have wrapped below zero.
 pub fn extent_data_ref_hash(root: u64, objectid: u64, offset: u64) -> u64 {

@@ -59,12 +59,12 @@ pub struct KeyPtr {
 }
 const _: () = assert!(size_of::<KeyPtr>() == 33);
 
-/// Bytes of a leaf that items and their heads share.
+/// Returns the bytes of a leaf that items and their heads share.
 pub const fn leaf_data_size(nodesize: usize) -> usize {
     nodesize - HEADER_SIZE
 }
 
-/// The most child pointers of an interior node.
+/// Returns the largest number of child pointers of an interior node.
 pub const fn max_key_ptrs(nodesize: usize) -> usize {
     leaf_data_size(nodesize) / size_of::<KeyPtr>()
 }
@@ -76,7 +76,7 @@ pub struct Node<'a> {
 }
 
 impl<'a> Node<'a> {
-    /// None if `block` is too short for a header.
+    /// Views `block` as a node. It returns None if the block is too short for a header.
     pub fn new(block: &'a [u8]) -> Option<Node<'a>> {
         (block.len() > HEADER_SIZE).then_some(Node { block })
     }
@@ -128,7 +128,7 @@ impl<'a> Node<'a> {
         (self.header().nritems.get() as usize).min(room)
     }
 
-    /// The item heads; empty for an interior node.
+    /// Returns the item heads. An interior node has none.
     pub fn heads(self) -> &'a [ItemHead] {
         if !self.is_leaf() {
             return &[];
@@ -137,7 +137,7 @@ impl<'a> Node<'a> {
         <[ItemHead]>::ref_from_bytes(bytes).expect("a multiple of the head's size")
     }
 
-    /// The child pointers; empty for a leaf.
+    /// Returns the child pointers. A leaf has none.
     pub fn ptrs(self) -> &'a [KeyPtr] {
         if self.is_leaf() {
             return &[];
@@ -146,7 +146,7 @@ impl<'a> Node<'a> {
         <[KeyPtr]>::ref_from_bytes(bytes).expect("a multiple of the pointer's size")
     }
 
-    /// The key in `slot`, of a leaf or an interior node.
+    /// Returns the key in `slot`, of a leaf or an interior node.
     pub fn key(self, slot: usize) -> Option<Key> {
         if self.is_leaf() {
             self.heads().get(slot).map(|head| head.key.get())
@@ -155,7 +155,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The key and bytes of the item in `slot` of a leaf.
+    /// Returns the key and bytes of the item in `slot` of a leaf.
     pub fn item(self, slot: usize) -> Option<(Key, &'a [u8])> {
         let head = self.heads().get(slot)?;
         let start = HEADER_SIZE.checked_add(head.offset.get() as usize)?;
@@ -163,7 +163,7 @@ impl<'a> Node<'a> {
         Some((head.key.get(), self.block.get(start..end)?))
     }
 
-    /// The bytes of items that stand side by side in a verified leaf, the last item's first.
+    /// Returns the bytes of items that stand side by side in a verified leaf, the last item's first.
     pub fn data_of(self, slots: Range<usize>) -> &'a [u8] {
         let heads = self.heads().get(slots).unwrap_or_default();
         let (Some(first), Some(last)) = (heads.first(), heads.last()) else {
@@ -175,7 +175,7 @@ impl<'a> Node<'a> {
         data.unwrap_or_default()
     }
 
-    /// All items of a leaf whose bytes lie within the block.
+    /// Iterates over all items of a leaf whose bytes lie within the block.
     pub fn items(self) -> impl Iterator<Item = (Key, &'a [u8])> {
         (0..self.heads().len()).filter_map(move |slot| self.item(slot))
     }
@@ -190,7 +190,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The slot of the child that may hold `key`: the last whose key is not above it, else the first.
+    /// Returns the slot of the child that may hold `key`. It is the last whose key is not above it, else the first.
     pub fn child_slot(self, key: &Key) -> usize {
         match self.search(key) {
             Ok(slot) => slot,

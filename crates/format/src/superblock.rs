@@ -208,7 +208,7 @@ impl Superblock {
         self.validate_contents(u64::MAX)
     }
 
-    /// Magic, checksum and place: whether these bytes are a copy that some writer finished.
+    /// Checks magic, checksum and place: whether these bytes are a copy that some writer finished.
     pub fn validate_identity(&self, offset: u64) -> Result<(), SuperblockError> {
         if self.magic == MAGIC_TEMPORARY {
             return Err(SuperblockError::Incomplete);
@@ -228,7 +228,7 @@ impl Superblock {
         Ok(())
     }
 
-    /// The ranges of the fields, as the kernel's `btrfs_validate_super` has them.
+    /// Checks the ranges of the fields, as the kernel's `btrfs_validate_super` has them.
     fn validate_contents(&self, known_flags: u64) -> Result<(), SuperblockError> {
         let sectorsize = self.sectorsize.get();
         if !sectorsize.is_power_of_two() || !(MIN_SECTORSIZE..=MAX_SECTORSIZE).contains(&sectorsize)
@@ -317,7 +317,7 @@ impl Superblock {
         }
     }
 
-    /// The features that allow reading only, by name.
+    /// Returns the features that allow reading only, by name.
     pub fn read_only_features(&self) -> Vec<FeatureName> {
         (self.compat_ro() - CompatRo::SUPPORTED).names()
     }
@@ -340,13 +340,13 @@ impl Superblock {
         self.log_root.get() != 0
     }
 
-    /// Leaves the last commit without an fsync log.
+    /// Drops the fsync log. The last commit stays.
     pub fn clear_log(&mut self) {
         self.log_root = 0.into();
         self.log_root_level = 0;
     }
 
-    /// The fsid in the headers of nodes and in the device items.
+    /// Returns the fsid in the headers of nodes and in the device items.
     pub fn metadata_fsid(&self) -> &Uuid {
         if self.incompat().contains(Incompat::METADATA_UUID) {
             &self.metadata_uuid
@@ -359,7 +359,7 @@ impl Superblock {
         Transid(self.generation.get())
     }
 
-    /// The label up to its first NUL.
+    /// Returns the label up to its first NUL.
     pub fn label(&self) -> &[u8] {
         let end = self
             .label
@@ -369,7 +369,7 @@ impl Superblock {
         &self.label[..end]
     }
 
-    /// The chunks that the superblock carries so that the chunk tree can be read.
+    /// Returns the chunks that the superblock carries so that the chunk tree can be read.
     pub fn system_chunks(&self) -> SystemChunks<'_> {
         let size = (self.sys_chunk_array_size.get() as usize).min(SYS_CHUNK_ARRAY_SIZE);
         SystemChunks {

@@ -29,7 +29,7 @@ impl Uuid {
         *self == Self::NIL
     }
 
-    /// The two halves by which the UUID tree keys an item: (objectid, offset).
+    /// Returns the two halves by which the UUID tree keys an item: (objectid, offset).
     pub fn key_halves(&self) -> (u64, u64) {
         let (low, high) = self.0.split_at(8);
         let half = |b: &[u8]| u64::from_le_bytes(b.try_into().expect("8 bytes"));

@@ -9,7 +9,7 @@ use std::path::Path;
 use ubtrfs_format::compress::{Compression, decompress};
 use ubtrfs_format::csum::CsumType;
 
-/// File content by its name: a letter for the generator and a seed.
+/// Generates file content by its name: a letter for the generator and a seed.
 fn content(name: &str, len: usize) -> Vec<u8> {
     let (generator, seed) = name.split_at(1);
     let seed: u32 = seed.parse().unwrap();

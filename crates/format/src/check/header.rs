@@ -5,7 +5,7 @@ use crate::ids::{Logical, RootId, Transid};
 use crate::node::{Node, header_flags};
 use crate::superblock::MAX_LEVEL;
 
-/// Place and fsid: told before the checksum, for they say what kind of wrong block was read.
+/// Checks place and fsid. They are reported before the checksum, for they say what kind of wrong block was read.
 pub(super) fn check_place(
     node: Node<'_>,
     context: &BlockContext<'_>,
@@ -74,8 +74,8 @@ pub(super) fn check_header(
     check_owner(node.owner(), expect.owner)
 }
 
-/// Subvolumes share blocks with one another; every other tree has its blocks for itself. The blocks of log and
-/// relocation trees may carry the subvolume that they stand for, so that the kernel does not compare those.
+/// Checks the owner. Subvolumes share blocks with one another; every other tree has its blocks for itself. The blocks
+/// of log and relocation trees may carry the subvolume that they stand for, so that the kernel does not compare those.
 fn check_owner(found: RootId, wanted: Option<RootId>) -> Result<(), CorruptBlock> {
     if found == RootId(0) {
         return Err(CorruptBlock::NoOwner);

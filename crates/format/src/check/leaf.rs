@@ -24,8 +24,8 @@ pub(super) fn check_leaf(node: Node<'_>, context: &BlockContext<'_>) -> Result<(
     check_slots(node, data_size as u32, context)
 }
 
-/// Trees that hold something on any volume have no empty leaf. A relocated block tells its subvolume and not
-/// its tree, so that it may be empty.
+/// Checks that an empty leaf may be empty. Trees that hold something on any volume have no empty leaf. A relocated
+/// block carries its subvolume and not its tree, so that it may be empty.
 fn check_may_be_empty(node: Node<'_>, context: &BlockContext<'_>) -> Result<(), CorruptBlock> {
     if node.header().flags.get() & header_flags::RELOC != 0 {
         return Ok(());
@@ -47,8 +47,8 @@ fn check_may_be_empty(node: Node<'_>, context: &BlockContext<'_>) -> Result<(), 
     }
 }
 
-/// Keys ascend strictly; items lie back to back from the end of the block and stay clear of the heads; each is
-/// sound.
+/// Checks the slots of a leaf. Keys ascend strictly; items lie back to back from the end of the block and stay clear of
+/// the heads; each is sound.
 fn check_slots(
     node: Node<'_>,
     data_size: u32,
@@ -110,7 +110,7 @@ fn check_one(item: &Slot<'_>, context: &BlockContext<'_>) -> Result<(), CorruptI
     check_item(item, context)
 }
 
-/// Items that stand behind the INODE_ITEM of the same inode. Log trees hold them without it.
+/// Returns whether items of the type stand behind the INODE_ITEM of the same inode. Log trees hold them without it.
 fn belongs_to_inode(item_type: KeyType) -> bool {
     matches!(
         item_type,

@@ -56,7 +56,7 @@ pub struct BlockContext<'a> {
 }
 
 impl<'a> BlockContext<'a> {
-    /// The context of a validated superblock's volume.
+    /// Creates the context of a validated superblock's volume.
     pub fn new(superblock: &'a Superblock) -> BlockContext<'a> {
         let metadump = flags::METADUMP | flags::METADUMP_V2;
         BlockContext {
@@ -73,12 +73,13 @@ impl<'a> BlockContext<'a> {
         }
     }
 
-    /// The highest generation that anything on disk may carry.
+    /// Returns the highest generation that anything on disk may carry.
     fn max_generation(&self) -> u64 {
         self.generation.0.saturating_add(1)
     }
 
-    /// By mask: the sectorsize is a power of two, and this runs several times an item.
+    /// Returns whether a number is a multiple of the sectorsize. It uses a mask: the sectorsize is a power of two, and
+    /// this runs several times an item.
     fn is_sector_aligned(&self, number: u64) -> bool {
         number & u64::from(self.sectorsize).saturating_sub(1) == 0
     }
@@ -97,7 +98,7 @@ pub struct Expect {
 }
 
 impl Expect {
-    /// Only the place is known.
+    /// Expects a block of which only the place is known.
     pub fn at(bytenr: Logical) -> Expect {
         Expect {
             bytenr,

@@ -56,7 +56,7 @@ pub(super) fn decompress_inline(input: &[u8], out: &mut [u8]) -> Result<usize, C
     decode(segment, LEN_BYTES, out)
 }
 
-/// The part of the input that the total covers.
+/// Returns the part of the input that the total covers.
 fn frame(input: &[u8]) -> Result<&[u8], CodecError> {
     let len = input.len();
     let total = read_len(input, 0).ok_or(CodecError::LzoHeader { len })?;
@@ -68,7 +68,7 @@ fn frame(input: &[u8]) -> Result<&[u8], CodecError> {
         .ok_or(CodecError::LzoTotal { total, len })
 }
 
-/// The segment whose length field is at `at`.
+/// Returns the segment whose length field is at `at`.
 fn segment(frame: &[u8], at: usize) -> Result<&[u8], CodecError> {
     let len = read_len(frame, at).ok_or(CodecError::LzoHeader { len: frame.len() })?;
     let rest = &frame[at + LEN_BYTES..];

@@ -1,8 +1,8 @@
 //! LZO1X streams: a decoder for all of them and an encoder of the fast kind.
 //!
 //! A stream is a row of instructions. Each copies a match from the output, `distance` back, and then up to three
-//! literals whose count sits in its low bits. Otherwise it is a longer run of literals. What an opcode below 16
-//! means depends on the literals before it (`state`: 0 to 3 after a match, 4 after a run). The end is a match of
+//! literals whose count sits in its low bits. Otherwise it is a longer run of literals. The meaning of an opcode
+//! below 16 depends on the literals before it (`state`: 0 to 3 after a match, 4 after a run). The end is a match of
 //! length 3 at distance 0x4000. The format is described in the kernel's `Documentation/staging/lzo.rst`. Its
 //! version-1 extension (first byte 17) is never used by btrfs and is refused as the bad match that it looks like.
 //!
@@ -140,7 +140,7 @@ impl Decoder<'_> {
         Ok(usize::from(u16::from_le_bytes(*bytes)))
     }
 
-    /// A length of the long form: 255 for each zero byte, then a byte that is not zero, then `base`.
+    /// Reads a length of the long form: 255 for each zero byte, then a byte that is not zero, then `base`.
     fn extension(&mut self, base: usize) -> Result<usize, LzoError> {
         let rest = &self.src[self.ip..];
         let zeros = rest
@@ -202,7 +202,8 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// A match that overlaps its own output: a period of `distance` bytes, doubled until it is long enough.
+    /// Copies a match that overlaps its own output. It is a period of `distance` bytes, doubled until it is long
+    /// enough.
     fn repeat(&mut self, from: usize, distance: usize, length: usize) {
         let mut done = 0;
         while done < length {

@@ -52,7 +52,7 @@ impl Compression {
         self as u8
     }
 
-    /// The name that mount options, properties and btrfs-progs use.
+    /// Returns the name that mount options, properties and btrfs-progs use.
     pub const fn name(self) -> &'static str {
         match self {
             Self::None => "none",

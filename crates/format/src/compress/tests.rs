@@ -7,7 +7,7 @@ use super::*;
 const SECTOR: usize = 4096;
 const REAL: [Compression; 3] = [Compression::Zlib, Compression::Lzo, Compression::Zstd];
 
-/// Lines that compress to a half or less.
+/// Returns lines that compress to a half or less.
 fn text(len: usize) -> Vec<u8> {
     lines(len, 0, " and what every line has")
 }
@@ -191,7 +191,7 @@ fn kinds() -> impl Strategy<Value = Compression> {
     prop::sample::select(REAL.to_vec())
 }
 
-/// Compressible data of any length that an extent may have.
+/// Generates compressible data of any length that an extent may have.
 fn data() -> impl Strategy<Value = Vec<u8>> {
     (
         prop::collection::vec(any::<u8>(), 1..5000),

@@ -142,7 +142,7 @@ impl Acl {
         bytes
     }
 
-    /// The permission bits of a mode, three bits a class, as far as the ACL says them.
+    /// Returns the permission bits of a mode, three bits a class, as far as the ACL says them.
     fn mode_bits(&self) -> u32 {
         let perm = |tag| {
             let found = self.entries.iter().find(|entry| entry.tag == tag);
@@ -160,7 +160,7 @@ impl Acl {
         self.entries.iter().all(|entry| plain(entry.tag))
     }
 
-    /// The entry that the group bits of a mode stand for.
+    /// Returns the entry that the group bits of a mode stand for.
     fn group_class(&mut self) -> Option<&mut Entry> {
         let at = |tag| self.entries.iter().position(|entry| entry.tag == tag);
         let at = at(Tag::Mask).or_else(|| at(Tag::GroupObj))?;
@@ -192,7 +192,7 @@ impl Acl {
         acl.applied_to(mode)
     }
 
-    /// After the inode's mode was changed to `mode`.
+    /// Changes the entries after the inode's mode was changed to `mode`.
     pub fn chmod(&mut self, mode: u32) {
         for entry in &mut self.entries {
             match entry.tag {

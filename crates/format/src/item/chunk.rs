@@ -47,7 +47,8 @@ impl Chunk {
         BlockGroupFlags::from_bits_retain(self.type_.get())
     }
 
-    /// A chunk, its stripes, and the bytes behind them; None if they do not fit or there is no stripe.
+    /// Splits an item into the chunk, its stripes, and the bytes behind them. It returns None if they do not fit or
+    /// there is no stripe.
     pub fn split(bytes: &[u8]) -> Option<(&Chunk, &[Stripe], &[u8])> {
         let (chunk, rest) = Chunk::ref_from_prefix(bytes).ok()?;
         let count = usize::from(chunk.num_stripes.get());

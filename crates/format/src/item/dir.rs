@@ -69,7 +69,7 @@ impl FileKind {
     /// The bits of a mode that name a kind.
     pub const MODE_BITS: u32 = 0o170_000;
 
-    /// The kind that a mode's format bits name.
+    /// Returns the kind that a mode's format bits name.
     pub fn from_mode(mode: u32) -> Option<FileKind> {
         Some(match mode & FileKind::MODE_BITS {
             0o100_000 => FileKind::Regular,
@@ -113,7 +113,7 @@ impl<'a> DirEntries<'a> {
         DirEntries { rest: item }
     }
 
-    /// The bytes that no record was taken from; empty at the end of a sound item.
+    /// Returns the bytes that no record was taken from; empty at the end of a sound item.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }

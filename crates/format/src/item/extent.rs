@@ -1,4 +1,4 @@
-//! Extents in use and who refers to them.
+//! Extents in use and the references to them.
 //!
 //! An EXTENT_ITEM or METADATA_ITEM is a head and inline references, ordered by type, then by descending offset or
 //! hash. A non-skinny tree block has its [`TreeBlockInfo`] in between. References that do not fit are items of
@@ -64,7 +64,7 @@ pub struct ExtentDataRef {
 const _: () = assert!(size_of::<ExtentDataRef>() == 28);
 
 impl ExtentDataRef {
-    /// The hash that orders inline references and keys the others.
+    /// Returns the hash that orders inline references and keys the others.
     pub fn hash(&self) -> u64 {
         extent_data_ref_hash(self.root.get(), self.objectid.get(), self.offset.get())
     }
@@ -110,7 +110,8 @@ impl InlineRef {
         }
     }
 
-    /// The number that orders references of one type, and the key's offset of a reference with an item of its own.
+    /// Returns the number that orders references of one type, and the key's offset of a reference with an item of its
+    /// own.
     pub fn sequence(&self) -> u64 {
         match self {
             InlineRef::TreeBlock { root } | InlineRef::Owner { root } => *root,
@@ -119,7 +120,7 @@ impl InlineRef {
         }
     }
 
-    /// The bytes that it takes in an item.
+    /// Returns the number of bytes that it takes in an item.
     pub fn encoded_len(&self) -> usize {
         let fields = match self {
             InlineRef::TreeBlock { .. }
@@ -166,12 +167,12 @@ pub struct InlineRefs<'a> {
 }
 
 impl<'a> InlineRefs<'a> {
-    /// `bytes` begins after the head (and the tree block's info).
+    /// Iterates over the references in `bytes`, which begin after the head (and the tree block's info).
     pub fn new(bytes: &'a [u8]) -> Self {
         InlineRefs { rest: bytes }
     }
 
-    /// The bytes that no reference was taken from; empty at the end of a sound item.
+    /// Returns the bytes that no reference was taken from; empty at the end of a sound item.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }

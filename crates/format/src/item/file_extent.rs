@@ -74,7 +74,7 @@ pub enum FileExtent<'a> {
 }
 
 impl<'a> FileExtent<'a> {
-    /// None if the kind is unknown or the item too short for it.
+    /// Decodes an item. It returns None if the kind is unknown or the item too short for it.
     pub fn decode(bytes: &'a [u8]) -> Option<FileExtent<'a>> {
         let (head, rest) = FileExtentHead::ref_from_prefix(bytes).ok()?;
         match FileExtentKind::from_raw(head.type_)? {
@@ -96,7 +96,7 @@ impl<'a> FileExtent<'a> {
         }
     }
 
-    /// Bytes of the file that the item stands for; an inline extent's are its decompressed size.
+    /// Returns the bytes of the file that the item stands for. An inline extent's are its decompressed size.
     pub fn num_bytes(&self) -> u64 {
         match self {
             FileExtent::Inline { head, .. } => head.ram_bytes.get(),
@@ -110,7 +110,7 @@ impl<'a> FileExtent<'a> {
 }
 
 impl FileExtentRegular {
-    /// The extent's place, or None for a hole.
+    /// Returns the extent's place, or None for a hole.
     pub fn disk(&self) -> Option<Logical> {
         (self.disk_bytenr.get() != 0).then_some(Logical(self.disk_bytenr.get()))
     }

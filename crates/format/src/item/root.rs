@@ -59,8 +59,8 @@ bitflags! {
 }
 
 impl RootItem {
-    /// The item of an internal tree, without its place. What is of no use there is as mkfs.btrfs and the kernel set it.
-    /// `nodesize` in bytes.
+    /// Creates the item of an internal tree, without its place. Fields that are of no use there are as mkfs.btrfs and
+    /// the kernel set them. `nodesize` is in bytes.
     pub fn new_internal(nodesize: u32) -> RootItem {
         const DIRECTORY: u32 = 0o040_755;
         let mut item = RootItem::new_zeroed();
@@ -73,7 +73,7 @@ impl RootItem {
         item
     }
 
-    /// The item of a new subvolume, without its place. `nodesize` in bytes.
+    /// Creates the item of a new subvolume, without its place. `nodesize` is in bytes.
     pub fn new_subvolume(nodesize: u32) -> RootItem {
         let mut item = RootItem::new_internal(nodesize);
         item.root_dirid = InodeNr::FIRST_FREE.0.into();
@@ -135,7 +135,7 @@ pub struct RootRef<'a> {
 }
 
 impl<'a> RootRef<'a> {
-    /// None unless the name fills the item exactly.
+    /// Decodes an item. It returns None unless the name fills the item exactly.
     pub fn decode(bytes: &'a [u8]) -> Option<RootRef<'a>> {
         let (head, name) = RootRefHead::ref_from_prefix(bytes).ok()?;
         (name.len() == usize::from(head.name_len.get())).then_some(RootRef {

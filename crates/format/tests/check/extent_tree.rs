@@ -18,7 +18,7 @@ const EXTENT: KeyType = KeyType::EXTENT_ITEM;
 const METADATA: KeyType = KeyType::METADATA_ITEM;
 const HEAD: usize = size_of::<ExtentHead>();
 
-/// The first EXTENT_ITEM of a leaf whose first inline reference has the type.
+/// Finds the first EXTENT_ITEM of a leaf whose first inline reference has the type.
 fn with_ref(leaf: &Leaf, item_type: KeyType, ref_type: KeyType) -> usize {
     let mut found = leaf
         .items
@@ -32,7 +32,7 @@ fn data_ref(item: &mut [u8]) -> &mut ExtentDataRef {
     data
 }
 
-/// The first data reference of the first extent that has one.
+/// Returns the first data reference of the first extent that has one.
 fn first_data_ref(leaf: &mut Leaf) -> &mut ExtentDataRef {
     let slot = with_ref(leaf, EXTENT, KeyType::EXTENT_DATA_REF);
     data_ref(&mut leaf.items[slot].1)
@@ -113,7 +113,7 @@ fn skinny_items_need_their_feature() {
     ));
 }
 
-/// The first EXTENT_ITEM of a tree block.
+/// Finds the first EXTENT_ITEM of a tree block.
 fn fat(leaf: &Leaf) -> usize {
     let is_block = |item: &[u8]| item[16] == ExtentFlags::TREE_BLOCK.bits() as u8;
     let mut items = leaf.items.iter();

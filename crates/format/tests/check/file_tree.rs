@@ -258,7 +258,7 @@ fn entries_are_keyed_by_the_hash_of_their_names() {
 
 const DATA: KeyType = KeyType::EXTENT_DATA;
 
-/// Which extent of the golden leaf has the kind.
+/// Returns which extent of the golden leaf has the kind.
 fn nth_of_kind(leaf: &mut Leaf, kind: u8) -> usize {
     (0..)
         .find(|&nth| leaf.view::<FileExtentHead>(DATA, nth).type_ == kind)

@@ -19,7 +19,7 @@ fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data/blocks")
 }
 
-/// The names of all golden blocks.
+/// Returns the names of all golden blocks.
 pub(crate) fn names() -> Vec<String> {
     let mut names: Vec<String> = std::fs::read_dir(folder())
         .expect("tests/data/blocks")
@@ -35,7 +35,7 @@ pub(crate) fn block(name: &str) -> Vec<u8> {
     std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// A context in which a golden block is sound; `fsid` is the one in its header.
+/// Creates a context in which a golden block is sound. `fsid` is the one in its header.
 pub(crate) fn context(fsid: &Uuid) -> BlockContext<'_> {
     BlockContext {
         sectorsize: 4096,
@@ -92,7 +92,7 @@ impl Leaf {
         }
     }
 
-    /// The index of the `nth` item of a type.
+    /// Returns the index of the `nth` item of a type.
     pub(crate) fn slot(&self, item_type: KeyType, nth: usize) -> usize {
         let mut slots = (0..self.items.len()).filter(|&i| self.items[i].0.item_type == item_type);
         slots.nth(nth).unwrap_or_else(|| panic!("no {item_type}"))
@@ -108,7 +108,7 @@ impl Leaf {
         &mut self.items[slot].1
     }
 
-    /// The first bytes of the `nth` item of a type as a `T`.
+    /// Views the first bytes of the `nth` item of a type as a `T`.
     pub(crate) fn view<T>(&mut self, item_type: KeyType, nth: usize) -> &mut T
     where
         T: FromBytes + IntoBytes + Immutable + KnownLayout,

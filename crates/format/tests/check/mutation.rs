@@ -29,7 +29,7 @@ impl Mutation {
     }
 }
 
-/// Headers and item heads decide the most, so that they are hit as often as the rest.
+/// Generates places. Headers and item heads decide the most, so that they are hit as often as the rest.
 fn place() -> impl Strategy<Value = usize> {
     prop_oneof![
         32..HEADER_SIZE,

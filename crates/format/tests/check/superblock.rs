@@ -10,7 +10,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 const OFFSET: u64 = 65536;
 
-/// The superblock with its first system chunk changed, sealed again.
+/// Validates the superblock with its first system chunk changed, sealed again.
 fn with_chunk(edit: impl FnOnce(&mut Chunk)) -> Result<(), SuperblockError> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/superblocks");
     let mut bytes = std::fs::read(folder.join("crc32c.bin")).expect("superblock");

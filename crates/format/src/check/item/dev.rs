@@ -28,7 +28,7 @@ pub enum CorruptDev {
     Overlap { before_end: u64, physical: u64 },
 }
 
-/// The size of a device is not judged: it is 0 while the device is being removed.
+/// Checks a device item. The size of a device is not judged: it is 0 while the device is being removed.
 pub(super) fn check_item(slot: &Slot<'_>) -> Result<(), CorruptItem> {
     if slot.key.objectid != objectid::DEV_ITEMS {
         return Err(CorruptDev::Objectid(slot.key.objectid).into());

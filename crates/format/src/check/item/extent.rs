@@ -150,7 +150,7 @@ fn check_ref(reference: &InlineRef, context: &BlockContext<'_>) -> Result<(), Co
     }
 }
 
-/// The hashes of data references are only made when two of them meet.
+/// Checks the order of two references. The hashes of data references are only computed when two of them meet.
 fn check_order(before: &InlineRef, after: &InlineRef) -> Result<(), CorruptExtent> {
     let (before_type, after_type) = (before.key_type(), after.key_type());
     let sound = after_type > before_type

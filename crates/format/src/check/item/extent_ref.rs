@@ -44,7 +44,8 @@ pub(super) fn check(slot: &Slot<'_>, context: &BlockContext<'_>) -> Result<(), C
     }
 }
 
-/// The key's offset is the hash of a reference, or a number above it where hashes collided: it is not judged.
+/// Checks data references. The key's offset is the hash of a reference, or a number above it where hashes collided: it
+/// is not judged.
 fn check_data_refs(slot: &Slot<'_>, context: &BlockContext<'_>) -> Result<(), CorruptItem> {
     let Ok(refs) = <[ExtentDataRef]>::ref_from_bytes(slot.bytes) else {
         return Err(slot.wrong_size(size_of::<ExtentDataRef>()));

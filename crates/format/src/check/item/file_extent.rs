@@ -129,7 +129,8 @@ fn check_regular(
     Ok(())
 }
 
-/// `before` passed its own check, so that its end cannot wrap unless it is inline and absurdly large.
+/// Checks that an extent does not overlap the one before it. `before` passed its own check, so that its end cannot wrap
+/// unless it is inline and absurdly large.
 fn check_overlap(
     before: Key,
     bytes: &[u8],

@@ -75,7 +75,7 @@ pub(super) fn check_bitmap(slot: &Slot<'_>, context: &BlockContext<'_>) -> Resul
     Ok(())
 }
 
-/// Free space lies within its block group, in the group's form, and does not overlap.
+/// Checks that free space lies within its block group, in the group's form, and does not overlap.
 fn check_before(slot: &Slot<'_>) -> Result<(), CorruptFreeSpace> {
     let Some((before, bytes)) = slot.before else {
         return Ok(());

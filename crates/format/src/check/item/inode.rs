@@ -69,7 +69,7 @@ pub(super) fn check(slot: &Slot<'_>, context: &BlockContext<'_>) -> Result<(), C
     Ok(())
 }
 
-/// Size and nbytes are not judged: the kernel lets those of directories go wrong.
+/// Checks the fields of an inode. Size and nbytes are not judged: the kernel lets those of directories go wrong.
 fn check_fields(inode: &InodeItem, context: &BlockContext<'_>) -> Result<(), CorruptInode> {
     let limit = context.max_generation();
     let generation = inode.generation.get();

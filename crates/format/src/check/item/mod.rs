@@ -53,14 +53,14 @@ pub(super) struct Slot<'a> {
 }
 
 impl<'a> Slot<'a> {
-    /// The whole item as a `T`.
+    /// Views the whole item as a `T`.
     fn view<T: FromBytes + KnownLayout + Immutable + Unaligned>(
         &self,
     ) -> Result<&'a T, CorruptItem> {
         T::ref_from_bytes(self.bytes).map_err(|_| self.wrong_size(size_of::<T>()))
     }
 
-    /// The item's first bytes as a `T`, and the rest.
+    /// Views the item's first bytes as a `T`, and returns the rest, too.
     fn view_prefix<T: FromBytes + KnownLayout + Immutable + Unaligned>(
         &self,
     ) -> Result<(&'a T, &'a [u8]), CorruptItem> {
@@ -82,7 +82,7 @@ impl<'a> Slot<'a> {
         }
     }
 
-    /// The item before, if it is of the same type.
+    /// Returns the item before, if it is of the same type.
     fn before_alike(&self) -> Option<(Key, &'a [u8])> {
         self.before
             .filter(|(key, _)| key.item_type == self.key.item_type)
@@ -119,7 +119,7 @@ pub(super) fn check_item(slot: &Slot<'_>, context: &BlockContext<'_>) -> Result<
     }
 }
 
-/// Items of which only the size can be wrong.
+/// Checks items of which only the size can be wrong.
 fn check_size(slot: &Slot<'_>) -> Result<(), CorruptItem> {
     match slot.key.item_type {
         // Ends before `enable_gen` unless simple quotas are on.

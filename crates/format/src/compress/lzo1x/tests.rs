@@ -8,7 +8,7 @@ fn encode(src: &[u8]) -> Vec<u8> {
     Encoder::new().encode(src).to_vec()
 }
 
-/// Data with runs, repeats at all distances and noise, so that every instruction form occurs.
+/// Generates data with runs, repeats at all distances and noise, so that every instruction form occurs.
 fn lumpy() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         prop::collection::vec(any::<u8>(), 0..600).prop_map(Piece::Noise),
