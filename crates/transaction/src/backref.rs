@@ -1,4 +1,4 @@
-//! Back references read from the extent tree: who uses an extent, and which roots reach a tree block.
+//! Back references read from the extent tree: the users of an extent, and the roots that reach a tree block.
 //!
 //! Extents name their users by root, or by the tree block that holds the reference when that block is
 //! shared. A leaf shared by snapshots is in all of their trees although only one root is named. So a
@@ -76,7 +76,7 @@ struct References {
 }
 
 impl Roots {
-    /// The data extent that holds a logical address; None for free space and tree blocks.
+    /// Returns the data extent that holds a logical address, or None for free space and tree blocks.
     pub fn data_extent_at(&self, logical: Logical) -> Result<Option<DataExtent>> {
         let tree = self.tree(RootId::EXTENT_TREE)?;
         let mut cursor = tree.view.cursor();
@@ -164,7 +164,7 @@ impl Roots {
         Ok(self.node_store().read(tree, &Expect::at(bytenr))?)
     }
 
-    /// Everything that refers to the extent or block at `bytenr`.
+    /// Lists the references to the extent or block at `bytenr`.
     fn references(&self, bytenr: Logical) -> Result<Option<References>> {
         let tree = self.tree(RootId::EXTENT_TREE)?;
         let mut cursor = tree.view.cursor();
@@ -202,7 +202,7 @@ impl Roots {
         Ok(found)
     }
 
-    /// The leaves of the root that `data` names in which the extent is referred to.
+    /// Collects the leaves of the root that `data` names in which the extent is referred to.
     fn leaves_of_root(
         &self,
         extent: Logical,
@@ -289,7 +289,7 @@ impl Roots {
         Ok(())
     }
 
-    /// A tree by id, also one that the superblock names or that is no subvolume.
+    /// Opens a tree by id. The superblock may name it, and it need not be a subvolume.
     fn any_view(&self, id: RootId) -> Result<Option<View>> {
         match id {
             RootId::ROOT_TREE => Ok(Some(self.root_tree())),
@@ -299,7 +299,7 @@ impl Roots {
     }
 }
 
-/// A reference that is an item of its own; Some(None) for an item that is none.
+/// Decodes a reference that is an item of its own. Returns Some(None) for an item that is no reference.
 fn keyed_reference(key: Key, bytes: &[u8]) -> Option<Option<InlineRef>> {
     let reference = match key.item_type {
         KeyType::TREE_BLOCK_REF => InlineRef::TreeBlock { root: key.offset },

@@ -23,13 +23,14 @@ impl FileId {
         FileId { root, ino }
     }
 
-    /// The handle of an inode that an item names; None for a number that only empty subvolume directories have.
+    /// Returns the handle of an inode that an item names, or None for a number that only empty subvolume directories
+    /// have.
     #[inline]
     pub fn stored(root: RootId, ino: u64) -> Option<FileId> {
         (ino & EMPTY_SUBVOLUME_DIR == 0).then_some(FileId::new(root, InodeNr(ino)))
     }
 
-    /// The empty directory in `dir` where a subvolume was not copied with the snapshot.
+    /// Returns the empty directory in `dir` where a subvolume was not copied with the snapshot.
     #[inline]
     pub fn empty_subvolume_dir_in(dir: FileId) -> FileId {
         FileId {
@@ -38,7 +39,7 @@ impl FileId {
         }
     }
 
-    /// The directory that holds this empty subvolume directory; None for anything else.
+    /// Returns the directory that holds this empty subvolume directory, or None for anything else.
     #[inline]
     pub fn empty_subvolume_dir_parent(self) -> Option<FileId> {
         (self.ino.0 & EMPTY_SUBVOLUME_DIR != 0).then_some(FileId {
@@ -47,7 +48,7 @@ impl FileId {
         })
     }
 
-    /// The key that an entry for it holds.
+    /// Returns the key that a directory entry for the inode holds.
     #[inline]
     pub fn location(self) -> Key {
         Key::new(self.ino.0, KeyType::INODE_ITEM, 0)

@@ -17,7 +17,7 @@ const PREFETCHED: usize = 1024;
 
 type Changes = Vec<(Key, Option<Vec<u8>>)>;
 
-/// The batch of a transaction with neighbours joined. `view` is the tree before it.
+/// Joins neighbouring items of a transaction's batch. `view` is the tree before the transaction.
 pub(crate) fn join(frozen: &FrozenSet, view: &View, shape: CsumShape) -> Result<Changes> {
     let mut changes: Changes = Vec::new();
     let limit = shape.max_sums * shape.size_bytes;
@@ -86,7 +86,7 @@ fn follows(last: Option<&(Key, Option<Vec<u8>>)>, at: u64, shape: CsumShape) -> 
     }
 }
 
-/// The committed item that ends at `at` and has room for more.
+/// Returns the committed item that ends at `at` and has room for more.
 fn committed_before(
     view: &View,
     at: u64,
@@ -108,7 +108,7 @@ fn committed_before(
     Ok((is_csum && ends_here && has_room).then(|| (key, Some(sums.to_vec()))))
 }
 
-/// The changes that remove the sums of `ranges`, which ascend and do not overlap.
+/// Returns the changes that remove the sums of `ranges`, which ascend and do not overlap.
 pub fn remove(view: &View, ranges: &[(u64, u64)], shape: CsumShape) -> Result<Changes> {
     let mut changes: Changes = Vec::new();
     let mut cursor = view.cursor();
@@ -148,7 +148,7 @@ pub fn remove(view: &View, ranges: &[(u64, u64)], shape: CsumShape) -> Result<Ch
     Ok(changes)
 }
 
-/// Once in so many places, reads the leaves of those that come.
+/// Reads the leaves of the coming places ahead, once in [`PREFETCHED`] places.
 fn prefetch<T>(view: &View, number: usize, places: &[T], key: impl Fn(&T) -> Key) {
     if number.is_multiple_of(PREFETCHED) {
         let coming = places[number..].iter().take(PREFETCHED);

@@ -16,12 +16,12 @@ pub struct RangeCsums {
 }
 
 impl RangeCsums {
-    /// The first sector that has no sum.
+    /// Returns the first sector that has no sum.
     pub fn first_missing(&self) -> Option<usize> {
         self.present.iter().position(|present| !present)
     }
 
-    /// The sums, one behind the other.
+    /// Returns the sums in a row.
     pub fn bytes(&self) -> &[u8] {
         &self.sums
     }

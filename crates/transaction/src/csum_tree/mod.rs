@@ -47,17 +47,17 @@ impl CsumShape {
         sums.div_ceil(self.max_sums) as u64
     }
 
-    /// Bytes of data that so many bytes of sums cover.
+    /// Returns how many bytes of data so many bytes of sums cover.
     pub fn covered(&self, bytes: usize) -> u64 {
         (bytes / self.size_bytes) as u64 * self.sectorsize
     }
 
-    /// Bytes of the sums for so many bytes of data.
+    /// Returns the bytes of the sums for so many bytes of data.
     pub fn bytes_for(&self, data: u64) -> usize {
         (data / self.sectorsize) as usize * self.size_bytes
     }
 
-    /// The sums of an item at `at` that lie in a range, and where they begin.
+    /// Returns the sums of an item at `at` that lie in a range, and where they begin.
     pub fn part<'s>(
         &self,
         at: u64,
@@ -70,7 +70,7 @@ impl CsumShape {
         (start < end).then(|| (Logical(start), &sums[index(start)..index(end)]))
     }
 
-    /// The items for a run of sums whose first sector is at `logical`.
+    /// Returns the items for a run of sums whose first sector is at `logical`.
     pub fn items(self, logical: Logical, sums: &[u8]) -> impl Iterator<Item = (Key, &[u8])> {
         let item_bytes = self.max_sums * self.size_bytes;
         let items = sums.chunks(item_bytes).enumerate();

@@ -103,7 +103,7 @@ impl Discard {
         discard
     }
 
-    /// The mode that was chosen. Where no device takes discards, it is as none.
+    /// Returns the mode that was chosen, or `DiscardMode::None` if no device takes discards.
     pub fn mode(&self) -> DiscardMode {
         match self.mode.load(Ordering::Acquire) {
             mode if mode == DiscardMode::Async as u8 => DiscardMode::Async,
@@ -148,13 +148,13 @@ impl Discard {
         }
     }
 
-    /// From the next discard on.
+    /// Sets the limits, which hold from the next discard on.
     pub fn set_limits(&self, limits: DiscardLimits) {
         self.iops_limit.store(limits.iops_limit, Ordering::Relaxed);
         self.kbps_limit.store(limits.kbps_limit, Ordering::Relaxed);
         self.max_discard_size
             .store(limits.max_discard_size, Ordering::Relaxed);
-        // What an earlier limit keeps back.
+        // An earlier limit may keep a discard back.
         self.queue.lock().pause_until(Duration::ZERO);
         self.poke();
     }
@@ -203,7 +203,7 @@ impl Discard {
         drop(self.queue.lock());
     }
 
-    /// A region was not discarded. Said once.
+    /// Counts a region that was not discarded. Only the first failure is logged.
     fn note_failure(&self, error: &dyn std::fmt::Display) {
         self.counters.errors.fetch_add(1, Ordering::Relaxed);
         if !self.has_warned.swap(true, Ordering::Relaxed) {
@@ -214,7 +214,7 @@ impl Discard {
 
 #[cfg(any(test, feature = "testing"))]
 impl Discard {
-    /// From here on it is this long after the opening.
+    /// Sets the clock: the time since the opening is `now` from here on.
     pub fn set_clock(&self, now: Duration) {
         *self.clock.set.lock() = Some(now);
     }

@@ -14,7 +14,7 @@ pub enum DiscardMode {
 }
 
 impl DiscardMode {
-    /// A word for it, as the mount option has it.
+    /// Returns the mode's word, as the mount option has it.
     pub fn name(self) -> &'static str {
         match self {
             DiscardMode::None => "none",

@@ -37,7 +37,7 @@ pub(super) enum List {
 impl List {
     const ALL: [List; 3] = [List::Empty, List::Long, List::Short];
 
-    /// The shortest region of a pass.
+    /// Returns the bytes of the shortest region that a pass discards.
     pub(super) fn min_bytes(self) -> u64 {
         match self {
             List::Empty => 0,
@@ -46,7 +46,7 @@ impl List {
         }
     }
 
-    /// The list that a group goes to after a pass.
+    /// Returns the list that a group joins after a pass.
     fn next(self) -> Option<List> {
         match self {
             List::Long => Some(List::Short),
@@ -134,7 +134,7 @@ impl Queue {
         }
     }
 
-    /// The pass over it is done.
+    /// Ends the pass over a group, which joins the next list or leaves the queue.
     pub(super) fn end_pass(&mut self, entry: &Entry, now: Duration) {
         match entry.list.next() {
             Some(next) => self.join(entry.place, next, now),
@@ -147,7 +147,8 @@ impl Queue {
         self.not_before = at;
     }
 
-    /// The first list whose head is due has its turn; if none is, it is that of the head that is due first.
+    /// Returns the head of the first list whose head is due. If none is due, returns the time at which the first one
+    /// will be.
     pub(super) fn turn(&self, now: Duration) -> Turn {
         let heads = || self.lists.iter().filter_map(|list| list.front());
         let Some(first) = heads().map(|entry| entry.due).min() else {

@@ -52,7 +52,7 @@ impl DiscardCounters {
         self.by_size[class].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// All but what waits and what was saved.
+    /// Returns the counters. The waiting and the saved space are not among them.
     pub(super) fn stats(&self) -> DiscardStats {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let by_size = self.by_size.each_ref().map(get);

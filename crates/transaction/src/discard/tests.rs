@@ -110,7 +110,7 @@ fn rig_on(devices: &[Arc<Watched>], options: &DiscardOptions) -> Rig {
     }
 }
 
-/// With a group of data that holds something, where the next data goes.
+/// Creates a fixture with a group that holds some data, where the next data goes.
 fn rig() -> Rig {
     let rig = rig_with(4 * GIB, &DiscardOptions::default());
     rig.data(16 * MIB);

@@ -74,7 +74,8 @@ impl Discard {
 }
 
 impl<'d> Trim<'d, '_> {
-    /// None: it was ended. Nothing else is discarded as long as the guard lives.
+    /// Locks the queue for the next discard. Returns None if the trim was ended. Nothing else is discarded as long as
+    /// the guard lives.
     fn next(&mut self) -> Option<MutexGuard<'d, Queue>> {
         let discard = self.discard;
         self.is_ended = self.is_ended || !(self.goes_on)() || !discard.is_possible();
@@ -86,11 +87,11 @@ impl<'d> Trim<'d, '_> {
         (!discard.is_stopped()).then_some(queue)
     }
 
-    /// False if it was ended.
+    /// Discards the free space of a group in a range. Returns false if the trim was ended.
     fn trim_group(&mut self, group: &Arc<BlockGroup>, range: Range<u64>, min: u64) -> bool {
         let discard = self.discard;
         let is_whole = range == (group.start().0..group.end().0);
-        // What was freed before it began is proven at the end; what comes meanwhile sets it again.
+        // Space that was freed before the trim began is proven at the end. Space that is freed meanwhile sets it again.
         let proves = is_whole && min <= discard.pool.discard_granularity();
         let was_unproven = proves && group.begin_proof();
         let had_failed = self.error.is_some();

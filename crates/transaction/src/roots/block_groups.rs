@@ -38,7 +38,8 @@ impl Roots {
         self.block_groups_of_extent_tree(each)
     }
 
-    /// Those of a volume whose conversion to a block group tree was broken off: each is in one of the trees.
+    /// Lists the block groups of a volume whose conversion to a block group tree was broken off. Each is in one of the
+    /// two trees.
     fn block_groups_of_both_trees(&self, each: &mut dyn FnMut(BlockGroup)) -> Result<()> {
         let mut groups: BTreeMap<Logical, BlockGroup> = BTreeMap::new();
         let mut take = |group: BlockGroup| {
@@ -88,7 +89,7 @@ impl Roots {
         Ok(())
     }
 
-    /// The logical starts of all chunks, ascending.
+    /// Returns the logical starts of all chunks, ascending.
     fn chunk_starts(&self) -> Result<Vec<u64>> {
         let view = self.chunk_tree();
         let mut cursor = view.cursor().sequential();

@@ -28,7 +28,7 @@ pub fn walk(view: &View, each: &mut dyn FnMut(&Block)) -> Result<()> {
     Ok(())
 }
 
-/// The block of `view` on `level` that holds `key`, if the tree has that level.
+/// Returns the block of `view` on `level` that holds `key`, if the tree has that level.
 pub fn find(view: &View, key: &Key, level: u8) -> Result<Option<Block>> {
     let mut step = Step::at(view.read_root()?, None);
     while step.block.node().level() > level {

@@ -105,7 +105,7 @@ impl InodeItemCache {
         &page[at % PAGE_SLOTS]
     }
 
-    /// The item, or leave to enter it.
+    /// Returns the item, or a ticket to enter it.
     #[inline]
     pub fn get(&self, root: RootId, ino: u64) -> Result<InodeItem, Ticket> {
         self.look(root, ino, |item| *item)
@@ -142,8 +142,8 @@ impl InodeItemCache {
         }
     }
 
-    /// The last transaction that changed anything but times of an inode, or a later one; or leave to say so, if that is
-    /// not known.
+    /// Returns the last transaction that changed anything but times of an inode, or a later one. Returns a ticket to
+    /// enter it if it is not known.
     #[inline]
     pub fn changed_in(&self, id: FileId) -> Result<Transid, Ticket> {
         let id = (id.root.0, id.ino.0);
@@ -178,7 +178,7 @@ impl InodeItemCache {
         }
     }
 
-    /// The tree shows another item from now on.
+    /// Removes an item from the cache, since the tree shows another one from now on.
     pub(crate) fn forget(&self, root: RootId, ino: u64) {
         self.set((root.0, ino), None, ItemChange::Any, None);
     }
@@ -194,7 +194,7 @@ impl InodeItemCache {
             let mut slot = self.slot(id).lock();
             slot.version += 1;
             if item.is_some() || slot.id == id {
-                // What was changed before is unknown of an inode that comes anew, and may be of this transaction.
+                // Earlier changes of an inode that comes anew are unknown, and may be of this transaction.
                 let is_known = slot.id == id && slot.changed_in.is_some();
                 if change == ItemChange::Any || !is_known {
                     slot.changed_in = changed_in;

@@ -58,7 +58,7 @@ impl LazyTimes {
         self.is_wanted.load(Ordering::Relaxed)
     }
 
-    /// From now on; what is kept already stays.
+    /// Sets whether times are kept from now on. Those that are kept already stay.
     pub fn set_wanted(&self, is_wanted: bool) {
         self.is_wanted.store(is_wanted, Ordering::Relaxed);
     }
@@ -72,7 +72,7 @@ impl LazyTimes {
         &self.shards[id.ino.0 as usize % SHARDS]
     }
 
-    /// The item with the newest times, if they are in here.
+    /// Returns the item with the newest times, if they are kept here.
     #[inline]
     pub fn get(&self, id: FileId) -> Option<InodeItem> {
         if self.count() == 0 {
@@ -107,7 +107,7 @@ impl LazyTimes {
         true
     }
 
-    /// The item has been written (LAZY-1), or the inode is gone.
+    /// Removes an inode, since its item has been written (LAZY-1) or the inode is gone.
     pub fn forget(&self, id: FileId) {
         if self.count() == 0 {
             return;
@@ -119,19 +119,19 @@ impl LazyTimes {
         }
     }
 
-    /// A turn that comes after all that are kept now.
+    /// Returns a turn that comes after all that are kept now.
     pub fn next_turn(&self) -> u64 {
         self.order.lock().next
     }
 
-    /// Up to `most` of those that came in `turns`, in that order.
+    /// Returns up to `most` of the inodes that came in `turns`, in the order of their turns.
     pub fn of_turns(&self, turns: Range<u64>, most: usize) -> Vec<(u64, FileId)> {
         let order = self.order.lock();
         let some = order.turns.range(turns).take(most);
         some.map(|(&turn, &(id, _))| (turn, id)).collect()
     }
 
-    /// A turn that comes after those that are older than `age`.
+    /// Returns a turn that comes after those of inodes that are older than `age`.
     pub fn turn_at_age(&self, age: Duration) -> u64 {
         let order = self.order.lock();
         let mut turns = order.turns.iter();
@@ -139,7 +139,7 @@ impl LazyTimes {
         young.map_or(order.next, |(&turn, _)| turn)
     }
 
-    /// Some of the oldest, if they should go so that others find a place (LAZY-2).
+    /// Returns some of the oldest inodes, if they should go so that others find a place (LAZY-2).
     #[inline]
     pub fn surplus(&self) -> Vec<FileId> {
         match self.count() <= MOST - MOST / 8 {

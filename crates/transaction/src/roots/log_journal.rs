@@ -56,24 +56,24 @@ impl LogJournal {
         self.is_active.load(Ordering::Acquire)
     }
 
-    /// All names that were changed since [`LogJournal::logged_names`], ascending.
+    /// Returns all names that were changed since [`LogJournal::logged_names`], ascending.
     pub fn names(&self) -> Vec<Key> {
         self.state.lock().names.iter().copied().collect()
     }
 
-    /// Other items of an inode that were changed since it was logged.
+    /// Returns the keys of an inode's other items that were changed since it was logged.
     pub fn items_of(&self, ino: u64) -> Vec<Key> {
         let state = self.state.lock();
         let items = state.inodes.get(&ino).into_iter().flatten();
         items.copied().collect()
     }
 
-    /// All names that are noted are in the log now.
+    /// Notes that the log has all noted names now.
     pub fn logged_names(&self) {
         self.state.lock().names.clear();
     }
 
-    /// From now on edits of these inodes are noted. What was noted of them, names apart, is in the log.
+    /// Begins to note edits of these inodes. The log has what was noted of them before, names apart.
     pub fn logged_items(&self, inodes: impl IntoIterator<Item = u64>) {
         let mut state = self.state.lock();
         for ino in inodes {
@@ -82,7 +82,7 @@ impl LogJournal {
         self.is_active.store(true, Ordering::Release);
     }
 
-    /// The log is void: nothing of it is logged any more.
+    /// Forgets everything, since the log is void: nothing is logged any more.
     pub(crate) fn end(&self) {
         let mut state = self.state.lock();
         self.is_active.store(false, Ordering::Release);

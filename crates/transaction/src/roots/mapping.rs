@@ -23,7 +23,7 @@ pub(crate) struct PlacedExtent {
 }
 
 impl Roots {
-    /// All device extents, by device and place.
+    /// Returns all device extents, by device and place.
     pub(crate) fn device_extents(&self) -> Result<Vec<PlacedExtent>> {
         let tree = self.tree(RootId::DEV_TREE)?;
         let mut found = Vec::new();

@@ -136,7 +136,7 @@ impl Roots {
             .store(flags.bits(), Ordering::Relaxed);
     }
 
-    /// Whether any tree in memory may share blocks with a snapshot.
+    /// Returns the flag that is set if any tree in memory may share blocks with a snapshot.
     pub(crate) fn sharing(&self) -> &Arc<AtomicBool> {
         &self.tree_use.sharing
     }
@@ -178,19 +178,19 @@ impl Roots {
         Ok(self.pool.check_devices()?)
     }
 
-    /// The superblock as of the last commit.
+    /// Returns the superblock as of the last commit.
     #[inline]
     pub fn superblock(&self) -> Arc<Superblock> {
         self.superblock.load_full()
     }
 
-    /// Times that are in no item yet.
+    /// Returns the times that are in no item yet.
     #[inline]
     pub fn lazy_times(&self) -> &Arc<LazyTimes> {
         &self.tree_use.inode_items.lazy
     }
 
-    /// The device layer: devices, chunk map, read errors seen.
+    /// Returns the device layer: devices, chunk map, read errors seen.
     pub fn pool(&self) -> &Arc<Pool> {
         &self.pool
     }
@@ -199,7 +199,7 @@ impl Roots {
         self.chunk_tree_uuid
     }
 
-    /// The cache that all trees of the volume are read through.
+    /// Returns the cache that all trees of the volume are read through.
     pub fn node_store(&self) -> &Arc<NodeStore> {
         &self.store
     }
@@ -214,7 +214,7 @@ impl Roots {
         self.sectorsize
     }
 
-    /// Bytes of one checksum.
+    /// Returns the number of bytes of one checksum.
     pub fn csum_bytes(&self) -> u64 {
         self.csum_bytes
     }
@@ -227,12 +227,12 @@ impl Roots {
         self.root_tree.view.clone()
     }
 
-    /// The root tree for edits.
+    /// Returns the root tree for edits.
     pub fn root_tree_object(&self) -> &Arc<Tree> {
         &self.root_tree
     }
 
-    /// A tree that the root tree names, or None.
+    /// Returns a tree that the root tree names, or None.
     pub fn find_tree(&self, id: RootId) -> Result<Option<Arc<Tree>>> {
         if let Some(tree) = self.trees.get(id) {
             return Ok(Some(Arc::clone(&tree)));
@@ -265,7 +265,7 @@ impl Roots {
         Ok(Some(self.trees.get_or_insert(tree, committed)))
     }
 
-    /// A tree that is in memory.
+    /// Returns a tree if it is in memory.
     pub fn known_tree(&self, id: RootId) -> Option<TreeRef> {
         self.trees.get(id)
     }
@@ -279,18 +279,18 @@ impl Roots {
         self.superblock.store(Arc::new(superblock));
     }
 
-    /// A tree that must exist.
+    /// Returns a tree that must exist.
     pub fn tree(&self, id: RootId) -> Result<Arc<Tree>> {
         self.find_tree(id)?.ok_or(Error::NoSuchTree(id))
     }
 
-    /// The deleted subvolumes that are not to be freed yet (TREE-3).
+    /// Returns the deleted subvolumes that are not to be freed yet (TREE-3).
     pub(crate) fn subvolumes_in_use(&self) -> Vec<RootId> {
         self.trees.kept()
     }
 
-    /// The tree that an inode is in. Most calls ask for it: what they do with one that is at hand is to become one piece
-    /// of code with this.
+    /// Returns the tree that an inode is in. Most calls ask for it. The function is inlined, so that the work with a
+    /// tree that is at hand becomes one piece of code with this.
     #[inline]
     pub fn tree_of(&self, id: FileId) -> Result<TreeRef> {
         let tree = match self.trees.get(id.root) {
@@ -310,7 +310,7 @@ impl Roots {
             .ok_or(Error::NoSuchSubvolume(id.root))
     }
 
-    /// The tree of a subvolume that can be entered: one that has not been deleted.
+    /// Returns the tree of a subvolume that can be entered: one that has not been deleted.
     pub fn subvolume_tree(&self, id: RootId) -> Result<Arc<Tree>> {
         match self.find_tree(id)? {
             Some(tree) if id.is_subvolume() && !tree.is_deleted() => Ok(tree),
@@ -318,7 +318,7 @@ impl Roots {
         }
     }
 
-    /// A tree for the commit: also those that the superblock names.
+    /// Returns a tree for the commit. Trees that the superblock names are among them.
     pub fn tree_for_commit(&self, id: RootId) -> Result<Arc<Tree>> {
         match id {
             RootId::ROOT_TREE => Ok(Arc::clone(&self.root_tree)),
@@ -333,7 +333,7 @@ impl Roots {
         self.trees.get_or_insert(tree, u64::MAX)
     }
 
-    /// The properties that the blocks of a transaction share.
+    /// Returns the properties that the blocks of a transaction share.
     pub(crate) fn block_format(&self, generation: Transid) -> BlockFormat {
         let superblock = self.superblock();
         BlockFormat {
@@ -363,7 +363,7 @@ fn tree_root(sb: &Superblock) -> CommittedRoot {
     }
 }
 
-/// `item` is None for the trees that the superblock names.
+/// Creates the tree of a committed root. `item` is None for the trees that the superblock names.
 fn open_tree(
     store: &Arc<NodeStore>,
     root: CommittedRoot,

@@ -1,4 +1,4 @@
-//! Names that were found or made lately, so that who looks for one again searches no tree.
+//! Names that were found or created lately, so that another lookup of one searches no tree.
 //!
 //! A set serves all names of one hash and keeps the last few that lead to an inode of their own subvolume. Names that
 //! differ in their last digits have sets side by side, as they are made and looked for in that order. Memory that is far from
@@ -146,7 +146,7 @@ impl NameCache {
         std::hint::black_box(self.set(name).is_locked());
     }
 
-    /// The inode that a name leads to, or leave to enter it.
+    /// Returns the inode that a name leads to, or a ticket to enter it.
     #[inline]
     pub fn get(&self, name: &Name) -> Result<InodeNr, Ticket> {
         let set = self.set(name).lock();
@@ -194,7 +194,7 @@ pub struct NameChanges {
     changes: [Option<(Name, Option<InodeNr>)>; MOST_CHANGES],
 }
 
-/// Those of a rename.
+/// The names that a rename changes.
 const MOST_CHANGES: usize = 2;
 
 impl NameChanges {
@@ -208,7 +208,8 @@ impl NameChanges {
         *place.expect("a call changes few names") = Some((name, leads_to));
     }
 
-    /// Called while the tree's mutable set is held, before the first edit (NAMES-1).
+    /// Removes the changed names from the cache. The caller holds the tree's mutable set, and has made no edit yet
+    /// (NAMES-1).
     pub(crate) fn take_out(&self, names: &NameCache) -> [Option<Ticket>; MOST_CHANGES] {
         let mut tickets = [None; MOST_CHANGES];
         for (ticket, (name, _)) in tickets.iter_mut().zip(self.changes.iter().flatten()) {
@@ -217,7 +218,7 @@ impl NameChanges {
         tickets
     }
 
-    /// All edits are made (NAMES-3).
+    /// Enters the names of inodes after all edits are made (NAMES-3).
     pub(crate) fn enter(&self, names: &NameCache, tickets: [Option<Ticket>; MOST_CHANGES]) {
         for (change, ticket) in self.changes.iter().zip(tickets) {
             if let (Some((name, Some(ino))), Some(ticket)) = (change, ticket) {

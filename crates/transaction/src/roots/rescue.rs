@@ -21,15 +21,15 @@ pub struct Rescue {
 }
 
 impl Rescue {
-    /// Returns whether to go on without a tree whose reading failed. One that is only not at hand (`would_block`) is
+    /// Returns whether to go on without a tree whose reading failed. A tree that is only not at hand (`would_block`) is
     /// not damaged.
     pub fn goes_on_without_tree(&self, would_block: bool) -> bool {
         self.ignore_bad_roots && !would_block
     }
 }
 
-/// The superblock with the roots of each transaction that it remembers, the newest first. What a later one
-/// changed may lie over their blocks, whose generations tell.
+/// Returns the superblock with the roots of each transaction that it remembers, the newest first. Blocks of a later
+/// transaction may lie over theirs, which the generations show.
 pub fn backups(newest: &Superblock) -> Vec<Superblock> {
     let mut roots: Vec<_> = newest.super_roots.iter().collect();
     roots.retain(|roots| roots.tree_root.get() != 0);

@@ -19,7 +19,7 @@ pub struct SubvolumePlace {
 }
 
 impl Roots {
-    /// The root directory of a subvolume.
+    /// Returns the root directory of a subvolume.
     pub fn root_dir(&self, id: RootId) -> Result<FileId> {
         let tree = self.subvolume_tree(id)?;
         let key = Key::new(id.0, KeyType::ROOT_ITEM, 0);
@@ -52,7 +52,7 @@ impl Roots {
     }
 }
 
-/// The handle of the inode that the item at `key` names.
+/// Returns the handle of the inode that the item at `key` names.
 pub fn inode_of(root: RootId, ino: u64, key: Key) -> Result<FileId> {
     FileId::stored(root, ino).ok_or(Error::Corrupt {
         tree: root,

@@ -9,7 +9,7 @@ use ubtrfs_tree::StoreOptions;
 
 use super::{Roots, RootsOptions};
 
-/// A volume that is one device in memory or elsewhere, to be opened by `open`.
+/// Creates the pool of a volume on one device, in memory or elsewhere. The caller opens the volume with `open`.
 pub(crate) fn pool_of(device: Arc<dyn BlockDevice>, access: Access) -> Pool {
     let devices = vec![(PathBuf::from("memory"), device)];
     Pool::from_devices(devices, &PoolOptions::default().access(access)).unwrap()

@@ -124,7 +124,7 @@ impl Tree {
         self.id
     }
 
-    /// The root item, with changes that are not committed yet.
+    /// Returns the root item, with changes that are not committed yet.
     pub fn item(&self) -> RootItem {
         self.item.get()
     }
@@ -133,7 +133,7 @@ impl Tree {
         self.item.change(change);
     }
 
-    /// The key of its ROOT_ITEM.
+    /// Returns the key of the tree's ROOT_ITEM.
     pub fn root_key(&self) -> Key {
         Key::new(self.id.0, KeyType::ROOT_ITEM, self.key_offset)
     }
@@ -206,7 +206,7 @@ impl Tree {
         }
     }
 
-    /// The flags that the volume's options add to a new inode of `kind`.
+    /// Returns the flags that the volume's options add to a new inode of `kind`.
     #[inline]
     pub fn new_inode_flags(&self, kind: FileKind) -> InodeFlags {
         match kind {
@@ -217,12 +217,12 @@ impl Tree {
         }
     }
 
-    /// The transaction of the last snapshot of it.
+    /// Returns the transaction of the tree's last snapshot.
     pub fn last_snapshot(&self) -> u64 {
         self.item.last_snapshot()
     }
 
-    /// That transaction makes or has made a snapshot of it.
+    /// Notes that transaction `transid` creates or has created a snapshot of the tree.
     pub fn note_snapshot(&self, transid: u64) {
         if self.id.is_subvolume() && transid > 0 {
             self.snapshot_in.fetch_max(transid, Ordering::Relaxed);
@@ -230,30 +230,31 @@ impl Tree {
         }
     }
 
-    /// The generation up to which its blocks may be shared; 0 if none is.
+    /// Returns the generation up to which the tree's blocks may be shared, or 0 if none is.
     pub(crate) fn shared_up_to(&self) -> Transid {
         Transid(self.snapshot_in.load(Ordering::Relaxed))
     }
 
-    /// The tree's edits: by transactions, or by a replay of the log in memory (`RootsOptions::edits_trees`).
+    /// Returns the tree's edits. Transactions make them, or a replay of the log in memory
+    /// (`RootsOptions::edits_trees`).
     #[inline]
     pub(crate) fn live(&self) -> &Arc<LiveTree> {
         self.live.as_ref().expect("the volume was opened for edits")
     }
 
-    /// The tree as of the last commit.
+    /// Returns the tree as of the last commit.
     pub fn committed_view(&self) -> View {
         self.live().committed_view()
     }
 
-    /// The item as the running transaction has left it. Some(None) stands for a deletion.
+    /// Returns the item as the running transaction has left it. Some(None) stands for a deletion.
     ///
     /// None: it has not touched the item, or has made and deleted it.
     pub fn edited(&self, key: &Key) -> Option<Option<Arc<[u8]>>> {
         self.live().edited(key)
     }
 
-    /// The changes of the running transaction in a range of keys, ascending. None stands for a deletion.
+    /// Returns the changes of the running transaction in a range of keys, ascending. None stands for a deletion.
     pub fn edited_in(&self, range: RangeInclusive<Key>) -> Vec<(Key, Option<Arc<[u8]>>)> {
         self.live().edited_in(range)
     }

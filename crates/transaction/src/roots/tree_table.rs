@@ -91,7 +91,7 @@ impl TreeTable {
         Arc::clone(trees.entry(id).or_insert_with(|| Arc::new(tree)))
     }
 
-    /// The deleted subvolumes that are held, or parts of which are being overwritten.
+    /// Returns the deleted subvolumes that are held, or parts of which are being overwritten.
     pub(super) fn kept(&self) -> Vec<RootId> {
         let trees = self.trees.read();
         let deleted = trees

@@ -43,7 +43,8 @@ pub fn check_writable(sb: &Superblock) -> Result<()> {
 }
 
 impl Roots {
-    /// The most bytes that all trees take: blocks that snapshots share count once for each. Mixed block groups do not tell.
+    /// Returns the most bytes that all trees take. Blocks that snapshots share count once for each snapshot. Mixed
+    /// block groups do not show this size.
     pub(crate) fn most_tree_bytes(&self) -> Result<u64> {
         const ROOT_TREE_BLOCKS: u64 = 16;
         let nodesize = u64::from(self.superblock().nodesize.get());
@@ -93,7 +94,7 @@ impl Roots {
             .collect()
     }
 
-    /// Subvolumes that wait to be freed are named by orphan items of the root tree.
+    /// Returns whether deleted subvolumes wait to be freed. Orphan items of the root tree name them.
     pub(crate) fn has_deleted_subvolumes(&self) -> Result<bool> {
         let view = self.root_tree();
         let mut cursor = view.cursor();

@@ -53,7 +53,8 @@ struct Cluster {
 }
 
 impl Space {
-    /// One tree block for the commit of a transaction, which takes over groups that the next one began.
+    /// Allocates one tree block for the commit of a transaction. The commit takes over groups that the next transaction
+    /// began.
     pub fn allocate_block(
         &self,
         kind: BlockKind,
@@ -90,8 +91,8 @@ impl Space {
         Ok(block)
     }
 
-    /// One tree block for a log, in a chunk that the last commit knows, beside what is reserved and `left_bytes` more.
-    /// None without room.
+    /// Allocates one tree block for a log, in a chunk that the last commit knows. The block must fit beside the
+    /// reserved space and `left_bytes` more. Returns None if there is no room.
     pub(crate) fn allocate_log_block(
         &self,
         committed: Transid,

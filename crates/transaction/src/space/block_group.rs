@@ -157,7 +157,7 @@ impl BlockGroup {
         self.len
     }
 
-    /// The first address after it.
+    /// Returns the first address after the group.
     pub fn end(&self) -> Logical {
         Logical(self.start.0.saturating_add(self.len))
     }
@@ -174,7 +174,8 @@ impl BlockGroup {
         self.start <= logical && logical < self.end()
     }
 
-    /// The transaction that made it: 0 for one that was there at opening, None before its first use.
+    /// Returns the transaction that created the group: 0 for a group that was there at opening, None before its first
+    /// use.
     pub(crate) fn created(&self) -> Option<Transid> {
         let created = self.created.load(Ordering::SeqCst);
         (created != UNCLAIMED).then_some(Transid(created))
@@ -186,19 +187,20 @@ impl BlockGroup {
         self.created().is_some_and(|created| created <= upto)
     }
 
-    /// Bytes in extent items, as of the commit in progress.
+    /// Returns the number of bytes in extent items, as of the commit in progress.
     pub fn used(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Bytes in extent items, and bytes that were allocated and are in none yet.
+    /// Returns the bytes that are in extent items, or were allocated and are in none yet.
     ///
     /// Extents that the commit in progress has freed are not among them.
     pub fn allocated(&self) -> u64 {
         self.allocated.load(Ordering::Relaxed)
     }
 
-    /// The commit's to call: what it inserted less what it deleted. What it deletes is pinned before.
+    /// Adds to the bytes in extent items what the commit inserted less what it deleted. Only the commit calls this, and
+    /// pins what it deletes before.
     pub(crate) fn change_used(&self, delta: i64) {
         let mut state = self.state.lock();
         let used = self.used();
@@ -218,7 +220,7 @@ impl BlockGroup {
         self.nocow_writers.is_closed()
     }
 
-    /// Nothing is allocated in it any more; returns when no nocow write is in progress.
+    /// Makes the group read-only: nothing is allocated in it any more. Returns when no nocow write is in progress.
     pub(crate) fn set_read_only(&self) {
         self.nocow_writers.close();
         self.recount(&mut self.state.lock());
@@ -236,12 +238,14 @@ impl BlockGroup {
         self.recount(&mut self.state.lock());
     }
 
-    /// The longest free run, as of a moment ago; what fits at best, if it is not loaded.
+    /// Returns the length of the longest free run, as of a moment ago. It is an upper bound if the free space is not
+    /// loaded.
     pub(super) fn longest(&self) -> u64 {
         self.longest.load(Ordering::Relaxed)
     }
 
-    /// Free bytes and how many runs they are in, as of a moment ago; one, if it is not loaded.
+    /// Returns the free bytes and the number of their runs, as of a moment ago. The number is 1 if the free space is
+    /// not loaded.
     pub(super) fn room_and_runs(&self) -> (u64, u64) {
         let get = |number: &AtomicU64| number.load(Ordering::Relaxed);
         (get(&self.free_bytes), get(&self.runs))
@@ -300,7 +304,7 @@ impl BlockGroup {
         taken.is_some()
     }
 
-    /// `take` returns what it has found, and how much of that it took from its front.
+    /// Allocates by `take`, which returns what it has found, and how much of that it took from its front.
     fn with_free(
         &self,
         source: &dyn FreeSpaceSource,
@@ -335,7 +339,7 @@ impl BlockGroup {
                 each(start, len);
             })
         });
-        // What is used only falls until the group is loaded, and falls before the source shows it.
+        // The used bytes only fall until the group is loaded, and fall before the source shows it.
         if free_bytes > self.len.saturating_sub(self.used()) {
             tracing::error!(
                 group = %self.start, used = self.used(), free_bytes,

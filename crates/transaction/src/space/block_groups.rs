@@ -33,7 +33,7 @@ impl Snapshot {
 #[derive(Debug, Default)]
 pub(super) struct BlockGroups {
     snapshot: ArcSwap<Snapshot>,
-    /// Taken by those who replace the snapshot.
+    /// Held while a thread replaces the snapshot.
     changing: Mutex<()>,
     #[cfg(any(test, feature = "testing"))]
     lookups: std::sync::atomic::AtomicU64,
@@ -51,7 +51,7 @@ impl BlockGroups {
         }
     }
 
-    /// The group that holds an address.
+    /// Returns the group that holds an address.
     #[inline]
     pub(super) fn find(&self, logical: Logical) -> Option<Arc<BlockGroup>> {
         #[cfg(any(test, feature = "testing"))]
@@ -63,7 +63,7 @@ impl BlockGroups {
         group.contains(logical).then(|| Arc::clone(group))
     }
 
-    /// All in order of address.
+    /// Returns all block groups in order of address.
     pub(super) fn all(&self) -> Arc<Vec<Arc<BlockGroup>>> {
         Arc::clone(&self.snapshot.load().groups)
     }

@@ -36,7 +36,7 @@ pub(super) struct Chunks {
     devices: Vec<DeviceHoles>,
     /// NEWCHUNK-1
     next_logical: u64,
-    /// Those whose items no commit has taken yet.
+    /// The groups whose items no commit has taken yet.
     new: Vec<(Arc<BlockGroup>, ChunkItems)>,
 }
 
@@ -62,7 +62,7 @@ impl Chunks {
         self.devices.iter().map(|device| device.devid).collect()
     }
 
-    /// The unallocated space of a device.
+    /// Returns the unallocated space of a device.
     pub(super) fn holes(&self, devid: DevId) -> impl Iterator<Item = Range<u64>> {
         let device = self
             .devices
@@ -87,7 +87,7 @@ pub struct RemovedGroup {
 }
 
 impl RemovedGroup {
-    /// The space that it took on the devices: device, offset and length.
+    /// Returns the space that the group took on the devices: device, offset and length.
     pub(crate) fn device_ranges(&self) -> impl Iterator<Item = (DevId, u64, u64)> {
         let extents = self.extents.iter();
         extents.map(|&(devid, physical)| (devid, physical.0, self.stripe_bytes))
@@ -108,14 +108,14 @@ impl Space {
         self.chunks_made.load(Ordering::SeqCst)
     }
 
-    /// The profile of the newest group of a kind.
+    /// Returns the profile of the newest group of a kind.
     pub(super) fn newest_profile(&self, kind: BlockGroupType) -> Option<Profile> {
         let groups = self.groups();
         let newest = groups.iter().rev().find(|group| group.kind() == kind)?;
         newest.flags().profile()
     }
 
-    /// Type and profile of the next chunk of a kind.
+    /// Returns type and profile of the next chunk of a kind.
     pub(super) fn next_flags(
         &self,
         kind: BlockGroupType,
@@ -235,7 +235,7 @@ impl Space {
         ChunkItems::new(chunk, self.params.sectorsize, self.params.chunk_tree_uuid)
     }
 
-    /// Whether the superblock can name another system chunk of so many stripes.
+    /// Checks that the superblock can name another system chunk of so many stripes.
     fn check_system_chunks(&self, stripes: usize) -> Result<(), SpaceError> {
         let chunks = self.pool.chunk_map().all();
         let others = chunks
@@ -274,8 +274,8 @@ impl Space {
         }
     }
 
-    /// The chunks made since the last call that transactions up to `upto` have used. A commit calls this
-    /// until nothing comes, the last time after its last allocation.
+    /// Takes the chunks created since the last call that transactions up to `upto` have used. A commit calls this until
+    /// nothing comes, the last time after its last allocation.
     pub(crate) fn take_new_chunks(&self, upto: Transid) -> Vec<ChunkItems> {
         let mut chunks = self.chunks.lock();
         let new = std::mem::take(&mut chunks.new);
@@ -324,7 +324,7 @@ impl Space {
         }
     }
 
-    /// A removed group's space waits to be discarded, where that is wanted.
+    /// Queues a removed group's space for a discard, if discards are wanted.
     fn note_unallocated(&self, removed: &RemovedGroup) {
         if removed.may_be_untrimmed && self.trims.tracks() {
             for (devid, offset, len) in removed.device_ranges() {
@@ -333,8 +333,8 @@ impl Space {
         }
     }
 
-    /// The groups that nothing is in after transaction `upto`, but for one of each kind, which stays for what comes
-    /// next. System groups stay: the superblock names their chunks.
+    /// Returns the groups that are empty after transaction `upto`. One of each kind stays for coming allocations.
+    /// System groups stay: the superblock names their chunks.
     pub fn spare_groups(&self, upto: Transid) -> Vec<Arc<BlockGroup>> {
         let groups = self.groups();
         let of_kind = |kind| {
@@ -363,7 +363,7 @@ impl Space {
         Ok(self.unmap(&group, &chunk))
     }
 
-    /// The last one tells the profile of those to come.
+    /// Returns whether the group is the last one of its kind. The last one tells the profile of later groups.
     fn is_last_of_kind(&self, group: &BlockGroup) -> bool {
         let groups = self.groups();
         let mut others = groups.iter().filter(|other| other.start() != group.start());
@@ -376,7 +376,7 @@ impl Space {
         if !group.try_set_read_only() {
             return false;
         }
-        // Looked at afterwards, as by who makes a promise (SPACE-INFO-2).
+        // The reservations are checked afterwards, as a thread that reserves checks the space afterwards (SPACE-INFO-2).
         let retired = group.retire();
         if retired && self.keeps_promises_of(group.kind()) {
             return true;

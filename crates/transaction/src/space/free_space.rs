@@ -99,7 +99,7 @@ impl FreeSpace {
         self.free_units * self.unit_bytes
     }
 
-    /// The longest run.
+    /// Returns the length of the longest run.
     pub(crate) fn longest_bytes(&self) -> u64 {
         self.runs.longest() * self.unit_bytes
     }
@@ -115,7 +115,8 @@ impl FreeSpace {
         self.bitmaps.contains_key(&self.region_of(unit))
     }
 
-    /// The first run of at least `min` bytes at an address or behind it; what lies before does not count.
+    /// Returns the first run of at least `min` bytes at an address or behind it. The part of a run before the address
+    /// does not count.
     pub(crate) fn next_run(&self, from: u64, min: u64) -> Option<(u64, u64)> {
         let unit = from.saturating_sub(self.start).div_ceil(self.unit_bytes);
         let want = min.div_ceil(self.unit_bytes).max(1);
@@ -222,7 +223,7 @@ impl FreeSpace {
         unit / self.region_units
     }
 
-    /// The units of a region.
+    /// Returns the units of a region.
     fn region(&self, region: u64) -> Range<u64> {
         let from = region * self.region_units;
         from..(from + self.region_units).min(self.units)
@@ -238,7 +239,7 @@ impl FreeSpace {
             .expect("pieces names regions with bitmaps")
     }
 
-    /// A range cut where regions of different forms meet.
+    /// Cuts a range where regions of different forms meet.
     fn pieces(&self, range: &Range<u64>) -> Vec<Piece> {
         let mut pieces = Vec::new();
         let mut at = range.start;
@@ -281,7 +282,7 @@ impl FreeSpace {
         })
     }
 
-    /// The extent that holds a unit.
+    /// Returns the extent that holds a unit.
     fn extent_at(&self, unit: u64) -> Option<Range<u64>> {
         let (&start, &end) = self.extents.range(..=unit).next_back()?;
         (unit < end).then_some(start..end)
@@ -395,7 +396,7 @@ impl FreeSpace {
         }
     }
 
-    /// The first run at or behind a unit, cut off there.
+    /// Returns the first run at or behind a unit, cut off there.
     fn run_from(&self, unit: u64) -> Option<Range<u64>> {
         let start = self.first_fit(unit, 1)?;
         let mut end = start;

@@ -72,7 +72,7 @@ pub(crate) fn free_ranges(
     Ok(())
 }
 
-/// The items of a group that has no items yet, with these free ranges (start, length), which ascend.
+/// Creates the items of a group that has no items yet, with these free ranges (start, length), which ascend.
 pub(crate) fn build(shape: &Shape, free: &[(u64, u64)]) -> Changes {
     let mut joined = Vec::new();
     for &(start, len) in free {
@@ -85,12 +85,12 @@ pub(crate) fn build(shape: &Shape, free: &[(u64, u64)]) -> Changes {
     changes
 }
 
-/// The items of a group that is all free.
+/// Creates the items of a group that is all free.
 pub(crate) fn new_group(shape: &Shape) -> Changes {
     build(shape, &[(shape.start.0, shape.len)])
 }
 
-/// The changes that delete a group's items. Damaged ones go as well.
+/// Returns the changes that delete a group's items. They delete damaged items as well.
 pub(crate) fn remove_group(items: &impl Items, shape: &Shape) -> Result<Changes> {
     let mut changes = Changes::new();
     items.scan(&shape.first_key(), &mut |key, _| {
@@ -103,7 +103,7 @@ pub(crate) fn remove_group(items: &impl Items, shape: &Shape) -> Result<Changes>
     Ok(changes)
 }
 
-/// The changes of the tree for ranges (start, length) that became used and that became free. None overlaps
+/// Returns the changes of the tree for ranges (start, length) that became used and that became free. None overlaps
 /// another, and both lists ascend.
 ///
 /// Errors: a range that was not what it became from; items that are damaged.
@@ -134,7 +134,7 @@ pub(crate) fn update(
     Ok(changes)
 }
 
-/// The changes that turn one list of items into another; both ascend.
+/// Returns the changes that turn one list of items into another. Both lists ascend.
 fn differences(old: Vec<(Key, Vec<u8>)>, new: Vec<(Key, Vec<u8>)>) -> Changes {
     let mut changes = Changes::new();
     let mut old = old.into_iter().peekable();

@@ -1,4 +1,4 @@
-//! Block groups, their free space, and who gets it.
+//! Block groups, their free space, and its allocation.
 //!
 //! [`Space`] serves the running transaction and the commit of the one before at the same time. What the
 //! trees on disk say of free space follows from the extent items of each commit, not from here.
@@ -180,12 +180,12 @@ impl Space {
         space
     }
 
-    /// All block groups in order of address.
+    /// Returns all block groups in order of address.
     pub fn groups(&self) -> Arc<Vec<Arc<BlockGroup>>> {
         self.groups.all()
     }
 
-    /// The block group that holds an address; takes no lock.
+    /// Returns the block group that holds an address, without a lock.
     #[inline]
     pub fn find(&self, logical: Logical) -> Option<Arc<BlockGroup>> {
         self.groups.find(logical)
@@ -219,7 +219,7 @@ impl Space {
         self.params.mixed
     }
 
-    /// Bytes of tree blocks in extent items, those of the chunk tree apart.
+    /// Returns the bytes of tree blocks in extent items, those of the chunk tree apart.
     pub(crate) fn metadata_used(&self) -> u64 {
         let used = self
             .info(BlockGroupType::Metadata)
@@ -238,7 +238,7 @@ impl Space {
         self.mixed_data.store(data, Ordering::SeqCst);
     }
 
-    /// The commit's to call: data extents in extent items have become more, or fewer.
+    /// Adds to the bytes of data extents in extent items. Only the commit calls this.
     pub(crate) fn change_data_used(&self, delta: i64) {
         if self.params.mixed {
             let data = self.mixed_data.load(Ordering::SeqCst);
@@ -267,8 +267,8 @@ impl Space {
         }
     }
 
-    /// The committing transaction no longer needs it; it is not handed out before `unpin`. A log tree's
-    /// blocks, which no tree calls used, are pinned before the first allocation.
+    /// Pins a range that the committing transaction no longer needs: it is not allocated again before `unpin`. A log
+    /// tree's blocks, which no tree calls used, are pinned before the first allocation.
     pub fn pin(&self, start: Logical, len: u64) {
         if let Some(group) = self.group_of(start, len) {
             group.pin(start.0, len);
@@ -299,7 +299,7 @@ impl Space {
         }
     }
 
-    /// The group that holds a whole range.
+    /// Returns the group that holds a whole range.
     fn group_of(&self, start: Logical, len: u64) -> Option<Arc<BlockGroup>> {
         let end = start.checked_add(len);
         let group = self
@@ -311,7 +311,7 @@ impl Space {
         group
     }
 
-    /// The sums of each type that has groups.
+    /// Returns the sums of each type that has groups.
     pub fn totals(&self) -> Vec<SpaceTotals> {
         use std::sync::atomic::Ordering::Relaxed;
         let totals = BlockGroupType::ALL.into_iter().filter_map(|kind| {

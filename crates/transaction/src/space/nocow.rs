@@ -72,7 +72,7 @@ pub struct NocowWrite {
 }
 
 impl NocowWrite {
-    /// None if the group is read-only: the data must be written elsewhere.
+    /// Begins a write in a group. Returns None if the group is read-only: the data must be written elsewhere.
     pub(crate) fn begin(group: Arc<BlockGroup>) -> Option<NocowWrite> {
         // Not `then_some`: a write that is made and dropped leaves the nocow_writers.
         group.nocow_writers().enter().then(|| NocowWrite { group })

@@ -55,7 +55,7 @@ impl RangeSet {
         removed
     }
 
-    /// The first part of a range that is not in the set.
+    /// Returns the first part of a range that is not in the set.
     pub(super) fn first_gap(&self, range: &Range<u64>) -> Option<Range<u64>> {
         let before = self.ranges.range(..=range.start).next_back();
         let from = before.map_or(range.start, |(_, &end)| end.max(range.start));

@@ -47,7 +47,8 @@ impl SpaceInfo {
         data.saturating_add(self.reserved_metadata.load(Ordering::SeqCst))
     }
 
-    /// The bytes that the groups have and chunks could add. A chunk made or removed meanwhile counts once at most.
+    /// Returns the bytes that the groups have and chunks could add. A chunk that is created or removed meanwhile counts
+    /// once at most.
     fn obtainable(&self) -> u64 {
         // A chunk leaves the unallocated space before it is among the groups, and comes back after it has left them.
         let before = self.unallocated_bytes();

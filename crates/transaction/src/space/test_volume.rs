@@ -143,7 +143,7 @@ impl TestVolume {
         }
     }
 
-    /// Single data and metadata on one device.
+    /// Creates a volume with single data and metadata on one device.
     pub(crate) fn single(device_bytes: u64) -> TestVolume {
         Self::new(&profiles(Profile::Single, Profile::Single), &[device_bytes])
     }
@@ -180,7 +180,7 @@ impl Space {
     }
 }
 
-/// The space that the chunks of a pool take on its devices.
+/// Returns the space that the chunks of a pool take on its devices.
 pub(crate) fn device_spaces(pool: &Pool) -> Vec<DeviceSpace> {
     let chunks = pool.chunk_map().all();
     let device = |info: ubtrfs_device::DeviceInfo| {

@@ -11,8 +11,8 @@ use super::test_volume::*;
 use super::*;
 
 impl Space {
-    /// Bytes that `allocate_block` could still give for metadata: what is free in the groups and what the
-    /// devices' unallocated space could add. Of promises only those of data in mixed groups are taken off.
+    /// Returns the bytes that `allocate_block` could still allocate for metadata: the free space of the groups and what
+    /// the devices' unallocated space could add. Only the reservations of data in mixed groups are subtracted.
     fn metadata_room(&self) -> u64 {
         let info = self.info(BlockGroupType::Metadata);
         let data = info.reserved_data.load(Ordering::SeqCst);
@@ -481,7 +481,7 @@ fn request_that_cannot_be_met_makes_no_chunks() {
     }
     assert_eq!(volume.totals(BlockGroupType::Metadata), before);
     assert_eq!(space.groups().len(), 3);
-    // What fits the devices but for what is reserved to metadata.
+    // It fits the devices but for the space that is reserved for metadata.
     assert!(space.reserve_metadata(before.free_bytes + 2 * GIB));
     let before = volume.totals(BlockGroupType::Metadata);
     let data = volume.totals(BlockGroupType::Data);

@@ -30,7 +30,7 @@ impl Space {
         self.trims.has_listed() || self.unallocated.has_waiting()
     }
 
-    /// The groups that have come to have untrimmed space.
+    /// Takes the list of groups that have come to have untrimmed space.
     pub(crate) fn take_listed_untrimmed(&self) -> Vec<Arc<BlockGroup>> {
         let listed = self.trims.take_listed().into_iter();
         listed.filter_map(|start| self.group_at(start)).collect()
@@ -48,12 +48,12 @@ impl Space {
         self.unallocated.has_waiting()
     }
 
-    /// The group that begins at an address.
+    /// Returns the group that begins at an address.
     pub(crate) fn group_at(&self, start: Logical) -> Option<Arc<BlockGroup>> {
         self.find(start).filter(|group| group.start() == start)
     }
 
-    /// The space that waits for a discard, unallocated space as well.
+    /// Returns how much space waits for a discard. Unallocated space counts as well.
     pub fn untrimmed(&self) -> Untrimmed {
         let get = |number: &std::sync::atomic::AtomicU64| number.load(Ordering::Relaxed);
         let (extents, bytes) = self.unallocated.waiting();
@@ -111,7 +111,7 @@ impl Space {
         })
     }
 
-    /// 0 is no limit.
+    /// Rounds a limit down to whole sectors, at least one. 0 is no limit.
     fn whole_sectors(&self, max: u64) -> u64 {
         let sectorsize = u64::from(self.params.sectorsize);
         match max {
@@ -152,7 +152,7 @@ impl Space {
         parts.next().map(|region| self.unallocated_out(region))
     }
 
-    /// The devices that chunks may be made on.
+    /// Returns the devices that chunks may be made on.
     pub(crate) fn devices(&self) -> Vec<DevId> {
         self.chunks.lock().devids()
     }
@@ -210,7 +210,7 @@ impl Drop for UnallocatedOut<'_> {
 }
 
 impl Pinned {
-    /// The ranges by group, joined where they touch.
+    /// Returns the ranges by group, joined where they touch.
     pub(crate) fn ranges(&self, space: &Space) -> Vec<Range<u64>> {
         let mut ranges = self.0.clone();
         ranges.sort_unstable_by_key(|range| range.start);

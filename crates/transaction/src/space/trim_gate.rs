@@ -35,7 +35,7 @@ pub(super) struct Entered<'g>(&'g TrimGate);
 pub(super) struct Stopped<'g>(&'g TrimGate);
 
 impl TrimGate {
-    /// A region is about to be taken out. Waits as long as an allocation keeps it from that.
+    /// Announces that a region is about to be taken out. Waits as long as an allocation keeps it from that.
     pub(super) fn enter(&self) -> Entered<'_> {
         let mut state = self.state.lock();
         while state.stopped > 0 {
@@ -47,7 +47,7 @@ impl TrimGate {
         Entered(self)
     }
 
-    /// For `was_quiet_since`.
+    /// Returns the current moment, for `was_quiet_since`.
     #[inline]
     pub(super) fn moment(&self) -> u64 {
         self.moves.load(Ordering::SeqCst)

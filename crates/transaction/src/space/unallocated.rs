@@ -52,7 +52,7 @@ impl DeviceRegion {
 }
 
 impl Unallocated {
-    /// A removed group has left it, untrimmed.
+    /// Adds the space that a removed group has left untrimmed.
     pub(super) fn add_waiting(&self, devid: DevId, range: Range<u64>) {
         let mut state = self.state.lock();
         state.devices.entry(devid).or_default().waiting.add(range);
@@ -71,7 +71,7 @@ impl Unallocated {
         each.fold((0, 0), |sum, each| (sum.0 + each.0, sum.1 + each.1))
     }
 
-    /// A chunk takes the range. Returns how much of it waited. Waits for a discard there (UNALLOCATED-2).
+    /// Removes a range that a chunk takes. Returns how much of it waited. Waits for a discard there (UNALLOCATED-2).
     pub(super) fn take(&self, devid: DevId, range: Range<u64>) -> u64 {
         let mut state = self.state.lock();
         let meets = |region: &DeviceRegion| {
@@ -90,7 +90,8 @@ impl Unallocated {
         device.waiting.remove(range)
     }
 
-    /// The first range that waits, or the front of it. The caller holds `chunks` (UNALLOCATED-2). One at a time.
+    /// Begins a discard of the first range that waits, or of its front. The caller holds `chunks` (UNALLOCATED-2). Only
+    /// one discard is in progress at a time.
     pub(super) fn begin_waiting(&self, max: u64) -> Option<DeviceRegion> {
         let mut state = self.state.lock();
         let mut devices = state.devices.iter();
@@ -105,7 +106,8 @@ impl Unallocated {
         Some(state.begin(devid, range, max))
     }
 
-    /// The first part of a hole that is not known to be trimmed, or its front. The caller holds `chunks`.
+    /// Begins a discard of the first part of a hole that is not known to be trimmed, or of its front. The caller holds
+    /// `chunks`.
     pub(super) fn begin_in_hole(
         &self,
         devid: DevId,
@@ -118,7 +120,7 @@ impl Unallocated {
         Some(state.begin(devid, gap, max))
     }
 
-    /// The discard has ended. What failed waits no more, and is unknown.
+    /// Ends a discard. A region that failed waits no more, and is not known to be trimmed.
     pub(super) fn end(&self, region: &DeviceRegion, is_trimmed: bool) {
         let mut state = self.state.lock();
         state.in_flight = None;

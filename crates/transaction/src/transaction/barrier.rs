@@ -1,4 +1,4 @@
-//! The freeze guard: the running transaction, for many who enter it at once and one who replaces it.
+//! The freeze guard: the running transaction, which many operations join at once and one freeze replaces.
 //!
 //! An operation takes the lock of its own threads. The freeze takes all locks, always in the same order.
 
@@ -45,7 +45,7 @@ impl Closed<'_> {
         &self.stripes[0]
     }
 
-    /// Has those who come next enter another, and returns the one before.
+    /// Replaces the transaction that the next operations join, and returns the one before.
     pub(super) fn replace(&mut self, next: Running) -> Arc<Running> {
         let before = Arc::clone(self.running());
         let next = Arc::new(next);

@@ -24,12 +24,13 @@ pub(super) struct CleanerState {
 }
 
 impl TransactionManager {
-    /// There are deleted subvolumes to clean. Operations say so within their transaction.
+    /// Notes that there are deleted subvolumes to clean. Operations call this within their transaction.
     pub fn wake_cleaner(&self) {
         self.cleaner.needs_cleaner.store(true, Ordering::Release);
     }
 
-    /// Asked under the freeze guard: what is unclean then, the frozen transaction shows.
+    /// Takes the flag that there are subvolumes to clean. The caller holds the freeze guard: the frozen transaction
+    /// shows the subvolumes that the flag was set for.
     pub(super) fn take_needs_cleaner(&self) -> bool {
         !self.is_quiesced() && self.cleaner.needs_cleaner.swap(false, Ordering::AcqRel)
     }

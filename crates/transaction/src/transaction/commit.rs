@@ -89,7 +89,7 @@ struct Commit<'v> {
     rebuilt: bool,
     /// Deleted subvolumes wait to be freed.
     needs_cleaner: bool,
-    /// Those that were held at the freeze, and may have been changed since.
+    /// The deleted subvolumes that were held at the freeze, and may have been changed since.
     roots_in_use: Vec<RootId>,
     removed_groups: Vec<RemovedGroup>,
     edits: SuperblockEdits,
@@ -114,8 +114,8 @@ impl Lap {
 }
 
 impl TransactionManager {
-    /// Commits what has entered so far, without writing back buffered data. What was written is durable then, also where
-    /// nothing has entered for it.
+    /// Commits everything that has entered so far, without writing back buffered data. Data that was written is durable
+    /// then, even if nothing has entered for it.
     pub fn commit_running(&self) -> Result<()> {
         nonblocking::check()?;
         self.check_may_commit()?;
@@ -185,7 +185,8 @@ impl TransactionManager {
 
 #[cfg(any(test, feature = "testing"))]
 impl TransactionManager {
-    /// Commits, and calls `frozen` between the freeze and the other phases. False: there was nothing to commit.
+    /// Commits, and calls `frozen` between the freeze and the other phases. Returns false if there was nothing to
+    /// commit.
     pub fn commit_with_pause(&self, frozen: impl FnOnce()) -> Result<bool> {
         let _alone = self.committing.lock();
         let Some(commit) = Commit::freeze(self)? else {
@@ -198,7 +199,7 @@ impl TransactionManager {
 }
 
 impl Commit<'_> {
-    /// All phases but the freeze.
+    /// Runs all phases of the commit but the freeze.
     fn finish(mut self, mut lap: Lap, phases: &mut CommitPhases) -> Result<()> {
         let pool = self.roots.pool();
         reach(Failpoint::Frozen)?;
@@ -235,7 +236,7 @@ impl Commit<'_> {
 }
 
 impl<'v> Commit<'v> {
-    /// The tree of this id as the commit knows it, opened if it took no part so far.
+    /// Returns the tree of this id as the commit knows it. A tree that took no part so far is opened.
     fn tree(&mut self, id: RootId) -> Result<&mut CommitTree> {
         if !self.trees.contains_key(&id) {
             let tree = self.roots.tree_for_commit(id)?;
@@ -244,7 +245,7 @@ impl<'v> Commit<'v> {
         Ok(self.trees.get_mut(&id).expect("inserted above"))
     }
 
-    /// A tree's state within this commit.
+    /// Returns a tree's state within this commit.
     fn view(&mut self, id: RootId) -> Result<View> {
         let root = self.tree(id)?.root;
         Ok(View::new(Arc::clone(self.roots.node_store()), root))
@@ -288,7 +289,7 @@ impl<'v> Commit<'v> {
 }
 
 impl CommitTree {
-    /// Bytes of the tree's blocks, as its item will say.
+    /// Returns the bytes of the tree's blocks, as its item will say.
     fn bytes_used(&self, nodesize: u64) -> u64 {
         let change = self.blocks.saturating_mul(nodesize as i64);
         let used = self.item.bytes_used.get().saturating_add_signed(change);

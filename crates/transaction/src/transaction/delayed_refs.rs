@@ -70,7 +70,7 @@ impl Head {
         }
     }
 
-    /// The differences, none of them 0.
+    /// Returns the differences, none of them 0.
     pub(crate) fn changes(&self) -> impl Iterator<Item = (RefKey, i64)> {
         self.changes.iter()
     }
@@ -79,7 +79,7 @@ impl Head {
         self.new_extent.is_new()
     }
 
-    /// The sum of the differences.
+    /// Returns the sum of the differences.
     pub(crate) fn refs(&self) -> i64 {
         self.changes()
             .fold(0, |sum, (_, delta)| sum.saturating_add(delta))
@@ -197,15 +197,15 @@ pub struct DelayedRefs {
 }
 
 impl DelayedRefs {
-    /// A data extent that this transaction made. Its references come through [`DelayedRefs::change`];
-    /// if none does, or they go again, it is reported as freed without ever having had an item.
+    /// Adds a data extent that this transaction created. Its references come through [`DelayedRefs::change`]. If none
+    /// comes, or all go again, the extent is reported as freed without ever having had an item.
     pub fn new_data(&mut self, bytenr: Logical, num_bytes: u64) {
         let shape = ExtentShape::Data { len: num_bytes };
         self.edit(bytenr, shape, |head| head.set_new(NewExtent::Data));
     }
 
-    /// A tree block that this commit made, with the reference to it. If the same address held a block with
-    /// an item, the run that deletes the item comes first.
+    /// Adds a tree block that this commit created, with the reference to it. If the same address held a block with an
+    /// item, the run that deletes the item comes first.
     pub(crate) fn new_block(
         &mut self,
         bytenr: Logical,
@@ -242,7 +242,7 @@ impl DelayedRefs {
         self.edit(bytenr, shape, |head| head.changes.add(key, delta));
     }
 
-    /// The children of the tree block are from now on referenced by the block itself.
+    /// Notes that the tree block itself refers to its children from now on.
     pub(crate) fn set_full_backref(&mut self, bytenr: Logical, level: u8) {
         let shape = ExtentShape::Block { level };
         self.edit(bytenr, shape, |head| head.full_backref = true);
@@ -270,7 +270,7 @@ impl DelayedRefs {
         self.heads.len()
     }
 
-    /// An estimate of the memory held.
+    /// Estimates the memory held.
     pub(crate) fn bytes(&self) -> usize {
         // Nodes of a sorted map are about two thirds full.
         let head_bytes = size_of::<(Logical, Head)>() * 3 / 2;

@@ -24,7 +24,7 @@ struct Tally {
     bytes: AtomicI64,
     /// Items edited, those edited twice counted twice.
     edits: AtomicU64,
-    /// Those of trees that may share blocks with a snapshot.
+    /// Edits of trees that may share blocks with a snapshot.
     shared: AtomicU64,
 }
 
@@ -66,7 +66,7 @@ impl EditTallies {
         self.sum(|tally| &tally.shared)
     }
 
-    /// The number of shared edits, if it is much larger than at the last `set_leaves`.
+    /// Returns the number of shared edits, if it is much larger than at the last `set_leaves`.
     pub(super) fn unmeasured(&self) -> Option<u64> {
         let shared = self.shared();
         let measured = self.measured.load(Ordering::Relaxed);

@@ -11,7 +11,7 @@ use crate::roots::{ItemChange, NameChanges, Tree};
 
 /// A taker of edits of items, and of the changes of extents that come with them.
 pub trait EditTarget {
-    /// The transaction that the items are made by.
+    /// Returns the transaction that creates the items.
     fn transid(&self) -> Transid;
 
     /// Makes edits of one tree. `names` tells of all names that are changed.

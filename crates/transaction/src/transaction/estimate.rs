@@ -34,7 +34,7 @@ impl EditEstimate {
         }
     }
 
-    /// So many items that lie side by side, such as those of one inode.
+    /// Creates an estimate for so many items that lie side by side, such as those of one inode.
     #[inline]
     pub fn neighbours(items: u64) -> EditEstimate {
         EditEstimate::items(items).in_leaves(2 + items / 32)
@@ -54,7 +54,7 @@ impl EditEstimate {
         self
     }
 
-    /// Both together; it frees if either does.
+    /// Adds two estimates. The sum frees space if either does.
     #[must_use]
     #[inline]
     pub fn and(self, other: EditEstimate) -> EditEstimate {
@@ -82,7 +82,7 @@ impl EditEstimate {
         }
     }
 
-    /// The most of an operation that frees space, or of one step of it.
+    /// Returns the largest estimate of an operation that frees space, or of one step of it.
     #[inline]
     pub fn of_freeing() -> EditEstimate {
         EditEstimate::items(FREEING_ITEMS)

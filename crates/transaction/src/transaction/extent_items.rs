@@ -48,8 +48,8 @@ pub(crate) struct ExtentContext {
 }
 
 impl ExtentContext {
-    /// An item that would reach this size takes no further inline reference. The kernel calls it
-    /// BTRFS_MAX_EXTENT_ITEM_SIZE.
+    /// Returns the size limit of items with inline references. An item that would reach it takes no further ones. The
+    /// kernel calls it BTRFS_MAX_EXTENT_ITEM_SIZE.
     fn item_limit(&self) -> usize {
         (leaf_data_size(self.nodesize) >> 4) - ITEM_HEAD_SIZE
     }

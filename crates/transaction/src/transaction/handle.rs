@@ -42,7 +42,7 @@ enum Reserved {
 }
 
 impl<'v> Reservation<'v> {
-    /// For work that an earlier operation has reserved, such as writing back what it buffered.
+    /// Creates a reservation for work that an earlier operation has reserved, such as writing back its buffered data.
     #[inline]
     pub fn already_made() -> Reservation<'v> {
         Reservation { reserved: None }
@@ -66,7 +66,7 @@ impl<'v> Reservation<'v> {
 }
 
 impl Reservation<'_> {
-    /// The operation's edits count, and are `used`.
+    /// Releases what the operation did not use. Its edits count already, and are `used`.
     #[inline]
     fn give_back_unused(&mut self, used: EditEstimate) {
         if let Some((manager, Reserved::Units(units))) = &mut self.reserved {
@@ -132,12 +132,12 @@ impl TransactionHandle<'_> {
         self.guard.transid
     }
 
-    /// The key must be absent.
+    /// Inserts an item, whose key must be absent.
     pub fn insert(&self, tree: &Arc<Tree>, key: Key, value: impl Into<Arc<[u8]>>) {
         self.edit(tree, [Edit::Insert(key, value.into())]);
     }
 
-    /// The key may be there already.
+    /// Inserts or replaces an item.
     pub fn put(&self, tree: &Arc<Tree>, key: Key, value: impl Into<Arc<[u8]>>) {
         self.edit(tree, [Edit::Put(key, value.into())]);
     }
@@ -148,7 +148,7 @@ impl TransactionHandle<'_> {
         self.edit_as(tree, edit, None, ItemChange::Times);
     }
 
-    /// Several edits of one tree under one lock. None changes a name.
+    /// Makes several edits of one tree under one lock. None changes a name.
     pub fn edit<I>(&self, tree: &Arc<Tree>, edits: I)
     where
         I: IntoIterator<Item = Edit>,
@@ -195,7 +195,7 @@ impl TransactionHandle<'_> {
         self.guard.touch(tree);
     }
 
-    /// An extent that this transaction has written. Its references are added apart.
+    /// Adds an extent that this transaction has written. Its references are added apart.
     pub fn new_data_extent(&self, extent: DiskExtent) {
         self.edit_refs(0, |refs| refs.new_data(extent.start, extent.len));
     }

@@ -49,7 +49,7 @@ impl Lifetime {
         *is_closing
     }
 
-    /// Errors: the volume is closed, or a transaction was aborted.
+    /// Checks that the volume is in use. Errors: the volume is closed, or a transaction was aborted.
     #[inline]
     pub(super) fn check_alive(&self) -> Result<()> {
         match self.0.may_have_ended.load(Ordering::Acquire) {

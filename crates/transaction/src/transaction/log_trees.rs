@@ -61,7 +61,7 @@ pub(super) struct LogTrees {
 /// Places are got ahead only while there is room for so many more.
 const PLACES_LEFT: u64 = 1024;
 
-/// The memory of an item in a log, about: itself, its key and its share of the map.
+/// Estimates the memory of an item in a log: itself, its key and its share of the map.
 fn item_bytes(item: &[u8]) -> i64 {
     (item.len() + 3 * size_of::<Key>() + 64) as i64
 }
@@ -97,19 +97,21 @@ impl LogTrees {
         }
     }
 
-    /// The memory of the logs of the running transaction.
+    /// Returns the memory of the logs of the running transaction.
     pub(super) fn bytes(&self) -> u64 {
         let items = self.bytes.load(Ordering::Relaxed).max(0) as u64;
         items + self.idle_bytes.load(Ordering::Relaxed)
     }
 
-    /// The transaction of the logs is frozen, and their memory is not the next one's. No log is written until `end`.
+    /// Resets the memory counts, since the transaction of the logs is frozen: the memory is not the next one's. No log
+    /// is written until `end`.
     pub(super) fn freeze(&self) {
         self.bytes.store(0, Ordering::Relaxed);
         self.idle_bytes.store(0, Ordering::Relaxed);
     }
 
-    /// A commit is durable: the logs before it are void, and their places are freed with what it has freed.
+    /// Ends the logs, since a commit is durable. The logs before it are void, and their places are freed with the
+    /// extents that it has freed.
     pub(super) fn end(&self, space: &Space, nodesize: u64) {
         let state = std::mem::take(&mut *self.state.lock());
         let trees = state.subvolumes.values();
@@ -155,7 +157,7 @@ impl TransactionManager {
 }
 
 impl LogSession<'_> {
-    /// The transaction that the log is of.
+    /// Returns the transaction that the log is of.
     pub fn transid(&self) -> Transid {
         self.transid
     }
@@ -169,12 +171,12 @@ impl LogSession<'_> {
         work(self)
     }
 
-    /// The item that the log of a subvolume has.
+    /// Returns the item that the log of a subvolume has.
     pub fn get(&self, subvolume: RootId, key: &Key) -> Option<&Arc<[u8]>> {
         self.state.subvolumes.get(&subvolume)?.items.get(key)
     }
 
-    /// The items of the log of a subvolume in a range of keys, ascending.
+    /// Returns the items of the log of a subvolume in a range of keys, ascending.
     pub fn items_in(
         &self,
         subvolume: RootId,
@@ -349,7 +351,7 @@ impl LogTree {
     }
 }
 
-/// The item of a log tree in the log root tree.
+/// Creates the item of a log tree in the log root tree.
 fn root_item(root: &CommittedRoot, nodesize: u32) -> RootItem {
     let mut item = RootItem::new_internal(nodesize);
     let transid = root.generation.unwrap_or_default().0;

@@ -110,7 +110,7 @@ impl TransactionManager {
         })
     }
 
-    /// The superblock of `transid` is durable.
+    /// Notes that the superblock of `transid` is durable.
     pub(super) fn note_commit(&self, transid: Transid) {
         self.committed.store(transid.0, Ordering::Release);
         self.counters.commits.fetch_add(1, Ordering::Relaxed);
@@ -121,7 +121,7 @@ impl TransactionManager {
         Transid(self.committed.load(Ordering::Acquire))
     }
 
-    /// The transaction that an operation would enter now.
+    /// Returns the transaction that an operation would join now.
     #[inline]
     pub fn running_transid(&self) -> Transid {
         self.running.read().transid
@@ -132,7 +132,8 @@ impl TransactionManager {
         self.lifetime.check_alive()
     }
 
-    /// Errors: this thread does the work of a group, which is not to be committed in parts.
+    /// Checks that this thread may commit. Errors: this thread does the work of a group, which is not to be committed
+    /// in parts.
     pub fn check_may_commit(&self) -> Result<()> {
         // GATE-1
         match self.gate.is_in_group() {
@@ -141,8 +142,8 @@ impl TransactionManager {
         }
     }
 
-    /// Errors: this thread does the work of a group. Data that was accepted can then neither be stored nor be given up, so
-    /// that nothing is committed any more.
+    /// Checks that this thread may commit accepted data. Errors: this thread does the work of a group. The data can
+    /// then neither be stored nor be given up, so that nothing is committed any more.
     pub fn check_may_commit_accepted(&self) -> Result<()> {
         let refused = self.check_may_commit();
         if let Err(error) = &refused {
@@ -175,7 +176,7 @@ impl TransactionManager {
         self.threads.notify_frozen();
     }
 
-    /// Why a transaction was aborted, if one was.
+    /// Returns the reason why a transaction was aborted, if one was.
     pub fn abort_reason(&self) -> Option<Arc<String>> {
         self.lifetime.abort_reason()
     }

@@ -59,7 +59,7 @@ impl PinnedByEpoch {
 
 /// Readers hold what was freed for a search or a step of a cursor.
 pub(super) const READERS_TAKE: Duration = Duration::from_millis(1);
-/// How often it is waited for those who hold it longer, or one after another.
+/// How often a release waits for readers that hold it longer, or one after another.
 pub(super) const READERS_TRIES: u32 = 100;
 
 impl TransactionManager {

@@ -174,7 +174,7 @@ impl MetadataReservations {
         self.space.reserve_metadata_keeping(0, with_kept);
     }
 
-    /// The bytes that commits need at worst for all edits so far, for all reservations and for `more`.
+    /// Returns the bytes that commits need at worst for all edits so far, for all reservations and for `more`.
     fn need(&self, running: &Running, more: EditEstimate) -> u64 {
         // RESERVATION-2. Edits that replace a reservation meanwhile count twice. In the other order they might not count.
         let reserved = self.reserved().and(more);
@@ -187,7 +187,7 @@ impl MetadataReservations {
         frozen.saturating_add(self.sizes().worst_case_bytes(counts))
     }
 
-    /// The global reserve, when commits may have taken `need`.
+    /// Returns the global reserve, when commits may have taken `need`.
     fn global_reserve(&self, need: u64) -> u64 {
         let mut sizes = self.sizes();
         sizes.extent_tree = sizes.extent_tree.saturating_add(need);
@@ -199,7 +199,7 @@ impl MetadataReservations {
         EditCounts::of(cost, self.sharing.load(Ordering::Relaxed))
     }
 
-    /// The sizes of trees once the commit in progress is done, at most.
+    /// Returns the sizes of trees once the commit in progress is done, at most.
     fn sizes(&self) -> TreeSizes {
         let growth = self.frozen_growth.load(Ordering::Relaxed);
         let grown = |size: &AtomicU64| size.load(Ordering::Relaxed).saturating_add(growth);
@@ -294,7 +294,7 @@ impl MetadataReservations {
         self.frozen_need.load(Ordering::Relaxed) > 0
     }
 
-    /// The most extents that a leaf can name.
+    /// Returns the largest number of extents that a leaf can name.
     pub(super) fn extents_of_leaf(&self) -> u64 {
         self.sizes().extents_of_leaf()
     }

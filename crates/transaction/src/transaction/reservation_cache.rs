@@ -45,7 +45,7 @@ pub(super) struct Units(u64);
 impl Units {
     pub(super) const BATCH: Units = Units(BATCH_UNITS);
 
-    /// The units that cover `cost`; None if it is nothing, or much.
+    /// Returns the units that cover `cost`, or None if it is nothing, or much.
     pub(super) fn of(cost: EditEstimate) -> Option<Units> {
         let items = cost.items.max(cost.leaves).div_ceil(UNIT.items);
         let units = items.max(cost.bytes.div_ceil(UNIT.bytes));

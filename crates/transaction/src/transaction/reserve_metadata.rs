@@ -120,7 +120,8 @@ impl TransactionManager {
         let _ = self.reclaim.set(reclaim);
     }
 
-    /// None as long as nothing above has anything to free, and from when it is gone.
+    /// Returns the layer above that can free space. Returns None as long as it has nothing to free, and from when it is
+    /// gone.
     fn reclaim(&self) -> Option<Arc<dyn SpaceReclaim>> {
         self.reclaim.get().and_then(Weak::upgrade)
     }
@@ -175,8 +176,8 @@ impl TransactionManager {
         self.try_reserve(cost).is_some()
     }
 
-    /// The bytes that count against the memory for deltas: edits, and the logs that have copies of them, with blocks that
-    /// logs have replaced.
+    /// Returns the bytes that count against the memory for deltas: edits, the logs that have copies of them, and blocks
+    /// that logs have replaced.
     fn bytes_in_memory(&self, running: &Running) -> u64 {
         running.bytes().saturating_add(self.logs.bytes())
     }
@@ -254,7 +255,7 @@ impl TransactionManager {
         taken.then(|| Reservation::of_units(self, units))
     }
 
-    /// The estimate for times that are in no item yet.
+    /// Returns the estimate for times that are in no item yet.
     fn lazy(&self) -> EditEstimate {
         // LAZY-3
         EditEstimate::items(self.lazy_times.count() as u64)

@@ -115,7 +115,7 @@ impl Running {
         self.tallies.bytes()
     }
 
-    /// True the first time.
+    /// Notes that a commit was asked for. Returns true the first time.
     pub(super) fn ask(&self) -> bool {
         !self.asked.load(Ordering::Relaxed) && !self.asked.swap(true, Ordering::Relaxed)
     }

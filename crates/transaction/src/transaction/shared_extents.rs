@@ -16,7 +16,7 @@ impl SharedExtents {
         self.added.lock().insert(extent, transid);
     }
 
-    /// The extent tree that everybody sees has what transactions up to `committed` added.
+    /// Forgets what transactions up to `committed` added: the published extent tree has it.
     pub(super) fn forget(&self, committed: Transid) {
         let mut added = self.added.lock();
         added.retain(|_, transid| *transid > committed);

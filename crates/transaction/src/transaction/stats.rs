@@ -69,7 +69,7 @@ impl Unlogged {
         Unlogged::Failed,
     ];
 
-    /// A word for it, for statistics.
+    /// Returns the reason's word for statistics.
     pub fn name(self) -> &'static str {
         match self {
             Unlogged::NewChunk => "new_chunk",
@@ -101,7 +101,7 @@ pub struct CommitPhases {
 }
 
 impl CommitPhases {
-    /// The difference from `before`.
+    /// Returns the difference from `before`.
     #[must_use]
     pub fn since(&self, before: &CommitPhases) -> CommitPhases {
         CommitPhases {

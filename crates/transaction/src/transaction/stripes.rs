@@ -22,13 +22,13 @@ impl<T> Striped<T> {
         }
     }
 
-    /// The calling thread's.
+    /// Returns the calling thread's stripe.
     #[inline]
     pub(super) fn mine(&self) -> &T {
         &self.stripes[my_stripe()].0
     }
 
-    /// All, in an order that is always the same.
+    /// Iterates over all stripes, in an order that is always the same.
     pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
         self.stripes.iter().map(|alone| &alone.0)
     }

@@ -40,7 +40,7 @@ impl SuperblockEdits {
             && !self.log_replayed
     }
 
-    /// `sb.generation` is that of the commit already.
+    /// Applies the edits to a superblock. `sb.generation` is that of the commit already.
     pub(super) fn apply(&self, sb: &mut Superblock) {
         sb.clear_log();
         if let Some(label) = self.label {

@@ -56,7 +56,7 @@ pub(super) fn is_refused() -> bool {
 }
 
 impl TransactionManager {
-    /// Edits that have entered the running transaction.
+    /// Returns the number of edits that have entered the running transaction.
     pub fn running_edits(&self) -> u64 {
         self.running.read().counts().edits
     }

@@ -96,14 +96,14 @@ impl Opened {
         self.manager.commit_running().unwrap();
     }
 
-    /// Commits what is left.
+    /// Commits the remaining edits and closes the volume.
     fn close(self) {
         self.commit();
         self.manager.close();
     }
 }
 
-/// An attribute of an inode.
+/// Creates the item of an inode's attribute.
 fn xattr(ino: u64, name: &str, value: &[u8]) -> (Key, Vec<u8>) {
     let name = name.as_bytes();
     let key = Key::new(ino, KeyType::XATTR_ITEM, u64::from(name_hash(name)));
@@ -117,7 +117,7 @@ fn xattr(ino: u64, name: &str, value: &[u8]) -> (Key, Vec<u8>) {
     (key, [head.as_bytes(), name, value].concat())
 }
 
-/// The values of the attributes as the last commit left them.
+/// Returns the values of the attributes as the last commit left them.
 fn committed_values(device: &Arc<MemDevice>) -> Vec<Vec<u8>> {
     let roots = test_roots::open(test_roots::pool_of(device.clone(), Access::Read));
     let tree = roots.subvolume_tree(RootId::FS_TREE).unwrap();

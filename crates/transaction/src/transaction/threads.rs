@@ -63,7 +63,7 @@ impl Default for Threads {
 }
 
 impl Threads {
-    /// Those that waited for room go on.
+    /// Wakes the threads that wait for room.
     pub(crate) fn notify_frozen(&self) {
         self.wake.lock().notices += 1;
         self.frozen.notify_all();
@@ -153,7 +153,7 @@ impl Threads {
         Duration::from_nanos(self.commit_interval_ns.load(Ordering::Relaxed))
     }
 
-    /// From now on.
+    /// Sets the interval between commits, from now on.
     pub fn set_commit_interval(&self, interval: Duration) {
         let ns = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX);
         self.commit_interval_ns.store(ns, Ordering::Relaxed);

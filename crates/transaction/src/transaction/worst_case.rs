@@ -30,7 +30,7 @@ pub(crate) struct EditCounts {
 }
 
 impl EditCounts {
-    /// `may_share`: the items of `cost` may lie in leaves that a snapshot shares.
+    /// Converts an estimate to counts. `may_share`: the items of `cost` may lie in leaves that a snapshot shares.
     pub(super) fn of(cost: EditEstimate, may_share: bool) -> EditCounts {
         EditCounts {
             edits: cost.items,
@@ -76,7 +76,7 @@ impl TreeSizes {
             .saturating_add(PATHS * self.nodesize)
     }
 
-    /// By how much the trees may be larger after it.
+    /// Returns by how many bytes the trees may be larger after the edits.
     pub(super) fn growth(&self, counts: EditCounts) -> u64 {
         counts
             .bytes
@@ -84,7 +84,7 @@ impl TreeSizes {
             .saturating_add(self.added_refs(counts))
     }
 
-    /// The references that leaves name; a leaf's take no more room than the leaf.
+    /// Returns the bytes of the references that leaves name. Those of a leaf take no more room than the leaf.
     fn added_refs(&self, counts: EditCounts) -> u64 {
         counts
             .shared
@@ -92,13 +92,14 @@ impl TreeSizes {
             .min(self.all / 2)
     }
 
-    /// Leaves of the extent tree that get references of what shared blocks name, and may split.
+    /// Returns the bytes of extent tree leaves that get references to the extents and blocks that shared blocks name.
+    /// These leaves may split.
     fn unsharing(&self, counts: EditCounts) -> u64 {
         let by = |refs: u64| {
             let leaves = counts.shared.saturating_mul(refs);
             leaves.saturating_mul(self.nodesize)
         };
-        // What nodes name are blocks.
+        // Nodes name blocks.
         let by_nodes = by(self.children_of_node()).min(self.describing_blocks());
         by(self.extents_of_leaf())
             .saturating_add(by_nodes)
@@ -106,13 +107,13 @@ impl TreeSizes {
             .min(with_splits(self.extent_tree).saturating_add(self.added_refs(counts)))
     }
 
-    /// The leaves of the extent tree that tell of tree blocks. When one of them changes it moves, and so the one that
-    /// tells of it changes as well, and so on.
+    /// Returns the number of extent tree leaves that describe tree blocks. When one of them changes it moves, and so
+    /// the one that describes it changes as well, and so on.
     fn describing_blocks(&self) -> u64 {
         self.all / BLOCKS_PER_LEAF
     }
 
-    /// The most extents that a leaf can name.
+    /// Returns the largest number of extents that a leaf can name.
     pub(super) fn extents_of_leaf(&self) -> u64 {
         let item = size_of::<FileExtentHead>() + size_of::<FileExtentRegular>();
         self.room_of_leaf() / (ITEM_HEAD_SIZE + item) as u64
@@ -127,7 +128,8 @@ impl TreeSizes {
     }
 }
 
-/// All blocks of trees of so many bytes anew: a leaf splits only beside one that is left alone.
+/// Returns the bytes for new copies of all blocks of trees of so many bytes. A leaf splits only beside one that is left
+/// alone.
 fn with_splits(bytes: u64) -> u64 {
     bytes.saturating_add(bytes / 8)
 }

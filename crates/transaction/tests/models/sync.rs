@@ -137,7 +137,7 @@ impl Condvar {
         guard.held = guard.held.take().map(|held| self.0.wait(held).unwrap());
     }
 
-    /// Time is over at once, and yet others may have come before.
+    /// Returns at once, as if the time were over, and yet other threads may have come before.
     pub(crate) fn wait_until<T>(&self, guard: &mut MutexGuard<'_, T>, _: Instant) -> TimeIsOver {
         let mutex = guard.of;
         guard.held = None;

@@ -37,7 +37,7 @@ mod stripes {
         static IS_SPAWNED: std::cell::Cell<bool> = std::cell::Cell::new(false);
     }
 
-    /// To be called by a spawned thread.
+    /// Selects the other stripe for the calling thread, which was spawned.
     pub(super) fn use_another() {
         IS_SPAWNED.with(|is_spawned| is_spawned.set(true));
     }

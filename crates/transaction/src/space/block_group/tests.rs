@@ -9,7 +9,7 @@ use crate::space::nocow::NocowWrite;
 use crate::space::test_volume::{FakeSource, MIB, SECTOR};
 
 impl BlockGroup {
-    /// The bytes that could be allocated a moment ago.
+    /// Returns the bytes that could be allocated a moment ago.
     pub(in crate::space) fn free_bytes(&self) -> u64 {
         self.free_bytes.load(Ordering::Relaxed)
     }

@@ -92,7 +92,7 @@ impl BlockGroup {
         totals.tracks() && (self.is_pure_data() || totals.tracks_metadata())
     }
 
-    /// These ranges have become free.
+    /// Notes that these ranges have become free, untrimmed.
     #[inline]
     pub(super) fn note_untrimmed(&self, state: &mut GroupState, ranges: &[Range<u64>]) {
         if !self.info.trims.tracks() {
@@ -124,7 +124,8 @@ impl BlockGroup {
         }
     }
 
-    /// All of it was taken from the devices, where bytes of another group may lie.
+    /// Notes that no free space of the group is trimmed. All of it was taken from the devices, where bytes of another
+    /// group may lie.
     pub(in crate::space) fn set_untrimmed(&self) {
         let mut state = self.state.lock();
         if let Free::Loaded(free) = &state.free
@@ -149,12 +150,12 @@ impl BlockGroup {
         self.list_if_untrimmed(&mut self.state.lock());
     }
 
-    /// Whatever it was listed for is forgotten.
+    /// Notes that the group is no longer listed. The reason for its listing is forgotten.
     pub(crate) fn unlist(&self) {
         self.state.lock().trim.is_listed = false;
     }
 
-    /// The longest run that waits.
+    /// Returns the length of the longest run that waits for a discard.
     pub(crate) fn longest_untrimmed(&self) -> u64 {
         self.state.lock().trim.waiting.longest_bytes()
     }
@@ -259,7 +260,7 @@ impl BlockGroup {
         removed
     }
 
-    /// A region is free again.
+    /// Frees a region again that was taken out for a discard.
     pub(in crate::space) fn put_back(&self, region: &TrimRegion, is_trimmed: bool) {
         let mut state = self.state.lock();
         state.trim.out -= region.len;
@@ -274,12 +275,12 @@ impl BlockGroup {
         self.recount(&mut state);
     }
 
-    /// All free space is about to be discarded. Returns whether it was unproven.
+    /// Begins to discard all free space, which proves it trimmed. Returns whether it was unproven.
     pub(crate) fn begin_proof(&self) -> bool {
         std::mem::take(&mut self.state.lock().trim.unproven)
     }
 
-    /// The proof came to nothing.
+    /// Notes that the free space is not known to be trimmed, since the proof came to nothing.
     pub(crate) fn set_unproven(&self) {
         self.state.lock().trim.unproven = true;
     }
@@ -310,7 +311,7 @@ impl BlockGroup {
     }
 }
 
-/// The front of a run that is discarded at once.
+/// Returns the front of a run, as much as is discarded at once.
 fn cut(run: &Range<u64>, max: u64, in_bitmap: bool) -> TrimRegion {
     let len = run.end - run.start;
     TrimRegion {

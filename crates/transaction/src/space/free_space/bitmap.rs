@@ -8,7 +8,7 @@ pub(crate) struct Bitmap {
     bits: u64,
 }
 
-/// Which bits of its word `index` a range `from..to` covers.
+/// Returns the bits of word `index` that a range `from..to` covers.
 fn mask(index: u64, from: u64, to: u64) -> u64 {
     let first = index * WORD_BITS;
     let low = from.saturating_sub(first).min(WORD_BITS);
@@ -21,7 +21,7 @@ fn mask(index: u64, from: u64, to: u64) -> u64 {
 }
 
 impl Bitmap {
-    /// All clear.
+    /// Creates a bitmap with all bits clear.
     pub(crate) fn new(bits: u64) -> Bitmap {
         let words = bits.div_ceil(WORD_BITS) as usize;
         Bitmap {
@@ -51,7 +51,7 @@ impl Bitmap {
         bytes
     }
 
-    /// The words that `from..to` touches with what it covers of each.
+    /// Returns the words that `from..to` touches, each with the bits that it covers.
     fn masks(from: u64, to: u64) -> impl Iterator<Item = (usize, u64)> {
         let words = from / WORD_BITS..to.div_ceil(WORD_BITS);
         words.map(move |index| (index as usize, mask(index, from, to)))
@@ -77,14 +77,14 @@ impl Bitmap {
         Self::masks(from, to).all(|(index, mask)| self.words[index] & mask == mask)
     }
 
-    /// The first run of set bits at or above `from`, cut off there.
+    /// Returns the first run of set bits at or above `from`, cut off there.
     pub(crate) fn run(&self, from: u64) -> Option<(u64, u64)> {
         let start = self.next(from, 0)?;
         let end = self.next(start, u64::MAX).unwrap_or(self.bits);
         Some((start, end))
     }
 
-    /// The first bit at or above `from` that differs from those of `flip`.
+    /// Returns the first bit at or above `from` that differs from those of `flip`.
     fn next(&self, from: u64, flip: u64) -> Option<u64> {
         let first = (from / WORD_BITS) as usize;
         for (index, word) in self.words.iter().enumerate().skip(first) {

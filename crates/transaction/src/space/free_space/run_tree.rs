@@ -15,7 +15,7 @@ pub(super) struct Runs {
 }
 
 impl Runs {
-    /// A stretch of `len` without anything free.
+    /// Creates the runs of a stretch of `len` without anything free.
     pub(super) fn none(len: u64) -> Runs {
         Runs {
             len,
@@ -74,7 +74,7 @@ pub(super) struct RunTree {
 }
 
 impl RunTree {
-    /// Regions of these lengths with nothing free.
+    /// Creates a tree of regions of these lengths with nothing free.
     pub(super) fn new(lens: impl ExactSizeIterator<Item = u64>) -> RunTree {
         let first_leaf = lens.len().next_power_of_two();
         let mut nodes = vec![Runs::default(); 2 * first_leaf];
@@ -86,7 +86,7 @@ impl RunTree {
         tree
     }
 
-    /// The longest run of all.
+    /// Returns the length of the longest run of all.
     pub(super) fn longest(&self) -> u64 {
         self.nodes[1].longest
     }
@@ -145,7 +145,8 @@ impl RunTree {
         }
     }
 
-    /// `before` becomes the length of the run at the end of what was searched in vain.
+    /// Searches below a node for a run of `want`. `before` becomes the length of the run at the end of what was
+    /// searched in vain.
     fn search(&self, node: usize, before: &mut u64, want: u64) -> Option<Found> {
         let runs = self.nodes[node];
         if *before + runs.prefix >= want {
@@ -168,7 +169,7 @@ impl RunTree {
             .or_else(|| self.search(2 * node + 1, before, want))
     }
 
-    /// The first region below a node.
+    /// Returns the first region below a node.
     fn leftmost(&self, node: usize) -> usize {
         let mut node = node;
         while node < self.first_leaf {

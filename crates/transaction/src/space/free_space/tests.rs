@@ -11,7 +11,7 @@ impl FreeSpace {
             .is_ok_and(|range| self.all_free(&range))
     }
 
-    /// All runs, ascending.
+    /// Returns all runs, ascending.
     fn ranges(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let mut at = 0;
         std::iter::from_fn(move || {
@@ -87,7 +87,7 @@ impl FreeSpace {
     }
 }
 
-/// A group of some regions, the last one shorter, and its model; nothing is free.
+/// Creates a group of some regions, the last one shorter, and its model. Nothing is free.
 fn group(start: u64, sectors: u64) -> (FreeSpace, Model) {
     let model = Model {
         start,
@@ -139,7 +139,7 @@ fn any_history_agrees_with_an_array_of_bits() {
     }
 }
 
-/// The aligned starts at which `bytes` are free.
+/// Returns the aligned starts at which `bytes` are free.
 fn fits(model: &Model, bytes: u64, align: u64) -> Vec<u64> {
     let pieces = model.runs().into_iter().flat_map(|(start, len)| {
         let first = start.next_multiple_of(align);

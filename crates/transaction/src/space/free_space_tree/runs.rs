@@ -12,7 +12,7 @@ pub(super) fn push(runs: &mut Runs, range: Range<u64>) {
     }
 }
 
-/// All of both. Error: the first of `new` that overlaps another range.
+/// Returns the ranges of both lists together. The error is the first of `new` that overlaps another range.
 pub(super) fn add(runs: &[Range<u64>], new: &[Range<u64>]) -> Result<Runs, Range<u64>> {
     let mut sum = Runs::with_capacity(runs.len() + new.len());
     let mut old = runs.iter().peekable();

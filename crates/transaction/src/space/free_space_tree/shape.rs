@@ -33,7 +33,8 @@ impl Shape {
         is_within && !range.is_empty() && is_whole(range.start) && is_whole(range.end)
     }
 
-    /// All keys of the group are at or above it, and have an objectid below its end.
+    /// Returns the lower bound of the group's keys. All of them are at or above it, and have an objectid below the
+    /// group's end.
     pub(super) fn first_key(&self) -> Key {
         Key::new(self.start.0, KeyType(0), 0)
     }
@@ -50,26 +51,26 @@ impl Shape {
         (self.info_key(), Some(info.as_bytes().to_vec()))
     }
 
-    /// Bytes that one bitmap stands for.
+    /// Returns how many bytes one bitmap stands for.
     fn bitmap_range(&self) -> u64 {
         u64::from(self.sectorsize) * FREE_SPACE_BITMAP_BYTES as u64 * 8
     }
 
-    /// The key of the bitmap that begins at `at`, unless that is the group's end.
+    /// Returns the key of the bitmap that begins at `at`, unless that is the group's end.
     pub(super) fn bitmap_key(&self, at: u64) -> Option<Key> {
         let rest = self.end().checked_sub(at).filter(|&rest| rest > 0)?;
         let len = rest.min(self.bitmap_range());
         Some(Key::new(at, KeyType::FREE_SPACE_BITMAP, len))
     }
 
-    /// Above so many ranges bitmaps are smaller.
+    /// Returns the number of ranges above which bitmaps are smaller.
     pub(super) fn most_ranges(&self) -> u64 {
         let bitmaps = self.len.div_ceil(self.bitmap_range());
         let item_bytes = ITEM_HEAD_SIZE as u64;
         bitmaps * (item_bytes + FREE_SPACE_BITMAP_BYTES as u64) / item_bytes
     }
 
-    /// No more than this do a group's items take when so many bytes of it are used.
+    /// Returns the most bytes that a group's items take when so many bytes of it are used.
     pub(crate) fn most_bytes(&self, used: u64) -> u64 {
         let item_bytes = ITEM_HEAD_SIZE as u64;
         let ranges = self.len.saturating_sub(used) / u64::from(self.sectorsize);
@@ -78,12 +79,13 @@ impl Shape {
         item_bytes + size_of::<FreeSpaceInfo>() as u64 + as_bitmaps.min(ranges * item_bytes)
     }
 
-    /// Below so many ranges a group returns from bitmaps; the gap keeps it from going back and forth.
+    /// Returns the number of ranges below which a group returns from bitmaps. The gap to `most_ranges` keeps it from
+    /// going back and forth.
     pub(super) fn least_ranges(&self) -> u64 {
         self.most_ranges().saturating_sub(RETURN_GAP)
     }
 
-    /// The items of these ranges in the given form.
+    /// Returns the items of these ranges in the given form.
     pub(super) fn items(&self, free: &[Range<u64>], bitmaps: bool) -> Vec<(Key, Vec<u8>)> {
         if bitmaps {
             return self.bitmaps(free);

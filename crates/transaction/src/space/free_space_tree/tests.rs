@@ -68,7 +68,7 @@ fn of_kind(runs: Vec<(u64, u64, bool)>, wanted: bool) -> Vec<(u64, u64)> {
     kept.map(|(start, len, _)| (start, len)).collect()
 }
 
-/// The ranges that become used or free between two states.
+/// Returns the ranges that become used or free between two states.
 fn became(shape: &Shape, old: &[bool], new: &[bool], wanted: bool) -> Vec<(u64, u64)> {
     let changed = old.iter().zip(new);
     let changed: Vec<bool> = changed
@@ -147,7 +147,7 @@ fn thresholds_are_those_of_the_kernel() {
     assert_eq!((group.most_ranges(), group.least_ranges()), (11, 0));
 }
 
-/// A group of 64 MiB with these free ranges.
+/// Creates the tree of a group of 64 MiB with these free ranges.
 fn tree_of(free: &[(u64, u64)]) -> (Shape, Tree) {
     let shape = shape(64 * MIB);
     let mut tree = Tree::new();
@@ -270,7 +270,7 @@ fn ranges_that_touch_are_read_and_mended() {
     assert_eq!(tree, expected);
 }
 
-/// The free ranges of all groups are what the extent tree leaves. Returns how many groups have bitmaps.
+/// Checks that the free ranges of all groups are what the extent tree leaves. Returns how many groups have bitmaps.
 fn assert_complements_extents(volume: &Roots, name: &str) -> usize {
     let free_space = volume.tree(RootId::FREE_SPACE_TREE).unwrap();
     let view = &free_space.view;
@@ -313,7 +313,7 @@ fn assert_complements_extents(volume: &Roots, name: &str) -> usize {
         assert_eq!(ranges(view, &shape).unwrap(), expected, "{name} {shape:?}");
         let read = Group::read(view, &shape).unwrap();
         bitmaps += usize::from(read.bitmaps);
-        // What we would write is what the kernel wrote.
+        // We would write the same as the kernel wrote.
         let again = shape.items(&read.free, read.bitmaps);
         assert_eq!(again, read.items, "{name} {shape:?}");
     }

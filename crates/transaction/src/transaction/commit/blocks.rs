@@ -224,8 +224,7 @@ impl<'v> Blocks<'v> {
         Ok(())
     }
 
-    /// The tree `root` gives up a block that it points to. `may_be_shared` says whether the extent tree must be
-    /// asked.
+    /// Drops a reference of the tree `root` to a block. `may_be_shared` says whether the extent tree must be asked.
     fn drop_block(&mut self, block: &Block, root: RootId, may_be_shared: bool) -> Result<()> {
         let node = block.node();
         let (bytenr, level) = (node.bytenr(), node.level());
@@ -261,7 +260,7 @@ impl<'v> Blocks<'v> {
     }
 }
 
-/// In whose name the children of a block are referred to.
+/// The holder of the references to the children of a block.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Holder {
     Tree(RootId),
@@ -295,7 +294,7 @@ impl<'c, 'v> BlockIo<'c, 'v> {
         self.blocks.roots.block_format(self.blocks.transid)
     }
 
-    /// Blocks made less blocks given up.
+    /// Returns the number of blocks created less blocks dropped.
     pub(super) fn net_blocks(&self) -> i64 {
         self.made
     }
@@ -361,7 +360,7 @@ impl ApplyIo for BlockIo<'_, '_> {
         if !self.root.tree.is_subvolume() {
             return;
         }
-        // Of which `drop_block` will ask who shares them.
+        // `drop_block` will ask whether these are shared.
         let is_old = |expect: &&Expect| expect.generation <= Some(self.last_snapshot);
         let mut items: Vec<Key> = touched
             .iter()

@@ -121,7 +121,7 @@ impl Commit<'_> {
         Ok(found)
     }
 
-    /// True if nothing is left of the tree.
+    /// Deletes blocks of a tree up to the limit. Returns true if nothing is left of the tree.
     fn clean(&mut self, id: RootId, limit: Limit) -> Result<bool> {
         let mut walk = self.begin_walk(id, limit)?;
         while let Some(step) = walk.path.last() {
@@ -152,7 +152,7 @@ impl Commit<'_> {
         walk.has_begun && (clock::now() >= until || self.blocks.refs.len() >= refs)
     }
 
-    /// The path to where the last step ended, or the root.
+    /// Begins a walk with the path to where the last step ended, or with the root.
     fn begin_walk(&mut self, id: RootId, limit: Limit) -> Result<Walk> {
         let view = self.view(id)?;
         let tree = self.tree(id)?;
@@ -320,7 +320,7 @@ impl Walk {
     }
 }
 
-/// The properties that tree `root` expects of a child of one of its blocks.
+/// Returns the properties that tree `root` expects of a child of one of its blocks.
 pub(super) fn expect_child(root: RootId, parent: &Block, slot: usize) -> Option<Expect> {
     let node = parent.node();
     let ptr = node.ptrs().get(slot)?;
@@ -333,7 +333,7 @@ pub(super) fn expect_child(root: RootId, parent: &Block, slot: usize) -> Option<
     })
 }
 
-/// In whose name tree `root` refers to the children of a block.
+/// Returns the reference by which tree `root` refers to the children of a block.
 fn child_holder(root: RootId, block: &Block, full_backref: bool) -> RefKey {
     match full_backref {
         true => RefKey::TreeParent(block.node().bytenr()),

@@ -13,7 +13,7 @@ use crate::transaction::manager::TransactionManager;
 use crate::transaction::running::Running;
 
 impl<'v> Commit<'v> {
-    /// None if there is nothing to commit.
+    /// Freezes the running transaction and begins its commit. Returns None if there is nothing to commit.
     pub(super) fn freeze(manager: &'v TransactionManager) -> Result<Option<Commit<'v>>> {
         let (old, trees, needs_cleaner, roots_in_use) = {
             // RUN-2

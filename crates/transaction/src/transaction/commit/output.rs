@@ -53,7 +53,7 @@ impl Commit<'_> {
         self.blocks.write_staged()
     }
 
-    /// The superblock that makes the commit true.
+    /// Returns the superblock that makes the commit take effect.
     pub(super) fn superblock(&mut self) -> Result<Superblock> {
         let mut sb = Superblock::clone(&self.roots.superblock());
         let root = self.tree(RootId::ROOT_TREE)?.root;
@@ -72,7 +72,7 @@ impl Commit<'_> {
         Ok(sb)
     }
 
-    /// Bytes in extent items, as the kernel counts them: each once, whatever the profile.
+    /// Returns the bytes in extent items, as the kernel counts them: each once, whatever the profile.
     fn used_bytes(&self) -> u64 {
         let totals = self.manager.space.totals();
         totals.iter().map(|sums| sums.used).sum()

@@ -50,7 +50,7 @@ impl Commit<'_> {
         manager.reservations.publish(extent_tree);
         manager.note_commit(transid);
         manager.shared_extents.forget(transid);
-        // Layers first: who takes the new epoch sees the new roots.
+        // Layers first: a reader that takes the new epoch sees the new roots.
         let epoch = roots.node_store().next_epoch();
         for removed in &removed_groups {
             manager.discard.discard_removed(removed);

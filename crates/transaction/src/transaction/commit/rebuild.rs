@@ -79,7 +79,7 @@ impl Commit<'_> {
         let compat = self.roots.superblock().compat_ro();
         self.edits.invalidates_free_space_tree = !compat.contains(CompatRo::BLOCK_GROUP_TREE);
         if self.counts.edits > 0 {
-            // What this commit frees may be room for it.
+            // The space that this commit frees may be enough for the tree.
             self.manager.wake_cleaner();
         }
     }
@@ -162,7 +162,7 @@ impl Commit<'_> {
         Ok(())
     }
 
-    /// The cache of a block group that is about to go, if there is room for dropping it.
+    /// Returns the cache of a block group that is about to be removed, if there is room for dropping it.
     pub(super) fn v1_cache_of(&mut self, group: &BlockGroup) -> Result<Option<Caches>> {
         let has_caches = self.roots.superblock().cache_generation.get() != 0;
         if !has_caches || self.uses_free_space_tree() {
@@ -185,7 +185,7 @@ impl Commit<'_> {
         self.apply_owned(RootId::ROOT_TREE, &caches.changes)
     }
 
-    /// Those of all block groups, or of the one that begins there.
+    /// Returns the caches of all block groups, or that of the one that begins at `of`.
     fn v1_caches(&mut self, of: Option<Logical>) -> Result<Caches> {
         let view = self.view(RootId::ROOT_TREE)?;
         let mut caches = Caches::default();
@@ -235,14 +235,14 @@ impl Commit<'_> {
     }
 }
 
-/// The inode that a header of a cache names. Other numbers than these are no caches'.
+/// Returns the inode that a header of a cache names. Other numbers than these do not belong to caches.
 fn file_at(location: Key) -> Option<u64> {
     let numbers = InodeNr::FIRST_FREE.0..=RootId::LAST_FREE;
     let is_file = location.item_type == KeyType::INODE_ITEM;
     (is_file && numbers.contains(&location.objectid)).then_some(location.objectid)
 }
 
-/// The free ranges (start, length) of a block group: what its extent items leave.
+/// Lists the free ranges (start, length) of a block group: those that its extent items leave.
 pub(crate) fn free_by_extents(
     extents: &View,
     nodesize: u64,

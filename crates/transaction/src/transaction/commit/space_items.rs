@@ -37,7 +37,7 @@ impl GroupChanges {
         }
     }
 
-    /// The ranges of one kind, neighbours joined.
+    /// Returns the ranges of one kind, neighbours joined.
     fn joined(&self, wanted: bool) -> Vec<(u64, u64)> {
         let mut joined: Vec<(u64, u64)> = Vec::new();
         for (&start, &(len, used)) in &self.ranges {
@@ -92,7 +92,7 @@ impl Commit<'_> {
         }
     }
 
-    /// The block group that holds a whole extent.
+    /// Returns the block group that holds a whole extent.
     fn group_of(&self, start: Logical, len: u64) -> Result<Arc<BlockGroup>> {
         let end = start.checked_add(len);
         let group = self.manager.space.find(start);
@@ -149,7 +149,7 @@ impl Commit<'_> {
         Ok(true)
     }
 
-    /// The tree that block group items are in.
+    /// Returns the tree that block group items are in.
     pub(super) fn block_group_tree(&self) -> RootId {
         let compat = self.roots.superblock().compat_ro();
         match compat.contains(CompatRo::BLOCK_GROUP_TREE) {

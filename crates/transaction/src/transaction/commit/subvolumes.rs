@@ -99,7 +99,7 @@ impl Commit<'_> {
         self.apply_owned(id, &changes)
     }
 
-    /// A new tree of `items`, which ascend.
+    /// Creates a tree of `items`, which ascend.
     pub(super) fn build_tree(&mut self, id: RootId, items: &Puts) -> Result<CommittedRoot> {
         let nowhere = CommittedRoot {
             tree: id,

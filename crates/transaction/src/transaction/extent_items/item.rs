@@ -25,7 +25,7 @@ pub(super) struct ExtentItem {
 }
 
 impl ExtentItem {
-    /// The item of an extent that has none yet, without references.
+    /// Creates the item of an extent that has none yet, without references.
     pub(super) fn new(bytenr: Logical, head: &Head, context: &ExtentContext) -> ExtentItem {
         let (key, flags) = match head.shape {
             ExtentShape::Data { len } => (
@@ -62,7 +62,7 @@ impl ExtentItem {
         }
     }
 
-    /// None if the bytes are no whole item.
+    /// Decodes an item. Returns None if the bytes are no whole item.
     pub(super) fn decode(key: Key, bytes: &[u8]) -> Option<ExtentItem> {
         let mut extent = decode_extent(key.item_type, bytes)?;
         let inline = extent.refs.by_ref().collect();
@@ -186,7 +186,7 @@ impl ExtentItem {
     }
 }
 
-/// `count` means nothing for tree blocks.
+/// Creates an inline reference. `count` means nothing for tree blocks.
 pub(super) fn inline_ref(key: RefKey, count: u32) -> InlineRef {
     match key {
         RefKey::TreeRoot(root) => InlineRef::TreeBlock { root: root.0 },
@@ -204,7 +204,7 @@ pub(super) fn inline_ref(key: RefKey, count: u32) -> InlineRef {
     }
 }
 
-/// None for what is no reference: the owner that simple quotas keep.
+/// Returns the key of a reference, or None for the owner that simple quotas keep, which is no reference.
 pub(super) fn ref_key(reference: &InlineRef) -> Option<RefKey> {
     Some(match reference {
         InlineRef::TreeBlock { root } => RefKey::TreeRoot(RootId(*root)),

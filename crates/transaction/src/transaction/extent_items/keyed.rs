@@ -118,7 +118,7 @@ impl KeyedRefs {
         Ok(taken)
     }
 
-    /// The changes, sorted.
+    /// Returns the changes, sorted.
     pub(super) fn into_changes(self) -> impl Iterator<Item = (Key, Option<Vec<u8>>)> {
         self.changes.into_iter()
     }
@@ -134,12 +134,12 @@ impl KeyedRefs {
         self.changes.insert(key, Some(bytes));
     }
 
-    /// A deletion of what the tree does not have is none, and apply bears it.
+    /// Deletes a key. The key may be absent from the tree: the apply accepts that.
     fn remove(&mut self, key: Key) {
         self.changes.insert(key, None);
     }
 
-    /// The first of this extent's references at `from` or above.
+    /// Returns the first of this extent's references at `from` or above.
     fn at_or_above(&self, cursor: &mut Cursor<'_>, from: Key) -> Result<Option<(Key, Vec<u8>)>> {
         let committed = self.committed_at_or_above(cursor, from)?;
         let end = committed.as_ref().map_or(Key::MAX, |(key, _)| *key);

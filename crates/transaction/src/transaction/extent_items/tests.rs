@@ -51,7 +51,7 @@ fn tree_of(refs: DelayedRefs) -> TestTree {
     tree
 }
 
-/// The reason for which a run fails; the tree stays as it was.
+/// Returns the reason for which a run fails. Checks that the tree stays as it was.
 fn refused(tree: &mut TestTree, refs: DelayedRefs) -> RefError {
     let before = tree.items.clone();
     let error = tree.run(refs).unwrap_err();
@@ -63,7 +63,7 @@ fn refused(tree: &mut TestTree, refs: DelayedRefs) -> RefError {
     reason
 }
 
-/// So many references that some are items of their own.
+/// Returns so many references that some are items of their own.
 fn many(first: u64) -> Vec<(RefKey, i64)> {
     (first..first + 100).map(|ino| (file(ino, 0), 1)).collect()
 }
@@ -82,7 +82,7 @@ fn hash(ino: u64, offset: u64) -> u64 {
     item::inline_ref(file(ino, offset), 0).sequence()
 }
 
-/// The count as the item has it, right or wrong.
+/// Sets the count of references in the item, right or wrong.
 fn set_refs(tree: &mut TestTree, refs: u64) {
     let key = tree.extent(AT).unwrap().key;
     let bytes = tree.items.get_mut(&key).unwrap();

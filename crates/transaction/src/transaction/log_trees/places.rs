@@ -25,14 +25,14 @@ const MOST_AHEAD: usize = 32;
 pub(super) struct Places {
     /// All that were given out since the last commit.
     all: Vec<Logical>,
-    /// Those that the log on the devices does not need. So a file that syncs again and again writes to the same places,
+    /// Blocks that the log on the devices does not need. So a file that syncs again and again writes to the same places,
     /// which costs the storage below an image less than new ones.
     idle: BTreeMap<Likeness, Block>,
-    /// Those that were given out and never taken.
+    /// Places that were given out and never taken.
     spare: Vec<Logical>,
-    /// Those that the log which is being written takes, and what lies there if it is known.
+    /// The places of the log that is being written, with the block that lies there if it is known.
     taken: BTreeMap<Logical, Option<Block>>,
-    /// The blocks that the log which is being written needs no more.
+    /// The blocks that the log in progress needs no more.
     retired: Vec<Block>,
 }
 
@@ -40,7 +40,7 @@ pub(super) struct Places {
 type Likeness = (u8, Key, Logical);
 
 impl Places {
-    /// An idle place, of a block that is as like one of this level and first key as can be had.
+    /// Takes an idle place. Its block is as similar as possible to one of this level and first key.
     pub(super) fn take_idle(&mut self, level: u8, first_key: &Key) -> Option<Logical> {
         let like = (level, *first_key, Logical(u64::MAX));
         let below = self.idle.range(..=like).next_back();
@@ -79,12 +79,12 @@ impl Places {
         self.retired.push(block);
     }
 
-    /// The places of the log that is being written.
+    /// Returns the places of the log that is being written.
     pub(super) fn taken(&self) -> impl Iterator<Item = Logical> {
         self.taken.keys().copied()
     }
 
-    /// The parts of a block in a place that was taken which differ from what lies there (LOG-7).
+    /// Returns the parts of a block in a taken place that differ from what lies there (LOG-7).
     pub(super) fn parts_to_write<'b>(
         &'b self,
         block: &'b Block,
@@ -100,7 +100,7 @@ impl Places {
         })
     }
 
-    /// The log that was being written is durable.
+    /// Notes that the log that was being written is durable.
     pub(super) fn written(&mut self) {
         self.taken.clear();
         for block in self.retired.drain(..) {
@@ -116,7 +116,7 @@ impl Places {
         self.idle.len()
     }
 
-    /// All that were given out since the last commit.
+    /// Returns all places that were taken since the last commit.
     pub(super) fn into_all(self) -> Vec<Logical> {
         self.all
     }

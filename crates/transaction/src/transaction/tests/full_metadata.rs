@@ -87,7 +87,7 @@ fn full_volume_with_quotas_is_opened_for_writing() {
     let device = device_of(DEVICE_BYTES, "quota");
     let opened = open(&device);
     fill_up(&opened);
-    // As if they were kept: the next one must say it again.
+    // Clears the flag, as if quotas were kept: the next mount must set it again.
     let quotas = opened.roots.tree(RootId::QUOTA_TREE).unwrap();
     let key = Key::new(0, KeyType::QGROUP_STATUS, 0);
     let status = |roots: &Roots| {
@@ -119,7 +119,7 @@ fn full_volume_with_quotas_is_opened_for_writing() {
     assert_eq!(status(&read)[at], 0b101);
 }
 
-/// Sums of metadata.
+/// Returns the sums of metadata.
 fn metadata(opened: &Opened) -> SpaceTotals {
     let totals = opened.manager.space.totals();
     let metadata = |sums: &SpaceTotals| sums.kind == BlockGroupType::Metadata;
@@ -167,7 +167,7 @@ fn small_operations_share_one_reservation() {
     }
     drop(first);
     assert_eq!(metadata(&opened).reserved, reserved);
-    // What it was for is there by now, and takes no more.
+    // The blocks that it was for are there by now, and take no more.
     manager.shrink_reservation();
     assert!((before + 1..reserved).contains(&metadata(&opened).reserved));
 }
@@ -182,7 +182,7 @@ fn unused_units_are_drained_for_other_operations() {
         .manager
         .reserve_metadata(EditEstimate::items(1))
         .unwrap();
-    // As much as there is room for beside nothing else.
+    // The largest reservation for which there is room beside nothing else.
     let (mut least, mut most) = (1, u64::MAX / 2);
     while most - least > 1 {
         let bytes = least + (most - least) / 2;

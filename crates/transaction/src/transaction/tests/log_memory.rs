@@ -13,7 +13,7 @@ use crate::transaction::{
 
 const DELTA_BYTES: u64 = 64 << 10;
 
-/// A volume of which another thread commits, as operations see it.
+/// Opens a volume that, as operations see it, another thread commits.
 fn open_small() -> Opened {
     let opened = open_on(new_device(""), 256 << 20, DELTA_BYTES);
     opened.manager.threads.add_background(thread::spawn(|| ()));

@@ -57,7 +57,7 @@ fn an_operation_aborts_while_a_freeze_waits_for_it() {
         });
     }
     wait_until(|| manager.stats().delta_waits.count == WAITERS);
-    // Those that wait are asleep.
+    // The waiting threads are asleep.
     thread::sleep(Duration::from_millis(100));
     thread::spawn(|| manager.commit_running());
     // The freeze keeps others out: one that asks hears nothing, until those that wait have looked as well.
@@ -72,7 +72,7 @@ fn an_operation_aborts_while_a_freeze_waits_for_it() {
         if enters.recv_timeout(Duration::from_millis(100)).is_ok() {
             return false;
         }
-        // Those that wait look at a freeze in progress.
+        // The waiting threads look at a freeze in progress.
         manager.threads.notify_frozen();
         thread::sleep(Duration::from_millis(100));
         enters.try_recv().is_err()

@@ -14,14 +14,14 @@ use crate::sync::Ordering;
 /// The size of a chunk.
 const CHUNK: u64 = 10;
 
-/// Metadata that may have one more chunk.
+/// Creates metadata that may have one more chunk.
 fn one_chunk_unallocated() -> Arc<SpaceInfo> {
     let info = SpaceInfo::default();
     info.unallocated_bytes.store(CHUNK, Ordering::Relaxed);
     Arc::new(info)
 }
 
-/// A group of so many free bytes.
+/// Creates a group of so many free bytes.
 fn free(bytes: u64) -> Arc<SpaceInfo> {
     let info = SpaceInfo::default();
     info.free_bytes.store(bytes, Ordering::Relaxed);
@@ -108,7 +108,7 @@ fn data_reservation_and_group_that_goes_do_not_both_take_its_space() {
         let info = free(CHUNK);
         let reserving = Arc::clone(&info);
         let reserving = thread::spawn(move || reserving.reserve_data(CHUNK));
-        // As `retire` does.
+        // `retire` does this.
         replace(&info.free_bytes, CHUNK, 0);
         let retired = info.fits_groups();
         if !retired {
@@ -166,7 +166,7 @@ impl Block {
     }
 }
 
-/// A group, and a block for each of its writers.
+/// Creates a group, and a block for each of its writers.
 fn group_of<const N: usize>() -> (Arc<BlockGroup>, Arc<[Block; N]>) {
     let blocks = std::array::from_fn(|_| Block(UnsafeCell::new(0)));
     (Arc::new(BlockGroup::default()), Arc::new(blocks))

@@ -69,7 +69,7 @@ impl Volume {
         assert!(reserved >= need, "{reserved} bytes for {need}");
     }
 
-    /// The bytes that commits may need for edits of so many items, and for `frozen`.
+    /// Returns the bytes that commits may need for edits of so many items, and for `frozen`.
     fn need(items: u64, frozen: Option<EditCounts>) -> u64 {
         let volume = Volume::new();
         if let Some(counts) = frozen {

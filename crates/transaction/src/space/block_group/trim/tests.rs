@@ -322,7 +322,7 @@ fn space_freed_before_its_group_is_loaded_waits_as_well() {
     assert_eq!(region.start.0..region.end(), freed);
     assert_eq!(group.take_longest_untrimmed(0, 0, &source), None);
     group.put_back(&region, true);
-    // What another mount has left.
+    // The space that another mount has left.
     group.queue_unproven(&source);
     let region = group.take_longest_untrimmed(0, 0, &source).unwrap();
     assert_eq!(region.start.0..region.end(), START + 10 * MIB..START + LEN);

@@ -27,7 +27,7 @@ impl Default for Waiting {
 }
 
 impl Waiting {
-    /// All that is free.
+    /// Creates a set of all free ranges.
     pub(super) fn all_of(free: &FreeSpace) -> Waiting {
         Waiting::Many(Box::new(free.clone()))
     }

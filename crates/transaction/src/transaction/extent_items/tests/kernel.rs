@@ -37,7 +37,7 @@ struct Seen {
     full_backrefs: usize,
 }
 
-/// All but the block groups, as if the transaction of the runs had made them.
+/// Returns all items but the block groups, as if the transaction of the runs had created them.
 fn extent_items(volume: &Roots) -> Items {
     let tree = volume.tree(RootId::EXTENT_TREE).unwrap();
     let mut items = Items::new();
@@ -99,7 +99,7 @@ fn replay(tree: &mut TestTree, at: Logical, extent: &Decoded) {
         ExtentShape::Block { level } => (0, Some(level)),
     };
     let mut inline = extent.inline.clone();
-    // Those with the same hash lie in the order in which they came.
+    // References with the same hash lie in the order in which they came.
     inline.sort_by_key(|found| (Reverse(found.key_type()), found.sequence()));
     let inline = inline.iter();
     let inline = inline.filter_map(|found| Some((ref_key(found)?, found.count())));

@@ -103,7 +103,7 @@ impl World {
         held.keys().nth(slot as usize).copied()
     }
 
-    /// One change that the model bears.
+    /// Makes one change that the model permits.
     fn change(&mut self, at: Logical, refs: &mut DelayedRefs) {
         let shape = self.model[&at].shape;
         let (len, level) = match shape {

@@ -48,7 +48,7 @@ pub(super) struct Decoded {
 }
 
 impl Decoded {
-    /// All references, inline or not.
+    /// Returns the counts of all references, inline or not.
     pub(super) fn counts(&self) -> BTreeMap<RefKey, u64> {
         let mut counts = BTreeMap::new();
         let inline = self.inline.iter();
@@ -169,7 +169,7 @@ impl TestTree {
         assert_eq!(read, self.items.len());
     }
 
-    /// The extent at `bytenr`.
+    /// Returns the extent at `bytenr`.
     pub(super) fn extent(&self, bytenr: Logical) -> Option<Decoded> {
         extents(&self.items).remove(&bytenr)
     }
@@ -267,7 +267,7 @@ pub(super) fn colliding_offsets(count: usize) -> Vec<u64> {
     (0..count).map(member).collect()
 }
 
-/// The reference of an inode of the top-level subvolume.
+/// Returns the reference of an inode of the top-level subvolume.
 pub(super) fn file(ino: u64, offset: u64) -> RefKey {
     RefKey::DataRoot {
         root: RootId::FS_TREE,
