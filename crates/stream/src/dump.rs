@@ -72,7 +72,7 @@ fn write_escape(f: &mut fmt::Formatter<'_>, byte: u8) -> fmt::Result {
     }
 }
 
-/// A path below another, joined with one slash and without a slash at the end.
+/// Joins a path below another with one slash, and without a slash at the end.
 fn joined(above: &[u8], path: &[u8]) -> Vec<u8> {
     let above = above.strip_suffix(b"/").unwrap_or(above);
     let path = path.strip_suffix(b"/").unwrap_or(path);
@@ -105,7 +105,7 @@ impl<T: Display, F: Fn(i64) -> T> CommandLines<F> {
         }
     }
 
-    /// The line, with its end.
+    /// Formats a command as a line, with its end.
     pub fn line_of(&mut self, command: &Command<'_>) -> &str {
         self.text.clear();
         self.command(command)
@@ -261,7 +261,7 @@ impl<T: Display, F: Fn(i64) -> T> CommandLines<F> {
         joined(&self.subvolume, path)
     }
 
-    /// A line about a path in the subvolume.
+    /// Adds a line about a path in the subvolume.
     fn line(&mut self, name: &str, path: &[u8], args: fmt::Arguments<'_>) -> fmt::Result {
         self.line_at(name, &self.below(path), args)
     }

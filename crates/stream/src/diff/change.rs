@@ -22,7 +22,7 @@ pub(super) struct Inode {
 }
 
 impl Inode {
-    /// None if its item is damaged.
+    /// Decodes an inode item. The result is None if the item is damaged.
     pub(super) fn decode(bytes: &[u8]) -> Option<Inode> {
         let (item, _) = InodeItem::read_from_prefix(bytes).ok()?;
         let kind = FileKind::from_mode(item.mode.get())?;

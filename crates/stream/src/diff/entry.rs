@@ -134,7 +134,7 @@ pub struct ByteRange {
 }
 
 impl DiffEntry {
-    /// An entry that tells of nothing but its name.
+    /// Creates an entry that tells of nothing but its name.
     pub(super) fn new(path: Vec<u8>, kind: ChangeKind, entry_type: EntryType) -> DiffEntry {
         DiffEntry {
             path,

@@ -55,7 +55,7 @@ impl Diff {
         Ok(Diff { sorted })
     }
 
-    /// The next change. Directories come before what they hold.
+    /// Returns the next change. Directories come before what they hold.
     pub fn next_entry(&mut self) -> Result<Option<DiffEntry>, DiffError> {
         self.sorted.next()
     }

@@ -95,7 +95,7 @@ impl<'a> Paths<'a> {
         self.dirs.insert(inode, Arc::clone(path));
     }
 
-    /// The name of an inode with the lowest key.
+    /// Returns the name of an inode with the lowest key.
     pub(super) fn first_name(&self, inode: u64) -> Result<Option<Name>, DiffError> {
         let mut first = None;
         self.each_name(inode, &mut |name| {
@@ -141,7 +141,7 @@ impl<'a> Paths<'a> {
     }
 }
 
-/// The names in an item; none if it is not one of names.
+/// Lists the names in an item. The list is empty if the item is not one of names.
 pub(super) fn names_in(key: Key, bytes: &[u8]) -> Vec<Name> {
     let names: Vec<Name> = match key.item_type {
         KeyType::INODE_REF => InodeRefs::new(bytes)

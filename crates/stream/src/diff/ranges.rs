@@ -78,7 +78,7 @@ impl Ranges {
         self.new = Some(Piece::of(start, extent));
     }
 
-    /// The ranges within `size`, with others that differ, and whether some are coarse.
+    /// Returns the ranges within `size`, with others that differ, and whether some are coarse.
     pub(super) fn finish(mut self, size: u64, others: &[ByteRange]) -> (Vec<ByteRange>, bool) {
         self.compare_up_to(u64::MAX);
         if !others.is_empty() {

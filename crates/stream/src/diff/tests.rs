@@ -347,7 +347,7 @@ fn data_ranges_are_what_was_written() {
     assert!(!entry.data_is_coarse);
 }
 
-/// Kind, path, and where it was, without the root directory and snapshots.
+/// Lists kind, path and former path of entries, without the root directory and snapshots.
 fn shown(entries: &[DiffEntry]) -> Vec<(ChangeKind, &str, Option<&str>)> {
     entries
         .iter()

@@ -124,7 +124,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The root directory, which is one in both, whatever their origin.
+    /// Returns the root directory, which is the same in both snapshots, whatever their origin.
     fn top(&self) -> u64 {
         self.new.root_dir().ino.0
     }
@@ -219,7 +219,8 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Parts of extents that both snapshots have, and which lie behind the old end of the file but not behind the new one.
+    /// Lists the parts of extents that both snapshots have, and which lie behind the old end of the file but not behind
+    /// the new one.
     fn cut_off_before(
         &self,
         inode: u64,
@@ -260,7 +261,8 @@ impl<'a> Walk<'a> {
         Ok(found)
     }
 
-    /// Old and new paths of names that are the same, in another directory that has got the number of the first.
+    /// Lists the old and new paths of names that are the same, in another directory that has got the number of the
+    /// first.
     fn moved_by_number(&mut self, change: &Change) -> Result<Vec<[Vec<u8>; 2]>, DiffError> {
         let mut moved = Vec::new();
         if change.inode == self.top() {
@@ -304,7 +306,7 @@ impl<'a> Walk<'a> {
         Ok(is_replaced)
     }
 
-    /// The path of the first name that was there before and is there still; "" of the top.
+    /// Returns the path of the first name that was there before and is there still. It is "" for the top.
     fn kept_path(
         &mut self,
         inode: u64,

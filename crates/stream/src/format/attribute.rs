@@ -150,7 +150,7 @@ impl<'a> Attributes<'a> {
         value.ok_or(Fault::MissingAttribute(attribute))
     }
 
-    /// A path or a name, which has no NUL.
+    /// Returns a path or a name, which has no NUL.
     pub(super) fn text(&self, attribute: Attribute) -> Result<&'a [u8], Fault> {
         let bytes = self.bytes(attribute)?;
         match bytes.contains(&0) {
@@ -197,7 +197,7 @@ impl<'a> Attributes<'a> {
         })
     }
 
-    /// The result of `get`, or None if the attribute is not there.
+    /// Returns the result of `get`, or None if the attribute is not there.
     pub(super) fn optional<T>(
         &self,
         attribute: Attribute,

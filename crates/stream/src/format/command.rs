@@ -241,7 +241,7 @@ impl<'a> NewNode<'a> {
         })
     }
 
-    /// A pipe or a socket, whose type the command says already.
+    /// Decodes a pipe or a socket, whose type the command says already.
     fn decode_typed(from: &Attributes<'a>) -> Result<Self, Fault> {
         let rdev = from.optional(Attribute::Rdev, Attributes::u64)?;
         let mode = from.optional(Attribute::Mode, Attributes::u64)?;
@@ -262,7 +262,7 @@ impl<'a> NewNode<'a> {
 }
 
 impl<'a> Command<'a> {
-    /// None if it is unknown.
+    /// Returns the kind of the command, or None if it is unknown.
     pub fn kind(&self) -> Option<CommandKind> {
         Some(match self {
             Command::Subvol { .. } => CommandKind::Subvol,
@@ -294,7 +294,7 @@ impl<'a> Command<'a> {
         })
     }
 
-    /// The path of the file that it is about, or the name of the subvolume.
+    /// Returns the path of the file that the command is about, or the name of the subvolume.
     pub fn path(&self) -> Option<&'a [u8]> {
         Some(match *self {
             Command::Subvol { path, .. }

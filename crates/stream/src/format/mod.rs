@@ -53,7 +53,7 @@ pub enum StreamVersion {
 }
 
 impl StreamVersion {
-    /// btrfs-progs takes 0 for 1.
+    /// Returns the version of a number. As in btrfs-progs, 0 means 1.
     fn from_raw(raw: u32) -> Option<Self> {
         match raw {
             0 | 1 => Some(Self::V1),
@@ -62,13 +62,13 @@ impl StreamVersion {
         }
     }
 
-    /// The number of the version.
+    /// Returns the number of the version.
     pub fn raw(self) -> u32 {
         self as u32
     }
 }
 
-/// The checksum of a whole command, whose field for it is zero.
+/// Computes the checksum of a whole command, whose field for it is zero.
 fn command_crc(command: &[u8]) -> u32 {
     // STREAM-1
     crc32c(0, command)

@@ -19,7 +19,7 @@ const TIME: Time = Time {
     nsec: 999_999_999,
 };
 
-/// One command of each kind of version 1.
+/// Returns one command of each kind of version 1.
 fn commands_v1() -> Vec<Command<'static>> {
     let path = &b"a/b \xff\n"[..];
     let ino = InodeNr(257);
@@ -110,7 +110,7 @@ fn commands_v1() -> Vec<Command<'static>> {
     ]
 }
 
-/// Those that are new in version 2, with the data that has no length.
+/// Returns the commands that are new in version 2, with the data that has no length.
 fn commands_v2() -> Vec<Command<'static>> {
     let path = &b"p"[..];
     let encoded = |encryption, data| Command::EncodedWrite {
@@ -170,7 +170,7 @@ fn read_all(stream: &[u8]) -> Result<usize, StreamError> {
     Ok(count)
 }
 
-/// A command with any body and the right checksum.
+/// Builds a command with any body and the right checksum.
 fn sealed(number: u16, body: &[u8]) -> Vec<u8> {
     let mut command = u32::try_from(body.len()).unwrap().to_le_bytes().to_vec();
     command.extend_from_slice(&number.to_le_bytes());
@@ -186,7 +186,7 @@ fn tlv(number: u16, value: &[u8]) -> Vec<u8> {
     [&number.to_le_bytes(), &len.to_le_bytes(), value].concat()
 }
 
-/// The fault of a stream that has this command behind a sound one.
+/// Returns the fault of a stream that has this command behind a sound one.
 fn fault_of(header: &[u8], command: &[u8]) -> StreamError {
     let first = sealed(11, &tlv(15, b"a"));
     let stream = [header, &first, command].concat();

@@ -62,7 +62,7 @@ impl<W: Write> StreamWriter<W> {
         Ok(self.sink.write_all(&self.command)?)
     }
 
-    /// The sink, with what was written; it is not flushed.
+    /// Returns the sink with everything that was written. It is not flushed.
     pub fn into_inner(self) -> W {
         self.sink
     }
@@ -112,7 +112,7 @@ impl Body<'_> {
         Ok(())
     }
 
-    /// A path or a name, which has no NUL.
+    /// Adds a path or a name, which has no NUL.
     pub(super) fn text(&mut self, attribute: Attribute, bytes: &[u8]) -> Result<(), WriteError> {
         match bytes.contains(&0) {
             true => Err(WriteError::Nul {

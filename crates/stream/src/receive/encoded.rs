@@ -45,7 +45,7 @@ pub(super) struct Decoder {
 }
 
 impl Decoder {
-    /// The extent, and the part of its data that belongs into the file.
+    /// Decompresses encoded data. Returns the extent, and the part of its data that belongs into the file.
     pub(super) fn decode<'a>(
         &'a mut self,
         encoded: &Encoded<'a>,
@@ -100,7 +100,7 @@ impl Encoded<'_> {
         }
     }
 
-    /// With the size of the sectors of LZO data.
+    /// Returns the algorithm, with the size of the sectors of LZO data.
     fn algorithm(&self) -> Result<(Compression, Option<usize>), EncodedFault> {
         Ok(match self.compression {
             0 => (Compression::None, None),

@@ -58,15 +58,15 @@ impl Default for ReceiveOptions {
 
 /// Hears how receiving goes on.
 pub trait ReceiveObserver {
-    /// A command is about to be done. `subvolume`: the one that it is about.
+    /// Hears that a command is about to be done. `subvolume`: the one that it is about.
     fn begin(&mut self, _subvolume: &[u8], _command: &Command<'_>) {}
-    /// A command was done that takes so many bytes of the stream.
+    /// Hears that a command was done that takes so many bytes of the stream.
     fn advanced(&mut self, _bytes: u64) {}
-    /// A command failed, and the next one is done.
+    /// Hears that a command failed, and that the next one is done.
     fn failed(&mut self, _error: CommandError) {}
-    /// All of this subvolume was done: it is read-only.
+    /// Hears that all of this subvolume was done, and that it is read-only.
     fn finished(&mut self, _subvolume: &[u8]) {}
-    /// Commands of this subvolume failed: it is left as it is, and writable.
+    /// Hears that commands of this subvolume failed. It is left as it is, and writable.
     fn unfinished(&mut self, _subvolume: &[u8]) {}
 }
 

@@ -10,7 +10,7 @@ use ubtrfs_format::item::RootItemFlags;
 
 use super::target::{Sent, TargetError};
 
-/// The subvolume that `sent` means. None if there is none.
+/// Finds the subvolume that `sent` means. The result is None if there is none.
 ///
 /// Errors: all that it could be are writable, so that they may have changed; none of the others is reachable.
 pub fn find_sent<'a>(

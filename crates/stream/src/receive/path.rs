@@ -32,7 +32,7 @@ pub enum PathFault {
 }
 
 impl<'a> TreePath<'a> {
-    /// One slash may stand in front, which means nothing.
+    /// Checks a path. One slash may stand in front, which means nothing.
     pub fn new(path: &'a [u8]) -> Result<TreePath<'a>, PathFault> {
         if path.len() >= MAX_PATH_BYTES {
             return Err(PathFault::PathTooLong(path.len()));
@@ -45,7 +45,7 @@ impl<'a> TreePath<'a> {
         Ok(TreePath(path))
     }
 
-    /// A path that is not the subvolume's root.
+    /// Checks a path that must not be the subvolume's root.
     pub fn below_root(path: &'a [u8]) -> Result<TreePath<'a>, PathFault> {
         let path = TreePath::new(path)?;
         match path.0.is_empty() {
@@ -58,7 +58,7 @@ impl<'a> TreePath<'a> {
         self.0
     }
 
-    /// The directory and the name in it; None for the root.
+    /// Returns the directory and the name in it, or None for the root.
     pub fn split(self) -> Option<(TreePath<'a>, &'a [u8])> {
         if self.0.is_empty() {
             return None;
@@ -76,7 +76,7 @@ impl fmt::Display for TreePath<'_> {
     }
 }
 
-/// The name of a subvolume, which is no path.
+/// Checks the name of a subvolume, which is no path.
 pub(super) fn subvolume_name(name: &[u8]) -> Result<&[u8], PathFault> {
     match name.contains(&b'/') {
         true => Err(PathFault::Slash),

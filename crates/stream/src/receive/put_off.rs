@@ -73,7 +73,7 @@ impl PutOff {
         true
     }
 
-    /// The file at `path`, if it is to be made, and nothing else is to be done to it yet.
+    /// Returns the file at `path`, if it is to be made, and nothing else is to be done to it yet.
     fn made_at(&mut self, path: TreePath<'_>) -> Option<&mut Made> {
         let is_new = self.commands.is_empty() && self.path == path.as_bytes();
         self.made
@@ -170,7 +170,8 @@ impl SetAttributes {
         }
     }
 
-    /// The attribute that a command sets, and its file. None for a command that is about something else.
+    /// Returns the attribute that a command sets, and its file. The result is None for a command that is about
+    /// something else.
     pub(super) fn of<'c>(
         command: &Command<'c>,
     ) -> Result<Option<(TreePath<'c>, SetAttributes)>, CommandFault> {
@@ -379,7 +380,8 @@ impl Receiver<'_> {
     }
 }
 
-/// The highest number means none, to who changes owners.
+/// Converts the numbers of user and group. The highest number is refused, because it means none where owners are
+/// changed.
 fn owner(uid: u64, gid: u64) -> Result<(u32, u32), CommandFault> {
     let number = |id: u64| u32::try_from(id).ok().filter(|&id| id != u32::MAX);
     number(uid)

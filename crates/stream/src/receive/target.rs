@@ -69,7 +69,7 @@ pub trait Target {
         value: &[u8],
     ) -> Result<(), TargetError>;
     fn remove_xattr(&mut self, path: TreePath<'_>, name: &[u8]) -> Result<(), TargetError>;
-    /// `mode`: permission bits alone.
+    /// Sets the permission bits of a file. `mode` has these alone.
     fn chmod(&mut self, path: TreePath<'_>, mode: u32) -> Result<(), TargetError>;
     fn chown(&mut self, path: TreePath<'_>, uid: u32, gid: u32) -> Result<(), TargetError>;
     fn set_times(
@@ -113,7 +113,7 @@ pub trait Target {
         from: &CloneSource<'_>,
     ) -> Result<(), TargetError>;
     fn truncate(&mut self, path: TreePath<'_>, size: u64) -> Result<(), TargetError>;
-    /// `mode` is that of fallocate(2).
+    /// Changes the space of a range. `mode` is that of fallocate(2).
     fn fallocate(
         &mut self,
         path: TreePath<'_>,

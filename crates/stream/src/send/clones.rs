@@ -165,7 +165,7 @@ impl CloneSources {
 }
 
 impl Job<'_> {
-    /// The files that refer to an extent and that the receiver has.
+    /// Finds the files that refer to an extent and that the receiver has.
     pub(super) fn clone_sources(
         &mut self,
         update: &Update,

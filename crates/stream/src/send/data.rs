@@ -348,7 +348,7 @@ impl Job<'_> {
         })
     }
 
-    /// The compressed data of an inline extent that is `range` of the file, if it is sent as it is.
+    /// Returns the compressed data of an inline extent that is `range` of the file, if it is sent as it is.
     ///
     /// A receiver that stores it does not look whether it is sound. So that is done here.
     fn encoded_inline<'i>(&self, item: &'i Item, range: &Range<u64>) -> Option<InlineData<'i>> {
@@ -496,7 +496,7 @@ impl Job<'_> {
     }
 }
 
-/// The data of an inline extent that lies in its item as it is, and begins with `range`.
+/// Returns the data of an inline extent that lies in its item as it is, and begins with `range`.
 fn plain_inline<'i>(item: &'i Item, range: &Range<u64>) -> Option<&'i [u8]> {
     let FileExtent::Inline { head, data } = FileExtent::decode(item)? else {
         return None;
@@ -517,7 +517,7 @@ struct Reads<'a> {
 }
 
 impl Reads<'_> {
-    /// None behind the last part.
+    /// Reads the next part. The result is None behind the last one.
     fn next_part(&mut self, mut buffer: Vec<u8>) -> Option<Result<Vec<u8>>> {
         let at = self.range.start;
         let len = READ_BYTES.min(self.range.end - at);

@@ -90,7 +90,7 @@ impl<'a> Differences<'a> {
         }
     }
 
-    /// None at the end of both trees.
+    /// Returns the next difference, or None at the end of both trees.
     pub(super) fn next(&mut self) -> Result<Option<Difference>> {
         loop {
             if let Some(difference) = self.batch.next() {
@@ -287,7 +287,8 @@ impl ReadAhead<'_> {
         }
     }
 
-    /// Up to `most` directories with names of inodes that were not read ahead, ascending; from now on they were.
+    /// Returns up to `most` directories with names of inodes that were not read ahead, ascending. It notes that they
+    /// are read ahead now.
     fn unread_dirs_of(&mut self, inodes: &[u64], most: usize) -> Vec<u64> {
         if most == 0 {
             return Vec::new();
@@ -311,7 +312,7 @@ impl ReadAhead<'_> {
         dirs
     }
 
-    /// The entries of the old snapshot at names that are new, ascending.
+    /// Lists the entries of the old snapshot at names that are new, ascending.
     fn entries_at_new_names(&self, batch: &[Difference]) -> Vec<Key> {
         let mut keys = Vec::new();
         for difference in batch {

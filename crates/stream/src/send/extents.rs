@@ -85,7 +85,7 @@ fn is_within(tree: FileTree<'_>, extent: &FileExtent<'_>) -> bool {
     disk_bytes <= volume.total_bytes.get() && end.is_some_and(|end| end <= len)
 }
 
-/// The range of the file that an extent item stands for.
+/// Returns the range of the file that an extent item stands for.
 pub(super) fn item_range(tree: FileTree<'_>, item: &Item) -> Result<(u64, u64)> {
     let key = item.key();
     let corrupt = |what| tree.corrupt(key.objectid, what);
@@ -108,7 +108,7 @@ pub(super) struct FileMap<'a> {
 }
 
 impl<'a> FileMap<'a> {
-    /// The extents from `offset` on.
+    /// Begins a walk through the extents from `offset` on.
     pub(super) fn new(tree: FileTree<'a>, ino: u64, offset: u64) -> Result<FileMap<'a>> {
         let mut cursor = tree.snapshot.view().cursor();
         let key = Key::new(ino, KeyType::EXTENT_DATA, offset);
@@ -144,7 +144,7 @@ impl<'a> FileMap<'a> {
         Ok(())
     }
 
-    /// The content at `offset`, and its end. Offsets must ascend.
+    /// Returns the content at `offset`, and its end. Offsets must ascend.
     pub(super) fn at(&mut self, offset: u64) -> Result<(Stored, u64)> {
         while let Some((_, end, _)) = &self.current
             && *end <= offset

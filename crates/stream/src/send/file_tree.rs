@@ -103,7 +103,7 @@ impl<'a> FileTree<'a> {
         Ok(Some(Inode { item, kind }))
     }
 
-    /// An inode that has a name.
+    /// Reads an inode that has a name.
     pub(super) fn inode(&self, ino: u64) -> Result<Option<Inode>> {
         let key = Key::new(ino, KeyType::INODE_ITEM, 0);
         match self.leaves.get(&key)? {
@@ -128,18 +128,18 @@ impl<'a> FileTree<'a> {
         Ok(!is_symlink || self.target(ino)? == other.target(ino)?)
     }
 
-    /// The item with the target of a symbolic link, without its generation.
+    /// Reads the item with the target of a symbolic link, without its generation.
     fn target(&self, ino: u64) -> Result<Option<Vec<u8>>> {
         let item = self.leaves.get(&Key::new(ino, KeyType::EXTENT_DATA, 0))?;
         Ok(item.map(|item| item.get(size_of::<u64>()..).unwrap_or_default().to_vec()))
     }
 
-    /// All names of an inode, in the order of their items.
+    /// Lists all names of an inode, in the order of their items.
     pub(super) fn names(&self, ino: u64) -> Result<Vec<Name>> {
         self.names_until(ino, |_| false)
     }
 
-    /// Names of an inode in the order of their items, until they are enough.
+    /// Lists names of an inode in the order of their items, until they are enough.
     pub(super) fn names_until(
         &self,
         ino: u64,
@@ -167,14 +167,14 @@ impl<'a> FileTree<'a> {
         fault.map_or(Ok(names), |fault| Err(self.corrupt(ino, fault)))
     }
 
-    /// The name that paths lead through.
+    /// Returns the name that paths lead through.
     pub(super) fn first_name(&self, ino: u64) -> Result<Name> {
         let names = self.names_until(ino, |names| !names.is_empty())?;
         let first = names.into_iter().next();
         first.ok_or_else(|| self.corrupt(ino, CorruptFile::NoName))
     }
 
-    /// A path of an inode.
+    /// Returns a path of an inode.
     pub(super) fn path(&self, ino: u64) -> Result<Vec<u8>> {
         let mut path: Vec<u8> = Vec::new();
         let mut at = ino;
@@ -192,7 +192,7 @@ impl<'a> FileTree<'a> {
         Ok(path)
     }
 
-    /// The value of an extended attribute.
+    /// Reads the value of an extended attribute.
     pub(super) fn xattr(&self, ino: u64, name: &[u8]) -> Result<Option<Vec<u8>>> {
         let key = Key::new(ino, KeyType::XATTR_ITEM, u64::from(name_hash(name)));
         let Some(item) = self.leaves.get(&key)? else {
@@ -202,7 +202,7 @@ impl<'a> FileTree<'a> {
         Ok(found.map(|entry| entry.data.to_vec()))
     }
 
-    /// The inode that a name leads to. None for no entry, and for one of a nested subvolume.
+    /// Finds the inode that a name leads to. The result is None for no entry, and for one of a nested subvolume.
     pub(super) fn entry(&self, dir: u64, name: &[u8]) -> Result<Option<u64>> {
         let found = self.location(dir, name)?;
         Ok(found
@@ -210,7 +210,7 @@ impl<'a> FileTree<'a> {
             .map(|key| key.objectid))
     }
 
-    /// The location in an entry; also that of a nested subvolume.
+    /// Finds the location in an entry, also that of a nested subvolume.
     pub(super) fn location(&self, dir: u64, name: &[u8]) -> Result<Option<Key>> {
         let key = Key::new(dir, KeyType::DIR_ITEM, u64::from(name_hash(name)));
         let Some(item) = self.leaves.get(&key)? else {

@@ -36,7 +36,7 @@ pub(super) fn is_handed_down(name: &[u8]) -> bool {
 }
 
 impl Inherited {
-    /// Such an attribute of a directory differs.
+    /// Notes that an attribute that a directory hands down differs.
     pub(super) fn note(&mut self, dir: u64) -> Result<()> {
         Ok(self.changed.add(dir)?)
     }

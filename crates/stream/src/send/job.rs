@@ -45,7 +45,7 @@ pub(super) struct NamePlan {
 }
 
 impl NamePlan {
-    /// The old name by which an inode is reached until it has its first new one.
+    /// Returns the old name by which an inode is reached until it has its first new one.
     pub(super) fn carrier(&self) -> Option<&Name> {
         let moves = self.kept.is_empty() && !self.added.is_empty();
         self.removed.first().filter(|_| moves)
@@ -76,7 +76,7 @@ impl<'a> Job<'a> {
         Ok(self.out.write(command)?)
     }
 
-    /// The inode as the old and as the new snapshot have it, by the first of its items that differ.
+    /// Reads the inode as the old and as the new snapshot have it, by the first of its items that differ.
     pub(super) fn both_inodes(&self, first: &Difference) -> Result<(Option<Inode>, Option<Inode>)> {
         let key = first.key();
         let ino = key.objectid;
@@ -134,7 +134,7 @@ impl<'a> Job<'a> {
         Ok(is_kept)
     }
 
-    /// Which directory a number means in the old snapshot.
+    /// Returns the directory that a number means in the old snapshot.
     pub(super) fn old_dir(&mut self, ino: u64) -> Result<Dir> {
         Ok(match self.is_kept_dir(ino)? {
             true => Dir::New(ino),
@@ -142,7 +142,7 @@ impl<'a> Job<'a> {
         })
     }
 
-    /// Which names of an inode that both snapshots have stay, go and come.
+    /// Computes which names of an inode that both snapshots have stay, go and come.
     pub(super) fn name_plan(&mut self, ino: u64) -> Result<NamePlan> {
         let old = self.old.map_or(Ok(Vec::new()), |old| old.names(ino))?;
         let new = self.new.names(ino)?;

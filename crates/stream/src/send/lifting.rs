@@ -78,7 +78,8 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// The lowest directory on the way to `dir` whose own path is short enough. None if that of `dir` is, or if none helps.
+    /// Finds the lowest directory on the way to `dir` whose own path is short enough. The result is None if the path of
+    /// `dir` is short enough, or if no directory helps.
     fn deepest_within_reach(&mut self, dir: Dir, below: usize) -> Result<Option<Dir>> {
         let mut chain: Vec<(Dir, usize)> = Vec::new();
         let mut at = dir;

@@ -181,7 +181,7 @@ impl<'a> Sender<'a> {
     }
 }
 
-/// By what a receiver knows a subvolume: that which it was received from, if it was.
+/// Returns by which numbers a receiver knows a subvolume: those of the subvolume that it was received from, if it was.
 fn identity(snapshot: &Snapshot) -> (Uuid, Transid) {
     let item = snapshot.item();
     let uuid = match item.received_uuid.is_nil() {

@@ -121,7 +121,7 @@ impl Job<'_> {
         Ok(Place::In(Dir::New(dir), name))
     }
 
-    /// The path of a directory at the receiver, as of now.
+    /// Returns the path of a directory at the receiver, as of now.
     pub(super) fn dir_path(&mut self, dir: Dir) -> Result<Vec<u8>> {
         let mut names: Vec<Vec<u8>> = Vec::new();
         let mut at = dir;
@@ -161,13 +161,13 @@ impl Job<'_> {
         Ok(path)
     }
 
-    /// The path of a name that the new snapshot has.
+    /// Returns the path of a name that the new snapshot has.
     pub(super) fn new_path(&mut self, name: &Name) -> Result<Vec<u8>> {
         let dir = self.dir_path(Dir::New(name.dir))?;
         self.checked(name, &dir)
     }
 
-    /// The path of a name that the old snapshot has, as of now.
+    /// Returns the path of a name that the old snapshot has, as of now.
     pub(super) fn old_path(&mut self, name: &Name) -> Result<Vec<u8>> {
         let dir = self.old_dir(name.dir)?;
         let dir = self.dir_path(dir)?;
@@ -190,7 +190,7 @@ impl Job<'_> {
         }
     }
 
-    /// The name in the root directory of an inode that is aside.
+    /// Returns the name in the root directory of an inode that is aside.
     fn name_aside(&mut self, ino: u64) -> Result<Option<Vec<u8>>> {
         let Some(old) = self.old else {
             return Ok(None);
@@ -204,7 +204,7 @@ impl Job<'_> {
         }
     }
 
-    /// An inode that was aside has a name again.
+    /// Notes that an inode that was aside has a name again.
     pub(super) fn forget_aside(&mut self, ino: u64) -> Result<()> {
         Ok(self.receiver.asides.remove(ino)?)
     }
@@ -260,12 +260,12 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// The turn of a directory, or of any inode of a full send, is over.
+    /// Notes that the turn of a directory, or of any inode of a full send, is over.
     pub(super) fn finish_turn(&mut self, ino: u64) {
         self.receiver.progress = Progress::Placing(ino + 1);
     }
 
-    /// All directories are placed.
+    /// Begins to name inodes, now that all directories are placed.
     pub(super) fn begin_naming(&mut self) {
         self.receiver.progress = Progress::Naming(0);
         self.receiver.early = InodeSet::default();
@@ -335,7 +335,7 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// A name that neither snapshot has in its root directory.
+    /// Finds a name that neither snapshot has in its root directory.
     pub(super) fn free_name(&self, ino: u64, generation: u64) -> Result<Vec<u8>> {
         let mut number = 0u64;
         loop {

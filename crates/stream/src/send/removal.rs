@@ -131,14 +131,14 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// The directory that a gone directory lies in, if that is gone, too. One that is aside counts as well.
+    /// Returns the directory that a gone directory lies in, if that is gone, too. One that is aside counts as well.
     fn gone_parent(&mut self, old: FileTree<'_>, ino: u64) -> Result<Option<u64>> {
         let parent = old.first_name(ino)?.dir;
         Ok((!self.is_kept_dir(parent)?).then_some(parent))
     }
 }
 
-/// Both ascending lists as one.
+/// Merges both ascending lists into one.
 fn merged(
     a: impl Iterator<Item = io::Result<u64>>,
     b: impl Iterator<Item = io::Result<u64>>,

@@ -46,7 +46,7 @@ pub(super) fn utimes<'p>(path: &'p [u8], inode: &Inode) -> Command<'p> {
     }
 }
 
-/// The kernel's 32-bit form of a device number, of that in an inode item.
+/// Converts the device number of an inode item to the kernel's 32-bit form.
 fn encoded_device(rdev: u64) -> u64 {
     let (major, minor) = (rdev >> 20, rdev & 0xf_ffff);
     (minor & 0xff) | (major << 8) | ((minor & !0xff) << 12)
@@ -100,7 +100,7 @@ impl Job<'_> {
         Ok(path)
     }
 
-    /// The path of a name that nothing has any more.
+    /// Frees a name, so that nothing has it any more, and returns its path.
     fn free_path(&mut self, name: &super::file_tree::Name) -> Result<Vec<u8>> {
         match self.old {
             None => self.place(name.dir)?,
@@ -204,7 +204,8 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Times of directories are set when nothing in them changes any more.
+    /// Sets the times of a file that is no directory. Times of directories are set when nothing in them changes any
+    /// more.
     fn set_file_times(&mut self, update: &Update) -> Result<()> {
         let (before, after) = (update.before.map(|before| before.item), update.after.item);
         let differ =

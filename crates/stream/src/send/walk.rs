@@ -53,7 +53,7 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// None for an inode that is gone, and for one that is done at once.
+    /// Begins the update of an inode. The result is None for an inode that is gone, and for one that is done at once.
     fn begin(
         &mut self,
         ino: u64,

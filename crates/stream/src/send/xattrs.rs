@@ -15,7 +15,7 @@ const CAPABILITY: &[u8] = b"security.capability";
 /// An ACL without entries: the version alone.
 const EMPTY_ACL: &[u8] = &[2, 0, 0, 0];
 
-/// The value to set. One without bytes cannot be set as an ACL.
+/// Returns the value to set. An ACL without bytes cannot be set, and is replaced by one without entries.
 pub(super) fn settable<'v>(name: &[u8], value: &'v [u8]) -> &'v [u8] {
     match name {
         acl::ACCESS | acl::DEFAULT if value.is_empty() => EMPTY_ACL,

@@ -489,7 +489,7 @@ const PATHS: [&[u8]; 14] = [
     b"a/b/d",
 ];
 
-/// A command that may make sense after others.
+/// Chooses a command that may make sense after others.
 fn random_command<'a>(rng: &mut Rng, data: &'a [u8]) -> Command<'a> {
     let mut path = || PATHS[rng.below(PATHS.len() as u64) as usize];
     let (path, other) = (path(), path());

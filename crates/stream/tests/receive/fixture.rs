@@ -64,7 +64,7 @@ pub(crate) fn receive(
     receiver.receive(&mut StreamReader::open(stream).unwrap())
 }
 
-/// The content of the file `f` in the subvolume that was received, which must be read-only.
+/// Reads the content of the file `f` in the subvolume that was received, which must be read-only.
 pub(crate) fn content(volume: &Volume) -> Vec<u8> {
     let top = volume.root_dir(RootId::FS_TREE).unwrap();
     let file = volume.resolve(top, b"s/f").unwrap();
@@ -83,7 +83,7 @@ pub(crate) fn is_finished(volume: &Volume) -> bool {
     finished.count() == 1
 }
 
-/// Compressible, and nowhere the same.
+/// Returns data that is compressible, and nowhere the same.
 pub(crate) fn plain(len: usize, salt: u64) -> Vec<u8> {
     (0..len as u64)
         .map(|at| ((at / 64 + salt) % 251) as u8)

@@ -45,7 +45,7 @@ fn utimes(path: &[u8], sec: i64) -> Command<'_> {
     }
 }
 
-/// User, group, permissions, and the seconds of the times.
+/// Returns user, group, permissions, and the seconds of the times.
 fn attributes(volume: &Volume, path: &[u8]) -> (u32, u32, u32, i64, i64) {
     let top = volume.root_dir(RootId::FS_TREE).unwrap();
     let file = volume.resolve(top, path).unwrap();

@@ -11,7 +11,7 @@ use crate::fixture::{Source, Target, V1, V2, btrfs, count};
 const DEFAULT_ACL: &str = "system.posix_acl_default";
 const ACCESS_ACL: &str = "system.posix_acl_access";
 
-/// An ACL with an entry for one more user.
+/// Builds an ACL with an entry for one more user.
 pub(crate) fn acl(uid: u32, permissions: u16) -> Vec<u8> {
     let entries: [(u16, u16, u32); 5] = [
         (0x01, 7, u32::MAX),
@@ -33,7 +33,7 @@ fn set(path: &Path, name: &str, value: &[u8]) {
     xattr::set(path, name, value).unwrap();
 }
 
-/// Files and directories that do not have what their directory hands down.
+/// Creates files and directories that do not have the attributes that their directory hands down.
 fn fill(dir: &Path) {
     fs::create_dir_all(dir.join("sub")).unwrap();
     fs::write(dir.join("sub/file"), [1; 9000]).unwrap();

@@ -102,7 +102,7 @@ impl Made {
 /// None for a volume or snapshot that cannot be opened.
 type Outcome = Option<Result<(), SendError>>;
 
-/// Two snapshots: directories, files with extents that both share in part.
+/// Creates two snapshots, with directories and files that have extents which both share in part.
 fn made() -> Made {
     let mut source = Source::new("");
     let live = source.live();
@@ -129,7 +129,7 @@ fn clone(from: &Path, to: &Path) {
     rustix::fs::ioctl_ficlone(File::create(to).unwrap(), from).unwrap();
 }
 
-/// Edits the items of all subvolumes, as often as `edit` says so.
+/// Changes the items of all subvolumes, as often as `edit` says so.
 fn edited(made: &Made, edit: impl Fn(&mut (Key, Vec<u8>)) -> bool) -> Crafted {
     let mut crafted = made.crafted.clone();
     let mut changed = 0;

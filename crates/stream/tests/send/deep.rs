@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::fixture::{Source, Target, V1, btrfs};
 
-/// The relative path of a chain of directories.
+/// Returns the relative path of a chain of directories.
 fn chain(letter: &str) -> PathBuf {
     let name = letter.repeat(250);
     std::iter::repeat_n(name, 14).collect()

@@ -79,7 +79,7 @@ impl<'r> Editor<'r> {
         (path != root).then_some(path)
     }
 
-    /// A name in some directory, of few, so that names are used again.
+    /// Chooses a name in some directory. There are few names, so that they are used again.
     fn place(&mut self) -> Option<PathBuf> {
         let dir = self.dir()?;
         let name = b'a' + self.rng.below(6) as u8;
@@ -163,7 +163,7 @@ impl<'r> Editor<'r> {
         }
     }
 
-    /// A file without a name stays in the snapshot.
+    /// Removes a file that is open. A file without a name stays in the snapshot.
     fn remove_open(&mut self) -> Option<()> {
         let path = self.file()?;
         let file = File::open(&path).ok()?;
@@ -172,7 +172,7 @@ impl<'r> Editor<'r> {
         Some(())
     }
 
-    /// A file becomes a directory of the same name, or the other way round.
+    /// Replaces a file by a directory of the same name, or the other way round.
     fn replace(&mut self) -> Option<()> {
         let path = self.below_root()?;
         match path.symlink_metadata().ok()?.is_dir() {
@@ -315,7 +315,7 @@ impl<'r> Editor<'r> {
     }
 }
 
-/// FICLONERANGE.
+/// Clones a range by FICLONERANGE, and returns whether that succeeded.
 pub(crate) fn clone_range(from: &File, to: &File, source: u64, length: u64, target: u64) -> bool {
     let mut argument = Vec::new();
     let fd = std::os::fd::AsRawFd::as_raw_fd(&from.as_fd());

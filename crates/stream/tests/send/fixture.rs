@@ -83,7 +83,7 @@ impl Source {
         self.shown.push((name.to_owned(), manifest));
     }
 
-    /// The kernel's stream of a snapshot, in a file.
+    /// Writes the kernel's stream of a snapshot to a file.
     pub(crate) fn sent_by_kernel(
         &self,
         name: &str,
@@ -122,7 +122,7 @@ impl Source {
     }
 }
 
-/// Nested subvolumes, which a stream leaves out.
+/// Removes the directories of nested subvolumes, which a stream leaves out.
 fn without_empty_subvolume_dirs(mut manifest: Manifest) -> Manifest {
     manifest
         .entries
@@ -143,7 +143,7 @@ impl Sending {
         Snapshot::open(&self.opened, dir.root).unwrap()
     }
 
-    /// The stream of a snapshot, in a file.
+    /// Writes the stream of a snapshot to a file.
     pub(crate) fn send(
         &self,
         name: &str,
@@ -233,7 +233,7 @@ impl Target {
         }
     }
 
-    /// A subvolume as the kernel shows it.
+    /// Lists a subvolume as the kernel shows it.
     pub(crate) fn shown(&self, name: &str) -> Manifest {
         Manifest::of_dir(&self.path(name)).unwrap()
     }
@@ -253,7 +253,7 @@ pub(crate) fn differences(left: &Manifest, right: &Manifest) -> Vec<String> {
     differences_without(left, right, &[])
 }
 
-/// Differences in what streams carry, without some more fields.
+/// Returns the differences in what streams carry, without some more fields.
 pub(crate) fn differences_without(
     left: &Manifest,
     right: &Manifest,
@@ -264,7 +264,7 @@ pub(crate) fn differences_without(
     differences.iter().map(Difference::to_string).collect()
 }
 
-/// The commands of a stream, shortened.
+/// Lists the commands of a stream, shortened.
 pub(crate) fn dumped(stream: &Path) -> String {
     let bytes = fs::read(stream).unwrap();
     let mut text = Vec::new();

@@ -19,7 +19,7 @@ const CHAIN: usize = 41;
 /// For each node the directory that holds it (`NODES` for the root), and its name.
 type Forest = [(usize, usize); NODES];
 
-/// All forests: every directory but its own descendants may hold a node, and no two have one name.
+/// Lists all forests. Every directory but its own descendants may hold a node, and no two have one name.
 fn forests() -> Vec<Forest> {
     let places: Vec<(usize, usize)> = (0..=NODES)
         .filter(|&parent| parent != NODES - 1)
@@ -63,7 +63,7 @@ fn path(forest: &Forest, root: &Path, node: usize) -> PathBuf {
     }
 }
 
-/// Depth first, so that a directory is there before what it holds.
+/// Orders the nodes by their depth, so that a directory is there before the nodes that it holds.
 fn in_order(forest: &Forest) -> Vec<usize> {
     let mut nodes: Vec<usize> = (0..NODES).collect();
     nodes.sort_by_key(|&node| path(forest, Path::new("/"), node).components().count());

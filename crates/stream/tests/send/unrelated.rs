@@ -55,7 +55,7 @@ fn make_files(top: &Path, files: Files) {
     }
 }
 
-/// A volume with read-only subvolumes `a` and `b`.
+/// Creates a volume with read-only subvolumes `a` and `b`.
 fn filled(a: Files, b: Files) -> Arc<Volume> {
     let scratch = Scratch::new().unwrap();
     let source = scratch.path().join("source");
@@ -128,7 +128,7 @@ fn receive(target: &Arc<Volume>, stream: &[u8]) {
 
 type Shown = (u32, FileTime, FileTime, Vec<u8>);
 
-/// Mode, times of access and modification, and content of each path.
+/// Returns mode, times of access and modification, and content of each path.
 fn shown(volume: &Volume, name: &str) -> BTreeMap<String, Shown> {
     let mut shown = BTreeMap::new();
     let mut left = vec![(String::new(), subvolume(volume, name))];

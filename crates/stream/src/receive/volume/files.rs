@@ -97,7 +97,7 @@ impl Files {
         Ok(dir)
     }
 
-    /// The directory and the name in it.
+    /// Returns the directory and the name in it.
     pub(super) fn place<'p>(
         &mut self,
         volume: &Volume,
@@ -107,7 +107,7 @@ impl Files {
         Ok((self.dir(volume, dir)?.id, name))
     }
 
-    /// A file of any kind; a link is not followed.
+    /// Finds a file of any kind. A link is not followed.
     pub(super) fn file(
         &mut self,
         volume: &Volume,
@@ -137,7 +137,7 @@ impl Files {
         }
     }
 
-    /// The attributes of a file are others.
+    /// Forgets a directory of which the attributes are others.
     pub(super) fn attributes_changed(&mut self, path: TreePath<'_>) {
         if self.dirs.get(path.as_bytes()).is_some() {
             self.dirs.forget(path.as_bytes());
@@ -158,7 +158,7 @@ impl Files {
     }
 }
 
-/// The inode of a name in a directory of a subvolume.
+/// Finds the inode of a name in a directory of a subvolume.
 pub(super) fn child(volume: &Volume, dir: FileId, name: &[u8]) -> Result<FileId, TargetError> {
     let found = volume.lookup(dir, name)?.ok_or(Error::NotFound)?;
     match found.root == dir.root {

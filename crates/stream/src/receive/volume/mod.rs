@@ -36,9 +36,9 @@ const ZERO_RANGE: u32 = 16;
 
 /// Hears what is changed, for caches beside the engine.
 pub trait Watcher: Debug + Send {
-    /// A name is there now, or is another file's, or is gone.
+    /// Hears that a name is there now, or is another file's, or is gone.
     fn entry(&self, dir: FileId, name: &[u8]);
-    /// Contents and attributes of a file are others.
+    /// Hears that contents and attributes of a file are others.
     fn file(&self, id: FileId);
 }
 
@@ -60,7 +60,7 @@ pub struct VolumeTarget {
 const MAX_SOURCES: usize = 16;
 
 impl VolumeTarget {
-    /// `dir`: where the subvolumes are made.
+    /// Creates a target that makes the subvolumes in `dir`.
     pub fn new(volume: &Arc<Volume>, dir: FileId) -> VolumeTarget {
         VolumeTarget {
             volume: Arc::clone(volume),
@@ -118,7 +118,7 @@ impl VolumeTarget {
         self.current()?.dir(&volume, path)
     }
 
-    /// The directory and the name in it.
+    /// Returns the directory and the name in it.
     fn place<'p>(&mut self, path: TreePath<'p>) -> Result<(FileId, &'p [u8]), TargetError> {
         let volume = Arc::clone(&self.volume);
         self.current()?.place(&volume, path)
@@ -149,7 +149,7 @@ impl VolumeTarget {
         Ok(())
     }
 
-    /// The place of a clone source among those that are remembered.
+    /// Looks a clone source up, and returns its place among those that are remembered.
     fn source(&mut self, sent: &Sent) -> Result<usize, TargetError> {
         let known = self.sources.iter().position(|(known, _)| known == sent);
         if let Some(at) = known {
@@ -173,7 +173,7 @@ impl VolumeTarget {
         Ok(Files::of(id))
     }
 
-    /// A subvolume that could not be finished shall not pass for one that was.
+    /// Removes the marks of a subvolume that could not be finished. It shall not pass for one that was.
     fn unmark(&self, id: RootId) {
         // One that another thread has opened as a snapshot stays read-only.
         let writable = self.volume.set_read_only(id, false);
@@ -279,8 +279,8 @@ impl Target for VolumeTarget {
         Ok(())
     }
 
-    /// A crash leaves a subvolume that is marked as received and whole, or not marked: its data is durable before. The mark
-    /// is durable, too, when this returns.
+    /// Marks the subvolume as received. A crash leaves a subvolume that is marked as received and whole, or not marked:
+    /// its data is durable before. The mark is durable, too, when this returns.
     fn finish(&mut self, sent: &Sent) -> Result<(), TargetError> {
         let id = self.current()?.subvolume;
         self.volume.sync()?;

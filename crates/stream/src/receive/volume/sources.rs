@@ -57,7 +57,7 @@ impl Reader {
         }
     }
 
-    /// The subvolume that a snapshot is made of.
+    /// Finds the subvolume that a snapshot is made of.
     pub(super) fn find_parent(
         &self,
         volume: &Volume,
@@ -70,7 +70,7 @@ impl Reader {
         })
     }
 
-    /// The subvolume that files are cloned from.
+    /// Finds the subvolume that files are cloned from.
     pub(super) fn find_source(
         &self,
         volume: &Volume,
@@ -106,7 +106,7 @@ impl Reader {
         find_sent(usable, sent, |_| true)
     }
 
-    /// The file of a source, which the caller could open.
+    /// Finds a file of a source, and checks that the caller could open it.
     pub(super) fn file(
         &mut self,
         volume: &Volume,
@@ -151,7 +151,7 @@ fn rights<'a>(caller: &'a Caller, volume: &'a Volume) -> Rights<'a> {
     }
 }
 
-/// The root directory of a subvolume that the caller can get to.
+/// Returns the root directory of a subvolume that the caller can get to.
 fn reach_subvolume(rights: &Rights<'_>, id: RootId, top: FileId) -> Result<FileId, Refused> {
     let root = rights.volume.root_dir(id)?;
     rights.reach_up(root, top)?;

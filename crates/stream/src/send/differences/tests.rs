@@ -40,7 +40,8 @@ fn snapshot(volume: &Arc<Volume>, name: &str) -> Snapshot {
     Snapshot::open(volume, made.unwrap()).unwrap()
 }
 
-/// Directories, in which the second snapshot has names of few files: as many of each as are read ahead.
+/// Creates directories, in which the second snapshot has names of few files. There are as many of each as are read
+/// ahead.
 fn many_names() -> Pair {
     let (volume, top) = volume(16 << 10);
     let dirs: Vec<FileId> = (0..DIRS)
@@ -64,7 +65,7 @@ fn many_names() -> Pair {
     Pair { old, new }
 }
 
-/// All batches of a finder, and its last message.
+/// Collects all batches of a finder, and its last message.
 fn find_all(pair: &Pair, wanted: Wanted) -> (Vec<Vec<Difference>>, Found) {
     let leaves = [&pair.old, &pair.new].map(|of| RecentLeaves::of(of.view()));
     let is_over = AtomicBool::new(false);

@@ -52,7 +52,7 @@ impl InodeSet {
         Ok(self.pages.read(page)?[byte] & mask != 0)
     }
 
-    /// False if it was there.
+    /// Adds an inode. Returns false if it was there.
     pub(super) fn insert(&mut self, ino: u64) -> io::Result<bool> {
         let (page, byte, mask) = place_of_bit(ino);
         let is_new = self.pages.read(page)?[byte] & mask == 0;
@@ -101,12 +101,12 @@ impl FirstSeen {
         }
     }
 
-    /// Leaves out a number that came, and comes no more.
+    /// Drops a number that came, and comes no more.
     pub(super) fn forget(&mut self, ino: u64) -> io::Result<()> {
         self.seen.remove(ino)
     }
 
-    /// All that are left, in the order in which they came.
+    /// Calls `each` with all numbers that are left, in the order in which they came.
     pub(super) fn into_each(mut self, mut each: impl FnMut(u64) -> Result<()>) -> Result<()> {
         for ino in self.list.iter() {
             let ino = ino?;

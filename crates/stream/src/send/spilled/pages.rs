@@ -42,7 +42,7 @@ impl Pages {
         }
     }
 
-    /// Nothing was ever asked for.
+    /// Returns whether nothing was ever asked for.
     pub(super) fn is_empty(&self) -> bool {
         self.held.is_empty() && self.spill.is_none()
     }

@@ -8,7 +8,7 @@ use super::*;
 
 const PAGES: usize = 3;
 
-/// Numbers far apart and close together.
+/// Chooses one of numbers that are far apart and close together.
 fn number(rng: &mut Rng) -> u64 {
     let far = rng.below(20) * 100_000;
     far + rng.below(50)
