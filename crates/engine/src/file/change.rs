@@ -13,7 +13,7 @@ use crate::inode::{Inode, inode_item_cached, kind_of, note_change};
 /// The largest file that Linux can handle.
 pub(super) const MAX_FILE_BYTES: u64 = i64::MAX as u64;
 
-/// The item of a regular file.
+/// Returns the item of a regular file.
 pub(super) fn read_file(inode: &Inode) -> Result<InodeItem> {
     let item = inode_item_cached(&inode.tree, inode.id)?;
     match kind_of(inode.id, &item)? {
@@ -40,7 +40,7 @@ pub(super) fn note_write(item: &mut InodeItem) {
     note_change(item, now);
 }
 
-/// The end of a range, which no file reaches beyond.
+/// Returns the end of a range, or an error if the range reaches beyond the largest file.
 pub(super) fn end_of(offset: u64, len: u64) -> Result<u64> {
     match offset.checked_add(len) {
         Some(end) if end <= MAX_FILE_BYTES => Ok(end),
@@ -82,8 +82,8 @@ impl Files {
     }
 
     /// Commits between two steps of a change, if much has been done or if there is no room for the next step. The
-    /// caller has locked the file's extents. Reclaiming space writes back files, which would wait for these, so this
-    /// thread commits.
+    /// caller has locked the file's extents. Reclaiming space writes back files, which would wait for these locks, so
+    /// this thread commits.
     pub(super) fn commit_between_steps(&self, next: EditEstimate) -> Result<()> {
         match self.inodes.transactions()?.wants_commit(next) {
             true => Ok(self.inodes.transactions()?.commit_running()?),

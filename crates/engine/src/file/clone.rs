@@ -69,7 +69,8 @@ impl<'a> Pair<'a> {
         })
     }
 
-    /// Errors: the thread must not wait, and there is something to be written.
+    /// Writes back what both files have buffered. Errors: the thread must not wait, and there is something to be
+    /// written.
     fn write_back(&mut self, files: &Files) -> Result<()> {
         if nonblocking::is_set() {
             for inode in [self.src, self.dst] {
@@ -94,12 +95,12 @@ impl<'a> Pair<'a> {
     }
 }
 
-/// The estimate for one step. All its items are in the destination, side by side.
+/// Returns the estimate for one step. All its items are in the destination, side by side.
 fn cost_of(step: usize) -> EditEstimate {
     EditEstimate::neighbours(EXTENT_ITEMS * step as u64)
 }
 
-/// A file's flags and size.
+/// Returns a file's flags and size.
 fn facts(inode: &Inode) -> Result<(InodeFlags, u64)> {
     let state = lock::read(&inode.lock)?;
     let item = read_file(inode)?;
@@ -328,7 +329,8 @@ impl Files {
         Ok((delalloc, LEAST_STEP))
     }
 
-    /// The kernel's rules. A length of 0 becomes that to the source's end.
+    /// Checks a clone by the kernel's rules. Returns the share, where a length of 0 has become the length to the
+    /// source's end.
     fn check_clone(&self, pair: &Pair<'_>, share: Share) -> Result<Share> {
         let sectorsize = self.roots.sectorsize();
         let (src_size, dst_size) = (facts(pair.src)?.1, facts(pair.dst)?.1);
@@ -346,7 +348,8 @@ impl Files {
         self.check_places(pair, Share { from, to, len })
     }
 
-    /// The kernel's rules. What of a length cannot be shared is left out.
+    /// Checks a deduplication by the kernel's rules. Returns the share without the part of its length that cannot be
+    /// shared.
     fn check_dedupe(&self, pair: &Pair<'_>, share: Share) -> Result<Share> {
         let (src_size, dst_size) = (facts(pair.src)?.1, facts(pair.dst)?.1);
         let Share { from, to, len } = share;
@@ -361,7 +364,7 @@ impl Files {
         self.check_places(pair, Share { from, to, len })
     }
 
-    /// Whether two files can share at these places.
+    /// Checks whether two files can share at these places.
     fn check_places(&self, pair: &Pair<'_>, share: Share) -> Result<Share> {
         let sectorsize = self.roots.sectorsize();
         let Share { from, to, len } = share;
@@ -400,7 +403,8 @@ impl Files {
         Ok(true)
     }
 
-    /// Step by step, each of which meets `most` extents at most. `note` is what happens to the destination's item with each.
+    /// Shares the range in steps, each of which meets at most `most` extents. Each step calls `note` on the
+    /// destination's item.
     ///
     /// Errors: the thread must not wait, and more than one step is needed.
     fn share(
@@ -504,7 +508,7 @@ impl Files {
         Ok(())
     }
 
-    /// The data that the source has in its item rather than in an extent.
+    /// Returns the data that the source has in its item rather than in an extent.
     fn inline_bytes(
         &self,
         src: &Inode,

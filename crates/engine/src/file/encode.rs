@@ -36,7 +36,7 @@ pub(super) enum Encoded {
 }
 
 impl Encoder {
-    /// `property`: what the file's own setting names.
+    /// Creates the encoder of a file with these flags. `property` is the algorithm that the file's own setting names.
     pub(super) fn new(
         volume: &Compress,
         flags: InodeFlags,
@@ -73,7 +73,7 @@ impl Encoder {
         self.algorithm != Compression::None
     }
 
-    /// At most one extent's worth of data.
+    /// Encodes `data`, which is at most one extent's worth.
     pub(super) fn encode(&self, data: &[u8], sectorsize: usize, inline: bool) -> Encoded {
         if !self.is_on() || !(self.force || looks_compressible(data)) {
             return Encoded::Plain;

@@ -50,7 +50,7 @@ pub(crate) struct DiskPart {
 }
 
 impl Extent {
-    /// `sectorsize` is what inline data is rounded up to when it takes its place in the file.
+    /// Decodes an EXTENT_DATA item.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Extent, CorruptItem> {
         let extent = FileExtent::decode(bytes).ok_or(CorruptItem::Undecodable)?;
         let head = extent.head();
@@ -153,7 +153,7 @@ impl Extent {
         }
     }
 
-    /// The bytes that it adds to the inode's `nbytes`.
+    /// Returns the bytes that it adds to the inode's `nbytes`.
     pub(crate) fn nbytes(&self) -> u64 {
         match self {
             Extent::Inline(inline) => inline.ram_bytes,
@@ -171,8 +171,8 @@ impl Extent {
         }
     }
 
-    /// The part of it that takes `range` of the `len` bytes that it stands for. None for inline data, which
-    /// cannot be cut.
+    /// Returns the part of it that takes `range` of the `len` bytes that it stands for. Returns None for inline data,
+    /// which cannot be cut.
     pub(crate) fn slice(&self, range: Range<u64>) -> Option<Extent> {
         match self {
             Extent::Inline(_) => None,
@@ -188,8 +188,8 @@ impl Extent {
         }
     }
 
-    /// The two as one, if `next` goes on where `self` ends. It counts as being as old as the older: a snapshot between
-    /// the two shares that.
+    /// Returns the two as one, if `next` goes on where `self` ends. The result counts as being as old as the older: a
+    /// snapshot between the two shares that.
     pub(crate) fn joined(&self, next: &Extent) -> Option<Extent> {
         match (self, next) {
             (Extent::Disk(this), Extent::Disk(next)) => {
@@ -238,7 +238,7 @@ impl DiskPart {
         Logical(self.disk.start.0.saturating_add(self.offset))
     }
 
-    /// The range of the volume whose checksums it needs.
+    /// Returns the range of the volume whose checksums it needs.
     pub(crate) fn summed(&self) -> Range<Logical> {
         let (offset, len) = match self.compression {
             Compression::None => (self.offset, self.len),
@@ -257,7 +257,7 @@ impl DiskPart {
         Logical(self.disk.start.0.saturating_add(end))
     }
 
-    /// The reference that the item at file offset `start` holds.
+    /// Returns the reference that the item at file offset `start` holds.
     pub(crate) fn data_ref(&self, file: FileId, start: u64) -> DataRef {
         DataRef {
             root: file.root,

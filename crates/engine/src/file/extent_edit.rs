@@ -38,7 +38,7 @@ pub(crate) struct ExtentEdit {
     after: Extents,
 }
 
-/// The key of the extent at this file offset.
+/// Returns the key of the extent at this file offset.
 pub(super) fn extent_key(file: FileId, start: u64) -> Key {
     Key::new(file.ino.0, KeyType::EXTENT_DATA, start)
 }
@@ -189,14 +189,14 @@ impl ExtentEdit {
         Ok(self)
     }
 
-    /// The extents as they are to be.
+    /// Returns the extents as they are to be after the edit.
     pub(crate) fn extents(&self) -> impl DoubleEndedIterator<Item = (Range<u64>, &Extent)> {
         self.after
             .iter()
             .map(|(&start, extent)| (start..start + extent.len(self.sectorsize), extent))
     }
 
-    /// The extents that overlap `range`, whole.
+    /// Returns the extents that overlap `range`, uncut.
     pub(super) fn overlapping(
         &self,
         range: Range<u64>,
@@ -208,7 +208,7 @@ impl ExtentEdit {
             .filter(move |(place, _)| place.end > range.start)
     }
 
-    /// The start of the extent that `at` lies in, else `at`.
+    /// Returns the start of the extent that `at` lies in, else `at`.
     fn first_overlapping(&self, at: u64) -> u64 {
         match self.after.range(..=at).next_back() {
             Some((&start, extent)) if start + extent.len(self.sectorsize) > at => start,
@@ -216,7 +216,7 @@ impl ExtentEdit {
         }
     }
 
-    /// The parts of `range` that no extent covers, not even a hole.
+    /// Returns the parts of `range` that no extent covers, not even a hole.
     pub(crate) fn gaps(&self, range: Range<u64>) -> Vec<Range<u64>> {
         let mut gaps = Vec::new();
         let mut at = range.start;
@@ -285,7 +285,7 @@ impl ExtentEdit {
         self.after.insert(start, extent);
     }
 
-    /// Another state of the extent at `start`, in no more place.
+    /// Sets the extent at `start` to another state, which takes no more place.
     pub(crate) fn set(&mut self, start: u64, extent: Extent) {
         self.after.insert(start, extent);
     }
@@ -305,7 +305,7 @@ impl ExtentEdit {
         }
     }
 
-    /// The last extent that begins before `at`.
+    /// Returns the last extent that begins before `at`.
     pub(super) fn before(&self, at: u64) -> Option<&Extent> {
         self.after.range(..at).next_back().map(|(_, extent)| extent)
     }

@@ -80,7 +80,7 @@ pub(super) struct FileExtents<'v> {
 }
 
 impl<'v> FileExtents<'v> {
-    /// `tree` is that of the file's subvolume.
+    /// Creates an iterator over the extents of `file` from `offset` on. `tree` is that of the file's subvolume.
     pub(super) fn from(
         files: &'v Files,
         tree: &'v Tree,
@@ -202,7 +202,8 @@ fn holds(chunks: &ChunkMap, logical: Logical, len: u64) -> bool {
     len <= chunk.end().0 - logical.0
 }
 
-/// `whole` may not be compressed. `within`: where in the extent the file's part of it ends.
+/// Returns the source of a regular extent, for which `whole` may be uncompressed. `within` is where in the extent the
+/// file's part of it ends.
 fn regular(
     whole: CompressedExtent,
     offset: u64,

@@ -42,7 +42,7 @@ impl Fallocate {
         }
     }
 
-    /// The flags of files for which it is refused.
+    /// Returns the flags of files for which it is refused.
     fn guards(self) -> InodeFlags {
         match self {
             Fallocate::Reserve { .. } => InodeFlags::IMMUTABLE,
@@ -86,7 +86,7 @@ struct Steps {
 }
 
 impl Steps {
-    /// `met`: as many as may be met.
+    /// Returns the limits of a step. `met` is the most extents that may be met.
     fn of(mode: Fallocate, is_full: bool, met: usize) -> Steps {
         let frees = mode == Fallocate::PunchHole;
         let extents = match (is_full, frees) {
@@ -220,7 +220,8 @@ impl Files {
         Err(Error::NoSpace)
     }
 
-    /// Space for sectors that the range cuts, and for that of the file's end if the file is to grow.
+    /// Returns the bytes to reserve for sectors that the range cuts, and for that of the file's end if the file is to
+    /// grow.
     fn small_bytes(
         &self,
         inode: &Inode,
@@ -243,8 +244,8 @@ impl Files {
         })
     }
 
-    /// Room for `data_bytes` and for a step, which need not meet more than `met` extents; a small one if there is not enough
-    /// for others.
+    /// Reserves room for `data_bytes` and for a step, which need not meet more than `met` extents. The step is a small
+    /// one if there is not enough room for others.
     fn reserve_steps(
         &self,
         mode: Fallocate,
@@ -501,8 +502,8 @@ impl Files {
         Ok(is_buffered || next.is_some_and(|next| next < range.end))
     }
 
-    /// The start of the first sector at or above `at` that an extent has. A range may be as long as a file can be, and
-    /// is not to be walked through where there is nothing.
+    /// Returns the start of the first sector at or above `at` that an extent has. A range may be as long as a file can
+    /// be, so that empty parts are not walked through.
     fn next_extent(&self, inode: &Inode, at: u64) -> Result<Option<u64>> {
         let sectorsize = self.roots.sectorsize();
         let mut extents = FileExtents::from(self, &inode.tree, inode.id, at)?;
@@ -550,19 +551,19 @@ impl Files {
     }
 }
 
-/// The whole sectors within a range, perhaps none.
+/// Returns the whole sectors within a range, perhaps none.
 fn whole_sectors(range: &Range<u64>, sectorsize: u64) -> Range<u64> {
     let start = range.start.next_multiple_of(sectorsize);
     let end = range.end - range.end % sectorsize;
     start..end.max(start)
 }
 
-/// The sectors that a range touches.
+/// Returns the sectors that a range touches.
 fn touched_sectors(range: &Range<u64>, sectorsize: u64) -> Range<u64> {
     range.start - range.start % sectorsize..range.end.next_multiple_of(sectorsize)
 }
 
-/// The parts of `range` that have neither data nor space.
+/// Returns the parts of `range` that have neither data nor space.
 fn holes(extent_edit: &ExtentEdit, range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
     let explicit = extent_edit
         .overlapping(range.clone())
@@ -579,7 +580,7 @@ fn holes(extent_edit: &ExtentEdit, range: Range<u64>) -> impl Iterator<Item = Ra
         .map(move |hole| hole.start.max(range.start)..hole.end.min(range.end))
 }
 
-/// The parts of `range` that are not reserved and empty already.
+/// Returns the parts of `range` that are not reserved and empty already.
 fn unless_reserved(extent_edit: &ExtentEdit, range: Range<u64>) -> Vec<Range<u64>> {
     let mut parts = Vec::new();
     let mut at = range.start;

@@ -53,7 +53,7 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// `decompressed_bytes`: budget of the cache of decompressed extents.
+    /// Creates the files of a volume. `decompressed_bytes` is the budget of the cache of decompressed extents.
     pub(crate) fn new(inodes: &Arc<Inodes>, rescue: Rescue, decompressed_bytes: u64) -> Files {
         Files {
             roots: Arc::clone(&inodes.roots),

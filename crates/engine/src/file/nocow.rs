@@ -45,8 +45,8 @@ pub(super) struct Place {
 }
 
 impl Files {
-    /// The parts of `range`, which are whole sectors of the file, that may be overwritten. `extent_edit` has what the file has
-    /// there. The caller holds `Tree::nocow_lock` (NOCOW-3).
+    /// Returns the parts of `range`, which is whole sectors of the file, that may be overwritten. `extent_edit` has the
+    /// file's extents there. The caller holds `Tree::nocow_lock` (NOCOW-3).
     pub(super) fn places_to_overwrite(
         &self,
         inode: &Inode,

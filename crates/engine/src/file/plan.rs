@@ -154,8 +154,8 @@ impl<'a> Job<'a> {
         }))
     }
 
-    /// Bytes of the caller's in sectors that are not dirty, which stay in flight until the job is done. The file holds
-    /// nothing in flight, and `item` is what it has now.
+    /// Creates the job for bytes of the caller in sectors that are not dirty. They stay in flight until the job is
+    /// done. The file holds nothing in flight, and `item` is its current item.
     pub(super) fn of_own(
         files: &Files,
         inode: &'a Arc<Inode>,
@@ -253,7 +253,7 @@ impl Taken<'_> {
         })
     }
 
-    /// Sectors that must be written besides those that were.
+    /// Returns the sectors that must be written besides the dirty ones.
     fn also_written(&self, files: &Files, dirty_ranges: &DirtyRanges) -> Result<Vec<Range<u64>>> {
         let sectorsize = files.roots.sectorsize();
         let old_size = self.item.size.get();
@@ -289,7 +289,7 @@ impl Taken<'_> {
         self.load_ranges(files, runs.iter().map(Run::range).collect(), size)
     }
 
-    /// The extents that entering data of `ranges` and a new size changes.
+    /// Loads the extents that entering data of `ranges` and a new size changes.
     pub(super) fn load_ranges(
         &self,
         files: &Files,

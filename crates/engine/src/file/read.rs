@@ -125,7 +125,7 @@ impl Files {
     }
 }
 
-/// The part of `buf` that a file of `size` fills from `offset` on.
+/// Returns the part of `buf` that a file of `size` fills from `offset` on.
 fn within(size: u64, offset: u64, buf: &mut [u8]) -> &mut [u8] {
     let rest = size.saturating_sub(offset);
     let len = usize::try_from(rest).unwrap_or(usize::MAX).min(buf.len());
@@ -180,7 +180,7 @@ impl<'v> Reader<'v> {
         Ok(())
     }
 
-    /// `place` is for what lies at file offset `from`, all of it within `range`.
+    /// Plans the read of a part of `range` that begins at file offset `from`. `place` is that part's place in `buf`.
     fn plan_range(
         &mut self,
         range: &FileRange<'_>,
@@ -267,7 +267,8 @@ impl<'v> Reader<'v> {
         Ok(())
     }
 
-    /// The sums of the sectors that `len` bytes at `logical` touch, if the file has any. All must be there.
+    /// Returns the checksums of the sectors that `len` bytes at `logical` touch, if the file has any. All of them must
+    /// be there.
     fn csums(&self, logical: Logical, len: u64, offset: u64) -> Result<Option<RangeCsums>> {
         if !self.has_csums {
             return Ok(None);
@@ -381,7 +382,7 @@ impl<'v> Reader<'v> {
             })
     }
 
-    /// All bytes of a compressed extent.
+    /// Returns all bytes of a compressed extent.
     fn decompressed(
         &self,
         extent: CompressedExtent,

@@ -24,7 +24,7 @@ pub(super) struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// `bytes` are whole sectors.
+    /// Creates a run at file offset `start`. `bytes` are whole sectors.
     pub(super) fn new(start: u64, bytes: Cow<'a, [u8]>) -> Run<'a> {
         Run {
             start,
@@ -43,7 +43,7 @@ impl<'a> Run<'a> {
         self.parts.push((at, bytes));
     }
 
-    /// The bytes of `range`, whole sectors of the file within the run.
+    /// Returns the bytes of `range`, whole sectors of the file within the run.
     pub(super) fn slices(&self, range: Range<u64>) -> impl Iterator<Item = &[u8]> {
         let (from, to) = (range.start - self.start, range.end - self.start);
         let first = self.parts.partition_point(|(at, _)| *at <= from) - 1;
@@ -56,7 +56,7 @@ impl<'a> Run<'a> {
             })
     }
 
-    /// The bytes of `range` as one slice, joined in `scratch` if need be.
+    /// Returns the bytes of `range` as one slice, joined in `scratch` if need be.
     pub(super) fn bytes<'s>(&'s self, range: Range<u64>, scratch: &'s mut Vec<u8>) -> &'s [u8] {
         let mut slices = self.slices(range.clone());
         let first = slices.next().unwrap_or(&[]);
@@ -72,8 +72,8 @@ impl<'a> Run<'a> {
     }
 }
 
-/// The runs that `dirty_ranges` make, and the sectors in `also`. `read_old` fills a buffer with what the file has
-/// from an offset on, whose `old_size` is that on disk.
+/// Returns the runs of the sectors that `dirty_ranges` touch and of those in `also`. `read_old` fills a buffer with
+/// what the file has from an offset on. `old_size` is the size of the file on disk.
 pub(super) fn runs<'a>(
     dirty_ranges: &'a DirtyRanges,
     also: &[Range<u64>],

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::inode::WriteBuffer;
 
 impl Files {
-    /// The first offset at or above `offset` that holds data; None if there is none before the end.
+    /// Returns the first offset at or above `offset` that holds data, or None if there is none before the end.
     pub(crate) fn seek_data(&self, id: FileId, offset: u64) -> Result<Option<u64>> {
         self.with_layout(id, |layout| {
             if offset >= layout.size {
@@ -26,8 +26,8 @@ impl Files {
         })
     }
 
-    /// The first offset at or above `offset` that holds no data, the end of the file at the latest. None if `offset` is
-    /// not below the end.
+    /// Returns the first offset at or above `offset` that holds no data, the end of the file at the latest. Returns
+    /// None if `offset` is not below the end.
     pub(crate) fn seek_hole(&self, id: FileId, offset: u64) -> Result<Option<u64>> {
         self.with_layout(id, |layout| {
             if offset >= layout.size {
@@ -133,7 +133,7 @@ impl Layout<'_> {
         Some((first - first % sectorsize).max(offset))
     }
 
-    /// The first offset at or above `offset` whose sector has nothing buffered.
+    /// Returns the first offset at or above `offset` whose sector has nothing buffered.
     fn buffered_hole(&self, offset: u64) -> u64 {
         let sectorsize = self.files.roots.sectorsize();
         let mut at = offset;

@@ -51,7 +51,7 @@ impl Stored {
         }
     }
 
-    /// Items that it adds.
+    /// Returns the number of items that it adds.
     fn own_items(&self, shape: CsumShape) -> u64 {
         match self {
             Stored::Inline(_) => 1,
@@ -60,13 +60,13 @@ impl Stored {
         }
     }
 
-    /// Those that it changes, where `extent_edit` shows what it replaces.
+    /// Returns the number of items that it changes, where `extent_edit` shows the extents that it replaces.
     fn items(&self, extent_edit: &ExtentEdit, shape: CsumShape) -> u64 {
         let replaced = extent_edit.overlapping(self.range()).count() as u64;
         self.own_items(shape) + REPLACED_ITEMS * replaced
     }
 
-    /// The parts before and behind file offset `at`. None if it must stay in one piece.
+    /// Returns the parts before and behind file offset `at`, or None if it must stay in one piece.
     fn cut(&self, at: u64) -> Option<(Stored, Stored)> {
         let (start, part, csums) = match self {
             Stored::New { start, part, csums } => (*start, part, csums),

@@ -73,7 +73,7 @@ struct Overwriting<'a> {
 }
 
 impl<'a> Overwriting<'a> {
-    /// None if a snapshot is being made, or the subvolume is gone.
+    /// Begins overwriting in a tree. Returns None if a snapshot is being made, or the subvolume is gone.
     fn begin(tree: &'a Tree, manager: &'a TransactionManager) -> Option<Overwriting<'a>> {
         let guard = tree.nocow_lock.try_read()?;
         tree.check_alive().ok()?;
@@ -128,7 +128,7 @@ impl Stored {
         }
     }
 
-    /// The extent that was made for it.
+    /// Returns the extent that was made for it.
     pub(super) fn new_extent(&self) -> Option<DiskExtent> {
         match self {
             Stored::New { part, .. } => Some(part.disk),
@@ -136,7 +136,7 @@ impl Stored {
         }
     }
 
-    /// The sums that belong to it, and where they begin.
+    /// Returns the checksums that belong to it, and the address where they begin.
     pub(super) fn csums(&self) -> Option<(Logical, &[u8])> {
         match self {
             Stored::Inline(_) => None,
@@ -308,7 +308,7 @@ impl<'p> Placer<'_, '_, 'p> {
         Ok(())
     }
 
-    /// The file's only extent, if it is small enough to go into its item.
+    /// Returns the file's only extent, if it is small enough to go into its item.
     fn inline(&self, group: &Group<'_>) -> Option<InlineExtent> {
         let sectorsize = self.files.roots.sectorsize();
         let size = self.plan.size;
@@ -429,7 +429,7 @@ impl<'p> Placer<'_, '_, 'p> {
         self.place_plain(run, plain.start..range.end, stored)
     }
 
-    /// False if there is no space in one piece.
+    /// Places compressed data on the devices. Returns false if there is no space in one piece.
     fn place_compressed(
         &mut self,
         chunk: Range<u64>,
@@ -528,7 +528,7 @@ impl<'p> Placer<'_, '_, 'p> {
         }
     }
 
-    /// The checksums of `range`, if the file has any.
+    /// Computes the checksums of `range`, if the file has any.
     fn sums(&self, run: &Run<'_>, range: Range<u64>) -> Vec<u8> {
         let mut sums = Vec::new();
         if !self.plan.flags.contains(InodeFlags::NODATASUM) {

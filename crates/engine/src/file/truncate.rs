@@ -161,8 +161,8 @@ impl Files {
         Ok(is_done)
     }
 
-    /// The part of the last sector that the file keeps, and its offset, if there is data that must be zeroed behind it on
-    /// disk.
+    /// Returns the part of the last sector that the file keeps, and its offset. Returns None unless data behind that
+    /// part must be zeroed on disk.
     fn kept_of_last_sector(&self, inode: &Inode, size: u64) -> Result<Option<(u64, Vec<u8>)>> {
         let sectorsize = self.roots.sectorsize();
         let start = size - size % sectorsize;

@@ -119,7 +119,7 @@ impl Files {
         Ok(())
     }
 
-    /// False if the buffer must take it after all.
+    /// Writes `bytes` past the buffer. Returns false if the buffer must take them after all.
     fn write_past_buffer(&self, inode: &Arc<Inode>, offset: u64, bytes: &[u8]) -> Result<bool> {
         let delalloc = match self
             .inodes

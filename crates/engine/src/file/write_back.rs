@@ -167,7 +167,7 @@ impl Files {
         }
     }
 
-    /// The extents of what cannot enter are free again.
+    /// Frees the extents of data that cannot enter.
     pub(super) fn give_back<'s>(&self, left: impl Iterator<Item = &'s Stored>) -> Result<()> {
         let space = &self.inodes.transactions()?.space;
         for extent in left.filter_map(Stored::new_extent) {
@@ -237,7 +237,7 @@ impl Files {
         Ok(())
     }
 
-    /// The superblock tells which algorithms a reader must know.
+    /// Notes in the superblock which algorithms a reader must know.
     pub(super) fn use_compression(&self, txn: &TransactionHandle<'_>, compression: Compression) {
         let feature = match compression {
             Compression::Lzo => Incompat::COMPRESS_LZO,
@@ -249,7 +249,7 @@ impl Files {
         }
     }
 
-    /// The file grows to the end of `size`. Without NO_HOLES, holes must say so.
+    /// Grows the file to the end of `size`. Without NO_HOLES, holes need items.
     pub(super) fn enter_size(
         &self,
         extent_edit: &mut ExtentEdit,

@@ -160,7 +160,7 @@ impl EncodedWrite<'_> {
         stored.map(|()| true)
     }
 
-    /// A whole file that is small enough for its item.
+    /// Returns the extent of a whole file that is small enough for its item.
     fn inline(&self, size: u64) -> Option<InlineExtent> {
         let sectorsize = self.files.roots.sectorsize();
         let nodesize = self.files.roots.superblock().nodesize.get() as usize;
@@ -181,7 +181,7 @@ impl EncodedWrite<'_> {
         })
     }
 
-    /// Space in one piece; None if there is none.
+    /// Allocates space in one piece. Returns None if there is none.
     fn allocate(
         &self,
         extent_edit: &ExtentEdit,

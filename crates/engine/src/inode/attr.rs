@@ -36,7 +36,7 @@ pub struct Attr {
 }
 
 impl Inodes {
-    /// The attributes that `stat` shows of an inode. Size and bytes in use include buffered data.
+    /// Returns the attributes that `stat` shows of an inode. Size and bytes in use include buffered data.
     pub(crate) fn attr(&self, id: FileId) -> Result<Attr> {
         // Under the lock, so that buffered data and the item are of one moment.
         let Some(inode) = self.table.find(id) else {
@@ -47,7 +47,8 @@ impl Inodes {
         self.with_delalloc(&inode, &state, attr)
     }
 
-    /// The attributes in the inode's item: without the size and the bytes of buffered data, which take long to count.
+    /// Returns the attributes in the inode's item: without the size and the bytes of buffered data, which take long to
+    /// count.
     pub(crate) fn stored_attr(&self, id: FileId) -> Result<Attr> {
         if let Some(parent) = id.empty_subvolume_dir_parent() {
             let dir = self.stored_attr(parent)?;
@@ -72,7 +73,8 @@ impl Inodes {
 }
 
 impl Attr {
-    /// Part of each `stat`: as a call of its own it copies what it returns three times, a quarter of the time of one.
+    /// Creates the attributes of an inode from its item. Each `stat` does this. As a call of its own it would copy its
+    /// result three times, a quarter of the time of one `stat`.
     #[inline(always)]
     pub(crate) fn of(id: FileId, inode: &InodeItem) -> Result<Attr> {
         Ok(Attr {

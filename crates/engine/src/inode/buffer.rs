@@ -56,7 +56,7 @@ impl WriteBuffer {
         self.is_dirty() || self.writeback_errors.is_unreported()
     }
 
-    /// The size of the file whose item says `item_size` (BUFFER-2).
+    /// Returns the size of the file whose item says `item_size` (BUFFER-2).
     pub(crate) fn size_over(&self, item_size: u64) -> u64 {
         let in_flight = self
             .in_flight
@@ -66,7 +66,7 @@ impl WriteBuffer {
         self.size_on_disk(item_size).max(end)
     }
 
-    /// Up to where extents count, given what the item says.
+    /// Returns the size up to which extents count, given the size in the item.
     pub(crate) fn size_on_disk(&self, item_size: u64) -> u64 {
         self.cut.map_or(item_size, |cut| cut.min(item_size))
     }
@@ -123,8 +123,8 @@ impl WriteBuffer {
         self.dirty.write(offset, bytes);
     }
 
-    /// Bytes to reserve ahead with a write of `range`. A write that continues a long piece gets the rest of the window,
-    /// any other nothing.
+    /// Returns the bytes to reserve ahead with a write of `range`. A write that continues a long piece gets the rest of
+    /// the window, any other nothing.
     pub(crate) fn wants_ahead(&self, range: Range<u64>, sectorsize: u64) -> u64 {
         let end = range.end.next_multiple_of(sectorsize);
         match self.dirty.last() {
@@ -196,7 +196,7 @@ impl WriteBuffer {
         self.in_flight = None;
     }
 
-    /// While a truncation goes on.
+    /// Sets the size that limits extents while a truncation goes on.
     pub(crate) fn set_cut(&mut self, cut: Option<u64>) {
         self.cut = cut;
     }
@@ -209,7 +209,7 @@ impl WriteBuffer {
                 .is_some_and(|dirty_ranges| dirty_ranges.overlapping(range).next().is_some())
     }
 
-    /// The sectors of which anything is buffered, ascending and apart.
+    /// Returns the sectors of which anything is buffered, ascending and apart.
     pub(crate) fn sectors(&self, sectorsize: u64) -> Vec<Range<u64>> {
         let sectors = |(start, piece): (u64, &[u8])| {
             sectors_of(start..start + piece.len() as u64, sectorsize)
@@ -245,7 +245,7 @@ impl WriteBuffer {
         gaps
     }
 
-    /// The first buffered byte at or above `offset`.
+    /// Returns the first buffered byte at or above `offset`.
     pub(crate) fn next_data(&self, offset: u64) -> Option<u64> {
         let first = |dirty_ranges: &DirtyRanges| {
             let next = dirty_ranges.overlapping(offset..u64::MAX).next();
@@ -258,7 +258,7 @@ impl WriteBuffer {
         }
     }
 
-    /// The first byte at or above `offset` that is not buffered.
+    /// Returns the first byte at or above `offset` that is not buffered.
     pub(crate) fn next_gap(&self, offset: u64) -> u64 {
         let mut at = offset;
         loop {

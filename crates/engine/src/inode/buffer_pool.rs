@@ -27,7 +27,7 @@ struct Free {
 }
 
 impl BufferPool {
-    /// For as much buffered data as there may be.
+    /// Creates a pool for at most so many bytes of buffered data.
     pub(crate) fn new(budget_bytes: u64) -> BufferPool {
         BufferPool {
             buffered_bytes: AtomicU64::new(0),
@@ -36,7 +36,7 @@ impl BufferPool {
         }
     }
 
-    /// Bytes of all pieces, in flight or not.
+    /// Returns the bytes of all pieces, in flight or not.
     pub(crate) fn buffered_bytes(&self) -> u64 {
         self.buffered_bytes.load(Ordering::Relaxed)
     }
@@ -46,7 +46,7 @@ impl BufferPool {
         self.buffered_bytes.fetch_add(grown, Ordering::Relaxed);
     }
 
-    /// Empty, with room for a whole window.
+    /// Returns an empty buffer with room for a whole window.
     pub(crate) fn take(&self) -> Vec<u8> {
         let free = {
             let mut free = self.free.lock();

@@ -13,7 +13,7 @@ use super::{Attr, Inode, InodeState, Inodes};
 use crate::error::Result;
 
 impl Inodes {
-    /// `stored` with what is buffered: the size and the bytes in use.
+    /// Returns `stored` with the size and the bytes in use that include buffered data.
     pub(crate) fn with_delalloc(
         &self,
         inode: &Inode,
@@ -40,7 +40,7 @@ impl Inodes {
     }
 }
 
-/// The parts of `gaps`, which ascend, that no extent with space covers.
+/// Returns the parts of `gaps`, which ascend, that no extent with space covers.
 fn without_extents(
     tree: &Tree,
     file: FileId,

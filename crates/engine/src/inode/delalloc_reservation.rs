@@ -251,9 +251,9 @@ impl Inodes {
         Ok(manager.needs_cleaner())
     }
 
-    /// The estimate for the items of new data. Each extent has its own item, its record in the extent tree, and the
-    /// halves of an extent that it splits. The items of checksums are added. There may be more extents than can be told
-    /// now (`count_piece`).
+    /// Returns the estimate for the items of new data. Each extent has its own item, its record in the extent tree, and
+    /// the halves of an extent that it splits. The items of checksums are added. There may be more extents than are
+    /// known at this point (`count_piece`).
     pub(crate) fn cost_of_data(&self, data_bytes: u64) -> EditEstimate {
         let extent_bytes = match self.settings.expects_compression() {
             false => MAX_EXTENT_BYTES,
@@ -277,7 +277,7 @@ impl Inodes {
     }
 }
 
-/// With an item of checksums for each.
+/// Returns the estimate for the items of so many extents, with an item of checksums for each.
 fn cost_of_extents(extents: u64) -> EditEstimate {
     EditEstimate::items(6 * extents).in_leaves(2 * extents)
 }

@@ -38,7 +38,7 @@ impl DirtyFiles {
         }
     }
 
-    /// The pool that pieces count in, and have their memory from.
+    /// Returns the pool in which pieces are counted, and which provides their memory.
     pub(crate) fn buffer_pool(&self) -> &Arc<BufferPool> {
         &self.buffer_pool
     }
@@ -65,7 +65,7 @@ impl DirtyFiles {
         self.count.store(files.len() as u64, Ordering::Relaxed);
     }
 
-    /// Up to `most` of those behind `id`, in the order in which several are locked.
+    /// Returns up to `most` of the files behind `id`, in the order in which several are locked.
     pub(crate) fn next(&self, id: Option<FileId>, most: usize) -> Vec<Arc<Inode>> {
         use std::ops::Bound::{Excluded, Unbounded};
         let files = self.files.lock();

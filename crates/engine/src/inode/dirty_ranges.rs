@@ -52,8 +52,8 @@ impl DirtyRanges {
         self.bytes = bytes;
     }
 
-    /// Memory for a piece at `start`. It is a whole window's if the piece before fills its window, as sequential writes
-    /// are expected to continue.
+    /// Returns memory for a piece at `start`. It is a whole window's if the piece before fills its window, as
+    /// sequential writes are expected to continue.
     fn new_piece(&self, start: u64) -> Vec<u8> {
         let full = |at: u64| self.by_start.get(&at).map(Vec::len) == Some(WINDOW_BYTES as usize);
         let goes_on =
@@ -85,7 +85,7 @@ impl DirtyRanges {
             .map(|(&start, piece)| (start, piece.as_slice()))
     }
 
-    /// The pieces that overlap `range`, whole.
+    /// Returns the pieces that overlap `range`, uncut.
     pub(crate) fn overlapping(&self, range: Range<u64>) -> impl Iterator<Item = (u64, &[u8])> {
         let first = self.first_reaching(range.start.saturating_add(1), range.start);
         self.by_start
@@ -93,7 +93,7 @@ impl DirtyRanges {
             .map(|(&start, piece)| (start, piece.as_slice()))
     }
 
-    /// The start of the last piece below `below` if it ends at `at` or above, else `at`.
+    /// Returns the start of the last piece below `below` if it ends at `at` or above, else `at`.
     fn first_reaching(&self, below: u64, at: u64) -> u64 {
         match self.by_start.range(..below).next_back() {
             Some((&start, piece)) if start + piece.len() as u64 >= below => start,

@@ -44,7 +44,7 @@ struct Change {
 }
 
 impl Change {
-    /// The edit by transaction `transid`.
+    /// Converts it into the edit by transaction `transid`.
     #[inline]
     fn into_edit(self, transid: Transid) -> Edit {
         let Change {
@@ -126,7 +126,7 @@ impl Stamps {
         self.len += 1;
     }
 
-    /// After `len` bytes at `start` were cut out.
+    /// Returns the stamps after `len` bytes at `start` were cut out.
     fn cut(&self, start: usize, len: usize) -> Stamps {
         let mut left = Stamps::NONE;
         for offset in self.iter() {
@@ -173,7 +173,7 @@ impl<'t> Draft<'t> {
         self.tree
     }
 
-    /// The drafted item of a key, if there is one. A tree that does not exist yet has no items.
+    /// Returns the drafted item of a key, if there is one. A tree that does not exist yet has no items.
     pub(crate) fn drafted(&self, key: &Key) -> Option<Option<&[u8]>> {
         match self.changes.iter().find(|change| change.key == *key) {
             Some(change) => Some(change.value.as_deref()),
@@ -181,7 +181,7 @@ impl<'t> Draft<'t> {
         }
     }
 
-    /// The item as it will be.
+    /// Returns the item as it will be.
     pub(crate) fn get(&mut self, key: &Key) -> Result<Option<Bytes>> {
         if let Some(change) = self.changes.iter().find(|change| change.key == *key) {
             return Ok(change.value.clone().map(Bytes::Drafted));
@@ -197,7 +197,7 @@ impl<'t> Draft<'t> {
         Ok(item.map(Bytes::Stored))
     }
 
-    /// A new item; neither the tree nor the draft holds the key.
+    /// Inserts a new item, whose key neither the tree nor the draft holds.
     pub(crate) fn insert(&mut self, key: Key, value: impl Into<Arc<[u8]>>, stamps: Stamps) {
         match self.change(&key) {
             // Drafted as deleted.
@@ -210,7 +210,7 @@ impl<'t> Draft<'t> {
         }
     }
 
-    /// Another value for an item that was found by [`Draft::get`].
+    /// Puts another value for an item that was found by [`Draft::get`].
     pub(crate) fn put(&mut self, key: Key, value: impl Into<Arc<[u8]>>, stamps: Stamps) {
         match self.change(&key) {
             // DRAFT-1
@@ -297,7 +297,8 @@ impl<'t> Draft<'t> {
         target.edit_items(self.tree, edits, Some(&self.names));
     }
 
-    /// The values as they shall be, by ascending key, for a new subvolume: the changes delete nothing.
+    /// Converts the draft into the values as they shall be, by ascending key. It is for a new subvolume, where the
+    /// changes delete nothing.
     pub(crate) fn into_puts(self, txn: &TransactionHandle<'_>) -> Puts {
         let transid = txn.transid().0.to_le_bytes();
         let put = |change: Change| {

@@ -79,7 +79,7 @@ impl ItemDeletions {
     }
 }
 
-/// All items of an inode, or None if they are more than `most`.
+/// Returns all items of an inode, or None if they are more than `most`.
 pub(crate) fn all_items(inode: &Inode, most: usize) -> Result<Option<ItemDeletions>> {
     let InodeNr(ino) = inode.id.ino;
     let keys = Key::new(ino, KeyType(0), 0)..=Key::new(ino, KeyType(u8::MAX), u64::MAX);
@@ -139,7 +139,7 @@ impl Inodes {
         Ok(())
     }
 
-    /// Leave for a step, and how many items it may delete.
+    /// Reserves metadata for a step. Returns also how many items the step may delete.
     fn reserve_step(&self) -> Result<(Reservation<'_>, usize)> {
         let cost = |step: usize| EditEstimate::neighbours((step + STEP_EDITS) as u64).freeing();
         let step = match self.transactions()?.fits_now(cost(STEP)) {
@@ -155,7 +155,8 @@ impl Inodes {
     }
 }
 
-/// The last items of an inode, at most `most`, downward, and whether there are more. The INODE_ITEM stays to the end.
+/// Returns the last items of an inode, at most `most`, downward, and whether there are more. The INODE_ITEM stays to
+/// the end.
 fn last_items(inode: &Inode, most: usize) -> Result<(ItemDeletions, bool)> {
     let InodeNr(ino) = inode.id.ino;
     let mut deletions = ItemDeletions::default();

@@ -49,7 +49,7 @@ impl InodeHold {
         &self.seen_errors
     }
 
-    /// `inode` and its tree have been counted already.
+    /// Creates a hold of an inode. The references to the inode and its tree have been counted already.
     pub(crate) fn counted(inodes: Arc<Inodes>, inode: Arc<Inode>) -> InodeHold {
         InodeHold {
             inodes,

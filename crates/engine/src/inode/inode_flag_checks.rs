@@ -9,7 +9,7 @@ use ubtrfs_transaction::roots::Tree;
 use super::inode_item::kind_of;
 use crate::error::{Error, Result};
 
-/// Whether a directory may get another entry.
+/// Checks whether a directory may get another entry.
 pub(crate) fn may_add(tree: &Tree, id: FileId, dir: &InodeItem) -> Result<()> {
     let is_gone = || tree.is_deleted() && tree.item().root_dirid.get() == id.ino.0;
     if dir.nlink.get() == 0 || is_gone() {
@@ -18,19 +18,19 @@ pub(crate) fn may_add(tree: &Tree, id: FileId, dir: &InodeItem) -> Result<()> {
     may_write(tree, id, dir)
 }
 
-/// Whether a directory may lose an entry.
+/// Checks whether a directory may lose an entry.
 pub(crate) fn may_remove(tree: &Tree, id: FileId, dir: &InodeItem) -> Result<()> {
     may_write(tree, id, dir)?;
     check_mutable(id, dir)
 }
 
-/// Whether owner, mode, times and attributes may change.
+/// Checks whether owner, mode, times and attributes may change.
 pub(crate) fn may_change(tree: &Tree, id: FileId, item: &InodeItem) -> Result<()> {
     check_mutable(id, item)?;
     Ok(tree.check_writable()?)
 }
 
-/// Whether the contents may change; appending to them at least.
+/// Checks whether the contents may change, at least by appending.
 pub(crate) fn may_write(tree: &Tree, id: FileId, item: &InodeItem) -> Result<()> {
     if item.flags().contains(InodeFlags::IMMUTABLE) {
         return Err(Error::NotPermitted(id));

@@ -16,7 +16,7 @@ pub(crate) fn inode_key(ino: InodeNr) -> Key {
     Key::new(ino.0, KeyType::INODE_ITEM, 0)
 }
 
-/// The item of an inode that must exist.
+/// Reads the item of an inode that must exist.
 pub(crate) fn read_inode(view: &View, id: FileId) -> Result<InodeItem> {
     let key = inode_key(id.ino);
     match view.get(&key)? {
@@ -25,8 +25,8 @@ pub(crate) fn read_inode(view: &View, id: FileId) -> Result<InodeItem> {
     }
 }
 
-/// The item of an inode that must exist, from the cache if it is there. As a call of its own this would copy the
-/// item once more.
+/// Returns the item of an inode that must exist, from the cache if it is there. As a call of its own this would copy
+/// the item once more.
 #[inline]
 pub(crate) fn inode_item_cached(tree: &Tree, id: FileId) -> Result<InodeItem> {
     match tree.inode_items.get(id.root, id.ino.0) {
@@ -62,7 +62,7 @@ pub(crate) fn decode(id: FileId, bytes: &[u8]) -> Result<InodeItem> {
     }
 }
 
-/// The kind of file that an inode is.
+/// Returns the kind of file that an inode is.
 pub(crate) fn kind_of(id: FileId, item: &InodeItem) -> Result<FileKind> {
     let mode = item.mode.get();
     FileKind::from_mode(mode).ok_or_else(|| corrupt(id, CorruptItem::Mode(mode)))
@@ -80,7 +80,7 @@ const TRANSID_AT: u16 = std::mem::offset_of!(InodeItem, transid) as u16;
 const GENERATION_AT: u16 = std::mem::offset_of!(InodeItem, generation) as u16;
 
 impl Draft<'_> {
-    /// The item of an inode that must exist.
+    /// Returns the item of an inode that must exist.
     #[inline]
     pub(crate) fn inode(&mut self, id: FileId) -> Result<InodeItem> {
         match self.drafted(&inode_key(id.ino)) {
@@ -90,7 +90,7 @@ impl Draft<'_> {
         }
     }
 
-    /// Another state of an inode that exists.
+    /// Puts another state of an inode that exists.
     pub(crate) fn put_inode(&mut self, ino: InodeNr, item: &InodeItem) {
         self.put(inode_key(ino), item.as_bytes(), Stamps::at(TRANSID_AT));
     }

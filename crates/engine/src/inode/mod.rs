@@ -88,7 +88,7 @@ pub(crate) struct Inodes {
 }
 
 impl Inodes {
-    /// `inode_bytes`: budget of the inodes that nothing holds.
+    /// Creates the inodes of a volume. `inode_bytes` is the budget of the inodes that nothing holds.
     pub(crate) fn new(
         roots: &Arc<Roots>,
         transactions: Option<Arc<TransactionManager>>,
@@ -106,7 +106,7 @@ impl Inodes {
         }
     }
 
-    /// The transactions of a writable volume.
+    /// Returns the transactions of a writable volume.
     ///
     /// Errors: the volume was opened for reading.
     #[inline]
@@ -131,17 +131,17 @@ impl Inodes {
         Ok(self.transactions()?.join_transaction(reservation)?)
     }
 
-    /// The object of an inode, if there is one.
+    /// Returns the object of an inode, if there is one.
     pub(crate) fn find(&self, id: FileId) -> Option<Arc<Inode>> {
         self.table.find(id)
     }
 
-    /// The object of an inode. Whether the inode exists is for the caller to find out under its lock.
+    /// Returns the object of an inode. The caller finds out under the inode's lock whether the inode exists.
     pub(crate) fn get(&self, id: FileId) -> Result<Arc<Inode>> {
         self.table.get(&self.roots, id)
     }
 
-    /// The object of an inode of `tree`, which an entry in use names.
+    /// Returns the object of an inode of `tree`, which an entry in use names.
     pub(crate) fn get_in(&self, tree: &Arc<Tree>, id: FileId) -> Arc<Inode> {
         self.table.get_in(tree, id)
     }

@@ -33,7 +33,7 @@ pub(crate) struct DataOptions {
 }
 
 impl DataOptions {
-    /// The flags of a new regular file besides those that its directory hands on, as in the kernel.
+    /// Returns the flags of a new regular file besides those that its directory hands on, as in the kernel.
     pub(crate) fn new_file_flags(&self) -> InodeFlags {
         let mut flags = InodeFlags::empty();
         flags.set(InodeFlags::NODATACOW, self.no_data_cow);

@@ -22,7 +22,8 @@ pub(crate) enum CompressionProperty {
 const ALGORITHMS: [Compression; 3] = [Compression::Zlib, Compression::Lzo, Compression::Zstd];
 
 impl CompressionProperty {
-    /// The kernel looks at no more of a value than the algorithm's name: a level may follow.
+    /// Parses a value of the property. As in the kernel, only the beginning counts, which is the algorithm's name: a
+    /// level may follow.
     pub(crate) fn parse(value: &[u8]) -> Option<CompressionProperty> {
         match value {
             b"" => return Some(CompressionProperty::Unset),
@@ -36,7 +37,7 @@ impl CompressionProperty {
             .map(CompressionProperty::With)
     }
 
-    /// The algorithm that a stored value names.
+    /// Returns the algorithm that a stored value names.
     pub(crate) fn algorithm(value: Option<&[u8]>) -> Option<Compression> {
         match value.and_then(CompressionProperty::parse) {
             Some(CompressionProperty::With(algorithm)) => Some(algorithm),
@@ -44,7 +45,7 @@ impl CompressionProperty {
         }
     }
 
-    /// The flags of an inode with the property.
+    /// Returns the flags of an inode with the property.
     pub(crate) fn apply(self, flags: InodeFlags) -> InodeFlags {
         let flags = flags - (InodeFlags::COMPRESS | InodeFlags::NOCOMPRESS);
         match self {
@@ -65,7 +66,7 @@ pub(crate) fn is_of_use(kind: FileKind) -> bool {
     matches!(kind, FileKind::Regular | FileKind::Directory)
 }
 
-/// The wish that setting a property of this name means.
+/// Returns the setting that a property of this name and value means.
 pub(crate) fn check(name: &[u8], value: &[u8], flags: InodeFlags) -> Result<CompressionProperty> {
     if name != COMPRESSION {
         return Err(Error::Invalid("property"));

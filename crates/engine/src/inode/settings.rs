@@ -32,7 +32,7 @@ impl Settings {
         unpack(self.compress.load(Ordering::Acquire))
     }
 
-    /// Only once room was kept for it: `expect_compression`.
+    /// Sets how files are compressed. Call it only once room was kept for it (`expect_compression`).
     pub(crate) fn set_compress(&self, compress: Compress) {
         self.compress.store(pack(&compress), Ordering::Release);
     }
@@ -41,12 +41,13 @@ impl Settings {
         self.expects_compression.load(Ordering::Acquire)
     }
 
-    /// From now on what is written is reserved room for compressed extents. True: it was not before.
+    /// Has all later writes reserve room for compressed extents, if `compress` compresses. Returns true if they did not
+    /// before.
     pub(crate) fn expect_compression(&self, compress: &Compress) -> bool {
         compresses(compress) && !self.expects_compression.swap(true, Ordering::AcqRel)
     }
 
-    /// The largest file that is kept in its item.
+    /// Returns the size of the largest file that is kept in its item.
     pub(crate) fn max_inline_bytes(&self) -> u64 {
         self.max_inline_bytes.load(Ordering::Relaxed)
     }
@@ -72,7 +73,7 @@ fn compresses(compress: &Compress) -> bool {
 const FORCE: u64 = 1 << 40;
 const ALGORITHM_SHIFT: u32 = 32;
 
-/// The level, the algorithm above it, and the flag.
+/// Packs the level, the algorithm above it, and the flag.
 fn pack(compress: &Compress) -> u64 {
     let force = if compress.force { FORCE } else { 0 };
     u64::from(compress.level.cast_unsigned())

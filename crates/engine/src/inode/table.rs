@@ -165,7 +165,7 @@ impl InodeTable {
         &self.shards[(hash >> 40) as usize % SHARDS]
     }
 
-    /// The object of an inode; whether the inode exists is for the caller to find out under its lock.
+    /// Returns the object of an inode. The caller finds out under the inode's lock whether the inode exists.
     pub(crate) fn get(&self, roots: &Roots, id: FileId) -> Result<Arc<Inode>> {
         if let Some(inode) = self.find(id) {
             return Ok(inode);
@@ -174,7 +174,7 @@ impl InodeTable {
         Ok(self.get_in(&tree, id))
     }
 
-    /// The object of an inode of `tree`.
+    /// Returns the object of an inode of `tree`.
     pub(crate) fn get_in(&self, tree: &Arc<Tree>, id: FileId) -> Arc<Inode> {
         let mut shard = self.shard(id).lock();
         // INODE-1
@@ -210,7 +210,7 @@ impl InodeTable {
         }
     }
 
-    /// The object, if there is one.
+    /// Returns the object of an inode, if there is one.
     pub(crate) fn find(&self, id: FileId) -> Option<Arc<Inode>> {
         self.shard(id).lock().inodes.get(&id).cloned()
     }
@@ -261,8 +261,8 @@ impl Inode {
 }
 
 impl Inodes {
-    /// The object of an inode whose items are about to change, if its subvolume is not read-only: `inode_flag_checks`
-    /// asks that in the kernel's order.
+    /// Returns the object of an inode whose items are about to change if its subvolume is not read-only.
+    /// `inode_flag_checks` tests for a read-only subvolume, in the kernel's order.
     ///
     /// Errors: read-only volume; an empty subvolume directory, or an inode of a subvolume that has been deleted.
     pub(crate) fn inode_in_use(&self, id: FileId) -> Result<Arc<Inode>> {
@@ -278,7 +278,7 @@ impl Inodes {
         Ok(inode)
     }
 
-    /// The object of an inode whose items are about to change, in a subvolume that is not read-only.
+    /// Returns the object of an inode whose items are about to change, in a subvolume that is not read-only.
     pub(crate) fn inode_to_change(&self, id: FileId) -> Result<Arc<Inode>> {
         let inode = self.inode_in_use(id)?;
         inode.tree.check_writable()?;
@@ -354,7 +354,7 @@ impl<'a> Locked<'a> {
         }
     }
 
-    /// The state of one of them.
+    /// Returns the state of one of the locked inodes.
     pub(crate) fn state(&mut self, id: FileId) -> &mut InodeState {
         let mut guards = self.guards.iter_mut().flatten();
         let found = guards.find(|(locked, _)| *locked == id);

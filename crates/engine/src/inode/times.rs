@@ -34,7 +34,8 @@ impl Inodes {
         }
     }
 
-    /// The estimate for noting the time of a change. It is written now, or is kept, which is reserved from then on.
+    /// Returns the estimate for noting the time of a change. The time is written now, or it is kept in memory, and its
+    /// write is reserved from then on.
     pub(crate) fn cost_of_times(&self) -> EditEstimate {
         match self.has_lazy_times() {
             true => EditEstimate::items(2),
@@ -110,7 +111,7 @@ impl Inodes {
         Ok(())
     }
 
-    /// None if its subvolume is gone.
+    /// Returns the inode whose times are kept, or None if its subvolume is gone.
     fn inode_of_times(&self, id: FileId) -> Result<Option<Arc<Inode>>> {
         match self.get(id) {
             Ok(inode) => Ok(Some(inode)),

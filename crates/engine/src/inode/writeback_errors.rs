@@ -61,7 +61,7 @@ impl WritebackErrors {
 pub(crate) struct SeenErrors(AtomicU64);
 
 impl SeenErrors {
-    /// The errors that a file opened now need not report.
+    /// Creates the note of the errors that a file opened now need not report.
     pub(crate) fn at_opening(errors: &WritebackErrors) -> SeenErrors {
         let unreported = u64::from(errors.is_unreported());
         SeenErrors(AtomicU64::new(errors.count - unreported))

@@ -35,7 +35,7 @@ fn xattr_key(ino: InodeNr, name: &[u8]) -> Key {
     Key::new(ino.0, KeyType::XATTR_ITEM, u64::from(name_hash(name)))
 }
 
-/// The value of an attribute in a tree.
+/// Returns the value of an attribute in a tree.
 pub(crate) fn find_xattr(view: &View, ino: InodeNr, name: &[u8]) -> Result<Option<Vec<u8>>> {
     let Some(item) = view.get(&xattr_key(ino, name))? else {
         return Ok(None);
@@ -45,7 +45,7 @@ pub(crate) fn find_xattr(view: &View, ino: InodeNr, name: &[u8]) -> Result<Optio
 }
 
 impl Inodes {
-    /// The value of the attribute of exactly this name, or None.
+    /// Returns the value of the attribute of exactly this name, or None.
     pub(crate) fn xattr(&self, id: FileId, name: &[u8]) -> Result<Option<Vec<u8>>> {
         if id.is_empty_subvolume_dir() {
             return Ok(None);
@@ -54,7 +54,7 @@ impl Inodes {
         find_xattr(&tree.view, id.ino, name)
     }
 
-    /// All attributes as (name, value), in the order of their items.
+    /// Returns all attributes as (name, value), in the order of their items.
     pub(crate) fn xattrs(&self, id: FileId) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
         let mut all = Vec::new();
         if id.is_empty_subvolume_dir() {
@@ -178,7 +178,7 @@ fn check_xattr_name(name: &[u8]) -> Result<()> {
     }
 }
 
-/// An ACL without entries is removed.
+/// Sets an ACL. An ACL without entries is removed.
 fn set_acl(
     draft: &mut Draft<'_>,
     id: FileId,
@@ -283,7 +283,7 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// False if there is none.
+    /// Removes an attribute. Returns false if there is none.
     pub(crate) fn remove_xattr(&mut self, ino: InodeNr, name: &[u8]) -> Result<bool> {
         let key = xattr_key(ino, name);
         let Some(item) = self.get(&key)? else {

@@ -57,7 +57,7 @@ pub struct SharingCache {
 const MAX_REMEMBERED: usize = 1 << 16;
 
 impl Volume {
-    /// The space that a file uses; ranges of shared extents are added to `ranges`.
+    /// Returns the space that a file uses. Ranges of shared extents are added to `ranges`.
     pub fn file_usage(
         &self,
         id: FileId,

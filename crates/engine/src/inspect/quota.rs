@@ -42,7 +42,7 @@ impl SubvolumeQuota {
 }
 
 impl Volume {
-    /// None if quotas are off or do not cover the subvolume.
+    /// Returns the quota of a subvolume, or None if quotas are off or do not cover it.
     pub fn subvolume_quota(&self, id: RootId) -> Result<Option<SubvolumeQuota>> {
         let Some(tree) = self.find_tree(RootId::QUOTA_TREE)? else {
             return Ok(None);

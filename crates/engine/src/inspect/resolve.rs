@@ -12,7 +12,7 @@ use crate::error::{CorruptItem, Error, Result};
 use crate::volume::Volume;
 
 impl Volume {
-    /// All (directory, name) pairs under which an inode stands in its subvolume.
+    /// Returns all (directory, name) pairs under which an inode stands in its subvolume.
     pub fn inode_names(&self, id: FileId) -> Result<Vec<(FileId, Vec<u8>)>> {
         let tree = self.subvolume_tree(id.root)?;
         let mut names = Vec::new();
@@ -40,7 +40,7 @@ impl Volume {
         Ok(names)
     }
 
-    /// The path of a directory from the root directory of its subvolume, without slashes at its ends.
+    /// Returns the path of a directory from the root directory of its subvolume, without slashes at its ends.
     pub fn path_in_subvolume(&self, dir: FileId) -> Result<Vec<u8>> {
         let top = self.root_dir(dir.root)?;
         let mut names: Vec<Vec<u8>> = Vec::new();
@@ -62,7 +62,7 @@ impl Volume {
         Ok(names.join(&b'/'))
     }
 
-    /// The paths of an inode from the root directory of its subvolume; the root directory's own is "".
+    /// Returns the paths of an inode from the root directory of its subvolume. The root directory's own path is "".
     pub fn inode_paths(&self, id: FileId) -> Result<Vec<Vec<u8>>> {
         if self.root_dir(id.root)? == id {
             return Ok(vec![Vec::new()]);
@@ -79,7 +79,7 @@ impl Volume {
         Ok(paths)
     }
 
-    /// The data extent that holds a logical address; None for free space and tree blocks.
+    /// Returns the data extent that holds a logical address, or None for free space and tree blocks.
     pub fn data_extent_at(&self, logical: Logical) -> Result<Option<DataExtent>> {
         Ok(self.roots.data_extent_at(logical)?)
     }

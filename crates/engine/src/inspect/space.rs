@@ -46,14 +46,14 @@ impl ProfileUsage {
         self.flags.contains(BlockGroupFlags::DATA)
     }
 
-    /// Bytes on devices per byte, parity not counted.
+    /// Returns the bytes on devices per byte, parity not counted.
     pub(crate) fn copies(&self) -> u64 {
         self.flags.profile().map_or(1, |p| p.copies() as u64)
     }
 }
 
-/// By how much `statfs` divides what it counts on devices: the copies that data has; of several profiles
-/// the kernel takes the last.
+/// Returns the divisor that `statfs` applies to bytes on devices: the number of copies of data. Of several profiles the
+/// kernel takes the last.
 pub(crate) fn data_copies(infos: &[ProfileUsage]) -> u64 {
     let data = infos.iter().rfind(|info| info.is_data());
     data.map_or(1, ProfileUsage::copies)
@@ -78,7 +78,7 @@ pub struct DeviceAllocation {
 }
 
 impl DeviceAllocation {
-    /// Sums up chunks in logical order: their flags, logical bytes, and the device of each stripe.
+    /// Adds up chunks in logical order. Each is given by its flags, its logical bytes, and the device of each stripe.
     pub fn of_chunks(
         chunks: impl Iterator<Item = (BlockGroupFlags, u64, Vec<DevId>)>,
     ) -> Vec<DeviceAllocation> {
@@ -106,7 +106,7 @@ impl DeviceAllocation {
         allocations
     }
 
-    /// Bytes on the device.
+    /// Returns the bytes that the allocation takes on the device.
     pub fn device_bytes(&self) -> u64 {
         let Some(profile) = self.flags.profile() else {
             return self.logical_bytes;
@@ -123,9 +123,9 @@ impl DeviceAllocation {
 }
 
 impl Volume {
-    /// Sums over the block groups: data, system, metadata, mixed; within each by profile. A volume with mixed
-    /// groups may have others as well, but the kernel counts them as mixed.
-    /// A volume that is open for writing counts what was allocated and is in no commit yet.
+    /// Returns sums over the block groups: data, system, metadata, mixed, and within each by profile. A volume with
+    /// mixed groups may have others as well, but the kernel counts them as mixed. A volume that is open for writing
+    /// counts allocated space that is in no commit yet.
     pub fn profile_usages(&self) -> Result<Vec<ProfileUsage>> {
         let both = BlockGroupFlags::DATA | BlockGroupFlags::METADATA;
         let mixed = self
@@ -163,7 +163,7 @@ impl Volume {
         Ok(sums.into_values().collect())
     }
 
-    /// The bytes that the kernel holds back for deletions.
+    /// Returns the bytes that the kernel holds back for deletions.
     pub fn global_reserve_bytes(&self) -> Result<u64> {
         let compat_ro = self.superblock().compat_ro();
         let has_free_space_tree = compat_ro.contains(CompatRo::FREE_SPACE_TREE);
@@ -190,7 +190,7 @@ impl Volume {
         Ok(used.max(units * 2 * path).min(MAX_GLOBAL_RESERVE))
     }
 
-    /// All chunks in logical order.
+    /// Returns all chunks in logical order.
     pub fn chunk_uses(&self) -> Result<Vec<ChunkUse>> {
         let mut used: BTreeMap<Logical, u64> = BTreeMap::new();
         self.for_each_block_group(&mut |group| {
@@ -204,8 +204,8 @@ impl Volume {
         Ok(uses.collect())
     }
 
-    /// The allocations on each device: data, metadata, system, then by profile; of equals the one
-    /// whose first chunk comes first.
+    /// Returns the allocations on each device: data, metadata, system, then by profile. Of equal ones, that whose first
+    /// chunk comes first is listed first.
     pub fn device_allocations(&self) -> Vec<DeviceAllocation> {
         let chunks = self.pool().chunk_map().all();
         DeviceAllocation::of_chunks(chunks.iter().map(|chunk| {
@@ -214,8 +214,8 @@ impl Volume {
         }))
     }
 
-    /// The bytes that `statfs` calls available: free space in data block groups, and what chunks of data's
-    /// profile could still be made of unallocated space.
+    /// Returns the bytes that `statfs` calls available: free space in data block groups, and the unallocated space that
+    /// chunks of data's profile could still take.
     pub(crate) fn available_bytes(&self, infos: &[ProfileUsage]) -> u64 {
         let mut profiles = BlockGroupFlags::empty();
         for info in infos.iter().filter(|info| info.is_data()) {
@@ -235,7 +235,7 @@ impl Volume {
         (free / factor).saturating_add(unallocated / factor)
     }
 
-    /// Raw bytes that chunks of `profile` could take from the devices.
+    /// Returns raw bytes that chunks of `profile` could take from the devices.
     fn unallocated_for(&self, profile: Profile) -> u64 {
         let dev_stripes = if profile == Profile::Dup { 2 } else { 1 };
         let smallest = dev_stripes * STRIPE_LEN;
@@ -281,7 +281,7 @@ impl Volume {
     }
 }
 
-/// The kernel lists data, system, metadata and mixed groups in this order.
+/// Returns the rank of a type in the kernel's lists: data, system, metadata and mixed groups.
 fn type_rank(flags: BlockGroupFlags) -> usize {
     let kind = flags & BlockGroupFlags::TYPE_MASK;
     if kind == BlockGroupFlags::DATA {
@@ -295,7 +295,7 @@ fn type_rank(flags: BlockGroupFlags) -> usize {
     }
 }
 
-/// The order in which usage is shown: system last.
+/// Returns the sort key of block groups in which usage is shown: system last.
 pub(crate) fn usage_rank(flags: BlockGroupFlags) -> (bool, u64, u64) {
     let kind = flags & BlockGroupFlags::TYPE_MASK;
     let profile = flags & BlockGroupFlags::PROFILE_MASK;
@@ -303,7 +303,7 @@ pub(crate) fn usage_rank(flags: BlockGroupFlags) -> (bool, u64, u64) {
     (is_system, kind.bits(), profile.bits())
 }
 
-/// The profile of the next data chunk: the most redundant one in use that the devices allow.
+/// Returns the profile of the next data chunk: the most redundant one in use that the devices allow.
 fn data_profile(profiles: BlockGroupFlags, devices: usize) -> Profile {
     const PREFERENCE: [Profile; 8] = [
         Profile::Raid1c4,

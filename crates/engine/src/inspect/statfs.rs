@@ -5,8 +5,8 @@ use crate::error::Result;
 use crate::volume::{StatFs, Volume};
 
 impl Volume {
-    /// The values of `statfs` on a mount by the kernel: sizes divided by the copies that data has, the reserve
-    /// for deletions counted as used.
+    /// Returns the values of `statfs` on a mount by the kernel. Sizes are divided by the number of copies of data, and
+    /// the reserve for deletions counts as used.
     pub fn statfs(&self) -> Result<StatFs> {
         let manager = self.inodes.transactions().ok();
         let manager = manager.map(|manager| &**manager);

@@ -42,7 +42,7 @@ impl TreeStats {
         self.forward_seeks + self.backward_seeks
     }
 
-    /// From the lowest block to the highest.
+    /// Returns the distance from the lowest block to the highest.
     pub fn spread_bytes(&self) -> u64 {
         self.highest.0.saturating_sub(self.lowest.0)
     }

@@ -12,7 +12,7 @@ pub(super) struct LoggedName {
     pub(super) name: Vec<u8>,
 }
 
-/// The names in an INODE_REF or INODE_EXTREF.
+/// Returns the names in an INODE_REF or INODE_EXTREF.
 pub(super) fn names_of(key: Key, item: &[u8]) -> Vec<LoggedName> {
     match key.item_type {
         KeyType::INODE_REF => InodeRefs::new(item)

@@ -75,7 +75,7 @@ impl Log {
         }))
     }
 
-    /// The places of all blocks of the log.
+    /// Returns the addresses of all blocks of the log.
     pub(super) fn blocks(&self) -> Result<BTreeSet<Logical>> {
         let mut places = BTreeSet::new();
         let views = self.subvolumes.iter().map(|log| &log.view);

@@ -122,7 +122,8 @@ struct Led<'q, R> {
 }
 
 impl<R> Led<'_, R> {
-    /// `all_came`: the log did not wait in vain.
+    /// Marks the taken requests as served, and notes the time of the log. `all_came` says that the log did not wait in
+    /// vain.
     fn serve(&mut self, log_time: Duration, all_came: bool) {
         let mut state = self.queue.state.lock();
         let came_during = match all_came {

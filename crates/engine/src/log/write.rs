@@ -142,7 +142,7 @@ impl TreeLog {
         of_tree.is_some_and(|inodes| inodes.contains_key(&inode.id.ino.0))
     }
 
-    /// Commits what was changed of an inode, times apart. What was written in place is durable then as well.
+    /// Commits what was changed of an inode, times apart. Data that was written in place is durable then as well.
     fn commit_data_of(&self, inode: &Inode) -> Result<()> {
         let manager = self.inodes.transactions()?;
         let items = &inode.tree.inode_items;

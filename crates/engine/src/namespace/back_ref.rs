@@ -46,14 +46,14 @@ fn ref_record<'b>(
 }
 
 impl Draft<'_> {
-    /// The first name of a new inode.
+    /// Inserts the first name of a new inode.
     pub(super) fn insert_ref(&mut self, ino: InodeNr, dir: InodeNr, index: u64, name: &[u8]) {
         let mut buf = [0; REF_HEAD_BYTES + MAX_NAME_BYTES];
         let record = ref_record(&mut buf, index, name);
         self.insert(ref_key(ino, dir), record, Stamps::NONE);
     }
 
-    /// One more name. `extrefs`: whether the volume has INODE_EXTREFs.
+    /// Adds one more name of an inode. `extrefs` says whether the volume has INODE_EXTREFs.
     ///
     /// Errors: the names in this directory fill their item.
     pub(crate) fn add_ref(
@@ -124,7 +124,7 @@ pub(crate) fn has_ref(view: &View, ino: InodeNr, dir: InodeNr, name: &[u8]) -> R
     Ok(item.is_some_and(|item| find_extref(&item, dir, name).is_some()))
 }
 
-/// The entry's index, and where the record is.
+/// Returns the index of the entry of `name`, and the place and length of its record.
 fn find_ref(item: &[u8], name: &[u8]) -> Option<(u64, usize, usize)> {
     let mut refs = InodeRefs::new(item);
     loop {

@@ -149,7 +149,7 @@ impl Namespace {
         })
     }
 
-    /// `held` is the state of the new inode if it shall be held.
+    /// Enters the draft of a new inode. `held` is the state of the new inode if it shall be held.
     fn enter_new(
         &self,
         reservation: Reservation<'_>,

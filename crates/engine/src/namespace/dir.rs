@@ -26,7 +26,8 @@ pub struct DirEntry {
 }
 
 impl Namespace {
-    /// The inode that `name` leads to in `dir`, or None. Of a subvolume, that is its root directory.
+    /// Looks up the inode that `name` leads to in `dir`. For a subvolume, that is its root directory. Returns None if
+    /// there is no such entry.
     pub(crate) fn lookup(&self, dir: FileId, name: &[u8]) -> Result<Option<FileId>> {
         if dir.is_empty_subvolume_dir() {
             return Ok(None);
@@ -103,8 +104,8 @@ impl Namespace {
         Ok(())
     }
 
-    /// The index that the next entry of a directory gets at least. A listing that stops at this index terminates, even
-    /// if entries are added or renamed during the listing.
+    /// Returns the least index that the next entry of a directory can get. A listing that stops at this index
+    /// terminates, even if entries are added or renamed during the listing.
     pub(crate) fn dir_end(&self, dir: FileId) -> Result<u64> {
         if dir.is_empty_subvolume_dir() {
             return Ok(0);
@@ -114,7 +115,7 @@ impl Namespace {
         next_index(&inode, &state)
     }
 
-    /// The inode that an entry of `dir` leads to. `key` is the entry's, for errors.
+    /// Returns the inode that an entry of `dir` leads to. `key` is the entry's, for errors.
     fn entry_target(&self, dir: FileId, name: &[u8], location: Key, key: Key) -> Result<FileId> {
         match location.item_type {
             KeyType::INODE_ITEM => Ok(inode_of(dir.root, location.objectid, key)?),
@@ -127,8 +128,8 @@ impl Namespace {
         }
     }
 
-    /// The root directory of the subvolume that stands in `dir` as `name`, or an empty subvolume directory. The entry
-    /// counts only if the root tree has a reference for this very place.
+    /// Returns the root directory of the subvolume that stands in `dir` as `name`, or an empty subvolume directory. The
+    /// entry counts only if the root tree has a reference for this very place.
     pub(super) fn nested_subvolume(
         &self,
         dir: FileId,
@@ -150,13 +151,13 @@ impl Namespace {
         }
     }
 
-    /// The directory that holds `dir`; the top level's root directory holds itself.
+    /// Returns the directory that holds `dir`. The top level's root directory holds itself.
     pub(crate) fn parent(&self, dir: FileId) -> Result<FileId> {
         self.parent_entry(dir).map(|(parent, _)| parent)
     }
 
-    /// The directory that holds `dir`, and the index of `dir`'s entry in it. The index is 0 for directories without an
-    /// entry of their own: the top level's root directory and empty subvolume directories.
+    /// Returns the directory that holds `dir`, and the index of `dir`'s entry in it. The index is 0 for directories
+    /// without an entry of their own: the top level's root directory and empty subvolume directories.
     pub(crate) fn parent_entry(&self, dir: FileId) -> Result<(FileId, u64)> {
         if let Some(parent) = dir.empty_subvolume_dir_parent() {
             return Ok((parent, 0));

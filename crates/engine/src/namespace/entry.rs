@@ -42,7 +42,7 @@ pub(crate) struct FoundEntry {
 }
 
 impl FoundEntry {
-    /// The inode that the entry `name` of `dir` leads to; None if it leads to a subvolume.
+    /// Returns the inode that the entry `name` of `dir` leads to, or None if it leads to a subvolume.
     pub(super) fn inode_in(&self, dir: FileId, name: &[u8]) -> Result<Option<FileId>> {
         // The key is for errors: most calls do without the hash of the name.
         let key = || entry_key(dir.ino.0, name);
@@ -81,7 +81,7 @@ pub(super) fn find_entry_at(view: &View, key: &Key, name: &[u8]) -> Result<Optio
     Ok(item.and_then(|item| find_record(&item, name).map(|record| record.entry)))
 }
 
-/// The entry at an index of a directory, with its name.
+/// Returns the entry at an index of a directory, with its name.
 pub(crate) fn find_listed(
     view: &View,
     dir: u64,
@@ -288,7 +288,7 @@ fn encode<'b>(buf: &'b mut [u8; HEAD_BYTES + MAX_NAME_BYTES], entry: &NewEntry<'
     &buf[..len]
 }
 
-/// The next index of a directory. It counts as used once `state.next_index` is set beyond it.
+/// Returns the next index of a directory. It counts as used once `state.next_index` is set beyond it.
 pub(crate) fn next_index(dir: &Inode, state: &InodeState) -> Result<u64> {
     if let Some(index) = state.next_index {
         return Ok(index);
@@ -307,7 +307,7 @@ pub(crate) fn next_index(dir: &Inode, state: &InodeState) -> Result<u64> {
     Ok(FIRST_INDEX)
 }
 
-/// The index at which `name` is listed, by looking at all entries: for those that nothing refers back to.
+/// Searches all entries for the index at which `name` is listed. This is for entries without a back reference.
 pub(crate) fn search_index(view: &View, dir: FileId, name: &[u8]) -> Result<Option<u64>> {
     let mut cursor = view.cursor().sequential();
     let mut more = cursor.seek(&index_key(dir.ino.0, 0))?;

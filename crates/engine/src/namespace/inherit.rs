@@ -16,7 +16,7 @@ use crate::namespace::Namespace;
 
 const SETGID: u32 = 0o2000;
 
-/// `state` is that of the directory `dir`.
+/// Returns the attributes that the directory `dir` hands on. `state` is that of `dir`.
 pub(super) fn inherited(
     tree: &Tree,
     dir: FileId,
@@ -47,7 +47,7 @@ fn read(tree: &Tree, dir: FileId) -> Result<Inherited> {
 }
 
 impl Namespace {
-    /// The attributes handed on to the root directory of a subvolume made in `dir`. `state` is that of `dir`.
+    /// Returns the attributes handed on to the root directory of a subvolume made in `dir`. `state` is that of `dir`.
     pub(crate) fn inherited_by_root(
         &self,
         dir: &Inode,
@@ -62,7 +62,7 @@ impl Namespace {
     }
 }
 
-/// The flags of an inode of `kind` made in a directory with `dir` as flags.
+/// Returns the flags of an inode of `kind` made in a directory with `dir` as flags.
 pub(super) fn flags_in(dir: InodeFlags, kind: FileKind) -> InodeFlags {
     let mut flags = InodeFlags::empty();
     if dir.contains(InodeFlags::NOCOMPRESS) {
@@ -79,7 +79,7 @@ pub(super) fn flags_in(dir: InodeFlags, kind: FileKind) -> InodeFlags {
     flags
 }
 
-/// The group and mode of an inode made with these in `dir`.
+/// Returns the group and mode of an inode that is made with `gid` and `mode` in `dir`.
 pub(super) fn group_and_mode(dir: &InodeItem, kind: FileKind, gid: u32, mode: u32) -> (u32, u32) {
     if dir.mode.get() & SETGID == 0 {
         return (gid, mode);

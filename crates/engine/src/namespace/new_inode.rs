@@ -72,7 +72,7 @@ impl<'a> NewInode<'a> {
         FileKind::from_mode(self.mode).ok_or(Error::Invalid("mode"))
     }
 
-    /// The bytes that its items take beside an INODE_ITEM: at most an extent, two ACLs and a property.
+    /// Returns the bytes that its items take beside an INODE_ITEM: at most an extent, two ACLs and a property.
     pub(super) fn bytes(&self) -> u64 {
         512 + self.target.len() as u64
     }
@@ -111,7 +111,7 @@ pub(super) struct Parent<'a> {
 }
 
 impl Draft<'_> {
-    /// All items of a new inode but those of its name. Returns the first of them, as it is but for the
+    /// Inserts all items of a new inode but those of its name. Returns the INODE_ITEM, which lacks only the
     /// transaction's number.
     pub(super) fn insert_new(
         &mut self,
@@ -124,8 +124,8 @@ impl Draft<'_> {
         self.insert_filled(ino, new, &NewContents::default(), nlink, parent, now)
     }
 
-    /// All items of a new inode but those of its name, with those of a regular file's contents. Returns the first of them
-    /// as `insert_new` does.
+    /// Inserts all items of a new inode but those of its name, with the items of a regular file's contents. Returns the
+    /// INODE_ITEM as `insert_new` does.
     pub(super) fn insert_filled(
         &mut self,
         ino: InodeNr,
@@ -199,7 +199,7 @@ impl Draft<'_> {
         self.insert_new(ino, &root, 1, &nowhere, now).map(drop)
     }
 
-    /// The ACLs that a new inode gets; returns its mode.
+    /// Inserts the ACLs that a new inode gets. Returns its mode.
     fn insert_acls(
         &mut self,
         ino: InodeNr,
@@ -224,7 +224,7 @@ impl Draft<'_> {
         Ok(given.mode)
     }
 
-    /// The compression that a new inode takes over; returns its flags.
+    /// Inserts the compression property that a new inode takes over. Returns its flags.
     fn insert_property(
         &mut self,
         ino: InodeNr,
@@ -242,7 +242,7 @@ impl Draft<'_> {
         }
     }
 
-    /// All data of an inode, in its item.
+    /// Inserts all data of an inode in its item.
     fn insert_data(&mut self, ino: InodeNr, data: &[u8]) {
         let mut head = FileExtentHead::new_zeroed();
         head.ram_bytes = (data.len() as u64).into();
@@ -255,7 +255,7 @@ impl Draft<'_> {
 }
 
 impl Namespace {
-    /// A number that no inode of the tree has, nor ever had since the volume was opened.
+    /// Returns a number that no inode of the tree has, nor ever had since the volume was opened.
     pub(super) fn new_ino(&self, tree: &Arc<Tree>) -> Result<InodeNr> {
         Ok(InodeNr(tree.next_objectid()?))
     }

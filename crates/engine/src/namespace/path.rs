@@ -145,7 +145,7 @@ impl Namespace {
         Ok(walk.at)
     }
 
-    /// `is_whole`: all of the path is walked, with a slash at its end.
+    /// Begins a walk. With `is_whole`, all of the path is walked, with a slash at its end.
     fn begin_walk(&self, base: FileId, path: &[u8], is_whole: bool) -> Result<PathWalk> {
         let top = self.roots.root_dir(base.root)?;
         let mut pending = names(path);
@@ -229,7 +229,7 @@ impl Namespace {
     }
 }
 
-/// The names of a path, last first.
+/// Returns the names of a path, last first.
 fn names(path: &[u8]) -> Vec<Vec<u8>> {
     let names = path.split(|&b| b == b'/').filter(|name| !name.is_empty());
     let mut names: Vec<Vec<u8>> = names.map(<[u8]>::to_vec).collect();

@@ -10,7 +10,7 @@ use crate::namespace::Namespace;
 pub(super) const MAX_TARGET_BYTES: u64 = 4096;
 
 impl Namespace {
-    /// The target of a symbolic link. As on a mount by the kernel, it ends before its first NUL.
+    /// Returns the target of a symbolic link. As on a mount by the kernel, it ends before its first NUL.
     pub(crate) fn readlink(&self, id: FileId) -> Result<Vec<u8>> {
         let attr = self.inodes.attr(id)?;
         if attr.kind != FileKind::Symlink {

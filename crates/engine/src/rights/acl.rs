@@ -27,7 +27,7 @@ pub(super) struct Entry {
     bits: Mask,
 }
 
-/// None for a value that is no ACL, or an empty one: the mode counts.
+/// Returns the entries of an ACL. Returns None for a value that is no ACL, or an empty one: the mode counts.
 pub(super) fn entries(value: &[u8]) -> Option<Vec<Entry>> {
     let (version, rest) = value.split_first_chunk::<4>()?;
     let (entries, []) = rest.as_chunks::<ENTRY_BYTES>() else {

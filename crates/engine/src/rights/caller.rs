@@ -36,7 +36,7 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// A user without capabilities and without further groups.
+    /// Creates a user without capabilities and without further groups.
     pub fn new(uid: u32, gid: u32) -> Caller {
         Caller {
             uid,
@@ -47,19 +47,19 @@ impl Caller {
         }
     }
 
-    /// The bits that files it makes go without.
+    /// Sets the mode bits that files it makes go without.
     #[must_use]
     pub fn umask(self, umask: u32) -> Caller {
         Caller { umask, ..self }
     }
 
-    /// Further groups that it is in.
+    /// Sets the further groups that it is in.
     #[must_use]
     pub fn groups(self, groups: Vec<u32>) -> Caller {
         Caller { groups, ..self }
     }
 
-    /// Its capabilities, a bit for each, by the numbers of capabilities(7).
+    /// Sets its capabilities, a bit for each, by the numbers of capabilities(7).
     #[must_use]
     pub fn capabilities(self, capabilities: u64) -> Caller {
         Caller {
@@ -121,7 +121,7 @@ impl Caller {
         Ok(granted || overridden || searched)
     }
 
-    /// The rights that the mode grants.
+    /// Returns the rights that the mode grants.
     pub(super) fn class_bits(&self, attr: &Attr) -> Mask {
         if self.uid == attr.uid {
             attr.mode >> 6 & 7

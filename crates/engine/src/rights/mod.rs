@@ -69,7 +69,7 @@ impl Rights<'_> {
         }
     }
 
-    /// A new name in a directory.
+    /// Allows a new name in a directory.
     pub fn add_to(&self, dir: FileId) -> Result<(), Refused> {
         self.may(dir, WRITE | SEARCH)
     }
@@ -79,7 +79,7 @@ impl Rights<'_> {
         self.may(file, WRITE)
     }
 
-    /// Finding a name.
+    /// Allows finding a name in a directory.
     pub fn search(&self, dir: FileId) -> Result<(), Refused> {
         self.may(dir, SEARCH)
     }
@@ -88,12 +88,12 @@ impl Rights<'_> {
         self.may(dir, READ | SEARCH)
     }
 
-    /// Reading of a file's contents.
+    /// Allows reading a file's contents.
     pub fn read(&self, file: FileId) -> Result<(), Refused> {
         self.may(file, READ)
     }
 
-    /// Flags of a subvolume, and what is noted of its origin; also a snapshot of it.
+    /// Allows calls of the owner: changes of a subvolume's flags and of the note of its origin, and a snapshot of it.
     pub fn own(&self, file: FileId) -> Result<(), Refused> {
         match self.caller.owns(&self.volume.stored_attr(file)?) {
             true => Ok(()),
@@ -101,7 +101,7 @@ impl Rights<'_> {
         }
     }
 
-    /// Any subvolume at all.
+    /// Allows deleting any subvolume at all.
     pub fn delete_subvolumes(&self) -> Result<(), Refused> {
         match self.caller.is_administrator() || self.user_subvol_rm_allowed {
             true => Ok(()),
@@ -109,7 +109,7 @@ impl Rights<'_> {
         }
     }
 
-    /// The subvolume with this root directory, which stands in `dir`.
+    /// Allows deleting the subvolume with this root directory, which stands in `dir`.
     pub fn delete_subvolume(&self, dir: FileId, subvolume: FileId) -> Result<(), Refused> {
         self.delete_subvolumes()?;
         if !self.caller.is_administrator() {
@@ -124,7 +124,7 @@ impl Rights<'_> {
         }
     }
 
-    /// Every directory that a path without symbolic links leads through; the last name need not exist.
+    /// Allows searching every directory that a path without symbolic links leads through. The last name need not exist.
     pub fn reach(&self, root: FileId, path: &[u8]) -> Result<(), Refused> {
         let mut names = path
             .split(|&byte| byte == b'/')
@@ -147,8 +147,8 @@ impl Rights<'_> {
         Ok(())
     }
 
-    /// Every directory between `dir` and `top`, which must be above it. This is [`Rights::reach`] of a directory whose path
-    /// is not known.
+    /// Allows searching every directory between `dir` and `top`, which must be above it. This is [`Rights::reach`] of a
+    /// directory whose path is not known.
     pub fn reach_up(&self, dir: FileId, top: FileId) -> Result<(), Refused> {
         let mut at = dir;
         // A damaged volume may have directories in a loop.

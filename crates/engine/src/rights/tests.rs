@@ -31,7 +31,7 @@ fn attr(mode: u32, uid: u32, gid: u32) -> Attr {
     }
 }
 
-/// Tag, permissions, id.
+/// Returns the value of an ACL whose entries are a tag, permissions and an id each.
 fn value(entries: &[(u16, u16, u32)]) -> Vec<u8> {
     let mut value = 2u32.to_le_bytes().to_vec();
     for (tag, bits, id) in entries {

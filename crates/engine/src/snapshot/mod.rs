@@ -64,12 +64,12 @@ impl Snapshot {
         &self.volume
     }
 
-    /// The root item when it was opened.
+    /// Returns the root item of the time when it was opened.
     pub fn item(&self) -> &RootItem {
         &self.item
     }
 
-    /// Its items.
+    /// Returns a view of its items.
     pub fn view(&self) -> &View {
         &self.view
     }
@@ -123,7 +123,7 @@ impl Snapshot {
         Ok(self.volume.roots.extent_users(extent, None, roots, each)?)
     }
 
-    /// Whether all that was read through it belongs together.
+    /// Checks whether all that was read through it belongs together.
     ///
     /// Errors: it has been changed, which the hold should have prevented.
     pub fn check_unchanged(&self) -> Result<()> {

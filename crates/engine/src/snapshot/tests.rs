@@ -18,7 +18,7 @@ use crate::{NewInode, OpenOptions, ReceivedFrom};
 const DEVICE_BYTES: u64 = 256 << 20;
 const FILES: usize = 2000;
 
-/// A volume with files, and a snapshot of its top level.
+/// Creates a volume with files, and a snapshot of its top level.
 fn volume() -> (Arc<Volume>, RootId) {
     let device = new_volume(&MkfsOptions::default(), DEVICE_BYTES);
     let device: Arc<dyn BlockDevice> = Arc::new(device);

@@ -153,7 +153,7 @@ impl Subvolumes {
 }
 
 impl Plan<'_> {
-    /// The location in the directory entry, by which the kernel tells subvolumes and snapshots apart.
+    /// Returns the location in the directory entry, by which the kernel tells subvolumes and snapshots apart.
     fn location(&self, id: RootId) -> Key {
         let offset = match self {
             Plan::New(_) => 0,
@@ -169,7 +169,8 @@ impl Plan<'_> {
         }
     }
 
-    /// A read-only snapshot of what was received is as good as what was received.
+    /// Returns the received UUID of the new subvolume. A read-only snapshot of a received subvolume is as good as the
+    /// received one.
     fn received_uuid(&self) -> Option<Uuid> {
         match self {
             Plan::Snapshot {

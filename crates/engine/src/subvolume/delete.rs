@@ -173,7 +173,7 @@ impl Subvolumes {
         Ok(())
     }
 
-    /// The root directory of the subvolume that stands in `dir` as `name`.
+    /// Returns the root directory of the subvolume that stands in `dir` as `name`.
     fn subvolume_entry(&self, dir: FileId, name: &[u8]) -> Result<FileId> {
         let tree = self.roots.subvolume_tree(dir.root)?;
         let entry = find_entry(&tree.view, dir.ino.0, name)?.ok_or(Error::NotFound)?;
@@ -204,7 +204,7 @@ impl Subvolumes {
         Ok(())
     }
 
-    /// The subvolumes whose blocks are still to be freed.
+    /// Returns the subvolumes whose blocks are still to be freed.
     pub(crate) fn deleted_subvolumes(&self) -> Result<Vec<SubvolumeInfo>> {
         let mut all = self.subvolumes()?;
         all.retain(|subvolume| subvolume.item.refs.get() == 0);

@@ -53,7 +53,7 @@ impl Subvolumes {
         }
     }
 
-    /// The subvolume that is mounted if none is named.
+    /// Returns the subvolume that is mounted if none is named.
     pub(crate) fn default_subvolume(&self) -> Result<RootId> {
         let dir = match self.roots.superblock().root_dir_objectid.get() {
             0 => objectid::ROOT_TREE_DIR,
@@ -63,7 +63,7 @@ impl Subvolumes {
         Ok(found.map_or(RootId::FS_TREE, |entry| RootId(entry.location.objectid)))
     }
 
-    /// All subvolumes by ascending id, the top level first, those being deleted included.
+    /// Returns all subvolumes by ascending id, the top level first, those being deleted included.
     pub(crate) fn subvolumes(&self) -> Result<Vec<SubvolumeInfo>> {
         let mut found = Vec::new();
         let root_tree = self.roots.root_tree();
@@ -100,7 +100,7 @@ impl Subvolumes {
         Ok(found)
     }
 
-    /// The path of a subvolume from the top level's root, without a leading slash; empty for the top
+    /// Returns the path of a subvolume from the top level's root, without a leading slash. It is empty for the top
     /// level itself.
     pub(crate) fn subvolume_path(&self, id: RootId) -> Result<Vec<u8>> {
         let mut names: Vec<Vec<u8>> = Vec::new();
@@ -126,7 +126,7 @@ impl Subvolumes {
         Ok(names.join(&b'/'))
     }
 
-    /// The one name that a directory has, and the directory in which it stands.
+    /// Returns the one name that a directory has, and the directory in which it stands.
     pub(crate) fn directory_name(&self, dir: FileId) -> Result<(FileId, Vec<u8>)> {
         let parent = self.namespace.parent(dir)?;
         let tree = self.roots.subvolume_tree(dir.root)?;

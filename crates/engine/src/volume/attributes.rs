@@ -16,14 +16,15 @@ impl Volume {
         self.inodes.touch_atime(id, policy)
     }
 
-    /// The attributes that `stat` shows of an inode. Size and bytes in use include buffered data.
+    /// Returns the attributes that `stat` shows of an inode. Size and bytes in use include buffered data.
     ///
     /// Locks: the inode's, for a moment.
     pub fn attr(&self, id: FileId) -> Result<Attr> {
         self.inodes.attr(id)
     }
 
-    /// The attributes in the inode's item: without the size and the bytes of buffered data, which take long to count.
+    /// Returns the attributes in the inode's item: without the size and the bytes of buffered data, which take long to
+    /// count.
     pub fn stored_attr(&self, id: FileId) -> Result<Attr> {
         self.inodes.stored_attr(id)
     }
@@ -64,12 +65,12 @@ impl Volume {
         self.inodes.set_lazy_times(are_lazy)
     }
 
-    /// The value of the attribute of exactly this name, or None.
+    /// Returns the value of the attribute of exactly this name, or None.
     pub fn xattr(&self, id: FileId, name: &[u8]) -> Result<Option<Vec<u8>>> {
         self.inodes.xattr(id, name)
     }
 
-    /// All attributes as (name, value), in the order of their items.
+    /// Returns all attributes as (name, value), in the order of their items.
     pub fn xattrs(&self, id: FileId) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
         self.inodes.xattrs(id)
     }

@@ -148,7 +148,7 @@ const FOR_GROUP: Duration = Duration::from_millis(250);
 /// The work of a background thread until the volume is closed.
 type Duty = fn(&TransactionManager, &Weak<Volume>);
 
-/// Commits when a thread asks. Waits for no file: those whose commit it is may have it locked.
+/// Commits when a thread asks. It waits for no file, since the thread that asked may have it locked.
 fn commit(manager: &TransactionManager, volume: &Weak<Volume>) {
     loop {
         let pressed = match manager.threads.next_wake() {

@@ -79,12 +79,12 @@ impl Volume {
         self.files.read(id, offset, buf)
     }
 
-    /// The first offset at or above `offset` that holds data; None if there is none before the end.
+    /// Returns the first offset at or above `offset` that holds data, or None if there is none before the end.
     pub fn seek_data(&self, id: FileId, offset: u64) -> Result<Option<u64>> {
         self.files.seek_data(id, offset)
     }
 
-    /// The first offset at or above `offset` that holds no data, the end of the file at the latest.
+    /// Returns the first offset at or above `offset` that holds no data, the end of the file at the latest.
     ///
     /// None if `offset` is not below the end.
     pub fn seek_hole(&self, id: FileId, offset: u64) -> Result<Option<u64>> {

@@ -29,7 +29,7 @@ impl Volume {
         manager.is_ok_and(|manager| manager.discard.is_possible())
     }
 
-    /// The limits of the background. Those that are usual, of a volume that is only read.
+    /// Returns the limits of the background discard. On a volume that is only read, they are the usual ones.
     pub fn discard_limits(&self) -> DiscardLimits {
         let manager = self.inodes.transactions();
         manager.map_or(DiscardLimits::default(), |manager| manager.discard.limits())
@@ -44,7 +44,8 @@ impl Volume {
         Ok(())
     }
 
-    /// The bytes that wait and that were discarded since the volume was opened. All 0 of one that is only read.
+    /// Returns the bytes that wait and that were discarded since the volume was opened. All are 0 on a volume that is
+    /// only read.
     pub fn discard_stats(&self) -> DiscardStats {
         let manager = self.inodes.transactions();
         manager.map_or(DiscardStats::default(), |manager| manager.discard.stats())

@@ -8,7 +8,7 @@ use super::Volume;
 use crate::error::Error;
 
 impl Volume {
-    /// None of a volume that is only read.
+    /// Returns the lifetime of the volume, or None if it is only read.
     pub fn lifetime(&self) -> Option<Lifetime> {
         self.inodes
             .transactions()
@@ -31,7 +31,7 @@ impl Volume {
         }
     }
 
-    /// Why it takes no changes any more, if a transaction was aborted.
+    /// Returns the reason why it takes no changes any more, if a transaction was aborted.
     pub fn abort_reason(&self) -> Option<Arc<String>> {
         self.inodes.transactions().ok()?.abort_reason()
     }

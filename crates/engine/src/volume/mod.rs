@@ -143,7 +143,7 @@ impl Volume {
         Ok(volume)
     }
 
-    /// The counts of writes since it was opened; None on a volume that is only read.
+    /// Returns the counts of writes since it was opened, or None on a volume that is only read.
     pub fn writer_stats(&self) -> Option<WriterStats> {
         self.inodes
             .transactions()

@@ -52,7 +52,8 @@ impl Volume {
         self.namespace.create_filled(dir, name, new, contents)
     }
 
-    /// The inode that `name` leads to in `dir`, or None. Of a subvolume, that is its root directory.
+    /// Looks up the inode that `name` leads to in `dir`. For a subvolume, that is its root directory. Returns None if
+    /// there is no such entry.
     pub fn lookup(&self, dir: FileId, name: &[u8]) -> Result<Option<FileId>> {
         self.namespace.lookup(dir, name)
     }
@@ -67,19 +68,19 @@ impl Volume {
         self.namespace.readdir(dir, from, each)
     }
 
-    /// The index that the next entry of a directory gets at least.
+    /// Returns the least index that the next entry of a directory can get.
     ///
     /// A listing that stops at this index terminates, even if entries are added or renamed during the listing.
     pub fn dir_end(&self, dir: FileId) -> Result<u64> {
         self.namespace.dir_end(dir)
     }
 
-    /// The directory that holds `dir`; the top level's root directory holds itself.
+    /// Returns the directory that holds `dir`. The top level's root directory holds itself.
     pub fn parent(&self, dir: FileId) -> Result<FileId> {
         self.namespace.parent(dir)
     }
 
-    /// The directory that holds `dir`, and the index of `dir`'s entry in it.
+    /// Returns the directory that holds `dir`, and the index of `dir`'s entry in it.
     ///
     /// The index is 0 for directories without an entry of their own: the top level's root directory and empty subvolume
     /// directories.
@@ -132,7 +133,7 @@ impl Volume {
         self.namespace.resolve_end(base, path, follow_last)
     }
 
-    /// The target of a symbolic link. As on a mount by the kernel, it ends before its first NUL.
+    /// Returns the target of a symbolic link. As on a mount by the kernel, it ends before its first NUL.
     pub fn readlink(&self, id: FileId) -> Result<Vec<u8>> {
         self.namespace.readlink(id)
     }

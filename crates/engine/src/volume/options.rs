@@ -21,29 +21,30 @@ macro_rules! with_open_options {
             /// Opens although devices are missing, as far as the profiles allow.
             degraded(degraded: bool) => |options| options.degraded = degraded;
 
-            /// Files, folders (for what is directly in them) or `/dev` (for all block devices) among which the volume's
-            /// other devices are looked for. Without it only the devices that are named are opened.
+            /// Sets the places where the volume's other devices are searched: files, folders (for what is directly in
+            /// them) or `/dev` (for all block devices). Without it only the devices that are named are opened.
             scan(places: impl IntoIterator<Item = impl Into<::std::path::PathBuf>>) => |options|
                 options.scan = places.into_iter().map(Into::into).collect();
 
-            /// Budget of the cache of tree blocks, in bytes.
+            /// Sets the budget of the cache of tree blocks, in bytes.
             cache_bytes(bytes: u64) => |options| options.cache_bytes = bytes;
 
-            /// Budget of the cache of decompressed extents, in bytes.
+            /// Sets the budget of the cache of decompressed extents, in bytes.
             decompressed_bytes(bytes: u64) => |options| options.decompressed_bytes = bytes;
 
-            /// Budget of the changes of one transaction in memory, in bytes. Operations wait once a transaction has used it
-            /// up while the one before commits.
+            /// Sets the budget of the changes of one transaction in memory, in bytes. Operations wait once a
+            /// transaction has used it up while the one before commits.
             delta_bytes(bytes: u64) => |options| options.delta_bytes = bytes;
 
-            /// Budget of written data that has no extent yet, in bytes. A write beyond it writes data back first.
+            /// Sets the budget of written data that has no extent yet, in bytes. A write beyond it writes data back
+            /// first.
             buffer_bytes(bytes: u64) => |options| options.data.buffer_bytes = bytes;
 
             /// Lowers all caches and budgets to their shares of so much memory. Call it after those that set them.
             limit_memory(bytes: u64) => |options| options.lower_budgets(bytes);
 
-            /// How long a change may stay uncommitted. None commits on request and under pressure of memory only, in the
-            /// thread of the caller.
+            /// Sets how long a change may stay uncommitted. None commits on request and under pressure of memory only,
+            /// in the thread of the caller.
             commit_interval(interval: Option<::std::time::Duration>) => |options|
                 options.commit_interval = interval;
 
@@ -71,11 +72,13 @@ macro_rules! with_open_options {
             /// stored stay as they are.
             acls(acls: bool) => |options| options.acls = acls;
 
-            /// How files are compressed that do not say it themselves, by a flag or a property. Not at all by default.
+            /// Sets how files are compressed that do not say it themselves, by a flag or a property. The default is not
+            /// to compress.
             compress(compress: $crate::Compress) => |options| options.data.compress = compress;
 
-            /// The largest file that is kept in its item, in bytes; 2048 by default. At most what a leaf has room for
-            /// counts, and less than a sector unless the file is compressed. 0: none.
+            /// Sets the size of the largest file that is kept in its item, in bytes. The default is 2048, and 0 keeps
+            /// no file so. The size is limited to the room in a leaf, and to less than a sector unless the file is
+            /// compressed.
             max_inline_bytes(bytes: u64) => |options| options.data.max_inline_bytes = bytes;
 
             /// Has new files overwritten where they lie, as `-o nodatacow`: without checksums, and without compression.
@@ -156,7 +159,7 @@ impl OpenOptions {
         Self::default()
     }
 
-    /// The compression of files that do not say it themselves.
+    /// Returns the compression of files that do not say it themselves.
     pub fn default_compression(&self) -> Compress {
         self.data.compress
     }
@@ -168,21 +171,21 @@ impl OpenOptions {
         self
     }
 
-    /// Returns when freed space is discarded. None, as if nothing is said, is `Async` where a device takes discards.
+    /// Sets when freed space is discarded. None, which is the default, is `Async` where a device takes discards.
     #[must_use]
     pub fn discard(mut self, mode: Option<DiscardMode>) -> Self {
         self.discard.mode = mode;
         self
     }
 
-    /// Returns how fast the background discards (`Volume::set_discard_limits`).
+    /// Sets how fast the background discards (`Volume::set_discard_limits`).
     #[must_use]
     pub fn discard_limits(mut self, limits: DiscardLimits) -> Self {
         self.discard.limits = limits;
         self
     }
 
-    /// Returns how long freed space waits for the background, in the hope that it is used again.
+    /// Sets how long freed space waits for the background, in the hope that it is used again.
     #[must_use]
     pub fn discard_delays(mut self, delays: DiscardDelays) -> Self {
         self.discard.delays = delays;
@@ -196,15 +199,15 @@ impl OpenOptions {
         self
     }
 
-    /// For how long closing goes on with what waits for the background, so that the image of a deleted file is small
-    /// afterwards. 10 s if nothing is said; at once with zero.
+    /// Sets for how long closing goes on with discards that wait for the background, so that the image of a deleted
+    /// file is small afterwards. The default is 10 s. Zero ends them at once.
     #[must_use]
     pub fn discard_at_close(mut self, at_most: Duration) -> Self {
         self.discard.at_close = at_most;
         self
     }
 
-    /// The faults that a reader of a damaged volume passes over.
+    /// Sets the faults that a reader of a damaged volume passes over.
     #[must_use]
     pub fn rescue(mut self, rescue: Rescue) -> Self {
         self.data.rescue = rescue;
@@ -232,7 +235,7 @@ impl OpenOptions {
         !self.data.rescue.no_log_replay
     }
 
-    /// `has_log`: whether the volume has an fsync log.
+    /// Returns the options of the trees. `has_log` says whether the volume has an fsync log.
     pub(super) fn roots_options(&self, has_log: bool) -> RootsOptions {
         RootsOptions {
             writable: self.writable,

@@ -49,7 +49,8 @@ impl PartialEq for AsOf {
 pub(crate) struct KnownStatFs(Mutex<Option<(Option<AsOf>, StatFs)>>);
 
 impl KnownStatFs {
-    /// The last answer, or the one that `anew` finds if the space has changed. `writer`: of a writable volume.
+    /// Returns the last answer, or the one that `anew` computes if the space has changed. `manager` is that of a
+    /// writable volume.
     pub(crate) fn get_or(
         &self,
         manager: Option<&TransactionManager>,

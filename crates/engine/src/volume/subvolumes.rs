@@ -80,24 +80,24 @@ impl Volume {
         self.subvolumes.rmdir(dir, name)
     }
 
-    /// The subvolumes whose blocks are still to be freed.
+    /// Returns the subvolumes whose blocks are still to be freed.
     pub fn deleted_subvolumes(&self) -> Result<Vec<SubvolumeInfo>> {
         self.subvolumes.deleted_subvolumes()
     }
 
-    /// All subvolumes by ascending id, the top level first, those being deleted included.
+    /// Returns all subvolumes by ascending id, the top level first, those being deleted included.
     pub fn subvolumes(&self) -> Result<Vec<SubvolumeInfo>> {
         self.subvolumes.subvolumes()
     }
 
-    /// The path of a subvolume from the top level's root, without a leading slash.
+    /// Returns the path of a subvolume from the top level's root, without a leading slash.
     ///
     /// It is empty for the top level itself.
     pub fn subvolume_path(&self, id: RootId) -> Result<Vec<u8>> {
         self.subvolumes.subvolume_path(id)
     }
 
-    /// The one name that a directory has, and the directory in which it stands.
+    /// Returns the one name that a directory has, and the directory in which it stands.
     pub fn directory_name(&self, dir: FileId) -> Result<(FileId, Vec<u8>)> {
         self.subvolumes.directory_name(dir)
     }
@@ -140,12 +140,12 @@ impl Volume {
         self.subvolumes.set_label(label)
     }
 
-    /// The subvolume that is mounted if none is named.
+    /// Returns the subvolume that is mounted if none is named.
     pub fn default_subvolume(&self) -> Result<RootId> {
         self.subvolumes.default_subvolume()
     }
 
-    /// The root directory of a subvolume.
+    /// Returns the root directory of a subvolume.
     pub fn root_dir(&self, id: RootId) -> Result<FileId> {
         Ok(self.roots.root_dir(id)?)
     }

@@ -48,7 +48,7 @@ fn open(device: &Arc<MemDevice>, options: &OpenOptions) -> Arc<Volume> {
     Volume::from_devices(vec![(PathBuf::from("memory"), device)], options).unwrap()
 }
 
-/// An attribute of an inode.
+/// Returns the item of an attribute of an inode.
 fn xattr(ino: u64, name: &str, value: &[u8]) -> (Key, Vec<u8>) {
     let name = name.as_bytes();
     let key = Key::new(ino, KeyType::XATTR_ITEM, u64::from(name_hash(name)));
@@ -113,7 +113,7 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// Files, two generations of snapshots, and changes between them.
+/// Fills a volume with files, two generations of snapshots, and changes between them.
 fn fill_with_snapshots(mount: &KernelMount, seed: u64) {
     let top = mount.path();
     let live = top.join("live");
@@ -148,7 +148,7 @@ fn fill_with_snapshots(mount: &KernelMount, seed: u64) {
     }
 }
 
-/// Edits random inodes of every subvolume; some edits are taken back, some in another commit.
+/// Changes random inodes of every subvolume. Some edits are taken back, some in another commit.
 fn edit_all(volume: &Volume, rng: &mut Rng, rounds: u64) {
     for round in 0..rounds {
         for info in volume.subvolumes().unwrap() {

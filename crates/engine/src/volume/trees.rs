@@ -21,17 +21,17 @@ impl Volume {
         self.roots.is_writable()
     }
 
-    /// The superblock as of the last commit.
+    /// Returns the superblock as of the last commit.
     pub fn superblock(&self) -> Arc<Superblock> {
         self.roots.superblock()
     }
 
-    /// The device layer: devices, chunk map, read errors seen.
+    /// Returns the device layer: devices, chunk map, read errors seen.
     pub fn pool(&self) -> &Pool {
         self.roots.pool()
     }
 
-    /// The cache that all trees of the volume are read through.
+    /// Returns the cache that all trees of the volume are read through.
     pub fn node_store(&self) -> &Arc<NodeStore> {
         self.roots.node_store()
     }

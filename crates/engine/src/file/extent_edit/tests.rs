@@ -38,7 +38,7 @@ fn extent_edit(extents: &[(u64, Extent)]) -> ExtentEdit {
     extent_edit.loaded().unwrap()
 }
 
-/// The changes of references by disk start and offset, in sectors.
+/// Returns the changes of references by disk start and offset, in sectors.
 fn refs(extent_edit: &ExtentEdit) -> Vec<(u64, i64, i64)> {
     let change = |(disk, data, delta): (DiskExtent, DataRef, i64)| {
         (disk.start.0, data.offset as i64 / SECTOR as i64, delta)

@@ -4,7 +4,7 @@ use super::*;
 
 const SECTOR: u64 = 16;
 
-/// The data that the file had.
+/// Fills `buf` with the data that the file had.
 fn old(offset: u64, buf: &mut [u8]) {
     for (at, byte) in (offset..).zip(buf) {
         *byte = at as u8;

@@ -11,7 +11,7 @@ use crate::inode::WINDOW_BYTES;
 
 const SECTOR: u64 = 4096;
 
-/// Space for data that is reserved and not used.
+/// Returns the space for data that is reserved and not used.
 fn reserved(volume: &Volume) -> u64 {
     let totals = volume.inodes.transactions().unwrap().space.totals();
     let data = totals

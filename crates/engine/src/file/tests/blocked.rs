@@ -48,7 +48,7 @@ impl Blocked {
         self.volume.create(self.top, name.as_bytes(), &new).unwrap()
     }
 
-    /// A file with contents that are not on the device.
+    /// Creates a file with contents that are not on the device.
     fn written(&self, name: &str, bytes: usize) -> FileId {
         let file = self.create(name);
         self.volume.write(file, 0, &vec![3; bytes]).unwrap();
@@ -62,7 +62,7 @@ impl Blocked {
             .unwrap();
     }
 
-    /// Every change of names and attributes, by a thread that must not wait.
+    /// Makes every change of names and attributes in a thread that must not wait.
     fn change_names(&self) {
         let Blocked { volume, top, .. } = self;
         nonblocking::scope(|| {
@@ -113,7 +113,7 @@ fn names_change_while_data_and_a_commit_wait_for_the_device() {
     blocked.close();
 }
 
-/// The inodes that have an ORPHAN_ITEM, ascending.
+/// Returns the inodes that have an ORPHAN_ITEM, ascending.
 fn orphans(volume: &Volume) -> Vec<u64> {
     let tree = volume.subvolume_tree(RootId::FS_TREE).unwrap();
     let mut cursor = tree.view.cursor();

@@ -43,7 +43,7 @@ fn close(recorded: &Recorded) {
     recorded.recorder.mark(CLOSED);
 }
 
-/// The devices may be another's then.
+/// Asserts that a closed volume leaves the devices alone: they may be another's then.
 fn assert_left_alone(recorded: &Recorded) {
     assert!(!recorded.requests_since(CLOSED).iter().any(is_write));
 }

@@ -30,7 +30,7 @@ fn nocow() -> OpenOptions {
     options().no_data_cow(true)
 }
 
-/// A volume with a file of a MiB, all durable.
+/// Creates a volume with a file of a MiB, all durable.
 fn recorded(options: &OpenOptions) -> (Recorded, FileId) {
     let recorded = Recorded::open(options);
     let file = recorded.file("file", MIB);
@@ -42,7 +42,7 @@ fn commits(volume: &Volume) -> u64 {
     volume.writer_stats().unwrap().commits
 }
 
-/// Every state that a power cut may leave after `mark`.
+/// Returns every state that a power cut may leave after `mark`.
 fn states_after(recorded: &Recorded, mark: u64) -> Vec<(CrashState, Arc<Volume>)> {
     let plan = CrashPlan::new(1).since(mark).random_states(20);
     let states = recorded.recorder.recording().crash_states(&plan);

@@ -38,7 +38,7 @@ pub(super) fn new_device(mkfs: &MkfsOptions, device_bytes: u64) -> Arc<MemDevice
     Arc::new(new_volume(mkfs, device_bytes))
 }
 
-/// The check has nothing to say of what is on the device.
+/// Asserts that the check finds no fault on the device.
 pub(super) fn assert_sound(device: &MemDevice) {
     let device: Arc<dyn BlockDevice> = Arc::new(device.clone());
     let options = CheckOptions {
@@ -88,7 +88,7 @@ impl Rig {
         assert_sound(&self.device);
     }
 
-    /// A new file in the top level's root directory.
+    /// Creates a file in the top level's root directory.
     pub(super) fn file(&self, flags: InodeFlags) -> FileId {
         let number = self.files.fetch_add(1, Ordering::Relaxed);
         let volume = self.volume();
@@ -137,7 +137,7 @@ impl Recorded {
         }
     }
 
-    /// A new file of so many bytes in the top level's root directory.
+    /// Creates a file of so many bytes in the top level's root directory.
     pub(super) fn file(&self, name: &str, bytes: u64) -> FileId {
         let top = self.volume.root_dir(RootId::FS_TREE).unwrap();
         let new = NewInode::file(0o644);
@@ -150,7 +150,7 @@ impl Recorded {
         self.recorder.recording().flushes()
     }
 
-    /// The requests to the device since `mark`.
+    /// Returns the requests to the device since `mark`.
     pub(super) fn requests_since(&self, mark: u64) -> Vec<Event> {
         let recording = self.recorder.recording();
         let events = recording.events().iter();

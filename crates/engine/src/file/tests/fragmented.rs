@@ -17,7 +17,7 @@ const SECTOR: u64 = 4096;
 const DELTA_BYTES: u64 = 256 << 10;
 const WRITE_BYTES: u64 = 16 * MIB;
 
-/// A volume whose free space for data is every other sector of what a file had.
+/// Creates a volume whose free space for data is every other sector, all of which a truncated file had.
 fn in_pieces(device_bytes: u64, options: OpenOptions) -> Rig {
     let rig = Rig::on(&MkfsOptions::default(), device_bytes, options);
     let volume = rig.volume();

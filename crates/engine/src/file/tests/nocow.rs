@@ -293,7 +293,7 @@ fn extents_that_a_clone_shared_are_remembered_until_the_commit_only() {
     rig.assert_sound();
 }
 
-/// A volume, and two files of it that are overwritten in place.
+/// Creates a volume and two files of it that are overwritten in place.
 fn recorded() -> (Recorded, [FileId; 2]) {
     let recorded = Recorded::open(&options().no_data_cow(true));
     let files = ["a", "b"].map(|name| recorded.file(name, MIB));

@@ -25,7 +25,7 @@ impl World {
         self.rig.file(InodeFlags::empty())
     }
 
-    /// By how much less there is than `before`: of `free_bytes`, and of `available_bytes`.
+    /// Asserts that `free_bytes` and `available_bytes` are less than `before` by about `taken`.
     #[track_caller]
     fn assert_taken(&self, before: (u64, u64), taken: u64) {
         let now = self.shown();

@@ -18,7 +18,7 @@ use crate::{
     XattrMode,
 };
 
-/// A volume on a device that has nothing at hand.
+/// Opens a volume on a device that has nothing at hand.
 fn open_cold(device: &Arc<MemDevice>, options: &OpenOptions) -> Arc<Volume> {
     let slow = SlowDevice::new(device.clone(), Duration::ZERO);
     let device: Arc<dyn BlockDevice> = Arc::new(slow);
@@ -29,7 +29,8 @@ fn top(volume: &Volume) -> FileId {
     volume.root_dir(RootId::FS_TREE).unwrap()
 }
 
-/// A directory `dir` of many files, so that it is not all in one block; `data` has contents on the device.
+/// Creates a volume with a directory `dir` of so many files that it is not all in one block. The file `data` has
+/// contents on the device.
 fn filled() -> Arc<MemDevice> {
     let rig = Rig::on(&MkfsOptions::default(), 512 * MIB, options());
     let volume = rig.volume();
@@ -377,7 +378,7 @@ fn what_has_extents_is_shared_without_waiting_and_to_its_end() {
     rig.assert_sound();
 }
 
-/// The waits that a mount shows.
+/// Returns the waits that a mount shows.
 fn waits(volume: &Volume) -> (u64, u64) {
     let stats = volume.writer_stats().unwrap();
     for waits in [stats.delta_waits, stats.buffer_waits] {

@@ -57,7 +57,7 @@ impl Replay<'_, '_> {
         Ok(())
     }
 
-    /// The range of its file that an extent takes.
+    /// Returns the range of its file that an extent takes.
     fn range_of(&self, key: Key, extent: &Extent) -> Result<Range<u64>> {
         let sectorsize = self.roots().sectorsize();
         let len = extent.len(sectorsize);

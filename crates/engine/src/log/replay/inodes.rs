@@ -56,7 +56,8 @@ impl Replay<'_, '_> {
         Ok(())
     }
 
-    /// The item that the subvolume gets. Sizes of directories and `nbytes` follow from what is replayed.
+    /// Returns the item that the subvolume gets. Sizes of directories and `nbytes` follow from the items that are
+    /// replayed.
     fn merged(&self, item: &InodeItem, old: Option<&InodeItem>, kind: FileKind) -> InodeItem {
         let Some(old) = old else {
             let mut new = *item;
@@ -177,7 +178,7 @@ impl Replay<'_, '_> {
         }
     }
 
-    /// The inode that an item of the log is of.
+    /// Returns the inode to which an item of the log belongs. Errors: it does not exist.
     pub(super) fn check_inode(&self, key: Key) -> Result<InodeItem> {
         let ino = InodeNr(key.objectid);
         let item = self.find_inode(ino)?;

@@ -143,7 +143,7 @@ impl<'r, 'v> Replay<'r, 'v> {
         self.flush_nbytes()
     }
 
-    /// All items but those of inodes themselves and of directories.
+    /// Replays an item of any type but those of inodes themselves and of directories.
     fn replay_other(&mut self, key: Key, bytes: &[u8]) -> Result<()> {
         match key.item_type {
             KeyType::INODE_REF | KeyType::INODE_EXTREF => self.replay_refs(key, bytes),
@@ -174,7 +174,7 @@ fn unreadable(source: Error) -> Error {
     }
 }
 
-/// The error with the item of the log at which it was met, and the item's block.
+/// Wraps an error with the item of the log at which it was met, and the item's block.
 fn at_item(log: &SubvolumeLog, key: Key, source: Error) -> Error {
     if source.is_would_block() {
         return source;

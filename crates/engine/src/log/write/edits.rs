@@ -50,7 +50,7 @@ impl<'g> LogEdits<'g> {
         };
     }
 
-    /// The items of a range of keys, ascending.
+    /// Returns the items of a range of keys, ascending.
     pub(super) fn items_in(&self, range: RangeInclusive<Key>) -> Vec<(Key, Arc<[u8]>)> {
         let of_log = self.session.items_in(self.subvolume, range.clone());
         let unchanged = of_log.filter(|(key, _)| !self.edits.contains_key(key));
@@ -63,7 +63,7 @@ impl<'g> LogEdits<'g> {
         items
     }
 
-    /// The last item of a range of keys.
+    /// Returns the last item of a range of keys.
     pub(super) fn last_in(&self, range: RangeInclusive<Key>) -> Option<(Key, Arc<[u8]>)> {
         let of_log = self.session.items_in(self.subvolume, range.clone()).rev();
         let of_log = of_log
@@ -96,7 +96,7 @@ impl Edits {
     }
 }
 
-/// All keys of an inode of types in a range.
+/// Returns the range of all keys of an inode whose types are in a range.
 pub(super) fn keys_of(ino: u64, types: RangeInclusive<KeyType>) -> RangeInclusive<Key> {
     Key::new(ino, *types.start(), 0)..=Key::new(ino, *types.end(), u64::MAX)
 }

@@ -8,7 +8,7 @@ use super::gather::{EditedItem, Gather, Step, Subject};
 use super::{Part, Stop};
 
 impl Gather<'_> {
-    /// Entries of a directory that were made or removed, by the keys that list them.
+    /// Adds entries of a directory that were made or removed, by the keys that list them.
     pub(super) fn add_entries(&mut self, dir: &Subject, entries: Vec<EditedItem>) -> Step {
         for (key, item) in entries {
             let Some(item) = item else {

@@ -53,7 +53,7 @@ impl Gather<'_> {
         }
     }
 
-    /// The parts of a file that were changed, ascending and apart. None ends within an extent that the log has.
+    /// Returns the parts of a file that were changed, ascending and apart. None ends within an extent that the log has.
     fn changed_ranges(
         &self,
         ino: u64,
@@ -106,8 +106,8 @@ impl Gather<'_> {
         Ok(ranges)
     }
 
-    /// All from a place of a file to the next extent behind it, or to `end`. That may be a hole now where something was
-    /// left of a committed extent, of which the log says nothing.
+    /// Returns the range from a place of a file to the next extent behind it, or to `end`. The range may be a hole now
+    /// where a part of a committed extent was left, which the log does not mention.
     fn to_next_extent(&self, key: Key, end: u64) -> Result<Range<u64>> {
         let mut cursor = self.tree.view.cursor();
         let mut more = cursor.seek(&key)?;
@@ -135,7 +135,7 @@ impl Gather<'_> {
         Extent::decode(item).map_err(|what| Error::Corrupt { tree, key, what })
     }
 
-    /// The extents of a range, and holes where it has none before the end of the file (LOG-WRITE-1).
+    /// Adds the extents of a range, and holes where it has none before the end of the file (LOG-WRITE-1).
     fn add_range_of_file(
         &mut self,
         ino: u64,
@@ -170,7 +170,7 @@ impl Gather<'_> {
         self.log.put(key, hole.encode());
     }
 
-    /// The extents of a file that overlap a range.
+    /// Returns the extents of a file that overlap a range.
     fn extents_across(
         &self,
         view: &View,
@@ -203,7 +203,7 @@ impl Gather<'_> {
         Ok(extents)
     }
 
-    /// Extents beyond the end of a committed file, which a replay cuts off whatever the log has of the file.
+    /// Adds the extents beyond the end of a committed file, which a replay cuts off whatever the log has of the file.
     pub(super) fn keep_reserved_extents(&mut self, ino: u64) -> Step {
         let Some(bytes) = self.committed.get(&inode_key(InodeNr(ino)))? else {
             return Ok(());
@@ -219,7 +219,7 @@ impl Gather<'_> {
         Ok(())
     }
 
-    /// The checksums of data that the last commit does not know at its place in the file.
+    /// Adds the checksums of data that the last commit does not know at its place in the file.
     fn add_csums(&mut self, extents: &[(u64, Extent)]) -> Step {
         let roots = &*self.inodes.roots;
         for (_, extent) in extents {

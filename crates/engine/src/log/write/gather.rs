@@ -180,13 +180,12 @@ impl<'g> Gather<'g> {
         Ok(())
     }
 
-    /// An item that the running transaction has edited, as it is. So nothing below the mutable set has a say.
+    /// Returns an item that the running transaction has edited, as it is now. Only the mutable set counts.
     fn edited(&self, key: Key) -> Option<Arc<[u8]>> {
         self.tree.edited(&key).flatten()
     }
 
-    /// [`Gather::edited`] of keys of one type of one inode, which ascend. Those that stand side by side are looked up
-    /// together.
+    /// Returns [`Gather::edited`] of keys of one type of one inode, which ascend. Adjacent keys are looked up together.
     fn edited_items(&self, keys: &[Key]) -> Vec<EditedItem> {
         let mut items = Vec::with_capacity(keys.len());
         for run in keys.chunk_by(|key, next| key.offset + 1 == next.offset) {
@@ -202,7 +201,7 @@ impl<'g> Gather<'g> {
         items
     }
 
-    /// The part of an inode that the log has.
+    /// Returns the part of an inode that the log has.
     fn part(&self, ino: u64) -> Option<Part> {
         match self.changes.get(&ino) {
             Some(change) => change.as_ref().map(|logged| logged.what),
@@ -210,7 +209,7 @@ impl<'g> Gather<'g> {
         }
     }
 
-    /// The note on an inode that the log has from now on.
+    /// Returns the note on an inode that the log has from now on.
     fn logged(&mut self, ino: u64) -> &mut LoggedInode {
         let known = self.known;
         let change = self
@@ -241,7 +240,7 @@ impl<'g> Gather<'g> {
         FileId::new(self.tree.id(), InodeNr(ino))
     }
 
-    /// The inode in the subvolume as it is, unless it has no name.
+    /// Finds the inode in the subvolume as it is, unless it has no name.
     pub(super) fn find(&self, ino: u64) -> Result<Option<InodeItem>> {
         match self.tree.view.get(&inode_key(InodeNr(ino)))? {
             Some(bytes) => self.unless_nameless(ino, &bytes),
@@ -315,7 +314,7 @@ impl<'g> Gather<'g> {
         Ok(is_new)
     }
 
-    /// The last inode of the last commit.
+    /// Returns the number of the last inode of the last commit.
     fn last_committed(&mut self) -> Result<u64> {
         if let Some(last) = self.last_committed {
             return Ok(last);
@@ -334,7 +333,8 @@ impl<'g> Gather<'g> {
             .is_edited_in(keys_of(ino, KeyType(0)..=KeyType(u8::MAX)))
     }
 
-    /// The inode itself, and all that is no name of it. `edited`: its attributes among others, if it is unlogged.
+    /// Adds the inode itself, and all its items but its names. `edited` has its attributes among others, if it is
+    /// unlogged.
     fn add_items(
         &mut self,
         subject: &Subject,
@@ -399,7 +399,7 @@ impl<'g> Gather<'g> {
         }
     }
 
-    /// The size that the log has of an inode.
+    /// Returns the size that the log has of an inode.
     fn logged_size(&self, ino: u64) -> Result<u64> {
         match self.log.get(&inode_key(InodeNr(ino))) {
             Some(bytes) => Ok(decode_inode(self.file(ino), bytes)?.size.get()),
@@ -407,7 +407,7 @@ impl<'g> Gather<'g> {
         }
     }
 
-    /// An inode of which nothing else is taken if the last commit knows it.
+    /// Adds an inode of which a replay takes nothing else if the last commit knows it.
     fn add_existence(&mut self, subject: &Subject) -> Step {
         let mut item = subject.item;
         item.generation = 0.into();
@@ -420,7 +420,7 @@ impl<'g> Gather<'g> {
         Ok(())
     }
 
-    /// All attributes: a replay deletes those that the log lacks.
+    /// Adds all attributes, since a replay deletes those that the log lacks.
     fn add_xattrs(&mut self, subject: &Subject) -> Step {
         let range = keys_of(subject.ino, KeyType::XATTR_ITEM..=KeyType::XATTR_ITEM);
         let mut gone: BTreeSet<Key> = self
@@ -464,7 +464,7 @@ impl<'g> Gather<'g> {
         Ok(items)
     }
 
-    /// An inode that has no name any more. A replay takes those away that it had.
+    /// Adds an inode that has no name any more. A replay removes the names that it had.
     fn add_nameless(&mut self, ino: u64) -> Step {
         let all = keys_of(ino, KeyType(0)..=KeyType(u8::MAX));
         for (key, _) in self.log.items_in(all) {

@@ -23,7 +23,7 @@ use crate::namespace::{find_entry, find_listed};
 const TOP: u64 = RootId::FIRST_FREE;
 
 impl Gather<'_> {
-    /// A back reference that was changed. A replay takes away the committed names under its key that it lacks.
+    /// Adds a back reference that was changed. A replay removes the committed names under its key that it lacks.
     pub(super) fn add_names(
         &mut self,
         subject: &Subject,
@@ -74,7 +74,7 @@ impl Gather<'_> {
         Ok(())
     }
 
-    /// A name that an inode has got since the last commit.
+    /// Adds a name that an inode has got since the last commit.
     fn add_name(&mut self, subject: &Subject, name: &LoggedName) -> Step {
         let dir = name.dir.0;
         if self.is_new(dir)? {
@@ -100,7 +100,7 @@ impl Gather<'_> {
         }
     }
 
-    /// Directories above a moved one that were moved as well. Else a replay might close a circle.
+    /// Adds the directories above a moved one that were moved as well. Without them a replay might close a circle.
     fn climb(&mut self, dir: u64) -> Step {
         let mut at = dir;
         while at != TOP && self.climbed.insert(at) {
@@ -179,7 +179,8 @@ impl Gather<'_> {
         }
     }
 
-    /// An entry of the last commit goes, unless it leads to `owner`. The log must have what it leads to (LOG-WRITE-3).
+    /// Hides the target of a committed entry that goes, unless the entry leads to `owner`. The log must have the target
+    /// (LOG-WRITE-3).
     fn hide_target(&mut self, location: Key, owner: u64) -> Step {
         if location.item_type != KeyType::INODE_ITEM {
             return Err(Stop::Unlogged(Unlogged::Subvolume));

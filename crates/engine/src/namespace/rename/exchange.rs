@@ -53,7 +53,8 @@ impl<'a> Rename<'a> {
         Ok(())
     }
 
-    /// In the kernel's order. `from` and `to` are the directories' items. Returns those of what moves.
+    /// Checks an exchange in the kernel's order. `from` and `to` are the directories' items. Returns the items of the
+    /// inodes that move.
     fn check_exchange(
         &self,
         from: &InodeItem,

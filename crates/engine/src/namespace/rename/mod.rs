@@ -185,7 +185,7 @@ impl Rename<'_> {
         is_one_place || self.old.id == new.id && !new.id.is_empty_subvolume_dir()
     }
 
-    /// A directory moves neither into itself nor over one that holds it.
+    /// Refuses to move a directory into itself or over one that holds it.
     fn refuse_loops(&self, new: Option<&Place<'_>>, mode: RenameMode) -> Result<()> {
         if self.within_dir() {
             return Ok(());
@@ -221,7 +221,7 @@ impl Rename<'_> {
         Ok(Some(item))
     }
 
-    /// A directory that changes its parent is written to itself.
+    /// Checks whether an inode may move. A directory that changes its parent is written to itself.
     fn may_move(&self, place: &Place<'_>) -> Result<()> {
         if self.within_dir() || !place.is_dir() || place.id.is_empty_subvolume_dir() {
             return Ok(());

@@ -76,7 +76,7 @@ impl<'t> Drafts<'t> {
         &mut self.drafts[at]
     }
 
-    /// The inode that `name` leads to in `dir`, which is locked, with what it takes to lock that inode; or None.
+    /// Finds the inode that `name` leads to in `dir`, which is locked. The place has what it takes to lock that inode.
     pub(super) fn place(
         &mut self,
         dir: &'t Arc<Inode>,
@@ -102,7 +102,7 @@ impl<'t> Drafts<'t> {
         }))
     }
 
-    /// The entry of `name` in `dir`.
+    /// Finds the entry of `name` in `dir`.
     pub(super) fn find(&mut self, dir: &'t Arc<Inode>, name: &[u8]) -> Result<Option<FoundEntry>> {
         self.of(&dir.tree).find_entry(dir.id.ino, name)
     }

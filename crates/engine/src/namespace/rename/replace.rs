@@ -13,7 +13,7 @@ use crate::namespace::new_inode::{NewInode, Parent};
 use crate::namespace::unlink::AfterUnlink;
 
 impl<'a> Rename<'a> {
-    /// `new` is what stands at the new name.
+    /// Renames, and replaces `new`, which is the place at the new name.
     pub(super) fn replace(
         &self,
         reservation: Reservation<'_>,
@@ -89,7 +89,8 @@ impl<'a> Rename<'a> {
         Ok(())
     }
 
-    /// In the kernel's order. `from` and `to` are the directories' items. Returns that of what moves.
+    /// Checks a rename in the kernel's order. `from` and `to` are the directories' items. Returns the item of the inode
+    /// that moves.
     fn check(
         &self,
         from: &InodeItem,

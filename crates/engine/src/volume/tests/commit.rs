@@ -66,7 +66,7 @@ fn open(device: &Arc<MemDevice>) -> Arc<Volume> {
 }
 
 impl Place {
-    /// Extents that lie side by side.
+    /// Creates a place whose extents lie side by side.
     fn new(extents: u64) -> Place {
         let mut place = Place::empty(new_device(DEVICE_BYTES, ""), extents);
         let space = place.space();
@@ -194,7 +194,7 @@ impl Place {
         self.leave_in_groups(bytes - growth);
     }
 
-    /// Edits the item of one extent; false if there was no space.
+    /// Changes the item of one extent. Returns false if there was no space.
     fn touch(&self, sector: u64) -> bool {
         let (tree, key) = (self.tree(), self.extent_key(sector));
         let item = tree.view.get(&key).unwrap().unwrap().to_vec();

@@ -78,7 +78,7 @@ impl Rig {
         while step() == DiscardStep::Done {}
     }
 
-    /// Bytes that the device was told of.
+    /// Returns the bytes that the device was told to discard.
     fn discarded(&self) -> u64 {
         let stats = self.volume.discard_stats();
         stats.discard_extent_bytes + stats.discard_bitmap_bytes + stats.sync_bytes
@@ -110,7 +110,7 @@ impl Rig {
         bytes
     }
 
-    /// Everything is there and right, as the device is now.
+    /// Checks that everything is there and right, as the device is now.
     fn check(&self) {
         let device: Arc<dyn BlockDevice> = Arc::new(self.device.snapshot());
         let checked = CheckOptions {

@@ -38,14 +38,14 @@ fn fill_up(volume: &Volume, tree: &Arc<Tree>) {
     }
 }
 
-/// Sums of metadata.
+/// Returns the sums of metadata.
 fn metadata(volume: &Volume) -> SpaceTotals {
     let totals = volume.inodes.transactions().unwrap().space.totals();
     let metadata = |sums: &SpaceTotals| sums.kind == BlockGroupType::Metadata;
     totals.into_iter().find(metadata).unwrap()
 }
 
-/// Half full of metadata that a snapshot shares; there are two files, of which the first has an extent.
+/// Fills half of the volume with metadata that a snapshot shares. Returns two files, of which the first has an extent.
 fn share_half(volume: &Volume) -> [FileId; 2] {
     let tree = volume.subvolume_tree(RootId::FS_TREE).unwrap();
     let top = volume.root_dir(RootId::FS_TREE).unwrap();

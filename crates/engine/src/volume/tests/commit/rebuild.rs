@@ -14,7 +14,7 @@ const BYTES: u64 = 32 * GIB;
 const EXTENT_EVERY: u64 = 3 * MIB / 4;
 
 impl Place {
-    /// Extents all over the devices: the free-space tree is large.
+    /// Creates a place whose extents lie all over the devices, so that the free-space tree is large.
     fn spread_out() -> Place {
         const DATA: u64 = BYTES / 8 * 7;
         let device = new_device(BYTES, "^block-group-tree");
@@ -92,7 +92,7 @@ impl Place {
         self.volume.sync().unwrap();
     }
 
-    /// There is room, and the next commit makes use of it.
+    /// Asserts that there is room, and that the next commit makes use of it.
     fn assert_is_rebuilt(mut self) {
         self.give_back();
         assert!(self.touch(0));
