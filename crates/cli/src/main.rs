@@ -149,7 +149,8 @@ fn run(cli: &Cli, command: impl FnOnce(&mut Console) -> anyhow::Result<()>) -> E
     }
 }
 
-/// Help and version go to standard output and are no error; the rest is, with the exit code of any error.
+/// Prints a message of the parser. Help and version go to standard output and are no error; the rest is, with the exit
+/// code of any error.
 fn usage(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
         return match error.print() {

@@ -47,7 +47,7 @@ struct Step {
 pub(crate) struct InvalidMode(String);
 
 impl ModeChange {
-    /// The new permission bits for the old `mode`.
+    /// Returns the new permission bits for the old `mode`.
     pub(crate) fn apply(&self, mode: u32, is_dir: bool, umask: u32) -> u32 {
         let mut mode = mode & ALL;
         for step in &self.steps {
@@ -76,7 +76,7 @@ impl ModeChange {
     }
 }
 
-/// The permissions of one kind of user, for all kinds.
+/// Copies the permissions of one kind of user to all kinds.
 fn spread(bits: u32) -> u32 {
     let may = (bits | bits >> 3 | bits >> 6) & 7;
     may << 6 | may << 3 | may

@@ -49,7 +49,7 @@ fn is_option(arg: &OsStr) -> bool {
     arg.len() > 1 && arg.as_bytes().starts_with(b"-")
 }
 
-/// The subcommand that a name means, which may be shortened.
+/// Returns the subcommand that a name means. The name may be shortened.
 fn subcommand_like<'a>(command: &'a clap::Command, name: &OsStr) -> Option<&'a clap::Command> {
     let name = name.to_str()?;
     let mut like = command

@@ -21,7 +21,7 @@ pub(crate) fn with_verbosity(command: clap::Command) -> clap::Command {
     with_flag(command, quiet, 'q', "quiet")
 }
 
-/// By those of its names that the command has not.
+/// Adds a flag by those of its names that the command has not.
 fn with_flag(command: clap::Command, flag: Arg, short: char, long: &'static str) -> clap::Command {
     let has_short = command
         .get_arguments()

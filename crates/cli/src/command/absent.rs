@@ -54,7 +54,7 @@ pub(crate) fn with_note(command: clap::Command) -> clap::Command {
     })
 }
 
-/// The absent command that a command line of `command` names, if that is why it could not be parsed. Names may
+/// Returns the absent command that a command line of `command` names, if that is why it could not be parsed. Names may
 /// be shortened.
 pub(crate) fn named(
     command: &clap::Command,
@@ -85,7 +85,7 @@ pub(crate) fn named(
     }
 }
 
-/// The message about an absent command.
+/// Returns the message about an absent command.
 pub(crate) fn refusal(name: &str) -> String {
     format!("'{name}' is not supported by ubtrfs")
 }

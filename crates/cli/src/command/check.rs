@@ -149,7 +149,7 @@ impl Check {
         Ok(())
     }
 
-    /// Options of btrfs-progs that mean more than looking, or what is not looked at.
+    /// Refuses options of btrfs-progs that mean more than looking, or that ask for an examination that is not made.
     fn refuse_unsupported(&self) -> anyhow::Result<()> {
         const NO_REPAIR: &str = "ubtrfs only finds what is wrong";
         let refused = [
@@ -221,7 +221,8 @@ impl Check {
     }
 }
 
-/// An image that is only attached to a loop device may be checked.
+/// Returns whether an image with this holder counts as mounted. An image that is only attached to a loop device may be
+/// checked.
 fn is_mounted(holder: &Holder) -> bool {
     let Holder::Loop(name) = holder else {
         return true;

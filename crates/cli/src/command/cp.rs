@@ -131,7 +131,7 @@ impl Cp {
         TransferConsole { console, verbose }.copying()
     }
 
-    /// Without -a a link that is named itself stands for what it leads to, as for cp(1).
+    /// Returns whether a link that is named itself stands for the file that it leads to: without -a, as for cp(1).
     fn follows(&self) -> bool {
         !self.archive
     }
@@ -143,7 +143,7 @@ impl Cp {
         Ok(())
     }
 
-    /// The file that a source in a volume names.
+    /// Finds the file that a source in a volume names.
     fn find(&self, files: &Subvolume, source: &Location) -> anyhow::Result<Metadata> {
         let path = source.path_within();
         let found = match self.follows() {
@@ -353,7 +353,7 @@ impl Goes {
 }
 
 impl Goal<'_> {
-    /// `name` is the source's own; no name asks for its contents.
+    /// Returns where a source goes. `name` is the source's own; no name asks for its contents.
     fn place(&self, is_dir: bool, is_file: bool, name: Option<&[u8]>) -> anyhow::Result<Goes> {
         let destination = self.destination;
         let (path, shown) = match name.map(OsStr::from_bytes) {
@@ -480,7 +480,7 @@ fn check_directory(path: &Path) -> anyhow::Result<()> {
     opened.with_context(|| format!("cannot open directory '{}'", shown(path)))
 }
 
-/// The directory in which a new name is made.
+/// Returns the directory in which a new name is made.
 fn directory_of(path: &Path) -> anyhow::Result<&Path> {
     if path.file_name().is_none() {
         bail!("'{}' is not the name of a file", shown(path));
@@ -492,7 +492,7 @@ fn directory_of(path: &Path) -> anyhow::Result<&Path> {
     })
 }
 
-/// A directory is open for each level of the copy: as many as the system allows.
+/// Raises the limit of open files to as many as the system allows. A directory is open for each level of the copy.
 fn raise_open_files() {
     let limit = rustix::process::getrlimit(Resource::Nofile);
     let raised = Rlimit {

@@ -96,7 +96,7 @@ impl Ln {
         linked.reason().with_context(refused)
     }
 
-    /// The file that a hard link is to name.
+    /// Returns the file that a hard link is to name.
     fn existing(
         &self,
         changes: &Changes<'_>,

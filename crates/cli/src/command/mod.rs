@@ -111,7 +111,7 @@ impl Command {
         matches!(self, Command::Subvolume(group) if group.knows_dry_run())
     }
 
-    /// The command as one that works by ioctls on a path in a mount; None for all others.
+    /// Returns the command as one that works by ioctls on a path in a mount; None for all others.
     pub(crate) fn by_ioctls(&self) -> Option<&dyn ByIoctls> {
         match self {
             Command::Device(group) => group.by_ioctls(),

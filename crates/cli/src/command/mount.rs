@@ -202,7 +202,7 @@ impl Mount {
         }
     }
 
-    /// Mounts, and returns when the volume has been unmounted.
+    /// Mounts the volume, and returns when it has been unmounted.
     fn serve(
         &self,
         image: &Path,
@@ -259,7 +259,7 @@ impl Mount {
         Ok(ended?)
     }
 
-    /// For writing, unless that is not wanted or what the volume lies on is protected from it.
+    /// Opens the volume for writing, unless that is not wanted or its source is write-protected.
     fn open(&self, image: &Path, options: &Options) -> anyhow::Result<Arc<Volume>> {
         let mut paths = vec![image.to_owned()];
         paths.extend_from_slice(&options.devices);
@@ -379,7 +379,8 @@ fn start_log(options: &Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A server in the background has no standard error: without a given place its log goes to the system's logger.
+/// Redirects the log of a server in the background to the system's logger, unless a place was given. Such a server has
+/// no standard error.
 fn leave_stderr(options: &Options) {
     if options.log.is_none()
         && let Ok(syslog) = log::Place::syslog()

@@ -101,7 +101,7 @@ impl Mv {
         }
     }
 
-    /// A name cannot move into another subvolume: the file is copied, with its data shared, and removed.
+    /// Copies a file, with its data shared, and removes it: a name cannot move into another subvolume.
     fn copy_and_remove(
         &self,
         target: &Target,

@@ -46,7 +46,7 @@ impl Rmdir {
         )
     }
 
-    /// False if it is not empty, and that is no error.
+    /// Removes a directory. Returns false if it is not empty, and that is no error.
     fn remove(&self, target: &Target, location: &Location) -> anyhow::Result<bool> {
         let named = target.named(location)?;
         match target.files.remove_dir(&named.path).reason() {

@@ -56,7 +56,7 @@ impl Touch {
         )
     }
 
-    /// The times to set.
+    /// Returns the times to set.
     fn times(&self) -> anyhow::Result<FileTimes> {
         let given = match (&self.reference, self.date.or(self.stamp)) {
             (Some(reference), _) => Some(reference.times(&self.volume)?),

@@ -48,13 +48,13 @@ impl Tree {
         }
     }
 
-    /// None for what is no directory, which is told.
+    /// Returns the walk if it has begun. Reports an error, such as a path that is no directory, and returns None.
     fn begun(&self, walk: ubtrfs::Result<Walk>, console: &mut Console) -> Option<Walk> {
         let begun = walk.inspect_err(|error| self.complain(error, false, console));
         begun.ok()
     }
 
-    /// The next entry that can be read. Those before it that cannot are told.
+    /// Returns the next entry that can be read. Reports the entries before it that cannot.
     fn next_entry(&self, walk: &mut Walk, console: &mut Console) -> Option<DirEntry> {
         loop {
             match walk.next()? {
@@ -64,14 +64,14 @@ impl Tree {
         }
     }
 
-    /// The path from the directory that is drawn.
+    /// Returns the path from the directory that is drawn.
     fn shown<'p>(&self, path: &'p Path) -> &'p [u8] {
         let path = path.as_os_str().as_bytes();
         let path = path.strip_prefix(&*self.location.path).unwrap_or(path);
         path.strip_prefix(b"/").unwrap_or(path)
     }
 
-    /// `is_refused`: the directory is not entered.
+    /// Reports an error. `is_refused` means that the directory is not entered.
     fn complain(&self, error: &ubtrfs::Error, is_refused: bool, console: &mut Console) {
         let path = Escaped(self.shown(error.path().unwrap_or(Path::new(""))));
         let reason = error.reason();
@@ -147,7 +147,7 @@ impl Tree {
         Ok(())
     }
 
-    /// A flat list in the order of the drawing, with each entry's depth.
+    /// Prints a flat list in the order of the drawing, with each entry's depth.
     fn print_json(&self, console: &mut Console, walk: ubtrfs::Result<Walk>) -> anyhow::Result<()> {
         let mut list = json::JsonList::start(&mut console.out, "tree")?;
         let mut walk = self.begun(walk, console);

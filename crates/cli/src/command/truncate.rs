@@ -45,7 +45,7 @@ enum NewSize {
 struct InvalidSize(String);
 
 impl NewSize {
-    /// None if no file can be so large.
+    /// Returns the new size of a file of this size; None if no file can be so large.
     fn of(self, size: u64) -> Option<u64> {
         match self {
             NewSize::Exactly(size) => Some(size),

@@ -122,7 +122,7 @@ fn say(entry: &TableEntry, left: Left, server: Option<&Server>, console: &mut Co
     }
 }
 
-/// Names the processes that keep the file system, as far as they can be seen.
+/// Lists the processes that keep the file system, as far as they can be seen.
 fn elsewhere(entry: &TableEntry) -> String {
     let holders = holders_of(entry.device);
     let named = holders.iter().take(NAMES_HOLDERS).map(|holder| {

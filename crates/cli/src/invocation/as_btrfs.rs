@@ -213,7 +213,8 @@ fn take_global_options(
     })
 }
 
-/// The name that `written` is, or that it alone is the beginning of; else those that it is the beginning of.
+/// Returns the name that `written` is, or the only one that begins with it. Else it returns all names that begin with
+/// it.
 fn written_out<'a>(
     written: &OsStr,
     names: impl Iterator<Item = &'a str>,
@@ -256,7 +257,7 @@ fn version() -> String {
     format!("{VERSION_LINE}\n{PRODUCT_LINE}\n")
 }
 
-/// Help on all, or on the command that is named; as there, asking for help is never an error.
+/// Returns help on all commands, or on the command that is named. As in btrfs-progs, asking for help is never an error.
 fn help(command: &clap::Command, words: &[OsString]) -> Line {
     if words.iter().any(|word| word == "--box") {
         return said("No standalone tools built-in in the busybox style\n".into());

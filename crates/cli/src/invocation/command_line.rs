@@ -128,7 +128,7 @@ fn with_mount(command: clap::Command) -> clap::Command {
 }
 
 impl Cli {
-    /// Whether the command can do what is asked of all commands.
+    /// Checks that the command supports the options that all commands have.
     pub(crate) fn check(&self, matches: &ArgMatches) -> anyhow::Result<()> {
         if self.global.dry_run && !self.command.knows_dry_run() {
             let mut at = matches;

@@ -39,8 +39,8 @@ pub(crate) fn invoked_as(program: Option<&OsStr>) -> InvokedAs {
 /// The exit code for a missing device, as fsck(8) numbers it: an operational error.
 const FSCK_OPERATIONAL_ERROR: u8 = 8;
 
-/// `fsck.btrfs` does nothing, as the one of btrfs-progs: a boot script calls it, and a btrfs volume needs no
-/// check before it is mounted. It only says so, unless called without a person watching (-a, -A, -p, -y).
+/// Runs `fsck.btrfs`, which does nothing, as the one of btrfs-progs. A boot script calls it, and a btrfs volume needs
+/// no check before it is mounted. It only says so, unless called without a person watching (-a, -A, -p, -y).
 pub(crate) fn fsck(args: &[OsString]) -> ExitCode {
     let automatic = args
         .iter()

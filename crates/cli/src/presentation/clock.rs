@@ -44,7 +44,7 @@ fn strftime(time: SystemTime, format: &str) -> String {
     }
 }
 
-/// Whole seconds since 1970, rounded down.
+/// Returns whole seconds since 1970, rounded down.
 fn seconds(time: SystemTime) -> i64 {
     let whole = |duration: Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
     match time.duration_since(UNIX_EPOCH) {
@@ -56,7 +56,7 @@ fn seconds(time: SystemTime) -> i64 {
     }
 }
 
-/// "Nov 21 20:24", or with the year instead of the hour.
+/// Formats a time as "Nov 21 20:24", or with the year instead of the hour.
 pub(crate) fn short(time: SystemTime, now: Timestamp) -> String {
     let recent = Timestamp::new(seconds(time), 0).is_ok_and(|then| {
         let age = now.duration_since(then);
@@ -65,22 +65,22 @@ pub(crate) fn short(time: SystemTime, now: Timestamp) -> String {
     strftime(time, if recent { "%b %e %H:%M" } else { "%b %e  %Y" })
 }
 
-/// "2026-11-21 20:24:10.111414786 +0000"
+/// Formats a time as "2026-11-21 20:24:10.111414786 +0000".
 pub(crate) fn full(time: SystemTime) -> String {
     strftime(time, "%Y-%m-%d %H:%M:%S.%9f %z")
 }
 
-/// "2026-11-21 20:24:10 +0000"
+/// Formats a time as "2026-11-21 20:24:10 +0000".
 pub(crate) fn with_zone(time: SystemTime) -> String {
     strftime(time, "%Y-%m-%d %H:%M:%S %z")
 }
 
-/// "2026-11-21 20:24:10"
+/// Formats a time as "2026-11-21 20:24:10".
 pub(crate) fn plain(time: SystemTime) -> String {
     strftime(time, "%Y-%m-%d %H:%M:%S")
 }
 
-/// RFC 3339 in UTC with nanoseconds, for JSON.
+/// Formats a time by RFC 3339 in UTC with nanoseconds, for JSON.
 pub(crate) fn rfc3339(time: SystemTime) -> String {
     match Timestamp::try_from(time) {
         Ok(timestamp) => format!("{timestamp:.9}"),
@@ -94,7 +94,7 @@ pub(crate) fn rfc3339(time: SystemTime) -> String {
 )]
 pub(crate) struct InvalidTime(String);
 
-/// A date, with or without time and zone, the seconds since 1970 after '@', or "now".
+/// Parses a date, with or without time and zone, the seconds since 1970 after '@', or "now".
 pub(crate) fn parse(text: &str) -> Result<SystemTime, InvalidTime> {
     let text = text.trim();
     if text == "now" {
@@ -118,7 +118,7 @@ pub(crate) fn parse(text: &str) -> Result<SystemTime, InvalidTime> {
         .ok_or_else(|| InvalidTime(text.to_owned()))
 }
 
-/// [[CC]YY]MMDDhhmm[.ss], as touch -t takes it.
+/// Parses [[CC]YY]MMDDhhmm[.ss], as touch -t takes it.
 pub(crate) fn parse_stamp(text: &str) -> Result<SystemTime, InvalidTime> {
     let invalid = || InvalidTime(text.to_owned());
     let (digits, seconds) = text.split_once('.').unwrap_or((text, "00"));

@@ -184,7 +184,7 @@ impl Console {
         Ok(Console::with_out(out, format, verbose, quiet))
     }
 
-    /// That of another process, which ends the command by going away.
+    /// Creates the console of another process, which ends the command by going away.
     pub(crate) fn of_client(
         stdout: File,
         client: Client,
@@ -214,7 +214,7 @@ impl Console {
         }
     }
 
-    /// Standard output for data of any length, beside a console that reports errors meanwhile.
+    /// Returns standard output for data of any length, beside a console that reports errors meanwhile.
     pub(crate) fn data_out(&self) -> io::Result<BufWriter<File>> {
         let stdout = self.out.get_ref().file.try_clone()?;
         Ok(BufWriter::with_capacity(OUT_BUFFER_BYTES, stdout))
@@ -343,17 +343,17 @@ impl Console {
         }
     }
 
-    /// The command does what it should, and ends with this exit code.
+    /// Sets the exit code with which the command ends if it does what it should.
     pub(crate) fn end_with(&mut self, code: u8) {
         self.found = code;
     }
 
-    /// Another process has reported an error; the exit code will be 1.
+    /// Notes that another process has reported an error. The exit code will be 1.
     pub(crate) fn error_was_reported(&mut self) {
         self.failed = true;
     }
 
-    /// From here on messages are about this line of a script.
+    /// Sets the line of a script that later messages are about.
     pub(crate) fn set_line(&mut self, line: Option<u64>) {
         self.line = line;
     }
@@ -368,7 +368,7 @@ impl Console {
         self.message("WARNING", warning);
     }
 
-    /// Says what went wrong at last, and gives the exit code.
+    /// Reports the error that ended the command, and returns the exit code.
     pub(crate) fn finish(mut self, result: anyhow::Result<()>) -> u8 {
         self.end_progress();
         let result = result.and_then(|()| Ok(self.out.flush()?));
@@ -386,7 +386,8 @@ impl Console {
     }
 }
 
-/// The same, to what is written to standard output later.
+/// Writes a name or path to a buffer that goes to standard output later. It is fit for a terminal if a person reads it,
+/// and as it is if not.
 pub(crate) fn write_path_to(
     out: &mut impl Write,
     path: &[u8],
@@ -410,7 +411,7 @@ pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     broken_pipe(error).is_some()
 }
 
-/// The exit code for an error of standard output itself.
+/// Returns the exit code for an error of standard output itself.
 pub(crate) fn exit_code_of_write(error: &io::Error) -> ExitCode {
     match error.kind() {
         io::ErrorKind::BrokenPipe => ExitCode::from(SIGPIPE_EXIT),

@@ -37,7 +37,7 @@ impl FileFacts {
         Ok(FileFacts { metadata, target })
     }
 
-    /// Major and minor number of a device file.
+    /// Returns the major and minor number of a device file.
     pub(crate) fn device_number(&self) -> Option<(u32, u32)> {
         let kind = self.metadata.file_type();
         let rdev = self.metadata.rdev();

@@ -33,7 +33,7 @@ impl JsonList {
     }
 }
 
-/// A whole list at once.
+/// Writes a whole list at once.
 pub(crate) fn write_list<T: Serialize>(
     out: &mut dyn Write,
     name: &str,
@@ -46,7 +46,7 @@ pub(crate) fn write_list<T: Serialize>(
     list.end(out)
 }
 
-/// One named map.
+/// Writes one named map.
 pub(crate) fn write_map(out: &mut dyn Write, name: &str, map: &impl Serialize) -> io::Result<()> {
     writeln!(out, "{HEADER}  \"{name}\": {}\n}}", indented(map, "  ")?)
 }
@@ -57,12 +57,12 @@ fn indented(value: &impl Serialize, indent: &str) -> io::Result<String> {
     Ok(text.replace('\n', &format!("\n{indent}")))
 }
 
-/// Bytes as a JSON string: what is not UTF-8 is replaced.
+/// Converts bytes to a JSON string. Bytes that are not UTF-8 are replaced.
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The exact bytes in hexadecimal if [`text`] loses some; None if not.
+/// Returns the exact bytes in hexadecimal if [`text`] loses some; None if not.
 pub(crate) fn hex_if_lossy(bytes: &[u8]) -> Option<String> {
     match std::str::from_utf8(bytes) {
         Ok(_) => None,

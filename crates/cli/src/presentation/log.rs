@@ -94,19 +94,19 @@ pub(crate) enum Place {
 }
 
 impl Place {
-    /// Lines are added to what the file holds.
+    /// Opens a file for logs. Lines are added to those that it holds.
     pub(crate) fn file(path: &Path) -> io::Result<Place> {
         let file = OpenOptions::new().append(true).create(true).open(path)?;
         Ok(Place::File(file))
     }
 
-    /// The system's logger, if it is there.
+    /// Connects to the system's logger, if it is there.
     pub(crate) fn syslog() -> io::Result<Place> {
         Ok(Place::Syslog(Syslog::connect()?))
     }
 }
 
-/// From now on logs go there.
+/// Redirects later logs to a place.
 pub(crate) fn redirect(place: Place) {
     *PLACE.write().unwrap_or_else(PoisonError::into_inner) = place;
 }

@@ -3,7 +3,7 @@
 use rustix::fs::{FileType as Kind, Mode};
 use ubtrfs::{FileType, Metadata};
 
-/// The bits that new files of this process go without.
+/// Returns the permission bits that new files of this process do not get.
 pub(crate) fn umask() -> u32 {
     // It is read by setting it.
     let umask = rustix::process::umask(Mode::empty());
@@ -11,7 +11,7 @@ pub(crate) fn umask() -> u32 {
     umask.as_raw_mode()
 }
 
-/// "drwxr-xr-x"
+/// Formats a mode as "drwxr-xr-x".
 pub(crate) fn text(mode: u32) -> String {
     let mut text = String::with_capacity(10);
     text.push(kind_letter(Kind::from_raw_mode(mode)));
@@ -46,7 +46,7 @@ fn kind_letter(kind: Kind) -> char {
     }
 }
 
-/// The kind in the words of stat(1).
+/// Returns the kind in the words of stat(1).
 pub(crate) fn kind_words(file: &Metadata) -> &'static str {
     match Kind::from_raw_mode(file.mode()) {
         Kind::RegularFile if file.len() == 0 => "regular empty file",
@@ -61,7 +61,7 @@ pub(crate) fn kind_words(file: &Metadata) -> &'static str {
     }
 }
 
-/// The kind in one word, for JSON.
+/// Returns the kind in one word, for JSON.
 pub(crate) fn kind_name(kind: FileType) -> &'static str {
     let names = [
         (kind.is_file(), "file"),

@@ -34,12 +34,12 @@ pub(crate) struct GroupType {
 }
 
 impl GroupType {
-    /// "Data"
+    /// Returns the name of the kind, such as "Data".
     pub(crate) fn kind_name(self) -> &'static str {
         self.kind.map_or("unknown", BlockGroupKind::name)
     }
 
-    /// "RAID1"
+    /// Returns the name of the profile, such as "RAID1".
     pub(crate) fn profile_name(self) -> &'static str {
         profile_name(self.profile)
     }
@@ -58,7 +58,7 @@ impl GroupType {
         )
     }
 
-    /// Those without a name come first.
+    /// Returns the key by which usage is sorted. Types without a name come first.
     pub(crate) fn usage_rank(self) -> (Option<usize>, Option<usize>) {
         let kind = KINDS.iter().position(|&kind| Some(kind) == self.kind);
         let profile = PROFILES
@@ -123,7 +123,7 @@ pub(crate) fn profile_name(profile: Option<Profile>) -> &'static str {
     profile.map_or("unknown", Profile::name)
 }
 
-/// A conversion between profiles that was not finished deserves to be seen.
+/// Warns of several profiles of one kind: a conversion that was not finished deserves to be seen.
 pub(crate) fn warn_multiple_profiles(console: &mut Console, infos: &[GroupUsage]) {
     let multiple = multiple_profiles(infos);
     if multiple.is_empty() {
@@ -135,7 +135,7 @@ pub(crate) fn warn_multiple_profiles(console: &mut Console, infos: &[GroupUsage]
     }
 }
 
-/// The kinds that have block groups of more than one profile, with the profiles in lower case.
+/// Returns the kinds that have block groups of more than one profile, with the profiles in lower case.
 pub(crate) fn multiple_profiles(infos: &[GroupUsage]) -> Vec<(&'static str, String)> {
     let several = KINDS.into_iter().filter_map(|kind| {
         let infos = infos.iter().filter(|info| info.group.kind == Some(kind));

@@ -2,7 +2,7 @@
 
 use anyhow::anyhow;
 
-/// Bytes; the suffixes are powers of 1024, in either case, and B is bytes.
+/// Parses a number of bytes. The suffixes are powers of 1024, in either case, and B is bytes.
 pub(crate) fn parse_size(text: &str) -> anyhow::Result<u64> {
     let invalid = || anyhow!("{text} is not a valid numeric value with supported size suffixes");
     let (digits, suffix) = match text.char_indices().last() {

@@ -37,7 +37,7 @@ impl Units {
         self.magnitude(bytes)
     }
 
-    /// For differences, which a damaged or overcommitted volume may make negative.
+    /// Formats a difference, which a damaged or overcommitted volume may make negative.
     pub(crate) fn signed(self, bytes: i64) -> String {
         if self.raw {
             return bytes.to_string();
@@ -153,7 +153,7 @@ impl ShortUnits {
     }
 }
 
-/// TiB, GiB, MiB, KiB asked for -> the largest one's index.
+/// Returns the index of the largest unit that was asked for, of TiB, GiB, MiB and KiB.
 fn largest_unit(asked: [bool; 4]) -> Option<usize> {
     asked.iter().position(|&asked| asked).map(|at| 4 - at)
 }

@@ -81,7 +81,7 @@ fn print_header(out: &mut dyn Write, node: Node<'_>, options: &PrintOptions) -> 
     writeln!(out, "chunk uuid {}", header.chunk_tree_uuid)
 }
 
-/// Bytes that a leaf has left, or children that an interior node has room for.
+/// Returns the bytes that a leaf has left, or the number of children that an interior node has room for.
 fn free_space(node: Node<'_>) -> usize {
     let size = node.block().len();
     if node.is_leaf() {

@@ -34,7 +34,7 @@ impl fmt::Display for Flags {
     }
 }
 
-/// The bits that a table does not name.
+/// Returns the bits that a table does not name.
 pub(super) fn unknown(bits: u64, table: Table) -> u64 {
     table.iter().fold(bits, |left, (bit, _)| left & !bit)
 }

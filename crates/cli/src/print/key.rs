@@ -127,7 +127,7 @@ fn name(id: u64) -> Option<&'static str> {
     })
 }
 
-/// The name of a tree above its dump.
+/// Returns the name of a tree above its dump.
 pub(crate) fn tree_name(id: RootId) -> &'static str {
     match id {
         RootId::ROOT_TREE => "root",

@@ -48,7 +48,7 @@ pub(crate) struct PrintOptions {
 }
 
 impl PrintOptions {
-    /// For a validated superblock's volume, everything else off.
+    /// Creates options for the volume of a validated superblock, with everything else off.
     pub(crate) fn new(superblock: &Superblock) -> PrintOptions {
         PrintOptions {
             csum_type: superblock.csum_type(),

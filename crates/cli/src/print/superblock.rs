@@ -189,7 +189,7 @@ fn print_device(out: &mut dyn Write, sb: &Superblock) -> io::Result<()> {
     writeln!(out, "dev_item.generation\t{}", dev.generation)
 }
 
-/// One flag a line, between parentheses.
+/// Prints one flag a line, between parentheses.
 fn print_flags(out: &mut dyn Write, name: &str, bits: u64, table: Table) -> io::Result<()> {
     writeln!(out, "{name}{bits:#x}")?;
     if bits == 0 {
@@ -247,7 +247,7 @@ fn print_sys_chunk_array(
     printed.map(|()| array)
 }
 
-/// Each chunk of the array with its logical address, up to where the array cannot be read.
+/// Calls `each` with each chunk of the array and its logical address, up to where the array cannot be read.
 pub(super) fn for_each_sys_chunk(
     superblock: &Superblock,
     each: &mut dyn FnMut(u64, &Chunk, &[Stripe]),

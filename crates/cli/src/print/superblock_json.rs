@@ -114,7 +114,8 @@ struct RootJson {
     level: u8,
 }
 
-/// The copy that was read at `bytenr`; an error of the system chunk array is for the caller to report.
+/// Returns the JSON form of the copy that was read at `bytenr`. An error of the system chunk array is for the caller to
+/// report.
 pub(crate) fn superblock_json(
     device: String,
     bytenr: u64,

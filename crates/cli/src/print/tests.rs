@@ -31,7 +31,8 @@ fn options() -> PrintOptions {
     }
 }
 
-/// Names of subvolumes are bytes, so that the text is compared as bytes, and shown by its first odd line.
+/// Asserts that a text is the expected one, and shows it by its first odd line. Names of subvolumes are bytes, so that
+/// the text is compared as bytes.
 fn assert_same(name: &str, found: &[u8]) {
     let wanted = data(&format!("{name}.txt"));
     let lines = |text: &[u8]| -> Vec<String> {

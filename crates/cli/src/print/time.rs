@@ -35,7 +35,7 @@ impl fmt::Display for IsoTime<'_> {
     }
 }
 
-/// The seconds that the clock of the time zone is ahead of UTC.
+/// Returns the seconds that the clock of the time zone is ahead of UTC.
 fn offset_at(seconds: i64, zone: &TimeZone) -> i64 {
     i64::from(zone.to_offset(within_reach(seconds)).seconds())
 }
@@ -45,7 +45,7 @@ const DAY: i64 = 86_400;
 const EPOCH_FROM_MARCH: i64 = 719_468;
 const ERA: i64 = 146_097;
 
-/// A time at which the time zone has the same offset, for time zones know few years. Their rules for the future
+/// Returns a time at which the time zone has the same offset, for time zones know few years. Their rules for the future
 /// repeat with the calendar; before their first rule there is one offset.
 fn within_reach(seconds: i64) -> Timestamp {
     let cycle = ERA * DAY;
@@ -66,7 +66,7 @@ fn write_civil(f: &mut fmt::Formatter<'_>, seconds: i64, between: char) -> fmt::
     )
 }
 
-/// Year, month and day in the proleptic Gregorian calendar; years begin in March, so that the leap day is last.
+/// Returns year, month and day in the proleptic Gregorian calendar. Years begin in March, so that the leap day is last.
 fn civil(days: i64) -> (i64, i64, i64) {
     let days = days + EPOCH_FROM_MARCH;
     let (era, of_era) = (days.div_euclid(ERA), days.rem_euclid(ERA));

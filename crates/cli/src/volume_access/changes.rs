@@ -42,12 +42,12 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// The rights of the caller; None: all.
+    /// Returns the rights of the caller; None if they are unlimited.
     pub(crate) fn rights(&self) -> Option<Rights<'_>> {
         self.session.as_ref()?.rights()
     }
 
-    /// The user whose rights the library checks; None: all are allowed everything.
+    /// Returns the user whose rights the library checks; None if every user is allowed everything.
     pub(crate) fn caller(&self) -> Option<Caller> {
         let rights = self.rights()?;
         let allowed = rights.user_subvol_rm_allowed;
@@ -59,7 +59,7 @@ impl Target {
         self.files.open_dir(path).map(|dir| self.for_user(dir))
     }
 
-    /// A directory for what the user who runs the command may do.
+    /// Limits a directory to the changes that the user who runs the command may make.
     pub(crate) fn for_user(&self, dir: Dir) -> Dir {
         match self.caller() {
             Some(caller) => dir.with_caller(&caller),
@@ -72,13 +72,13 @@ impl Target {
         DirBuilder::new().mode(NEW_DIR_MODE).umask(umask())
     }
 
-    /// The last name of a path, in the directory that it is to be made in.
+    /// Returns the last name of a path, in the directory that it is to be made in.
     pub(crate) fn name_in(&self, location: &Location) -> anyhow::Result<NameIn> {
         NameIn::of(&location.path, |dir| self.open_dir(dir))
             .with_context(|| format!("cannot access '{location}'"))
     }
 
-    /// The directory that the path leads to, if it does.
+    /// Opens the directory that the path leads to, if it does.
     pub(crate) fn find_dir(&self, location: &Location) -> Result<Option<Dir>, Reason> {
         match self.open_dir(location.path_within()).reason() {
             Err(error) if matches!(error.errno(), Errno::NOENT | Errno::NOTDIR) => Ok(None),
@@ -164,7 +164,7 @@ impl Target {
         }
     }
 
-    /// The subvolume whose root directory the path leads to.
+    /// Finds the subvolume whose root directory the path leads to.
     pub(crate) fn find_subvolume(&self, location: &Location) -> anyhow::Result<Subvolume> {
         match self.files.subvolume(location.path_within()).reason() {
             Err(error) if error.errno() == Errno::INVAL => {
@@ -174,7 +174,7 @@ impl Target {
         }
     }
 
-    /// The id of that subvolume.
+    /// Returns the id of the subvolume whose root directory the path leads to.
     pub(crate) fn subvolume(&self, location: &Location) -> anyhow::Result<RootId> {
         Ok(RootId(self.find_subvolume(location)?.id()))
     }
@@ -202,7 +202,7 @@ impl Target {
         Ok(())
     }
 
-    /// The name that a path ends with, for operations of the library.
+    /// Finds the name that a path ends with, for operations of the library.
     pub(crate) fn named(&self, location: &Location) -> anyhow::Result<Named> {
         Named::of(&self.files, &location.path)
             .with_context(|| format!("cannot access '{location}'"))
@@ -258,7 +258,7 @@ impl<'a> Changes<'a> {
         Ok(target)
     }
 
-    /// For what only makes durable what was done.
+    /// Opens a volume for a command that only makes earlier changes durable.
     pub(crate) fn open_to_commit(&mut self, location: &Location) -> anyhow::Result<Target> {
         let volume = match self.opened(location) {
             Some(volume) => volume,
@@ -278,7 +278,7 @@ impl<'a> Changes<'a> {
         })
     }
 
-    /// The volume of `location` if it is open for writing, under whichever of its names.
+    /// Returns the volume of `location` if it is open for writing, under whichever of its names.
     pub(crate) fn opened(&self, location: &Location) -> Option<Volume> {
         if let Some(session) = location.session() {
             let mut volumes = self.open.iter().map(|open| &open.volume);
@@ -334,7 +334,7 @@ impl<'a> Changes<'a> {
         Ok(())
     }
 
-    /// Commits what was done so far, in a shell or a mount later. Failures are reported.
+    /// Commits the changes so far. In a shell or a mount this is done later. Failures are reported.
     pub(crate) fn sync(&self, console: &mut Console) {
         for open in &self.open {
             if let Err(error) = open.commit(Volume::sync) {
@@ -343,8 +343,8 @@ impl<'a> Changes<'a> {
         }
     }
 
-    /// Commits what was done to the volume that is open, and discards what that has freed; in a shell or a mount later.
-    /// Nothing is changed any more.
+    /// Commits the changes to the volume that is open, and discards the space that they have freed. In a shell or a
+    /// mount this is done later. Nothing is changed any more.
     pub(crate) fn commit(self) -> anyhow::Result<()> {
         self.open.iter().try_for_each(OpenImage::close)
     }
@@ -380,7 +380,7 @@ pub(crate) fn is_final(error: &anyhow::Error) -> bool {
     reasons.any(Reason::is_of_volume)
 }
 
-/// The handle of a directory, as a mount knows it.
+/// Returns the handle of a directory, as a mount knows it.
 fn id_of(dir: &Dir) -> FileId {
     FileId::new(RootId(dir.subvolume_id()), InodeNr(dir.ino()))
 }

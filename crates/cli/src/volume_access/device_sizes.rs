@@ -35,7 +35,7 @@ impl DeviceSizes {
             .collect()
     }
 
-    /// Those of a mount.
+    /// Asks for the sizes of the devices of a mount.
     pub(crate) fn ask(asked: &Asked) -> Result<Vec<DeviceSizes>, Errno> {
         let devices = asked.devices()?;
         let sizes = devices.iter().map(|device| {
@@ -59,7 +59,7 @@ impl DeviceSizes {
         self.device_size == 0
     }
 
-    /// The bytes of the device beyond those that the volume uses.
+    /// Returns the bytes of the device beyond those that the volume uses.
     pub(crate) fn slack(&self) -> i64 {
         match self.device_size {
             0 => 0,
@@ -67,7 +67,7 @@ impl DeviceSizes {
         }
     }
 
-    /// The path, or "missing".
+    /// Returns the path, or "missing".
     pub(crate) fn shown(&self) -> String {
         match &self.path {
             Some(path) => Escaped::of(path).to_string(),
@@ -76,7 +76,7 @@ impl DeviceSizes {
     }
 }
 
-/// The length of a device or image that need not be open to the caller.
+/// Returns the length of a device or image that need not be open to the caller.
 fn len_of(path: &Path) -> Option<u64> {
     const SECTOR: u64 = 512;
     // Others are of the directory in which the server was started.

@@ -37,7 +37,7 @@ pub(crate) struct Location {
 }
 
 impl Location {
-    /// A path in the volume of a shell or a mount.
+    /// Creates a location from a path in the volume of a shell or a mount.
     pub(crate) fn within(session: &Arc<Session>, argument: &[u8]) -> Location {
         let path = session.absolute(argument);
         Location {
@@ -49,7 +49,7 @@ impl Location {
         }
     }
 
-    /// Another path in the same volume.
+    /// Returns another path in the same volume.
     pub(crate) fn with_path(&self, path: Vec<u8>) -> Location {
         Location {
             path,
@@ -68,7 +68,7 @@ impl Location {
         }
     }
 
-    /// A path in the same volume as it is written outside of it.
+    /// Returns a path in the same volume as it is written outside of it.
     pub(crate) fn outside(&self, path: &[u8]) -> Vec<u8> {
         match &self.session {
             Some(session) => session.outside(path),
@@ -76,7 +76,7 @@ impl Location {
         }
     }
 
-    /// Gives its own path as it was written.
+    /// Returns its own path as it was written.
     pub(crate) fn to_outside(&self) -> Vec<u8> {
         match &self.written {
             Some(written) => written.clone(),
@@ -84,7 +84,7 @@ impl Location {
         }
     }
 
-    /// A path in a mount, for who asks there by himself.
+    /// Creates a location from a path in a mount, for a command that asks there itself.
     pub(crate) fn written(path: &OsStr) -> Location {
         Location {
             written: Some(path.as_bytes().to_vec()),
@@ -92,7 +92,7 @@ impl Location {
         }
     }
 
-    /// That path.
+    /// Returns the path in a mount as it was written.
     pub(crate) fn written_path(&self) -> &Path {
         &self.image
     }
@@ -101,7 +101,8 @@ impl Location {
         self.session.as_ref()
     }
 
-    /// Bind mounts may be read-only each by itself, whatever the volume is.
+    /// Refuses a location that is mounted read-only. Bind mounts may be read-only each by itself, whatever the volume
+    /// is.
     pub(crate) fn must_be_writable(&self) -> anyhow::Result<()> {
         let mount = self.session.as_ref().and_then(|session| session.mount());
         let written = self.written.as_deref().unwrap_or_default();
@@ -111,7 +112,7 @@ impl Location {
         }
     }
 
-    /// The root of an image.
+    /// Creates the location of the root of an image.
     pub(crate) fn of_whole(image: &OsStr) -> Location {
         Location::of_image(PathBuf::from(image), b"/".to_vec())
     }
@@ -139,12 +140,12 @@ impl Location {
             .unwrap_or(whole)
     }
 
-    /// The path within the volume, for the library.
+    /// Returns the path within the volume, for the library.
     pub(crate) fn path_within(&self) -> &Path {
         Path::new(OsStr::from_bytes(&self.path))
     }
 
-    /// The last name of the path; None for the root.
+    /// Returns the last name of the path; None for the root.
     pub(crate) fn file_name(&self) -> Option<&[u8]> {
         let mut names = self.path.split(|&byte| byte == b'/');
         names.rfind(|name| !name.is_empty() && *name != b".")
@@ -187,7 +188,7 @@ impl LocationParser {
         LocationParser::Within(Arc::clone(session))
     }
 
-    /// The command line with locations that are parsed by this.
+    /// Returns the command line with locations that are parsed by this parser.
     pub(crate) fn put_into(&self, command: clap::Command) -> clap::Command {
         let command = command.mut_args(|arg| {
             match arg.get_value_parser().type_id() == TypeId::of::<Location>() {
@@ -254,7 +255,7 @@ pub(crate) struct DeviceOptions {
 }
 
 impl DeviceOptions {
-    /// For commands that name devices as arguments.
+    /// Creates options for commands that name devices as arguments.
     pub(crate) fn scanning(scan: Vec<PathBuf>, degraded: bool) -> DeviceOptions {
         DeviceOptions {
             scan,
@@ -268,7 +269,7 @@ impl DeviceOptions {
         DeviceOptions { only_named, ..self }
     }
 
-    /// For commands that show what lies on the devices, also where the fsync log cannot be replayed.
+    /// Returns options for commands that show the contents of the devices, also where the fsync log cannot be replayed.
     pub(crate) fn as_committed(&self) -> DeviceOptions {
         DeviceOptions {
             as_committed: true,
@@ -317,7 +318,7 @@ impl DeviceOptions {
         }
     }
 
-    /// A volume of which all images are named.
+    /// Opens a volume of which all images are named.
     pub(crate) fn open_locations(&self, locations: &[Location]) -> anyhow::Result<Volume> {
         match locations {
             [location] if location.session().is_some() => self.open(location),
@@ -378,7 +379,7 @@ impl DeviceOptions {
         self.degraded
     }
 
-    /// The images, and the devices that these options name.
+    /// Returns the images, and the devices that these options name.
     pub(crate) fn all_named(&self, images: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
         let mut paths = images.to_vec();
         paths.extend(self.devices.iter().cloned());
@@ -401,7 +402,7 @@ impl DeviceOptions {
         devices_beside(named, access).reason()
     }
 
-    /// The same, with missing devices allowed if these options or `degraded` say so.
+    /// Returns these options, with missing devices allowed if they or `degraded` say so.
     pub(crate) fn or_degraded(self, degraded: bool) -> DeviceOptions {
         DeviceOptions {
             degraded: self.degraded || degraded,
@@ -462,7 +463,7 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    /// The subvolume that the path leads to; None if something else is there.
+    /// Returns the subvolume that the path leads to; None if something else is there.
     pub(crate) fn subvolume(&self) -> anyhow::Result<Option<Subvolume>> {
         match self.is_subvolume {
             true => Ok(Some(
@@ -474,7 +475,7 @@ impl Opened {
 }
 
 impl VolumeOptions {
-    /// For commands whose paths begin at the default subvolume.
+    /// Creates options for commands whose paths begin at the default subvolume.
     pub(crate) fn of_devices(devices: &DeviceOptions) -> VolumeOptions {
         VolumeOptions {
             devices: devices.clone(),
@@ -523,7 +524,8 @@ impl VolumeOptions {
         options
     }
 
-    /// The volume of something that is read, which may be open for writing, and the files below what "/" stands for.
+    /// Opens the volume of a file that is read, which may be open for writing. Returns it and the files below the
+    /// directory that "/" stands for.
     pub(crate) fn open_beside(
         &self,
         location: &Location,
@@ -537,7 +539,7 @@ impl VolumeOptions {
         Ok((volume, files))
     }
 
-    /// The files below the directory that the path of `location` begins at, by their paths.
+    /// Returns the files below the directory that the path of `location` begins at, by their paths.
     pub(crate) fn files_of(
         &self,
         volume: &Volume,
@@ -563,7 +565,7 @@ impl VolumeOptions {
         }
     }
 
-    /// For a volume that is open already.
+    /// Refuses --nodiscard for a volume that is open already.
     fn refuse_nodiscard(&self) -> anyhow::Result<()> {
         match self.nodiscard {
             true => bail!("--nodiscard is for a volume that is opened by the command"),
@@ -571,7 +573,7 @@ impl VolumeOptions {
         }
     }
 
-    /// The subvolume that the options name.
+    /// Returns the subvolume that the options name.
     pub(crate) fn root(&self, volume: &Volume) -> anyhow::Result<Subvolume> {
         if let Some(path) = &self.subvol {
             let shown = Escaped::of(path);
@@ -591,7 +593,7 @@ impl VolumeOptions {
         Ok(found.reason()?)
     }
 
-    /// For a volume that stays open for many commands.
+    /// Returns options for a volume that stays open for many commands.
     pub(crate) fn with_lazy_times(&self, lazy_times: bool) -> VolumeOptions {
         let mut options = self.clone();
         options.devices.lazy_times = lazy_times;

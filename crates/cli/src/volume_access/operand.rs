@@ -64,7 +64,8 @@ impl Operand {
         matches!(self, Operand::Host { path, .. } if path.as_os_str().as_bytes() == STANDARD_STREAM)
     }
 
-    /// The place in a volume that it stands for where it cannot be a file of this machine: a whole image is its root.
+    /// Returns the place in a volume that the operand stands for where it cannot be a file of this machine. A whole
+    /// image is its root.
     pub(crate) fn in_volume(&self) -> Option<Location> {
         match self {
             Operand::Volume(location) => Some(location.clone()),
@@ -74,7 +75,7 @@ impl Operand {
         }
     }
 
-    /// Its times of access and modification.
+    /// Returns the operand's times of access and modification.
     pub(crate) fn times(
         &self,
         options: &VolumeOptions,

@@ -30,7 +30,7 @@ pub(crate) struct NameIn {
 }
 
 impl NameIn {
-    /// The place of the last name of `path`, in the directory that `open` finds.
+    /// Finds the place of the last name of `path`, in the directory that `open` finds.
     pub(crate) fn of(
         path: &[u8],
         open: impl FnOnce(&Path) -> ubtrfs::Result<Dir>,
@@ -48,7 +48,7 @@ impl NameIn {
         NameIn::found(dir, name).map(|(place, _)| place)
     }
 
-    /// The name and the file that has it.
+    /// Finds a name and the file that has it.
     fn found(dir: Dir, name: &[u8]) -> Result<(NameIn, Option<Metadata>), Reason> {
         let name = OsStr::from_bytes(name).to_owned();
         let file = match dir.symlink_metadata(&name).reason() {
@@ -77,7 +77,7 @@ pub(crate) struct Named {
 }
 
 impl Named {
-    /// The place of the last name of `path`. Links on the way are followed.
+    /// Finds the place of the last name of `path`. Links on the way are followed.
     pub(crate) fn of(files: &Subvolume, path: &[u8]) -> Result<Named, PlaceError> {
         let (dir, name) = split(path).ok_or(PlaceError::NoName)?;
         let dir = Path::new(OsStr::from_bytes(dir));
@@ -88,7 +88,7 @@ impl Named {
         }
     }
 
-    /// The place of a name in the directory at `dir`.
+    /// Finds the place of a name in the directory at `dir`.
     pub(crate) fn in_directory(
         files: &Subvolume,
         dir: &Path,
@@ -105,7 +105,7 @@ impl Named {
         Ok(Named { path, existing })
     }
 
-    /// The directory that has the name.
+    /// Returns the directory that has the name.
     fn directory(&self, files: &Subvolume) -> Result<Metadata, Reason> {
         let dir = self.path.parent().unwrap_or(Path::new("/"));
         files.metadata(dir).reason()
@@ -133,7 +133,7 @@ pub(crate) fn is_same(a: &Metadata, b: &Metadata) -> bool {
     (a.subvolume_id(), a.ino()) == (b.subvolume_id(), b.ino())
 }
 
-/// The path of the directory and the name in it; None for the root, and for "." and "..".
+/// Returns the path of the directory and the name in it; None for the root, and for "." and "..".
 pub(crate) fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
     let slashes = path.iter().rev().take_while(|byte| **byte == b'/').count();
     let path = &path[..path.len() - slashes];

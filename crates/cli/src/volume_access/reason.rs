@@ -14,7 +14,7 @@ use ubtrfs_fuse::caller::Refused;
 pub(crate) struct Reason(ubtrfs::Error);
 
 impl Reason {
-    /// The reason of an error of a file of a volume, which is one of `std::io` there.
+    /// Returns the reason of an error of a file of a volume, which is one of `std::io` there.
     pub(crate) fn of_io(error: io::Error) -> anyhow::Error {
         match error.downcast() {
             Ok(error) => Reason(error).into(),
@@ -32,7 +32,7 @@ impl Reason {
         self.errno() == Errno::NOENT
     }
 
-    /// The device that is in use, and its user, if a volume could not be opened for that.
+    /// Returns the device that is in use, and its user, if a volume could not be opened for that.
     pub(crate) fn holder(&self) -> Option<(&Path, &Holder)> {
         self.0.holder()
     }
@@ -70,7 +70,7 @@ impl StdError for Reason {
 
 /// Outcomes of the library.
 pub(crate) trait Reasoned<T> {
-    /// Leaves the cause of an error alone.
+    /// Reduces an error to its cause.
     fn reason(self) -> Result<T, Reason>;
 }
 

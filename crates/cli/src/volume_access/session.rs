@@ -88,7 +88,7 @@ impl MountSession {
 }
 
 impl Session {
-    /// Paths begin where those of `files` do.
+    /// Creates the session of a shell. Paths begin where those of `files` do.
     pub(crate) fn of_shell(image: PathBuf, volume: Volume, files: Subvolume) -> Session {
         let dir = Mutex::new(b"/".to_vec());
         Session {
@@ -122,7 +122,7 @@ impl Session {
         &self.volume
     }
 
-    /// The engine below the volume, for what is of the mount that it serves.
+    /// Returns the engine below the volume, for matters of the mount that it serves.
     pub(crate) fn engine(&self) -> &Arc<Engine> {
         self.volume.engine()
     }
@@ -149,7 +149,7 @@ impl Session {
         }
     }
 
-    /// None where every writer of the volume may do everything.
+    /// Returns the rights of the caller; None where every writer of the volume may do everything.
     pub(crate) fn rights(&self) -> Option<Rights<'_>> {
         let mount = self.mount()?;
         Some(Rights {
@@ -180,7 +180,7 @@ impl Session {
         }
     }
 
-    /// The path from the root that an argument stands for; None if it is of another place.
+    /// Returns the path from the root that an argument stands for; None if it is of another place.
     pub(crate) fn absolute(&self, argument: &[u8]) -> Option<Vec<u8>> {
         if let Some(mount) = self.mount() {
             return mount.path_of(argument).map(|of| of.path.clone());

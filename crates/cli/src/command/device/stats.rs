@@ -123,7 +123,7 @@ impl ByIoctls for Stats {
     }
 }
 
-/// The numbers in the order of `NAMES`.
+/// Returns the numbers in the order of `NAMES`.
 fn counts(errors: &DeviceErrors) -> [u64; 5] {
     [
         errors.write_errors,

@@ -124,7 +124,7 @@ impl Show {
         Ok(())
     }
 
-    /// The volumes asked for, in the order in which their first device was found.
+    /// Returns the volumes asked for, in the order in which their first device was found.
     fn volumes(&self) -> anyhow::Result<Vec<VolumeJson>> {
         let mut places: Vec<PathBuf> = Vec::new();
         let mut filters: Vec<String> = Vec::new();
@@ -194,7 +194,7 @@ impl Show {
     }
 }
 
-/// The devices of volumes that are mounted, by the kernel's btrfs or ubtrfs.
+/// Returns the devices of volumes that are mounted by the kernel's btrfs or ubtrfs.
 fn mounted_devices() -> anyhow::Result<Vec<FoundDevice>> {
     let table = mount_table().context("cannot read which file systems are mounted")?;
     let of_btrfs = |entry: &TableEntry| entry.is_ours() || entry.fs_type == "btrfs";
@@ -309,7 +309,7 @@ impl Seeds {
         }
     }
 
-    /// The devices of other volumes than this one. None is guessed of several that are clones of each other.
+    /// Returns the devices of other volumes than this one. None is guessed of several that are clones of each other.
     fn of_others(&self, fsid: Uuid) -> Vec<&Path> {
         let of_others = self
             .0
@@ -322,7 +322,7 @@ impl Seeds {
     }
 }
 
-/// The devices of a volume by number. One that was away for a while does not count beside its successor.
+/// Returns the devices of a volume by number. A device that was away for a while does not count beside its successor.
 fn newest_by_devid(found: &[FoundDevice]) -> BTreeMap<u64, &FoundDevice> {
     let mut by_devid: BTreeMap<u64, &FoundDevice> = BTreeMap::new();
     for device in found {

@@ -89,7 +89,7 @@ impl Trim {
         format!("cannot trim '{}'", self.shown())
     }
 
-    /// The image, or the path in a mount.
+    /// Returns the image, or the path in a mount.
     fn shown(&self) -> String {
         match self.location.session() {
             Some(_) => self.location.to_string(),

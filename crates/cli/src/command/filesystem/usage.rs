@@ -319,7 +319,7 @@ impl Facts {
         Ok(())
     }
 
-    /// The bytes that the chunks of `group` take from a device.
+    /// Returns the bytes that the chunks of `group` take from a device.
     fn allocated_on(&self, device: &DeviceSizes, group: GroupType) -> u64 {
         let on_it = |a: &&Allocation| a.devid == device.devid && a.group == group;
         let sizes = self.allocations().iter().filter(on_it);

@@ -89,7 +89,7 @@ impl DumpSuper {
         }
     }
 
-    /// The devices that are named; of a mount, all.
+    /// Returns the devices that are named; of a mount, all of its devices.
     fn paths(&self) -> anyhow::Result<Vec<PathBuf>> {
         let mut paths = Vec::new();
         for location in &self.devices {
@@ -121,7 +121,7 @@ impl DumpSuper {
         }
     }
 
-    /// False if the device ends before `offset`.
+    /// Prints the superblock at `offset`. Returns false if the device ends before `offset`.
     fn dump(
         &self,
         console: &mut Console,

@@ -70,7 +70,7 @@ impl ByIoctls for MinDevSize {
     }
 }
 
-/// The allocated ranges of a device, ascending.
+/// Returns the allocated ranges of a device, ascending.
 fn extents_on(volume: &Volume, devid: u64) -> anyhow::Result<Vec<Range<u64>>> {
     let tree = volume.tree(RootId::DEV_TREE)?;
     let mut extents = Vec::new();

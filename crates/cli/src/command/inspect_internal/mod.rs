@@ -71,7 +71,7 @@ impl InspectInternal {
     }
 }
 
-/// The directory that stands for "/".
+/// Returns the directory that stands for "/".
 fn root_of(opened: &Opened) -> anyhow::Result<FileId> {
     let root = RootId(opened.files.id());
     Ok(opened.volume.engine().root_dir(root)?)
@@ -117,7 +117,7 @@ fn paths_from(volume: &Volume, root: FileId, file: FileId) -> anyhow::Result<Vec
 
 const MAX_NESTING: usize = 4096;
 
-/// A path within a location's volume as other commands take it.
+/// Writes a path within a location's volume, as other commands take it.
 fn write_location(console: &mut Console, location: &Location, path: &[u8]) -> std::io::Result<()> {
     use std::io::Write;
     console.write_path(&location.outside(path))?;

@@ -42,7 +42,7 @@ impl MountedPaths {
         Ok(MountedPaths { asked, bases })
     }
 
-    /// All paths of a file; those that are not in the mount begin with `<FS_TREE>`.
+    /// Returns all paths of a file. Paths that are not in the mount begin with `<FS_TREE>`.
     pub(super) fn of_file(&self, file: FileId) -> Result<Vec<Vec<u8>>, Errno> {
         let base = self.base_for(file.root)?;
         let paths = self.asked.paths_of(file)?;

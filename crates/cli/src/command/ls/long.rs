@@ -277,7 +277,7 @@ fn digits(number: u64) -> usize {
     number.checked_ilog10().map_or(1, |log| log as usize + 1)
 }
 
-/// A size as `ls -h` shows it: rounded up, one digit behind the point below ten.
+/// Formats a size as `ls -h` shows it: rounded up, one digit behind the point below ten.
 fn human(bytes: u64) -> String {
     const UNITS: [char; 6] = ['K', 'M', 'G', 'T', 'P', 'E'];
     if bytes < 1024 {

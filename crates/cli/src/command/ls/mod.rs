@@ -75,7 +75,7 @@ impl Ls {
             .ok()
     }
 
-    /// Names in order, without those that begin with a dot unless `all`.
+    /// Returns options for names in order. Names that begin with a dot are left out unless `all`.
     fn walk_options(all: bool) -> WalkOptions {
         WalkOptions::new()
             .no_follow(true)
@@ -103,7 +103,7 @@ impl Ls {
         Ok(())
     }
 
-    /// A directory and, if asked, those below it, in the order of `ls -R`.
+    /// Lists a directory and, if asked, those below it, in the order of `ls -R`.
     fn list_directories(
         &self,
         console: &mut Console,
@@ -235,7 +235,7 @@ fn shown_path(error: &ubtrfs::Error) -> Escaped<'_> {
     Escaped::of(path)
 }
 
-/// A path as the user would write it, for headings and single files.
+/// Returns a path as the user would write it, for headings and single files.
 fn shown(location: &Location, path: &Path) -> Vec<u8> {
     let image = location.image.as_os_str().as_bytes();
     [image, b":", path.as_os_str().as_bytes()].concat()

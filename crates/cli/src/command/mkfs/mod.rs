@@ -256,7 +256,7 @@ impl Mkfs {
         })
     }
 
-    /// A user can write to a volume of the user's own once it is mounted.
+    /// Returns the owner of the root directory. A user can write to a volume of the user's own once it is mounted.
     fn root_owner(&self) -> (u32, u32) {
         let own = || {
             let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
@@ -317,7 +317,7 @@ impl Mkfs {
     }
 }
 
-/// The time that builds which shall be repeatable take for the present.
+/// Returns the time that repeatable builds take for the present.
 fn source_date_epoch() -> anyhow::Result<Option<SystemTime>> {
     let Some(text) = std::env::var_os(SOURCE_DATE_EPOCH) else {
         return Ok(None);
@@ -356,7 +356,7 @@ fn node_or_sector(text: &str) -> anyhow::Result<u32> {
     u32::try_from(size).map_err(|_| anyhow!("size {size} is too large"))
 }
 
-/// The usual form of 36 characters only.
+/// Parses a UUID, in the usual form of 36 characters only.
 fn uuid(text: &str) -> Option<Uuid> {
     let parsed = uuid::Uuid::try_parse(text).ok()?;
     (text.len() == uuid::fmt::Hyphenated::LENGTH).then(|| Uuid(parsed.into_bytes()))

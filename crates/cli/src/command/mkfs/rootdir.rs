@@ -208,7 +208,7 @@ impl Rootdir<'_> {
         })
     }
 
-    /// The path below the root. In an archive whether it is there shows later.
+    /// Returns the path below the root. Whether it is in an archive shows later.
     fn below(&self, path: &Path) -> anyhow::Result<PathBuf> {
         if !self.is_folder {
             let names = path.components();
@@ -221,7 +221,7 @@ impl Rootdir<'_> {
         Ok(below.to_owned())
     }
 
-    /// The volume with these files and options. The files are opened, before any target is opened for writing.
+    /// Adds these files and options to the volume. The files are opened, before any target is opened for writing.
     pub(super) fn fill(&self, mkfs: Mkfs, targets: &[Target]) -> anyhow::Result<Mkfs> {
         let growth = match targets.iter().all(Target::is_image) {
             false => Growth::Never,
@@ -279,7 +279,7 @@ impl Rootdir<'_> {
         Ok(file)
     }
 
-    /// The head of a summary, in mkfs.btrfs's layout.
+    /// Prints the head of a summary, in mkfs.btrfs's layout.
     pub(super) fn print(
         &self,
         filled: &FilledContents,
@@ -321,7 +321,7 @@ impl Rootdir<'_> {
     }
 }
 
-/// Beside the image, if there is one.
+/// Returns the folder for scratch files: `TMPDIR` if it is set, else the folder of the image if there is one.
 fn scratch_dir(targets: &[Target]) -> PathBuf {
     if let Some(dir) = std::env::var_os("TMPDIR").filter(|dir| !dir.is_empty()) {
         return dir.into();
@@ -335,7 +335,7 @@ fn scratch_dir(targets: &[Target]) -> PathBuf {
     }
 }
 
-/// `WORD:PATH`.
+/// Splits `WORD:PATH`.
 fn split_at_colon(text: &Path) -> Option<(&[u8], &Path)> {
     let bytes = text.as_os_str().as_bytes();
     let colon = bytes.iter().position(|&byte| byte == b':')?;

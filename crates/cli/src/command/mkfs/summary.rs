@@ -31,7 +31,8 @@ pub(super) fn list_features(out: &mut impl Write) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A kernel may not mount a volume whose sectors are larger than its pages.
+/// Warns of a sector size that differs from the page size. A kernel may not mount a volume whose sectors are larger
+/// than its pages.
 pub(super) fn warn_of_sectorsize(geometry: &Geometry, console: &mut Console) {
     let (sectorsize, page) = (geometry.sectorsize, page_bytes());
     if sectorsize as usize != page && sectorsize != SMALLEST_SECTORSIZE {
@@ -42,7 +43,7 @@ pub(super) fn warn_of_sectorsize(geometry: &Geometry, console: &mut Console) {
     }
 }
 
-/// ACLs of an archive that mean nothing on this machine.
+/// Warns of ACLs of an archive that mean nothing on this machine.
 pub(super) fn warn_of_acls(left_out: &LeftOutAcls, console: &mut Console) {
     let LeftOutAcls { path, files } = left_out;
     let path = Escaped::of(path);

@@ -149,7 +149,7 @@ impl Target {
             .is_some_and(|rotational| rotational == "0")
     }
 
-    /// An attribute of its queue in sysfs. A partition has the queue of its disk.
+    /// Reads an attribute of the device's queue in sysfs. A partition has the queue of its disk.
     fn queue(&self, attribute: &str) -> Option<String> {
         let sysfs = self.sysfs.as_ref()?;
         let own = std::fs::read_to_string(sysfs.join("queue").join(attribute));
@@ -162,7 +162,7 @@ impl Target {
     }
 }
 
-/// The identity of a file or device: two paths with an equal one lead to the same.
+/// Returns the identity of a file or device. Two paths with an equal identity lead to the same one.
 fn identity(metadata: &Metadata) -> (bool, u64, u64) {
     match metadata.file_type().is_block_device() {
         true => (true, metadata.rdev(), 0),

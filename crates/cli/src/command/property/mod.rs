@@ -123,7 +123,7 @@ trait Object {
 
     fn label(&self) -> anyhow::Result<Vec<u8>>;
 
-    /// None if it is not set.
+    /// Returns the compression; None if it is not set.
     fn compression(&self) -> anyhow::Result<Option<Vec<u8>>>;
 
     fn has(&self, name: Name) -> bool {
@@ -142,7 +142,7 @@ trait Object {
         Ok(())
     }
 
-    /// None for a property that is not set.
+    /// Returns the value of a property; None if it is not set.
     fn value(&self, name: Name) -> anyhow::Result<Option<Vec<u8>>> {
         Ok(match name {
             Name::Ro => Some(self.is_read_only()?.to_string().into_bytes()),
@@ -152,7 +152,8 @@ trait Object {
     }
 }
 
-/// The kinds of a path. It is the top of a volume, as a mount point is for btrfs-progs, or a subvolume, or neither.
+/// Returns the kinds of a path. It is the top of a volume, as a mount point is for btrfs-progs, or a subvolume, or
+/// neither.
 fn kinds_of(
     location: &Location,
     asked_for: Option<Kind>,
@@ -182,7 +183,8 @@ struct Stored {
 }
 
 impl Stored {
-    /// `files` are those of the volume below what "/" stands for.
+    /// Opens the file of a location, and finds its kinds. `files` are those of the volume below the directory that "/"
+    /// stands for.
     fn new(
         volume: &Volume,
         files: &Subvolume,

@@ -143,7 +143,7 @@ impl ByIoctls for Set {
     }
 }
 
-/// The value for the property ro.
+/// Parses the value for the property ro.
 fn switch(value: &[u8]) -> anyhow::Result<bool> {
     match value {
         b"true" => Ok(true),

@@ -10,7 +10,7 @@ use crate::volume_access::stream_input;
 
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// `is_shared`: what is behind the stream is for another process, and not to be read.
+/// Opens the stream. `is_shared` means that data behind the stream is for another process, and not to be read.
 pub(super) fn open(
     path: Option<&Path>,
     is_shared: bool,

@@ -39,7 +39,8 @@ impl ConsoleObserver<'_> {
         }
     }
 
-    /// With -v what makes subvolumes and writes data, with -vv all.
+    /// Returns whether a command is shown. With -v these are commands that make subvolumes and write data, with -vv
+    /// all.
     fn is_shown(&self, command: &StreamCommand<'_>) -> bool {
         match command.name() {
             "subvol" | "snapshot" | "write" | "encoded_write" | "clone" => self.console.verbose > 0,

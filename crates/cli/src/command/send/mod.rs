@@ -113,14 +113,15 @@ impl Send {
         }
     }
 
-    /// In a mount the command that was called has opened the file, and it is standard output here.
+    /// Returns the file to be opened for the stream. In a mount the command that was called has opened it, and it is
+    /// standard output here.
     fn output_file(&self) -> Option<&Path> {
         let session = self.subvolumes[0].session();
         let is_in_mount = session.is_some_and(|session| session.mount().is_some());
         self.file.as_deref().filter(|_| !is_in_mount)
     }
 
-    /// The version that is asked for, 0 for the newest.
+    /// Returns the version that is asked for, 0 for the newest.
     fn version(&self) -> anyhow::Result<u32> {
         match (self.proto, self.compressed_data) {
             (Some(1), true) => {
@@ -170,7 +171,7 @@ fn failed_to_choose(id: u64) -> String {
     format!("parent determination failed for {id}")
 }
 
-/// The stream would overwrite what it is made of.
+/// Refuses to write to an image of the volume. The stream would overwrite its own source.
 fn refuse_image(path: &Path, volume: &Volume) -> anyhow::Result<()> {
     match path.metadata().is_ok_and(|file| volume.lies_on(&file)) {
         true => bail!(

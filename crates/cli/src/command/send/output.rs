@@ -86,7 +86,7 @@ pub(super) fn cut(file: &File, volume: &Volume) -> anyhow::Result<()> {
     Ok(file.set_len(0)?)
 }
 
-/// Whether standard output may take a stream.
+/// Refuses to write a stream to standard output if that is a terminal.
 pub(super) fn refuse_terminal() -> anyhow::Result<()> {
     match io::stdout().is_terminal() {
         true => bail!("not dumping send stream into a terminal, redirect it into a file"),
@@ -94,7 +94,8 @@ pub(super) fn refuse_terminal() -> anyhow::Result<()> {
     }
 }
 
-/// A reader that goes away ends other commands without a word. Here the stream is not whole, and that is told.
+/// Returns the error of a write of the stream. A reader that goes away ends other commands without a word. Here the
+/// stream is not whole, and that is told.
 fn told(cause: impl fmt::Display) -> anyhow::Error {
     anyhow!("failed to write the stream: {cause}")
 }

@@ -169,7 +169,7 @@ impl Shell {
     }
 }
 
-/// The path that `location` gives to `cd`.
+/// Returns the path that `location` gives to `cd`.
 fn directory(session: &Session, location: &Location) -> anyhow::Result<Vec<u8>> {
     let path = normal(&location.path);
     let shown = Escaped(&path);
@@ -181,7 +181,7 @@ fn directory(session: &Session, location: &Location) -> anyhow::Result<Vec<u8>> 
     Ok(path)
 }
 
-/// A path without empty names and dots, and ".." as it was meant: one name less.
+/// Returns a path without empty names and dots, and ".." as it was meant: one name less.
 fn normal(path: &[u8]) -> Vec<u8> {
     let mut names: Vec<&[u8]> = Vec::new();
     for name in path.split(|&byte| byte == b'/') {
@@ -196,7 +196,7 @@ fn normal(path: &[u8]) -> Vec<u8> {
     normal
 }
 
-/// The definition of a line, in which paths are those of `session`.
+/// Returns the definition of a line, in which paths are those of `session`.
 fn line_command(session: &Arc<Session>) -> clap::Command {
     fn within(command: clap::Command, session: &Arc<Session>) -> clap::Command {
         let is_alone = command.get_positionals().count() == 1;
@@ -320,7 +320,7 @@ impl Input {
         }
     }
 
-    /// The words of the next command, of which one line may be several; None at the end.
+    /// Returns the words of the next command; None at the end. One line may hold several commands.
     fn next(
         &mut self,
         session: &Session,

@@ -20,7 +20,7 @@ pub(super) enum WordsError {
     Nul,
 }
 
-/// The words of a line, with or without its newline.
+/// Returns the words of a line, with or without its newline.
 pub(super) fn split(line: &[u8]) -> Result<Vec<OsString>, WordsError> {
     let mut splitter = Splitter {
         rest: line.iter().peekable(),
@@ -103,7 +103,7 @@ impl Splitter<'_> {
         }
     }
 
-    /// `$'...'`, after its first quote.
+    /// Reads `$'...'`, after its first quote.
     fn escaped(&mut self) -> Result<(), WordsError> {
         self.word.get_or_insert_default();
         loop {
@@ -139,7 +139,7 @@ impl Splitter<'_> {
         Ok(())
     }
 
-    /// Up to so many further digits; what does not fit in a byte is cut, as shells do.
+    /// Reads up to so many further digits. A number that does not fit in a byte is cut, as shells do.
     fn number(&mut self, first: u8, radix: u32, digits: usize) -> u8 {
         let mut number = u32::from(first);
         for _ in 0..digits {

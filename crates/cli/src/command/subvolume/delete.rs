@@ -264,7 +264,8 @@ impl Delete {
         deleted
     }
 
-    /// `place` is the directory in which the subvolume stands, or, if that was found by its id, anywhere.
+    /// Asks the kernel to delete a subvolume and, if asked, those below it. `place` is the directory in which the
+    /// subvolume stands, or, if that was found by its id, anywhere.
     fn ask_for_all(
         &self,
         place: &Asked,

@@ -86,7 +86,7 @@ fn print(console: &mut Console, change: &Change) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The differences of a file that both snapshots have.
+/// Returns the differences of a file that both snapshots have.
 fn details(change: &Change) -> Vec<String> {
     let (Some(old), Some(new)) = (&change.old, &change.new) else {
         return Vec::new();

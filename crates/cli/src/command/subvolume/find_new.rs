@@ -135,7 +135,7 @@ impl From<&NewExtent> for Found {
     }
 }
 
-/// The names of the flags that are set.
+/// Returns the names of the flags that are set.
 fn flags_text(flags: [(bool, &str); 3]) -> String {
     let set = flags.into_iter().filter(|(is_set, _)| *is_set);
     let set: Vec<&str> = set.map(|(_, name)| name).collect();
@@ -145,7 +145,7 @@ fn flags_text(flags: [(bool, &str); 3]) -> String {
     }
 }
 
-/// An extent that a mount tells of.
+/// Converts an extent that a mount tells of.
 fn found(key: Key, extent: &FileExtent<'_>) -> Found {
     let (disk_start, offset, is_preallocated) = match extent {
         FileExtent::Inline { .. } => (0, 0, false),
@@ -248,7 +248,7 @@ struct AskedNames<'a> {
 }
 
 impl AskedNames<'_> {
-    /// The first path of a file; None if it has none.
+    /// Returns the first path of a file; None if it has none.
     fn path_of(&mut self, inode: u64) -> anyhow::Result<Option<&[u8]>> {
         if self.last.as_ref().is_none_or(|(last, _)| *last != inode) {
             let path = self.look_up(FileId::new(self.root, InodeNr(inode)))?;

@@ -206,7 +206,7 @@ impl Row<'_> {
         }
     }
 
-    /// The UUID of a column that has one.
+    /// Returns the UUID of a column that has one.
     fn uuid(&self, column: Column) -> Option<Option<Uuid>> {
         match column {
             Column::Uuid => Some(self.info.uuid),
@@ -266,7 +266,7 @@ impl List {
         self.print(console, &subvolumes, RootId(opened.subvolume_id))
     }
 
-    /// `here` is the subvolume that the path is in.
+    /// Prints the list. `here` is the subvolume that the path is in.
     fn print(
         &self,
         console: &mut Console,
@@ -288,7 +288,7 @@ impl List {
         Ok(())
     }
 
-    /// The rows asked for, in order.
+    /// Returns the rows asked for, in order.
     fn rows<'a>(&self, subvolumes: &'a Subvolumes, here: RootId) -> Vec<Row<'a>> {
         let from = (!self.all && !self.only_below).then_some(here);
         let mut rows = Vec::new();

@@ -41,7 +41,7 @@ pub(super) struct Listed {
 }
 
 impl Listed {
-    /// `path` is that within the subvolume that holds it.
+    /// Creates an entry from a subvolume of a volume. `path` is that within the subvolume that holds it.
     fn of_volume(info: SubvolumeInfo, path: Option<Vec<u8>>) -> Listed {
         let is_known = |time: &SystemTime| FileTime::from(*time).sec != 0;
         Listed {
@@ -106,7 +106,7 @@ fn last_name(path: &[u8]) -> Option<Vec<u8>> {
     path.rsplit(|&byte| byte == b'/').next().map(<[u8]>::to_vec)
 }
 
-/// The rest of a path behind that of a directory above; both begin at the top.
+/// Returns the rest of a path behind that of a directory above. Both begin at the top.
 fn path_from<'p>(above: &Path, path: &'p Path) -> Option<&'p [u8]> {
     let path = path.as_os_str().as_bytes();
     match above.as_os_str().as_bytes() {
@@ -144,7 +144,8 @@ impl Subvolumes {
         })
     }
 
-    /// Those of a mount, as far as the caller may know of them; `asked` is what a location leads to.
+    /// Asks for the subvolumes of a mount, as far as the caller may know of them. `asked` is the file that a location
+    /// leads to.
     pub(super) fn ask_at(asked: &Asked, location: &Location) -> anyhow::Result<Subvolumes> {
         let path = location.written_path().canonicalize();
         let mountpoint = path.and_then(|path| mountpoint_of(&path));
@@ -167,7 +168,8 @@ impl Subvolumes {
         })
     }
 
-    /// The one that a directory is the root of, if it was not seen: a directory above may not be for the caller to read.
+    /// Adds the subvolume that a directory is the root of, if it was not seen. A directory above may not be for the
+    /// caller to read.
     pub(super) fn add(&mut self, root: &Asked) -> anyhow::Result<()> {
         let info = ioctls::info_of(&root.subvolume_info()?);
         // Its name is known, the way to it is not.
@@ -184,8 +186,8 @@ impl Subvolumes {
         self.by_id.values()
     }
 
-    /// The path from `from` if that holds the subvolume, else from the top; None if it stands
-    /// nowhere, being deleted.
+    /// Returns the path from `from` if that holds the subvolume, else from the top. Returns None if it stands nowhere,
+    /// being deleted.
     pub(super) fn path(&self, id: RootId, from: Option<RootId>) -> Option<Vec<u8>> {
         let mut names = Vec::new();
         let mut at = id;
@@ -202,7 +204,7 @@ impl Subvolumes {
         None
     }
 
-    /// All that are below a subvolume, each before the one that holds it.
+    /// Returns all subvolumes below a subvolume, each before the one that holds it.
     pub(super) fn below(&self, id: RootId) -> Vec<RootId> {
         let mut found = vec![id];
         let mut seen = 0;
@@ -217,7 +219,7 @@ impl Subvolumes {
         found.split_off(1).into_iter().rev().collect()
     }
 
-    /// The subvolume that holds this one.
+    /// Returns the subvolume that holds this one.
     pub(super) fn parent(&self, id: RootId) -> Option<RootId> {
         self.get(id)?.parent
     }

@@ -90,7 +90,7 @@ impl Subvolume {
     }
 }
 
-/// A new subvolume is put into no quota group.
+/// Refuses quota groups: a new subvolume is put into none.
 fn refuse_qgroups(qgroups: &[OsString]) -> anyhow::Result<()> {
     match qgroups.is_empty() {
         true => Ok(()),
@@ -98,7 +98,7 @@ fn refuse_qgroups(qgroups: &[OsString]) -> anyhow::Result<()> {
     }
 }
 
-/// The root directory of one in a mount.
+/// Opens the root directory of a subvolume in a mount.
 fn ask_for_subvolume(location: &Location) -> anyhow::Result<Asked> {
     let asked = Asked::open(location)?;
     let is_one = asked.is_subvolume();

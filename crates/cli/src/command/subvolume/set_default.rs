@@ -44,7 +44,7 @@ impl SetDefault {
         changes.commit()
     }
 
-    /// The id that was written where a location may be.
+    /// Returns the id that was written where a location may be.
     fn id(&self) -> anyhow::Result<RootId> {
         let text = match self.subvolume.session() {
             Some(_) => self.subvolume.file_name().unwrap_or_default(),

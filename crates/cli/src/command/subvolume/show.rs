@@ -99,7 +99,7 @@ impl Show {
         self.show(console, &facts)
     }
 
-    /// `here` is the subvolume at the path.
+    /// Returns the id of the subvolume to show. `here` is the subvolume at the path.
     fn id(&self, subvolumes: &Subvolumes, here: Option<RootId>) -> anyhow::Result<RootId> {
         match (self.rootid, self.uuid) {
             (Some(id), _) => Ok(RootId(id)),

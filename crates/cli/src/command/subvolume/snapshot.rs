@@ -102,7 +102,7 @@ impl Snapshot {
         format!("'{}' has no name that the snapshot could take", self.source)
     }
 
-    /// The directory and the name in it, and both as they are shown.
+    /// Returns the directory and the name in it, and the path of both as it is shown.
     fn place_outside(&self) -> anyhow::Result<(PathBuf, OsString, Location)> {
         let destination = self.destination.written_path();
         if destination.is_dir() {

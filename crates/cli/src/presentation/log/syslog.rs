@@ -27,7 +27,7 @@ impl Syslog {
         Ok(Syslog { socket })
     }
 
-    /// `text` begins with the level's name, which the priority says as well.
+    /// Sends a line. `text` begins with the level's name, which the priority says as well.
     pub(super) fn send(&self, level: Level, text: &[u8]) -> io::Result<()> {
         let severity = match level {
             Level::ERROR => 3,

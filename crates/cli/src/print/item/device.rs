@@ -140,7 +140,8 @@ const STATES: &[&str] = &[
     "SUSPENDED",
 ];
 
-/// btrfs-progs 6.14 shows the start time in the place of the stop time; this is the stop time.
+/// Prints the item of a device replacement. btrfs-progs 6.14 shows the start time in the place of the stop time; this
+/// is the stop time.
 pub(super) fn dev_replace(
     out: &mut dyn Write,
     item: &[u8],

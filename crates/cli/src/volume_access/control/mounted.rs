@@ -87,7 +87,7 @@ impl Found {
     }
 }
 
-/// The part of a path that exists, without symbolic links, and the names after it.
+/// Returns the part of a path that exists, without symbolic links, and the names after it.
 fn resolve(path: &Path) -> Option<(PathBuf, PathBuf)> {
     let mut names: Vec<OsString> = Vec::new();
     let mut at = path;

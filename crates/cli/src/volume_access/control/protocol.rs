@@ -96,7 +96,7 @@ pub(super) struct Address {
 }
 
 impl Address {
-    /// An abstract name that no process can have taken.
+    /// Creates an address with an abstract name that no process can have taken.
     pub(super) fn new() -> Address {
         Address {
             name: format!("ubtrfs/control/{}", random_uuid()),
@@ -117,7 +117,7 @@ impl Address {
         })
     }
 
-    /// The address as the mount shows it: the name, and a zero and the path if there is one.
+    /// Returns the address as the mount shows it: the name, and a zero and the path if there is one.
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = self.name.clone().into_bytes();
         if let Some(path) = &self.path {
@@ -131,7 +131,7 @@ impl Address {
         SocketAddr::from_abstract_name(&self.name)
     }
 
-    /// All sockets, in the order in which to try them.
+    /// Returns all sockets, in the order in which to try them.
     pub(super) fn sockets(&self) -> Vec<io::Result<SocketAddr>> {
         let mut sockets = vec![self.abstract_socket()];
         sockets.extend(self.path.as_ref().map(SocketAddr::from_pathname));
@@ -146,7 +146,7 @@ pub(super) fn greet(mut socket: &UnixStream, nonce: Nonce) -> io::Result<bool> {
     Ok(socket.read(&mut answer)? == 1 && answer == [READY])
 }
 
-/// The number that a client greets with.
+/// Reads the number that a client greets with.
 pub(super) fn greeting(mut socket: &UnixStream) -> Result<Nonce, ProtocolError> {
     let mut greeting = GREETING;
     socket.read_exact(&mut greeting)?;
@@ -164,7 +164,7 @@ pub(super) fn say_ready(mut socket: &UnixStream) -> io::Result<()> {
 }
 
 impl Request {
-    /// From a client that is about to unmount.
+    /// Creates the request of a client that is about to unmount.
     pub(super) fn to_leave(device: (u32, u32)) -> Request {
         Request {
             device,
@@ -260,7 +260,7 @@ impl Request {
         Ok(socket.write_all(&bytes)?)
     }
 
-    /// A request with the client's descriptors.
+    /// Receives a request with the client's descriptors.
     pub(super) fn receive(
         mut socket: &UnixStream,
     ) -> Result<(Request, Descriptors), ProtocolError> {
@@ -301,13 +301,15 @@ impl Request {
     }
 }
 
-/// The message of a server that begins to receive a subvolume. Without a name: the subvolume is finished.
+/// Encodes the message of a server that begins to receive a subvolume. Without a name it means that the subvolume is
+/// finished.
 pub(crate) fn receiving(name: &[u8]) -> Vec<u8> {
     let name = &name[..name.len().min(MAX_SUBVOLUME_BYTES)];
     [&[RECEIVING, name.len() as u8], name].concat()
 }
 
-/// The exit code that a server has sent. `unfinished` becomes the subvolume that it received last, unless that is finished.
+/// Reads the exit code that a server has sent. `unfinished` becomes the subvolume that it received last, unless that is
+/// finished.
 ///
 /// Errors: it has not run the command to its end, or is of another version.
 pub(super) fn exit_code(

@@ -37,7 +37,8 @@ pub(super) fn relayed<T>(
     })
 }
 
-/// A pipe that gives what a file holds. The thread that fills it is not joined: it may wait for the file's writer.
+/// Creates a pipe that carries the contents of a file. The thread that fills it is not joined: it may wait for the
+/// file's writer.
 fn fed(input: &File) -> io::Result<File> {
     let (from, mut to) = io::pipe()?;
     let mut input = input.try_clone()?;

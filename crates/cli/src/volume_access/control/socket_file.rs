@@ -116,7 +116,7 @@ fn must_be_ours(folder: &OwnedFd) -> io::Result<()> {
     }
 }
 
-/// A path of a file in an open folder, wherever the folder is by now.
+/// Returns a path of a file in an open folder, wherever the folder is by now.
 fn within(folder: &OwnedFd, name: &OsStr) -> PathBuf {
     let folder = PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd()));
     folder.join(name)

@@ -33,7 +33,7 @@ impl Asked {
         Ok(info)
     }
 
-    /// By devid, those that are missing included.
+    /// Returns the devices by devid, those that are missing included.
     pub(crate) fn devices(&self) -> Result<Vec<DevInfo>, Errno> {
         let volume = self.volume_info()?;
         let mut found = Vec::new();
@@ -49,7 +49,7 @@ impl Asked {
         Ok(found)
     }
 
-    /// None for who may not search trees.
+    /// Returns the allocations of all devices; None if the caller may not search trees.
     pub(crate) fn device_allocations(&self) -> Result<Option<Vec<Allocation>>, Errno> {
         let key = |offset| Key::new(objectid::FIRST_CHUNK_TREE, KeyType::CHUNK_ITEM, offset);
         let mut chunks = Vec::new();
@@ -73,7 +73,7 @@ impl Asked {
         Ok(Some(allocations.collect()))
     }
 
-    /// The errors that were counted of a device; all 0 if nothing was noted.
+    /// Returns the errors that were counted of a device; all 0 if nothing was noted.
     pub(crate) fn device_errors(&self, devid: u64, reset: bool) -> Result<[u64; 5], Errno> {
         let mut stats = DevStats::new_zeroed();
         stats.devid.set(devid);
@@ -94,7 +94,7 @@ impl Asked {
         Ok(DevStatsItem::of(&item).values.map(|value| value.get()))
     }
 
-    /// The allocated ranges of a device, ascending.
+    /// Returns the allocated ranges of a device, ascending.
     pub(crate) fn device_extents(&self, devid: u64) -> Result<Vec<Range<u64>>, Errno> {
         let key = |offset| Key::new(devid, KeyType::DEV_EXTENT, offset);
         let mut extents = Vec::new();
@@ -107,7 +107,7 @@ impl Asked {
         Ok(extents)
     }
 
-    /// All chunks in logical order, and how much of each is used.
+    /// Returns all chunks in logical order, and how much of each is used.
     pub(crate) fn chunks(&self) -> Result<Vec<FoundChunk>, Errno> {
         let key = |offset| Key::new(objectid::FIRST_CHUNK_TREE, KeyType::CHUNK_ITEM, offset);
         let mut chunks = Vec::new();

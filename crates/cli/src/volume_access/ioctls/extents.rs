@@ -89,7 +89,7 @@ impl Asked {
     }
 }
 
-/// The users in a list, and how many did not fit into it.
+/// Returns the users in a list, and how many did not fit into it.
 fn users_in(list: &[u64]) -> (Vec<ExtentUser>, u32) {
     let (head, values) = list.split_at(size_of::<Container>() / size_of::<u64>());
     let head = zerocopy::IntoBytes::as_bytes(head);

@@ -36,9 +36,9 @@ pub(crate) use self::subvolumes::{Subvolumes, info_of};
 use crate::presentation::console::Console;
 use crate::volume_access::location::Location;
 
-/// A command that can be done so.
+/// A command that can be run by ioctls.
 pub(crate) trait ByIoctls {
-    /// Its locations are paths in mounts.
+    /// Runs the command by ioctls. Its locations are paths in mounts.
     fn run_by_ioctls(&self, console: &mut Console) -> anyhow::Result<()>;
 }
 

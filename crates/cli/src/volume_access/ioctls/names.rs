@@ -12,7 +12,7 @@ use super::Asked;
 const MAX_NESTING: usize = 4096;
 
 impl Asked {
-    /// The directories and names of an inode, as the tree has them.
+    /// Returns the directories and names of an inode, as the tree has them.
     pub(crate) fn names_of(&self, file: FileId) -> Result<Vec<(FileId, Vec<u8>)>, Errno> {
         let mut names = Vec::new();
         let from = Key::new(file.ino.0, KeyType::INODE_REF, 0);
@@ -31,7 +31,7 @@ impl Asked {
         Ok(names)
     }
 
-    /// The paths of an inode from the root of its subvolume.
+    /// Returns the paths of an inode from the root of its subvolume.
     pub(crate) fn paths_of(&self, file: FileId) -> Result<Vec<Vec<u8>>, Errno> {
         if file.ino == InodeNr::FIRST_FREE {
             return Ok(vec![Vec::new()]);
@@ -41,7 +41,8 @@ impl Asked {
         names.iter().map(|(dir, name)| path((*dir, name))).collect()
     }
 
-    /// The path of a subvolume from another that holds it, if that does; else from the top, and None in its place.
+    /// Returns the path of a subvolume from another that holds it, if that does. Else it returns the path from the top,
+    /// and None in its place.
     ///
     /// # Errors
     ///

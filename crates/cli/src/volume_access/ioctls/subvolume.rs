@@ -11,7 +11,7 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use super::Asked;
 
-/// The bytes of a field before the first zero.
+/// Returns the bytes of a field before the first zero.
 pub(crate) fn text(field: &[u8]) -> &[u8] {
     field.split(|&byte| byte == 0).next().unwrap_or_default()
 }
@@ -115,7 +115,7 @@ impl Asked {
         Ok(InodeNr(rustix::fs::fstat(&self.0)?.st_ino))
     }
 
-    /// The subvolume that it is in.
+    /// Returns the id of the subvolume that the file is in.
     pub(crate) fn root_id(&self) -> Result<RootId, Errno> {
         let mut lookup = InoLookup::new_zeroed();
         lookup.objectid.set(InodeNr::FIRST_FREE.0);

@@ -29,7 +29,8 @@ pub(crate) struct Subvolumes {
 }
 
 impl Subvolumes {
-    /// `asked` is anywhere in the volume; who may not see all sees what is below `top`.
+    /// Asks for the subvolumes of a volume. `asked` is anywhere in the volume. A caller who may not see all sees those
+    /// below `top`.
     pub(crate) fn ask(asked: &Asked, top: &Path) -> Result<Subvolumes, Errno> {
         match Subvolumes::searched(asked) {
             Err(Errno::PERM) => match Asked::at(top) {
@@ -88,7 +89,7 @@ impl Subvolumes {
         })
     }
 
-    /// The subvolumes that can be reached from a directory.
+    /// Returns the subvolumes that can be reached from a directory.
     fn reached(top: &Asked) -> Result<Subvolumes, Errno> {
         let info = info_of(&top.subvolume_info()?);
         let mut found = Subvolumes {
@@ -102,7 +103,8 @@ impl Subvolumes {
         Ok(found)
     }
 
-    /// A subvolume that the caller may not look at is passed over, as is one that something else is mounted over.
+    /// Adds the subvolumes below a subvolume. A subvolume that the caller may not look at is passed over, as is one
+    /// that is hidden by another mount.
     fn reach_below(&mut self, above: &Asked, id: RootId) -> Result<(), Errno> {
         for (child, dirid) in above.references()? {
             let Ok((dir_path, name)) = above.place_of(child, dirid) else {
@@ -131,7 +133,7 @@ impl Subvolumes {
 }
 
 impl Asked {
-    /// The subvolumes that the root tree has, and whether they are alive, not deleted and waiting to be freed.
+    /// Returns the subvolumes that the root tree has, and whether they are alive, not deleted and waiting to be freed.
     pub(crate) fn subvolume_states(&self) -> Result<BTreeMap<RootId, bool>, Errno> {
         let from = Key::new(RootId::FIRST_FREE, KeyType::ROOT_ITEM, 0);
         let to = Key::new(RootId::LAST_FREE, KeyType::ROOT_ITEM, u64::MAX);
@@ -166,7 +168,7 @@ impl Asked {
         Ok(found)
     }
 
-    /// The path of a directory from the root of its subvolume.
+    /// Returns the path of a directory from the root of its subvolume.
     pub(crate) fn directory_path(&self, dir: FileId) -> Result<Vec<u8>, Errno> {
         let mut lookup = InoLookup::new_zeroed();
         lookup.treeid.set(dir.root.0);
@@ -175,7 +177,7 @@ impl Asked {
         Ok(without_slash(&lookup.name))
     }
 
-    /// The subvolumes right below its own, each with the directory that holds it.
+    /// Returns the subvolumes right below the one that the file is in, each with the directory that holds it.
     fn references(&self) -> Result<Vec<(RootId, u64)>, Errno> {
         let mut found = Vec::new();
         let mut args = SubvolRootref::new_zeroed();
@@ -191,7 +193,7 @@ impl Asked {
         }
     }
 
-    /// The path from here of the directory that holds a subvolume, and the name in it.
+    /// Returns the path from here of the directory that holds a subvolume, and the name in it.
     fn place_of(&self, id: RootId, dirid: u64) -> Result<(Vec<u8>, Vec<u8>), Errno> {
         let mut lookup = InoLookupUser::new_zeroed();
         lookup.treeid.set(id.0);
@@ -201,7 +203,7 @@ impl Asked {
     }
 }
 
-/// Paths of directories end with one.
+/// Returns a path without the slash at its end, which paths of directories have.
 fn without_slash(field: &[u8]) -> Vec<u8> {
     let path = text(field);
     path.strip_suffix(b"/").unwrap_or(path).to_vec()

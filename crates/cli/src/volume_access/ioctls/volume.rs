@@ -23,7 +23,7 @@ pub(crate) struct Spaces {
     pub(crate) reserve: (u64, u64),
 }
 
-/// The type that flags of the kernel mean.
+/// Returns the type that flags of the kernel mean.
 pub(super) fn group_type(flags: BlockGroupFlags) -> GroupType {
     let kind = flags & BlockGroupFlags::TYPE_MASK;
     let kinds = [
@@ -67,7 +67,7 @@ impl Asked {
         Ok(text(&label).to_vec())
     }
 
-    /// A longer one is refused as one without an end.
+    /// Sets the label. A longer one is refused as one without an end.
     pub(crate) fn set_label(&self, label: &[u8]) -> Result<(), Errno> {
         let mut field: Label = [0; 256];
         let len = label.len().min(field.len());
@@ -79,7 +79,7 @@ impl Asked {
         self.ask::<{ args::DEFAULT_SUBVOL }, _>(&mut U64::new(id.0))
     }
 
-    /// For who may search trees.
+    /// Returns the default subvolume, for callers that may search trees.
     pub(crate) fn default_subvolume(&self) -> Result<RootId, Errno> {
         let key = |offset| Key::new(objectid::ROOT_TREE_DIR, KeyType::DIR_ITEM, offset);
         let mut found = RootId::FS_TREE;
@@ -92,7 +92,8 @@ impl Asked {
         Ok(found)
     }
 
-    /// None if quotas are off, do not cover the subvolume, or are not for the caller to see.
+    /// Returns the quota of a subvolume. Returns None if quotas are off, do not cover the subvolume, or are not for the
+    /// caller to see.
     pub(crate) fn subvolume_quota(&self, id: RootId) -> Result<Option<SubvolumeQuota>, Errno> {
         let item = |kind| self.item(RootId::QUOTA_TREE, Key::new(0, kind, id.0));
         let info = match item(KeyType::QGROUP_INFO) {

@@ -40,6 +40,8 @@ struct Directory {
 }
 
 impl Meter {
+    /// Measures a path and the files below it.
+    ///
     /// # Errors
     ///
     /// The argument cannot be measured, or the mount tells of no extents.
@@ -121,7 +123,7 @@ impl Meter {
         }
     }
 
-    /// The error has the path that it is about.
+    /// Enters a directory, or counts and shows a file. The error has the path that it is about.
     fn entry(
         &mut self,
         path: &Path,

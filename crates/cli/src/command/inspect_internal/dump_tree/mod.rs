@@ -163,7 +163,7 @@ impl DumpTree {
     }
 }
 
-/// Trees that are shown without what else the volume has.
+/// Returns whether a tree is shown without the other contents of the volume.
 fn is_top_tree(tree: RootId) -> bool {
     matches!(
         tree,
@@ -192,7 +192,7 @@ impl Dump<'_> {
         Ok(())
     }
 
-    /// The root of one of the top trees; None if the volume has none.
+    /// Returns the root of one of the top trees; None if the volume has none.
     fn top_root(&self, tree: RootId) -> anyhow::Result<Option<CommittedRoot>> {
         let superblock = self.volume.superblock();
         Ok(match tree {
@@ -241,7 +241,7 @@ impl Dump<'_> {
         Ok(())
     }
 
-    /// The log of each subvolume, if there is one.
+    /// Shows the log of each subvolume, if there is one.
     fn logs(&self, console: &mut Console) -> anyhow::Result<()> {
         match self.top_root(RootId::TREE_LOG)? {
             Some(root) => {
@@ -266,7 +266,7 @@ impl Dump<'_> {
         self.walk.tree(console, &|| self.top_root(tree))
     }
 
-    /// The trees whose roots stand in `roots`, in the order of their ids.
+    /// Shows the trees whose roots stand in `roots`, in the order of their ids.
     fn trees_in(&self, console: &mut Console, roots: &View) -> anyhow::Result<()> {
         let mut from = Some(Key::MIN);
         while let Some(start) = from
@@ -304,8 +304,8 @@ impl Dump<'_> {
     }
 }
 
-/// The key of the first root at or above `from`. No cursor is left, which would hold an epoch while trees are written
-/// out.
+/// Returns the key of the first root at or above `from`. No cursor is left, which would hold an epoch while trees are
+/// written out.
 fn next_root(roots: &View, from: &Key) -> anyhow::Result<Option<Key>> {
     let mut cursor = roots.cursor();
     let mut more = cursor.seek(from)?;

@@ -103,7 +103,7 @@ impl Piece {
         }
     }
 
-    /// All of a block has been shown, with what is below.
+    /// Moves on behind a block that has been shown, with all blocks below.
     fn pass(&mut self, span: Span) -> ControlFlow<()> {
         let at = |key| Position {
             key,
@@ -202,7 +202,7 @@ impl<'v> Walk<'v> {
         }
     }
 
-    /// The next piece; None if there is no root. The first piece begins at None.
+    /// Returns the next piece; None if there is no root. The first piece begins at None.
     fn piece(
         &self,
         root: &dyn Fn() -> anyhow::Result<Option<(RootId, Expect)>>,
@@ -306,7 +306,7 @@ impl<'v> Walk<'v> {
         ControlFlow::Continue(())
     }
 
-    /// The block, and what is to be said of it.
+    /// Reads a block. Returns it with the report on it, if there is one.
     fn read(&self, tree: RootId, expect: &Expect) -> (Option<Shown>, Option<String>) {
         let error = match self.store.read(tree, expect) {
             Ok(block) => return (Some(Shown::Sound(block)), None),
@@ -324,7 +324,7 @@ impl<'v> Walk<'v> {
         (damaged.map(Shown::Damaged), Some(report))
     }
 
-    /// The block from the first mirror whose checksum is right, if it is a block of this place and level.
+    /// Returns the block from the first mirror whose checksum is right, if it is a block of this place and level.
     fn read_damaged(&self, expect: &Expect) -> Option<Vec<u8>> {
         let pool = self.store.pool();
         let context = BlockContext::new(pool.superblock());

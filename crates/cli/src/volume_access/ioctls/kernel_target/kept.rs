@@ -41,7 +41,7 @@ impl Kept {
         })
     }
 
-    /// The mode that has to be set again.
+    /// Returns the mode that has to be set again.
     pub(super) fn mode(&self) -> Option<RawMode> {
         self.mode
     }

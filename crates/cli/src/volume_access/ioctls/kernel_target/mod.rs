@@ -74,7 +74,7 @@ impl KernelTarget {
         Ok(())
     }
 
-    /// The subvolume that a stream names, and its root directory.
+    /// Finds the subvolume that a stream names, and opens its root directory.
     fn find(&mut self, sent: &Sent) -> Result<Option<Asked>, TargetError> {
         if self.subvolumes.is_none() {
             let found = Subvolumes::ask(&self.dir, &self.mountpoint).map_err(io::Error::from)?;
@@ -122,7 +122,7 @@ impl KernelTarget {
     }
 }
 
-/// The path of a subvolume from the root of another.
+/// Returns the path of a subvolume from the root of another.
 fn path_below(subvolumes: &Subvolumes, id: RootId, top: RootId) -> Option<Vec<u8>> {
     let mut names: Vec<Vec<u8>> = Vec::new();
     let mut at = id;

@@ -116,7 +116,7 @@ impl OpenSubvolume {
         }
     }
 
-    /// The directory and the name in it.
+    /// Returns the directory of a path and the name in it.
     pub(super) fn place<'p>(
         &mut self,
         path: TreePath<'p>,
@@ -169,7 +169,7 @@ impl OpenSubvolume {
         Ok(file)
     }
 
-    /// A file was made at a path, and is open.
+    /// Remembers a file that was made at a path, and is open.
     pub(super) fn know_new_file(&mut self, path: TreePath<'_>, file: File) {
         self.file = Some((path.as_bytes().to_vec(), file));
         self.set_id_mode = None;
@@ -194,7 +194,8 @@ impl OpenSubvolume {
     }
 }
 
-/// The way to a name in an open directory for calls that take a path alone. They must not follow its last name.
+/// Returns the way to a name in an open directory, for calls that take a path alone. They must not follow its last
+/// name.
 pub(super) fn proc_path(dir: &impl AsFd, name: &[u8]) -> PathBuf {
     let dir = format!("/proc/self/fd/{}", dir.as_fd().as_raw_fd());
     Path::new(&dir).join(OsStr::from_bytes(name))
