@@ -48,7 +48,7 @@ fn make(image: &Path, files: usize) {
     volume.close().unwrap();
 }
 
-/// The most that this process has had in memory.
+/// Returns the most memory that this process has had.
 fn peak_bytes() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

@@ -32,7 +32,7 @@ fn create(volume: &Volume, name: &str) -> FileId {
     volume.create(top(volume), name.as_bytes(), &new).unwrap()
 }
 
-/// Tree blocks read so far.
+/// Returns the number of tree blocks read so far.
 fn blocks_read(volume: &Volume) -> u64 {
     let stats = volume.node_store().stats();
     stats.misses + stats.read_ahead
@@ -73,7 +73,8 @@ fn blocks(device: &Arc<MemDevice>) -> Blocks {
     }
 }
 
-/// Trees that are larger have more levels, and those of space and references are changed in more than one place.
+/// Asserts that many files cost only a few blocks more. Larger trees have more levels, and those of space and
+/// references are changed in more than one place.
 fn assert_flat(few: &Blocks, many: &Blocks) {
     println!("{few:?}\n{many:?}");
     for (few, many, trees) in [

@@ -18,7 +18,7 @@ use ubtrfs_transaction::roots::blocks;
 
 const LEN: usize = 20480;
 
-/// A volume of the kernel's, filled by the test.
+/// Creates a volume by the kernel, filled by the test.
 fn made(spec: &MkfsSpec, fill: impl FnOnce(&Path)) -> KernelVolume {
     let volume = KernelVolume::make(spec).unwrap();
     let mount = volume.mount("").unwrap();
@@ -46,7 +46,7 @@ fn bytes(numbers: &[u64]) -> Vec<u8> {
     numbers.iter().flat_map(|n| n.to_le_bytes()).collect()
 }
 
-/// `ram_bytes` and what follows it in a plain, uncompressed extent.
+/// Returns `ram_bytes` and the fields behind it in a plain, uncompressed extent.
 fn ram_bytes(ram_bytes: u64) -> Vec<u8> {
     [&ram_bytes.to_le_bytes()[..], &[0, 0, 0, 0, 1]].concat()
 }

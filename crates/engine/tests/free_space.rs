@@ -46,7 +46,7 @@ fn read(volume: &Volume, name: &str) -> Vec<u8> {
     bytes
 }
 
-/// The options of a whole check, contents and all.
+/// Returns the options of a whole check, contents and all.
 fn strict() -> CheckOptions {
     CheckOptions {
         data_csums: true,
@@ -62,7 +62,7 @@ fn assert_sound(device: &MemDevice) {
     assert!(report.is_spotless(), "{report}");
 }
 
-/// A volume with a free-space tree of several levels and no block group tree, which would need it to be valid.
+/// Creates a volume with a free-space tree of several levels and no block group tree, which would need it to be valid.
 fn with_scattered_space(files: usize) -> Arc<MemDevice> {
     const DEVICE_BYTES: u64 = 4 << 30;
     let mut options = MkfsOptions {
@@ -109,7 +109,7 @@ fn places(volume: &Volume, block: Logical) -> Vec<u64> {
     stripes.map(|stripe| stripe.physical.0 + within).collect()
 }
 
-/// The blocks below and including `block`, each with its level.
+/// Returns the blocks below and including `block`, each with its level.
 fn blocks(device: &MemDevice, volume: &Volume, block: Logical) -> Vec<(Logical, u8)> {
     let mut bytes = vec![0; volume.node_store().nodesize()];
     device
@@ -204,7 +204,7 @@ fn tree_that_is_not_valid_is_built_anew() {
     }
 }
 
-/// The caches of the first version: their block groups, and the inodes of the root tree that they are.
+/// Returns the caches of the first version: their block groups, and the inodes of the root tree that they are.
 fn v1_caches(volume: &Volume) -> Vec<(u64, u64)> {
     let view = volume.root_tree();
     let mut cursor = view.cursor();
@@ -240,7 +240,7 @@ fn contents(number: usize) -> Vec<u8> {
     vec![number as u8; CONTENTS]
 }
 
-/// A volume of the kernel without a free-space tree, mounted by it with `options` and filled.
+/// Creates a volume by the kernel without a free-space tree. The kernel mounts it with `options` and fills it.
 fn without_tree(options: &str) -> KernelVolume {
     // The kernel keeps no cache for block groups below 100 MiB.
     let spec = MkfsSpec::new()

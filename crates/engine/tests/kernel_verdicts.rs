@@ -76,7 +76,7 @@ impl KernelLog {
     }
 }
 
-/// The leaves of the top level's tree, with what their parents expect.
+/// Returns the leaves of the top level's tree, with what their parents expect.
 fn leaves(volume: &Volume) -> Vec<Expect> {
     let tree = volume.tree(RootId::FS_TREE).unwrap();
     let root = tree.view.read_root().unwrap();
@@ -122,8 +122,8 @@ fn mutate(block: &mut [u8], rng: &mut Rng) {
     CsumType::Crc32c.seal_block(block);
 }
 
-/// The kernel does not compare the key of an INODE_EXTREF with its name, nor the owner of a block that it read
-/// ahead.
+/// Returns whether the kernel lacks the check. It does not compare the key of an INODE_EXTREF with its name, nor the
+/// owner of a block that it read ahead.
 fn is_stricter(error: &CorruptBlock) -> bool {
     matches!(
         error,

@@ -15,7 +15,7 @@ fn contents(number: usize) -> Vec<u8> {
     vec![number as u8; 1000 + number * 2000]
 }
 
-/// A volume of the kernel's with one copy of each block.
+/// Creates a volume by the kernel with one copy of each block.
 fn made() -> KernelVolume {
     let spec = MkfsSpec::new().metadata(Profile::Single);
     let made = KernelVolume::make(&spec).unwrap();
@@ -33,7 +33,7 @@ fn open(made: &KernelVolume, rescue: Rescue) -> Result<Arc<Volume>> {
     Volume::open(made.devices(), &OpenOptions::new().rescue(rescue))
 }
 
-/// All files with their contents; whatever fails.
+/// Reads all files with their contents. Returns the first failure.
 fn read_all(made: &KernelVolume, rescue: Rescue) -> Result<()> {
     let volume = open(made, rescue)?;
     let top = volume.root_dir(volume.default_subvolume()?)?;

@@ -26,7 +26,7 @@ fn opened(open: impl Fn(&OpenOptions) -> Result<Arc<Volume>>, writable: bool) ->
     volume.root_dir(volume.default_subvolume()?).map(drop)
 }
 
-/// The error of opening for writing; reading must work.
+/// Returns the error of opening for writing, and asserts that reading works.
 fn refusal(open: impl Fn(&OpenOptions) -> Result<Arc<Volume>>) -> String {
     opened(&open, false).unwrap();
     let refused = opened(&open, true).unwrap_err();
@@ -42,7 +42,7 @@ fn open(volume: &Crafted, options: &OpenOptions) -> Result<Arc<Volume>> {
     Volume::from_devices(devices, options)
 }
 
-/// A volume that is sound but for what `edit` did to its superblocks.
+/// Creates a volume that is sound but for what `edit` did to its superblocks.
 fn edited(edit: impl Fn(&mut Superblock)) -> Crafted {
     static SOUND: LazyLock<Crafted> =
         LazyLock::new(|| Crafted::load(&images::image("crc32c-zstd").unwrap().devices));
@@ -51,7 +51,7 @@ fn edited(edit: impl Fn(&mut Superblock)) -> Crafted {
     volume
 }
 
-/// Volumes that have one more feature than usual: each bit that `supported` lacks.
+/// Creates volumes that have one more feature than usual: each bit that `supported` lacks.
 fn with_unknown(
     supported: u64,
     add: impl Fn(&mut Superblock, u64),
@@ -142,7 +142,7 @@ fn features_without_which_nothing_can_be_read() {
     }
 }
 
-/// A field of the superblock of a device file, in all of its copies or in the first.
+/// Edits a field of the superblock of a device file, in all of its copies or in the first.
 fn edit_file(path: &Path, edit: &dyn Fn(&mut Superblock)) {
     let file = File::options().read(true).write(true).open(path).unwrap();
     for offset in &SUPERBLOCK_OFFSETS[..2] {

@@ -82,7 +82,7 @@ const COMMITTED: [&str; 4] = [
     "readdir, an entry, committed",
 ];
 
-/// In an order of its own, as programs do that did not make the files.
+/// Looks up files in an order of its own, as programs do that did not make the files.
 fn looking<S: Side>(
     side: &S,
     dir: &S::Dir,

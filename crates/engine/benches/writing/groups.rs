@@ -66,7 +66,7 @@ pub(crate) fn run(settings: &Settings) -> Outcome {
     Ok(())
 }
 
-/// Filled by the kernel, which preallocates quickly.
+/// Creates a volume that is filled by the kernel, which preallocates quickly.
 fn volume(settings: &Settings, name: &str, fillers: u64) -> Outcome<Library> {
     let image = settings.image(name);
     make_image(&image, IMAGE_BYTES)?;

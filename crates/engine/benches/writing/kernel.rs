@@ -16,7 +16,7 @@ pub(crate) struct Kernel {
     mount: KernelMount,
 }
 
-/// A volume of `len` bytes in a new file.
+/// Creates a volume of `len` bytes in a new file.
 pub(crate) fn make_image(path: &Path, len: u64) -> Outcome {
     std::fs::File::create(path)?.set_len(len)?;
     let made = Command::new("mkfs.btrfs").arg("-q").arg(path).status()?;
@@ -62,7 +62,7 @@ impl Side for Kernel {
         )?)
     }
 
-    /// In one call, where most programs need two: there is no handle to be closed.
+    /// Creates a file in one call, where most programs need two: there is no handle to be closed.
     fn create(&self, dir: &OwnedFd, name: &Name) -> Outcome {
         let mode = Mode::from(0o644);
         Ok(rustix::fs::mknodat(

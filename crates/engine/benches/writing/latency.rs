@@ -117,7 +117,7 @@ fn voluntary_switches() -> u64 {
     status.lines().find_map(count).unwrap_or_default()
 }
 
-/// Times 2 us of computing, which other programs on the machine interrupt.
+/// Measures 2 us of computing `count` times, which other programs on the machine interrupt.
 fn spins(count: u64) -> Vec<Call> {
     let mut watch = watch();
     let spin = |_| {
@@ -130,7 +130,7 @@ fn spins(count: u64) -> Vec<Call> {
     (0..count).map(spin).collect()
 }
 
-/// `pause` is what lies between commits.
+/// Measures calls beside commits. `pause` is the time between two commits.
 fn measure<S: Side>(
     side: &S,
     settings: &Settings,

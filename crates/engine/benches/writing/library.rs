@@ -26,7 +26,7 @@ impl Library {
         Ok(Library { volume, top })
     }
 
-    /// The directory at the top, as `make_dir` gives those below it.
+    /// Returns the directory at the top, in the form in which `make_dir` returns those below it.
     pub(crate) fn top(&self) -> FileId {
         self.top
     }

@@ -102,7 +102,7 @@ fn main() -> Outcome {
     Ok(())
 }
 
-/// The processor time of the calling thread, in the kernel or not.
+/// Returns the processor time of the calling thread, in the kernel or not.
 fn thread_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)

@@ -24,7 +24,7 @@ pub(crate) fn run(settings: &Settings) -> Outcome {
     Ok(())
 }
 
-/// Ten million, ours alone, in bounded memory.
+/// Measures ten million files on our side alone, in bounded memory.
 pub(crate) fn run_long(settings: &Settings) -> Outcome {
     let files = settings.scaled(10_000_000);
     let ours = measure_ours(settings, files)?;

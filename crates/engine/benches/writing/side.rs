@@ -52,7 +52,7 @@ pub(crate) trait Side: Sync {
     fn create(&self, dir: &Self::Dir, name: &Name) -> Outcome;
     fn open(&self, dir: &Self::Dir, name: &Name) -> Outcome<Self::File>;
     fn open_to_append(&self, dir: &Self::Dir, name: &Name) -> Outcome<Self::File>;
-    /// Whether the name is there.
+    /// Checks whether the name is there.
     fn find(&self, dir: &Self::Dir, name: &Name) -> Outcome;
     fn stat_name(&self, dir: &Self::Dir, name: &Name) -> Outcome;
     fn stat(&self, file: &Self::File) -> Outcome;
@@ -61,9 +61,9 @@ pub(crate) trait Side: Sync {
     fn read(&self, file: &Self::File, offset: u64, buf: &mut [u8]) -> Outcome;
     fn rename(&self, dir: &Self::Dir, from: &Name, to: &Name) -> Outcome;
     fn unlink(&self, dir: &Self::Dir, name: &Name) -> Outcome;
-    /// Names as the directory lists them.
+    /// Calls `each` with the names as the directory lists them.
     fn list(&self, dir: &Self::Dir, each: &mut dyn FnMut(&[u8])) -> Outcome;
     fn sync(&self) -> Outcome;
-    /// Bytes written to the device so far; all of them after a sync.
+    /// Returns the bytes written to the device so far. After a sync these are all of them.
     fn written_bytes(&self) -> Outcome<u64>;
 }

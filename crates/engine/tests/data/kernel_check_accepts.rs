@@ -30,7 +30,7 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// Hard cases, compressed and not, without copy-on-write, and shared.
+/// Fills a volume with hard cases, compressed and not, without copy-on-write, and shared.
 fn fill(mount: &KernelMount, seed: u64) {
     let live = mount.path().join("live");
     btrfs(&["subvolume", "create", text(&live)]);
@@ -123,7 +123,7 @@ fn assert_same(found: &Contents, wanted: &Contents) {
     }
 }
 
-/// One random change of one file. Other names of its inode are left to `of_volume`.
+/// Does one random change of one file. Other names of its inode are left to `of_volume`.
 fn change(volume: &Volume, rng: &mut Rng, files: &[(PathBuf, FileId)]) {
     let no_holes = volume.superblock().incompat().contains(Incompat::NO_HOLES);
     // Without NO_HOLES the kernel (6.18) loses the end of what it writes to space that was reserved behind a

@@ -25,7 +25,7 @@ const VALUES: [(&str, Compression); 7] = [
     ("zstdandmore", Compression::Zstd),
 ];
 
-/// The algorithm of each file in the top level, of which the names say what it should be.
+/// Returns the algorithm of each file in the top level, whose names say what it should be.
 fn found(volume: &Volume) -> BTreeMap<String, u8> {
     let top = volume.root_dir(RootId::FS_TREE).unwrap();
     let tree = volume.subvolume_tree(RootId::FS_TREE).unwrap();

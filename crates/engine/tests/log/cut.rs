@@ -21,7 +21,7 @@ pub(crate) fn made() -> MemDevice {
     made_on(1, &MkfsOptions::default()).remove(0)
 }
 
-/// A new volume on so many devices.
+/// Creates a new volume on so many devices.
 pub(crate) fn made_on(count: usize, options: &MkfsOptions) -> Vec<MemDevice> {
     new_volume_on(options, &vec![1 << 30; count])
 }
@@ -54,7 +54,7 @@ fn versions() -> impl Iterator<Item = Vec<u8>> {
     (0..=VERSIONS).map(|version| pattern(version, FILE_BYTES))
 }
 
-/// The version that the file has, in a volume that is opened for reading or for writing.
+/// Returns the version that the file has, in a volume that is opened for reading or for writing.
 fn version(volume: &Volume) -> usize {
     let top = volume.root_dir(RootId::FS_TREE).unwrap();
     let file = volume.lookup(top, b"file").unwrap().unwrap();
@@ -72,8 +72,8 @@ fn version(volume: &Volume) -> usize {
     found
 }
 
-/// The devices after a cut. A first copy of the superblock that it tore is mended from another, as by `btrfs rescue
-/// super-recover`.
+/// Returns the device after a cut, and whether the cut tore the first copy of the superblock. A torn one is mended from
+/// another copy, as by `btrfs rescue super-recover`.
 fn left_by(state: &CrashState) -> (Arc<dyn BlockDevice>, bool) {
     let device = Arc::new(state.devices[0].clone()) as Arc<dyn BlockDevice>;
     let path = Path::new("memory");

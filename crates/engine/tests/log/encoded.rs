@@ -22,7 +22,7 @@ const MIB: u64 = 1 << 20;
 const NAMES: [&str; 3] = ["a", "b", "c"];
 const KINDS: [Compression; 3] = [Compression::Zlib, Compression::Zstd, Compression::Lzo];
 
-/// Compressible, and nowhere the same.
+/// Returns bytes that are compressible, and nowhere the same.
 fn plain(len: usize, salt: u64) -> Vec<u8> {
     (0..len as u64)
         .map(|at| ((at / 64 + salt) % 251) as u8)
@@ -239,7 +239,7 @@ impl World {
         }
     }
 
-    /// None if there was no space.
+    /// Unwraps a result. Returns None if there was no space.
     fn done<T>(&mut self, result: Result<T, Error>) -> Option<T> {
         match result {
             Err(error) if error.is_no_space() => {
@@ -250,7 +250,7 @@ impl World {
         }
     }
 
-    /// After what may be done in part.
+    /// Reads the contents that a file has after a call that may be done in part.
     fn take_as_it_is(&mut self, which: usize) {
         self.files[which] = content(&self.volume, self.ids[which]);
     }

@@ -19,7 +19,7 @@ use crate::workloads::{Run, Step, base, random_log};
 /// All of them.
 const STEPS: usize = 12;
 
-/// A random workload with a log, and syncs of the whole volume around it.
+/// Creates a random workload with a log, and syncs of the whole volume around it.
 fn workload(base: &[MemDevice], rng: &mut Rng) -> Vec<Step> {
     let (mut steps, _) = random_log(base, rng);
     let (more, _) = random_log(base, rng);
@@ -33,7 +33,7 @@ fn is_sync(step: Step) -> bool {
     matches!(step, Step::Sync(_) | Step::SyncAll)
 }
 
-/// The failpoints that a workload reaches, in order.
+/// Returns the failpoints that a workload reaches, in order.
 fn reached(base: &[MemDevice], steps: &[Step]) -> Vec<Failpoint> {
     let mut run = Run::begin(base, true);
     let reached = Rc::new(RefCell::new(Vec::new()));

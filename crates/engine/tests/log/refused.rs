@@ -16,7 +16,7 @@ use ubtrfs_sim::record::save_image;
 use crate::replay::{open, sh};
 use crate::shown;
 
-/// A volume with a log of names, attributes, data and deletions.
+/// Creates a volume with a log of names, attributes, data and deletions.
 fn logged() -> (CutVolume, Vec<PathBuf>) {
     let spec = MkfsSpec::new().device_bytes(1 << 30);
     let mut volume = CutVolume::make(&spec, "commit=600").unwrap();

@@ -39,7 +39,7 @@ pub(crate) fn open(devices: &[PathBuf], writable: bool) -> ubtrfs_engine::Result
     Volume::open(devices, &options)
 }
 
-/// Volumes of every so many scenarios, cut after each. `UBTRFS_SCENARIO` chooses one by its name.
+/// Returns the volumes of every `step`-th scenario, cut after each. `UBTRFS_SCENARIO` chooses one by its name.
 fn cuts(volume: &mut CutVolume, all: &'static [Scenario], step: usize) -> Vec<Cut> {
     let mut cuts = Vec::new();
     let only = std::env::var("UBTRFS_SCENARIO").ok();
@@ -165,7 +165,7 @@ fn both_replay(
 
 const OPTIONS: &str = "commit=600,compress=zstd";
 
-/// A volume with holes that are items, and small nodes.
+/// Returns the options of a volume with holes that are items, and small nodes.
 fn with_holes() -> MkfsSpec {
     MkfsSpec::new()
         .device_bytes(1 << 30)

@@ -211,7 +211,7 @@ pub(crate) fn is_soak() -> bool {
     std::env::var_os("UBTRFS_SOAK").is_some()
 }
 
-/// The directory and the last name of a path.
+/// Returns the directory and the last name of a path.
 fn place(volume: &Volume, path: &'static str) -> Result<(FileId, &'static [u8]), Error> {
     let top = volume.root_dir(RootId::FS_TREE)?;
     match path.rsplit_once('/') {
@@ -306,7 +306,7 @@ pub(crate) enum Step {
     SyncAll,
 }
 
-/// The volume that all workloads begin with.
+/// Creates the volume that all workloads begin with.
 pub(crate) fn base() -> Vec<MemDevice> {
     base_of(vec![made()])
 }
@@ -404,7 +404,7 @@ impl Run {
         }
     }
 
-    /// False: there was nothing to do.
+    /// Does a step. Returns false if there was nothing to do.
     pub(crate) fn step(&mut self, step: Step) -> bool {
         match step {
             Step::Do(op) => {
@@ -449,7 +449,7 @@ impl Run {
         true
     }
 
-    /// The last state is the committed one.
+    /// Begins anew with the last state, which is the committed one.
     fn begin_after_commit(&mut self) {
         self.commits = self.volume.writer_stats().unwrap().commits;
         let before = self.states.drain(..self.states.len() - 1);
@@ -627,7 +627,7 @@ fn must_hold(base: &[MemDevice], steps: &[Step], holds: bool) -> bool {
     true
 }
 
-/// All sequences of one and of two operations, each inode synced after them.
+/// Calls `each` with all sequences of one and of two operations, each inode synced after them.
 fn each_sequence(mut each: impl FnMut(&[Op])) {
     for first in OPS {
         each(&[*first]);
@@ -697,7 +697,7 @@ fn what_was_synced_among_many_operations_is_kept() {
     assert!(logs > count / 2);
 }
 
-/// A log with the most that the workload can bring about.
+/// Creates a log with the most that the workload can bring about.
 pub(crate) fn random_log(base: &[MemDevice], rng: &mut Rng) -> (Vec<Step>, Run) {
     loop {
         let mut run = Run::begin(base, rng.one_in(2));
@@ -717,7 +717,7 @@ pub(crate) fn random_log(base: &[MemDevice], rng: &mut Rng) -> (Vec<Step>, Run) 
     }
 }
 
-/// The kernel shows what the engine does of what a cut left. `dir` has room for device files.
+/// Asserts that the kernel and the engine show the same after a cut. `dir` has room for device files.
 pub(crate) fn kernel_replays(what: &str, cut: &[MemDevice], dir: &Path) {
     let save = |(number, device): (usize, &MemDevice)| {
         let path = dir.join(format!("{number}.img"));

@@ -17,7 +17,7 @@ impl File {
         SeenErrors::at_opening(&self.0.lock())
     }
 
-    /// Whether a sync reports an error.
+    /// Returns the number of errors that a sync reports: 0 or 1.
     fn sync(&self, open: &SeenErrors) -> usize {
         usize::from(self.0.lock().report_to(open).is_some())
     }

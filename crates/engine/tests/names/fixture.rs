@@ -51,7 +51,7 @@ impl World {
         self.volume = Some(open(&self.device, true));
     }
 
-    /// The volume as it would be found after a power cut now, by the last commit.
+    /// Opens the volume as it would be found after a power cut now, by the last commit.
     pub(crate) fn after_a_crash(&self) -> Arc<Volume> {
         open(&Arc::new(MemDevice::clone(&self.device)), false)
     }
@@ -64,7 +64,7 @@ impl World {
         assert!(report.is_spotless(), "{:?}", report.issues);
     }
 
-    /// The bytes on the device now, as after a power cut.
+    /// Returns the bytes on the device now, as after a power cut.
     pub(crate) fn snapshot_of_device(&self) -> Vec<u8> {
         let mut bytes = vec![0; LEN_BYTES as usize];
         self.device.read_at(&mut bytes, 0).unwrap();
@@ -96,7 +96,7 @@ impl World {
         self.snapshot_of_device()
     }
 
-    /// `look` is content before a commit, after it, and after opening anew, for writing or not.
+    /// Asserts that `look` is content before a commit, after it, and after opening anew, for writing or not.
     pub(crate) fn shows(&mut self, look: impl Fn(&Volume)) {
         look(self.volume());
         self.volume().sync().unwrap();
@@ -121,7 +121,7 @@ impl World {
         self.volume().create(dir, name, new).unwrap()
     }
 
-    /// The directory and the name of a path.
+    /// Returns the directory and the name of a path.
     pub(crate) fn place<'p>(&self, path: &'p str) -> (FileId, &'p [u8]) {
         let (dir, name) = path.rsplit_once('/').unwrap_or(("", path));
         (at(self.volume(), dir), name.as_bytes())
@@ -134,7 +134,7 @@ fn open(device: &Arc<MemDevice>, writable: bool) -> Arc<Volume> {
     Volume::from_devices(vec![(PathBuf::from("memory"), device)], &options).unwrap()
 }
 
-/// The inode that a path from the top leads to.
+/// Returns the inode that a path from the top leads to.
 pub(crate) fn at(volume: &Volume, path: &str) -> FileId {
     find(volume, path).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
@@ -152,7 +152,7 @@ pub(crate) fn attr(volume: &Volume, path: &str) -> Attr {
     volume.attr(at(volume, path)).unwrap()
 }
 
-/// The names in a directory, in the order of the listing.
+/// Returns the names in a directory, in the order of the listing.
 pub(crate) fn names(volume: &Volume, path: &str) -> Vec<String> {
     let mut names = Vec::new();
     let dir = at(volume, path);
@@ -166,7 +166,7 @@ pub(crate) fn names(volume: &Volume, path: &str) -> Vec<String> {
     names
 }
 
-/// The indices of a directory's entries.
+/// Returns the indices of a directory's entries.
 pub(crate) fn indices(volume: &Volume, path: &str) -> Vec<u64> {
     let mut indices = Vec::new();
     volume
@@ -178,7 +178,7 @@ pub(crate) fn indices(volume: &Volume, path: &str) -> Vec<u64> {
     indices
 }
 
-/// The keys of all items of an inode.
+/// Returns the keys of all items of an inode.
 pub(crate) fn keys_of(volume: &Volume, id: FileId) -> Vec<Key> {
     keys(volume, id.root, id.ino.0)
 }
@@ -200,7 +200,8 @@ pub(crate) fn keys(volume: &Volume, tree: RootId, objectid: u64) -> Vec<Key> {
     found
 }
 
-/// Names of `len` bytes with the same hash: a CRC is linear, so that four bytes can be chosen to cancel a change.
+/// Returns names of `len` bytes with the same hash. A CRC is linear, so that four bytes can be chosen to cancel a
+/// change.
 pub(crate) fn colliding_names(count: u32, len: usize) -> Vec<Vec<u8>> {
     let base = vec![b'n'; len];
     let wanted = name_hash(&base);

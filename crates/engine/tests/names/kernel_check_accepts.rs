@@ -34,7 +34,7 @@ fn assert_clean(image: &Path) {
     }
 }
 
-/// A bit of everything, in a reproducible disorder.
+/// Fills the volume with a bit of everything, in a reproducible disorder.
 fn fill(world: &World, seed: u64) {
     let mut rng = Rng::new(seed);
     let volume = world.volume();

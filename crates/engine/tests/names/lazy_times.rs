@@ -9,7 +9,7 @@ use ubtrfs_format::item::InodeFlags;
 
 use crate::fixture::{World, attr, find};
 
-/// With a synced file, from when on times are lazy.
+/// Creates a volume with a synced file. Times are lazy after that.
 fn lazy_world() -> (World, FileId) {
     let world = World::new();
     let id = world.file("file");

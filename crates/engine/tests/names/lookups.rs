@@ -10,7 +10,7 @@ use crate::fixture::{World, at, colliding_names, is_missing};
 
 use RenameMode::{Exchange, NoReplace, Replace};
 
-/// Twice, as the first may have had to search.
+/// Looks up a name twice, as the first lookup may have had to search.
 fn look_up(volume: &Volume, dir: FileId, name: &str) -> Option<FileId> {
     let first = volume.lookup(dir, name.as_bytes()).unwrap();
     assert_eq!(volume.lookup(dir, name.as_bytes()).unwrap(), first);
@@ -22,7 +22,8 @@ fn rename(volume: &Volume, dir: FileId, from: &str, to: &str, mode: RenameMode) 
     volume.rename(dir, from.as_bytes(), to, mode).unwrap();
 }
 
-/// `in_dir` makes changes between which all names are looked up. The same before, between and after commits.
+/// Calls `in_dir` with directories of all ages: before, between and after commits. `in_dir` makes the same changes in
+/// each, between which all names are looked up.
 fn at_all_ages(in_dir: impl Fn(&World, FileId)) {
     let mut world = World::new();
     in_dir(&world, world.dir("new"));

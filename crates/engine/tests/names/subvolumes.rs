@@ -27,7 +27,7 @@ fn snapshot(world: &World, of: RootId, path: &str, read_only: bool) -> RootId {
     world.volume().snapshot(of, dir, name, read_only).unwrap()
 }
 
-/// The subvolumes that the UUID tree names for a UUID.
+/// Returns the subvolumes that the UUID tree names for a UUID.
 fn by_uuid(volume: &Volume, item_type: KeyType, uuid: &Uuid) -> Vec<u64> {
     let (objectid, offset) = uuid.key_halves();
     let tree = volume.tree(RootId::UUID_TREE).unwrap();

@@ -40,7 +40,7 @@ fn run_options(case: &Case) -> RunOptions {
     }
 }
 
-/// An outcome of the script, so that the script can be made shorter.
+/// Creates an outcome of the script from an error, so that the script can be made shorter.
 fn unclean(error: &dyn std::fmt::Display) -> Problem {
     const UNCLEAN: OpError = OpError::Other(117);
     eprintln!("{error}");
@@ -63,7 +63,7 @@ fn open(devices: &[impl AsRef<Path>], options: &OpenOptions) -> EngineTarget {
     EngineTarget::open(devices, options).unwrap()
 }
 
-/// A part of the script; at its end all is closed, and there when it is mounted again.
+/// Runs a part of the script. At its end all is closed, and there when it is mounted again.
 fn turn(
     model: ModelFs,
     target: &mut impl Target,
@@ -107,7 +107,7 @@ fn judge(volume: &KernelVolume, model: &ModelFs) -> Result<(), Problem> {
     }
 }
 
-/// The engine begins and ends.
+/// Runs the script in turns with the kernel. The engine begins and ends.
 fn take_turns(case: &Case, ops: &[Op], options: &RunOptions) -> Result<(), Failure> {
     let spec = case.spec().device_bytes(DEVICE_BYTES);
     let mut volume = KernelVolume::make(&spec).unwrap();

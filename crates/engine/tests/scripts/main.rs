@@ -27,7 +27,7 @@ use target::{EngineTarget, NamedDevices};
 
 const LEN_BYTES: u64 = 1 << 30;
 
-/// A new volume in memory.
+/// Creates a new volume in memory.
 fn device(nodesize: u32, features: &str, len_bytes: u64) -> MemDevice {
     let mut options = MkfsOptions {
         nodesize: Some(nodesize),
@@ -41,7 +41,7 @@ fn is_soak() -> bool {
     std::env::var_os("UBTRFS_SOAK").is_some()
 }
 
-/// Once, in a soak several times; the seed that a failure tells is the first of its own run.
+/// Calls `prove` with one seed, or with several in a soak. The seed that a failure tells is the first of its own run.
 fn each_seed(test: &str, mut prove: impl FnMut(u64)) {
     const IN_SOAK: u64 = 8;
     let first = seed(test);
@@ -50,7 +50,8 @@ fn each_seed(test: &str, mut prove: impl FnMut(u64)) {
     }
 }
 
-/// With no commits but those that are asked for; in a soak perhaps under pressure, as the seed says.
+/// Returns options with no commits but those that are asked for. In a soak they may put it under pressure, as the seed
+/// says.
 fn options(compress: Compress, seed: u64) -> OpenOptions {
     let mut options = OpenOptions::new()
         .writable(true)
@@ -141,7 +142,7 @@ impl Case {
     }
 }
 
-/// Whether the kernel shows what the model does.
+/// Asserts that the kernel shows what the model does.
 fn ask_kernel(test: &str, name: &str, device: &MemDevice, model: &ModelFs) {
     if !kernel::or_skip(test) {
         return;

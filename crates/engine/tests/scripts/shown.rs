@@ -9,7 +9,7 @@ use ubtrfs_sim::manifest::{Kind, Listed, Manifest, Source, Stat, Time, Xattr};
 
 pub(crate) struct Shown(pub(crate) Arc<Volume>);
 
-/// All that the engine shows from the top.
+/// Returns all that the engine shows from the top.
 pub(crate) fn manifest(volume: &Arc<Volume>) -> Manifest {
     Manifest::of(&mut Shown(Arc::clone(volume)))
 }
@@ -86,7 +86,7 @@ pub(crate) fn kind(kind: FileKind) -> Kind {
     }
 }
 
-/// Major and minor number as they lie on disk: 12 bits of major number above 20 of minor.
+/// Returns the major and minor number as they lie on disk: 12 bits of major number above 20 of minor.
 pub(crate) fn numbers(rdev: u64) -> (u32, u32) {
     ((rdev >> 20) as u32, (rdev & 0xf_ffff) as u32)
 }

@@ -57,7 +57,7 @@ impl EngineTarget {
         })
     }
 
-    /// Another user of the same volume, as a thread of its own.
+    /// Returns another user of the same volume, as a thread of its own.
     pub(crate) fn another(&self) -> EngineTarget {
         EngineTarget {
             open: BTreeMap::new(),
@@ -123,7 +123,7 @@ impl EngineTarget {
         self.volume().attr(id).map_err(errno)
     }
 
-    /// A directory, and a name in it.
+    /// Finds the directory of a path. Returns it with the name in it.
     fn place<'p>(&self, path: &'p FsPath) -> OpResult<(FileId, &'p [u8])> {
         let (dir, name) = path.split().ok_or(OpError::InvalidArgument)?;
         let dir = self.find(&dir)?;
@@ -131,14 +131,14 @@ impl EngineTarget {
         Ok((dir, name))
     }
 
-    /// For a name that exists.
+    /// Finds the directory and the name of a path that exists.
     fn named<'p>(&self, path: &'p FsPath) -> OpResult<(FileId, &'p [u8])> {
         let (dir, name) = self.place(path)?;
         self.lookup(dir, name)?.ok_or(OpError::NotFound)?;
         Ok((dir, name))
     }
 
-    /// For a name that is to be made.
+    /// Finds the directory and the name of a path that is to be made.
     fn free<'p>(&self, path: &'p FsPath) -> OpResult<(FileId, &'p [u8])> {
         let (dir, name) = self.place(path)?;
         match self.lookup(dir, name)? {
@@ -152,7 +152,7 @@ impl EngineTarget {
         done(self.volume().create(dir, name, new).map(drop))
     }
 
-    /// Opening for reading and writing.
+    /// Opens a file for reading and writing.
     fn open_slot(&mut self, path: &FsPath, slot: Slot) -> OpResult {
         let id = self.find(path)?;
         let file = self.volume().hold_for_writing(id, false);
@@ -160,7 +160,7 @@ impl EngineTarget {
         Ok(Outcome::Done)
     }
 
-    /// A file that is read, or synced.
+    /// Returns the file that is read, or synced.
     fn file(&self, at: &At) -> OpResult<FileId> {
         match at {
             At::Path(path) => self.find(path),
@@ -171,7 +171,7 @@ impl EngineTarget {
         }
     }
 
-    /// A file that is opened for writing, or was.
+    /// Returns the file that is opened for writing, or was.
     fn file_to_write(&self, at: &At, appends: bool) -> OpResult<FileId> {
         let id = self.file(at)?;
         if let At::Path(_) = at {
@@ -281,7 +281,7 @@ impl EngineTarget {
         Ok(Outcome::Done)
     }
 
-    /// The files of a change that reads one and writes to the other, or to itself.
+    /// Returns the files of a change that reads one and writes to the other, or to itself.
     fn pair(&self, from: &At, to: &At) -> OpResult<(FileId, FileId)> {
         let source = self.file(from)?;
         let target = self.file_to_write(to, false)?;
@@ -320,7 +320,7 @@ impl EngineTarget {
         }))
     }
 
-    /// The subvolume whose root a path leads to.
+    /// Returns the subvolume whose root a path leads to.
     fn subvolume_at(&self, path: &FsPath) -> OpResult<RootId> {
         let id = self.find(path)?;
         match id.ino == InodeNr::FIRST_FREE && !id.is_empty_subvolume_dir() {
@@ -334,7 +334,7 @@ fn done(result: Result<(), Error>) -> OpResult {
     result.map(|()| Outcome::Done).map_err(errno)
 }
 
-/// The errno that a mount returns.
+/// Returns the errno that a mount returns.
 fn errno(error: Error) -> OpError {
     match error {
         Error::NotFound | Error::NoSuchInode(_) | Error::NoSuchSubvolume(_) => OpError::NotFound,
@@ -602,7 +602,8 @@ impl Target for EngineTarget {
         shown::manifest(self.volume())
     }
 
-    /// The model knows the limit of one attribute, not that of those whose names have one hash.
+    /// Returns whether the engine may refuse what the model allows. The model knows the limit of one attribute, not
+    /// that of those whose names have one hash.
     fn may_refuse(&self, op: &Op, error: OpError) -> bool {
         matches!(op, Op::SetXattr { .. }) && error == OpError::NoSpace
     }

@@ -38,7 +38,7 @@ struct Entry {
     kind: FileKind,
 }
 
-/// The entries that can be found from the top.
+/// Returns the entries that can be found from the top.
 fn entries(volume: &Volume) -> Vec<Entry> {
     let mut found = Vec::new();
     let mut seen = BTreeSet::new();
@@ -70,7 +70,7 @@ fn entries(volume: &Volume) -> Vec<Entry> {
     found
 }
 
-/// A fingerprint of the beginning of a file, and its size.
+/// Returns a fingerprint of the beginning of a file, and its size.
 fn content(volume: &Volume, id: FileId) -> Result<(u64, u64)> {
     let size = volume.attr(id)?.size;
     let mut bytes = vec![0; size.min(MOST_BYTES) as usize];
@@ -80,7 +80,7 @@ fn content(volume: &Volume, id: FileId) -> Result<(u64, u64)> {
     Ok((size, hasher.finish()))
 }
 
-/// The regular files that can be read.
+/// Returns the regular files that can be read, each with its fingerprint and size.
 fn contents(volume: &Volume, entries: &[Entry]) -> BTreeMap<FileId, (u64, u64)> {
     let files = entries
         .iter()
@@ -238,7 +238,7 @@ fn check(devices: &Devices) -> std::result::Result<Report, String> {
     check_devices(named(devices), &options, &mut |_| {}).map_err(|error| error.to_string())
 }
 
-/// The numbers of the faults that were there, and of those that follow with the next commit.
+/// Returns the numbers of the faults that were there, and of those that follow with the next commit.
 fn numbers(report: &Report) -> BTreeSet<u16> {
     // The superblock tells what the block groups say together.
     let follows = |fault: &Fault| match fault {

@@ -33,7 +33,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// The usual layout: data once, metadata twice if there are more devices.
+    /// Creates the usual layout: data once, metadata twice if there are more devices.
     pub(crate) fn new(devices: usize, device_bytes: u64) -> Layout {
         Layout {
             devices,
@@ -48,7 +48,7 @@ impl Layout {
         self
     }
 
-    /// The limits that the model must know.
+    /// Returns the limits that the model must know.
     pub(crate) fn limits(&self) -> Limits {
         let nodesize = self.options.nodesize.map(|nodesize| nodesize as usize);
         nodesize.map_or(Limits::default(), Limits::of_nodesize)
@@ -70,7 +70,7 @@ impl Layout {
         self
     }
 
-    /// An empty volume.
+    /// Creates an empty volume.
     pub(crate) fn make(&self) -> Vec<MemDevice> {
         new_volume_on(&self.options, &vec![self.device_bytes; self.devices])
     }
@@ -81,12 +81,12 @@ pub(crate) fn shared(devices: Vec<MemDevice>) -> Devices {
     devices.into_iter().map(share).collect()
 }
 
-/// For writing, with no commit but those that are asked for.
+/// Returns options for writing, with no commit but those that are asked for.
 pub(crate) fn quiet() -> OpenOptions {
     OpenOptions::new().writable(true).commit_interval(None)
 }
 
-/// Commits discard what they free, which reads as garbage then.
+/// Returns options with which commits discard what they free. Discarded space then reads as garbage.
 pub(crate) fn discarding() -> OpenOptions {
     quiet().discard(Some(DiscardMode::Sync))
 }

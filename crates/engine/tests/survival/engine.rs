@@ -26,7 +26,7 @@ impl Engine {
         })
     }
 
-    /// Another handle of the volume, for another thread.
+    /// Returns another handle of the volume, for another thread.
     pub(crate) fn another(&self) -> Engine {
         Engine {
             target: self.target.another(),

@@ -148,7 +148,7 @@ fn assert_reads_only(engine: &mut Engine) {
     assert!(matches!(engine.volume().sync(), Err(Error::Aborted(_))));
 }
 
-/// Requests of each device while the script runs without a fault.
+/// Counts the requests of each device while the script runs without a fault.
 fn count_requests(base: &[MemDevice], ops: &[Op], options: &OpenOptions) -> Vec<Counts> {
     let trial = Trial::new(base);
     let mut engine = Engine::open(&trial.devices(), options).unwrap().exact();

@@ -14,7 +14,7 @@ use crate::watchdog::in_time;
 
 const WHY: &str = "the test has it panic";
 
-/// `work` is done to a volume whose next commit panics.
+/// Does `work` to a volume whose next commit panics.
 fn after_a_panic(options: &OpenOptions, work: fn(&Volume, FileId) -> Result<()>) {
     let devices = shared(Layout::new(1, 256 * MIB).make());
     let hooked = Arc::new(HookedDevice::new(Arc::clone(&devices[0])));

@@ -26,7 +26,7 @@ const THREADS: u8 = 3;
 const KEPT: &[u8] = b"kept";
 const KEPT_FILES: usize = 40;
 
-/// A volume with files that no thread will touch.
+/// Creates a volume with files that no thread will touch.
 fn base(layout: &Layout) -> (Vec<MemDevice>, Manifest) {
     let made = layout.make();
     let devices: Devices = made
@@ -61,7 +61,7 @@ fn base(layout: &Layout) -> (Vec<MemDevice>, Manifest) {
     (devices.iter().map(snapshot).collect(), kept)
 }
 
-/// The threads do what they can. Gives the requests of each device.
+/// Runs the threads, which do what they can. Returns the requests of each device.
 fn work(devices: &[Arc<FaultDevice>], plan: &ThreadPlan, options: &OpenOptions) -> Vec<Counts> {
     let shared = devices
         .iter()

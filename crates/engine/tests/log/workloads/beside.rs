@@ -92,7 +92,7 @@ impl Op {
     }
 }
 
-/// Names by the inode of their directory, which may have been renamed, and what is under them.
+/// Returns the names by the inode of their directory, which may have been renamed, and the entries under them.
 fn by_name(manifest: &Manifest) -> BTreeMap<Name, Entry> {
     let mut names = BTreeMap::new();
     for entry in manifest
@@ -121,7 +121,7 @@ fn differs(left: Option<&Entry>, right: Option<&Entry>) -> Vec<String> {
     all.iter().map(ToString::to_string).collect()
 }
 
-/// The manifests that Linux shows before the power is cut and after its replay. None: it committed.
+/// Returns the manifests that Linux shows before the power is cut and after its replay, or None if it committed.
 fn on_linux(host: &Path, base: &Path, ops: &[Op], path: &Path) -> Option<(Manifest, Manifest)> {
     let at = |name: &str| -> PathBuf { host.join(name) };
     clone(base, &at("live"));
@@ -155,8 +155,8 @@ fn clone(from: &Path, to: &Path) {
     rustix::fs::ioctl_ficlone(&target, &source).unwrap();
 }
 
-/// The names and entries of a synced inode that Linux keeps and the engine does not. None: the two
-/// cannot be compared. What Linux logs along without need, as other entries of a directory, is not asked for.
+/// Returns the names and entries of a synced inode that Linux keeps and the engine does not. None means that the two
+/// cannot be compared. Items that Linux logs without need, such as other entries of a directory, do not count.
 fn losses(host: &Path, base: &[MemDevice], ops: &[Op], sync: u64) -> Option<Vec<String>> {
     let steps: Vec<Step> = ops.iter().map(|op| Step::Do(*op)).collect();
     let mut run = run(base, &steps, false)?;

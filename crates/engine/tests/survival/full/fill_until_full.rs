@@ -17,13 +17,13 @@ use crate::soak::count;
 
 const MANY: u64 = 500;
 
-/// Small, so that it is full soon; larger in a soak.
+/// Returns a small layout, so that it is full soon. It is larger in a soak.
 fn small() -> Layout {
     let mib = count(48, 256) as u64;
     Layout::new(1, mib * MIB).profiles(Profile::Single, Profile::Single)
 }
 
-/// For what fills metadata, which takes longer.
+/// Returns a smaller layout for tests that fill metadata, which takes longer.
 fn smaller() -> Layout {
     match std::env::var_os("UBTRFS_SOAK") {
         Some(_) => small(),
@@ -35,7 +35,7 @@ fn mixed() -> Layout {
     Layout::new(1, 24 * MIB).mixed().nodesize(4096)
 }
 
-/// Files of all sizes.
+/// Writes a file of a random size, so that there are files of all sizes.
 fn mix(place: &Place, number: u64) -> Result<()> {
     let most = [100, 3000, 30_000, 600_000][number as usize % 4];
     let len = Rng::new(number).below(most) as usize;
@@ -151,7 +151,7 @@ fn long_names_of_few_files() {
 
 #[test]
 fn overwrites_of_a_snapshot() {
-    /// Twice that, with what overwriting leaves of extents, is more than there is.
+    /// Returns the size of the file. Twice that, with what overwriting leaves of extents, is more than there is.
     fn file_bytes() -> u64 {
         count(22, 126) as u64 * MIB
     }

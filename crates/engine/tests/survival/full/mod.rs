@@ -95,7 +95,8 @@ fn open(way: &Way, devices: &Devices) -> Arc<Volume> {
     Volume::from_devices(named(devices), &way.options).unwrap()
 }
 
-/// `btrfs check`, and the kernel: it shows the same, deletes from the full volume, and scrubs it.
+/// Asserts that `btrfs check` and the kernel accept the volume. The kernel shows the same, deletes from the full
+/// volume, and scrubs it.
 fn kernel_agrees(way: &Way, devices: &[Arc<MemDevice>], ours: &Manifest) {
     if !kernel::or_skip(way.name) {
         return;

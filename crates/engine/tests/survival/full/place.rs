@@ -21,7 +21,7 @@ impl Place {
         Place { volume, top }
     }
 
-    /// The inode that a path leads to.
+    /// Returns the inode that a path leads to.
     pub(super) fn find(&self, path: &str) -> Result<FileId> {
         self.volume.resolve(self.top, path.as_bytes())
     }
@@ -41,12 +41,12 @@ impl Place {
         }
     }
 
-    /// The file at a path, made if it is not there.
+    /// Returns the file at a path, made if it is not there.
     pub(super) fn file(&self, path: &str) -> Result<FileId> {
         self.make(path, &NewInode::file(0o644))
     }
 
-    /// The directory at a path, made if it is not there.
+    /// Returns the directory at a path, made if it is not there.
     pub(super) fn dir(&self, path: &str) -> Result<FileId> {
         self.make(path, &NewInode::directory(0o755))
     }
@@ -93,7 +93,7 @@ impl Place {
         self.file(&format!("name-{number}")).map(drop)
     }
 
-    /// The bytes that data and metadata take on the devices.
+    /// Returns the bytes that data and metadata take on the devices.
     pub(super) fn device_bytes(&self) -> u64 {
         let infos = self.volume.profile_usages().unwrap();
         let copies = |flags: BlockGroupFlags| flags.profile().map_or(1, |p| p.copies() as u64);
@@ -103,7 +103,7 @@ impl Place {
             .sum()
     }
 
-    /// Operations of every kind: each is done or has no space, and what is there can be synced.
+    /// Tries operations of every kind. Each is done or has no space, and what is there can be synced.
     pub(super) fn try_everything(&self) {
         let (volume, top) = (&self.volume, self.top);
         let file = self
@@ -196,7 +196,7 @@ impl Place {
     }
 }
 
-/// Bytes that do not compress.
+/// Returns bytes that do not compress.
 pub(super) fn noise(seed: u64, len_bytes: usize) -> Vec<u8> {
     let mut bytes = vec![0; len_bytes];
     Rng::new(seed).fill(&mut bytes);

@@ -28,7 +28,7 @@ fn threads_survive(name: &str, layout: &Layout, options: &OpenOptions, shape: Sh
     threads_survive_beside(name, layout, options, shape, None);
 }
 
-/// `beside` is done again and again meanwhile. Returns what was discarded.
+/// Asserts that threads survive power cuts while `beside` is called again and again. Returns the counts of discards.
 fn threads_survive_beside(
     name: &str,
     layout: &Layout,

@@ -80,7 +80,7 @@ fn read(survivor: &Survivor, name: &[u8]) -> Result<Vec<u8>, String> {
     all().map_err(|error: ubtrfs_engine::Error| error.to_string())
 }
 
-/// Whether each sector is that of one of the versions, and the size.
+/// Checks whether each sector is that of one of the versions, and the size.
 fn is_mixture(found: &[u8], versions: &[Vec<u8>]) -> Result<(), String> {
     if !versions.iter().any(|version| version.len() == found.len()) {
         return Err(format!("a size of {} bytes", found.len()));

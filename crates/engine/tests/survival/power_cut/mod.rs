@@ -27,7 +27,7 @@ use crate::devices::{
 use crate::engine::Engine;
 use crate::shown::manifest;
 
-/// Devices of a new volume that are recorded from now on.
+/// Creates the devices of a new volume, which are recorded from now on.
 fn recorded(layout: &Layout, recorder: &Recorder) -> Devices {
     let devices = layout.make().into_iter();
     devices
@@ -92,7 +92,7 @@ impl Survivor {
         manifest(self.engine.volume())
     }
 
-    /// It can be worked with, and what the cut left behind goes with the next commit.
+    /// Checks that the volume can be worked with, and that what the cut left behind goes with the next commit.
     fn goes_on(self) -> Result<(), String> {
         let volume = self.engine.volume();
         let work = || {

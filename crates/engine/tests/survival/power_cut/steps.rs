@@ -19,7 +19,7 @@ use crate::soak::count;
 const LIVE: &[u8] = b"live";
 const KEPT: &[u8] = b"kept";
 
-/// A subvolume of many leaves, half of them shared with a snapshot.
+/// Creates a subvolume of many leaves, half of them shared with a snapshot.
 fn fill(volume: &Volume, files: u64) {
     let top = volume.root_dir(RootId::FS_TREE).unwrap();
     let id = volume
@@ -47,7 +47,7 @@ fn fill(volume: &Volume, files: u64) {
     volume.sync().unwrap();
 }
 
-/// The kernel goes on where the cut left the deletion.
+/// Checks that the kernel goes on where the cut left the deletion.
 fn kernel_goes_on(state: &CrashState) -> Result<(), Box<dyn std::error::Error>> {
     let scratch = Scratch::new()?;
     let file = scratch.path().join("image");
