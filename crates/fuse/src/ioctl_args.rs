@@ -2,7 +2,7 @@
 //!
 //! Source: the kernel's uapi `linux/btrfs.h`. Numbers are in the machine's byte order; no struct has padding.
 
-// What zerocopy's derives make besides, inside of `carried`, is taken for types of this file.
+// The lint takes the types that zerocopy's derives generate inside of `carried` for types of this file.
 #![allow(missing_debug_implementations)]
 
 use std::mem::size_of;
@@ -14,7 +14,7 @@ const TO_KERNEL: u32 = 1;
 const FROM_KERNEL: u32 = 2;
 const BTRFS: u8 = 0x94;
 
-/// `_IOC`
+/// Computes the number of an ioctl (`_IOC`).
 const fn number(direction: u32, group: u8, nr: u8, size: usize) -> u32 {
     direction << 30 | (size as u32) << 16 | (group as u32) << 8 | nr as u32
 }

@@ -2,7 +2,7 @@
 //!
 //! - `adapter`: a volume as a file system that the crate `ubtrfs-fuse-server` serves
 //! - `ioctl_args`: what the ioctls of btrfs carry
-//! - `caller`: who asks for what only btrfs has, and what they may do
+//! - `caller`: the callers of ioctls of btrfs, and their rights
 //! - `stats`: live figures
 //! - `mount_table`: the kernel's table of mounts
 //! - `mount`: options, mounting, unmounting, and a mount's life as a process

@@ -24,11 +24,11 @@ pub struct TableEntry {
     /// The directory of the file system that is shown: "/", but for bind mounts.
     pub root: PathBuf,
     pub mountpoint: PathBuf,
-    /// Those of this mount alone, separated by commas.
+    /// The options of this mount alone, separated by commas.
     pub mount_options: String,
     pub fs_type: String,
     pub source: PathBuf,
-    /// Those of the file system, separated by commas.
+    /// The options of the file system, separated by commas.
     pub options: String,
 }
 
@@ -75,7 +75,7 @@ impl TableEntry {
         table.iter().any(covers)
     }
 
-    /// The user that mounted a FUSE file system.
+    /// Returns the user that mounted a FUSE file system.
     pub fn owner(&self) -> Option<u32> {
         let mut options = self.options.split(',');
         options.find_map(|option| option.strip_prefix("user_id=")?.parse().ok())
@@ -86,7 +86,7 @@ pub(crate) fn has(options: &str, wanted: &str) -> bool {
     options.split(',').any(|option| option == wanted)
 }
 
-/// All mounts that this process sees, in the order in which they were made.
+/// Returns all mounts that this process sees, in the order in which they were made.
 pub fn mount_table() -> io::Result<Vec<TableEntry>> {
     table_of(Path::new("/proc/self"))
 }
@@ -106,12 +106,12 @@ pub fn is_read_only_to(pid: u32, device: (u32, u32)) -> bool {
     !table.is_empty() && table.iter().all(TableEntry::refuses_writes)
 }
 
-/// All mounts that another process sees.
+/// Returns all mounts that another process sees.
 pub(crate) fn mount_table_of(pid: u32) -> io::Result<Vec<TableEntry>> {
     table_of(Path::new(&format!("/proc/{pid}")))
 }
 
-/// All mounts that the process with this folder below `/proc` sees.
+/// Returns all mounts that the process with this folder below `/proc` sees.
 pub(crate) fn table_of(process: &Path) -> io::Result<Vec<TableEntry>> {
     let text = std::fs::read(process.join("mountinfo"))?;
     Ok(text
@@ -120,14 +120,14 @@ pub(crate) fn table_of(process: &Path) -> io::Result<Vec<TableEntry>> {
         .collect())
 }
 
-/// The mount that is visible at `path`, if a mount is made right there.
+/// Returns the mount that is visible at `path`, if a mount is made right there.
 pub(crate) fn mount_at(path: &Path) -> io::Result<Option<TableEntry>> {
     let mut table = mount_table()?;
     let found = table.iter().rposition(|entry| entry.mountpoint == path);
     Ok(found.map(|index| table.swap_remove(index)))
 }
 
-/// `36 35 98:0 / /mnt rw,noatime shared:1 - fuse.ubtrfs /images/a.img ro,user_id=0`
+/// Parses a line such as `36 35 98:0 / /mnt rw,noatime shared:1 - fuse.ubtrfs /images/a.img ro,user_id=0`.
 fn parse_line(line: &[u8]) -> Option<TableEntry> {
     let mut fields = line.split(|&byte| byte == b' ');
     let id = std::str::from_utf8(fields.next()?).ok()?;
@@ -155,7 +155,7 @@ fn parse_line(line: &[u8]) -> Option<TableEntry> {
     })
 }
 
-/// The kernel writes blanks, newlines and backslashes as three octal digits.
+/// Decodes octal escapes. The kernel writes blanks, newlines and backslashes as three octal digits.
 fn unescape(field: &[u8]) -> OsString {
     let mut plain = Vec::with_capacity(field.len());
     let mut rest = field;

@@ -46,7 +46,7 @@ const WAYS: &[&str] = &[
     "transport=classic,nodatacow",
     "transport=classic,compress=zstd",
 ];
-/// Those that are always tried.
+/// The number of ways that are always tried, from the first on.
 const USUAL: usize = 4;
 
 /// Not a test: the process that serves the mounts of the tests below.
@@ -91,7 +91,7 @@ fn in_each_way(test: &str, mut play: impl FnMut(&Path)) {
     }
 }
 
-/// The blocks of each writer. Those that keep many writes in flight get more.
+/// Returns the blocks of each writer. Writers that keep many writes in flight get more.
 fn shares(count: usize) -> Vec<(Writer, Vec<usize>)> {
     let weights = WRITERS.map(|writer| match writer {
         Writer::Aio | Writer::Ring => 6,
@@ -153,7 +153,7 @@ fn assert_same_past_the_cache(blocks: &Blocks) {
     }
 }
 
-/// The attributes that the kernel shows of its own are those that it is answered.
+/// Checks that the attributes that the kernel shows of its own are those that it is answered.
 fn assert_attributes(path: &Path) {
     let ask = |flags| {
         let shown = statx(

@@ -50,7 +50,7 @@ fn assert_filled_reads_like_kernel(what: &str, filled: &Filled) {
     assert_reads_like_kernel(what, &filled.manifest, volume.devices(), volume.dir());
 }
 
-/// No two files of a mount have one number: a number has no more names than its file has links.
+/// Checks that no two files of a mount have one number: a number has no more names than its file has links.
 fn assert_numbers_are_unique(what: &str, shown: &Manifest) {
     let mut names = HashMap::new();
     for entry in &shown.entries {
@@ -162,7 +162,7 @@ fn damaged_mirror_changes_nothing_that_is_read_and_is_reported() {
     }
 }
 
-/// Without the file that has no checksums: nothing can tell which of its mirrors is right.
+/// Removes the file that has no checksums: nothing can tell which of its mirrors is right.
 fn summed(manifest: &Manifest) -> Manifest {
     let mut manifest = manifest.clone();
     manifest

@@ -30,7 +30,7 @@ use ubtrfs_sim::kernel::{KernelVolume, MkfsSpec, or_skip};
 use self::raw::*;
 use self::served::Served;
 
-/// All that is asked, in order, and the answers but for ids of volumes and times.
+/// Sends all requests in order, and returns the answers but for ids of volumes and times.
 fn script(top: &Path) -> Vec<String> {
     let mut answers = Answers::default();
     let mut note = |what: &str, answer| answers.note(what, answer);
@@ -400,7 +400,7 @@ fn trim_says_how_much_was_trimmed() {
             u64::from_ne_bytes(len)
         };
         let all = trimmed([0, u64::MAX, 0]);
-        // What no chunk has is trimmed once.
+        // Space that no chunk has is trimmed once.
         let again = trimmed([0, u64::MAX, 0]);
         assert!(0 < again && again < all, "{again} of {all}");
         assert_eq!(trimmed([1 << 50, u64::MAX, 0]), 0);

@@ -1,7 +1,7 @@
 //! Calls with awkward arguments, made on a mount by the kernel's btrfs and on ours. What they return, their errors,
-//! and what is there afterwards must be the same. What differs is listed with its reason.
+//! and what is there afterwards must be the same. Each difference is listed with its reason.
 //!
-//! With `UBTRFS_SOAK` set ours is mounted in all ways that change who answers.
+//! With `UBTRFS_SOAK` set ours is mounted in all ways that change which code answers.
 #![allow(unsafe_code)]
 
 #[path = "posix/attributes.rs"]

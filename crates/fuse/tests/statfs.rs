@@ -84,7 +84,8 @@ fn fill(dir: &Path, level: Level) {
     sync();
 }
 
-/// Mounted for writing: on devices that cannot be written to the kernel counts nothing as available in block groups.
+/// Mounts a volume by the kernel, for writing, and returns what is shown. On devices that cannot be written to the
+/// kernel counts nothing as available in block groups.
 fn by_kernel(volume: &KernelVolume) -> Shown {
     let mount = volume.mount("").unwrap();
     let shown = Shown::of(mount.path());
@@ -92,7 +93,7 @@ fn by_kernel(volume: &KernelVolume) -> Shown {
     shown
 }
 
-/// Mounts a volume by us, does something there, and says what is shown then.
+/// Mounts a volume by us, runs `play` there, and returns what is shown then.
 fn by_us(volume: &KernelVolume, words: &str, play: impl FnOnce(&Path)) -> Shown {
     let dir = volume.dir().join("ours");
     fs::create_dir_all(&dir).unwrap();
@@ -156,7 +157,8 @@ fn write_direct(dir: &Path, mib: usize) {
 
 const SMALL: usize = 40;
 
-/// The bytes available after the steps of a script: on the kernel's mount once all is committed.
+/// Runs a script, and returns the bytes available after its steps. On the kernel's mount these are noted once all is
+/// committed.
 fn script(dir: &Path, sync: &dyn Fn()) -> Vec<[u64; 2]> {
     let mut shown = Vec::new();
     let mut note = || {
@@ -186,7 +188,7 @@ fn remove(dir: &Path) {
     }
 }
 
-/// Commits, also on our mounts with `notreelog`.
+/// Syncs so that the volume commits, also on our mounts with `notreelog`.
 fn sync_all(dir: &Path) {
     let top = File::open(dir).unwrap();
     top.sync_all().unwrap();

@@ -63,7 +63,7 @@ fn manners() -> Manners {
     }
 }
 
-/// A mount over each transport; none where this user cannot mount at all.
+/// Mounts over each transport. Returns none if this user cannot mount at all.
 fn mounts(manners: Manners) -> impl Iterator<Item = Mounted> {
     [TransportChoice::Classic, TransportChoice::Uring]
         .into_iter()
@@ -102,7 +102,7 @@ fn mounts(manners: Manners) -> impl Iterator<Item = Mounted> {
         })
 }
 
-/// Past the capture of the test harness.
+/// Reports a skipped test past the capture of the test harness.
 fn skip(reason: &str) {
     let _ = writeln!(std::io::stderr(), "SKIPPED: {reason}");
 }
@@ -120,7 +120,7 @@ fn run_on(cpu: usize) {
     sched_setaffinity(None, &one).unwrap();
 }
 
-/// A process that reads a file.
+/// Starts a process that reads a file.
 fn reader(path: &Path) -> Child {
     Command::new("cat")
         .arg(path)
@@ -433,7 +433,7 @@ fn an_aborted_connection_ends_with_requests_under_way() {
         write_new(&slow, b"late");
         let mut client = reader(&slow);
         wait_until(|| mounted.gate.waiters.load(Ordering::SeqCst) >= 1);
-        // Of a mount in use it ends the connection alone.
+        // On a mount in use it only ends the connection.
         let is_gone = rustix::mount::unmount(mounted.dir.path(), UnmountFlags::FORCE).is_ok();
         assert!(!client.wait().unwrap().success());
         mounted.open_gate();

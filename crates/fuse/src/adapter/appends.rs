@@ -1,7 +1,7 @@
-//! Writes to append-only files by who was not asked when it opened.
+//! Writes to append-only files whose opening was not checked.
 //!
 //! A large direct write comes in parts, all sent at once. Any of them may be done first, and then the file's size
-//! says nothing of the others. What is refused is to write where something was written before.
+//! says nothing of the others. A write to a place that was written before is refused.
 //!
 //! Invariants
 //! - APPENDS-1: a part is let in if it lies behind the file as it was when nothing was being written, and overlaps no
@@ -11,7 +11,7 @@
 //! - APPENDS-4: once a part has failed the write fails as a whole, and the kernel cuts the file to what it was. What
 //!   the failed part left out is not written later: when nothing is under way, the next part begins anew.
 //!
-//! Locks: one for all files. The size is read under it, so who must not wait only tries it.
+//! Locks: one for all files. The size is read under it, so a thread that must not wait only tries it.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -121,7 +121,7 @@ impl Appends {
         }
     }
 
-    /// Its flags were set: it may have been cut when it was not append-only.
+    /// Forgets a file whose flags were set. It may have been cut when it was not append-only.
     pub(super) fn forget(&self, id: FileId) {
         self.0.lock().remove(&id);
     }
@@ -172,7 +172,7 @@ impl Run {
         self.parts.is_empty() && !self.has_failed
     }
 
-    /// It has failed, and nothing of it is under way.
+    /// Returns whether the run has failed, and nothing of it is under way.
     fn is_given_up(&self) -> bool {
         self.has_failed && self.parts.iter().all(|part| part.is_written)
     }

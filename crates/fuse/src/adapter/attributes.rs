@@ -23,13 +23,13 @@ use super::source::{FileId, Source};
 use super::{Adapter, volume};
 use crate::caller::WRITE;
 
-/// The rights that a program has though who runs it has not.
+/// The rights that a program has and the user that runs it lacks.
 const CAPABILITY: &[u8] = b"security.capability";
 const SETID: u32 = 0o6000;
 const SETGID: u32 = 0o2000;
 const GROUP_EXECUTE: u32 = 0o010;
 
-/// Attributes for a file of which only the kind is known.
+/// Creates the attributes of a file of which only the kind is known.
 pub(super) fn of_kind(ino: u64, kind: FileKind) -> Attr {
     Attr {
         ino,
@@ -111,7 +111,7 @@ impl<S: Source> Adapter<S> {
         Ok(Self::attributes_of(node.number, &inode))
     }
 
-    /// With a handle, the file's flags were asked when it was opened.
+    /// Sets the size of a file. With a handle, the file's flags were checked when it was opened.
     fn resize(
         &self,
         volume: &Arc<Volume>,
@@ -148,7 +148,7 @@ impl<S: Source> Adapter<S> {
                 None => self.known.note_without_capability(node.0, count),
             }
         }
-        // A kernel that writes through says so of every write by who has no privileges.
+        // A kernel that writes through says so of every write by a user without privileges.
         if let Some(context) = by {
             let attr = volume.stored_attr(id).map_err(errno)?;
             if attr.mode & SETID != 0 {
@@ -183,7 +183,7 @@ impl<S: Source> Adapter<S> {
     /// Refuses a caller that could not have the bits taken by writing either. The kernel does not say whether this
     /// is for a write, or for an owner that stays as it is.
     fn must_bear_writes(&self, context: &Context, volume: &Volume, id: FileId) -> Result<()> {
-        // Of a process in another namespace nothing more is known.
+        // Nothing more is known of a process in another namespace.
         if context.uid == 0 || context.pid == 0 {
             return Ok(());
         }
@@ -206,7 +206,7 @@ impl<S: Source> Adapter<S> {
         }
     }
 
-    /// An attribute was set: files that had no capability may have one now.
+    /// Notes that an attribute was set: files that had no capability may have one now.
     pub(super) fn note_xattr(&self, name: &[u8]) {
         if name == CAPABILITY {
             self.capabilities.fetch_add(1, Ordering::AcqRel);

@@ -16,7 +16,7 @@ use super::{Adapter, FOREVER, Node};
 const MAX_NESTING: usize = 4096;
 
 impl<S: Source> Adapter<S> {
-    /// The node itself.
+    /// Looks up the node itself.
     pub(super) fn find_itself(&self, node: &Node) -> Result<Lookup> {
         let is_below = node.id.root == self.root.root || self.is_below_root(node.id)?;
         if !is_below || node.listed.is_some() {
@@ -27,7 +27,7 @@ impl<S: Source> Adapter<S> {
         Ok(Lookup::Found(self.entry_of(number, &inode)))
     }
 
-    /// The directory that holds a directory.
+    /// Looks up the directory that holds a directory.
     pub(super) fn find_parent(&self, node: &Node) -> Result<Lookup> {
         let parent = match &node.listed {
             Some(Listed::EmptySubvolumeDir { dir, .. }) => *dir,
@@ -48,7 +48,7 @@ impl<S: Source> Adapter<S> {
         Ok(Lookup::Found(self.entry_of(number, &inode)))
     }
 
-    /// The inode, if it has a name. One without a name may be on its way out.
+    /// Returns the inode, if it has a name. One without a name may be on its way out.
     fn existing(&self, id: FileId) -> Result<Inode> {
         match self.source.inode(id) {
             Ok(inode) if inode.attr.nlink > 0 => Ok(inode),

@@ -79,32 +79,32 @@ impl Changes {
         self.notifier.read().clone()
     }
 
-    /// `name` in `dir` is something else now, or is there, or is not any more.
+    /// Notifies the kernel that `name` in `dir` is something else now, or is there, or is not any more.
     pub fn entry(&self, dir: FileId, name: &[u8]) {
         if let Some(notifier) = self.notifier() {
             notifier.entry_changed(self.nodes.node(dir), name);
         }
     }
 
-    /// `child` lost its name in `dir`: who watches it hears of it.
+    /// Notifies the kernel that `child` lost its name in `dir`. Programs that watch it are notified.
     pub fn removed(&self, dir: FileId, name: &[u8], child: FileId) {
         if let Some(notifier) = self.notifier() {
             notifier.entry_deleted(self.nodes.node(dir), name, self.nodes.node(child));
         }
     }
 
-    /// Attributes of a file.
+    /// Notifies the kernel that attributes of a file have changed.
     pub fn attributes(&self, id: FileId) {
         self.node_changed(id, None);
     }
 
-    /// Contents of a file and attributes with them.
+    /// Notifies the kernel that contents of a file have changed, and attributes with them.
     pub fn contents(&self, id: FileId) {
         self.node_changed(id, Some((0, None)));
     }
 
-    /// Before a request is answered that has changed a range of a file past the kernel's cache. False: the kernel hears
-    /// of it later.
+    /// Notifies the kernel that a request has changed a range of a file past the kernel's cache, before the request is
+    /// answered. Returns false if the kernel is notified later.
     pub(super) fn changed_past_cache(&self, id: FileId, range: Span) -> bool {
         self.notifier().is_none_or(|notifier| {
             let len = range.end - range.start;
@@ -112,7 +112,7 @@ impl Changes {
         })
     }
 
-    /// Contents of a range of a file.
+    /// Notifies the kernel that contents of a range of a file have changed.
     pub(super) fn pages(&self, id: FileId, range: Span) {
         self.node_changed(id, Some((range.start, Some(range.end - range.start))));
     }
@@ -158,21 +158,21 @@ impl Changes {
         }
     }
 
-    /// Returns whether the kernel is near enough to what it was told of names that more may change. For who serves a
-    /// request, and cannot wait for it.
+    /// Returns whether the kernel is near enough to what it was told of names that more may change. For a thread that
+    /// serves a request, and cannot wait for it.
     pub(super) fn has_room_for_names(&self) -> bool {
         self.notifier()
             .is_none_or(|notifier| notifier.has_room_for_names())
     }
 
-    /// Waits until the kernel knows what was told so far. Not for who serves a request.
+    /// Waits until the kernel knows what was told so far. Not for a thread that serves a request.
     pub fn wait(&self) {
         if let Some(notifier) = self.notifier() {
             notifier.drain(None);
         }
     }
 
-    /// The kernel's node of a file.
+    /// Returns the kernel's node of a file.
     pub(super) fn node_of(&self, id: FileId) -> NodeId {
         self.nodes.node(id)
     }
@@ -183,7 +183,7 @@ impl Changes {
         let Some(notifier) = self.notifier() else {
             return true;
         };
-        // What is dropped from the kernel's cache is written first.
+        // The kernel writes pages before it drops them from its cache.
         for (node, range) in ranges {
             notifier.node_changed(node, Some(range));
         }

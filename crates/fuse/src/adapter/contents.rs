@@ -64,7 +64,7 @@ impl<S: Source> Adapter<S> {
         Ok(self.opened(held, flags, 0))
     }
 
-    /// `without_capability` is as in [`OpenHandle`].
+    /// Registers a handle of an open file. `without_capability` is as in [`OpenHandle`].
     fn opened(&self, file: OpenFile, flags: OpenFlags, without_capability: u64) -> Opened {
         let open = OpenHandle {
             file,
@@ -212,7 +212,7 @@ impl<S: Source> Adapter<S> {
         let is_buffered = !how.direct && !how.from_cache;
         let range = Span::new(offset, bytes.len() as u64);
         if how.sync || how.direct || is_buffered && self.known.was_reread(node.0, range) {
-            // What is repeated elsewhere must not be done already: it may append.
+            // A write that is repeated elsewhere must not be done already: it may append.
             nonblocking::check().map_err(|_| Errno::WOULD_BLOCK)?;
         }
         let open = self.handles.get(handle);
@@ -254,9 +254,9 @@ impl<S: Source> Adapter<S> {
         Ok(bytes.len())
     }
 
-    /// The kernel has dropped its pages before it sent a direct write. Those that were read since are older than
-    /// the write, as attributes may be. It drops them again only where a thread waits for the write (no AIO). A
-    /// write that failed may have changed a part.
+    /// Has the kernel drop the pages of a direct write. It has dropped them before it sent the write. Those that were
+    /// read since are older than the write, as attributes may be. The kernel itself drops them again only if a thread
+    /// waits for the write (no AIO). A write that failed may have changed a part.
     fn drop_written_past_cache(&self, node: NodeId, id: FileId, range: Span) {
         self.known.begin_drop(node.0);
         let is_told = self.changes.changed_past_cache(id, range);
@@ -291,7 +291,7 @@ impl<S: Source> Adapter<S> {
         }
     }
 
-    /// Refuses what flags of a file forbid to who has not asked when it was opened.
+    /// Refuses a write that flags of a file forbid, if they were not checked when the file was opened.
     pub(super) fn may_write(&self, id: FileId) -> Result<()> {
         let flags = self.writing()?.stored_attr(id).map_err(errno)?.flags;
         match flags.intersects(InodeFlags::IMMUTABLE | InodeFlags::APPEND) {
@@ -406,8 +406,8 @@ impl<S: Source> Adapter<S> {
         Ok(copied)
     }
 
-    /// The kernel does not write its dirty pages before it asks. When too many ask at once for it to write them,
-    /// the others hear what is true of every file. That is that all of it is data.
+    /// Searches for data or a hole. The kernel does not write its dirty pages before it asks. Too many threads may ask
+    /// at once for it to write them. The others then get an answer that is true of every file: all of it is data.
     pub(super) fn seek(&self, node: NodeId, offset: u64, what: SeekFor) -> Result<u64> {
         let id = self.node(node)?.id;
         // As the kernel's btrfs does with what is below 0.
@@ -456,7 +456,7 @@ impl<S: Source> Adapter<S> {
         }
     }
 
-    /// Offset and length of the hole that an answer to `seek` rests on.
+    /// Returns offset and length of the hole that an answer to `seek` rests on.
     fn hole_met(
         &self,
         id: FileId,
@@ -479,7 +479,7 @@ impl<S: Source> Adapter<S> {
         Ok((start < end).then(|| (start, Some(end - start))))
     }
 
-    /// The volume, if this mount may change it.
+    /// Returns the volume, if this mount may change it.
     pub(super) fn writing(&self) -> Result<&Arc<Volume>> {
         match self.source.volume() {
             Some(volume) if self.connection_flags.writable => Ok(volume),

@@ -1,7 +1,7 @@
 //! Where commands on a mount are taken. Every process that sees the mount may ask for the place.
 //!
 //! It is the value of an extended attribute of every file, which no list shows. In the namespace `system.` the kernel
-//! leaves permissions to us. So the user who mounted may ask even where the directories belong to others.
+//! leaves permissions to us. So the user that mounted may ask even where the directories belong to others.
 //!
 //! The mount also says whether it is its own process that takes them at the other end of a connection. A client
 //! sends a number that it has just drawn. The process that was sent it has the mount know it, and the client asks
@@ -20,7 +20,8 @@ pub const CONTROL_ATTRIBUTE: &str = "system.ubtrfs.control";
 pub struct Nonce(pub [u8; 16]);
 
 impl Nonce {
-    /// Asked of any path in a mount: there while the mount knows the number.
+    /// Returns the name of the attribute that a client reads at any path in a mount. It is there while the mount knows
+    /// the number.
     pub fn attribute(self) -> String {
         let number = u128::from_be_bytes(self.0);
         format!("{CONTROL_ATTRIBUTE}.{number:032x}")
@@ -60,7 +61,7 @@ impl ControlPoint {
         }
     }
 
-    /// None for an attribute of another kind.
+    /// Returns the value of an attribute, or None for an attribute of another kind.
     pub(super) fn value(&self, attribute: &[u8]) -> Option<Result<&[u8]>> {
         let nonce = attribute.strip_prefix(CONTROL_ATTRIBUTE.as_bytes())?;
         let value = match nonce {

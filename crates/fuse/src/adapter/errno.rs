@@ -3,7 +3,7 @@
 use ubtrfs_engine::{Error, SpaceError};
 use ubtrfs_fuse_server::request::Errno;
 
-/// The errno for the caller. Only the log tells what is wrong on disk.
+/// Returns the errno for the caller. Only the log tells what is wrong on disk.
 pub(super) fn errno(error: Error) -> Errno {
     let errno = match &error {
         error if error.is_would_block() => Errno::WOULD_BLOCK,

@@ -206,7 +206,7 @@ impl<S: Source> FileSystem for Adapter<S> {
         self.close(handle)
     }
 
-    /// A listing needs no handle: its offsets say all (`listing`).
+    /// Opens a directory without a handle. A listing needs none: its offsets say all (`listing`).
     fn opendir(&self, _context: &Context, _node: NodeId) -> Result<Opened> {
         Ok(Opened::Elided)
     }

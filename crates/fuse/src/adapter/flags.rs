@@ -57,7 +57,7 @@ const COMMON: [(InodeFlags, u32, u32); 5] = [
     (InodeFlags::NODUMP, FS_NODUMP, XFLAG_NODUMP),
     (InodeFlags::NOATIME, FS_NOATIME, XFLAG_NOATIME),
 ];
-/// Those that users set and only `chattr` has.
+/// The flags that users set and only `chattr` has.
 const OWN: [(InodeFlags, u32); 4] = [
     (InodeFlags::DIRSYNC, FS_DIRSYNC),
     (InodeFlags::NODATACOW, FS_NOCOW),
@@ -66,7 +66,7 @@ const OWN: [(InodeFlags, u32); 4] = [
 ];
 
 impl<S: Source> Adapter<S> {
-    /// None if the command is another.
+    /// Carries out an ioctl on flags. Returns None if the command is another.
     pub(super) fn flags_ioctl(
         &self,
         node: NodeId,
@@ -103,7 +103,7 @@ impl<S: Source> Adapter<S> {
         nonblocking::check().map_err(|_| Errno::WOULD_BLOCK)?;
         let guards = InodeFlags::IMMUTABLE | InodeFlags::APPEND;
         if !self.asks_opens && inode.attr.kind == FileKind::Regular && flags.intersects(guards) {
-            // What a mapping has changed is refused from now on.
+            // Pages that a mapping has changed are refused from now on.
             self.flush(id, WHOLE_FILE, For::Command)?;
         }
         volume.set_inode_flags(id, flags).map_err(errno)?;
@@ -122,7 +122,7 @@ fn answer(out: &mut [u8], bytes: &[u8]) -> Result<usize> {
     Ok(bytes.len())
 }
 
-/// The flags that `FS_IOC_SETFLAGS` asks for.
+/// Returns the flags that `FS_IOC_SETFLAGS` asks for.
 fn wanted(inode: &Inode, input: &[u8]) -> Result<InodeFlags> {
     let asked = u32::from_ne_bytes(*input.first_chunk().ok_or(Errno::INVAL)?);
     // Shown, and not the user's to set: they come back as they are.
@@ -139,7 +139,7 @@ fn wanted(inode: &Inode, input: &[u8]) -> Result<InodeFlags> {
     }
 }
 
-/// The flags that `FS_IOC_FSSETXATTR` asks for; those that it cannot name stay.
+/// Returns the flags that `FS_IOC_FSSETXATTR` asks for. Flags that it cannot name stay.
 fn wanted_by_xflags(inode: &Inode, input: &[u8]) -> Result<InodeFlags> {
     let fields = input.get(..FSXATTR_BYTES).ok_or(Errno::INVAL)?;
     let field = |at: usize| match fields[at..].first_chunk() {
@@ -163,7 +163,7 @@ fn wanted_by_xflags(inode: &Inode, input: &[u8]) -> Result<InodeFlags> {
     }
 }
 
-/// The flags that a kind of file can have, of those that are asked for.
+/// Returns those of the flags that a kind of file can have.
 fn for_kind(kind: FileKind, flags: InodeFlags) -> InodeFlags {
     match kind {
         FileKind::Directory => flags,
@@ -172,7 +172,7 @@ fn for_kind(kind: FileKind, flags: InodeFlags) -> InodeFlags {
     }
 }
 
-/// The flags in the answer of `FS_IOC_GETFLAGS`.
+/// Returns the flags in the answer of `FS_IOC_GETFLAGS`.
 fn fs_flags(flags: InodeFlags) -> u32 {
     let common = COMMON.map(|(flag, bit, _)| (flag, bit));
     let mut shown = translate(flags, &common)
@@ -193,7 +193,7 @@ fn fs_flags(flags: InodeFlags) -> u32 {
     shown
 }
 
-/// The `struct fsxattr` that `FS_IOC_FSGETXATTR` answers: flags, then fields that btrfs leaves 0.
+/// Returns the `struct fsxattr` that `FS_IOC_FSGETXATTR` answers: flags, then fields that btrfs leaves 0.
 fn fsxattr(flags: InodeFlags) -> [u8; FSXATTR_BYTES] {
     let common = COMMON.map(|(flag, _, bit)| (flag, bit));
     let xflags =

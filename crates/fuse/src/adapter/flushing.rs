@@ -35,7 +35,7 @@ pub(super) struct Flushing {
 struct Taken {
     searches: usize,
     commands: usize,
-    /// Those that have their turn.
+    /// Searches and commands that have their turn.
     running: usize,
 }
 

@@ -34,7 +34,7 @@ pub(super) struct OpenHandle {
     pub(super) without_capability: AtomicU64,
 }
 
-/// Those of a mount.
+/// The open handles of a mount.
 #[derive(Debug)]
 pub(super) struct Handles {
     shards: Vec<Mutex<Slab<Arc<OpenHandle>>>>,
@@ -78,7 +78,7 @@ impl Handles {
         self.shards[shard].lock().get(key).cloned()
     }
 
-    /// Takes a handle out. The file is let go of with the last of who uses the handle still.
+    /// Removes a handle. The file is closed when the last request that still uses the handle ends.
     pub(super) fn remove(&self, handle: Handle) -> Option<Arc<OpenHandle>> {
         let (shard, key) = place(handle);
         let open = self.shards[shard].lock().try_remove(key)?;
@@ -99,7 +99,7 @@ impl Handles {
         self.writers_of(id).lock().contains_key(&id)
     }
 
-    /// All that `may_be_written`.
+    /// Returns all files that may be written (`may_be_written`).
     pub(super) fn written(&self) -> Vec<FileId> {
         let shards = self.writers.iter();
         shards

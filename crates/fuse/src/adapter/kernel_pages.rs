@@ -19,7 +19,7 @@ use super::known::KnownNodes;
 use super::nodes::NodeTable;
 use super::number::{Meaning, Numbering};
 
-/// Those of a mount. For threads that serve no request, too.
+/// The dirty pages of a mount that the kernel holds. For threads that serve no request, too.
 #[derive(Clone, Debug)]
 pub struct KernelPages {
     pub(super) asks_opens: bool,
@@ -59,7 +59,7 @@ impl KernelPages {
         self.flush(For::Command, nodes.map(|node| (node, WHOLE_FILE)).collect())
     }
 
-    /// The subvolume of a node that is not the root of the mount, which is no file.
+    /// Returns the subvolume of a node. The node is not the root of the mount, which is no file.
     fn subvolume_of(&self, node: NodeId) -> Option<RootId> {
         match self.numbering.meaning(node.0) {
             Meaning::File(file) => Some(file.root),

@@ -78,7 +78,7 @@ impl Span {
         }
     }
 
-    /// The shortest range that both are in.
+    /// Returns the shortest range that contains both.
     fn over(self, other: Self) -> Self {
         Self {
             start: self.start.min(other.start),
@@ -86,7 +86,7 @@ impl Span {
         }
     }
 
-    /// The common part, if there is one.
+    /// Returns the common part, if there is one.
     fn common(self, other: Self) -> Option<Self> {
         let start = self.start.max(other.start);
         let end = self.end.min(other.end);
@@ -95,7 +95,7 @@ impl Span {
 }
 
 impl Pages {
-    /// The part of a range that was read again.
+    /// Returns the part of a range that was read again.
     fn reread_of(self, range: Span) -> Option<Span> {
         match self {
             Pages::Reread(read) => read.common(range),
@@ -158,7 +158,7 @@ impl KnownNodes {
         number.unwrap_or_else(|| Listed::File(id).usual_number())
     }
 
-    /// The kernel is given one more entry of a node.
+    /// Counts one more entry of a node that the kernel is given.
     pub(super) fn add(&self, number: u64, kind: FileKind) {
         let mut shard = self.shard(number).lock();
         let node = shard.entry(number).or_insert(Node {
@@ -174,7 +174,7 @@ impl KnownNodes {
         node.lookups += 1;
     }
 
-    /// The kernel has forgotten so many. True: the node was kept, and is to be let go of.
+    /// Subtracts lookups that the kernel has forgotten. Returns true if the node was pinned and must be unpinned.
     #[must_use]
     pub(super) fn forget(&self, number: u64, lookups: u64) -> bool {
         let mut shard = self.shard(number).lock();
@@ -192,7 +192,7 @@ impl KnownNodes {
         node.is_pinned
     }
 
-    /// The kernel is gone. Returns those to be let go of.
+    /// Forgets all nodes, since the kernel is gone. Returns those to unpin.
     pub(super) fn forget_all(&self) -> Vec<u64> {
         let mut kept = Vec::new();
         for shard in &self.shards {
@@ -253,7 +253,8 @@ impl KnownNodes {
         self.dropped.load(Ordering::SeqCst) != 0
     }
 
-    /// The kernel is about to be told to drop pages of a file, at a time when it may be sending buffered writes.
+    /// Notes that the kernel is about to be asked to drop pages of a file, at a time when it may be sending buffered
+    /// writes.
     pub(super) fn begin_drop(&self, number: u64) {
         if let Some(node) = self.shard(number).lock().get_mut(&number) {
             node.drops += 1;
@@ -271,7 +272,7 @@ impl KnownNodes {
         }
     }
 
-    /// The notifier will tell the kernel to drop pages of a file.
+    /// Notes that the notifier will ask the kernel to drop pages of a file.
     pub(super) fn note_late_drop(&self, number: u64) {
         if let Some(node) = self.shard(number).lock().get_mut(&number) {
             node.is_late = true;
@@ -285,7 +286,7 @@ impl KnownNodes {
         }
     }
 
-    /// Before a part of a file is read.
+    /// Notes that a part of a file is about to be read.
     pub(super) fn note_read(&self, number: u64, range: Span) {
         if !self.were_pages_dropped() {
             return;
@@ -309,9 +310,9 @@ impl KnownNodes {
                 .is_some_and(|node| node.pages.reread_of(range).is_some())
     }
 
-    /// A buffered write of a range is about to be answered. The kernel begins the file's next one after that: so only this
-    /// one can be older than drops that are over. Returns the part of which a read may have been served between the two.
-    /// `has_told`: whether the notifier has nothing left to tell.
+    /// Returns the part of a buffered write for which a read may have been served between the drop and the write. The
+    /// write is about to be answered. The kernel begins the file's next one after that: so only this one can be older
+    /// than drops that are over. `has_told`: whether the notifier has no notice left to send.
     pub(super) fn take_reread(
         &self,
         number: u64,
@@ -332,7 +333,7 @@ impl KnownNodes {
         reread
     }
 
-    /// The regular files.
+    /// Returns the regular files.
     pub(super) fn files(&self) -> Vec<NodeId> {
         let mut files = Vec::new();
         for shard in &self.shards {

@@ -40,9 +40,9 @@ const FAR: u64 = 1 << 61;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bound {
     Nothing,
-    /// Those from an end on that is kept by this tag.
+    /// The entries from an end on that is kept by this tag.
     Tag(u8),
-    /// Those from this index on.
+    /// The entries from this index on.
     End(u64),
 }
 
@@ -70,7 +70,7 @@ impl Position {
         Self { index, bound }
     }
 
-    /// None: it is too large for an offset.
+    /// Returns the offset in the directory, or None if it is too large for an offset.
     fn offset(self) -> Option<u64> {
         Some(match self.bound {
             Bound::Tag(tag) => u64::from(tag) << TAG_SHIFT | self.index,
@@ -217,7 +217,7 @@ impl<S: Source> Adapter<S> {
         }
     }
 
-    /// The bound of a listing that begins.
+    /// Returns the bound of a listing that begins.
     fn bound(&self, dir: &Node, end: u64) -> Bound {
         match u32::try_from(end) {
             Ok(end) if end < 1 << TAG_SHIFT => {
@@ -248,7 +248,7 @@ impl<S: Source> Adapter<S> {
         emit(&entry, Some(child.id))
     }
 
-    /// The number of `..`. A listing does not fail for it: no program depends on it.
+    /// Returns the number of `..`. A listing does not fail for it: no program depends on it.
     fn parent_number(&self, dir: &Node) -> u64 {
         if dir.id == self.root {
             return dir.number;

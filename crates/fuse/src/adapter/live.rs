@@ -14,13 +14,13 @@ pub(crate) struct LiveRules {
 }
 
 impl LiveRules {
-    /// When reading notes the time, for all but directories and for directories.
+    /// Sets when a read updates the access time, for all but directories and for directories.
     pub(crate) fn set_atime(&self, files: AtimePolicy, dirs: AtimePolicy) {
         self.atime.set(files);
         self.dir_atime.set(dirs);
     }
 
-    /// Users may delete subvolumes of theirs.
+    /// Sets whether users may delete their subvolumes.
     pub(crate) fn set_user_subvol_rm_allowed(&self, is_allowed: bool) {
         self.user_subvol_rm_allowed
             .store(is_allowed, Ordering::Relaxed);
@@ -30,7 +30,7 @@ impl LiveRules {
         self.user_subvol_rm_allowed.load(Ordering::Relaxed)
     }
 
-    /// Each write is durable when it is answered. The kernel sees to that itself, but for copies.
+    /// Sets whether each write is durable when it is answered. The kernel ensures that itself, but for copies.
     pub(crate) fn set_syncs_writes(&self, syncs: bool) {
         self.syncs_writes.store(syncs, Ordering::Relaxed);
     }

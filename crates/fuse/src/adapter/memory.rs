@@ -20,12 +20,12 @@ pub(crate) const fn file(root: u64, inode: u64) -> FileId {
     }
 }
 
-/// The empty directory that stands in a directory for subvolumes that were not copied.
+/// Returns the empty directory that stands in a directory for subvolumes that were not copied.
 pub(crate) const fn empty_subvolume_dir_in(dir: FileId) -> FileId {
     file(dir.root.0, dir.ino.0 | 1 << 63)
 }
 
-/// The byte at an offset of a file with contents; neighbours and far bytes differ.
+/// Returns the byte at an offset of a file with contents. Neighbours and far bytes differ.
 pub(crate) fn content_byte(offset: u64) -> u8 {
     (offset ^ offset >> 8 ^ offset >> 20).wrapping_mul(31) as u8
 }
@@ -51,7 +51,7 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// A volume with an empty root directory.
+    /// Creates a volume with an empty root directory.
     pub(crate) fn new() -> Self {
         let mut memory = Self::default();
         memory.insert(TOP, FileKind::Directory, TOP);

@@ -159,19 +159,19 @@ impl<S: Source> Adapter<S> {
         }
     }
 
-    /// Any caller that can ask for what only btrfs has may do everything.
+    /// Sets whether any caller that can send the ioctls of btrfs may do everything.
     #[must_use]
     pub(crate) fn for_fakeroot(mut self, is_fakeroot: bool) -> Self {
         self.is_fakeroot = is_fakeroot;
         self
     }
 
-    /// To be told which device the mount has.
+    /// Returns the cell that is to be set to the device of the mount.
     pub(crate) fn device(&self) -> DeviceNumber {
         self.device.clone()
     }
 
-    /// To be told where commands are taken.
+    /// Returns the cell that is to be set to the place where commands are taken.
     pub(crate) fn control(&self) -> ControlPoint {
         self.control.clone()
     }
@@ -180,21 +180,21 @@ impl<S: Source> Adapter<S> {
         Arc::clone(&self.close_failure)
     }
 
-    /// To be told which loop device stands for the image.
+    /// Returns the cell that is to be set to the loop device that stands for the image.
     pub(crate) fn shown_by(&self) -> ShownBy {
         Arc::clone(&self.shown_by)
     }
 
-    /// Whether the kernel is to ask before it opens a file. It need not, for what an open file needs is kept with
-    /// the node (`known`). But then flags forbid changes and not opens, and the kernel itself must not collect
-    /// writes.
+    /// Sets whether the kernel is to ask before it opens a file. It need not, since the data that an open file needs is
+    /// kept with the node (`known`). But then flags forbid changes and not opens, and the kernel itself must not
+    /// collect writes.
     #[must_use]
     pub(crate) fn asking_opens(mut self, asks: bool) -> Self {
         self.asks_opens = asks && self.connection_flags.writable;
         self
     }
 
-    /// The pages that the kernel has not written yet.
+    /// Returns the pages that the kernel has not written yet.
     pub(crate) fn kernel_pages(&self) -> KernelPages {
         KernelPages {
             asks_opens: self.asks_opens,
@@ -226,7 +226,7 @@ impl<S: Source> Adapter<S> {
         self
     }
 
-    /// Whether each change of a directory is durable when it is answered.
+    /// Sets whether each change of a directory is durable when it is answered.
     #[must_use]
     pub(crate) fn syncing_names(mut self, syncs: bool) -> Self {
         self.syncs_names = syncs;
@@ -277,14 +277,14 @@ impl<S: Source> Adapter<S> {
         }
     }
 
-    /// The number of `name` in `dir`, to be shown.
+    /// Returns the number of `name` in `dir`, to be shown.
     fn shown_number(&self, dir: &Node, name: &[u8], child: FileId) -> u64 {
         self.numbering
             .number(child)
             .unwrap_or_else(|| Self::listed(dir, name, child).usual_number())
     }
 
-    /// The number of `name` in `dir`, as the node of one more lookup.
+    /// Returns the number of `name` in `dir`, as the node of one more lookup.
     fn look_up_number(&self, dir: &Node, name: &[u8], child: FileId, kind: FileKind) -> u64 {
         let number = self
             .numbering
@@ -305,7 +305,7 @@ impl<S: Source> Adapter<S> {
         }
     }
 
-    /// The kernel has forgotten everything.
+    /// Forgets all nodes, as the kernel has forgotten everything.
     fn forget_all(&self) {
         for number in self.known.forget_all() {
             self.unpin(number);

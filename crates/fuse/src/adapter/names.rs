@@ -50,7 +50,7 @@ impl<S: Source> Adapter<S> {
         Ok(Lookup::Found(self.entry_of(number, &inode)))
     }
 
-    /// The directory in which something is to change.
+    /// Returns the directory in which something is to change.
     fn dir_to_change(&self, dir: NodeId) -> Result<(&Arc<Volume>, Node)> {
         let volume = self.writing()?;
         self.prepare_names()?;
@@ -61,7 +61,7 @@ impl<S: Source> Adapter<S> {
         }
     }
 
-    /// Before names change: what cannot be made durable by this thread is not begun.
+    /// Checks, before names change, that this thread can make the change durable. If not, it is not begun.
     pub(super) fn prepare_names(&self) -> Result<()> {
         match self.syncs_names {
             true => nonblocking::check().map_err(|_| Errno::WOULD_BLOCK),
@@ -69,7 +69,7 @@ impl<S: Source> Adapter<S> {
         }
     }
 
-    /// After names in a directory have changed.
+    /// Makes names durable after they have changed in a directory, if the mount wants that.
     pub(super) fn sync_names(&self, volume: &Volume, dir: FileId) -> Result<()> {
         match self.syncs_names {
             true => volume.fsync(dir).map_err(errno),
@@ -135,7 +135,7 @@ impl<S: Source> Adapter<S> {
         Ok(entry)
     }
 
-    /// The answer for a name that has just been made.
+    /// Returns the answer for a name that has just been created.
     pub(super) fn entry_made(
         &self,
         volume: &Volume,
@@ -207,7 +207,7 @@ impl<S: Source> Adapter<S> {
     }
 }
 
-/// The inode that a request asks for.
+/// Returns the attributes of the inode that a request asks for.
 pub(super) fn new_inode(context: &Context, new: &NewNode) -> NewInode<'static> {
     NewInode {
         umask: new.umask,

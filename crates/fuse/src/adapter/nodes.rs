@@ -32,7 +32,7 @@ pub(super) enum Listed {
 }
 
 impl Listed {
-    /// The file whose attributes the node shows.
+    /// Returns the file whose attributes the node shows.
     pub(super) fn file(&self) -> FileId {
         match self {
             Self::File(id) => *id,
@@ -53,7 +53,7 @@ impl Listed {
         hash.finish()
     }
 
-    /// The number that the node gets unless another has it; shown in directory listings.
+    /// Returns the number that the node gets unless another node has it. Directory listings show it.
     pub(super) fn usual_number(&self) -> u64 {
         Numbering::listed(self.hash())
     }
@@ -77,7 +77,7 @@ impl Fnv {
         self.bytes(&id.ino.0.to_le_bytes());
     }
 
-    /// FNV leaves the top bits of short inputs alike, and the top four are cut off.
+    /// Mixes the hash. FNV leaves the top bits of short inputs alike, and the top four are cut off.
     fn finish(self) -> u64 {
         let folded = self.0 ^ self.0 >> 32;
         folded.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ folded >> 29

@@ -72,7 +72,7 @@ impl Numbering {
         Self { home }
     }
 
-    /// The number of a file, unless it has to be listed.
+    /// Returns the number of a file, unless it has to be listed.
     pub(super) fn number(&self, id: FileId) -> Option<u64> {
         let inode = id.ino.0;
         // No file has a smaller number, and FUSE has a meaning of its own for 0 and 1.
@@ -113,8 +113,8 @@ impl Numbering {
         }
     }
 
-    /// The generation that the kernel keeps with a number, 32 bits. A handle of a file is good in each mount of the
-    /// same subvolume and stale in others: snapshots share numbers and generations of inodes.
+    /// Returns the generation of 32 bits that the kernel keeps with a number. A handle of a file is good in each mount
+    /// of the same subvolume and stale in others: snapshots share numbers and generations of inodes.
     pub(super) fn generation(&self, number: u64, generation: u64) -> u64 {
         let salt = match number < FOREIGN {
             true => self.home.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32,
@@ -123,7 +123,7 @@ impl Numbering {
         (generation ^ salt) & u64::from(u32::MAX)
     }
 
-    /// The number in the listed form with this hash.
+    /// Returns the number in the listed form with this hash.
     pub(super) fn listed(hash: u64) -> u64 {
         FORM_LISTED << FORM_SHIFT | (hash & PAYLOAD)
     }

@@ -29,21 +29,21 @@ pub(crate) struct Child<'a> {
 }
 
 pub(crate) trait Source: Send + Sync + 'static {
-    /// The volume, for what only volumes can do: to change.
+    /// Returns the volume, for operations that only volumes support: changes.
     fn volume(&self) -> Option<&Arc<Volume>> {
         None
     }
 
     fn lookup(&self, dir: FileId, name: &[u8]) -> Result<Option<FileId>>;
     fn inode(&self, id: FileId) -> Result<Inode>;
-    /// Children with an index of at least `from`, without `.` and `..`.
+    /// Lists children with an index of at least `from`, without `.` and `..`.
     fn readdir(
         &self,
         dir: FileId,
         from: u64,
         each: &mut dyn FnMut(Child<'_>) -> ControlFlow<()>,
     ) -> Result<()>;
-    /// The index that the next entry made in a directory gets at least.
+    /// Returns a lower bound of the index that the next new entry of a directory gets.
     fn dir_end(&self, _dir: FileId) -> Result<u64> {
         Ok(u64::MAX)
     }

@@ -91,7 +91,7 @@ fn list(adapter: &Adapter<Memory>, dir: NodeId, at_once: usize) -> Vec<(String, 
     }
 }
 
-/// Two subvolumes below the top, and in the second an empty subvolume directory beside another one.
+/// Creates two subvolumes below the top, and in the second an empty subvolume directory beside another one.
 fn nested() -> Memory {
     let mut memory = Memory::new();
     memory.add(TOP, "file", file(5, 257), FileKind::Regular);

@@ -20,7 +20,8 @@ pub(crate) struct EndingCaller {
 }
 
 impl EndingCaller {
-    /// A caller in another process namespace has the number 0 here, and nothing is known of it.
+    /// Creates a check for the end of a caller. A caller in another process namespace has the number 0 here, and
+    /// nothing is known of it.
     pub(crate) fn new(pid: u32) -> EndingCaller {
         EndingCaller {
             pid,

@@ -20,8 +20,8 @@ pub use self::peer::Peer;
 /// The umask of a process that cannot be looked at.
 const UMASK: u32 = 0o022;
 
-/// The process or thread `pid`, which acts as this user and group. One that cannot be looked at has no capabilities and
-/// no further groups.
+/// Reads the rights of the process or thread `pid`, which acts as this user and group. One that cannot be looked at has
+/// no capabilities and no further groups.
 pub fn caller_of(pid: u32, uid: u32, gid: u32) -> Caller {
     let folder = format!("/proc/{pid}");
     let status = fs::read_to_string(format!("{folder}/status")).unwrap_or_default();
@@ -41,7 +41,7 @@ pub fn caller_of(pid: u32, uid: u32, gid: u32) -> Caller {
         })
 }
 
-/// Returns whether it is the user, not root, whose process this is.
+/// Returns whether the caller is the user of this process, and not root.
 pub fn is_our_user(caller: &Caller) -> bool {
     let ours = rustix::process::geteuid();
     !ours.is_root() && caller.uid == ours.as_raw()

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd};
 /// A process as it was when it connected or began to listen, in the numbers of our namespaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// 65534 for a user who has no number in our user namespace.
+    /// 65534 for a user without a number in our user namespace.
     pub uid: u32,
     pub gid: u32,
     /// 0 for a process that our pid namespace does not have.

@@ -28,7 +28,7 @@ impl Afterlife {
         self.place.ends_within(time)
     }
 
-    /// Commits what was written so far. False if not all of it is durable, which the log explains.
+    /// Commits all data written so far. Returns false if not all of it is durable. The log says why.
     pub fn make_durable(&self) -> bool {
         self.written.make_durable()
     }
@@ -42,7 +42,7 @@ pub(super) struct Written {
 }
 
 impl Written {
-    /// With what the kernel holds, whose pages are in no process's way.
+    /// Commits all data, the dirty pages of the kernel included: they are in no process's way.
     pub(super) fn make_durable(&self) -> bool {
         let Some(volume) = self.volume.upgrade().filter(|volume| volume.is_writable()) else {
             return true;

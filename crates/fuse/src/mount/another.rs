@@ -34,7 +34,8 @@ pub(super) fn abort(mount: &TableEntry, device: BorrowedFd<'_>) -> io::Result<()
         .and_then(|aborted| aborted.unwrap_or_else(|_| Err(io::Error::other("a thread panicked"))))
 }
 
-/// To be run by a thread that ends afterwards, and its namespace with it.
+/// Aborts the connection in a mount namespace of its own. Must run on a thread that ends afterwards, and its namespace
+/// with it.
 fn abort_in_own_namespace(mount: &TableEntry, device: BorrowedFd<'_>) -> io::Result<()> {
     let namespace = UnshareFlags::NEWNS | UnshareFlags::FS;
     // SAFETY: descriptors stay shared with the process's other threads.

@@ -40,7 +40,7 @@ pub(super) struct Attachment<'a> {
     pub(super) security: &'a [String],
 }
 
-/// Mounts, and returns the connection. The kernel holds back all access until the first request on it is
+/// Returns mounts, and returns the connection. The kernel holds back all access until the first request on it is
 /// answered.
 pub(super) fn attach(wanted: &Attachment<'_>) -> Result<OwnedFd, MountError> {
     if geteuid().is_root() {
@@ -54,7 +54,7 @@ pub(super) fn attach(wanted: &Attachment<'_>) -> Result<OwnedFd, MountError> {
     through_helper(wanted)
 }
 
-/// Mounts a block device; `wanted.source` is its path. Only root may.
+/// Returns mounts a block device; `wanted.source` is its path. Only root may.
 pub(super) fn attach_block(
     wanted: &Attachment<'_>,
     sector_bytes: u32,
@@ -138,7 +138,8 @@ fn through_helper(wanted: &Attachment<'_>) -> Result<OwnedFd, MountError> {
     }
 }
 
-/// The helper, to be given arguments; nothing of ours is inherited but what is set up later.
+/// Creates the command of the helper, which still needs arguments. The helper inherits nothing of ours but what is set
+/// up later.
 pub(super) fn helper_command() -> Command {
     let mut command = Command::new(HELPER);
     command
@@ -164,7 +165,7 @@ pub(super) fn finish(child: Child) -> io::Result<String> {
     })
 }
 
-/// The descriptor that the helper sends, or none if it ends without.
+/// Receives the descriptor that the helper sends, or none if it ends without.
 fn receive_descriptor(socket: &UnixStream) -> io::Result<Option<OwnedFd>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);

@@ -120,7 +120,7 @@ pub(super) struct Reclaim {
 }
 
 impl Reclaim {
-    /// None of what is not mounted as a block device.
+    /// Creates the claim to make again. Returns None if the volume is not mounted as a block device.
     pub(super) fn of(volume: &Volume, source: &Path, device: Option<(u32, u32)>) -> Option<Self> {
         let device = device.filter(|&device| is_mounted(device))?;
         let file = device_at(volume, source)?;
@@ -210,7 +210,8 @@ mod tests {
         assert!(std::fs::read(device.path()).unwrap() == before);
     }
 
-    /// A process that another test starts has a copy of a claim until it executes its program.
+    /// Tries again while the device is taken. A process that another test starts has a copy of a claim until it
+    /// executes its program.
     fn when_free<T, E>(mut open: impl FnMut() -> Result<T, E>, is_taken: impl Fn(&E) -> bool) -> T
     where
         E: std::fmt::Debug,

@@ -38,7 +38,7 @@ impl Companion for Closing {
         if let Some(reclaim) = self.reclaim.take().filter(|_| !self.volume.is_closed())
             && let Err(error) = reclaim.claim(&self.volume)
         {
-            // What is written now would be written to another program's device.
+            // A write would now go to another program's device.
             self.volume.shutdown(&error);
         }
         let before = self.failure.lock().take().map_or(Ok(()), Err);

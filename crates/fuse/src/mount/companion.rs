@@ -6,6 +6,6 @@ use super::error::MountError;
 
 /// Started by its maker; ended by the session.
 pub trait Companion: Send + Debug {
-    /// The mount is gone and its last request answered. Returns when the companion has ended.
+    /// Ends the companion, since the mount is gone and its last request answered. Returns when the companion has ended.
     fn end(&mut self) -> Result<(), MountError>;
 }

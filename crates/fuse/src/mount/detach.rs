@@ -39,7 +39,7 @@ pub fn unmount(path: &Path, if_busy: IfBusy) -> Result<(), UnmountError> {
     }
 }
 
-/// The mount that `unmount` takes for `path`, and the others of its file system in the table.
+/// Returns the mount that `unmount` takes for `path`, and the others of its file system in the table.
 pub fn mount_meant_by(path: &Path) -> Option<(TableEntry, Vec<TableEntry>)> {
     let table = mount_table().ok()?;
     let meant = find(&table, &resolve(path).ok()?)?.clone();
@@ -61,7 +61,7 @@ pub(super) fn detach_entry(
     }
 }
 
-/// The mount at `place`, of whatever type, or else our last one of the image or device `place`. One that nothing
+/// Finds the mount at `place`, of whatever type, or else our last one of the image or device `place`. One that nothing
 /// lies over is preferred.
 pub(super) fn find<'a>(table: &'a [TableEntry], place: &Path) -> Option<&'a TableEntry> {
     let is_top = |entry: &&TableEntry| !entry.is_covered(table);
@@ -75,7 +75,7 @@ pub(super) fn find<'a>(table: &'a [TableEntry], place: &Path) -> Option<&'a Tabl
     found.or_else(|| of().next_back())
 }
 
-/// The absolute path without symbolic links. The last component may be a mount whose server is gone, or
+/// Returns the absolute path without symbolic links. The last component may be a mount whose server is gone, or one
 /// that lets no other user in: then it is not looked at.
 pub(super) fn resolve(path: &Path) -> Result<PathBuf, UnmountError> {
     let failed = |error: io::Error| match error.kind() {
@@ -148,7 +148,7 @@ pub(super) fn abort(
     }
 }
 
-/// The kernel's controls of a connection. Containers and minimal systems do not mount them.
+/// Returns the path of the kernel's controls of a connection. Containers and minimal systems do not mount them.
 fn control_of(device: (u32, u32)) -> PathBuf {
     Path::new(CONNECTIONS).join(connection(device).to_string())
 }

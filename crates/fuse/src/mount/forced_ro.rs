@@ -30,7 +30,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 pub(super) struct ForcedReadOnly(Option<JoinHandle<()>>);
 
 impl ForcedReadOnly {
-    /// `device` is the mount's.
+    /// Starts a thread that makes the mount read-only when a transaction aborts. `device` is the mount's.
     pub(super) fn watch(
         volume: Lifetime,
         device: Option<(u32, u32)>,

@@ -233,7 +233,7 @@ pub fn clear_dead(mountpoint: &Path) -> Result<(), MountError> {
     Ok(())
 }
 
-/// The absolute path of a directory that can be mounted over.
+/// Checks that a directory can be mounted over, and returns its absolute path.
 fn check_mountpoint(mountpoint: &Path, source: &Path) -> Result<PathBuf, MountError> {
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => MountError::NoMountpoint(mountpoint.into()),
@@ -280,7 +280,8 @@ fn mount_flags(options: &Options, writable: bool) -> MountFlags {
     flags
 }
 
-/// A kernel without SELinux refuses its words; as with mount(8), they say nothing there.
+/// Returns the SELinux contexts of the mount. A kernel without SELinux refuses them; as with mount(8), they say nothing
+/// there.
 fn contexts(options: &Options) -> &[String] {
     match Path::new("/sys/fs/selinux/enforce").exists() {
         true => &options.security,
@@ -288,14 +289,15 @@ fn contexts(options: &Options) -> &[String] {
     }
 }
 
-/// A file system that root mounts is there for all users, as with mount(8). A user's is for the user.
+/// Returns whether other users may enter. A file system that root mounts is there for all users, as with mount(8). A
+/// user's is for the user.
 fn allow_other(options: &Options) -> bool {
     options
         .allow_other
         .unwrap_or_else(|| geteuid().is_root() && !options.fakeroot)
 }
 
-/// Enough to keep a disk busy while the CPUs decompress.
+/// Returns the default number of threads: enough to keep a disk busy while the CPUs decompress.
 fn default_threads() -> NonZeroUsize {
     let cpus = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     NonZeroUsize::new((cpus * 2).clamp(4, 16)).unwrap_or(NonZeroUsize::MIN)

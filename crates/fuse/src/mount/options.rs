@@ -40,7 +40,7 @@ pub struct Options {
     pub fsname: Option<Vec<u8>>,
     /// Whether other users may enter; if not said, they may when root mounts.
     pub allow_other: Option<bool>,
-    /// The user who mounts may do everything, whatever modes and owners say.
+    /// The user that mounts may do everything, whatever modes and owners say.
     pub fakeroot: bool,
     /// POSIX ACLs do not count.
     pub no_acl: bool,
@@ -110,7 +110,7 @@ pub enum BlockMount {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WithoutEffect {
     pub word: String,
-    /// Why a user who asks for it should know.
+    /// The reason why a user that asks for it should know.
     pub warning: Option<&'static str>,
 }
 
@@ -212,7 +212,7 @@ impl Options {
         Ok(())
     }
 
-    /// Flags of mount(8) and FUSE.
+    /// Adds a flag of mount(8) or FUSE. Returns whether the word is one.
     fn add_mount_flag(&mut self, name: &str) -> bool {
         match name {
             "ro" => self.read_only = Some(true),
@@ -246,7 +246,7 @@ impl Options {
             "sync" => self.sync = true,
             "async" => self.sync = false,
             "dirsync" => self.dirsync = true,
-            // As in mount(8): what a user may mount is not to be trusted.
+            // As in mount(8): a volume that a user may mount is not to be trusted.
             "user" | "users" | "owner" | "group" => {
                 self.suid = Some(false);
                 self.dev = Some(false);
@@ -352,7 +352,7 @@ impl Rescue {
             "ignoredatacsums" | "idatacsums" => self.ignore_data_csums = true,
             "ignoremetacsums" | "imetacsums" => self.ignore_meta_csums = true,
             "ignoresuperflags" | "isuperflags" => self.ignore_super_flags = true,
-            // What "all" stands for, as the kernel has it: everything that makes the most readable.
+            // "all" stands for everything that makes the most readable, as in the kernel.
             "all" => {
                 self.no_log_replay = true;
                 self.ignore_bad_roots = true;

@@ -109,7 +109,7 @@ impl Remount {
             if is_set_by_mount(name) {
                 continue;
             }
-            // What mount(8) remembers of the mount is said along, and asks for nothing new.
+            // mount(8) adds the words that it remembers of the mount, which ask for nothing new.
             let mut known = Options::default();
             known.add(OsStr::from_bytes(word))?;
             self.needs_read_only |= known.rescue.needs_read_only();
@@ -179,7 +179,7 @@ impl Remount {
         })
     }
 
-    /// Words for the process that serves the mount, with those that stand for the change of its flags.
+    /// Returns the words for the process that serves the mount, with those that stand for the change of its flags.
     fn live_words(&self, before: MountFlags, after: MountFlags) -> Vec<u8> {
         let mut words = self.live.clone();
         for (flag, set, unset) in SHARED_FLAGS {
@@ -204,7 +204,8 @@ impl Remount {
         self.change(MountFlags::RDONLY) == Some(true)
     }
 
-    /// The words are mount(8)'s, which says all that shall be (`SAID_IF_SET`).
+    /// Turns off the flags of `SAID_IF_SET` that the words do not name. The words are mount(8)'s, which names all flags
+    /// that shall be set.
     pub fn complete(&mut self) {
         for flag in SAID_IF_SET {
             if self.change(flag).is_none() {
@@ -267,7 +268,7 @@ fn change_of(word: &str) -> Option<FlagChange> {
     Some(FlagChange::of(flag, is_set))
 }
 
-/// The flags that a remount has to say again to keep them.
+/// Returns the flags that a remount has to say again to keep them.
 fn flags_of(shown: StatVfsMountFlags) -> MountFlags {
     let pairs = [
         (StatVfsMountFlags::RDONLY, MountFlags::RDONLY),

@@ -70,13 +70,13 @@ pub fn mountpoint_of(source: &Path) -> Option<PathBuf> {
     found.map(|entry| entry.mountpoint)
 }
 
-/// The number of a mount's connection, which is the kernel's number of its device.
+/// Returns the number of a mount's connection, which is the kernel's number of its device.
 pub(super) fn connection((major, minor): (u32, u32)) -> u32 {
     major << 20 | minor
 }
 
 impl Server {
-    /// The process, other than this one, behind the mount that `unmount` would take for `path`.
+    /// Finds the process, other than this one, behind the mount that `unmount` would take for `path`.
     pub fn of(path: &Path) -> Option<Server> {
         let table = super::mount_table().ok()?;
         let entry = find(&table, &resolve(path).ok()?)?;
@@ -127,8 +127,8 @@ impl Server {
         }
     }
 
-    /// The process of this folder of `/proc`, if it has that mount's connection or one of the same number, and is not
-    /// this process.
+    /// Returns the process of this folder of `/proc`, if it has that mount's connection or one of the same number, and
+    /// is not this process.
     fn in_folder(folder: PathBuf, device: (u32, u32)) -> Option<Server> {
         let pid: u32 = folder.file_name()?.to_str()?.parse().ok()?;
         if pid == std::process::id() {
@@ -194,8 +194,8 @@ impl Server {
         matches!(state, Some('T' | 't'))
     }
 
-    /// Returns whether the connection lives. Its descriptor says so to those who may have a copy of it; otherwise a
-    /// mount does that any process has.
+    /// Returns whether the connection lives. Its descriptor says so to a process that may have a copy of it. Otherwise
+    /// a mount does that any process has.
     fn is_connected(&self) -> bool {
         match self.connection() {
             Some(is_connected) => is_connected,
@@ -203,7 +203,7 @@ impl Server {
         }
     }
 
-    /// None where the descriptor is not to be had.
+    /// Returns whether the connection lives, by the server's descriptor. Returns None if the descriptor cannot be had.
     fn connection(&self) -> Option<bool> {
         if descriptor_of(&self.folder, connection(self.device)) != Some(self.descriptor) {
             return None;
@@ -215,14 +215,15 @@ impl Server {
         Some(!device[0].revents().contains(PollFlags::ERR))
     }
 
-    /// The fields of `/proc/PID/stat` behind the name of the program, which may hold anything.
+    /// Returns the fields of `/proc/PID/stat` behind the name of the program, which may hold anything.
     fn stat(&self) -> Option<String> {
         let stat = fs::read_to_string(self.folder.join("stat")).ok()?;
         let (_, fields) = stat.rsplit_once(") ")?;
         Some(fields.to_owned())
     }
 
-    /// The figures that change while it works: its time of CPUs, and its reads and writes where they are shown.
+    /// Returns the figures that change while the process works: its time of CPUs, and its reads and writes where they
+    /// are shown.
     fn work_done(&self) -> Option<Vec<String>> {
         let stat = self.stat()?;
         let fields: Vec<_> = stat.split(' ').collect();
@@ -267,7 +268,7 @@ impl Work<'_> {
     }
 }
 
-/// A descriptor of the connection that a process has.
+/// Returns a descriptor of the connection that a process has.
 fn descriptor_of(process: &Path, connection: u32) -> Option<RawFd> {
     let wanted = format!("fuse_connection:\t{connection}");
     let mut descriptors = fs::read_dir(process.join("fd")).ok()?.flatten();

@@ -166,22 +166,22 @@ impl Session {
         self.companions.push(Box::new(companion));
     }
 
-    /// Why requests come through `/dev/fuse`, and what to do about it, if that was not chosen.
+    /// Returns the reason why requests come through `/dev/fuse`, and what to do about it, if that was not chosen.
     pub fn fallback(&self) -> Option<&str> {
         self.fallback.as_deref()
     }
 
-    /// The root directory, if a volume is mounted.
+    /// Returns the root directory, if a volume is mounted.
     pub fn root(&self) -> Option<FileId> {
         self.root
     }
 
-    /// The options of a mounted volume that a remount changes.
+    /// Returns the options of a mounted volume that a remount changes.
     pub fn live_options(&self) -> &LiveOptions {
         &self.live
     }
 
-    /// Major and minor number of the mount's device, as `st_dev` shows it.
+    /// Returns major and minor number of the mount's device, as `st_dev` shows it.
     pub fn device(&self) -> Option<(u32, u32)> {
         let entry = self.place.entry.as_ref();
         entry.map(|entry| entry.device)
@@ -196,17 +196,17 @@ impl Session {
         self.changes.as_ref()
     }
 
-    /// The pages of the mounted volume that the kernel has not written yet.
+    /// Returns the pages of the mounted volume that the kernel has not written yet.
     pub fn kernel_pages(&self) -> Option<&KernelPages> {
         self.pages.as_deref()
     }
 
-    /// The place where commands on the mounted volume are taken.
+    /// Returns the place where commands on the mounted volume are taken.
     pub fn control(&self) -> Option<&ControlPoint> {
         self.control.as_ref()
     }
 
-    /// Live figures of the volume that is mounted.
+    /// Returns live figures of the volume that is mounted.
     pub fn stats(&self) -> Option<&Arc<Stats>> {
         self.stats.as_ref()
     }
@@ -244,11 +244,11 @@ impl Session {
         outcome
     }
 
-    /// From now on SIGTERM, SIGINT and SIGHUP unmount. A mount that is busy loses its name at once and is served
-    /// until its last user leaves. So is one that is mounted elsewhere besides. What was written so far is then
-    /// made durable, as the sender of the signal may kill this process next. One that another mount lies over
-    /// stays. A further signal with nothing to unmount ends the process as if it were not handled, once what was
-    /// written is durable.
+    /// Handles SIGTERM, SIGINT and SIGHUP by unmounting, from now on. A mount that is busy loses its name at once and
+    /// is served until its last user leaves. So is one that is mounted elsewhere besides. Data that was written so far
+    /// is then made durable, as the sender of the signal may kill this process next. One that another mount lies over
+    /// stays. A further signal with nothing to unmount ends the process as if it were not handled, once the written
+    /// data is durable.
     pub fn unmount_on_signals(&self) -> Result<(), MountError> {
         let mut readers = Vec::new();
         for signal in [SIGTERM, SIGINT, SIGHUP] {
@@ -272,12 +272,12 @@ impl Session {
         }
     }
 
-    /// The report for a process that unmounts.
+    /// Returns the report for a process that unmounts.
     pub fn afterlife(&self) -> Afterlife {
         Afterlife::new(Arc::clone(&self.place), self.written())
     }
 
-    /// Only root may, and the mount is as good without.
+    /// Raises the read-ahead of the mount. Only root may, and the mount is as good without.
     fn raise_read_ahead(&self) {
         let Some(entry) = &self.place.entry else {
             return;
@@ -334,7 +334,7 @@ fn end_process(signal: i32, written: &Written, readers: &mut [(i32, UnixStream)]
     }
 }
 
-/// Waits for a signal; None if the connection whose `end` is waited for as well has ended.
+/// Waits for a signal, or for the `end` of a connection. Returns None if the connection has ended.
 fn next_signal(readers: &mut [(i32, UnixStream)], end: Option<&OwnedFd>) -> Option<i32> {
     loop {
         let sockets = readers.iter().map(|(_, reader)| reader.as_fd());

@@ -5,8 +5,8 @@ use ubtrfs_format::ids::RootId;
 
 use super::error::MountError;
 
-/// The root directory of the subvolume that the options name. A path begins at the top of the volume,
-/// whatever the default subvolume is. If both are given, they must mean the same.
+/// Returns the root directory of the subvolume that the options name. A path begins at the top of the volume, whatever
+/// the default subvolume is. If both are given, they must mean the same.
 pub(super) fn root_directory(
     volume: &Volume,
     path: Option<&[u8]>,

@@ -40,7 +40,7 @@ const GUARDED: u64 = 259;
 const LINK: u64 = 260;
 const CURSED: u64 = 261;
 
-/// An ACL in the form of the xattr: the owner reads and writes, `NOBODY` reads, others may nothing.
+/// Creates an ACL in the form of the xattr: the owner reads and writes, `NOBODY` reads, others may nothing.
 fn acl_for_nobody() -> Vec<u8> {
     let mut acl = 2u32.to_le_bytes().to_vec();
     let none = u32::MAX;
@@ -94,7 +94,7 @@ fn tree() -> Memory {
     memory
 }
 
-/// Past the capture of the test harness.
+/// Reports a skipped test past the capture of the test harness.
 fn skip(reason: &str) {
     let _ = writeln!(std::io::stderr(), "SKIPPED: {reason}");
 }
@@ -119,7 +119,7 @@ fn serve_over(mountpoint: &Path, transport: TransportChoice) -> Result<Session, 
     mount_file_system(adapter, Path::new(SOURCE), mountpoint, &options)
 }
 
-/// A mounted tree over each transport, as far as this user can mount at all.
+/// Mounts a tree over each transport, as far as this user can mount at all.
 fn mounted() -> impl Iterator<Item = (tempfile::TempDir, Session)> {
     [TransportChoice::Classic, TransportChoice::Uring]
         .into_iter()
@@ -515,7 +515,7 @@ fn a_mount_whose_server_was_killed_can_be_unmounted() {
     assert_eq!(mount_at(dir.path()).unwrap(), None);
 }
 
-/// A process in a mount namespace that keeps copies of all mounts.
+/// Starts a process in a mount namespace that keeps copies of all mounts.
 fn elsewhere() -> Child {
     let mut child = Command::new("unshare")
         .args(["--mount", "--propagation", "private"])

@@ -33,7 +33,7 @@ impl DiscardReport {
         }
     }
 
-    /// Lines for people.
+    /// Formats the figures as lines for people.
     pub fn text(&self) -> String {
         let mut out = String::new();
         // Writing to a String cannot fail.
@@ -69,7 +69,7 @@ impl DiscardReport {
         Ok(())
     }
 
-    /// Lines for people about the limits of the background.
+    /// Formats the limits of the background as lines for people.
     pub fn limits_text(&self) -> String {
         let limited = |limit: u64, shown: String| match limit {
             0 => "no limit".to_owned(),
@@ -125,7 +125,7 @@ impl DiscardReport {
         })
     }
 
-    /// Name, help, kind, value.
+    /// Returns name, help, kind and value of each sample.
     pub(super) fn samples(&self) -> [(&'static str, &'static str, &'static str, u64); 13] {
         let stats = &self.stats;
         let gauge = "gauge";

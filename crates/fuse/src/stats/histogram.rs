@@ -11,7 +11,7 @@ const LAST_SHIFT: u32 = 36;
 const PER_DOUBLING: usize = 4;
 pub(super) const BUCKETS: usize = (LAST_SHIFT - FIRST_SHIFT) as usize * PER_DOUBLING + 2;
 
-/// Which bucket counts `ns`.
+/// Returns the bucket that counts `ns`.
 fn bucket_of(ns: u64) -> usize {
     let shift = (u64::BITS - 1).saturating_sub(ns.leading_zeros());
     if ns == 0 || shift < FIRST_SHIFT {
@@ -24,7 +24,7 @@ fn bucket_of(ns: u64) -> usize {
     1 + (shift - FIRST_SHIFT) as usize * PER_DOUBLING + quarter
 }
 
-/// The least duration that is above all of a bucket; None for the last one.
+/// Returns the least duration that is above all of a bucket, or None for the last one.
 pub(super) fn upper_ns(bucket: usize) -> Option<u64> {
     if bucket == 0 {
         return Some(1 << FIRST_SHIFT);
@@ -87,7 +87,7 @@ impl Durations {
         self.sum_ns.checked_div(self.count()).unwrap_or(0)
     }
 
-    /// A duration that `part` (of 1) of all did not exceed; 0 if there are none.
+    /// Returns a duration that `part` (of 1) of all did not exceed, or 0 if there are none.
     pub fn quantile_ns(&self, part: f64) -> u64 {
         let count = self.count();
         let rank = ((count as f64 * part).ceil() as u64).clamp(1, count.max(1));
@@ -101,7 +101,7 @@ impl Durations {
         0
     }
 
-    /// The upper end of the highest bucket in use.
+    /// Returns the upper end of the highest bucket in use.
     pub fn max_ns(&self) -> u64 {
         self.quantile_ns(1.0)
     }

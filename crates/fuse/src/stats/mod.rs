@@ -86,7 +86,7 @@ thread_local! {
     static SET: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
-/// Which set this thread has.
+/// Returns the number of this thread's set.
 fn set_number() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let known = SET.get();
@@ -136,7 +136,7 @@ impl Stats {
         }
     }
 
-    /// All figures at this moment, with those of the volume that is mounted.
+    /// Returns all figures at this moment, with those of the volume that is mounted.
     pub fn report(&self, volume: &Volume) -> Report {
         let sum = |counter: fn(&Set) -> &AtomicU64| {
             let sets = self.sets.iter();

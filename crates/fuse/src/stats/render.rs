@@ -38,7 +38,7 @@ fn share(hits: u64, misses: u64) -> String {
 }
 
 impl Report {
-    /// Lines for people.
+    /// Formats the report as lines for people.
     pub fn text(&self) -> String {
         let mut out = String::new();
         // Writing to a String cannot fail.
@@ -132,7 +132,7 @@ impl Report {
         )
     }
 
-    /// One object; durations in nanoseconds.
+    /// Returns the report as one JSON object, with durations in nanoseconds.
     pub fn json(&self) -> Value {
         let operations: Map<String, Value> = self
             .in_use()
@@ -196,7 +196,7 @@ impl Report {
         })
     }
 
-    /// The text format of Prometheus. `mountpoint` becomes a label of every sample.
+    /// Formats the report in the text format of Prometheus. `mountpoint` becomes a label of every sample.
     pub fn prometheus(&self, mountpoint: &str) -> String {
         let mut out = String::new();
         let place = format!("mountpoint=\"{}\"", escaped(mountpoint));
@@ -267,7 +267,7 @@ impl Report {
         Ok(())
     }
 
-    /// Name, help, value.
+    /// Returns name, help and value of each counter.
     fn counters(&self) -> Vec<(&'static str, &'static str, f64)> {
         let mut counters = vec![
             (
@@ -389,7 +389,7 @@ impl Report {
     }
 }
 
-/// Commits in place of logs, by the words for their reasons.
+/// Returns commits in place of logs, by the words for their reasons.
 fn unlogged(writer: &WriterStats) -> impl Iterator<Item = (&'static str, u64)> {
     let reasons = Unlogged::ALL.map(Unlogged::name);
     reasons.into_iter().zip(writer.unlogged)

@@ -57,7 +57,7 @@ impl Report {
     }
 }
 
-/// The phases of commits by name, in their order.
+/// Returns the phases of commits by name, in their order.
 pub(super) fn phases(writer: &WriterStats) -> [(&'static str, Duration); 6] {
     let phases = &writer.phases;
     [

@@ -60,7 +60,7 @@ pub(crate) struct Asked {
 
 /// A queue of requests that takes them without waiting for them.
 pub(crate) trait Queue {
-    /// The buffer is not touched until the completion.
+    /// Submits a request. The buffer is not touched until the completion.
     fn submit(&mut self, file: &File, asked: Asked, buffer: &mut Aligned);
     /// Waits for one, and returns its slot and its result.
     fn complete(&mut self) -> (u64, io::Result<usize>);

@@ -20,7 +20,7 @@ pub(crate) struct Blocks {
 }
 
 impl Blocks {
-    /// A new file, whose blocks have version 1.
+    /// Creates a file, whose blocks have version 1.
     pub(crate) fn create(path: &Path, count: usize) -> Blocks {
         let blocks = Blocks {
             path: path.to_owned(),
@@ -50,7 +50,7 @@ impl Blocks {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Before a hole is made.
+    /// Notes that a hole is about to be made.
     pub(crate) fn begin_hole(&self, number: usize, version: u64) {
         self.holes[number].store(version, Ordering::SeqCst);
     }
@@ -97,7 +97,7 @@ pub(crate) fn offset_of(number: usize) -> u64 {
     (number * BLOCK) as u64
 }
 
-/// The bytes of a version of a block.
+/// Fills `bytes` with a version of a block.
 pub(crate) fn fill(bytes: &mut [u8], number: usize, version: u64) {
     let word = (number as u64) << 32 | version;
     for part in bytes.chunks_exact_mut(8) {

@@ -128,7 +128,7 @@ impl Map {
         Map(start.unwrap().cast(), len)
     }
 
-    /// From an offset that is a multiple of 8, as all lengths.
+    /// Reads from an offset that is a multiple of 8, as all lengths are.
     pub(crate) fn read(&self, offset: usize, bytes: &mut [u8]) {
         assert!(offset + bytes.len() <= self.1);
         for (number, word) in bytes.chunks_exact_mut(8).enumerate() {

@@ -143,7 +143,7 @@ impl Writer {
         }
     }
 
-    /// The times that the file shows are not older than a write that is complete.
+    /// Checks that the times that the file shows are not older than a write that is complete.
     fn assert_shown(self, blocks: &Blocks, begun: i128) {
         let shown = blocks.path.metadata().unwrap();
         let modified = i128::from(shown.mtime()) * 1_000_000_000 + i128::from(shown.mtime_nsec());

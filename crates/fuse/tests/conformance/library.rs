@@ -16,7 +16,7 @@ pub(crate) fn open(devices: &[PathBuf], degraded: bool) -> Result<Arc<Volume>, E
     Volume::open(devices, &OpenOptions::new().degraded(degraded))
 }
 
-/// All that the library shows from the default subvolume's root.
+/// Returns everything that the library shows from the default subvolume's root.
 pub(crate) fn manifest(volume: &Arc<Volume>) -> Manifest {
     Manifest::of(&mut Library {
         volume: Arc::clone(volume),
@@ -103,7 +103,7 @@ fn time(time: FileTime) -> Time {
     }
 }
 
-/// Major and minor number as they lie on disk: 12 bits of major number above 20 of minor.
+/// Splits a device number as it lies on disk: 12 bits of major number above 20 of minor.
 fn numbers(rdev: u64) -> (u32, u32) {
     ((rdev >> 20) as u32, (rdev & 0xf_ffff) as u32)
 }

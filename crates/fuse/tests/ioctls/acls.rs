@@ -16,7 +16,7 @@ use super::users::{NOBODY, OWNER, PLAYERS, Player, acl, state};
 const ACCESS: &str = "system.posix_acl_access";
 const DEFAULT: &str = "system.posix_acl_default";
 
-/// On a mount with ACLs: a directory that one grants, one that hands one on, and a file that has one.
+/// Furnishes a mount with ACLs: a directory that one grants, one that hands one on, and a file that has one.
 fn furnish(top: &Path) {
     for (dir, mode) in [("granted", 0o755), ("heir", 0o777)] {
         fs::create_dir(top.join(dir)).unwrap();
@@ -42,7 +42,7 @@ fn furnish(top: &Path) {
     }
 }
 
-/// A thread with a umask of its own.
+/// Runs `play` with a umask of the thread's own.
 fn private<T>(play: impl FnOnce() -> T) -> T {
     // SAFETY: what the thread does not share with others any more is its root, working directory and umask.
     #[allow(unsafe_code)]
@@ -94,7 +94,7 @@ fn states(top: &Path) -> impl Iterator<Item = String> {
     paths.iter().map(of).collect::<Vec<_>>().into_iter()
 }
 
-/// A volume that the kernel furnished, and how it shows it after `play`.
+/// Has the kernel furnish a volume, and show it after `play`.
 fn furnished(play: impl FnOnce(&KernelVolume) -> Vec<String>) -> Vec<String> {
     let made = KernelVolume::make(&MkfsSpec::new()).unwrap();
     let seen_by_kernel = |see: &dyn Fn(&Path)| {
@@ -136,6 +136,6 @@ fn acls_that_do_not_count_grant_nothing_and_are_not_handed_on() {
     for words in ["acl", "noacl"] {
         assert_same(&ours(words, owner), &kernels(words, owner));
     }
-    // A mount for one user alone, who may do everything and is shown no ACLs.
+    // A mount for one user alone, which may do everything and is shown no ACLs.
     assert_same(&ours("fakeroot", root), &kernels("noacl", root));
 }

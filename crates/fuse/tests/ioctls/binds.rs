@@ -44,7 +44,7 @@ impl Drop for Bound {
     }
 }
 
-/// Everything that changes something, on what is below `top`.
+/// Makes every kind of change below `top`.
 fn changes(top: &Path, answers: &mut Answers) {
     let mut note = |what: &str, answer| answers.note(what, silent(answer));
     let open = |path: &str| File::open(top.join(path)).unwrap();
@@ -118,7 +118,7 @@ fn who_sees_only_read_only_mounts_changes_nothing() {
     }
     with_ours("", |dir| {
         let bound = Bound::new(dir);
-        // Of the same file, and by its mount nothing is refused.
+        // It is a descriptor of the same file, and by its mount nothing is refused.
         let _writable = File::open(dir).unwrap();
         let in_container = || {
             // SAFETY: the namespace is that of this thread alone, which shares nothing else with others.

@@ -12,7 +12,7 @@ pub(crate) fn ask(file: &File, command: Opcode, input: &[u8]) -> Result<Vec<u8>,
     raw_ioctl(file, command, &mut argument).map(|()| argument)
 }
 
-/// The answer as it is after the call, whatever that said.
+/// Returns the outcome of a call and the answer as it is afterwards, whatever the outcome.
 pub(crate) fn ask_for_all(
     file: &File,
     command: Opcode,
@@ -72,7 +72,7 @@ pub(crate) fn numbers(numbers: &[u64]) -> Vec<u8> {
     numbers.iter().flat_map(|n| n.to_ne_bytes()).collect()
 }
 
-/// Tree, first and last key, each in the order of objectid, type and offset.
+/// Creates the arguments of a search: tree, first and last key, each in the order of objectid, type and offset.
 pub(crate) fn search(tree: u64, from: (u64, u32, u64), to: (u64, u32, u64)) -> Vec<u8> {
     let mut key = numbers(&[tree, from.0, to.0, from.2, to.2, 0, u64::MAX]);
     for number in [from.1, to.1, 4096] {
@@ -81,12 +81,12 @@ pub(crate) fn search(tree: u64, from: (u64, u32, u64), to: (u64, u32, u64)) -> V
     key
 }
 
-/// FS_INFO with the flags of all that is told when it is asked for.
+/// Creates the arguments of FS_INFO with the flags of all optional facts.
 pub(crate) fn fs_info_of_all() -> Vec<u8> {
     numbers(&[0, 0, 0, 0, 0, 0, 7])
 }
 
-/// An answer to it but for the number of the last commit.
+/// Clears the number of the last commit in an answer to FS_INFO.
 pub(crate) fn without_generation(mut info: Vec<u8>) -> Vec<u8> {
     info[FS_INFO_GENERATION..][..8].fill(0);
     info
@@ -99,14 +99,14 @@ fn without_zeros(bytes: &[u8]) -> &[u8] {
     &bytes[..end.map_or(0, |last| last + 1)]
 }
 
-/// An answer whose text begins at this byte, without what the kernel left behind it.
+/// Returns an answer whose text begins at this byte, without the bytes that the kernel left behind it.
 pub(crate) fn text_at(at: usize, mut answer: Vec<u8>) -> Vec<u8> {
     let end = answer[at..].iter().position(|&byte| byte == 0);
     answer.truncate(at + end.unwrap_or(0));
     answer
 }
 
-/// The items found, without their contents and the times when they were written.
+/// Returns the items found, without their contents and the times when they were written.
 pub(crate) fn found(answer: &[u8]) -> Vec<Vec<u8>> {
     let number = |at: usize| u32::from_ne_bytes(*answer[at..].first_chunk().unwrap());
     let mut at = 104;

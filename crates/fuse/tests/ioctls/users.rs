@@ -77,7 +77,7 @@ impl Player {
         played.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 
-    /// Only the calling thread does.
+    /// Changes the calling thread, and no other, to the player's user.
     fn become_it(&self) -> rustix::io::Result<()> {
         let groups: Vec<Gid> = self.groups.iter().map(|&gid| Gid::from_raw(gid)).collect();
         let (uid, gid) = (Uid::from_raw(self.uid), Gid::from_raw(self.uid));
@@ -136,7 +136,7 @@ fn subvolume(dir: &Path, name: &str) {
     }
 }
 
-/// An ACL that gives the owner of the play all rights.
+/// Creates an ACL that gives the owner of the play all rights.
 fn acl_for_owner(others: u16) -> Vec<u8> {
     acl(&[
         (0x01, 7, NOBODY),
@@ -149,7 +149,7 @@ fn acl_for_owner(others: u16) -> Vec<u8> {
 
 pub(crate) const NOBODY: u32 = u32::MAX;
 
-/// An ACL of tags, rights and ids, in the layout of the kernel's `posix_acl_xattr.h`.
+/// Creates an ACL of tags, rights and ids, in the layout of the kernel's `posix_acl_xattr.h`.
 pub(crate) fn acl(entries: &[(u16, u16, u32)]) -> Vec<u8> {
     let mut acl = 2u32.to_le_bytes().to_vec();
     for (tag, bits, id) in entries {

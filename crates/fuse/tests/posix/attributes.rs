@@ -1,4 +1,4 @@
-//! Modes, owners and times: who may change them, and what changes along.
+//! Modes, owners and times: the rights to change them, and what changes along.
 
 use std::thread;
 use std::time::Duration;
@@ -57,7 +57,7 @@ pub(crate) fn modes_and_owners(stage: &mut Stage) {
             }
         }
     }
-    // And so does who writes to it, unless privileged.
+    // A write to it does the same, unless the writer is privileged.
     for mode in [0o6777, 0o6767, 0o2701] {
         for user in [0, 1, 2] {
             type Change = fn(&Fd) -> calls::Outcome;
@@ -158,7 +158,7 @@ pub(crate) fn setting_times(stage: &mut Stage) {
         "by a path's descriptor",
         calls::utimens(path_only.0, None, None, 0),
     );
-    // The owner may set anything; others who may write only both to now.
+    // The owner may set anything. Others that may write can only set both to now.
     for (mode, name) in [(0o644, "private"), (0o666, "public")] {
         drop(stage.file(name, b""));
         calls::chmod(stage.dir(), name.as_bytes(), mode, 0).unwrap();
@@ -184,7 +184,7 @@ pub(crate) fn setting_times(stage: &mut Stage) {
 /// Longer than any clock of the kernel's stands still.
 const TICK: Duration = Duration::from_millis(25);
 
-/// Which of mtime and ctime an operation moves, of names relative to the stage.
+/// Notes which of mtime and ctime an operation moves, of names relative to the stage.
 fn moved_by(stage: &mut Stage, what: &str, names: &[&str], play: impl FnOnce(&mut Stage)) {
     let at = |stage: &Stage, name: &str| {
         let shown = calls::statx(stage.dir(), name.as_bytes(), libc::AT_SYMLINK_NOFOLLOW);
@@ -216,7 +216,7 @@ fn ok(outcome: calls::Outcome) {
     outcome.unwrap();
 }
 
-/// Whether it fails is asked elsewhere.
+/// Ignores an outcome. Other tests ask whether the call fails.
 fn any(_: calls::Outcome) {}
 
 pub(crate) fn moving_times(stage: &mut Stage) {

@@ -32,7 +32,7 @@ fn call(number: c_long, args: &[usize]) -> Outcome {
     Ok(done)
 }
 
-/// A path as the kernel wants it. A caller that forks makes it before.
+/// Converts a path to the form that the kernel wants. A caller that forks does this before.
 pub(crate) fn path(bytes: &[u8]) -> CString {
     CString::new(bytes).unwrap()
 }
@@ -153,7 +153,7 @@ pub(crate) fn fchmod(file: &Fd, mode: u32) -> Outcome {
     call(libc::SYS_fchmod, &[fd(file.0), mode as usize])
 }
 
-/// -1 leaves what is there.
+/// Changes the owner of a file. -1 leaves what is there.
 pub(crate) fn chown(dir: i32, name: &[u8], uid: i32, gid: i32, flags: c_int) -> Outcome {
     let name = path(name);
     let args = [
@@ -259,7 +259,8 @@ pub(crate) fn fcntl(file: &Fd, command: c_int, argument: usize) -> Outcome {
     call(libc::SYS_fcntl, &[fd(file.0), command as usize, argument])
 }
 
-/// Type, start and length of a lock; what comes back says who is in the way.
+/// Sets or asks for a lock of a type, start and length. The type that comes back says whether another lock is in the
+/// way.
 pub(crate) fn lock(file: &Fd, command: c_int, kind: c_int, start: i64, len: i64) -> (Outcome, i16) {
     // SAFETY: a struct of numbers.
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
@@ -274,7 +275,7 @@ pub(crate) fn flock(file: &Fd, operation: c_int) -> Outcome {
     call(libc::SYS_flock, &[fd(file.0), operation as usize])
 }
 
-/// On a path, or on an open file if there is none; links are not followed.
+/// Sets an attribute of a path. Links are not followed.
 pub(crate) fn set_xattr(name: &CString, key: &[u8], value: &[u8], flags: c_int) -> Outcome {
     let key = path(key);
     let args = [
@@ -315,7 +316,7 @@ pub(crate) fn remove_xattr(name: &CString, key: &[u8]) -> Outcome {
     call(libc::SYS_lremovexattr, &args)
 }
 
-/// None as an offset: that of the descriptor.
+/// Copies a range. None as an offset stands for that of the descriptor.
 pub(crate) fn copy_range(
     from: (&Fd, Option<i64>),
     to: (&Fd, Option<i64>),
@@ -335,13 +336,13 @@ pub(crate) fn copy_range(
     call(libc::SYS_copy_file_range, &args)
 }
 
-/// With an argument of as many bytes as the caller has; they are changed if the command answers.
+/// Sends an ioctl with an argument of as many bytes as the caller has. They are changed if the command answers.
 pub(crate) fn ioctl(file: &Fd, command: u32, argument: &mut [u8]) -> Outcome {
     let args = [fd(file.0), command as usize, argument.as_mut_ptr() as usize];
     call(libc::SYS_ioctl, &args)
 }
 
-/// With a number as the argument.
+/// Sends an ioctl with a number as the argument.
 pub(crate) fn ioctl_number(file: &Fd, command: u32, argument: i32) -> Outcome {
     call(
         libc::SYS_ioctl,
@@ -363,7 +364,7 @@ pub(crate) fn statx(dir: i32, name: &[u8], flags: c_int) -> Result<libc::statx, 
     call(libc::SYS_statx, &args).map(|_| shown)
 }
 
-/// Entries of a directory that fit into `room` bytes: name, type, and the offset after it.
+/// Reads entries of a directory that fit into `room` bytes: name, type, and the offset after it.
 pub(crate) fn entries(dir: &Fd, room: usize) -> Result<Vec<(Vec<u8>, u8, i64)>, Errno> {
     let mut bytes = vec![0u8; room];
     let args = [fd(dir.0), bytes.as_mut_ptr() as usize, room];
@@ -475,7 +476,7 @@ pub(crate) fn in_child(run: impl FnOnce() -> i32) -> String {
     }
 }
 
-/// The errno as the exit code of a child.
+/// Returns the errno as the exit code of a child.
 pub(crate) fn code<T>(outcome: Result<T, Errno>) -> i32 {
     outcome.err().map_or(0, |error| error.0)
 }

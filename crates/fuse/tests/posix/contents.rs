@@ -6,7 +6,7 @@ use ubtrfs_sim::Rng;
 
 const MAX: i64 = i64::MAX;
 
-/// Size, and what is in a file that is not too large to look.
+/// Describes the size of a file, and its contents if it is not too large to look.
 fn contents(file: &Fd) -> String {
     let size = calls::seek(file, 0, libc::SEEK_END).unwrap();
     if size > 1 << 20 {
@@ -235,8 +235,8 @@ fn holes_are_zeros(file: &Fd) -> bool {
     bytes[at..].iter().all(|&byte| byte == 0)
 }
 
-/// Random changes of where there is data, and all places looked at after each. With edges within sectors the kernel
-/// stores zeros where we keep a hole: then only that no byte of a hole is anything else.
+/// Makes random changes of where there is data, and looks at all places after each. With edges within sectors the
+/// kernel stores zeros where we keep a hole. Then the check is only that no byte of a hole is anything else.
 pub(crate) fn holes_and_data(stage: &mut Stage) {
     for seed in 0..12 {
         let mut rng = Rng::new(seed);

@@ -254,12 +254,12 @@ pub(crate) fn forbidding(stage: &mut Stage) {
             "left",
             format!("{:?} {:?}", calls::pread(&open, 100, 0), listing_of(&dir)),
         );
-        // What is in it differs.
+        // Its contents differ.
         let _ = calls::unlink(here, &file, 0);
     }
 }
 
-/// Large writes past the cache, which come to us in parts.
+/// Tests large writes past the cache, which come to us in parts.
 pub(crate) fn appending_in_parts(stage: &mut Stage) {
     const MIB: usize = 1 << 20;
     // The kernel's btrfs wants memory that begins on a sector.

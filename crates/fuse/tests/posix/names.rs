@@ -243,7 +243,8 @@ pub(crate) fn long_and_odd(stage: &mut Stage) {
     stage.note("left", left);
 }
 
-/// In directories with the sticky bit only owners take names away; with the set-group-id bit the group goes down.
+/// Tests directories with the sticky bit, from which only owners remove names. Tests the set-group-id bit, by which new
+/// files get the directory's group.
 pub(crate) fn sticky_and_setgid(stage: &mut Stage) {
     for (owner, who) in [(0, "root's"), (1, "own"), (2, "another's")] {
         for mode in [0o777, 0o1777] {

@@ -192,7 +192,7 @@ pub(crate) fn tmpfiles(stage: &mut Stage) {
     stage.note("left", left);
 }
 
-/// Files that lose their names while they are open.
+/// Tests files that lose their names while they are open.
 pub(crate) fn unnamed(stage: &mut Stage) {
     let file = stage.file("gone", b"contents");
     calls::unlink(stage.dir(), b"gone", 0).unwrap();

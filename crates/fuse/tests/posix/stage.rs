@@ -40,12 +40,12 @@ impl Stage {
         self.answers
     }
 
-    /// The descriptor of the directory.
+    /// Returns the descriptor of the directory.
     pub(crate) fn dir(&self) -> i32 {
         self.dir.0
     }
 
-    /// The whole path of a name in the directory.
+    /// Returns the whole path of a name in the directory.
     pub(crate) fn path(&self, name: impl AsRef<Path>) -> std::ffi::CString {
         calls::path(self.root.join(name).as_os_str().as_bytes())
     }
@@ -57,7 +57,7 @@ impl Stage {
         });
     }
 
-    /// A new file with these contents, open for reading and writing.
+    /// Creates a file with these contents, open for reading and writing.
     pub(crate) fn file(&self, name: &str, contents: &[u8]) -> Fd {
         self.file_of(name, contents, 0o644)
     }
@@ -75,7 +75,7 @@ impl Stage {
         calls::open(self.dir(), name.as_bytes(), flags, 0).unwrap()
     }
 
-    /// Kind, mode, owner, links and size of a name.
+    /// Describes kind, mode, owner, links and size of a name.
     pub(crate) fn state(&self, name: &[u8]) -> String {
         state_at(self.dir(), name)
     }
@@ -85,12 +85,12 @@ impl Stage {
         self.note(format!("state of {name}"), state);
     }
 
-    /// All names and what they are.
+    /// Describes all names and their files.
     pub(crate) fn listing(&self) -> Vec<String> {
         listing_of(&self.dir)
     }
 
-    /// Does something as another user would, who is not privileged.
+    /// Runs `play` as another user, which is not privileged.
     pub(crate) fn as_user<T: Send>(
         &mut self,
         (uid, gid, groups): (u32, u32, &[u32]),
@@ -231,7 +231,7 @@ impl Kind {
     }
 }
 
-/// A directory for one try, gone with all that is in it afterwards.
+/// Creates a directory for one try. It is deleted with everything in it afterwards.
 pub(crate) fn try_in(stage: &mut Stage, play: impl FnOnce(&mut Stage, i32) -> (String, String)) {
     calls::mkdir(stage.dir(), b"try", 0o755).unwrap();
     let dir = stage.open("try", libc::O_RDONLY | libc::O_DIRECTORY);
@@ -255,7 +255,7 @@ fn empty(dir: &Fd) {
     }
 }
 
-/// An outcome whose value does not matter.
+/// Describes an outcome whose value does not matter.
 pub(crate) fn done<T>(outcome: Result<T, Errno>) -> String {
     match outcome {
         Ok(_) => "done".to_owned(),

@@ -1,4 +1,4 @@
-//! Extended attributes: names, namespaces, sizes, and who may.
+//! Extended attributes: names, namespaces, sizes, and rights.
 
 use super::calls;
 use super::stage::{Kind, Stage};
@@ -6,7 +6,7 @@ use super::stage::{Kind, Stage};
 const CREATE: i32 = libc::XATTR_CREATE;
 const REPLACE: i32 = libc::XATTR_REPLACE;
 
-/// Version 2, then tag, permissions and id of each entry, as the kernel takes and gives them.
+/// Creates an ACL: version 2, then tag, permissions and id of each entry, as the kernel takes and gives them.
 fn acl(entries: &[(u16, u16, u32)]) -> Vec<u8> {
     let mut bytes = 2u32.to_le_bytes().to_vec();
     for (tag, rights, id) in entries {
@@ -258,7 +258,7 @@ pub(crate) fn acls(stage: &mut Stage) {
             stage.note(format!("{name} remove"), calls::remove_xattr(&path, key));
         }
     }
-    // What is made below inherits; chmod changes the mask.
+    // New files below inherit; chmod changes the mask.
     calls::mkdir(stage.dir(), b"heir", 0o777).unwrap();
     let given = acl(&[
         (1, 7, NOBODY),

@@ -60,7 +60,7 @@ impl Served {
     }
 }
 
-/// In the child: serves until standard input ends. Does nothing in other processes.
+/// Serves in the child process until standard input ends. Does nothing in other processes.
 pub(crate) fn serve() {
     let Some(image) = std::env::var_os(IMAGE).map(PathBuf::from) else {
         return;

@@ -13,7 +13,7 @@ fn file() -> FileId {
     }
 }
 
-/// A part of a direct write that begins at `end`.
+/// Returns a part of a direct write that begins at `end`.
 fn part(end: u64, number: u64) -> Range<u64> {
     end + number * MIB..end + (number + 1) * MIB
 }

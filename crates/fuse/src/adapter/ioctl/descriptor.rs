@@ -44,7 +44,7 @@ struct Described {
 }
 
 impl Described {
-    /// None for what is no file of a file system.
+    /// Parses a descriptor's `fdinfo`. Returns None if it does not describe a file of a file system.
     fn parse(info: &str) -> Option<Described> {
         let field = |name: &str| {
             let mut lines = info.lines();
@@ -59,7 +59,7 @@ impl Described {
 }
 
 impl<S: Source> Call<'_, S> {
-    /// The mounts of this file system that the caller sees.
+    /// Returns the mounts of this file system that the caller sees.
     fn callers_mounts(&self) -> io::Result<Vec<TableEntry>> {
         let ours = self.adapter.device.0.get();
         let mut table = mount_table_of(self.context.pid)?;
@@ -69,7 +69,7 @@ impl<S: Source> Call<'_, S> {
 
     /// Returns whether the mount by which the caller asks is read-only, as far as can be known.
     pub(super) fn is_asked_through_read_only(&self) -> bool {
-        // Of a process in another namespace nothing more is known.
+        // Nothing more is known of a process in another namespace.
         if self.context.pid == 0 {
             return false;
         }
@@ -120,7 +120,7 @@ impl<S: Source> Call<'_, S> {
         }
     }
 
-    /// The file of this mount that the caller has open as `descriptor`.
+    /// Returns the file of this mount that the caller has open as `descriptor`.
     pub(super) fn file_of(&self, descriptor: i64) -> Result<FileId> {
         let pid = self.context.pid;
         let info = fs::read_to_string(format!("/proc/{pid}/fdinfo/{descriptor}"));

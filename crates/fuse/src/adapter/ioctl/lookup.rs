@@ -13,7 +13,7 @@ use super::args::{self, InoLookup, InoLookupUser, Rootref, SubvolInfo, SubvolRoo
 use super::{Call, put, refused};
 
 impl<S: Source> Call<'_, S> {
-    /// The path of an inode from the root of its subvolume, with a slash at its end.
+    /// Returns the path of an inode from the root of its subvolume, with a slash at its end.
     pub(super) fn ino_lookup(&self, mut args: InoLookup) -> Result<InoLookup> {
         let is_root_dir = args.objectid.get() == InodeNr::FIRST_FREE.0;
         if !is_root_dir {
@@ -39,8 +39,8 @@ impl<S: Source> Call<'_, S> {
         Ok(args)
     }
 
-    /// The name of a subvolume and the path of the directory that holds it, from the directory that is asked. The
-    /// caller must be able to read all above the one that holds it.
+    /// Returns the name of a subvolume and the path of the directory that holds it, from the directory that is asked.
+    /// The caller must be able to read all directories above the one that holds it.
     pub(super) fn ino_lookup_user(&self, mut args: InoLookupUser) -> Result<InoLookupUser> {
         let dir = FileId::new(self.file.root, InodeNr(args.dirid.get()));
         let mut names: Vec<Vec<u8>> = Vec::new();
@@ -105,7 +105,7 @@ impl<S: Source> Call<'_, S> {
         Ok(info)
     }
 
-    /// The subvolumes right below that of the file, from an id on, and whether these are all.
+    /// Lists the subvolumes right below that of the file, from an id on. Returns whether these are all.
     pub(super) fn subvol_rootref(&self, mut args: SubvolRootref) -> Result<(SubvolRootref, bool)> {
         let failed = |error| errno(Error::Tree(error));
         let (id, from) = (self.file.root.0, args.min_treeid.get());

@@ -43,7 +43,7 @@ struct Call<'a, S: Source> {
 }
 
 impl<S: Source> Adapter<S> {
-    /// The caller, with the rights that the mount gives.
+    /// Returns the caller, with the rights that the mount gives.
     pub(super) fn caller(&self, context: &Context) -> Caller {
         let caller = caller_of(context.pid, context.uid, context.gid);
         match self.is_fakeroot {
@@ -193,7 +193,7 @@ impl<S: Source> Call<'_, S> {
         self.rights().administer().map_err(refused)
     }
 
-    /// The volume is written to.
+    /// Checks that the volume can be written.
     fn must_be_writable(&self) -> Result<()> {
         match self.volume.is_writable() && !self.adapter.device.is_read_only() {
             true => Ok(()),
@@ -217,7 +217,7 @@ impl<S: Source> Call<'_, S> {
         }
     }
 
-    /// The subvolume that the file is the root directory of.
+    /// Checks that the file is the root directory of its subvolume.
     fn must_be_root_dir(&self) -> Result<()> {
         match self.volume.root_dir(self.file.root).map_err(errno)? == self.file {
             true => Ok(()),
@@ -245,7 +245,7 @@ fn write<T: IntoBytes + Immutable>(out: &mut [u8], value: &T) -> Result<usize> {
     Ok(size_of::<T>())
 }
 
-/// The bytes before the first zero.
+/// Returns the bytes before the first zero, if they can be the name of a new file.
 fn name_of(field: &[u8]) -> Result<&[u8]> {
     let end = field.iter().position(|&byte| byte == 0);
     let name = &field[..end.ok_or(Errno::NAMETOOLONG)?];
@@ -258,7 +258,7 @@ fn name_of(field: &[u8]) -> Result<&[u8]> {
     }
 }
 
-/// The same, of what is to be deleted.
+/// Returns the bytes before the first zero, if they can be the name of a file to delete.
 fn victim_of(field: &[u8]) -> Result<&[u8]> {
     match name_of(field) {
         Err(Errno::EXIST) if field.starts_with(b"..") => Err(Errno::INVAL),

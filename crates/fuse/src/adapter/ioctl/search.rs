@@ -38,7 +38,7 @@ impl<S: Source> Call<'_, S> {
         let view = self.view(args.key.tree_id.get())?;
         let wanted = args.key;
         let last = end_of(&wanted);
-        // What is not committed yet is of the transaction that runs.
+        // Items that are not committed yet are of the running transaction.
         let running = self.volume.superblock().generation.get().saturating_add(1);
         let transids = wanted.min_transid.get()..=wanted.max_transid.get();
         let all_room = args.buf.len();
@@ -85,7 +85,7 @@ impl<S: Source> Call<'_, S> {
     }
 }
 
-/// Types are bytes in numbers.
+/// Returns the first key of the search. Types are bytes in numbers.
 fn start_of(wanted: &SearchKey) -> Key {
     let item_type = KeyType(wanted.min_type.get() as u8);
     Key::new(

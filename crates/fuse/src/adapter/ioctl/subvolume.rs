@@ -12,7 +12,7 @@ use super::args::{self, Received};
 use super::{Call, Refused, refused};
 
 impl<S: Source> Call<'_, S> {
-    /// The directory of a new subvolume, if the caller may make one there.
+    /// Checks that the caller may create a subvolume of this name in the directory.
     fn place_for(&self, name: &[u8]) -> Result<()> {
         self.must_be_dir()?;
         self.writing()?;
@@ -23,7 +23,7 @@ impl<S: Source> Call<'_, S> {
         }
     }
 
-    /// Each name that changes here is news that waits for the kernel.
+    /// Checks that there is room for more notices: each name that changes here is one that waits for the kernel.
     fn must_have_room_for_news(&self) -> Result<()> {
         match self.adapter.changes.has_room_for_names() {
             true => Ok(()),
@@ -98,7 +98,7 @@ impl<S: Source> Call<'_, S> {
         }
     }
 
-    /// Why what has this name is not deleted.
+    /// Returns the reason why the file with this name is not deleted.
     fn is_no_subvolume(&self, dir: FileId, name: &[u8]) -> Result<Errno> {
         let rights = self.rights();
         // Users are not told what it is.
@@ -140,7 +140,7 @@ impl<S: Source> Call<'_, S> {
         }
     }
 
-    /// The subvolume with this root directory is no more.
+    /// Notifies the kernel that the subvolume with this root directory no longer exists.
     fn destroyed(&self, dir: FileId, name: &[u8], root: FileId) -> Result<usize> {
         self.adapter.changes.removed(dir, name, root);
         self.entry_changed(dir, name)?;

@@ -16,7 +16,8 @@ use super::{Call, put, refused};
 use crate::caller::{EndingCaller, administer_mount};
 
 impl<S: Source> Call<'_, S> {
-    /// Which of the later fields the caller knows cannot come through: all are filled in.
+    /// Returns the facts about the volume. All of the later fields are filled in, since the caller's choice of them
+    /// cannot come through.
     pub(super) fn fs_info(&self) -> FsInfo {
         let superblock = self.volume.superblock();
         let devices = self.volume.pool().devices();
@@ -194,7 +195,7 @@ fn metadata_uuid(superblock: &Superblock) -> [u8; 16] {
     }
 }
 
-/// The features of volumes that can be mounted; none can be switched on or off in a mount.
+/// Returns the features of volumes that can be mounted. None can be switched on or off in a mount.
 pub(super) fn supported_features() -> [Features; 3] {
     let none = Features::new_zeroed();
     let supported = Features {

@@ -77,7 +77,7 @@ fn mount() -> Mount {
     mount_of(|device| device)
 }
 
-/// A mount that sees its device through what `seen` makes of it.
+/// Creates a mount that uses its device through the wrapper that `seen` makes of it.
 fn mount_of(seen: impl FnOnce(Arc<dyn BlockDevice>) -> Arc<dyn BlockDevice>) -> Mount {
     let device = Arc::new(new_volume(&MkfsOptions::default(), LEN_BYTES));
     let shared = seen(device.clone());
@@ -398,7 +398,7 @@ fn flags_are_set_and_forbid_at_open() {
     assert_eq!(mount.unlink(&ROOT, NodeId::ROOT, b"f"), Err(Errno::PERM));
     let punch = mount.fallocate(&ROOT, file.0, file.1, (0, 4096), 3);
     assert_eq!(punch, Err(Errno::PERM));
-    // What is open already is written on.
+    // A file that is open already can still be written.
     mount.put(file, 0, b"y");
     mount.set_flags(file.0, 0);
     assert!(open(WRITE).is_ok());
@@ -668,7 +668,7 @@ fn what_the_kernel_knows_of_a_deleted_subvolume_is_there_until_it_has_forgotten_
     assert_eq!(volume.deleted_subvolumes().unwrap().len(), 0);
 }
 
-/// A mount whose kernel does not ask before it opens a file.
+/// Creates a mount whose kernel does not ask before it opens a file.
 fn mount_without_opens() -> Mount {
     let mut mount = mount();
     mount.adapter = mount

@@ -35,7 +35,7 @@ fn unknown_options_are_refused_by_name() {
     assert_eq!(parse("ro=1"), Err(OptionError::UnwantedValue("ro".into())));
 }
 
-/// Words taken that change nothing, in their order.
+/// Returns the accepted words that change nothing, in their order.
 fn idle_words(options: &Options) -> Vec<&str> {
     let words = options.without_effect.iter();
     words.map(|idle| idle.word.as_str()).collect()

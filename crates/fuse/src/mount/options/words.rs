@@ -44,7 +44,7 @@ pub(super) const IDLE: &[(&str, Option<&str>)] = &[
     ("silent", None),
 ];
 
-/// The same, with a value.
+/// Words with a value that change nothing.
 pub(super) const IDLE_WITH_VALUE: &[&str] = &["fatal_errors", "metadata_ratio"];
 
 /// Words with a value for the kernel's security module (SELinux).
@@ -122,7 +122,7 @@ pub(super) const UNSUPPORTED: &[(&str, &str)] = &[
     ("nospace_cache", ONLY_V2),
 ];
 
-/// Words by which the kernel describes every mount of ours.
+/// Returns whether the kernel describes every mount of ours by this word.
 pub(in crate::mount) fn is_set_by_mount(name: &str) -> bool {
     UNSUPPORTED
         .iter()
@@ -135,7 +135,7 @@ pub(in crate::mount) fn is_live(name: &str) -> bool {
     LIVE.contains(&name)
 }
 
-/// The words of one `-o`. A comma between double quotes is part of a word, as in contexts of SELinux.
+/// Splits the words of one `-o`. A comma between double quotes is part of a word, as in contexts of SELinux.
 pub(in crate::mount) fn split(words: &OsStr) -> impl Iterator<Item = &[u8]> {
     let mut is_quoted = false;
     let words = words.as_bytes().split(move |&byte| {
@@ -145,7 +145,7 @@ pub(in crate::mount) fn split(words: &OsStr) -> impl Iterator<Item = &[u8]> {
     words.filter(|word| !word.is_empty())
 }
 
-/// Words that fstab(5) leaves to other programs.
+/// Returns whether fstab(5) leaves the word to other programs.
 pub(super) fn is_for_others(name: &str) -> bool {
     name.starts_with("x-") || name.starts_with("X-") || name == "comment"
 }

@@ -53,7 +53,7 @@ impl Notifier for Obedient {
     }
 }
 
-/// A mount, and the kernel that is told.
+/// Creates a mount, and the kernel that is notified.
 fn obedient_mount() -> (Mount, Arc<Obedient>) {
     let mount = mount();
     let kernel = obedient(&mount);
@@ -70,7 +70,7 @@ fn told(list: &Mutex<Vec<Told>>) -> Vec<Told> {
     std::mem::take(&mut list.lock())
 }
 
-/// An end of a copy.
+/// Creates an end of a copy.
 fn end((node, handle): (NodeId, Handle), offset: u64) -> CopyEnd {
     CopyEnd {
         node,
@@ -101,7 +101,7 @@ fn pages_are_dropped_before_a_direct_write_is_answered() {
         let expected = [(node, offset, bytes.len() as u64)];
         assert_eq!(told(&kernel.written), expected);
     }
-    // What has failed may have changed a part.
+    // A write that has failed may have changed a part.
     let written = mount.write(&USER, node, handle, u64::MAX - 8191, &PAGE, &DIRECT);
     written.unwrap_err();
     assert_eq!(told(&kernel.written), [(node, u64::MAX - 8191, 4096)]);
@@ -226,7 +226,7 @@ fn pages_are_dropped_before_a_change_fails_that_may_have_got_half_way() {
     mount.forget(node, 1);
 }
 
-/// A mount of a device that fails as it is told to, and the kernel that is told.
+/// Creates a mount of a device that fails on request, and the kernel that is notified.
 fn faulty_mount() -> (Mount, Arc<FaultDevice>, Arc<Obedient>) {
     let mut faulty = None;
     let mount = mount_of(|device| {

@@ -1,4 +1,4 @@
-//! Commits and logs for those who sync.
+//! Commits and logs for syncs.
 
 use ubtrfs_format::item::InodeFlags;
 
