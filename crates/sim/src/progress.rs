@@ -40,7 +40,7 @@ impl Progress {
         }
     }
 
-    /// One more of the total is done. `detail` is what there is to say beside it.
+    /// Counts one more of the total as done. `detail` is what there is to say beside it.
     pub fn step<D: fmt::Display>(&self, detail: impl FnOnce() -> D) {
         let Some(told) = &self.told else {
             return;

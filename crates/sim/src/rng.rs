@@ -19,7 +19,7 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// A number below `bound`, which is not 0.
+    /// Returns a number below `bound`, which is not 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.next_u64() % bound
     }
@@ -36,8 +36,9 @@ impl Rng {
     }
 }
 
-/// The seed of the test `name`: `UBTRFS_SEED` if set, a new one in each run of the soak, else the name's own. So a
-/// change is judged by itself and not by the luck of its run. Prints it, so that a failure can be repeated.
+/// Returns the seed of the test `name`, and prints it, so that a failure can be repeated. It is `UBTRFS_SEED` if set, a
+/// new one in each run of the soak, else the name's own. So a change is judged by itself and not by the luck of its
+/// run.
 pub fn seed(name: &str) -> u64 {
     let given = std::env::var("UBTRFS_SEED")
         .ok()

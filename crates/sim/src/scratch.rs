@@ -23,7 +23,7 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Below `UBTRFS_SIM_DIR`, else the system's temporary folder.
+    /// Creates a folder below `UBTRFS_SIM_DIR`, else the system's temporary folder.
     pub fn new() -> Result<Scratch> {
         let base = base();
         SWEEP.call_once(|| sweep(&base));
@@ -37,7 +37,7 @@ impl Scratch {
         &self.path
     }
 
-    /// A new sparse file of `len_bytes`.
+    /// Creates a new sparse file of `len_bytes`.
     pub fn file(&self, name: &str, len_bytes: u64) -> Result<PathBuf> {
         let path = self.path.join(name);
         let file = fs::File::create_new(&path).at("create", &path)?;
@@ -95,7 +95,7 @@ fn remove(dir: &Path) {
     }
 }
 
-/// Mount points below `dir`, the innermost first.
+/// Lists the mount points below `dir`, the innermost first.
 fn mounts_below(dir: &Path) -> Vec<PathBuf> {
     let table = fs::read("/proc/self/mountinfo").unwrap_or_default();
     let mut mounts: Vec<PathBuf> = table

@@ -15,7 +15,7 @@ use crate::rng::Rng;
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FsPath(Vec<u8>);
 
-/// Short for `FsPath::new`, for scripts in tests.
+/// Creates an `FsPath`, as `FsPath::new` in short, for scripts in tests.
 pub fn path(bytes: impl AsRef<[u8]>) -> FsPath {
     FsPath(bytes.as_ref().to_vec())
 }
@@ -35,7 +35,7 @@ impl FsPath {
             .filter(|name| !name.is_empty())
     }
 
-    /// The folder and the name in it; None for the root.
+    /// Returns the folder and the name in it, or None for the root.
     pub fn split(&self) -> Option<(FsPath, &[u8])> {
         if self.is_root() {
             return None;
@@ -66,7 +66,7 @@ impl fmt::Debug for FsPath {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Bytes(pub Vec<u8>);
 
-/// Short for `Bytes`, for scripts in tests.
+/// Creates `Bytes` in short, for scripts in tests.
 pub fn bytes(bytes: impl AsRef<[u8]>) -> Bytes {
     Bytes(bytes.as_ref().to_vec())
 }
@@ -233,7 +233,7 @@ impl Received {
         },
     };
 
-    /// 0 is `NOTHING`.
+    /// Returns the mark of a number. 0 is `NOTHING`.
     pub fn of_number(number: u64) -> Received {
         if number == 0 {
             return Received::NOTHING;
@@ -453,7 +453,7 @@ pub enum Durability {
 }
 
 impl Op {
-    /// The file whose bytes or size it changes.
+    /// Returns the file whose bytes or size the operation changes.
     pub(crate) fn changed_file(&self) -> Option<&At> {
         match self {
             Op::Write { at, .. } | Op::Append { at, .. } => Some(at),
@@ -544,7 +544,7 @@ macro_rules! op_errors {
         }
 
         impl OpError {
-            /// None for an operation that is left out.
+            /// Returns the errno, or None for an operation that is left out.
             pub fn errno(self) -> Option<i32> {
                 Some(match self {
                     $(OpError::$name => Errno::$errno.raw_os_error(),)+
@@ -553,7 +553,7 @@ macro_rules! op_errors {
                 })
             }
 
-            /// The first error with this errno.
+            /// Returns the first error with this errno.
             pub fn from_errno(errno: i32) -> OpError {
                 $(if errno == Errno::$errno.raw_os_error() {
                     return OpError::$name;

@@ -2,7 +2,7 @@
 
 const ZEROS: [u8; 4096] = [0; 4096];
 
-/// Only slices of at most 4 KiB are ever called zero.
+/// Returns whether a block is zero. Only slices of at most 4 KiB are ever called zero.
 pub(crate) fn is_zero(block: &[u8]) -> bool {
     ZEROS.get(..block.len()) == Some(block)
 }

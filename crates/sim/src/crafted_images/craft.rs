@@ -23,7 +23,7 @@ use crate::error::At;
 const STEP: u64 = 4096;
 const DIR_ITEM: u8 = 84;
 
-/// The bytes of a key as a leaf has them.
+/// Returns the bytes of a key as a leaf has them.
 pub fn key(objectid: u64, item_type: u8, offset: u64) -> Vec<u8> {
     let mut bytes = objectid.to_le_bytes().to_vec();
     bytes.push(item_type);

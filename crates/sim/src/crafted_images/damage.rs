@@ -35,9 +35,9 @@ pub fn wipe(device: &Path) -> Result<()> {
     file.set_len(len).at("truncate", device)
 }
 
-/// The places of copy `mirror`, from 0, of every chunk that has more than one. It is stripe `mirror` of DUP and
-/// RAID1*, every such stripe of a RAID10's groups. Of RAID5 and RAID6 it is all that is on devid `mirror` + 1.
-/// Chunks without redundancy are left alone.
+/// Returns the places of copy `mirror`, from 0, of every chunk that has more than one. It is stripe `mirror` of DUP and
+/// RAID1*, every such stripe of a RAID10's groups. Of RAID5 and RAID6 it is all that is on devid `mirror` + 1. Chunks
+/// without redundancy are left alone.
 pub fn mirror_ranges(chunks: &[Chunk], mirror: usize) -> Ranges {
     let mut ranges = Ranges::new();
     for chunk in chunks {

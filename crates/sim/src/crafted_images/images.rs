@@ -53,7 +53,7 @@ pub fn alone() -> Result<Alone> {
     Ok(Alone { _locked: file })
 }
 
-/// Names of all images, sorted.
+/// Lists the names of all images, sorted.
 pub fn names() -> Result<Vec<String>> {
     let dir = dir();
     let mut names = Vec::new();
@@ -140,7 +140,7 @@ fn pack(device: &Path, packed: &Path) -> Result<()> {
     fs::write(packed, out).at("write", packed)
 }
 
-/// Blocks of zeros become holes.
+/// Unpacks an image. Blocks of zeros become holes.
 fn unpack(packed: &Path, device: &Path) -> Result<()> {
     let bad = bad(packed);
     let mut from = BufReader::new(File::open(packed).at("open", packed)?);

@@ -10,7 +10,7 @@ pub struct DiscardTime {
 }
 
 impl Default for DiscardTime {
-    /// The time on a usual drive.
+    /// Returns the time on a usual drive.
     fn default() -> Self {
         DiscardTime {
             request: Duration::from_micros(200),

@@ -55,7 +55,7 @@ impl Counts {
         self.reads + self.writes + self.flushes + self.discards
     }
 
-    /// A fault for each request that was counted after `start`: the counts when the run of interest began.
+    /// Returns a fault for each request that was counted after `start`, the counts when the run of interest began.
     pub fn each_since(self, start: Counts) -> impl Iterator<Item = Fault> {
         let reads = (start.reads..self.reads).map(|nth| Fault::Read { nth });
         let writes = (start.writes..self.writes).map(|nth| Fault::Write { nth });

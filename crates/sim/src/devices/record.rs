@@ -78,7 +78,7 @@ impl Recorder {
         Recorder::default()
     }
 
-    /// A device that holds what `start` holds, recorded from now on.
+    /// Creates a device that holds what `start` holds, and whose requests are recorded.
     pub fn device(&self, start: MemDevice) -> Arc<RecordDevice> {
         let mut log = self.0.lock();
         log.starts.push(start.clone());
@@ -94,7 +94,7 @@ impl Recorder {
         self.0.lock().events.push(Event::Mark(mark.into()));
     }
 
-    /// The sequence so far.
+    /// Returns the sequence so far.
     pub fn recording(&self) -> Recording {
         let log = self.0.lock();
         Recording {
@@ -113,7 +113,7 @@ pub struct RecordDevice {
 }
 
 impl RecordDevice {
-    /// The contents of the device now, as after an orderly shutdown.
+    /// Copies the contents of the device as they are now, as after an orderly shutdown.
     pub fn snapshot(&self) -> MemDevice {
         let _log = self.log.lock();
         self.live.clone()
@@ -191,7 +191,7 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Tests may look for rules of their own, such as a flush before each superblock.
+    /// Returns all events. Tests may look for rules of their own, such as a flush before each superblock.
     pub fn events(&self) -> &[Event] {
         &self.events
     }
@@ -201,7 +201,7 @@ impl Recording {
         self.events.iter().filter(is_flush).count()
     }
 
-    /// Images after power cuts, in the order of time.
+    /// Returns images after power cuts, in the order of time.
     pub fn crash_states(&self, plan: &CrashPlan) -> CrashStates {
         CrashStates::new(self.clone(), plan)
     }

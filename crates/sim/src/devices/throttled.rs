@@ -51,7 +51,7 @@ struct State {
 }
 
 impl ThrottledDevice {
-    /// Without a rate a write takes no time, unless writes are held.
+    /// Creates a slow device. Without a rate a write takes no time, unless writes are held.
     pub fn new(inner: Arc<dyn BlockDevice>, rate: Option<Rate>) -> ThrottledDevice {
         ThrottledDevice {
             inner,
@@ -72,12 +72,12 @@ impl ThrottledDevice {
         self
     }
 
-    /// From here on writes and flushes wait, until `release`.
+    /// Holds all writes and flushes until `release`.
     pub fn hold(&self) {
         self.state.lock().held = Held::All;
     }
 
-    /// The next write or flush waits until `release`; those behind it do not.
+    /// Holds the next write or flush until `release`, but not those behind it.
     pub fn hold_next(&self) {
         self.state.lock().held = Held::Next;
     }

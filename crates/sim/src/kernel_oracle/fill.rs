@@ -43,7 +43,7 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// For images that are kept: what it writes compresses well.
+    /// Returns the scale for images that are kept, of which the content compresses well.
     pub fn tiny() -> Scale {
         Scale {
             hard_links: 220,
@@ -64,7 +64,7 @@ impl Scale {
         }
     }
 
-    /// A second or two.
+    /// Returns a scale that takes a second or two.
     pub fn small() -> Scale {
         Scale {
             hard_links: 300,
@@ -77,7 +77,7 @@ impl Scale {
         }
     }
 
-    /// A directory of 100,000 and files of 10,000 extents.
+    /// Returns a scale with a directory of 100,000 and files of 10,000 extents.
     pub fn full() -> Scale {
         Scale {
             hard_links: 1_000,

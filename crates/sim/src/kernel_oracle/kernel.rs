@@ -63,8 +63,8 @@ pub fn available() -> Result<(), Why> {
     Ok(())
 }
 
-/// True if the kernel can be asked. Otherwise writes to standard error that `test` is skipped, past the
-/// test harness' capture; with `UBTRFS_REQUIRE_KERNEL` set it panics instead.
+/// Returns true if the kernel can be asked. Otherwise writes to standard error that `test` is skipped, past the test
+/// harness' capture. With `UBTRFS_REQUIRE_KERNEL` set it panics instead.
 pub fn or_skip(test: &str) -> bool {
     let Err(why) = available() else {
         return true;

@@ -60,7 +60,7 @@ impl Manifest {
         at.ok().map(|at| &self.entries[at])
     }
 
-    /// The part below the folder `path`, as if that were the root.
+    /// Returns the part below the folder `path`, as if that were the root.
     pub fn below(&self, path: &[u8]) -> Manifest {
         let cut = |full: &[u8]| {
             let rest = full.strip_prefix(path)?;

@@ -139,7 +139,7 @@ pub struct Filled {
 }
 
 impl Case {
-    /// The case that mkfs.btrfs makes when not told otherwise, with one changed profile.
+    /// Returns the case that mkfs.btrfs makes when not told otherwise, with one changed profile.
     pub fn of_profile(profile: Profile) -> Case {
         Case {
             csum: Csum::Crc32c,
@@ -150,7 +150,7 @@ impl Case {
         }
     }
 
-    /// Mixed groups need nodes of one sector and one profile for both.
+    /// Returns whether a volume can be so. Mixed groups need nodes of one sector and one profile for both.
     fn is_possible(&self) -> bool {
         self.features != Features::Mixed || self.nodesize == 4096
     }
@@ -207,7 +207,7 @@ impl Case {
     }
 }
 
-/// Every possible case, in a fixed order.
+/// Lists every possible case, in a fixed order.
 pub fn full() -> Vec<Case> {
     let mut cases = Vec::new();
     for &features in &Features::ALL {
@@ -249,7 +249,7 @@ pub fn chosen() -> Vec<Case> {
     sample(&full(), count, seed("kinds of volumes"))
 }
 
-/// The most varied; once all pairs of values are together, any others.
+/// Chooses the most varied cases and, once all pairs of values are together, any others.
 pub fn sample(all: &[Case], count: usize, seed: u64) -> Vec<Case> {
     let mut chosen = varied_of(all, count);
     let mut others: Vec<Case> = all.to_vec();
@@ -262,7 +262,7 @@ pub fn sample(all: &[Case], count: usize, seed: u64) -> Vec<Case> {
     chosen
 }
 
-/// The cases that ubtrfs writes to: it makes no chunks with parity, and keeps no simple quotas.
+/// Lists the cases that ubtrfs writes to: it makes no chunks with parity, and keeps no simple quotas.
 pub fn writable() -> Vec<Case> {
     let mut cases = full();
     cases.retain(|case| {
@@ -272,7 +272,7 @@ pub fn writable() -> Vec<Case> {
     cases
 }
 
-/// At most `count` cases, the most varied first; fewer if all pairs of values were together before.
+/// Chooses at most `count` cases, the most varied first. There are fewer if all pairs of values were together before.
 pub fn varied(count: usize) -> Vec<Case> {
     varied_of(&full(), count)
 }

@@ -61,7 +61,7 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// Nodes of 16 KiB, sectors of 4 KiB.
+    /// Returns the limits with nodes of 16 KiB, and sectors of 4 KiB.
     fn default() -> Limits {
         Limits::of_nodesize(16 << 10)
     }

@@ -92,7 +92,7 @@ fn check_links(dir: &Path) -> Outcome {
     }
 }
 
-/// Each name by itself, as listed.
+/// Removes a directory with all below, each name by itself, as listed.
 fn remove(dir: &Path) -> Outcome {
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
@@ -139,7 +139,7 @@ pub(super) fn member(dir: &Path, seed: u64, seconds: u64, number: u64) -> Outcom
     Ok(())
 }
 
-/// Bytes that follow from a seed, which leads them.
+/// Returns bytes that follow from a seed, which leads them.
 fn contents(seed: u64, len: u64) -> Vec<u8> {
     let mut bytes = vec![0; len as usize];
     Rng::new(seed).fill(&mut bytes);
@@ -148,7 +148,7 @@ fn contents(seed: u64, len: u64) -> Vec<u8> {
     bytes
 }
 
-/// Whether these are all the bytes of some writer.
+/// Checks that these are all the bytes of some writer.
 fn check_whole(path: &Path, bytes: &[u8]) -> Outcome {
     let word = |at: usize| {
         let word = bytes.get(at..at + 8)?;

@@ -67,7 +67,7 @@ impl Ours {
         self.do_it(&["umount".as_ref(), self.dir.as_ref()])
     }
 
-    /// A volume with nothing in it, mounted.
+    /// Mounts a volume with nothing in it.
     fn empty(&self) -> Result<(), String> {
         let _ = self.unmount();
         let made = std::fs::File::create(&self.image).and_then(|file| file.set_len(IMAGE_BYTES));
@@ -117,8 +117,8 @@ impl Mounted for Ours {
     }
 }
 
-/// Linux does not hand clones to a FUSE server, and does not know what is immutable there: it finds other
-/// errors first. Subvolumes are for the engine's own scripts.
+/// Returns whether a mount can be asked for an operation. Linux does not hand clones to a FUSE server, and does not
+/// know what is immutable there: it finds other errors first. Subvolumes are for the engine's own scripts.
 fn can_be_asked(op: &Op) -> bool {
     if let Op::SetFlags { flags, .. } = op {
         return !flags.immutable && !flags.append;
@@ -137,7 +137,7 @@ fn can_be_asked(op: &Op) -> bool {
     )
 }
 
-/// A random script on an empty volume; one that fails is made short and printed.
+/// Runs a random script on an empty volume. One that fails is made short and printed.
 fn prove(ours: &Ours, shape: Shape, seed: u64, count: usize, options: &RunOptions) -> Outcome {
     let mut ops = generate(shape, seed, count);
     ops.retain(can_be_asked);
@@ -157,7 +157,7 @@ fn prove(ours: &Ours, shape: Shape, seed: u64, count: usize, options: &RunOption
     Err(last.to_string().into())
 }
 
-/// Each shape alone, then sixteen threads.
+/// Runs each shape alone, then sixteen threads.
 pub(super) fn run(ours: &Ours, seed: u64, count: usize) -> Outcome {
     let options = RunOptions {
         ignored: MOUNT_DIFFERS.to_vec(),

@@ -85,7 +85,7 @@ impl Crafted {
         crafted
     }
 
-    /// The block, what is below it, and the trees that its root items name.
+    /// Collects the block, the blocks below it, and the trees that its root items name.
     fn collect(&self, bytenr: u64, live: &mut BTreeSet<u64>) {
         if !self.blocks.contains_key(&bytenr) || !live.insert(bytenr) {
             return;
@@ -104,7 +104,7 @@ impl Crafted {
         }
     }
 
-    /// The devices, each of which can be told to fail.
+    /// Returns the devices, each of which can be told to fail.
     pub fn devices(&self) -> Vec<(PathBuf, Arc<FaultDevice>)> {
         self.devices
             .iter()
@@ -165,7 +165,7 @@ impl Crafted {
             .expect("within the device");
     }
 
-    /// The bytes of a block.
+    /// Returns the bytes of a block.
     pub fn block(&self, bytenr: u64) -> Vec<u8> {
         let mut block = vec![0; self.nodesize];
         self.read(self.blocks[&bytenr][0], &mut block);
@@ -177,7 +177,7 @@ impl Crafted {
         &self.blocks[&bytenr]
     }
 
-    /// Addresses of the blocks of a tree on this level.
+    /// Lists the addresses of the blocks of a tree on this level.
     pub fn blocks_of(&self, owner: RootId, level: u8) -> Vec<u64> {
         let is_wanted = |bytenr: &&u64| {
             let block = self.block(**bytenr);

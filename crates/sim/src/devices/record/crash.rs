@@ -34,7 +34,7 @@ pub struct CrashPlan {
 }
 
 impl CrashPlan {
-    /// 100 random states, sectors of 512 bytes.
+    /// Creates a plan with 100 random states, and sectors of 512 bytes.
     pub fn new(seed: u64) -> CrashPlan {
         CrashPlan {
             seed,
@@ -109,7 +109,7 @@ pub struct CrashState {
 }
 
 impl CrashState {
-    /// The marks that had been put before the cut.
+    /// Returns the marks that had been put before the cut.
     pub fn marks(&self) -> &[u64] {
         &self.marks[..self.marks_passed]
     }
@@ -254,8 +254,8 @@ impl CrashStates {
         }
     }
 
-    /// A missing barrier often shows only if one certain write is lost or alone lands. So these extremes are as
-    /// likely as an even mix.
+    /// Chooses which pending requests land. A missing barrier often shows only if one certain write is lost or alone
+    /// lands. So these extremes are as likely as an even mix.
     fn choose(&self, pending: &[usize], rng: &mut Rng) -> Vec<Landing> {
         let chosen = rng.below(pending.len().max(1) as u64) as usize;
         let mix = rng.below(6);
@@ -318,7 +318,7 @@ impl CrashStates {
         }
     }
 
-    /// The ranges of a request that may land alone: the sectors of a write, some parts of a discard.
+    /// Returns the ranges of a request that may land alone: the sectors of a write, some parts of a discard.
     fn parts(&self, event: usize) -> Vec<Range<u64>> {
         let range = self.range(event);
         let part_bytes = match &self.recording.events[event] {

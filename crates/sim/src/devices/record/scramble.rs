@@ -8,7 +8,7 @@ use ubtrfs_device::{BlockDevice, MemDevice};
 use crate::Rng;
 
 const BLOCK_BYTES: u64 = 4096;
-/// Garbage at either end of a range where nothing was: enough for those who read one block too far.
+/// Garbage at either end of a range where nothing was: enough for a reader that goes one block too far.
 const EDGE_BYTES: u64 = 64 << 10;
 
 /// Fills a range with garbage that `event` gives.

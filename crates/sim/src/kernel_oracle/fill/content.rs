@@ -72,7 +72,7 @@ pub fn bytes(kind: Kind, len_bytes: usize, rng: &mut Rng) -> Vec<u8> {
     data
 }
 
-/// One of a few dozen sentences after the other.
+/// Adds one of a few dozen sentences after the other.
 fn text(data: &mut Vec<u8>, until: usize, rng: &mut Rng) {
     const SENTENCES: u64 = 48;
     const WORDS_EACH: usize = 9;

@@ -29,7 +29,7 @@ pub(super) fn fill(dir: &Path, scale: &Scale, rng: &mut Rng) -> Result<()> {
     deep(dir, scale)
 }
 
-/// Every second file deleted after a commit, others renamed: index numbers, inodes and extents with gaps.
+/// Deletes every second file after a commit, and renames others: index numbers, inodes and extents have gaps then.
 fn gaps(dir: &Path, scale: &Scale, rng: &mut Rng) -> Result<()> {
     fs::create_dir(dir).at("create", dir)?;
     let count = (scale.dir_entries / 10).max(40);

@@ -58,7 +58,7 @@ fn sparse(dir: &Path, scale: &Scale, rng: &mut Rng) -> Result<()> {
     write_at(&new_file(&path)?, &path, 300_000, b"after a hole")
 }
 
-/// Every second sector, and then, in another file, those between as well.
+/// Writes every second sector, and then, in another file, those between as well.
 fn many_extents(dir: &Path, scale: &Scale, rng: &mut Rng) -> Result<()> {
     for name in ["extents-with-holes", "extents-filled"] {
         let path = dir.join(name);
@@ -78,7 +78,7 @@ fn many_extents(dir: &Path, scale: &Scale, rng: &mut Rng) -> Result<()> {
     Ok(())
 }
 
-/// Enough for the offsets below.
+/// Returns enough bytes for the offsets that are overwritten in a text.
 fn text_bytes(scale: &Scale) -> usize {
     scale.data_bytes.max(140_001)
 }
@@ -182,7 +182,7 @@ fn reflinks(dir: &Path, scale: &Scale, rng: &mut Rng) -> Result<()> {
     ioctl_ficlone(new_file(&path)?, source).at("clone", &path)
 }
 
-/// On one btrfs the kernel clones aligned ranges rather than copying them.
+/// Copies a range. On one btrfs the kernel clones aligned ranges rather than copying them.
 fn clone_range(
     from: &File,
     mut at: u64,
@@ -232,7 +232,7 @@ fn prealloc(dir: &Path, rng: &mut Rng) -> Result<()> {
     fallocate(&file, FallocateFlags::ZERO_RANGE, 20_000, 30_000).at("zero range", &path)
 }
 
-/// Files that were truncated, extended, and grown out of their inline extent.
+/// Creates files that were truncated, extended, and grown out of their inline extent.
 fn resized(dir: &Path, rng: &mut Rng) -> Result<()> {
     let steps: [(&str, &[u64]); 5] = [
         ("inline-extended", &[1_000_000]),

@@ -23,7 +23,7 @@ const CASTAGNOLI_REFLECTED: u32 = 0x82f6_3b78;
 const FREE_LETTERS: usize = 12;
 const FREE_BITS: usize = FREE_LETTERS * 4;
 
-/// The hash of a directory entry or xattr: crc32c with the seed ~1 and no final xor.
+/// Computes the hash of a directory entry or xattr: crc32c with the seed ~1 and no final xor.
 pub fn name_hash(name: &[u8]) -> u32 {
     crc32c(!1, name)
 }
@@ -36,7 +36,7 @@ fn crc32c(seed: u32, bytes: &[u8]) -> u32 {
     })
 }
 
-/// `count` different names of one hash, at most 65,535. Each is `prefix` and twelve lower-case letters.
+/// Returns `count` different names of one hash, at most 65,535. Each is `prefix` and twelve lower-case letters.
 pub fn colliding_names(prefix: &[u8], count: usize) -> Vec<Vec<u8>> {
     let basis = null_space();
     (1..=count)
@@ -53,7 +53,7 @@ pub fn colliding_names(prefix: &[u8], count: usize) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Choices of the free bits that leave the hash alone.
+/// Lists the choices of the free bits that leave the hash alone.
 fn null_space() -> Vec<u64> {
     // Rows (hash change, bits flipped), brought to echelon form; a row whose hash change became 0 is a
     // solution.

@@ -76,7 +76,7 @@ fn snapshot(of: &Path, to: &Path, read_only: bool) -> Result<()> {
     run("btrfs", args).map(drop)
 }
 
-/// A few of everything.
+/// Creates a few files of every kind.
 fn tree(dir: &Path, rng: &mut Rng) -> Result<()> {
     let sub = dir.join("sub");
     fs::create_dir(&sub).at("create", &sub)?;

@@ -27,7 +27,7 @@ impl Chunk {
         self.flags.split('|').any(|word| word == flag)
     }
 
-    /// Bytes of the chunk on each of its stripes.
+    /// Returns the bytes of the chunk on each of its stripes.
     pub fn stripe_bytes(&self) -> u64 {
         let stripes = self.stripes.len() as u64;
         let data_stripes = if self.has_flag("RAID0") {
@@ -45,7 +45,7 @@ impl Chunk {
     }
 }
 
-/// The chunks of the volume on `devices`, by logical address.
+/// Lists the chunks of the volume on `devices`, by logical address.
 pub fn chunks(devices: &[PathBuf]) -> Result<Vec<Chunk>> {
     let args = ["inspect-internal", "dump-tree", "-t", "chunk"].map(AsRef::as_ref);
     let paths = devices.iter().map(|device| Path::as_os_str(device));

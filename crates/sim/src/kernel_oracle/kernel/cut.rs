@@ -64,12 +64,12 @@ impl CutVolume {
         mount.expect("mounted until the end").path()
     }
 
-    /// A folder beside the image, in which copies cost nothing.
+    /// Returns a folder beside the image, in which copies cost nothing.
     pub fn dir(&self) -> &Path {
         self.host.path()
     }
 
-    /// The device files as a power cut now leaves them, by devid.
+    /// Copies the device files as a power cut now leaves them, by devid.
     pub fn cut(&mut self) -> Result<Vec<PathBuf>> {
         self.cuts += 1;
         let whole = self.dir().join(format!("cut-{}", self.cuts));

@@ -60,7 +60,7 @@ impl LoopDevice {
         fs::read_to_string(backing).is_ok_and(|file| Path::new(file.trim_end()) == self.file)
     }
 
-    /// Such as `/dev/loop3`.
+    /// Returns the path of the device, such as `/dev/loop3`.
     pub fn path(&self) -> &Path {
         &self.path
     }

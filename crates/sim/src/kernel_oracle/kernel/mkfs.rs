@@ -15,7 +15,7 @@ macro_rules! names {
         impl $type {
             pub const ALL: &[$type] = &[$($type::$variant),+];
 
-            /// The name as btrfs-progs spells it.
+            /// Returns the name as btrfs-progs spells it.
             pub fn name(self) -> &'static str {
                 match self { $($type::$variant => $name),+ }
             }
@@ -66,7 +66,7 @@ names! {
 }
 
 impl Profile {
-    /// Fewest devices on which the profile does what its name says.
+    /// Returns the least number of devices on which the profile does what its name says.
     pub fn min_devices(self) -> usize {
         match self {
             Profile::Single | Profile::Dup => 1,
@@ -131,7 +131,7 @@ impl MkfsSpec {
         self
     }
 
-    /// Size of each device; files are sparse.
+    /// Sets the size of each device. The files are sparse.
     pub fn device_bytes(mut self, bytes: u64) -> MkfsSpec {
         self.device_bytes = bytes;
         self
@@ -188,7 +188,7 @@ impl MkfsSpec {
         self
     }
 
-    /// The options as words, without the devices.
+    /// Returns the options as words, without the devices.
     pub fn args(&self) -> Vec<String> {
         let mut args = vec!["-q".to_owned(), "-f".to_owned(), "-K".to_owned()];
         let mut push = |option: &str, value: String| args.extend([option.to_owned(), value]);

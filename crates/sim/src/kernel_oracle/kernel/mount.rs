@@ -95,7 +95,7 @@ impl KernelMount {
         &self.point
     }
 
-    /// The block devices of the mount that were attached for it, in the order given.
+    /// Returns the block devices of the mount that were attached for it, in the order given.
     pub fn loops(&self) -> &[LoopDevice] {
         &self.loops
     }
@@ -141,7 +141,7 @@ impl KernelMount {
         run("fstrim", [self.point.as_os_str()]).map(drop)
     }
 
-    /// Like drop, but tells of an error.
+    /// Unmounts as drop does, but tells of an error.
     pub fn unmount(mut self) -> Result<()> {
         self.mounted = false;
         umount(&self.point)
@@ -151,8 +151,8 @@ impl KernelMount {
 const BUSY_TRIES: u32 = 100;
 const BUSY_WAIT: Duration = Duration::from_millis(20);
 
-/// A thread that starts a program holds copies of all open files for the moment between fork and exec. So a mount
-/// without a user may be busy, and is tried again for a while.
+/// Unmounts, and tries again for a while. A thread that starts a program holds copies of all open files for the moment
+/// between fork and exec. So a mount without a user may be busy.
 fn umount(point: &Path) -> Result<()> {
     let mut tries = 0;
     loop {

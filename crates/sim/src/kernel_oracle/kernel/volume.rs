@@ -12,7 +12,7 @@ pub struct KernelVolume {
 }
 
 impl KernelVolume {
-    /// An empty volume as `mkfs.btrfs` makes it.
+    /// Creates an empty volume with `mkfs.btrfs`.
     pub fn make(spec: &MkfsSpec) -> Result<KernelVolume> {
         let scratch = Scratch::new()?;
         let devices = (0..spec.devices)
@@ -26,12 +26,12 @@ impl KernelVolume {
         Ok(volume)
     }
 
-    /// A volume whose device files someone else made in `scratch`.
+    /// Wraps a volume whose device files are already in `scratch`.
     pub fn of_files(devices: Vec<PathBuf>, scratch: Scratch) -> KernelVolume {
         KernelVolume { devices, scratch }
     }
 
-    /// The device files, by devid.
+    /// Returns the device files, by devid.
     pub fn devices(&self) -> &[PathBuf] {
         &self.devices
     }
@@ -59,7 +59,7 @@ impl KernelVolume {
         Ok(mount)
     }
 
-    /// A volume needs its devices free: one mount at a time.
+    /// Mounts the volume. It needs its devices free: one mount at a time.
     pub fn mount(&self, options: &str) -> Result<KernelMount> {
         KernelMount::new(&self.devices, options)
     }
@@ -68,8 +68,8 @@ impl KernelVolume {
         self.mount("ro")
     }
 
-    /// `btrfs check`; an error if it finds anything. Data checksums are verified too, except with parity:
-    /// there btrfs-progs 6.14 computes a data block of RAID5 wrongly from parity that is right on disk.
+    /// Runs `btrfs check`, and returns an error if it finds anything. Data checksums are verified too, except with
+    /// parity: there btrfs-progs 6.14 computes a data block of RAID5 wrongly from parity that is right on disk.
     pub fn check(&self) -> Result<()> {
         let has_parity = chunks(&self.devices)?
             .iter()

@@ -163,7 +163,7 @@ fn fields(left: &Entry, right: &Entry, ignored: &[Field], differences: &mut Vec<
     }
 }
 
-/// None if the entry has nothing to compare there.
+/// Formats a field of an entry. The result is None if the entry has nothing to compare there.
 fn show(entry: &Entry, field: Field) -> Option<String> {
     let stat = &entry.stat;
     let is_dir = stat.kind == super::Kind::Dir;

@@ -70,7 +70,8 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Such a directory is made up by the reader; its times mean nothing.
+    /// Returns whether the entry is an empty subvolume directory. The reader makes such a directory up, and its times
+    /// mean nothing.
     pub fn is_empty_subvolume_dir(&self) -> bool {
         self.stat.kind == Kind::Dir && self.stat.ino == EMPTY_SUBVOLUME_DIR_INO
     }

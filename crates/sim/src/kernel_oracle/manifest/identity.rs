@@ -9,8 +9,8 @@ use super::{Kind, Manifest};
 const ROOT_INO: u64 = 256;
 
 impl Manifest {
-    /// A copy with inode numbers that depend only on which paths share an inode. Those of subvolumes' roots and of
-    /// empty subvolume directories stay, each other one follows from the first path that leads to it.
+    /// Copies the manifest, with inode numbers that depend only on which paths share an inode. Those of subvolumes'
+    /// roots and of empty subvolume directories stay, each other one follows from the first path that leads to it.
     pub fn canonical(&self) -> Manifest {
         let mut manifest = self.clone();
         // By path, the directory's subvolume: the index of its root.
@@ -34,13 +34,13 @@ impl Manifest {
         manifest
     }
 
-    /// A number that two manifests share if they are alike in all but times, owners of empty subvolume directories, and
-    /// the numbers of inodes. Others share it by chance only.
+    /// Computes a number that two manifests share if they are alike. Times, owners of empty subvolume directories, and
+    /// the numbers of inodes may differ. Others share it by chance only.
     pub fn fingerprint(&self) -> u64 {
         self.hashed(true)
     }
 
-    /// The same, whatever the size and content of files.
+    /// Computes a fingerprint as `fingerprint`, whatever the size and content of files.
     pub fn fingerprint_without_data(&self) -> u64 {
         self.hashed(false)
     }

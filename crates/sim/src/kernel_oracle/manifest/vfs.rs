@@ -30,7 +30,7 @@ pub struct Vfs {
 pub struct VfsNode(OwnedFd);
 
 impl VfsNode {
-    /// A path that reaches the inode itself, a symlink too.
+    /// Returns a path that reaches the inode itself, a symlink too.
     fn path(&self) -> PathBuf {
         format!("/proc/self/fd/{}", self.0.as_raw_fd()).into()
     }

@@ -31,7 +31,7 @@ pub trait Source {
 
     fn readlink(&mut self, node: &Self::Node) -> Result<Vec<u8>, Self::Error>;
 
-    /// All that root sees, ACLs as the xattrs `system.posix_acl_*`.
+    /// Reads all extended attributes that root sees, ACLs as the xattrs `system.posix_acl_*`.
     fn xattrs(&mut self, node: &Self::Node) -> Result<Vec<Xattr>, Self::Error>;
 
     /// Fills `buf`, less only at the end of the file; returns how much.
@@ -42,7 +42,7 @@ pub trait Source {
         buf: &mut [u8],
     ) -> Result<usize, Self::Error>;
 
-    /// The first place at or after `offset` that may hold data; None if only a hole follows.
+    /// Finds the first place at or after `offset` that may hold data. The result is None if only a hole follows.
     fn next_data(&mut self, node: &Self::Node, offset: u64) -> Result<Option<u64>, Self::Error>;
 }
 

@@ -181,7 +181,7 @@ impl ModelFs {
     }
 }
 
-/// Names that other parts of the kernel give a meaning to are left out.
+/// Checks the name of an extended attribute. Names that other parts of the kernel give a meaning to are left out.
 fn check_xattr_name(name: &[u8]) -> Result<(), OpError> {
     if name.is_empty() || name.len() > XATTR_NAME_BYTES {
         return Err(OpError::XattrName);

@@ -17,7 +17,7 @@ enum CompressionProperty {
     With,
 }
 
-/// The name of the algorithm that a value begins with; a level may follow.
+/// Returns the name of the algorithm that a value begins with. A level may follow.
 fn algorithm(value: &[u8]) -> Option<&'static [u8]> {
     ALGORITHMS.into_iter().find(|name| value.starts_with(name))
 }

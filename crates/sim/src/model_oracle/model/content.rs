@@ -32,7 +32,7 @@ impl Content {
         self.size
     }
 
-    /// At most `len` bytes, less at the end of the file.
+    /// Reads at most `len` bytes, less at the end of the file.
     pub(super) fn read(&self, offset: u64, len: usize) -> Vec<u8> {
         let len = (len as u64).min(self.size.saturating_sub(offset)) as usize;
         let mut bytes = vec![0; len];
@@ -96,8 +96,8 @@ impl Content {
         }
     }
 
-    /// Both offsets are multiples of the block; `len` is one too, or reaches to the end of `from` and
-    /// past the end of this file.
+    /// Clones a range of another file. Both offsets are multiples of the block. `len` is one too, or reaches to the end
+    /// of `from` and past the end of this file.
     pub(super) fn clone_range(&mut self, from: &Content, from_offset: u64, len: u64, offset: u64) {
         let blocks = len.div_ceil(BLOCK_BYTES);
         let (source, target) = (from_offset / BLOCK_BYTES, offset / BLOCK_BYTES);

@@ -126,8 +126,8 @@ impl ModelFs {
         Ok(Outcome::Copied(len))
     }
 
-    /// No byte and no time changes. Of a range that ends within a sector, and not with both files, the kernel
-    /// leaves the end out.
+    /// Deduplicates a range. No byte and no time changes. Of a range that ends within a sector, and not with both
+    /// files, the kernel leaves the end out.
     pub(super) fn dedupe(
         &mut self,
         (from, from_offset): (&At, u64),
@@ -185,7 +185,7 @@ impl ModelFs {
         Ok(Outcome::Done)
     }
 
-    /// A change to the file was begun and given up: when it was last changed is unknown.
+    /// Notes that a change to the file was begun and given up: when it was last changed is unknown.
     pub(crate) fn touch(&mut self, at: &At) {
         if let Ok(id) = self.at(at) {
             self.inode_mut(id).mtime = None;
@@ -200,7 +200,7 @@ impl ModelFs {
         }
     }
 
-    /// The file to write to. Writes that became forbidden after the file was opened are left out.
+    /// Finds the file to write to. Writes that became forbidden after the file was opened are left out.
     fn writable(&self, at: &At, appends: bool) -> Result<InodeId, OpError> {
         let id = self.at(at)?;
         match (self.may_open_for_writing(id, appends), at) {

@@ -23,7 +23,7 @@ impl ModelFs {
         matches!(self.inode(id).body, Body::File(_)).then_some(InodeKey(id))
     }
 
-    /// Size and content.
+    /// Returns size and content.
     pub(crate) fn bytes_of(&self, InodeKey(id): InodeKey) -> Option<(u64, Digest)> {
         let subvolume = self.subvolumes.get(&id.subvolume)?;
         match &subvolume.inodes.get(&id.ino)?.body {

@@ -62,7 +62,7 @@ impl ModelFs {
         }
     }
 
-    /// The directory that the path's last name is in, and that name.
+    /// Finds the directory that the path's last name is in, and returns it with that name.
     pub(super) fn parent<'p>(&self, path: &'p FsPath) -> Result<(InodeId, &'p [u8]), OpError> {
         let Some((dir, name)) = path.split() else {
             return Err(OpError::OutOfScope);
@@ -72,7 +72,7 @@ impl ModelFs {
         Ok((dir, name))
     }
 
-    /// For a name that is to be made: it is not there yet, and its directory takes names.
+    /// Finds the directory of a name that is to be made. The name is not there yet, and its directory takes names.
     pub(super) fn new_name<'p>(&self, path: &'p FsPath) -> Result<(InodeId, &'p [u8]), OpError> {
         let (dir, name) = self.parent(path)?;
         if self.lookup(dir, name)?.is_some() {
@@ -89,7 +89,7 @@ impl ModelFs {
         }
     }
 
-    /// The inodes on the way to `path` and at its end.
+    /// Lists the inodes on the way to `path` and at its end.
     pub(super) fn chain(&self, path: &FsPath) -> Vec<Found> {
         let mut prefix = FsPath::default();
         let mut chain = vec![Found::Inode(TOP.root())];

@@ -15,7 +15,7 @@ impl ModelFs {
         Ok(Outcome::Done)
     }
 
-    /// Such a file goes when it is closed, unless it was given a name.
+    /// Creates a file without a name. It goes when it is closed, unless it was given a name.
     pub(super) fn tmpfile(&mut self, dir: &FsPath, mode: u32, slot: Slot) -> OpResult {
         let dir = self.find_inode(dir)?;
         self.inode(dir).dir()?;
@@ -67,7 +67,7 @@ impl ModelFs {
         self.open.values().any(|open| open.subvolume == subvolume)
     }
 
-    /// Slots in use, for a generator of scripts.
+    /// Lists the slots in use, for a generator of scripts.
     pub fn open_slots(&self) -> impl Iterator<Item = Slot> {
         self.open.keys().copied()
     }

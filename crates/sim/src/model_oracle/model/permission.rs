@@ -6,7 +6,7 @@ use super::lookup::Found;
 use crate::vocabulary::OpError;
 
 impl ModelFs {
-    /// Writing to an inode or, in a directory, making and removing names.
+    /// Checks that an inode may be written to. For a directory that is to make and remove names.
     pub(super) fn may_write(&self, id: InodeId) -> Result<(), OpError> {
         if self.inode(id).flags.immutable {
             return Err(OpError::NotPermitted);
@@ -25,7 +25,7 @@ impl ModelFs {
         }
     }
 
-    /// Owner, mode, times, xattrs.
+    /// Checks that owner, mode, times and xattrs may be changed.
     pub(super) fn may_change_attributes(&self, id: InodeId) -> Result<(), OpError> {
         self.check_mutable(id)?;
         self.may_change_subvolume(id)
@@ -35,7 +35,7 @@ impl ModelFs {
         self.may_change_subvolume(id)
     }
 
-    /// Taking the name of `victim` out of `dir`, where a directory is wanted or anything else.
+    /// Checks that the name of `victim` may be taken out of `dir`, where a directory is wanted or anything else.
     pub(super) fn may_delete(
         &self,
         dir: InodeId,
@@ -71,7 +71,7 @@ impl ModelFs {
         }
     }
 
-    /// Opening for writing; what is no file and no directory is left out.
+    /// Checks that an inode may be opened for writing. One that is no file and no directory is left out.
     pub(super) fn may_open_for_writing(&self, id: InodeId, appends: bool) -> Result<(), OpError> {
         match self.inode(id).body {
             Body::File(_) => {}

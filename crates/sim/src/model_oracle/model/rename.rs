@@ -52,7 +52,7 @@ impl ModelFs {
         }
     }
 
-    /// A directory may go neither below itself nor over one that it is below.
+    /// Refuses a loop. A directory may go neither below itself nor over one that it is below.
     fn refuse_loop(&self, from: &FsPath, to: &FsPath, how: RenameHow) -> Result<(), OpError> {
         let above = |path: &FsPath| {
             let mut chain = self.chain(path);
@@ -73,7 +73,7 @@ impl ModelFs {
         }
     }
 
-    /// A directory that changes its parent is itself written to.
+    /// Checks that something may move. A directory that changes its parent is itself written to.
     fn may_move(&self, found: Found) -> Result<(), OpError> {
         match found {
             Found::Inode(id) if self.inode(id).is_dir() => self.may_write(id),

@@ -32,8 +32,8 @@ const EMPTY_SUBVOLUME_DIR: Stat = Stat {
 };
 
 impl ModelFs {
-    /// All that a reader shows. Inode numbers are `Manifest::canonical`; times that the model does not
-    /// know are of no use, so compare with `compare`.
+    /// Lists all that a reader shows. Inode numbers are `Manifest::canonical`. Times that the model does not know are
+    /// of no use, so compare with `compare`.
     pub fn manifest(&self) -> Manifest {
         let mut manifest = Manifest::default();
         self.each_entry(&mut |_, entry| manifest.entries.push(entry));
@@ -41,8 +41,8 @@ impl ModelFs {
         manifest.canonical()
     }
 
-    /// Each path with its inode, of which an empty subvolume directory has none. A directory comes before what is in
-    /// it.
+    /// Visits each path with its inode, of which an empty subvolume directory has none. A directory comes before its
+    /// entries.
     pub(crate) fn each_entry(&self, visit: &mut dyn FnMut(Option<InodeKey>, Entry)) {
         self.show(&FsPath::default(), TOP.root(), visit);
     }
@@ -112,7 +112,7 @@ impl ModelFs {
     }
 }
 
-/// Both sides may be parts (`Manifest::below`) of what a model and a reader show.
+/// Compares a model with what a reader shows. Both sides may be parts (`Manifest::below`).
 pub(crate) fn compare(model: &Manifest, shown: &Manifest, ignored: &[Field]) -> Vec<Difference> {
     let mut shown = shown.canonical();
     for entry in &mut shown.entries {

@@ -62,7 +62,7 @@ impl ModelFs {
         Ok(Outcome::Done)
     }
 
-    /// Names it in its place.
+    /// Adds a subvolume, and names it in its place.
     fn add_subvolume(&mut self, subvolume: Subvolume) {
         let id = SubvolumeId(self.next_subvolume);
         self.next_subvolume += 1;
@@ -160,7 +160,7 @@ impl ModelFs {
         Ok(Outcome::Received(self.subvolume(id).received))
     }
 
-    /// The path of what is mounted if nothing else is asked for.
+    /// Returns the path of the subvolume that is mounted if nothing else is asked for.
     pub fn default_path(&self) -> FsPath {
         let mut names = Vec::new();
         let mut at = self.default.root();

@@ -37,7 +37,7 @@ impl Wanted {
 const WALKS: usize = 40;
 
 impl ModelFs {
-    /// A path that leads there, or None if a few walks from the root met none.
+    /// Finds a path to something wanted. The result is None if a few walks from the root met none.
     pub fn wander(&self, rng: &mut Rng, wanted: Wanted) -> Option<FsPath> {
         (0..WALKS).find_map(|_| self.walk(rng, wanted))
     }
@@ -99,7 +99,7 @@ impl ModelFs {
         }
     }
 
-    /// Size of the file there, 0 if there is none.
+    /// Returns the size of the file at a path, 0 if there is none.
     pub fn size_at(&self, path: &FsPath) -> u64 {
         self.found(path).map_or(0, |id| self.inode(id).size())
     }
@@ -117,7 +117,7 @@ impl ModelFs {
             .is_some_and(|id| self.subvolume(id.subvolume).read_only)
     }
 
-    /// Names of the xattrs there.
+    /// Lists the names of the xattrs of the file at a path.
     pub fn xattrs_at(&self, path: &FsPath) -> Vec<Vec<u8>> {
         let found = self.found(path);
         found.map_or(Vec::new(), |id| {
@@ -125,7 +125,7 @@ impl ModelFs {
         })
     }
 
-    /// Inodes of all subvolumes.
+    /// Counts the inodes of all subvolumes.
     pub fn inode_count(&self) -> usize {
         let counts = self.subvolumes.values();
         counts.map(|subvolume| subvolume.inodes.size()).sum()

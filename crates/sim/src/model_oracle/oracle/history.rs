@@ -19,7 +19,7 @@ pub enum Mark {
 }
 
 impl Mark {
-    /// The mark to put after operation number `ops` of a thread was done, if any.
+    /// Returns the mark to put after operation number `ops` of a thread was done, if any.
     pub fn after(op: &Op, thread: u8, ops: usize, promises: impl Fn(&Op) -> bool) -> Option<Mark> {
         match op {
             op if promises(op) => Some(Mark::Durable { thread, ops }),
@@ -69,7 +69,7 @@ pub struct Promise {
 }
 
 impl Promise {
-    /// The promise of the only thread.
+    /// Returns the promise of the only thread.
     pub fn of(marks: &[u64]) -> Promise {
         Promise::of_thread(marks, 0)
     }
@@ -116,12 +116,12 @@ pub(super) struct Prints {
 }
 
 impl History {
-    /// `start` is what the volume shows before the first operation.
+    /// Begins a history. `start` is what the volume shows before the first operation.
     pub fn new(start: ModelFs) -> History {
         History::of_part(start, FsPath::default())
     }
 
-    /// The history of one of several threads, which works below a folder that it never removes.
+    /// Begins the history of one of several threads, which works below a folder that it never removes.
     pub fn of_part(start: ModelFs, below: FsPath) -> History {
         History {
             states: vec![State::new(start)],
@@ -129,7 +129,7 @@ impl History {
         }
     }
 
-    /// The model after one more operation.
+    /// Adds the model after one more operation.
     pub fn push(&mut self, op: Op, model: ModelFs) {
         if let Some(last) = self.states.last_mut() {
             last.next = Some(op);
@@ -145,7 +145,7 @@ impl History {
         &self.states[ops].model
     }
 
-    /// The operation after so many.
+    /// Returns the operation after so many.
     pub(super) fn next(&self, ops: usize) -> Option<&Op> {
         self.states[ops].next.as_ref()
     }
@@ -178,7 +178,7 @@ impl History {
         Ok(history)
     }
 
-    /// The manifest after so many operations.
+    /// Returns the manifest after so many operations.
     pub fn shown(&self, ops: usize) -> Manifest {
         part(&self.states[ops].model.manifest(), &self.below)
     }
@@ -189,12 +189,12 @@ impl History {
     }
 }
 
-/// Sync, Commit and Remount make all durable.
+/// Returns whether the operation is Sync, Commit or Remount. These make all durable.
 pub fn every_sync(op: &Op) -> bool {
     op.durability() == Durability::Everything
 }
 
-/// The same, and Fsync too: for a target that keeps everything at fsync.
+/// Returns whether the operation is Sync, Commit, Remount or Fsync, for a target that keeps everything at fsync.
 pub fn every_sync_and_fsync(op: &Op) -> bool {
     op.durability() != Durability::Nothing
 }

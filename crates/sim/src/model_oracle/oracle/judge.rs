@@ -80,7 +80,7 @@ impl fmt::Display for CrashFault {
 
 impl std::error::Error for CrashFault {}
 
-/// `shown` is all that a reader shows of the volume after the cut.
+/// Judges a volume after a cut. `shown` is all that a reader shows of it.
 pub fn judge_crash(
     history: &History,
     shown: &Manifest,
@@ -196,7 +196,7 @@ impl Judge<'_> {
                     && since.any(|earlier| self.is_between(earlier, file, size)))
     }
 
-    /// The operation after a prefix changes this file at once, whatever of it waits to be written.
+    /// Returns whether the operation after a prefix changes this file at once, whatever of it waits to be written.
     fn is_overtaking(&self, ops: usize, file: InodeKey) -> bool {
         let is_so = matches!(
             self.history.next(ops),
@@ -210,14 +210,14 @@ impl Judge<'_> {
         is_so && self.is_changing(ops, file)
     }
 
-    /// The operation after a prefix changes this file.
+    /// Returns whether the operation after a prefix changes this file.
     fn is_changing(&self, ops: usize, file: InodeKey) -> bool {
         let changed = self.history.next(ops).and_then(|op| op.changed_file());
         changed.and_then(|at| self.history.model(ops).file_of(at)) == Some(file)
             && ops < *self.legal.end()
     }
 
-    /// The size is one that the file may have during the operation after a prefix.
+    /// Returns whether the size is one that the file may have during the operation after a prefix.
     fn is_between(&self, ops: usize, file: InodeKey, size: u64) -> bool {
         let after = (ops + 1).min(*self.legal.end());
         let sizes = [ops, after].map(|ops| {
@@ -227,7 +227,8 @@ impl Judge<'_> {
         (sizes[0].min(sizes[1])..=sizes[0].max(sizes[1])).contains(&size)
     }
 
-    /// The operation after the prefix is changing this file, and the size is none that it could not have.
+    /// Returns whether the operation after the prefix is changing this file, and the size is none that it could not
+    /// have.
     fn is_torn(&self, ops: usize, file: InodeKey, size: u64) -> bool {
         self.is_changing(ops, file) && self.is_between(ops, file, size)
     }

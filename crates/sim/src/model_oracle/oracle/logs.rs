@@ -49,7 +49,8 @@ pub(super) struct Logs<'a> {
 }
 
 impl<'a> Logs<'a> {
-    /// None if no inode was synced since the promise. Then there is no log.
+    /// Collects what logs may hold since the promise. The result is None if no inode was synced since then: there is no
+    /// log.
     pub(super) fn since(
         history: &'a History,
         shown: &'a Manifest,
@@ -176,7 +177,7 @@ impl<'a> Logs<'a> {
         left
     }
 
-    /// A change to the file began since a moment.
+    /// Returns whether a change to the file began since a moment.
     fn is_changed(&self, key: InodeKey, since: usize) -> bool {
         (since..*self.moments.end()).any(|at| {
             let changed = self.history.next(at).and_then(Op::changed_file);
@@ -184,7 +185,7 @@ impl<'a> Logs<'a> {
         })
     }
 
-    /// From the first to the last moment at which an inode was there.
+    /// Returns the moments from the first to the last at which an inode was there.
     fn moments_of(&self, key: InodeKey) -> RangeInclusive<usize> {
         let versions = self.inodes.get(&key).map_or(&[][..], Vec::as_slice);
         match versions {
@@ -194,7 +195,7 @@ impl<'a> Logs<'a> {
         }
     }
 
-    /// The faults: paths that are there and never were, or always were and are not there.
+    /// Lists the faults: paths that are there and never were, or always were and are not there.
     pub(super) fn faults(&self) -> Vec<String> {
         let mut faults = self.strange.clone();
         for (key, versions) in &self.inodes {
@@ -213,7 +214,7 @@ impl<'a> Logs<'a> {
         faults
     }
 
-    /// The promises of syncs that do not hold.
+    /// Lists the promises of syncs that do not hold.
     pub(super) fn lost_syncs(&self, promise: &Promise) -> Vec<String> {
         let mut last: BTreeMap<InodeKey, usize> = BTreeMap::new();
         for ops in &promise.synced {
@@ -266,7 +267,7 @@ impl<'a> Logs<'a> {
         }
     }
 
-    /// The fault of a name of a synced inode, or in a synced directory.
+    /// Returns the fault of a name of a synced inode, or in a synced directory.
     fn synced_name(
         &self,
         name: &Name,
@@ -288,7 +289,8 @@ impl<'a> Logs<'a> {
         }
     }
 
-    /// A name that was taken from an inode, or out of a directory, before that was synced.
+    /// Returns whether a name is there still that was taken from an inode, or out of a directory, before that was
+    /// synced.
     fn is_there_still(&self, name: &Name, synced: InodeKey) -> bool {
         let dirs = self.paths.get(&name.0).into_iter().flatten();
         let mut dirs = dirs.filter(|path| self.leads_to[*path].len() == 1);
@@ -400,7 +402,7 @@ fn below(path: &[u8], folder: &FsPath) -> Option<Vec<u8>> {
     }
 }
 
-/// The directory and the last name. None for the root.
+/// Returns the directory and the last name, or None for the root.
 fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
     match path.iter().rposition(|byte| *byte == b'/') {
         Some(at) => Some((&path[..at], &path[at + 1..])),

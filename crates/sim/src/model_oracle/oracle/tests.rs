@@ -106,7 +106,7 @@ impl Target for Toy {
     }
 }
 
-/// The first fault that a cut brings to light.
+/// Returns the first fault that a cut brings to light.
 fn crash(defect: Option<Defect>) -> Option<String> {
     let seed = seed("toy");
     let recorder = Recorder::new();
@@ -366,7 +366,7 @@ fn fsync(name: &str) -> Op {
     }
 }
 
-/// A manifest without some of its paths.
+/// Removes some paths from a manifest.
 fn without(mut shown: Manifest, paths: &[&str]) -> Manifest {
     shown
         .entries

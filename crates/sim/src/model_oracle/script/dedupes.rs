@@ -12,7 +12,7 @@ const OFFSETS: [(u64, u64); 5] = [(0, 0), (0, SECTOR), (SECTOR, 0), (SECTOR, SEC
 /// Where files differ from others of their size, if they do.
 const DIFFERENCES: [Option<usize>; 3] = [None, Some(0), Some(5500)];
 
-/// Every sector is alike, so that files may be alike elsewhere, too.
+/// Returns content of which every sector is alike, so that files may be alike elsewhere, too.
 fn content(size: u64, difference: Option<usize>) -> Vec<u8> {
     let mut bytes: Vec<u8> = (0..size).map(|at| (at % SECTOR % 251) as u8).collect();
     if let Some(byte) = difference.and_then(|at| bytes.get_mut(at)) {
@@ -41,7 +41,7 @@ fn make(ops: &mut Vec<Op>, name: String, flags: Flags, bytes: Vec<u8>) -> FsPath
     path
 }
 
-/// Dedupes of all ranges between all files, and within each. No byte changes.
+/// Lists deduplications of all ranges between all files, and within each. No byte changes.
 pub fn dedupes() -> Vec<Op> {
     let mut ops = Vec::new();
     let mut sources = Vec::new();

@@ -41,7 +41,7 @@ struct Ranges {
     to_offset: u64,
 }
 
-/// `count` operations that begin on an empty volume.
+/// Generates `count` operations that begin on an empty volume.
 pub fn generate(shape: Shape, seed: u64, count: usize) -> Vec<Op> {
     let mut generator = Generator::new(shape, seed);
     generator.script(&mut ModelFs::default(), count)
@@ -57,7 +57,7 @@ impl Generator {
         }
     }
 
-    /// `count` operations, which it does to the model.
+    /// Generates `count` operations, and does them to the model.
     pub fn script(&mut self, model: &mut ModelFs, count: usize) -> Vec<Op> {
         let mut ops = Vec::with_capacity(count);
         while ops.len() < count {
@@ -70,7 +70,7 @@ impl Generator {
         ops
     }
 
-    /// An operation for what is there now.
+    /// Generates an operation for what is there now.
     pub fn next_op(&mut self, model: &ModelFs) -> Op {
         loop {
             let action = self.action(model);
@@ -103,7 +103,7 @@ impl Generator {
         Action::Sync
     }
 
-    /// None if there is nothing to do it to.
+    /// Generates an operation of one kind. The result is None if there is nothing to do it to.
     fn op(&mut self, action: Action, model: &ModelFs) -> Option<Op> {
         Some(match action {
             Action::Create => Op::Create {
@@ -303,7 +303,8 @@ impl Generator {
         })
     }
 
-    /// Mostly what is wanted, sometimes anything, nothing, or something below what is no directory.
+    /// Chooses a path. Mostly it is one that is wanted, sometimes any, none, or one below something that is no
+    /// directory.
     fn existing(&mut self, model: &ModelFs, wanted: Wanted) -> Option<FsPath> {
         match self.rng.below(60) {
             0 => model.wander(&mut self.rng, Wanted::Any),
@@ -321,7 +322,7 @@ impl Generator {
         Some(above.join(&self.shape.name(&mut self.rng)))
     }
 
-    /// For a name that is to be made; it is taken in some cases.
+    /// Chooses a path for a name that is to be made. It is taken in some cases.
     fn new_path(&mut self, model: &ModelFs) -> Option<FsPath> {
         let dir = match self.rng.below(50) {
             0 => model.wander(&mut self.rng, Wanted::Any)?,
@@ -374,7 +375,7 @@ impl Generator {
         self.existing(model, Wanted::File).map(At::Path)
     }
 
-    /// Within a file, at its end or past it, aligned or not, and rarely far away.
+    /// Chooses an offset within a file, at its end or past it, aligned or not, and rarely far away.
     fn offset(&mut self, model: &ModelFs, at: &At) -> u64 {
         let size = match at {
             At::Path(path) => model.size_at(path),
@@ -430,7 +431,7 @@ impl Generator {
         })
     }
 
-    /// Sometimes what was written before, in another file.
+    /// Generates a write, sometimes of data that was written before, in another file.
     fn write(&mut self, model: &ModelFs) -> Option<Op> {
         let at = self.file(model)?;
         if let Some((from, from_offset, data)) = self.written.clone()
@@ -457,7 +458,7 @@ impl Generator {
         Some(Op::Write { at, offset, data })
     }
 
-    /// In whole sectors, and as long as the source at most.
+    /// Chooses ranges in whole sectors, and as long as the source at most.
     fn ranges(&mut self, model: &ModelFs, most: u64) -> Option<Ranges> {
         let from = self.existing(model, Wanted::FilledFile)?;
         let to = match self.rng.below(3) {
@@ -522,7 +523,7 @@ impl Generator {
         })
     }
 
-    /// Mostly of what should be alike.
+    /// Generates a deduplication, mostly of ranges that should be alike.
     fn dedupe(&mut self, model: &ModelFs) -> Option<Op> {
         let mut ranges = match &self.alike {
             Some(alike) if !self.rng.one_in(3) => alike.clone(),
@@ -584,7 +585,7 @@ impl Generator {
         })
     }
 
-    /// One that is there, mostly.
+    /// Chooses an extended attribute, mostly one that is there.
     fn xattr(&mut self, model: &ModelFs) -> Option<(FsPath, Vec<u8>)> {
         let path = self.existing(model, Wanted::WithXattrs)?;
         let mut names = model.xattrs_at(&path);

@@ -70,7 +70,7 @@ pub(super) fn snapshot(
     ask(dir, SNAP_CREATE_V2, &mut argument)
 }
 
-/// The number of the subvolume that an open directory is in.
+/// Returns the number of the subvolume that an open directory is in.
 fn subvolume_of(dir: impl AsFd) -> Result<u64, Errno> {
     let mut argument = [0; INO_LOOKUP_BYTES];
     put(&mut argument, 8, &ROOT_DIR.to_ne_bytes());

@@ -108,7 +108,7 @@ impl Mounted for KernelFolder {
     }
 }
 
-/// Failures that depend on what a script does not say.
+/// Returns whether a failure depends on something that a script does not say.
 fn is_by_chance(op: &Op, error: OpError) -> bool {
     match op {
         // A larger value takes the old one's place only if their leaf happens to have room.
@@ -117,7 +117,7 @@ fn is_by_chance(op: &Op, error: OpError) -> bool {
     }
 }
 
-/// By ioctl: the commands refuse some of it before they ask the kernel.
+/// Does it by ioctl, because the commands refuse some of it before they ask the kernel.
 fn btrfs_subvolume(verb: SubvolumeVerb<'_>) -> Result<(), OpError> {
     let place = |path: &Path| {
         let dir = File::open(path.parent().unwrap_or(path))?;

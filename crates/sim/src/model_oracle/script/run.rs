@@ -43,7 +43,7 @@ impl Default for RunOptions {
 const COMPARED_PART: usize = 16;
 
 impl RunOptions {
-    /// After how many operations it is compared next, when `done` are done.
+    /// Returns after how many operations the target is compared next, when `done` are done.
     fn next_comparison(&self, done: usize) -> usize {
         match self.compare_from {
             Some(from) if done < from => from,
@@ -52,7 +52,7 @@ impl RunOptions {
         }
     }
 
-    /// After how many operations it was compared last, when operation `index` is done.
+    /// Returns after how many operations the target was compared last, when operation `index` is done.
     pub(super) fn last_comparison(&self, index: usize) -> usize {
         let mut last = 0;
         loop {
@@ -87,7 +87,7 @@ pub struct Disagreement {
 }
 
 impl Failure {
-    /// Both are about an operation of one kind, or both about what is shown.
+    /// Returns whether both failures are about an operation of one kind, or both about what is shown.
     pub(super) fn is_like(&self, other: &Failure) -> bool {
         match (&self.problem, &other.problem) {
             (Problem::Outcome(one), Problem::Outcome(other)) => {
@@ -155,7 +155,7 @@ pub struct Run<'t, T> {
 }
 
 impl<'t, T: Target> Run<'t, T> {
-    /// The target shows what `model` does.
+    /// Begins a run on a target that shows what `model` does.
     pub fn new(model: ModelFs, target: &'t mut T, options: RunOptions) -> Run<'t, T> {
         Run {
             model,
@@ -254,7 +254,7 @@ fn disagreement(
     Problem::Outcome(Box::new(Disagreement { op, wanted, got }))
 }
 
-/// Errors agree if their errno does.
+/// Returns whether two results agree. Errors agree if their errno does.
 fn agree(wanted: &Result<Outcome, OpError>, got: &Result<Outcome, OpError>) -> bool {
     match (wanted, got) {
         (Err(wanted), Err(got)) => wanted.errno() == got.errno(),
@@ -262,7 +262,7 @@ fn agree(wanted: &Result<Outcome, OpError>, got: &Result<Outcome, OpError>) -> b
     }
 }
 
-/// The write of the first bytes; any other operation whole.
+/// Cuts a write to the first bytes. Any other operation stays whole.
 fn part_of(op: &Op, len: usize) -> Op {
     let mut part = op.clone();
     if let Op::Write { data, .. } | Op::Append { data, .. } = &mut part {

@@ -87,7 +87,7 @@ impl Shape {
         usual * factor
     }
 
-    /// Below this many inodes a script grows, above it shrinks.
+    /// Returns the number of inodes below which a script grows, and above which it shrinks.
     pub(super) fn inodes(self) -> usize {
         match self {
             Shape::ManySmallFiles => 3000,

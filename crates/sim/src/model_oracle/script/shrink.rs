@@ -17,8 +17,8 @@ const END: usize = 64;
 /// Between two comparisons that differ in what they found.
 const COMPARISONS: usize = 32;
 
-/// A shorter script for which `fails` is still true. First an end of it is tried, because a long script has seldom
-/// to do with its beginning. Then parts are left out, halves first, then ever smaller ones, until no single
+/// Finds a shorter script for which `fails` is still true. First an end of it is tried, because a long script has
+/// seldom to do with its beginning. Then parts are left out, halves first, then ever smaller ones, until no single
 /// operation can go or it took too long.
 pub fn shrink(ops: &[Op], fails: impl FnMut(&[Op]) -> bool) -> Vec<Op> {
     shrink_within(MOST_TIME, ops, fails)

@@ -9,10 +9,10 @@ pub trait Target {
     /// Does the operation. What a write could do only in part is `Outcome::Written`.
     fn apply(&mut self, op: &Op) -> Result<Outcome, OpError>;
 
-    /// All that it shows. What could not be shown is among the manifest's faults.
+    /// Lists all that the target shows. What could not be shown is among the manifest's faults.
     fn manifest(&mut self) -> Manifest;
 
-    /// True if this target may fail so where the model succeeds, and then changes nothing.
+    /// Returns whether this target may fail so where the model succeeds, and then changes nothing.
     fn may_refuse(&self, _op: &Op, _error: OpError) -> bool {
         false
     }

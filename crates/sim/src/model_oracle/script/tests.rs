@@ -17,7 +17,7 @@ const QUICK: [Shape; 5] = [
     Shape::Xattrs,
 ];
 
-/// The variant's name.
+/// Returns the variant's name.
 fn name_of(op: &Op) -> String {
     let text = format!("{op:?}");
     text.split([' ', '{']).next().unwrap_or_default().to_owned()

@@ -28,7 +28,8 @@ const REGIONS: u64 = 64;
 const REGION_BYTES: u64 = 10_000;
 
 impl ThreadPlan {
-    /// Each thread below a folder `t0`, `t1`, ... of its own, or a subvolume. The setup ends with a Sync.
+    /// Plans threads of which each works below a folder `t0`, `t1`, ... of its own, or a subvolume. The setup ends with
+    /// a Sync.
     pub fn apart(
         shape: Shape,
         seed: u64,
@@ -58,8 +59,8 @@ impl ThreadPlan {
         }
     }
 
-    /// All threads in the same directories and files, doing what commutes. Each makes, moves and removes names of
-    /// its own, links files of all, and writes regions of its own in one file.
+    /// Plans threads that all work in the same directories and files, and do what commutes. Each makes, moves and
+    /// removes names of its own, links files of all, and writes regions of its own in one file.
     pub fn shared(seed: u64, threads: u8, count: usize) -> ThreadPlan {
         let mut setup = Vec::new();
         for dir in 0..SHARED_DIRS {
@@ -158,13 +159,13 @@ impl ThreadPlan {
 
 /// Is told how the threads get on.
 pub trait Watch: Sync {
-    /// The setup was done; no thread has begun.
+    /// Hears that the setup was done, and that no thread has begun.
     fn start(&self, _model: &ModelFs) {}
 
-    /// The thread is about to do its operation `index`.
+    /// Hears that the thread is about to do its operation `index`.
     fn before(&self, _thread: u8, _index: usize) {}
 
-    /// It has done so; `model` is what it made of the setup's.
+    /// Hears that the thread has done its operation `index`. `model` is what it made of the setup's.
     fn after(&self, _thread: u8, _index: usize, _step: &Step, _model: &ModelFs) {}
 }
 

@@ -40,7 +40,7 @@ pub trait Mounted {
     /// Unmounts and mounts again. No file of it is open.
     fn remount(&mut self) -> Result<()>;
 
-    /// Paths are short, whatever those of the script are.
+    /// Does something to a subvolume. Paths are short, whatever those of the script are.
     fn subvolume(&mut self, verb: SubvolumeVerb<'_>) -> OpResult<()>;
 
     /// Returns whether the operation may be refused, like `Target::may_refuse`.
@@ -116,7 +116,7 @@ impl<M: Mounted> VfsTarget<M> {
         self.mounted
     }
 
-    /// A handle of the inode itself, a symlink's too.
+    /// Opens a handle of the inode itself, a symlink's too.
     fn handle(&self, path: &FsPath) -> OpResult<OwnedFd> {
         let dir_flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::DIRECTORY;
         let mut at = openat(CWD, self.mounted.root(), dir_flags, Mode::empty())?;
@@ -433,7 +433,7 @@ impl<M: Mounted> VfsTarget<M> {
         Ok(Outcome::Done)
     }
 
-    /// For a name that is to be made by a command, which would put it inside of what is there.
+    /// Finds the place of a name that is to be made by a command, which would put it inside of an existing directory.
     fn free_place<'p>(&self, path: &'p FsPath) -> OpResult<Place<'p>> {
         let place = self.place(path)?;
         if place.name.len() > NAME_BYTES {
@@ -446,7 +446,7 @@ impl<M: Mounted> VfsTarget<M> {
         }
     }
 
-    /// Commands would take other things for subvolumes, or name other errors.
+    /// Opens the root of a subvolume. Commands would take other things for subvolumes, or name other errors.
     fn subvolume_at(&self, path: &FsPath) -> OpResult<OwnedFd> {
         let handle = self.handle(path)?;
         let stat = rustix::fs::fstat(&handle)?;
@@ -517,7 +517,7 @@ fn proc_path(handle: &OwnedFd) -> PathBuf {
     format!("/proc/self/fd/{}", handle.as_raw_fd()).into()
 }
 
-/// The path of an open file for another process.
+/// Returns the path of an open file for another process.
 fn outside_path(handle: &OwnedFd) -> PathBuf {
     format!("/proc/{}/fd/{}", std::process::id(), handle.as_raw_fd()).into()
 }

@@ -352,7 +352,7 @@ impl Member {
         Ok(())
     }
 
-    /// A sync of all. It may tell of stores that other processes have lost.
+    /// Syncs everything. The sync may tell of stores that other processes have lost.
     fn sync(&mut self) -> Outcome {
         let _ = syncfs(File::open(&self.own)?);
         self.count("sync", Done::Yes);

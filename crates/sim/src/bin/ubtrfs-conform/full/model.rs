@@ -56,7 +56,7 @@ impl Model {
         }
     }
 
-    /// A store to whole pages was refused.
+    /// Notes that a store to whole pages was refused.
     pub(super) fn doubt(&mut self, range: Range<u64>) {
         self.unsure
             .extend(range.start / PAGE..range.end.div_ceil(PAGE));
@@ -66,7 +66,8 @@ impl Model {
         self.unsure.is_empty()
     }
 
-    /// The first byte of `found`, which stands for the file from `offset` on, that is not what it must be (PRESSURE-1).
+    /// Finds the first byte of `found` that is not what it must be (PRESSURE-1). `found` stands for the file from
+    /// `offset` on.
     pub(super) fn first_wrong(&self, offset: u64, found: &[u8]) -> Option<u64> {
         let from = offset.min(self.len());
         let wanted = &self.bytes[from as usize..];

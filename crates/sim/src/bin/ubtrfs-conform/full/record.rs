@@ -46,7 +46,7 @@ impl Record {
     }
 }
 
-/// Fields of a description that a mount does not show.
+/// Lists the fields of a description that a mount does not show.
 pub(super) fn verify(mount: &Path, state: &Path) -> io::Result<Vec<String>> {
     let index = fs::read_to_string(state.join("index"))?;
     let mut faults = Vec::new();

@@ -36,7 +36,7 @@ pub(super) struct Region {
     /// Where it begins in the file; None if it is the file.
     pub(super) base: Option<u64>,
     pub(super) model: Model,
-    /// The last changes, for who looks for the reason of a failure.
+    /// The last changes, for a search for the reason of a failure.
     pub(super) history: VecDeque<String>,
 }
 
@@ -272,7 +272,7 @@ impl Region {
         })
     }
 
-    /// An fsync. Files that others store to may have lost stores of theirs.
+    /// Calls fsync. Files that others store to may have lost stores of theirs.
     pub(super) fn sync(&self) -> Outcome<Done> {
         let file = self.open(false)?;
         match file.sync_all() {
@@ -284,7 +284,7 @@ impl Region {
         }
     }
 
-    /// A change that failed in the midst of it: each byte is as before or as wanted.
+    /// Adopts a change that failed in the midst of it: each byte is as before or as wanted.
     fn adopt(&mut self, wanted: &Model) -> Outcome<()> {
         let found = self.read(false, 0, MOST_BYTES * 2)?;
         let mut now = self.model.clone();

@@ -23,7 +23,7 @@ pub(super) fn set_nocow(file: impl AsFd) -> io::Result<()> {
     Ok(ioctl_setflags(&file, flags | IFlags::NOCOW)?)
 }
 
-/// A descriptor, and a name that begins so far behind it.
+/// Builds the argument of an ioctl: a descriptor, and a name that begins so far behind it.
 fn arguments(descriptor: i64, name_at: usize, name: &str) -> Vec<u8> {
     let mut bytes = vec![0; 4096];
     bytes[..8].copy_from_slice(&descriptor.to_le_bytes());
