@@ -36,22 +36,26 @@ const THIS_PROGRAM: &str = "/proc/self/exe";
 ///
 /// Options of `mount -t btrfs`: `ro, subvol=PATH, subvolid=ID, compress[=ALGORITHM[:LEVEL]], compress-force, nodatacow,
 /// nodatasum, max_inline=BYTES, commit=SECONDS, flushoncommit, notreelog, clear_cache, space_cache=v2, degraded,
-/// device=DEVICE, rescue=..., nologreplay, noacl, user_subvol_rm_allowed`, and the opposites `datacow, datasum,
-/// noflushoncommit, treelog, acl`. With `space_cache=v2` a volume without a free-space tree gets one. With `notreelog`
-/// a sync of a file or a directory is a commit, and writes no log. Options without a meaning here (autodefrag, ssd,
-/// ...) are accepted, with a warning where that matters.
+/// device=DEVICE, rescue=WAY[:WAY...], usebackuproot, nologreplay, noacl, user_subvol_rm_allowed`, and the opposites
+/// `datacow, datasum, noflushoncommit, treelog, acl, nouser_subvol_rm_allowed`. With `space_cache=v2` a volume without a
+/// free-space tree gets one. With `notreelog` a sync of a file or a directory is a commit, and writes no log. Options
+/// without a meaning here (autodefrag, ssd, ...) are accepted, with a warning where that matters.
+///
+/// The ways of `rescue` are `usebackuproot, nologreplay, ignorebadroots, ignoredatacsums, ignoremetacsums,
+/// ignoresuperflags`, and `all`, which is all but the first. `ibadroots` and its kin are short for them. `recovery` and
+/// `norecovery` are older words for `usebackuproot` and `nologreplay`.
 ///
 /// Freed space is discarded: an image gets holes, a device that takes discards is told. With `discard=async` it is in
 /// the background, some time later; this is the default where a device takes discards. With `discard=sync` or `discard`
 /// it is in the commit, with `nodiscard` only on request (fstrim, `ubtrfs filesystem trim`).
 ///
-/// Options of mount(8): `sync, dirsync, noexec, nosymfollow, noatime, nodiratime, strictatime, lazytime, nosuid, nodev,
-/// user` and its kin, and `context=` and its kin where there is SELinux. Reading from the kernel's cache moves no
-/// access time, not even with `strictatime`: the kernel does not tell of it.
+/// Options of mount(8): `sync, dirsync, noexec, nosymfollow, noatime, relatime, nodiratime, strictatime, lazytime,
+/// nosuid, nodev, user` and its kin, and `context=` and its kin where there is SELinux. `relatime` is the default.
+/// Reading from the kernel's cache moves no access time, not even with `strictatime`: the kernel does not tell of it.
 ///
-/// Options of FUSE: `allow_other, fsname=NAME, threads=N, noblkdev, fakeroot`. With `fakeroot` the user who mounts may
-/// read and change everything, and run every command on the mount, whatever modes and owners say. No other user
-/// may enter.
+/// Options of FUSE: `allow_other, fsname=NAME, threads=N, blkdev, noblkdev, default_permissions, fakeroot`. By default
+/// the kernel checks modes and owners (`default_permissions`). With `fakeroot` the user who mounts may read and change
+/// everything, and run every command on the mount, whatever modes and owners say. No other user may enter.
 ///
 /// Options of this program: `loop` and `noloop` (see below), `memory=BYTES, transport=auto|uring|classic, writeback,
 /// opens, log=FILE|syslog|stderr, loglevel=LEVEL`. Caches and buffers are shares of `memory`. By default it is the
