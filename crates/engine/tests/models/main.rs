@@ -1,5 +1,5 @@
-//! Syncs side by side under loom. It runs each interleaving of a few threads, and each order of their memory accesses
-//! that the language allows.
+//! `sync_queue` and `writeback_errors` under loom. It runs the interleavings of a few threads up to a number of
+//! preemptions, with the memory orders that `sync` models.
 //!
 //! The sources are compiled here once more, in modules of the same names. `sync` has the atomics and locks of loom.
 

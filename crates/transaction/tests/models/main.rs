@@ -1,5 +1,5 @@
-//! The lock-free counters of the crate under loom. It runs each interleaving of a few threads, and each order of their
-//! memory accesses that the language allows.
+//! Five files of the crate under loom: `space_info`, `nocow`, `edit_tallies`, `reservation` and `reservation_cache`. It
+//! runs the interleavings of a few threads up to a number of preemptions, with the memory orders that `sync` models.
 //!
 //! The sources of the counters are compiled here once more, in modules of the same names. `sync` has the atomics and
 //! locks of loom, and what the counters need of other modules is small here.
