@@ -142,7 +142,7 @@ fn features_without_which_nothing_can_be_read() {
     }
 }
 
-/// Edits a field of the superblock of a device file, in all of its copies or in the first.
+/// Changes a field of the superblock of a device file, in all of its copies or in the first.
 fn edit_file(path: &Path, edit: &dyn Fn(&mut Superblock)) {
     let file = File::options().read(true).write(true).open(path).unwrap();
     for offset in &SUPERBLOCK_OFFSETS[..2] {

@@ -28,7 +28,7 @@ use crate::error::{Error, Result};
 
 /// Items that an extent which is replaced costs: its own, and its reference.
 const REPLACED_ITEMS: u64 = 2;
-/// Those of a new one, its checksums apart: its own, and its reference.
+/// Items that a new extent costs, its checksums apart: its own, and its reference.
 const NEW_ITEMS: u64 = 2;
 /// There is room for what this many cost if there is for any operation that frees space.
 const LEAST_ITEMS: u64 = FREEING_ITEMS;

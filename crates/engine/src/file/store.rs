@@ -88,7 +88,7 @@ impl<'a> Overwriting<'a> {
 impl Drop for Overwriting<'_> {
     fn drop(&mut self) {
         self.guard = None;
-        // Either who looks for what can be freed meets no guard, or the deletion is seen here.
+        // Either a thread that searches for freeable trees meets no guard, or the deletion is seen here.
         fence(Ordering::SeqCst);
         if self.tree.is_deleted() {
             self.manager.wake_cleaner();

@@ -35,7 +35,7 @@ impl Inodes {
             Err(Error::NoSpace) => return Ok(()),
             reservation => reservation?,
         };
-        // Not `inode_in_use`: what was interrupted in the subvolume can wait for who changes it, and readers wait for
+        // Not `inode_in_use`: work that was interrupted in the subvolume can wait for its next writer. Readers wait for
         // nothing.
         let inode = self.get(id)?;
         inode.tree.check_alive()?;

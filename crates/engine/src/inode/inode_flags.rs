@@ -10,7 +10,7 @@ use super::xattr::XattrMode;
 use super::{Inodes, property};
 use crate::error::{Error, Result};
 
-/// Those that users set.
+/// The flags that users set.
 const SETTABLE: InodeFlags = InodeFlags::SYNC
     .union(InodeFlags::IMMUTABLE)
     .union(InodeFlags::APPEND)

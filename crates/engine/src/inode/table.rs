@@ -305,7 +305,7 @@ pub(crate) struct Locked<'a> {
     len: usize,
 }
 
-/// Those of a rename: two directories, and what both names lead to.
+/// The inodes that a rename locks: two directories, and the inodes that both names lead to.
 const MOST_LOCKED: usize = 4;
 
 impl<'a> Locked<'a> {

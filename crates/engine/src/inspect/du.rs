@@ -46,7 +46,7 @@ impl SharedRanges {
     }
 }
 
-/// Finds out who shares extents; remembers what it learned from file to file.
+/// A cache of which extents are shared, kept from file to file.
 #[derive(Debug, Default)]
 pub struct SharingCache {
     roots: RootsOfBlocks,

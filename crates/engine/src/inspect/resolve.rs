@@ -1,4 +1,4 @@
-//! From a number to names: the paths of an inode, and who uses a logical address.
+//! From a number to names: the paths of an inode, and the users of a logical address.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;

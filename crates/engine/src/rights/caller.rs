@@ -83,7 +83,7 @@ impl Caller {
         self.has(CAP_SYS_ADMIN)
     }
 
-    /// Returns whether it owns the file, or counts as one who does.
+    /// Returns whether it owns the file, or counts as its owner.
     pub fn owns(&self, attr: &Attr) -> bool {
         self.uid == attr.uid || self.has(CAP_FOWNER)
     }

@@ -42,7 +42,7 @@ pub enum Refused {
 pub struct Rights<'a> {
     pub caller: &'a Caller,
     pub volume: &'a Volume,
-    /// The mount option: who may remove directories may delete subvolumes.
+    /// The mount option: a caller that may remove directories may delete subvolumes.
     pub user_subvol_rm_allowed: bool,
 }
 

@@ -107,7 +107,7 @@ impl Subvolumes {
         let parent = self.inodes.inode_in_use(dir)?;
         let uuid_tree = self.uuid_tree()?;
         let still = self.inodes.rename_lock().lock();
-        // It stays there: who moves subvolumes waits.
+        // It stays there: a thread that moves subvolumes waits.
         let root = self.inodes.get(self.subvolume_entry(dir, name)?)?;
         let _pending = root.tree.snapshot_lock.write();
         let locked = Locked::all([&parent, &root])?;

@@ -1,4 +1,4 @@
-//! A device that takes nothing for a while: who neither syncs nor waits for room goes on.
+//! A device that takes nothing for a while: a thread that neither syncs nor waits for room goes on.
 
 use std::path::PathBuf;
 use std::sync::{Arc, mpsc};

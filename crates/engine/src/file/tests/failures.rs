@@ -1,4 +1,4 @@
-//! Devices that fail: who is told, what is left.
+//! Devices that fail: which calls report it, and what is left.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -69,7 +69,7 @@ fn lost_data_is_told_until_more_was_written_and_leaves_the_file_as_it_was() {
     assert!(matches!(told, Err(Error::DataLost { file, .. }) if file == id));
     broken.device.heal();
     assert_eq!(broken.read(id), [1; 20_000]);
-    // Another who wrote has not heard of it.
+    // Another writer has not seen the error.
     assert!(matches!(volume.fsync(id), Err(Error::DataLost { .. })));
     volume.write(id, 0, &[3; 10_000]).unwrap();
     volume.fsync(id).unwrap();
@@ -107,7 +107,7 @@ fn one_file_is_lost_and_others_of_its_batch_are_not() {
         .count();
     assert_eq!((lost.len(), kept), (1, 9), "{told:?}");
     assert!(told.is_err());
-    // Sync has told the world, and fsync tells who has the file.
+    // The sync has reported the error, and fsync reports it to a caller that has the file.
     assert!(matches!(volume.fsync(lost[0]), Err(Error::DataLost { .. })));
     volume.sync().unwrap();
     assert_sound(&broken.inner);
