@@ -29,7 +29,7 @@ pub(crate) struct Change {
 }
 
 impl Baseline {
-    /// A baseline that is not there knows no faults.
+    /// Reads a baseline. One that is not there knows no faults.
     pub(crate) fn read(root: &Path, path: &'static str) -> Baseline {
         Baseline::new(
             path,
@@ -117,12 +117,12 @@ impl Baseline {
     }
 }
 
-/// `a/b.rs sentences` -> `a/b.rs`.
+/// Returns the path of a key: `a/b.rs sentences` -> `a/b.rs`.
 fn path_of_file(key: &str) -> &str {
     key.split(' ').next().unwrap_or(key)
 }
 
-/// `a/b.rs sentences` -> `b.rs sentences`.
+/// Returns the name of a key: `a/b.rs sentences` -> `b.rs sentences`.
 fn name_of_file(key: &str) -> &str {
     let directory = path_of_file(key).rfind('/').map_or(0, |at| at + 1);
     &key[directory..]

@@ -23,7 +23,7 @@ pub(crate) enum Build {
 }
 
 impl Build {
-    /// The file of what it took before.
+    /// Returns the file that holds the counts from before.
     fn kept(self) -> &'static str {
         match self {
             Build::Release => "benches/layers/instructions.txt",

@@ -29,7 +29,7 @@ impl File {
     }
 }
 
-/// All files of text below `root` that are UTF-8, in the order of their paths.
+/// Reads all files of text below `root` that are UTF-8, in the order of their paths.
 pub(crate) fn read_all(root: &Path) -> io::Result<Vec<File>> {
     let mut paths = Vec::new();
     walk(root, &mut paths)?;

@@ -34,7 +34,7 @@ pub(crate) struct Site {
     pub(crate) names: String,
 }
 
-/// The imports of each crate below `crates`, by its folder.
+/// Finds the imports of each crate below `crates`, by its folder.
 pub(crate) fn of_crates(files: &[File]) -> BTreeMap<String, Imports> {
     let mut crates: BTreeMap<String, Vec<Module<'_>>> = BTreeMap::new();
     for file in files {
@@ -56,7 +56,8 @@ struct Module<'a> {
 }
 
 impl Module<'_> {
-    /// `crates/NAME/src/PATH.rs` -> `NAME` and the module. Programs of their own in `bin` are none.
+    /// Returns the crate and the module of a file: `crates/NAME/src/PATH.rs` -> `NAME` and the module. Programs of
+    /// their own in `bin` are none.
     fn of_file(file: &File) -> Option<(String, Module<'_>)> {
         let source = file.source.as_ref()?;
         let mut parts = file.path.iter().map(|part| part.to_string_lossy());
@@ -106,7 +107,7 @@ fn of_crate(modules: &[Module<'_>]) -> Imports {
     imports
 }
 
-/// The names that the first file of a crate brings in, and the first part of where each comes from.
+/// Finds the names that the first file of a crate brings in, and the first part of where each comes from.
 fn shown_at_top(source: &Source) -> BTreeMap<&str, &str> {
     let mut shown = BTreeMap::new();
     for (at, _) in source.code.match_indices("use ") {
@@ -162,7 +163,7 @@ fn add_imports(module: &Module<'_>, shown: &BTreeMap<&str, &str>, imports: &mut 
     }
 }
 
-/// The path from the top of the crate, or nothing if it leads out of it.
+/// Returns the path from the top of the crate, or nothing if it leads out of it.
 fn absolute<'a>(module: &'a [String], path: &[&'a str]) -> Option<Vec<&'a str>> {
     let mut absolute: Vec<&str> = module.iter().map(String::as_str).collect();
     for part in path {
@@ -189,7 +190,7 @@ fn starts_of_paths(code: &str) -> impl Iterator<Item = usize> {
     })
 }
 
-/// The path or the tree of paths at `at`, each path with its parts.
+/// Returns the path or the tree of paths at `at`, each path with its parts.
 fn paths_at(code: &str, at: usize) -> Vec<Vec<&str>> {
     let mut paths = Vec::new();
     let mut tree = PathTree { code, at };

@@ -64,7 +64,7 @@ impl Source {
         self.tests.iter().any(|test| test.contains(&at))
     }
 
-    /// The modules that are declared for tests only and lie in files of their own.
+    /// Lists the modules that are declared for tests only and lie in files of their own.
     pub(crate) fn test_modules(&self) -> impl Iterator<Item = &str> {
         self.tests.iter().filter_map(|test| {
             let item = self.code[test.clone()].strip_suffix(';')?;
@@ -179,7 +179,7 @@ impl Lexer<'_> {
         (!in_word).then_some(hashes)
     }
 
-    /// A character or a lifetime.
+    /// Reads a character or a lifetime.
     fn quote(&mut self) {
         let rest = &self.text[self.at + 1..];
         let length = match rest {
@@ -221,7 +221,7 @@ pub(crate) fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-/// The items of `code` that exist for tests only, with their attribute.
+/// Finds the items of `code` that exist for tests only, with their attribute.
 fn test_ranges(code: &str) -> Vec<Range<usize>> {
     let mut ranges = Vec::new();
     let mut from = 0;

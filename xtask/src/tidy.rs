@@ -364,7 +364,7 @@ fn check_rust(path: &Path, text: &str, faults: &mut Vec<Fault>) {
     }
 }
 
-/// `crates/NAME/Cargo.toml` -> `NAME`.
+/// Returns the crate of a manifest: `crates/NAME/Cargo.toml` -> `NAME`.
 fn layer_of_manifest(path: &Path) -> Option<String> {
     let mut parts = path.iter().map(|part| part.to_string_lossy());
     let (crates, name, file) = (parts.next()?, parts.next()?, parts.next()?);
@@ -410,8 +410,8 @@ fn is_for_tests(layer: &str, names: &str) -> bool {
     matches!((layer, names), (_, "check" | "mkfs") | ("mkfs", "engine"))
 }
 
-/// `ubtrfs-tree = ...`, `ubtrfs-tree.workspace = true` or `[dependencies.ubtrfs-tree]` -> `tree`. The library has the bare
-/// name `ubtrfs`.
+/// Returns the layer that a line depends on: `ubtrfs-tree = ...`, `ubtrfs-tree.workspace = true` or
+/// `[dependencies.ubtrfs-tree]` -> `tree`. The library has the bare name `ubtrfs`.
 fn dependency(line: &str) -> Option<&str> {
     let line = match line.strip_prefix('[') {
         Some(table) => table.split_once("dependencies.")?.1,

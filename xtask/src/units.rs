@@ -152,7 +152,7 @@ fn parse(message: &str, root: &str) -> Option<Program> {
     })
 }
 
-/// The first string of this name in a line of JSON.
+/// Returns the first string of this name in a line of JSON.
 fn string_of(json: &str, name: &str) -> Option<String> {
     let (_, rest) = json.split_once(&format!(r#""{name}":""#))?;
     let mut text = String::new();
@@ -320,7 +320,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The longest times, and all that failed.
+/// Formats the longest times, and all jobs that failed.
 fn summary(ran: &mut [Ran], took: Duration) -> String {
     ran.sort_by_key(|ran| Reverse(ran.took));
     let mut lines = vec!["units: the longest:".to_owned()];

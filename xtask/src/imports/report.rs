@@ -111,7 +111,7 @@ fn arrows<'a>(name: &str, imports: &'a Imports) -> Vec<Arrow<'a>> {
     arrows.map(arrow).collect()
 }
 
-/// The modules that each module reaches along arrows.
+/// Finds the modules that each module reaches along arrows.
 fn reached(imports: &Imports) -> BTreeMap<&str, BTreeSet<&str>> {
     let mut next: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (from, to) in imports.arrows.keys() {

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The arrows of a crate with these files below its `src`, as `a -> b 2`.
+/// Returns the arrows of a crate with these files below its `src`, as `a -> b 2`.
 fn arrows(files: &[(&str, &str)]) -> Vec<String> {
     let files: Vec<File> = files
         .iter()

@@ -101,7 +101,8 @@ fn declared(files: &[File], findings: &mut Vec<Finding>) -> BTreeMap<String, Tag
     tags
 }
 
-/// A head names tags as well, but only those that stand in its own tests or at code are places.
+/// Notes the uses of tags in a file. A head names tags as well, but only those that stand in its own tests or at code
+/// are places.
 fn note_uses(file: &File, tags: &mut BTreeMap<String, Tag>, findings: &mut Vec<Finding>) {
     for piece in pieces(file) {
         let of_test = is_test(file, piece);
@@ -132,7 +133,7 @@ fn pieces(file: &File) -> impl Iterator<Item = &Piece> {
     file.source.iter().flat_map(|source| &source.pieces)
 }
 
-/// `- NAME-N: ...` in a head -> `NAME-N`.
+/// Returns the tag that a head declares: `- NAME-N: ...` -> `NAME-N`.
 fn declaration<'a>(file: &'a File, piece: &Piece) -> Option<&'a str> {
     if piece.kind != Kind::Inner {
         return None;
@@ -142,13 +143,13 @@ fn declaration<'a>(file: &'a File, piece: &Piece) -> Option<&'a str> {
     (tags_in(name).next() == Some(name)).then_some(name)
 }
 
-/// `sim` is for tests as a whole.
+/// Returns whether a piece is of tests. `sim` is for tests as a whole.
 fn is_test(file: &File, piece: &Piece) -> bool {
     let mut parts = file.path.iter().map(|part| part.to_string_lossy());
     piece.in_test || parts.any(|part| matches!(&*part, "tests" | "tests.rs" | "fuzz" | "sim"))
 }
 
-/// The tags in a text: capital letters and digits in words that hyphens join, and a number at the end.
+/// Finds the tags in a text: capital letters and digits in words that hyphens join, and a number at the end.
 fn tags_in(text: &str) -> impl Iterator<Item = &str> {
     let is_part = |c: char| c.is_alphanumeric() || c == '-' || c == '_';
     let words = text.split(move |c| !is_part(c));

@@ -233,7 +233,7 @@ pub(crate) fn is_upward(name: &str, from: &str, to: &str) -> bool {
     Order::of(name).is_upward(from, to)
 }
 
-/// The key of an arrow in the baseline.
+/// Returns the key of an arrow in the baseline.
 fn key(name: &str, from: &str, to: &str) -> String {
     format!("{name} {from} -> {to}")
 }
@@ -267,7 +267,7 @@ pub(super) fn check(root: &Path, files: &[File], findings: &mut Vec<Finding>) ->
     }
 }
 
-/// The order names the modules that there are.
+/// Checks that the order names the modules that there are.
 fn check_modules(name: &str, imports: &Imports, findings: &mut Vec<Finding>) {
     let order = Order::of(name);
     let mut find = |fault| findings.push(Finding::new(format!("crates/{name}/src"), fault));
@@ -285,7 +285,7 @@ fn check_modules(name: &str, imports: &Imports, findings: &mut Vec<Finding>) {
     }
 }
 
-/// All places of the arrows that have more names than are known: which of them is new cannot be told.
+/// Reports all places of the arrows that have more names than are known: which of them is new cannot be told.
 fn find_new(name: &str, imports: &Imports, baseline: &Baseline, findings: &mut Vec<Finding>) {
     for ((from, to), sites) in &imports.arrows {
         let known = baseline.known(&key(name, from, to));

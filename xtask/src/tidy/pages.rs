@@ -36,7 +36,7 @@ fn is_page(path: &Path) -> bool {
     path.extension().is_some_and(|ext| ext == "md")
 }
 
-/// The names of all functions of the workspace.
+/// Collects the names of all functions of the workspace.
 fn functions(files: &[File]) -> BTreeSet<&str> {
     let sources = files.iter().filter(|file| file.source.is_some());
     sources
@@ -49,7 +49,7 @@ fn is_of_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
 
-/// Lines outside of blocks of code, with their numbers.
+/// Returns lines outside of blocks of code, with their numbers.
 fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut in_code = false;
     text.lines().enumerate().filter_map(move |(at, line)| {
@@ -59,7 +59,7 @@ fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// The anchors of a page's headings.
+/// Collects the anchors of a page's headings.
 fn headings(text: &str) -> BTreeSet<String> {
     let headings = prose(text).filter(|(_, line)| line.starts_with('#'));
     headings
@@ -67,7 +67,7 @@ fn headings(text: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// The anchor that a heading gets: `Life of a read` -> `life-of-a-read`.
+/// Returns the anchor that a heading gets: `Life of a read` -> `life-of-a-read`.
 fn anchor(heading: &str) -> String {
     let kept = heading.chars().filter_map(|c| match c {
         ' ' => Some('-'),
@@ -108,7 +108,7 @@ fn dead_links(
     .collect()
 }
 
-/// `docs/design/../check.md` -> `docs/check.md`.
+/// Resolves `..` in a path: `docs/design/../check.md` -> `docs/check.md`.
 fn lexical(path: &Path) -> PathBuf {
     let mut lexical = PathBuf::new();
     for component in path.components() {

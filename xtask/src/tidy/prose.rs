@@ -131,7 +131,7 @@ fn actors(file: &File) -> Vec<Fault> {
 /// Lines of text with their numbers.
 type Lines<'a> = Vec<(usize, &'a str)>;
 
-/// The lines of `*.md`; nothing of other files.
+/// Returns the lines of `*.md`, and nothing of other files.
 fn texts(file: &File) -> Vec<Lines<'_>> {
     if file.path.extension().is_none_or(|ext| ext != "md") {
         return Vec::new();
@@ -140,7 +140,7 @@ fn texts(file: &File) -> Vec<Lines<'_>> {
     vec![lines.map(|(at, line)| (at + 1, line)).collect()]
 }
 
-/// The comments that document one thing each.
+/// Returns the comments that document one thing each.
 fn blocks<'a>(text: &'a str, source: &Source) -> Vec<Lines<'a>> {
     comments(text, source, |kind| {
         matches!(kind, Kind::Inner | Kind::Outer)
@@ -172,7 +172,7 @@ fn comments<'a>(
     blocks.into_iter().map(|(_, lines)| lines).collect()
 }
 
-/// The paragraphs, list items and cells of tables of a text in Markdown; no headings and no code.
+/// Returns the paragraphs, list items and cells of tables of a text in Markdown, without headings and code.
 fn paragraphs<'a>(lines: &[(usize, &'a str)]) -> Vec<Lines<'a>> {
     let mut paragraphs: Vec<Lines<'a>> = vec![Vec::new()];
     let mut in_code = false;
@@ -202,7 +202,7 @@ fn paragraphs<'a>(lines: &[(usize, &'a str)]) -> Vec<Lines<'a>> {
     paragraphs
 }
 
-/// `- item` or `12. item` -> `item`.
+/// Removes the marker of a list item: `- item` or `12. item` -> `item`.
 fn after_list_marker(text: &str) -> Option<&str> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     match digits {
@@ -211,7 +211,7 @@ fn after_list_marker(text: &str) -> Option<&str> {
     }
 }
 
-/// The line in which each sentence begins, and its number of words. Code in backticks is one word.
+/// Returns the line in which each sentence begins, and its number of words. Code in backticks is one word.
 fn lengths(paragraph: &[(usize, &str)]) -> Vec<(usize, usize)> {
     let mut lengths = Vec::new();
     let mut sentence: Option<(usize, usize)> = None;

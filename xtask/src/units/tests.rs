@@ -13,7 +13,7 @@ use super::{ENDING_WITH_US, Job, LOGS, LONGEST, Program, Ran, Runner, parse, sor
 
 const SIGTERM: i32 = 15;
 
-/// A message as cargo writes it, shortened.
+/// Returns a message as cargo writes it, shortened.
 fn message(kind: &str, source: &str, is_test: bool, executable: &str) -> String {
     format!(
         r#"{{"reason":"compiler-artifact","package_id":"path+file:///w/crates/a#0.1.0","manifest_path":"/w/crates/a/Cargo.toml","target":{{"kind":["{kind}"],"crate_types":["bin"],"name":"a","src_path":"{source}","edition":"2024","doctest":false,"test":true}},"profile":{{"opt_level":"0","debug_assertions":true,"test":{is_test}}},"features":[],"filenames":["/w/target/debug/deps/a-1"],"executable":{executable},"fresh":true}}"#
@@ -36,7 +36,7 @@ fn ran(name: &str, seconds: u64, failure: Option<&str>) -> Ran {
     }
 }
 
-/// A program of this system, run from the top.
+/// Returns a job for a program of this system, run from the top.
 fn system(executable: &str) -> Job {
     Job::Program(Program {
         executable: executable.into(),

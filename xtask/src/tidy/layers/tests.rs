@@ -6,7 +6,7 @@ fn file(path: &str, text: &str) -> File {
     File::new(Path::new(path), text.to_owned())
 }
 
-/// Files of a crate `ubtrfs` with all its modules.
+/// Returns files of a crate `ubtrfs` with all its modules.
 fn crate_with(import: &str) -> Vec<File> {
     let layers = Order::of("ubtrfs").layers.iter();
     let modules = layers.flat_map(|layer| layer.split_whitespace());
