@@ -17,7 +17,7 @@ const SEARCHES: u64 = 100;
 const FILES: u64 = 2000;
 pub(crate) const VOLUME_BYTES: u64 = 1 << 30;
 
-/// A volume in memory with a directory of files, committed.
+/// Creates a volume in memory with a directory of files, committed.
 pub(crate) fn volume() -> Volume {
     let made = Volume::builder()
         .commit_interval(None)
@@ -35,7 +35,7 @@ pub(crate) fn volume() -> Volume {
     volume
 }
 
-/// A leaf from the middle of the tree.
+/// Reads a leaf from the middle of the tree.
 fn leaf(volume: &ubtrfs_engine::Volume) -> (Superblock, Block) {
     let tree = volume.tree(RootId::FS_TREE).expect("it is there");
     let root = tree.view.committed();

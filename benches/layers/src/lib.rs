@@ -57,7 +57,7 @@ fn name_hashes() -> Work {
     })
 }
 
-/// Key offsets without an order, the same every time.
+/// Returns key offsets without an order, the same every time.
 fn scattered(count: u64) -> impl Iterator<Item = u64> {
     (0..count).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 24)
 }

@@ -108,7 +108,7 @@ impl Rig {
         }
     }
 
-    /// With a third of the items in each set.
+    /// Creates a rig with a third of the items in each set.
     fn with_three_sets() -> Rig {
         let mut rig = Rig::new();
         let offsets: Vec<u64> = scattered(ITEMS).collect();

@@ -46,7 +46,7 @@ pub(crate) fn push(undo: Undo) {
     stack().push(undo);
 }
 
-/// The owner has undone it.
+/// Notes that the owner has undone it.
 pub(crate) fn done(undo: &Undo) {
     let mut stack = stack();
     if let Some(at) = stack.iter().rposition(|kept| kept == undo) {
@@ -72,7 +72,7 @@ pub(crate) fn everything() -> impl Drop {
     stack
 }
 
-/// SIGINT, SIGTERM and SIGHUP undo everything and end the process.
+/// Starts a thread that undoes everything and ends the process at SIGINT, SIGTERM and SIGHUP.
 pub(crate) fn on_signals() -> anyhow::Result<()> {
     let (reader, writer) = std::os::unix::net::UnixStream::pair()?;
     for signal in [SIGINT, SIGTERM, SIGHUP] {

@@ -43,7 +43,7 @@ impl Commits {
         })
     }
 
-    /// From what `filesystem stats --format json` prints.
+    /// Parses the output of `filesystem stats --format json`.
     pub(crate) fn of_ubtrfs(json: &str) -> Result<Commits> {
         let all: Value = serde_json::from_str(json)?;
         let writer = &all["filesystem-stats"]["writer"];

@@ -36,8 +36,8 @@ impl DeviceCounts {
         })
     }
 
-    /// From what `filesystem stats --format json` prints. The kernel's count of a process has whole folios of the page
-    /// cache, however little of them was written.
+    /// Parses the output of `filesystem stats --format json`. The kernel's count of a process has whole folios of the
+    /// page cache, however little of them was written.
     pub(crate) fn of_ubtrfs(json: &str) -> Result<DeviceCounts> {
         let all: Value = serde_json::from_str(json)?;
         let written = &all["filesystem-stats"]["writer"]["device_bytes"];
@@ -78,7 +78,7 @@ pub(crate) fn cpu_seconds() -> Result<f64> {
     Ok(busy as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
 
-/// The most memory that a process ever had.
+/// Returns the most memory that a process ever had.
 pub(crate) fn peak_memory_bytes(pid: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;

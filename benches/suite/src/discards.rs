@@ -33,7 +33,7 @@ impl Discards {
         })
     }
 
-    /// From what `filesystem stats --format json` prints.
+    /// Parses the output of `filesystem stats --format json`.
     pub(crate) fn of_ubtrfs(json: &str) -> Result<Discards> {
         let all: Value = serde_json::from_str(json)?;
         let discard = &all["filesystem-stats"]["discard"];

@@ -85,7 +85,7 @@ impl Round {
         });
     }
 
-    /// A part of the workload has no figures in this round; the reason is printed at once.
+    /// Notes that a part of the workload has no figures in this round. The reason is printed at once.
     pub(crate) fn skip(&mut self, what: &'static str, why: impl Into<String>) {
         let why = why.into();
         eprintln!("\nSKIPPED: {what}: {why}");
@@ -125,7 +125,7 @@ impl Row {
         })
     }
 
-    /// The side's median by the kernel's.
+    /// Divides the side's median by the kernel's.
     pub(crate) fn ratio(&self, side: Side) -> Option<f64> {
         let kernel = self.summary(Side::Kernel)?.median;
         let ratio = self.summary(side)?.median / kernel;

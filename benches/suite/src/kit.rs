@@ -30,7 +30,7 @@ impl Kit {
         }
     }
 
-    /// `full`, or what takes a quick run about a tenth of the time.
+    /// Returns `full`, or an amount that takes a quick run about a tenth of the time.
     pub(crate) fn scaled(&self, full: u64) -> u64 {
         match self.is_quick {
             true => (full / 10).max(1),
@@ -38,13 +38,13 @@ impl Kit {
         }
     }
 
-    /// A path that nothing had before.
+    /// Returns a path that nothing had before.
     pub(crate) fn fresh(&self, what: &str) -> PathBuf {
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
         self.dir.join(format!("{what}.{number}"))
     }
 
-    /// A volume on a new sparse file, by the makers of the kernel's btrfs for all sides.
+    /// Creates a volume on a new sparse file, by the makers of the kernel's btrfs for all sides.
     pub(crate) fn image(&self, bytes: u64) -> Result<PathBuf> {
         let path = self.fresh("image");
         std::fs::File::create(&path)?.set_len(bytes)?;

@@ -50,7 +50,7 @@ impl Latencies {
         self.longest
     }
 
-    /// The share `part` of all lies at or below this.
+    /// Returns the time that the share `part` of all lies at or below.
     pub(crate) fn quantile(&self, part: f64) -> Duration {
         let wanted = (self.total as f64 * part).ceil() as u64;
         let mut seen = 0;

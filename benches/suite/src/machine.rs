@@ -51,7 +51,7 @@ impl Machine {
     }
 }
 
-/// The commit that the checkout is at, "unknown" outside of one.
+/// Returns the commit that the checkout is at, "unknown" outside of one.
 fn commit() -> String {
     let git = |arguments: &[&str]| {
         let checkout = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
@@ -68,7 +68,7 @@ fn commit() -> String {
     }
 }
 
-/// The value of the first line `name : value`.
+/// Returns the value of the first line `name : value`.
 fn field(file: &str, name: &str) -> Option<String> {
     let text = fs::read_to_string(file).ok()?;
     let line = text.lines().find(|line| line.starts_with(name))?;

@@ -32,7 +32,7 @@ impl Course {
         }
     }
 
-    /// The next round, on each side in turn; false if something failed.
+    /// Runs the next round, on each side in turn. The result is false if something failed.
     fn round(&mut self, kit: &Kit) -> bool {
         let begin = Instant::now();
         let mut all_well = true;

@@ -49,7 +49,7 @@ pub(crate) fn run_command(mut command: Command) -> Result<Ran> {
     })
 }
 
-/// The first line that a program prints, if it is there and succeeds.
+/// Returns the first line that a program prints, if it is there and succeeds.
 pub(crate) fn first_line(program: &str, args: &[&str]) -> Option<String> {
     let ran = run(program, args).ok()?;
     ran.output.lines().next().map(|line| line.trim().to_owned())

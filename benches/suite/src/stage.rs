@@ -66,7 +66,7 @@ impl Stage {
         Ok(())
     }
 
-    /// The requests so far to the device below.
+    /// Returns the requests so far to the device below.
     pub(crate) fn device_counts(&self) -> Result<DeviceCounts> {
         match &self.server {
             Server::Kernel { device, .. } => DeviceCounts::of_loop(device),
@@ -74,7 +74,7 @@ impl Stage {
         }
     }
 
-    /// The commits since the volume was mounted.
+    /// Returns the commits since the volume was mounted.
     pub(crate) fn commits(&self) -> Result<Commits> {
         match &self.server {
             Server::Kernel { fsid, .. } => Commits::of_kernel(fsid),
@@ -82,7 +82,7 @@ impl Stage {
         }
     }
 
-    /// The discards since the volume was mounted.
+    /// Returns the discards since the volume was mounted.
     pub(crate) fn discards(&self) -> Result<Discards> {
         match &self.server {
             Server::Kernel { fsid, .. } => Discards::of_kernel(fsid, &self.device_counts()?),
@@ -90,7 +90,7 @@ impl Stage {
         }
     }
 
-    /// The figures of a mount of ubtrfs, as JSON.
+    /// Returns the figures of a mount of ubtrfs, as JSON.
     fn own_stats(&self) -> Result<String> {
         let mut command = Command::new(&self.ubtrfs);
         command.args(["filesystem", "stats", "--format", "json"]);
@@ -98,7 +98,7 @@ impl Stage {
         Ok(crate::run::run_command(command)?.output)
     }
 
-    /// The most memory that the server's process had, where there is one.
+    /// Returns the most memory that the server's process had, where there is one.
     pub(crate) fn peak_memory_bytes(&self) -> Option<u64> {
         match &self.server {
             Server::Kernel { .. } => None,

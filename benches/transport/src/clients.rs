@@ -165,7 +165,7 @@ fn start(place: PathBuf, prefix: &str, work: &Work) -> Result<Client> {
     })
 }
 
-/// A client's life: a phase for each line that it is sent.
+/// Runs a client: a phase for each line that it is sent.
 pub(crate) fn live(dir: &Path, prefix: &str, work: &Work) -> Result<()> {
     let mut lines = std::io::stdin().lines();
     for phase in &work.phases {

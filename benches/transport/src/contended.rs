@@ -141,7 +141,7 @@ impl Drop for Hogs {
     }
 }
 
-/// A hog's life.
+/// Runs a hog, which never ends.
 pub(crate) fn hog() -> ! {
     loop {
         std::hint::spin_loop();

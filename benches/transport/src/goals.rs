@@ -45,7 +45,7 @@ struct Sample {
     usual: f64,
 }
 
-/// The most that a phase may take, as a part of the kernel's time.
+/// Returns the most that a phase may take, as a part of the kernel's time.
 fn goal(phase: Phase, clients: usize) -> Option<f64> {
     let (one, more) = match phase {
         Phase::Create => (2.0, 1.6),
@@ -133,7 +133,7 @@ fn median(mut figures: Vec<f64>) -> f64 {
     }
 }
 
-/// All phases once, on each side; another side begins in each round.
+/// Runs all phases once, on each side. Another side begins in each round.
 fn round(plan: &Plan, sides: [&Path; SIDES], clients: usize, number: usize) -> Result<Vec<Sample>> {
     let mut crews = sides
         .iter()

@@ -215,7 +215,7 @@ impl Instant {
         if slow { self.gate.pass() } else { Ok(()) }
     }
 
-    /// Names from `offset` on until `push` is full.
+    /// Lists names from `offset` on until `push` is full.
     fn list(
         &self,
         dir: NodeId,

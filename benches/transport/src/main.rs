@@ -174,7 +174,7 @@ fn main() -> Result<()> {
     }
 }
 
-/// The phases asked for, with those that make and take away what they work on.
+/// Returns the phases asked for, with those that make and take away what they work on.
 fn needed(asked: Option<Vec<Phase>>) -> Vec<Phase> {
     let Some(asked) = asked else {
         return Phase::ALL.to_vec();

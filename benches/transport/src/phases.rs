@@ -64,7 +64,7 @@ impl Phase {
         Phase::Unlink,
     ];
 
-    /// The name of the work that is timed.
+    /// Returns the name of the work that is timed.
     pub(crate) fn title(self) -> &'static str {
         match self {
             Phase::Create => "create+close",
@@ -81,7 +81,7 @@ impl Phase {
         }
     }
 
-    /// The name on the command line.
+    /// Returns the name on the command line.
     pub(crate) fn name(self) -> String {
         let value = self.to_possible_value();
         value.map_or_else(String::new, |value| value.get_name().to_owned())
@@ -164,7 +164,7 @@ fn reread_large(path: &Path) -> Result<Vec<f64>> {
     })
 }
 
-/// One time: the whole, by what it was for each entry.
+/// Measures one listing: the whole, divided by its entries.
 fn list(dir: &Path) -> Result<Vec<f64>> {
     let listed = dir.parent().context("a client's directory")?.join(LISTED);
     let begun = Instant::now();

@@ -15,7 +15,7 @@ use crate::switch::with_uring;
 
 const IMAGE_BYTES: u64 = 4 << 30;
 
-/// A mount of the file system that answers at once.
+/// Runs `work` on a mount of the file system that answers at once.
 pub(crate) fn with_instant(
     choice: TransportChoice,
     manners: Manners,
@@ -43,7 +43,7 @@ pub(crate) fn with_instant(
     outcome
 }
 
-/// A fresh volume, mounted by the kernel from a loop device.
+/// Runs `work` on a fresh volume, mounted by the kernel from a loop device.
 pub(crate) fn with_kernel_btrfs(work: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     with_volume(|image, dir| {
         run(Command::new("mount")

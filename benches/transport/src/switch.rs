@@ -12,7 +12,7 @@ use rustix::fs::{FlockOperation, flock};
 
 pub(crate) const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 
-/// Mounts; with the switch turned on, if the mount is to be over io_uring, else with whatever it is.
+/// Calls `mount` with the switch turned on, if the mount is to be over io_uring, else with whatever it is.
 ///
 /// Errors: the mount is to be over io_uring, and the kernel has no such switch, or it is not for us.
 pub(crate) fn with_uring<T>(is_wanted: bool, mount: impl FnOnce() -> T) -> io::Result<T> {

@@ -10,7 +10,8 @@ struct Raw<'a> {
     argument: &'a mut [u8],
 }
 
-// SAFETY: the kernel or server that answers moves as many bytes as the number says. `raw_ioctl` has seen them to be there.
+// SAFETY: the kernel or server that answers moves as many bytes as the number says. `raw_ioctl` has seen them to be
+// there.
 #[allow(unsafe_code)]
 unsafe impl Ioctl for Raw<'_> {
     type Output = ();

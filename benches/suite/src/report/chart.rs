@@ -36,7 +36,7 @@ const STYLE: &str = "\
 
 const SIDES: [(Side, &str); 2] = [(Side::Mount, "mount"), (Side::Library, "library")];
 
-/// None when there is nothing to compare.
+/// Draws a table. The result is None when there is nothing to compare.
 pub(crate) fn chart(table: &Table) -> Option<String> {
     let rows: Vec<&Row> = table
         .rows
@@ -129,7 +129,7 @@ pub(crate) fn chart(table: &Table) -> Option<String> {
     ))
 }
 
-/// Above 1 when the side's median is better than the kernel's.
+/// Returns a number above 1 when the side's median is better than the kernel's.
 fn times_better(row: &Row, side: Side) -> Option<f64> {
     let ratio = row.ratio(side).filter(|ratio| *ratio > 0.0)?;
     Some(match row.unit.more_is_better() {

@@ -20,7 +20,7 @@ pub(crate) struct Report {
     pub(crate) tables: Vec<Table>,
 }
 
-/// A value with three digits that matter.
+/// Formats a value with three digits that matter.
 pub(crate) fn digits(value: f64) -> String {
     let size = value.abs();
     match size {

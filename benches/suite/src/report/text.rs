@@ -52,7 +52,7 @@ pub(crate) fn table(table: &Table) -> String {
     out
 }
 
-/// The subject of a row, with its unit.
+/// Returns the subject of a row, with its unit.
 fn what_of(row: &Row) -> String {
     match row.unit.name() {
         "" => row.what.clone(),

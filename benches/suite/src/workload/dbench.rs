@@ -57,8 +57,8 @@ fn measure(kit: &Kit, side: Side) -> Result<Outcome> {
     Ok(Outcome::Figures(round))
 }
 
-/// MB/s and milliseconds of the last line:
-/// `Throughput 869.867 MB/sec (sync dirs)  12 clients  12 procs  max_latency=269.741 ms`.
+/// Parses MB/s and milliseconds of the last line: `Throughput 869.867 MB/sec (sync dirs)  12 clients  12 procs
+/// max_latency=269.741 ms`.
 fn parse(output: &str) -> Option<(f64, f64)> {
     let line = output
         .lines()
@@ -69,7 +69,7 @@ fn parse(output: &str) -> Option<(f64, f64)> {
     Some((rate, longest))
 }
 
-/// Bytes that the clients read and wrote: in `seconds` at `rate`, and in the warm-up before that.
+/// Computes the bytes that the clients read and wrote: in `seconds` at `rate`, and in the warm-up before that.
 ///
 /// The first line ends in `and minimum warmup 6 secs`, and the last one of the warm-up is
 /// `   2       837   421.50 MB/sec  warmup   5 sec  latency 311.997 ms`. A short one has no such line.

@@ -136,7 +136,7 @@ fn add_discards(name: &str, done: &Discards, round: &mut Round) {
     round.add(what, Unit::Mib, done.saved_bytes / MIB);
 }
 
-/// The blocks of the image, and what it needs: what is used, and what waits.
+/// Adds the blocks of the image, and the space that it needs: the used one, and that which waits.
 fn add_image(name: &str, image: &Path, stage: &Stage, round: &mut Round) -> Result<()> {
     let what = format!("{name}: image at the end");
     round.add(what, Unit::Mib, image_bytes(image)? / MIB);

@@ -89,7 +89,7 @@ fn measure(kit: &Kit, side: Side) -> Result<Outcome> {
     Ok(Outcome::Figures(round))
 }
 
-/// The next read comes from the storage, as far as that is up to this machine.
+/// Drops the caches, so that the next read comes from the storage, as far as that is up to this machine.
 pub(super) fn drop_caches(kit: &Kit) -> Result<()> {
     rustix::fs::syncfs(std::fs::File::open(&kit.dir)?)?;
     Ok(std::fs::write("/proc/sys/vm/drop_caches", "3")?)

@@ -62,7 +62,7 @@ fn measure(kit: &Kit, side: Side) -> Result<Outcome> {
     Ok(Outcome::Figures(round))
 }
 
-/// Files per second, as fs_mark has it.
+/// Runs fs_mark, and returns the files per second as it has them.
 fn make(top: &Path, name: &str, threads: u64, files_each: u64) -> Result<f64> {
     let words = [
         "-t",
@@ -86,7 +86,7 @@ fn make(top: &Path, name: &str, threads: u64, files_each: u64) -> Result<f64> {
     parse(&ran.output).context("fs_mark printed no rate")
 }
 
-/// The fourth column of the last line: use of the disk, count, size, files per second, overhead.
+/// Parses the fourth column of the last line: use of the disk, count, size, files per second, overhead.
 fn parse(output: &str) -> Option<f64> {
     let line = output.lines().rfind(|line| {
         let mut words = line.split_whitespace();

@@ -83,7 +83,7 @@ fn by_library(image: &Path, stream: &Path, round: &mut Round) -> Result<()> {
     Ok(())
 }
 
-/// Made once for a run, by the kernel.
+/// Returns a stream that is made once for a run, by the kernel.
 fn stream(kit: &Kit, files: u64) -> Result<PathBuf> {
     let stream = kit.dir.join("many.stream");
     if !stream.exists() {

@@ -123,7 +123,7 @@ fn check_length(number: u64, len_bytes: u64) -> Result<()> {
     Ok(())
 }
 
-/// An image with a log of all files, written by the kernel or a mount of ubtrfs.
+/// Creates an image with a log of all files, written by the kernel or a mount of ubtrfs.
 fn crashed(kit: &Kit, writer: Side, files: u64) -> Result<PathBuf> {
     let crashed = kit.dir.join(format!("crashed-{writer:?}"));
     if crashed.exists() {

@@ -90,7 +90,7 @@ impl SlowDiscards {
         &self.path
     }
 
-    /// Nothing has it open any more.
+    /// Unmounts the file, which nothing has open any more, and removes it.
     pub(super) fn end(self) -> Result<()> {
         unmount(&self.path, UnmountFlags::empty())?;
         let ended = self.server.join();
@@ -168,7 +168,7 @@ impl FileSystem for SlowImage {
         self.attributes()
     }
 
-    /// Times are left to the image.
+    /// Changes nothing, as times are left to the image.
     fn setattr(
         &self,
         _: &Context,

@@ -48,7 +48,7 @@ impl SlowDisk {
         &self.device
     }
 
-    /// From here on it is as fast as what lies below.
+    /// Lifts the limit, so that the disk is as fast as the device below.
     pub(super) fn lift_limit(&mut self) {
         if let Some(undo) = self.no_limit.take() {
             undo.run();
@@ -56,7 +56,7 @@ impl SlowDisk {
         }
     }
 
-    /// Nothing is mounted from it any more.
+    /// Ends the disk, from which nothing is mounted any more.
     pub(super) fn end(mut self) -> Result<()> {
         self.lift_limit();
         run("losetup", &[Path::new("-d"), &self.device])?;

@@ -35,7 +35,7 @@ pub(super) struct Sent<'a> {
     pub(super) snapshot: &'a str,
 }
 
-/// The image of that name, filled when it is asked for the first time.
+/// Returns the image of that name, filled when it is asked for the first time.
 pub(super) fn image(kit: &Kit, name: &str, fill: impl Fn(&Path) -> Result<()>) -> Result<PathBuf> {
     let made = kit.dir.join(format!("snapshots-{name}"));
     if !made.exists() {
@@ -48,7 +48,7 @@ pub(super) fn image(kit: &Kit, name: &str, fill: impl Fn(&Path) -> Result<()>) -
     Ok(made)
 }
 
-/// A snapshot `many` of so many small files, and `later` after 100 changes.
+/// Creates a snapshot `many` of so many small files, and `later` after 100 changes.
 pub(super) fn many_files(kit: &Kit, files: u64) -> Result<PathBuf> {
     image(kit, "many", |top| {
         let live = top.join("live");
@@ -172,7 +172,7 @@ fn send_in_process(sent: &Sent<'_>) -> Result<Alone> {
     })
 }
 
-/// The work of that process: image, snapshot, and perhaps a parent.
+/// Does the work of the process that sends alone. Its words are image, snapshot, and perhaps a parent.
 pub(crate) fn send_alone(words: &[PathBuf]) -> Result<()> {
     let name = |at: usize| words.get(at).and_then(|word| word.to_str());
     let sent = Sent {
@@ -240,7 +240,7 @@ fn send_by_command(
     Ok(begin.elapsed().as_secs_f64())
 }
 
-/// The command of btrfs-progs or ubtrfs, which says nothing.
+/// Returns the command of btrfs-progs or ubtrfs, which says nothing.
 pub(super) fn command(kit: &Kit, side: Side) -> Command {
     match side {
         Side::Kernel => {
@@ -252,7 +252,7 @@ pub(super) fn command(kit: &Kit, side: Side) -> Command {
     }
 }
 
-/// The most memory that this process has had since `forget_peak`.
+/// Returns the most memory that this process has had since `forget_peak`.
 pub(super) fn peak_bytes() -> Option<u64> {
     counters::peak_memory_bytes(std::process::id())
 }

@@ -51,7 +51,7 @@ fn measure(kit: &Kit, side: Side) -> Result<Outcome> {
     Ok(Outcome::Figures(round))
 }
 
-/// On a new volume, so that no setting meets what another one left.
+/// Measures on a new volume, so that no setting meets what another one left.
 fn measure_one(
     kit: &Kit,
     side: Side,

@@ -58,7 +58,7 @@ fn measure(kit: &Kit, side: Side) -> Result<Outcome> {
     Ok(Outcome::Figures(round))
 }
 
-/// Made once for a run, and read each time: the side before may have emptied the cache.
+/// Returns files that are made once for a run, and read each time: the side before may have emptied the cache.
 fn source(kit: &Kit) -> Result<PathBuf> {
     let top = kit.dir.join("small-files");
     let is_new = !top.exists();

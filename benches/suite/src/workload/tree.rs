@@ -79,7 +79,7 @@ fn step(stage: &Stage, round: &mut Round, what: &str, program: &str, args: &[&Pa
     meter.add_costs(what, stage, round)
 }
 
-/// Made once for a run.
+/// Returns an archive that is made once for a run.
 pub(super) fn archive(kit: &Kit) -> Result<PathBuf> {
     let path = kit.dir.join("tree.tar");
     if !path.exists() {

@@ -80,7 +80,7 @@ fn newest_version() -> Option<PathBuf> {
     Some(found.pop()?.1)
 }
 
-/// uid and gid, from the text of /etc/passwd.
+/// Finds uid and gid in the text of /etc/passwd.
 fn ids_of(user: &str, passwd: &str) -> Option<(u32, u32)> {
     let mut lines = passwd.lines().map(|line| line.split(':'));
     let mut fields = lines.find(|fields| fields.clone().next() == Some(user))?;
@@ -185,8 +185,8 @@ fn run_command_of<A: AsRef<OsStr>>(mut command: Command, args: &[A]) -> Result<S
     Ok(run_command(command)?.output)
 }
 
-/// From the lines `number of transactions actually processed: 1204` and
-/// `tps = 602.418953 (without initial connection time)`.
+/// Parses the lines `number of transactions actually processed: 1204` and `tps = 602.418953 (without initial connection
+/// time)`.
 fn parse(output: &str) -> Option<Done> {
     let after = |start: &str| {
         let mut lines = output.lines().rev();

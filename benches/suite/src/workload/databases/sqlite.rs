@@ -60,7 +60,7 @@ db.close()
 print(count, took)
 "#;
 
-/// Why SQLite cannot be measured here.
+/// Returns why SQLite cannot be measured here.
 pub(super) fn why_not() -> Option<String> {
     let error = run("python3", &["-c", "import sqlite3"]).err()?;
     Some(format!("no python3 with its module sqlite3: {error:#}"))
