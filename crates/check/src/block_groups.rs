@@ -20,7 +20,7 @@ use crate::tree_root::TreeRoot;
 use crate::volume::CheckedVolume;
 use crate::walk::{Lost, Visited, Visitor, walk};
 
-/// Gives each chunk its block group, and tells of those that do not match.
+/// Assigns each chunk its block group, and reports those that do not match.
 pub(crate) fn check(
     state: &mut State<'_>,
     volume: &CheckedVolume,
@@ -63,7 +63,8 @@ fn read(
     Ok(groups)
 }
 
-/// One search a chunk, so that the extents need not be read. A block that is lost is told when they are.
+/// Looks up the block group of each chunk. It does one search a chunk, so that the extents need not be read. A block
+/// that is lost is reported when they are.
 fn seek(volume: &CheckedVolume, root: &TreeRoot, spaces: &mut Spaces, groups: &mut Groups) {
     let view = volume.view(root);
     let mut cursor = view.cursor();

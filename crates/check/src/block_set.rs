@@ -27,7 +27,7 @@ impl BlockSet {
         (sector / PAGE_BITS, (bit / 64) as usize, 1 << (bit % 64))
     }
 
-    /// False if it was there already.
+    /// Adds a block. It returns false if the block was there already.
     pub(crate) fn insert(&mut self, bytenr: u64) -> bool {
         let (page, word, bit) = self.place(bytenr);
         let page = self
@@ -46,7 +46,7 @@ impl BlockSet {
             .is_some_and(|page| page[word] & bit != 0)
     }
 
-    /// The blocks in this set and not in the other, ascending.
+    /// Returns the blocks in this set and not in the other, ascending.
     pub(crate) fn without(&self, other: &BlockSet) -> Vec<u64> {
         let mut rest = Vec::new();
         for (&number, page) in &self.pages {

@@ -110,7 +110,7 @@ impl Chunks {
         }
     }
 
-    /// `extents_lost`: not all device extents are known.
+    /// Checks the stripes of all chunks. `extents_lost` says that not all device extents are known.
     fn check_stripes(&self, state: &mut State<'_>, extents: &mut DevExtents, extents_lost: bool) {
         for (&start, chunk) in &self.chunks {
             let wanted = chunk.stripe_bytes();
@@ -267,7 +267,7 @@ impl Chunks {
         }
     }
 
-    /// The device item that a device carries in its own superblock.
+    /// Compares the device item with the one that the device carries in its own superblock.
     fn compare_own_item(
         &self,
         state: &mut State<'_>,

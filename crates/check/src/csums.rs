@@ -47,7 +47,7 @@ impl Expectations {
         }
     }
 
-    /// `flags` are those of the inode, or None if it is not to be asked.
+    /// Adds the sums that an extent needs. `flags` are those of the inode, or None if it is not to be asked.
     pub(crate) fn add(
         &mut self,
         head: &FileExtentHead,

@@ -141,7 +141,7 @@ impl ExtentReader<'_, '_> {
         }
     }
 
-    /// Those with a chunk were found by searching.
+    /// Meets a block group. The block groups of chunks were found by searching.
     fn block_group(&mut self, key: Key) {
         let Some(spaces) = &self.spaces else { return };
         let at = Place::item(RootId::EXTENT_TREE, key).at(key.objectid);
@@ -205,7 +205,7 @@ impl ExtentReader<'_, '_> {
         Ok(())
     }
 
-    /// Where the extent lies.
+    /// Checks where the extent lies.
     fn place(&mut self, extent: &Extent) {
         let at = Place::item(RootId::EXTENT_TREE, extent.key).at(extent.bytenr);
         if extent.bytenr < self.end {
@@ -239,7 +239,7 @@ impl ExtentReader<'_, '_> {
         }
     }
 
-    /// A reference that is an item of its own.
+    /// Meets a reference that is an item of its own.
     fn keyed(&mut self, key: Key, reference: InlineRef) -> Result<(), CheckError> {
         let belongs = self
             .current

@@ -1,6 +1,6 @@
 //! Facts about extents, told by the extent tree on one side and by all trees on the other.
 //!
-//! Both sides tell which tree blocks there are and who refers to which extent. In the first pass the sides are only
+//! Both sides tell which tree blocks there are and what refers to which extent. In the first pass the sides are only
 //! compared as sums. A second one records the facts of the buckets that differ, to be sorted and compared one by
 //! one (`references`).
 //!
@@ -52,7 +52,7 @@ pub(crate) enum Fact {
 }
 
 impl Fact {
-    /// Kind and three numbers.
+    /// Returns kind and three numbers.
     pub(crate) fn words(self) -> [u64; 4] {
         match self {
             Fact::Block { level, generation } => [0, u64::from(level), generation, 0],
@@ -115,12 +115,12 @@ impl Facts {
         self.sums.all_equal()
     }
 
-    /// Bytes of extents in files, as wholes and as far as they are used.
+    /// Returns the bytes of extents in files, as wholes and as far as they are used.
     pub(crate) fn data_bytes(&self) -> (u64, u64) {
         self.data_bytes
     }
 
-    /// From now on the facts of buckets that differ are recorded.
+    /// Starts to record the facts of buckets that differ.
     pub(crate) fn start_recording(&mut self, sorter: Sorter<7>) {
         self.records = Some(sorter);
     }
@@ -129,7 +129,7 @@ impl Facts {
         self.records.take()
     }
 
-    /// `length` is that of data, as the side knows it; 0 for blocks.
+    /// Adds a fact that a side states. `length` is that of data, as the side knows it; 0 for blocks.
     pub(crate) fn tell(
         &mut self,
         side: Side,
@@ -212,7 +212,7 @@ impl Facts {
         Ok(())
     }
 
-    /// That a tree has its root at `bytenr`.
+    /// Adds the fact that a tree has its root at `bytenr`.
     pub(crate) fn tell_root(&mut self, tree: RootId, bytenr: u64) -> Result<(), CheckError> {
         let fact = match tree {
             // The root of a relocation tree refers to itself.

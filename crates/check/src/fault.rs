@@ -37,12 +37,12 @@ macro_rules! faults {
         }
 
         impl Fault {
-            /// The stable number; shown as `E` and four digits.
+            /// Returns the stable number. It is shown as `E` and four digits.
             pub fn number(&self) -> u16 {
                 match self { $(Fault::$variant { .. } => $number,)* }
             }
 
-            /// The stable name.
+            /// Returns the stable name.
             pub fn name(&self) -> &'static str {
                 match self { $(Fault::$variant { .. } => $name,)* }
             }
@@ -60,7 +60,8 @@ macro_rules! faults {
     };
 }
 
-/// Severity of a fault in a copy of the superblock: tools and the kernel begin with copy 0 and look at no other.
+/// Returns the severity of a fault in a copy of the superblock. Tools and the kernel begin with copy 0 and look at no
+/// other.
 fn of_copy(mirror: usize, other: Severity) -> Severity {
     match mirror {
         0 => Severity::Error,
@@ -68,7 +69,8 @@ fn of_copy(mirror: usize, other: Severity) -> Severity {
     }
 }
 
-/// Severity of a superblock that a commit has not reached: the power may be cut while one writes them.
+/// Returns the severity of a superblock that a commit has not reached. The power may be cut while a commit writes the
+/// superblocks.
 fn of_generations(one: u64, other: u64) -> Severity {
     match one.abs_diff(other) {
         1 => Severity::Note,
@@ -76,7 +78,7 @@ fn of_generations(one: u64, other: u64) -> Severity {
     }
 }
 
-/// Severity of a copy that is not sound: there is none where an image was restored from a dump.
+/// Returns the severity of a copy that is not sound. There is none where an image was restored from a dump.
 fn of_damage(mirror: usize, reason: &SuperblockError) -> Severity {
     match reason {
         SuperblockError::Magic => of_copy(mirror, Severity::Note),
@@ -84,7 +86,7 @@ fn of_damage(mirror: usize, reason: &SuperblockError) -> Severity {
     }
 }
 
-/// Severity of a sum of device sizes: the kernel refuses a volume that is smaller than its devices.
+/// Returns the severity of a sum of device sizes. The kernel refuses a volume that is smaller than its devices.
 fn of_total(superblock: u64, found: u64) -> Severity {
     match superblock < found {
         true => Severity::Error,
@@ -92,7 +94,7 @@ fn of_total(superblock: u64, found: u64) -> Severity {
     }
 }
 
-/// Severity of a field of the device item in a superblock: the kernel takes the others from the chunk tree.
+/// Returns the severity of a field of the device item in a superblock. The kernel takes the others from the chunk tree.
 fn of_device_field(field: &str) -> Severity {
     match field {
         "devid" => Severity::Error,
@@ -388,7 +390,7 @@ faults! {
 }
 
 impl Fault {
-    /// The number as messages show it: `E0101`.
+    /// Returns the number as messages show it: `E0101`.
     pub fn code(&self) -> String {
         format!("E{:04}", self.number())
     }

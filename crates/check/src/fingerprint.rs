@@ -68,7 +68,7 @@ pub(crate) struct Sums {
 }
 
 impl Sums {
-    /// `buckets` is a power of two.
+    /// Creates sums of zero. `buckets` is a power of two.
     pub(crate) fn new(buckets: usize) -> Sums {
         assert!(buckets.is_power_of_two(), "buckets are chosen by mask");
         Sums {

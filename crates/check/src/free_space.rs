@@ -261,7 +261,7 @@ fn bitmap_runs(key: Key, bytes: &[u8], sectorsize: u64, each: &mut dyn FnMut(u64
     }
 }
 
-/// Names the ranges in which the two trees differ.
+/// Reports the ranges in which the two trees differ.
 fn compare(
     state: &mut State<'_>,
     volume: &CheckedVolume,

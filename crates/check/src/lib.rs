@@ -75,8 +75,8 @@ pub fn check_devices(
     check_pool(pool, options, progress)
 }
 
-/// The options to open a pool for a check. As much as can be read is judged, and what is not as it should be is an
-/// issue.
+/// Returns the options to open a pool for a check. As much as can be read is judged, and all that is not as it should
+/// be is an issue.
 pub fn pool_options() -> PoolOptions {
     PoolOptions::new()
         .degraded(true)

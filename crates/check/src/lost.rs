@@ -55,13 +55,13 @@ impl LostBlocks {
         }
     }
 
-    /// False if it is known as lost already.
+    /// Adds a lost block. It returns false if the block is known as lost already.
     pub(crate) fn insert(&mut self, bytenr: u64) -> bool {
         self.any = true;
         self.bytenrs.insert(bytenr)
     }
 
-    /// For a block that holds no references. False if it is known as lost already.
+    /// Adds a lost block that holds no references. It returns false if the block is known as lost already.
     pub(crate) fn insert_without_refs(&mut self, bytenr: u64) -> bool {
         self.bytenrs.insert(bytenr)
     }

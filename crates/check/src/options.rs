@@ -67,12 +67,12 @@ impl Phase {
         Phase::References,
     ];
 
-    /// From 1.
+    /// Returns the number of the phase, from 1.
     pub fn number(self) -> usize {
         self as usize + 1
     }
 
-    /// The name of the checked subject.
+    /// Returns the name of the checked subject.
     pub fn subject(self) -> &'static str {
         match self {
             Phase::Superblocks => "superblocks",

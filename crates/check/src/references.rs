@@ -190,7 +190,7 @@ impl Extent {
         }
     }
 
-    /// Whether the block is there on both sides.
+    /// Judges whether the block is there on both sides.
     fn judge_blocks(&mut self, state: &mut State<'_>) {
         if std::mem::replace(&mut self.are_blocks_judged, true) {
             return;

@@ -61,7 +61,7 @@ impl Report {
         self.found() == 0
     }
 
-    /// The distinct numbers found, ascending.
+    /// Returns the distinct numbers found, ascending.
     pub fn numbers(&self) -> Vec<u16> {
         self.counts.keys().copied().collect()
     }
@@ -90,7 +90,7 @@ impl Report {
 }
 
 impl std::fmt::Display for Report {
-    /// One issue a line.
+    /// Writes one issue a line.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         for issue in &self.issues {
             writeln!(f, "{issue}")?;

@@ -40,7 +40,7 @@ impl RootEntry {
         RootId(self.key.objectid)
     }
 
-    /// A subvolume that the kernel will delete, or has begun to.
+    /// Returns whether it is a subvolume that the kernel will delete, or has begun to.
     pub(crate) fn is_deleted(&self) -> bool {
         self.id().is_subvolume() && self.refs == 0
     }

@@ -52,7 +52,7 @@ impl RootLinks {
         }
     }
 
-    /// `place` is tree, directory and name. A DIR_ITEM knows no index.
+    /// Adds a link. `place` is tree, directory and name. A DIR_ITEM knows no index.
     pub(crate) fn add(
         &mut self,
         child: u64,

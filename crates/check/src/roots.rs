@@ -127,7 +127,7 @@ impl Roots {
         }
     }
 
-    /// All subvolumes, those being deleted last: what only they show is known less well.
+    /// Returns all subvolumes, those being deleted last: what only they show is known less well.
     pub(crate) fn file_trees(&self) -> Vec<RootEntry> {
         let is_file_tree = |entry: &&RootEntry| entry.id().holds_files();
         let mut trees: Vec<RootEntry> = self.entries.iter().filter(is_file_tree).copied().collect();
@@ -135,7 +135,7 @@ impl Roots {
         trees
     }
 
-    /// The trees that are neither of files nor read by a phase of their own.
+    /// Returns the trees that are neither of files nor read by a phase of their own.
     pub(crate) fn other_trees(&self) -> Vec<TreeRoot> {
         const READ_ELSEWHERE: [RootId; 6] = [
             RootId::UUID_TREE,
@@ -152,7 +152,7 @@ impl Roots {
             .collect()
     }
 
-    /// The expected content of the UUID tree: uuid and kind to the subvolumes that have it.
+    /// Returns the expected content of the UUID tree: uuid and kind to the subvolumes that have it.
     pub(crate) fn uuids(&self) -> UuidMap {
         let mut uuids = UuidMap::new();
         let nil = Uuid::default();
@@ -172,7 +172,7 @@ impl Roots {
         uuids
     }
 
-    /// Ids of trees in use, by id.
+    /// Returns the trees in use by their ids.
     pub(crate) fn by_id(&self) -> BTreeMap<u64, &RootEntry> {
         self.entries.iter().map(|e| (e.key.objectid, e)).collect()
     }

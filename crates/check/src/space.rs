@@ -64,7 +64,7 @@ pub(crate) struct Spaces {
 }
 
 impl Spaces {
-    /// Chunks come in order of address.
+    /// Adds a chunk. Chunks come in order of address.
     pub(crate) fn push(&mut self, start: u64, length: u64, flags: BlockGroupFlags) {
         self.spaces.push(Space {
             start,

@@ -110,7 +110,7 @@ impl<'a> State<'a> {
         });
     }
 
-    /// A sorter with its share of the memory.
+    /// Creates a sorter with its share of the memory.
     pub(crate) fn sorter<const N: usize>(&self) -> Sorter<N> {
         let share = self.options.memory_bytes / 8;
         Sorter::new(share, self.options.spill_dir.as_deref())
@@ -128,13 +128,13 @@ impl<'a> State<'a> {
         self.is_second_pass
     }
 
-    /// To be called for the root of each tree that the extent tree counts.
+    /// Notes a tree. It must be called for the root of each tree that the extent tree counts.
     pub(crate) fn enter_tree(&mut self, root: &TreeRoot) -> Result<(), CheckError> {
         self.facts.tell_root(root.tree, root.bytenr.0)
     }
 
-    /// To be called for each block of such a tree. Whether it is met for the first time: trees of subvolumes
-    /// share blocks.
+    /// Notes a block. It must be called for each block of a tree that the extent tree counts. Returns whether the block
+    /// is met for the first time: trees of subvolumes share blocks.
     pub(crate) fn enter_block(
         &mut self,
         root: &TreeRoot,
@@ -224,7 +224,7 @@ impl<'a> State<'a> {
         }
     }
 
-    /// Tells of blocks that their owner does not hold. To be called when all trees were read.
+    /// Reports blocks that their owner does not hold. It must be called when all trees were read.
     pub(crate) fn check_owners(&mut self) {
         let owners_lost = self.lost_keys.keys().any(|tree| tree.holds_files())
             || self.has_lost(RootId::ROOT_TREE)
@@ -240,7 +240,7 @@ impl<'a> State<'a> {
         self.report.figures.data_bytes_referenced = referenced;
     }
 
-    /// To be called for each lost block of a tree.
+    /// Notes a lost block. It must be called for each lost block of a tree.
     pub(crate) fn lose(&mut self, lost: Lost) {
         if !self.is_second_pass {
             let keys = self.lost_keys.entry(lost.tree).or_default();
@@ -266,7 +266,7 @@ impl<'a> State<'a> {
             .is_some_and(|lost| lost.touches(objectid))
     }
 
-    /// Tells of the mirrors that were bad while another one was good.
+    /// Reports the mirrors that were bad while another one was good.
     pub(crate) fn tell_bad_mirrors(&mut self, volume: &CheckedVolume) {
         for record in volume.pool().read_errors() {
             let bytenr = record.logical;

@@ -68,7 +68,7 @@ fn check_device(state: &mut State<'_>, volume: &CheckedVolume, info: &DeviceInfo
     }
 }
 
-/// The copy that the kernel takes, or another one if that is not sound.
+/// Returns the copy that the kernel takes, or another one if that is not sound.
 fn in_use(superblocks: &DeviceSuperblocks) -> Option<&Superblock> {
     let first = superblocks.copies.first();
     let first = first.filter(|copy| copy.mirror == 0 && copy.problem.is_none());

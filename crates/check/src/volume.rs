@@ -84,7 +84,7 @@ impl CheckedVolume {
         Ok(())
     }
 
-    /// The root tree may be in a chunk that only the chunk tree names.
+    /// Chooses the root tree. It may be in a chunk that only the chunk tree names.
     pub(crate) fn choose_tree_root(&mut self, options: &CheckOptions) -> Result<(), CheckError> {
         self.seed_fsids = self.pool.seed_fsids();
         self.store.adopt_seeds();
@@ -97,7 +97,8 @@ impl CheckedVolume {
         Ok(())
     }
 
-    /// Those of the chunk tree that was read come first: another may lack chunks, or have more.
+    /// Finds a root tree among the backups. Backups of the chunk tree that was read come first: another may lack chunks,
+    /// or have more.
     fn backup_tree_root(&self) -> Option<TreeRoot> {
         let is_of_chunk_root = |backup: &&RootBackup| backup_chunk_root(backup) == self.chunk_root;
         let (first, then): (Vec<_>, Vec<_>) = self.backups.iter().partition(is_of_chunk_root);
@@ -122,7 +123,7 @@ impl CheckedVolume {
         self.read_block(&expect).is_some()
     }
 
-    /// A root of which only the place is known.
+    /// Reads a root of which only the place is known.
     fn root_at(&self, tree: RootId, bytenr: Logical) -> Result<TreeRoot, CheckError> {
         let expect = Expect {
             owner: Some(tree),
@@ -141,7 +142,7 @@ impl CheckedVolume {
         }
     }
 
-    /// None if no mirror has a sound block that is as expected.
+    /// Reads a block. It returns None if no mirror has a sound block that is as expected.
     fn read_block(&self, expect: &Expect) -> Option<Vec<u8>> {
         let is_aligned = expect.bytenr.0.is_multiple_of(u64::from(self.sectorsize()));
         let mut block = vec![0; self.nodesize()];
@@ -171,7 +172,7 @@ impl CheckedVolume {
         self.superblock.sectorsize.get()
     }
 
-    /// The properties that all blocks of the volume share.
+    /// Returns the properties that all blocks of the volume share.
     pub(crate) fn context(&self) -> BlockContext<'_> {
         BlockContext {
             seed_fsids: &self.seed_fsids,
@@ -187,12 +188,12 @@ impl CheckedVolume {
         self.tree_root
     }
 
-    /// False if the trees are older ones, to which the superblock's sums do not apply.
+    /// Returns whether the trees are those of the superblock. Its sums do not apply to older ones.
     pub(crate) fn is_current(&self) -> bool {
         self.is_current
     }
 
-    /// A tree in which single items are sought.
+    /// Returns a view of a tree in which single items are sought.
     pub(crate) fn view(&self, root: &TreeRoot) -> View {
         let committed = CommittedRoot {
             tree: root.tree,
@@ -227,8 +228,8 @@ fn chosen_superblock(pool: &Pool, options: &CheckOptions) -> Result<Box<Superblo
     Ok(block)
 }
 
-/// The backups whose fields are sane. Those of earlier transactions come first, the newest before others: a check of
-/// the roots that the superblock names needs no backup. `btrfs check -b` takes the first of these.
+/// Returns the backups whose fields are sane. Those of earlier transactions come first, the newest before others: a
+/// check of the roots that the superblock names needs no backup. `btrfs check -b` takes the first of these.
 fn sane_backups(superblock: &Superblock) -> Vec<RootBackup> {
     let sectorsize = u64::from(superblock.sectorsize.get());
     let newest = superblock.generation.get();

@@ -36,7 +36,7 @@ impl<'v> DataReader<'v> {
         }
     }
 
-    /// `wanted` are the sums of consecutive sectors from `start` on.
+    /// Checks data on all mirrors. `wanted` are the sums of consecutive sectors from `start` on.
     pub(crate) fn check(&mut self, state: &mut State<'_>, start: u64, wanted: &[u8]) {
         let sectors = CHUNK_BYTES / self.sectorsize;
         let mut at = start;
@@ -85,8 +85,8 @@ impl<'v> DataReader<'v> {
         }
     }
 
-    /// One by one, for what could not be read at once. A device that is missing was told of, and so was data
-    /// that is nowhere.
+    /// Checks sectors one by one, for data that could not be read at once. A device that is missing was reported, and
+    /// so was data that is nowhere.
     fn check_sectors(&mut self, state: &mut State<'_>, start: u64, wanted: &[u8], mirror: usize) {
         let csum_bytes = self.csum_type.size_bytes();
         let mut unread: Option<(u64, u64)> = None;

@@ -95,7 +95,7 @@ impl Union {
     }
 }
 
-/// Gives what is left of a range without `others`, which are disjoint and ascending.
+/// Calls `each` with the parts of a range outside `others`, which are disjoint and ascending.
 pub(crate) fn without((start, end): Range, others: &[Range], each: &mut dyn FnMut(u64, u64)) {
     let mut at = start;
     let first = others.partition_point(|other| other.1 <= start);

@@ -59,7 +59,7 @@ impl Inode {
         }
     }
 
-    /// The kind as directory entries say it; 0 if it is not known.
+    /// Returns the kind as directory entries say it, or 0 if it is not known.
     pub(super) fn kind(&self) -> u8 {
         let kind = self.item.and_then(|item| item.kind());
         kind.map_or(0, FileKind::raw)
@@ -80,7 +80,7 @@ impl Inode {
         self.item.is_some_and(|item| item.nlink == 0)
     }
 
-    /// Extents come in order of file offset.
+    /// Adds an extent. Extents come in order of file offset.
     pub(crate) fn add_extent(
         &mut self,
         start: u64,
@@ -137,7 +137,7 @@ impl Inode {
                 }
                 let (offset, num_bytes) = (body.offset.get(), body.num_bytes.get());
                 let (ram_bytes, disk_bytes) = (head.ram_bytes.get(), body.disk_num_bytes.get());
-                // Of a hole and of a compressed extent only `ram_bytes` says how long it is.
+                // Only `ram_bytes` says how long a hole or a compressed extent is.
                 let extent_bytes = match is_hole || head.compression != 0 {
                     true => ram_bytes,
                     false => ram_bytes.min(disk_bytes),
@@ -155,7 +155,7 @@ impl Inode {
         }
     }
 
-    /// The length of its inline extent.
+    /// Returns the length of its inline extent.
     pub(crate) fn inline_bytes(&self) -> Option<u64> {
         self.inline_bytes
     }
@@ -194,7 +194,7 @@ impl Inode {
         }
     }
 
-    /// An unlinked file may be half deleted.
+    /// Checks the size and the extents of a file. An unlinked file may be half deleted.
     fn check_file(&self, item: &Facts, rules: Rules, add: &mut dyn FnMut(Fault)) {
         if item.nlink == 0 {
             return;

@@ -259,7 +259,7 @@ impl FileReader<'_, '_> {
         Ok(())
     }
 
-    /// The names of one DIR_ITEM: distinct, as all of one name have one hash and stand there together.
+    /// Checks that the names of one DIR_ITEM are distinct. All of one name have one hash and stand there together.
     fn compare_names(&mut self, root: &TreeRoot, key: Key, bytes: &[u8]) {
         let mut entries = DirEntries::new(bytes);
         let Some(first) = entries.next() else { return };
@@ -318,7 +318,7 @@ impl FileReader<'_, '_> {
         else {
             return Ok(());
         };
-        // What relocation moves has the sums of where it comes from.
+        // Data that relocation moves has the sums of its old place.
         let is_telling = !self.is_deleted && root.tree != RootId::DATA_RELOC_TREE;
         let flags = match (&self.inode, is_telling) {
             (Some(inode), true) => inode.item.map(|item| item.flags),
@@ -346,7 +346,7 @@ impl FileReader<'_, '_> {
     }
 }
 
-/// The root directory is its own parent, without an entry.
+/// Returns whether it is the reference of the root directory, which is its own parent, without an entry.
 fn is_root_ref(key: Key, entry: &RefEntry<'_>) -> bool {
     let root = InodeNr::FIRST_FREE.0;
     (key.objectid, key.offset) == (root, root) && entry.index == 0 && entry.name == b".."
@@ -361,8 +361,8 @@ fn is_compressed(bytes: &[u8]) -> bool {
     )
 }
 
-/// Not of orphan items, nor of the free-inode cache of old kernels. Below the first that may be used there are
-/// none, and so an item there lacks its inode.
+/// Returns whether the number is an inode's, not that of orphan items, nor of the free-inode cache of old kernels.
+/// Below the first that may be used there are none, and so an item there lacks its inode.
 fn is_inode(objectid: u64) -> bool {
     objectid <= RootId::LAST_FREE
 }

@@ -185,7 +185,7 @@ impl Visitor for Recorder<'_> {
     }
 }
 
-/// The inode that an entry leads to, or none that there is.
+/// Returns the inode that an entry leads to, or the number of no inode.
 pub(super) fn child_of(location: Key) -> u64 {
     match location.item_type {
         KeyType::INODE_ITEM => location.objectid,
@@ -249,13 +249,13 @@ impl Recorder<'_> {
     }
 }
 
-/// All records of one name in one directory.
+/// Judges all records of one name in one directory.
 fn judge(state: &mut State<'_>, volume: &CheckedVolume, root: &TreeRoot, group: &[Record]) {
     let Some(&[dir, ..]) = group.first() else {
         return;
     };
     let children: BTreeSet<u64> = group.iter().map(|record| record[3]).collect();
-    // Those of the DIR_ITEM were told when it was met.
+    // Double entries of the DIR_ITEM were reported when it was met.
     for twice in group.iter().filter(|record| record[2] == INDEX).skip(1) {
         let [_, _, _, inode, index, _] = *twice;
         let key = Key::new(dir, KeyType::DIR_INDEX, index);

@@ -140,7 +140,7 @@ impl<'v> LogCsums<'v> {
         self.missing_before(state, of_log, u64::MAX).map(drop)
     }
 
-    /// Tells of data below `end` without checksums, and returns the rest.
+    /// Reports data below `end` without checksums, and returns the rest.
     fn missing_before<'l>(
         &self,
         state: &mut State<'_>,

@@ -42,7 +42,7 @@ impl LoggedInode {
         LoggedInode {
             number,
             item: None,
-            // What cannot be read is told elsewhere.
+            // A failed read is reported elsewhere.
             committed: lookup.committed_inode(number).unwrap_or(None),
             extents: Inode::new(number),
             has_refs: false,
@@ -51,7 +51,7 @@ impl LoggedInode {
         }
     }
 
-    /// The replay skips all items of an inode that has no name.
+    /// Returns whether the replay skips the inode. It skips all items of an inode that has no name.
     fn is_skipped(&self) -> bool {
         self.item.is_some_and(|item| item.nlink.get() == 0)
     }
@@ -73,7 +73,7 @@ impl LoggedInode {
         flags.is_some_and(|flags| flags.contains(InodeFlags::NODATASUM))
     }
 
-    /// A fault if the inode is known and no directory.
+    /// Returns a fault if the inode is known and no directory.
     fn check_dir(&self) -> Option<Fault> {
         let mode = self.mode()?;
         (self.kind() != Some(FileKind::Directory)).then_some(Fault::EntriesOfOther { mode })
@@ -160,7 +160,7 @@ impl LogReader<'_, '_> {
         }
     }
 
-    /// A name that a back reference gives.
+    /// Meets a name that a back reference gives.
     fn reference(
         &mut self,
         log: &mut OneLog,
@@ -188,7 +188,7 @@ impl LogReader<'_, '_> {
         Ok(())
     }
 
-    /// A name is given an index that another name had at the last commit.
+    /// Meets a name that is given an index which another name had at the last commit.
     fn index(
         &mut self,
         log: &mut OneLog,
@@ -216,7 +216,7 @@ impl LogReader<'_, '_> {
         }
     }
 
-    /// A DIR_INDEX.
+    /// Meets a DIR_INDEX.
     fn entry(
         &mut self,
         log: &mut OneLog,
@@ -260,7 +260,7 @@ impl LogReader<'_, '_> {
         self.index(log, dir, index, entry.name)
     }
 
-    /// A DIR_LOG_INDEX: what the directory had there is gone, unless the log lists it.
+    /// Meets a DIR_LOG_INDEX. The entries that the directory had there are gone, unless the log lists them.
     fn range(&mut self, log: &OneLog, inode: &LoggedInode, (key, bytes): (Key, &[u8])) {
         if let Some(fault) = inode.check_dir() {
             self.add(log, key, fault);
@@ -330,7 +330,7 @@ impl LogReader<'_, '_> {
         Ok(())
     }
 
-    /// A directory has one name, and is not below itself.
+    /// Checks that a directory has one name, and is not below itself.
     fn finish_directory(
         &mut self,
         log: &mut OneLog,
@@ -394,7 +394,7 @@ fn is_below(lookup: &Lookup, dir: u64, above: u64) -> Result<bool, TreeError> {
     Ok(false)
 }
 
-/// Entries of subvolumes, with their indexes, that a range takes out of a directory.
+/// Returns the entries of subvolumes, with their indexes, that a range takes out of a directory.
 fn subvolumes_lost(
     lookup: &Lookup,
     (dir, first, last): (u64, u64, u64),

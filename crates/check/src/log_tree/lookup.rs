@@ -40,7 +40,7 @@ impl Lookup {
         Ok(decode(self.committed(&inode_key(inode))?))
     }
 
-    /// The inode as it is after the replay, except for its size and number of names.
+    /// Returns the inode as it is after the replay, except for its size and number of names.
     pub(super) fn inode(&self, inode: u64) -> Result<Option<InodeItem>> {
         let logged = decode(self.log.get(&inode_key(inode))?);
         match logged.filter(|item| item.nlink.get() > 0) {
@@ -104,7 +104,7 @@ impl Lookup {
         Ok(!is_there)
     }
 
-    /// The names that an inode had at the last commit, and whose item the log does not replace.
+    /// Returns the names that an inode had at the last commit and whose item the log does not replace.
     pub(super) fn names_kept(&self, inode: u64) -> Result<Vec<InodeName>> {
         let Some(view) = &self.committed else {
             return Ok(Vec::new());
@@ -124,7 +124,7 @@ impl Lookup {
         Ok(names)
     }
 
-    /// The directory that a directory is in after the replay.
+    /// Returns the directory that a directory is in after the replay.
     pub(super) fn parent(&self, dir: u64) -> Result<Option<u64>> {
         if let Some(parent) = parent_in(&self.log, dir)? {
             return Ok(Some(parent));
@@ -153,7 +153,7 @@ fn is_ref(item_type: KeyType) -> bool {
     matches!(item_type, KeyType::INODE_REF | KeyType::INODE_EXTREF)
 }
 
-/// The names in an INODE_REF or INODE_EXTREF. The top directory has none.
+/// Returns the names in an INODE_REF or INODE_EXTREF. The top directory has none.
 pub(super) fn names_of(key: Key, bytes: &[u8]) -> Vec<InodeName> {
     let top = InodeNr::FIRST_FREE.0;
     match key.item_type {

@@ -185,7 +185,7 @@ impl LogReader<'_, '_> {
         }
     }
 
-    /// The data of an extent.
+    /// Checks the data of an extent.
     fn data(
         &mut self,
         log: &mut OneLog,

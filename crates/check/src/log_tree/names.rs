@@ -60,7 +60,7 @@ impl LoggedNames {
         Ok(self.sorter.push(record)?)
     }
 
-    /// `is_lost`: parts of the log may be missing.
+    /// Judges all names. `is_lost` says that parts of the log may be missing.
     pub(super) fn finish(self, state: &mut State<'_>, is_lost: bool) -> Result<(), CheckError> {
         let mut sorted = self.sorter.finish()?;
         let mut group: Vec<Record> = Vec::new();
@@ -78,7 +78,7 @@ impl LoggedNames {
     }
 }
 
-/// All records of one name in one directory.
+/// Judges all records of one name in one directory.
 fn judge(state: &mut State<'_>, group: &[Record], is_lost: bool) {
     let of = |kind: NameKind| {
         let records = group.iter().filter(move |r| r[2] == kind.number());

@@ -71,7 +71,7 @@ impl<'a> Reader<'a> {
         self.full.send(batch).map_err(|_| Closed)
     }
 
-    /// Room for at least one block; returns for how many.
+    /// Ensures room for at least one block, and returns for how many there is room.
     fn room(&mut self) -> Result<usize, Closed> {
         if self.batch.bytes.is_empty() {
             self.batch.bytes.resize(self.batch_bytes, 0);

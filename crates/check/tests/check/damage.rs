@@ -20,7 +20,7 @@ fn rounds(few: usize, soak: usize) -> usize {
     }
 }
 
-/// Addresses of all blocks, by tree and level.
+/// Returns the addresses of all blocks, by tree and level.
 fn blocks(volume: &Crafted) -> Vec<u64> {
     let trees = (1..12).chain(256..265).map(RootId);
     trees
@@ -201,7 +201,7 @@ impl Drop for Mutated<'_> {
     }
 }
 
-/// Fails as well if it crashes or hangs.
+/// Runs `btrfs check`. The output is a failure as well if it crashes or hangs.
 fn progs(device: &Path) -> Output {
     Command::new("timeout")
         .args(["60", "btrfs", "check"])

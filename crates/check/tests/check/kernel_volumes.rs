@@ -45,7 +45,7 @@ fn filled_volumes_of_all_kinds_are_sound() {
     }
 }
 
-/// The figures that `btrfs check` prints behind each of the names.
+/// Returns the figures that `btrfs check` prints behind each of the names.
 fn figures_of_progs(device: &Path) -> Vec<u64> {
     let output = Command::new("btrfs").arg("check").arg(device).output();
     let output = output.expect("btrfs starts");
@@ -314,7 +314,7 @@ fn extent_may_be_preallocated_in_one_file_and_written_in_another() {
     progs_verdict(&copies, true).unwrap();
 }
 
-/// The device extents on both sides of each border of two leaves: device, offset and length.
+/// Returns the device extents on both sides of each border of two leaves: device, offset and length.
 fn at_borders(dump: &str) -> Vec<[(u64, u64, u64); 2]> {
     let mut borders = Vec::new();
     let mut last = None;

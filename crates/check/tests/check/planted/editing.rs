@@ -6,7 +6,7 @@ use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_sim::craft::Crafted;
 use zerocopy::FromBytes;
 
-/// Edits the first item that `is_it` takes.
+/// Changes the first item that `is_it` takes.
 pub(super) fn edit(
     volume: &mut Crafted,
     tree: RootId,
@@ -81,7 +81,7 @@ pub(super) fn insert(volume: &mut Crafted, tree: RootId, key: Key, bytes: &[u8])
     });
 }
 
-/// All items of the leaves that a tree made, in order.
+/// Returns all items of the leaves of a tree, in order.
 pub(super) fn items(volume: &mut Crafted, tree: RootId) -> Vec<(Key, Vec<u8>)> {
     let mut all = Vec::new();
     volume.edit_leaves(tree, |items| {
@@ -106,7 +106,7 @@ pub(super) fn inode(bytes: &mut [u8]) -> &mut InodeItem {
     InodeItem::mut_from_bytes(bytes).expect("an inode item")
 }
 
-/// The head and body of a file extent that is not inline.
+/// Returns the head and body of a file extent that is not inline.
 pub(super) fn extent(bytes: &mut [u8]) -> (&mut FileExtentHead, &mut FileExtentRegular) {
     let (head, rest) = FileExtentHead::mut_from_prefix(bytes).expect("a head");
     (
@@ -115,7 +115,7 @@ pub(super) fn extent(bytes: &mut [u8]) -> (&mut FileExtentHead, &mut FileExtentR
     )
 }
 
-/// A plain extent of a file: written, not compressed, used as a whole.
+/// Returns whether it is a plain extent of a file: written, not compressed, used as a whole.
 pub(super) fn is_plain(key: Key, bytes: &[u8]) -> bool {
     key.item_type == KeyType::EXTENT_DATA
         && matches!(

@@ -29,7 +29,7 @@ fn is_data(key: Key, bytes: &[u8]) -> bool {
             .is_some_and(|extent| extent.head.flags().contains(ExtentFlags::DATA))
 }
 
-/// The first inline reference of an extent.
+/// Returns the first inline reference of an extent.
 fn first_ref(key: Key, bytes: &[u8]) -> Option<InlineRef> {
     decode_extent(key.item_type, bytes)?.refs.next()
 }
@@ -41,7 +41,7 @@ fn is_block_of(root: RootId) -> impl Fn(Key, &[u8]) -> bool {
     }
 }
 
-/// A leaf of the checksum tree refers to nothing.
+/// Returns whether it is a leaf of the checksum tree, which refers to nothing.
 fn is_csum_leaf(key: Key, bytes: &[u8]) -> bool {
     is_block_of(CSUM_TREE)(key, bytes) && key.offset == 0
 }
@@ -53,7 +53,7 @@ fn has_ref(kind: KeyType) -> impl Fn(Key, &[u8]) -> bool {
     }
 }
 
-/// Free space at the end of the last chunk that is for this.
+/// Returns the address of free space at the end of the last chunk that is for this.
 fn free_at_end(volume: &mut Crafted, flags: BlockGroupFlags, bytes: u64) -> u64 {
     let chunks = items(volume, RootId::CHUNK_TREE);
     let ends = chunks.iter().filter_map(|(key, bytes)| {
@@ -79,7 +79,7 @@ fn tree_ref(root: RootId) -> Vec<u8> {
     bytes
 }
 
-/// An extent of a sector of data that a file is said to use.
+/// Creates an extent of a sector of data that a file is said to use.
 fn unused_data() -> Vec<u8> {
     let mut bytes = new_head(ExtentFlags::DATA);
     bytes.push(KeyType::EXTENT_DATA_REF.0);
@@ -261,7 +261,7 @@ fn place_plants() -> Vec<Plant> {
     ]
 }
 
-/// The address of a sector of a file without checksums.
+/// Returns the address of a sector of a file without checksums.
 fn unsummed_data(volume: &mut Crafted) -> u64 {
     let all = items(volume, RootId::FS_TREE);
     let mut unsummed = None;

@@ -40,7 +40,7 @@ fn head(bytes: &mut [u8]) -> &mut DirHead {
     DirHead::mut_from_prefix(bytes).unwrap().0
 }
 
-/// An entry that leads to a plain file with one name, as DIR_INDEX; and the key of its DIR_ITEM.
+/// Finds an entry that leads to a plain file with one name, as DIR_INDEX, and the key of its DIR_ITEM.
 fn entry(volume: &mut Crafted) -> (Key, Vec<u8>, Key) {
     let all = items(volume, TREE);
     let file = is_inode_of(FileKind::Regular);

@@ -39,7 +39,7 @@ impl Logged {
     }
 }
 
-/// The inode of this name.
+/// Returns the inode of this name.
 fn ino(volume: &mut Crafted, wanted: &str) -> u64 {
     let mut all = items(volume, LOG);
     all.extend(items(volume, RootId::FS_TREE));
@@ -58,7 +58,7 @@ fn inode_key(number: u64) -> Key {
     Key::new(number, KeyType::INODE_ITEM, 0)
 }
 
-/// The index of an entry of the last commit.
+/// Returns the index of an entry of the last commit.
 fn committed_index(volume: &mut Crafted, child: u64) -> u64 {
     let leads_there = |key: Key, bytes: &[u8]| {
         key.item_type == KeyType::DIR_INDEX

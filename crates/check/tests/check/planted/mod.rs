@@ -57,7 +57,7 @@ impl Plant {
         Plant { image, ..self }
     }
 
-    /// The volume with the fault.
+    /// Creates the volume with the fault.
     pub(crate) fn devices(&self) -> Devices {
         let mut volume = crafted(self.image);
         (self.edit)(&mut volume);
@@ -78,7 +78,7 @@ impl Plant {
     }
 }
 
-/// Gives a kept image, which is read once.
+/// Returns a kept image, which is read once.
 fn crafted(image: &'static str) -> Crafted {
     static READ: OnceLock<Mutex<BTreeMap<&'static str, Crafted>>> = OnceLock::new();
     let mut read = READ.get_or_init(Mutex::default).lock().unwrap();

@@ -22,7 +22,7 @@ fn superblocks(volume: &mut Crafted, edit: impl Fn(&mut Superblock)) {
     volume.edit_superblocks(|_, _| true, edit);
 }
 
-/// The device item of the chunk tree and the superblock's.
+/// Changes the device item of the chunk tree and the superblock's.
 fn device_items(volume: &mut Crafted, change: impl Fn(&mut DevItem)) {
     edit_type(volume, CHUNK_TREE, KeyType::DEV_ITEM, |_, bytes| {
         change(DevItem::mut_from_bytes(bytes).unwrap());
@@ -34,7 +34,7 @@ fn dev_extent(bytes: &mut [u8]) -> &mut DevExtent {
     DevExtent::mut_from_bytes(bytes).unwrap()
 }
 
-/// The data chunk that was made last: start, chunk and bytes.
+/// Returns the data chunk that was created last: start, chunk and bytes.
 fn data_chunk(volume: &mut Crafted) -> (Key, Vec<u8>) {
     let chunks = items(volume, CHUNK_TREE);
     let mut chunks = chunks.into_iter().rev();
@@ -78,7 +78,7 @@ fn find_dev_extent(volume: &mut Crafted) -> (Key, Vec<u8>) {
     found.unwrap()
 }
 
-/// A leaf of the checksum tree: nothing but checksums is lost with it.
+/// Returns a leaf of the checksum tree. Nothing but checksums is lost with it.
 fn csum_leaf(volume: &Crafted) -> u64 {
     volume.blocks_of(RootId::CSUM_TREE, 0)[0]
 }
@@ -98,7 +98,7 @@ fn root_ref(dir: u64, name: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The first entry of a directory of the top level that leads to a subvolume.
+/// Returns a test for an entry of a directory of the top level that leads to a subvolume, to find the first.
 fn is_subvolume_entry(item_type: KeyType) -> impl Fn(Key, &[u8]) -> bool {
     move |key, bytes| {
         key.item_type == item_type
@@ -412,7 +412,7 @@ fn root_plants() -> Vec<Plant> {
             });
         }),
         plant(612, &[703], |volume| {
-            // What a snapshot copies of a nested subvolume has no ROOT_REF.
+            // The copy of a nested subvolume in a snapshot has no ROOT_REF.
             let refs: Vec<(u64, u64)> = items(volume, ROOT_TREE)
                 .iter()
                 .filter(|(key, _)| key.item_type == KeyType::ROOT_REF)

@@ -75,7 +75,7 @@ fn ours(devices: &[PathBuf]) -> Report {
     check(devices, &options, &mut |_| {}).unwrap()
 }
 
-/// The numbers of errors, not of warnings and notes.
+/// Returns the numbers of errors, not of warnings and notes.
 fn errors(report: &Report) -> BTreeSet<u16> {
     let errors = report.issues.iter();
     let errors = errors.filter(|issue| issue.severity() == Severity::Error);

@@ -9,7 +9,7 @@ use ubtrfs_sim::{Scratch, images, kernel};
 use super::{Agreement, compare};
 use crate::planted;
 
-/// Files with what the devices hold; None if a part cannot be read.
+/// Creates files with the content of the devices. It returns None if a part cannot be read.
 fn files(devices: &planted::Devices, scratch: &Scratch) -> Option<Vec<PathBuf>> {
     let devices = devices.iter().enumerate();
     let save = |(number, (_, device)): (usize, &(PathBuf, _))| {
@@ -20,7 +20,7 @@ fn files(devices: &planted::Devices, scratch: &Scratch) -> Option<Vec<PathBuf>> 
     devices.map(save).collect()
 }
 
-/// The files themselves, which are not needed afterwards.
+/// Returns the files themselves, which are not needed afterwards.
 fn same(files: &[PathBuf]) -> impl FnOnce() -> Vec<PathBuf> {
     let files = files.to_vec();
     || files

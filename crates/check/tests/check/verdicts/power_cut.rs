@@ -12,7 +12,7 @@ use ubtrfs_sim::{Progress, Rng};
 
 use super::{Agreement, compare, ours, rounds};
 
-/// The generation and the log's root of copy 0.
+/// Returns the generation and the log's root of copy 0.
 fn state_of(device: &Path) -> (u64, u64) {
     let mut block = vec![0; SUPERBLOCK_SIZE];
     let file = File::open(device).unwrap();
@@ -41,7 +41,7 @@ struct Trial {
     shape: Shape,
 }
 
-/// Does a random script on the kernel's mount, cuts the power at many moments, and has each cut judged.
+/// Runs a random script on the kernel's mount, cuts the power at many moments, and has each cut judged.
 fn cut(trial: &Trial) {
     let test = trial.name;
     if !kernel::or_skip(test) {
