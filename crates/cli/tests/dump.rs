@@ -39,7 +39,7 @@ fn run(program: &str, args: &[&str], devices: &[PathBuf]) -> Vec<u8> {
     output.stdout
 }
 
-/// Both programs say who they are in the first line of a dump.
+/// Removes the first line of a dump, in which both programs say their names.
 fn without_banner(text: &[u8]) -> &[u8] {
     let end = text.iter().position(|&byte| byte == b'\n');
     let first = &text[..end.unwrap_or(0)];
@@ -117,7 +117,7 @@ fn btrfs<const N: usize>(args: [&OsStr; N]) {
     );
 }
 
-/// The volume as a power cut would leave it now: what was flushed, with its log tree and orphans.
+/// Copies the volume as a power cut would leave it now: with the flushed blocks, its log tree and orphans.
 fn frozen(volume: &KernelVolume, mount: &KernelMount) -> Vec<PathBuf> {
     // Looking through the mount's own device sees what the kernel has written.
     let image = volume.dir().join("frozen.img");
@@ -195,7 +195,7 @@ fn log_trees_and_orphans_are_dumped_as_btrfs_progs_does() {
     );
 }
 
-/// The log root tree and the logs of a whole dump.
+/// Returns the log root tree and the logs of a whole dump.
 fn logs_in(dump: &str) -> String {
     let mut logs = String::from("\n");
     let mut is_log = false;

@@ -144,7 +144,7 @@ test "$(type)" = fuse.ubtrfs
 umount "$dir"
 "#;
 
-/// Past the capture of the test harness.
+/// Writes the reason for a skip past the capture of the test harness.
 fn skip(reason: &str) {
     let _ = writeln!(std::io::stderr(), "SKIPPED: {reason}");
 }

@@ -46,7 +46,7 @@ struct Group {
 }
 
 impl Group {
-    /// Why not, if it cannot be made.
+    /// Creates a control group, or returns why it cannot be made.
     fn new(limit_bytes: u64) -> Result<Group, String> {
         let name = format!("ubtrfs-memory-{}", std::process::id());
         let old = Path::new("/sys/fs/cgroup/memory");

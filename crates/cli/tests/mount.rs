@@ -21,7 +21,7 @@ fn ubtrfs() -> Command {
     Command::new(env!("CARGO_BIN_EXE_ubtrfs"))
 }
 
-/// Past the capture of the test harness.
+/// Writes the reason for a skip past the capture of the test harness.
 fn skip(reason: &str) {
     let _ = writeln!(std::io::stderr(), "SKIPPED: {reason}");
 }
@@ -36,7 +36,7 @@ struct Place {
 }
 
 impl Place {
-    /// None, loudly, where images or mounts cannot be made.
+    /// Creates the folder. Returns None, loudly, where images or mounts cannot be made.
     fn new() -> Option<Place> {
         let dir = tempfile::tempdir().unwrap();
         let files = dir.path().join("files");
@@ -70,7 +70,7 @@ impl Place {
         self.dir.path().join("mnt")
     }
 
-    /// The name of the process that has the image locked.
+    /// Returns the name of the process that has the image locked.
     fn server_name(&self) -> String {
         let inode = format!(":{}", fs::metadata(self.image()).unwrap().ino());
         let locks = fs::read_to_string("/proc/locks").unwrap();
@@ -595,7 +595,7 @@ fn a_mount_whose_root_directory_cannot_be_read_is_refused() {
     }
 }
 
-/// A volume whose last transaction made `two`, and whose root tree is damaged since.
+/// Creates `one` and `two` in the volume, and damages its root tree. The last transaction made `two`.
 fn without_its_last_transaction(place: &Place) {
     for name in ["one", "two"] {
         let inside = format!("{}:/{name}", place.image().display());

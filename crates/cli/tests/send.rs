@@ -54,7 +54,7 @@ fn at(image: &Path, path: &str) -> OsString {
     location
 }
 
-/// A volume with a subvolume `live` and two snapshots of it.
+/// Creates a volume with a subvolume `live` and two snapshots of it.
 fn image(scratch: &Scratch, name: &str) -> PathBuf {
     let image = scratch.file(name, 256 << 20).unwrap();
     succeed(&[os("mkfs"), image.as_os_str()]);

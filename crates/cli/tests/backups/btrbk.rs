@@ -115,7 +115,7 @@ impl Rig {
         assert!(shown.contains("ro=false"), "it was done before the kill");
     }
 
-    /// The account of a run, without times and names that follow from them.
+    /// Returns the account of a run, without times and names that follow from them.
     fn account(&self, listed: &str) -> String {
         let log = fs::read_to_string(self.dir().join("log")).unwrap();
         // The time comes first.
@@ -135,7 +135,7 @@ fn kill(child: &mut Child) {
     child.wait().unwrap();
 }
 
-/// "home.20261126T0607_1" becomes the number of the name, and columns one space wide.
+/// Replaces names such as "home.20261126T0607_1" by the number of the name, and makes columns one space wide.
 fn without_times(text: &str) -> String {
     let mut names: Vec<&str> = Vec::new();
     let mut out = String::new();

@@ -18,7 +18,7 @@ use crate::stored::remount;
 const TIMES: [(&str, i64); 2] = [("old", 1_000_000_000), ("ahead", 4_000_000_000)];
 const KINDS: [&str; 4] = ["file", "unnoticed", "directory", "symlink"];
 
-/// One of each kind, read at each of the times.
+/// Creates one file of each kind, read at each of the times.
 fn make(dir: &Path) {
     for (time, seconds) in TIMES {
         let at = |kind: &str| dir.join(format!("{time}-{kind}"));

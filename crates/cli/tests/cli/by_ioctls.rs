@@ -279,7 +279,7 @@ fn a_user_is_shown_of_each_mount_what_he_may_see() {
     judged(&image);
 }
 
-/// The output of a program, without places and times: generations are numbers.
+/// Returns the output of a program, without places and times. Generations are numbers.
 fn lines_of(program: &Path, command: &str, dir: &Path) -> (Option<i32>, String) {
     let output = run(program, 0, command, dir);
     let (code, text, _) = text(&output, dir);

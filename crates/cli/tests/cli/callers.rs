@@ -69,7 +69,8 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// None, loudly, where the test cannot become another user or users cannot mount.
+    /// Copies the program for other users. Returns None, loudly, where the test cannot become another user or users
+    /// cannot mount.
     pub(crate) fn new() -> Option<Program> {
         let is_setuid = fs::metadata("/usr/bin/fusermount3")
             .is_ok_and(|helper| helper.permissions().mode() & 0o4000 != 0);
@@ -96,7 +97,7 @@ impl Program {
         &self.path
     }
 
-    /// For what users are to reach.
+    /// Returns the folder for files that users are to reach.
     pub(crate) fn folder(&self) -> &Path {
         self.scratch.path()
     }

@@ -11,7 +11,7 @@ use crate::process::{fail, ubtrfs};
 
 const SECOND_COPY: u64 = 64 << 20;
 
-/// Standard output and error, and the exit code.
+/// Runs a check, and returns standard output and error, and the exit code.
 fn check(args: &[&str], paths: &[impl AsRef<Path>]) -> (String, String, i32) {
     let output = ubtrfs()
         .arg("check")

@@ -81,13 +81,13 @@ impl Steps {
     }
 }
 
-/// None for bytes of several versions, or too few.
+/// Returns the version of contents; None for bytes of several versions, or too few.
 fn version_of(bytes: &[u8]) -> Option<u8> {
     let first = bytes.first().copied();
     first.filter(|&first| bytes.len() == LEN && bytes.iter().all(|&byte| byte == first))
 }
 
-/// By paths below one of the directories where the mount is seen.
+/// Looks by paths below one of the directories where the mount is seen.
 fn look_by_path(dir: &Path) -> io::Result<View> {
     let mut view = View::default();
     for (number, name) in NAMES.iter().enumerate() {
@@ -100,7 +100,7 @@ fn look_by_path(dir: &Path) -> io::Result<View> {
     Ok(view)
 }
 
-/// By listing a directory that stays open.
+/// Looks by listing a directory that stays open.
 fn look_by_listing(dir: &File, contents: [Option<u8>; NAMES.len()]) -> io::Result<View> {
     let mut exists = [false; NAMES.len()];
     for entry in Dir::read_from(dir)? {
@@ -115,7 +115,7 @@ fn look_by_listing(dir: &File, contents: [Option<u8>; NAMES.len()]) -> io::Resul
     Ok(View { contents, exists })
 }
 
-/// The attributes that the kernel shows of its own are those that it is answered.
+/// Asserts that the attributes that the kernel shows of its own are those that it is answered.
 fn assert_attributes(path: &Path) {
     let ask = |flags| {
         let shown = statx(
@@ -156,7 +156,7 @@ impl Drop for Bind {
     }
 }
 
-/// A directory as it is in another namespace.
+/// Returns a directory as it is in another namespace.
 fn path_in(namespace: &Elsewhere, dir: &Path) -> PathBuf {
     let root = PathBuf::from(format!("/proc/{}/root", namespace.pid()));
     root.join(dir.strip_prefix("/").unwrap())
@@ -168,7 +168,7 @@ fn run(words: &[&str], paths: &[PathBuf], rest: &[&str]) {
     succeed(words.chain(paths).chain(rest.iter().map(OsString::from)));
 }
 
-/// One round of all that commands do to names, contents and attributes.
+/// Runs one round of all that commands do to names, contents and attributes.
 fn round(steps: &Steps, dir: &Path, version: u8) {
     let at = |name: &str| dir.join(name);
     let quiet = |verb| ["subvolume", verb, "-q"];

@@ -182,7 +182,7 @@ fn acls_go_into_archives_as_text_as_well() {
     );
 }
 
-/// A volume whose files are named and damaged by the test.
+/// Creates a volume whose files are named and damaged by the test.
 fn small_volume(fill: impl FnOnce(&Path)) -> KernelVolume {
     let volume = KernelVolume::make(&MkfsSpec::default()).unwrap();
     let mount = volume.mount("").unwrap();

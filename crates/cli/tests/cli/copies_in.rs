@@ -82,7 +82,7 @@ fn a_tree_goes_into_volumes_and_out_again_unchanged() {
     assert_same("out of a volume", expected, &copy, &NOT_COPIED);
 }
 
-/// Bytes on disk of a file in a mounted volume.
+/// Returns the bytes on disk of a file in a mounted volume.
 fn allocated(mount: &Path, name: &str) -> u64 {
     mount.join(name).metadata().unwrap().blocks() * 512
 }

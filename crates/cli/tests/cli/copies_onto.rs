@@ -272,7 +272,7 @@ fn file_that_finds_no_space_is_named_and_has_the_size_that_was_written() {
     succeed(["check".as_ref(), "-q".as_ref(), image.as_os_str()]);
 }
 
-/// The message of a command that ends before it has read all of its input.
+/// Returns the message of a command that ends before it has read all of its input.
 fn fed_or_refused(args: &[OsString], input: &[u8]) -> String {
     let mut child = ubtrfs()
         .args(args)

@@ -73,7 +73,7 @@ const OF_A_RUN: [Field; 4] = [Field::Ino, Field::Ctime, Field::Btime, Field::Ati
 
 const UMASK: u32 = 0o027;
 
-/// A command with its paths.
+/// Returns the words of a command with its paths.
 fn words(command: &str, path: impl Fn(&str) -> OsString) -> Vec<OsString> {
     let word = |word: &str| match word.strip_prefix('@') {
         // A time of touch.
@@ -106,7 +106,7 @@ fn run(command: &mut Command) {
     assert_eq!(stderr, "", "{command:?}");
 }
 
-/// Times of directories are those of the runs, others were set.
+/// Clears times of directories, which are those of the runs. Other times were set.
 fn without_times_of_runs(mut manifest: Manifest) -> Manifest {
     let set = [&b"a/file"[..], b"a/link", b"deep/file", b"deep/er/renamed"];
     for entry in &mut manifest.entries {

@@ -194,7 +194,7 @@ fn cause_of_an_error_is_told_once() {
     }
 }
 
-/// An empty volume, made without the kernel.
+/// Creates an empty volume, without the kernel.
 fn empty_volume() -> (tempfile::TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let image = dir.path().join("v.img");

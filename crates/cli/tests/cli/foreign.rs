@@ -20,7 +20,7 @@ struct Place {
 }
 
 impl Place {
-    /// A folder with a sound volume of this size, with one file, and what commands need.
+    /// Creates a folder with a sound volume of this size, with one file, and the files that commands need.
     fn new(mib: u64) -> Place {
         let dir = tempfile::tempdir().unwrap();
         let place = Place { dir };

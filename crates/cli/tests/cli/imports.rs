@@ -23,7 +23,7 @@ fn import(archive: &Path, image: &Path) -> Manifest {
     judged(image)
 }
 
-/// GNU tar with options, of a directory's contents.
+/// Archives a directory's contents by GNU tar with options.
 fn tar(options: &[&str], dir: &Path, archive: &Path) {
     let made = Command::new("tar")
         .args(["--create", "--numeric-owner", "--sparse"])
@@ -98,7 +98,7 @@ fn archives_become_what_they_were_made_of() {
     );
 }
 
-/// A directory with what old formats can hold, and holes.
+/// Fills a directory with files that old formats can hold, and holes.
 fn small_tree(dir: &Path) {
     use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
     let long = "long".repeat(40);
@@ -231,7 +231,7 @@ fn import_bytes(bytes: &[u8], image: &Path) -> Output {
     child.wait_with_output().unwrap()
 }
 
-/// All below the root, a line each.
+/// Lists all paths below the root, a line each.
 fn listed(image: &Path) -> Vec<String> {
     let list = succeed([
         "ls".into(),
@@ -248,7 +248,7 @@ fn listed(image: &Path) -> Vec<String> {
     paths
 }
 
-/// A volume with a directory to import into, and what must not be touched beside it.
+/// Creates a volume with a directory to import into, and files beside it that must not be touched.
 fn volume_with_victims() -> (Scratch, std::path::PathBuf) {
     let (scratch, image) = empty_volume();
     succeed([

@@ -31,7 +31,7 @@ fn kind_name(kind: Kind) -> &'static str {
     }
 }
 
-/// Names of fields, and what the kernel showed.
+/// Returns the names of fields, and the values that the kernel showed.
 fn shown(entry: &Entry) -> Vec<(&'static str, Value)> {
     let stat = &entry.stat;
     let mut fields = vec![
@@ -86,7 +86,7 @@ fn unhex(hex: &str) -> Vec<u8> {
         .collect()
 }
 
-/// Files, links and directories alone: the others need root.
+/// Retains files, links and directories alone: other kinds need root.
 fn plain(mut manifest: Manifest) -> Manifest {
     let is_plain = |kind| matches!(kind, Kind::File | Kind::Dir | Kind::Symlink);
     manifest.entries.retain(|entry| is_plain(entry.stat.kind));

@@ -96,7 +96,7 @@ fn ours(devices: &[PathBuf], command: &str, path: &str) -> String {
 /// set have what was in the memory of its mkfs.
 const MADE_UP: [&str; 3] = ["Send time:", "Limit referenced:", "Limit exclusive:"];
 
-/// Their paths as ours, without what they make up.
+/// Rewrites the paths of btrfs-progs as ours, and leaves out the lines that it makes up.
 fn normal(text: &str, mount: &Path, loops: &[PathBuf], devices: &[PathBuf]) -> String {
     let mut text = text.to_owned();
     for (loop_device, device) in loops.iter().zip(devices) {
@@ -134,7 +134,7 @@ fn assert_same_lines(expected: &str, found: &str, command: &str) {
 
 const GENERATIONS: [&str; 3] = ["0", "9", "99999"];
 
-/// The listings of files written since each of the generations, in the subvolume at `path`.
+/// Returns the listings of files written since each of the generations, in the subvolume at `path`.
 fn find_new_by_progs(mount: &KernelMount, path: &str) -> (String, Vec<String>) {
     let each = GENERATIONS.iter().map(|since| {
         let mut command = Command::new("btrfs");
@@ -144,8 +144,8 @@ fn find_new_by_progs(mount: &KernelMount, path: &str) -> (String, Vec<String>) {
     (path.to_owned(), each.collect())
 }
 
-/// Leaves out what btrfs-progs cannot show, which reads pieces of 4 KiB. It shows no name of a file with more names than
-/// that, and nothing of a link whose target is as long.
+/// Removes the parts that btrfs-progs cannot show, which reads pieces of 4 KiB. It shows no name of a file with more
+/// names than that, and nothing of a link whose target is as long.
 fn within_its_buffer(text: &str, nameless: &str) -> String {
     let mut nameless = nameless.lines().filter(|line| !line.contains(LONGEST_LINK));
     let kept = text.lines().filter(|line| !line.contains(LONGEST_LINK));

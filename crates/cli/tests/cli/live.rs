@@ -12,7 +12,7 @@ use crate::process::{fail, location, succeed};
 
 const BYTES: usize = 300_000;
 
-/// The output of a command about the mount at a path, or about the volume.
+/// Returns the output of a command about the mount at a path, or about the volume.
 fn say(words: &[&str], place: OsString) -> String {
     let words = words.iter().map(OsString::from).chain([place]);
     String::from_utf8(succeed(words)).unwrap()

@@ -72,7 +72,7 @@ fn zero_log(device: &Path) -> String {
     String::from_utf8(succeed(args)).unwrap()
 }
 
-/// The names that the kernel shows at the top.
+/// Returns the names that the kernel shows at the top.
 fn names(devices: &[PathBuf]) -> Vec<String> {
     let mount = KernelMount::new(devices, "").unwrap();
     let entries = fs::read_dir(mount.path()).unwrap();

@@ -29,7 +29,7 @@ pub(crate) struct Mounted {
 }
 
 impl Mounted {
-    /// None, loudly, where nothing can be mounted.
+    /// Creates a volume and mounts it. Returns None, loudly, where nothing can be mounted.
     pub(crate) fn new(options: &str, fill: impl FnOnce(&Path)) -> Option<Mounted> {
         if !Path::new("/dev/fuse").exists() {
             let _ = writeln!(std::io::stderr(), "SKIPPED: no /dev/fuse");
@@ -57,7 +57,7 @@ impl Mounted {
         switch::with_uring(over_rings, || succeed(args.into_iter().chain(places))).unwrap();
     }
 
-    /// The image, free again.
+    /// Unmounts the image, which is free again.
     pub(crate) fn unmount(&self) {
         unmount_by(ubtrfs().arg("umount").arg(&self.dir));
     }
@@ -372,7 +372,7 @@ fn who_watches_a_subvolume_hears_that_a_command_deletes_it() {
 struct ReadOnlyBind(PathBuf);
 
 impl ReadOnlyBind {
-    /// None, loudly, for who is not root.
+    /// Creates a read-only bind mount. Returns None, loudly, for a user who is not root.
     fn new(of: &Mounted) -> Option<ReadOnlyBind> {
         let dir = of.dir.with_file_name("ro");
         std::fs::create_dir(&dir).unwrap();
@@ -646,7 +646,7 @@ fn a_snapshot_of_a_mount_has_what_was_just_written() {
     succeed(["check".as_ref(), "-q".as_ref(), mounted.image.as_os_str()]);
 }
 
-/// A command of root's without the right to open what its modes forbid.
+/// Runs a command of root's without the right to open files against their modes.
 fn run_by_modes(words: &[&str], paths: &[PathBuf]) {
     let output = Command::new("setpriv")
         .args(["--bounding-set", "-dac_override,-dac_read_search", "--"])

@@ -33,12 +33,12 @@ fn in_another_network<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| scope.spawn(alone).join().unwrap())
 }
 
-/// Only the server can do this.
+/// Returns the words of a command that only the server can do.
 fn stats(dir: &Path) -> [OsString; 3] {
     ["filesystem".into(), "stats".into(), dir.into()]
 }
 
-/// The abstract name and the path that a mount hands out.
+/// Returns the abstract name and the path that a mount hands out.
 fn address(dir: &Path) -> (Vec<u8>, PathBuf) {
     let value = xattr::get(dir, "system.ubtrfs.control").unwrap().unwrap();
     let zero = value.iter().position(|&byte| byte == 0);
@@ -51,7 +51,7 @@ fn is_socket(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
 }
 
-/// A mount of root's; None, loudly, where it cannot be left.
+/// Creates a mount of root's. Returns None, loudly, where its namespace cannot be left.
 fn roots_mount() -> Option<Mounted> {
     if !geteuid().is_root() {
         skip("only root can enter another network namespace");
@@ -66,7 +66,7 @@ fn answer_in_place(listener: &UnixListener) -> usize {
     answer(&mut client).unwrap_or(0)
 }
 
-/// None: there was no greeting.
+/// Answers a client, and returns how many bytes it sends after its greeting; None if there was no greeting.
 fn answer(client: &mut UnixStream) -> Option<usize> {
     let mut greeting = [0; GREETING_BYTES];
     client.read_exact(&mut greeting).ok()?;

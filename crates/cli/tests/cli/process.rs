@@ -44,7 +44,7 @@ where
     output
 }
 
-/// Another program's standard output and error together, whatever its exit code.
+/// Returns another program's standard output and error together, whatever its exit code.
 pub(crate) fn both_outputs(command: &mut Command) -> String {
     let output = command
         .env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin")
@@ -54,7 +54,7 @@ pub(crate) fn both_outputs(command: &mut Command) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// "IMAGE:/path"
+/// Returns "IMAGE:/path".
 pub(crate) fn location(image: &Path, path: &str) -> std::ffi::OsString {
     let mut location = image.as_os_str().to_owned();
     location.push(":/");
@@ -62,7 +62,7 @@ pub(crate) fn location(image: &Path, path: &str) -> std::ffi::OsString {
     location
 }
 
-/// `--device` for all devices but the first.
+/// Returns `--device` for all devices but the first.
 pub(crate) fn other_devices(devices: &[std::path::PathBuf]) -> Vec<std::ffi::OsString> {
     let others = devices.iter().skip(1);
     others
@@ -70,7 +70,7 @@ pub(crate) fn other_devices(devices: &[std::path::PathBuf]) -> Vec<std::ffi::OsS
         .collect()
 }
 
-/// An empty volume of 512 MiB, made without the kernel.
+/// Creates an empty volume of 512 MiB, without the kernel.
 pub(crate) fn empty_volume() -> (Scratch, PathBuf) {
     let scratch = Scratch::new().unwrap();
     let image = scratch.path().join("v.img");
@@ -84,7 +84,7 @@ pub(crate) fn empty_volume() -> (Scratch, PathBuf) {
     (scratch, image)
 }
 
-/// The files of an image as the kernel shows them, once `btrfs check` has found nothing wrong with it.
+/// Returns the files of an image as the kernel shows them, once `btrfs check` has found nothing wrong with it.
 pub(crate) fn judged(image: &Path) -> Manifest {
     let scratch = Scratch::new().unwrap();
     let volume = KernelVolume::of_files(vec![image.to_owned()], scratch);

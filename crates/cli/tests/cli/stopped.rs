@@ -24,7 +24,7 @@ fn small(image: &Path) {
     succeed(words.into_iter().chain([image.into()]));
 }
 
-/// A command that has begun to write, with more to say than a pipe takes.
+/// Starts a command, and returns once it has begun to write. It has more to say than a pipe takes.
 fn begun(words: &[&str], mountpoint: &Path, last: Option<&str>) -> Child {
     let mut command = ubtrfs();
     command.args(words).arg(mountpoint).args(last);

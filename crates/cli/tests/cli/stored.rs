@@ -15,7 +15,7 @@ use ubtrfs_sim::{Rng, Scratch};
 use crate::mounted::Mounted;
 use crate::process::{empty_volume, fail, location, succeed, ubtrfs};
 
-/// Words that compress well, and better with more effort.
+/// Returns words that compress well, and better with more effort.
 fn words(bytes: usize) -> Vec<u8> {
     let text = [
         include_str!("callers.rs"),
@@ -34,7 +34,7 @@ fn noise(bytes: usize) -> Vec<u8> {
     (0..bytes).map(|_| rng.below(256) as u8).collect()
 }
 
-/// One file of each kind that options treat in a way of its own.
+/// Creates one file of each kind that options treat in a way of its own.
 fn play(dir: &Path) {
     fs::create_dir(dir).unwrap();
     let write = |name: &str, parts: &[&[u8]]| {
@@ -51,7 +51,7 @@ fn play(dir: &Path) {
     write("page", &[&text[..3000]]);
 }
 
-/// The lines of a tree's dump.
+/// Returns the lines of a tree's dump.
 fn dump(image: &Path, tree: &str) -> Vec<String> {
     let args = ["inspect-internal", "dump-tree", "-t", tree];
     let args = args.iter().map(OsString::from).chain([image.into()]);
@@ -59,7 +59,7 @@ fn dump(image: &Path, tree: &str) -> Vec<String> {
     text.lines().map(|line| line.trim().to_owned()).collect()
 }
 
-/// A volume that is mounted with options and, if there are any, remounted with others.
+/// Returns a volume that is mounted with options and, if there are any, remounted with others.
 fn mounted_and_remounted(options: &str, remounted: &str) -> Option<Mounted> {
     let mounted = Mounted::new(options, |_| {})?;
     if !remounted.is_empty() {
@@ -68,7 +68,7 @@ fn mounted_and_remounted(options: &str, remounted: &str) -> Option<Mounted> {
     Some(mounted)
 }
 
-/// The files of a volume as they are on disk: names, flags, and extents.
+/// Returns the files of a volume as they are on disk: names, flags, and extents.
 fn stored(image: &Path) -> Vec<String> {
     let mut files: Vec<String> = Vec::new();
     for line in dump(image, "5") {
@@ -101,7 +101,7 @@ fn stored(image: &Path) -> Vec<String> {
     files
 }
 
-/// Bytes on disk of a volume's data.
+/// Returns the bytes on disk of a volume's data.
 fn data_bytes(image: &Path) -> u64 {
     let dump = dump(image, "5");
     let extents = dump.iter().filter_map(|line| {
@@ -207,7 +207,7 @@ fn levels_are_those_asked_for() {
     }
 }
 
-/// The image as a power cut would leave it.
+/// Copies the image as a power cut would leave it.
 fn cut(mounted: &Mounted) -> (Scratch, std::path::PathBuf) {
     let scratch = Scratch::new().unwrap();
     let copy = scratch.path().join("cut.img");
@@ -217,7 +217,7 @@ fn cut(mounted: &Mounted) -> (Scratch, std::path::PathBuf) {
     (scratch, copy)
 }
 
-/// The content that a file would have after a power cut; None: not even its name is left.
+/// Returns the content that a file would have after a power cut. Returns None if not even its name is left.
 fn left(mounted: &Mounted, name: &str) -> Option<Vec<u8>> {
     let (_scratch, image) = cut(mounted);
     let read = ubtrfs().arg("cat").arg(location(&image, name)).output();

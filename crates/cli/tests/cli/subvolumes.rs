@@ -82,8 +82,8 @@ pub(crate) fn words(command: &str, path: impl Fn(&str) -> OsString) -> Vec<OsStr
     command.split(' ').map(word).collect()
 }
 
-/// The outcome that both must have: the exit code, the text on standard output, and whether there is any
-/// on standard error.
+/// Returns the outcome that both must have: the exit code, the text on standard output, and whether there is any on
+/// standard error.
 pub(crate) fn outcome(output: &Output, from: &str, to: &str) -> (bool, String, bool) {
     let text = str::from_utf8(&output.stdout).unwrap();
     let mut lines: Vec<String> = text.lines().map(|line| line.replace(from, to)).collect();

@@ -56,7 +56,7 @@ pub(crate) fn is_soak() -> bool {
     std::env::var_os("UBTRFS_SOAK").is_some()
 }
 
-/// False, loudly, where nothing can be mounted.
+/// Returns whether there is FUSE. Returns false, loudly, where nothing can be mounted.
 pub(crate) fn has_fuse() -> bool {
     let found = Path::new("/dev/fuse").exists();
     if !found {
@@ -70,7 +70,7 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    /// With an empty volume.
+    /// Creates a bench with an empty volume.
     pub(crate) fn new() -> Bench {
         let bench = Bench {
             dir: tempfile::tempdir().unwrap(),

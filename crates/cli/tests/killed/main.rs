@@ -64,7 +64,8 @@ impl Synced {
     }
 }
 
-/// Two of four rounds are as where the kernel offers no io_uring. Two have a log, which holds what was synced for longer.
+/// Returns the mount options of a round. Two of four rounds are as where the kernel offers no io_uring. Two have a log,
+/// which holds synced data for longer.
 fn options_of(round: u64) -> &'static str {
     match round % 4 {
         0 => "commit=1,notreelog",
@@ -255,7 +256,7 @@ fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at % 251) as u8).collect()
 }
 
-/// A file that is there for good, with the flag of `chattr +S`.
+/// Creates a file that is there for good, with the flag of `chattr +S`.
 fn flagged(path: &Path) -> File {
     fs::write(path, b"before").unwrap();
     let file = File::options().read(true).write(true).open(path).unwrap();
@@ -503,7 +504,7 @@ const NAMING: &[Naming] = &[
     ),
 ];
 
-/// By a command that the server runs.
+/// Changes a subvolume by a command that the server runs.
 fn subvolume(verb: &str, args: &[PathBuf]) {
     let made = ubtrfs().args(["-q", "subvolume", verb]).args(args).output();
     expect_success(verb, &made.unwrap());

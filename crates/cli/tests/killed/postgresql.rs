@@ -109,7 +109,7 @@ impl Programs {
     }
 }
 
-/// uid and gid, from the text of /etc/passwd.
+/// Returns uid and gid, from the text of /etc/passwd.
 fn ids_of(user: &str, passwd: &str) -> Option<(u32, u32)> {
     let mut lines = passwd.lines().map(|line| line.split(':'));
     let mut fields = lines.find(|fields| fields.clone().next() == Some(user))?;
@@ -174,7 +174,7 @@ impl Server {
         command
     }
 
-    /// The output of an SQL script, in lines of fields between `|`.
+    /// Returns the output of an SQL script, in lines of fields between `|`.
     fn sql(&self, script: &str) -> String {
         let mut psql = self.client("psql");
         let output = psql.args(["-XAtq", "-v", "ON_ERROR_STOP=1", "-c", script, USER]);

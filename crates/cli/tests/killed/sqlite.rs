@@ -58,7 +58,7 @@ impl Journalled {
         command
     }
 
-    /// The log of a WAL is written back often, so that kills meet that, too.
+    /// Returns the settings of a script. The log of a WAL is written back often, so that kills meet that, too.
     fn pragmas(&self) -> String {
         format!(
             "PRAGMA journal_mode={};\nPRAGMA synchronous={};\nPRAGMA wal_autocheckpoint=60;\nPRAGMA busy_timeout=10000;\n",
@@ -133,7 +133,7 @@ impl Journalled {
     }
 }
 
-/// A transaction that prints its number once it is committed.
+/// Returns a transaction that prints its number once it is committed.
 fn transaction(number: u64, rng: &mut Rng) -> String {
     let len = match rng.below(8) {
         0 => rng.below(4000),

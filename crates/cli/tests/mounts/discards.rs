@@ -23,7 +23,7 @@ use crate::served::{
 const MIB: u64 = 1 << 20;
 const NOBODY: u32 = 65534;
 
-/// The bytes that the host has allocated for the image.
+/// Returns the bytes that the host has allocated for the image.
 fn allocated(image: &Path) -> u64 {
     fs::metadata(image).unwrap().blocks() * 512
 }
@@ -62,7 +62,7 @@ fn remount(place: &Place, words: &str) -> Output {
     command.output().unwrap()
 }
 
-/// The figures of `filesystem discard` for the mount.
+/// Returns the figures of `filesystem discard` for the mount.
 fn told(place: &Place) -> Value {
     let mut command = ubtrfs();
     command.args(["filesystem", "discard", "--format", "json"]);
@@ -76,7 +76,7 @@ fn fstrim(path: &Path, options: &[&str]) -> Output {
     command.arg("-v").args(options).arg(path).output().unwrap()
 }
 
-/// The bytes that fstrim says.
+/// Returns the bytes that fstrim says.
 fn trimmed(output: &Output) -> u64 {
     let said = String::from_utf8_lossy(&output.stdout);
     let number = said.split_once('(').and_then(|(_, rest)| {
@@ -86,7 +86,7 @@ fn trimmed(output: &Output) -> u64 {
     number.unwrap_or_else(|| panic!("{output:?}"))
 }
 
-/// Both checkers, and the kernel.
+/// Asserts that both checkers, and the kernel, find nothing.
 fn must_be_sound(image: &Path) {
     assert_ok(ubtrfs().args(["check", "-q"]).arg(image));
     if kernel::or_skip("the kernel's verdict on a trimmed volume") {
@@ -341,7 +341,7 @@ fn server_that_is_killed_in_a_trim_leaves_a_sound_volume() {
     place.umount();
 }
 
-/// Many free runs, between files that stay.
+/// Creates many free runs, between files that stay.
 fn make_gaps(place: &Place) {
     for number in 0..2000 {
         write_file(place, &format!("file{number}"), 64 << 10);
@@ -353,7 +353,7 @@ fn make_gaps(place: &Place) {
     sync(place);
 }
 
-/// Files as `make_gaps` leaves them, and what else a mount is for.
+/// Asserts that files are as `make_gaps` leaves them, and that a mount can create, sync and remove a file.
 fn must_work(place: &Place) {
     for number in (1..2000).step_by(2) {
         let bytes = fs::read(place.mountpoint.join(format!("file{number}"))).unwrap();
@@ -492,7 +492,7 @@ fn image_that_can_have_no_holes_is_told_of_once() {
     );
 }
 
-/// An image with a tree of files and nothing else.
+/// Fills an image with a tree of files and nothing else. Returns the bytes that the host has allocated for it.
 fn filled(place: &Place) -> u64 {
     let tree = place.scratch.path().join("tree");
     fs::create_dir_all(tree.join("dir")).unwrap();

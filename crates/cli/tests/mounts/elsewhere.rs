@@ -19,7 +19,7 @@ use crate::served::{
 };
 
 impl Place {
-    /// None if it has not returned after a moment.
+    /// Unmounts by a command. Returns None if it has not returned after a moment.
     fn umount_by(&self, command: &mut Command) -> Option<Output> {
         command.arg(&self.mountpoint);
         let child = command
@@ -190,8 +190,8 @@ fn umount_says_that_the_server_is_stopped_and_does_not_wait() {
     assert!(server.end().unwrap().success());
 }
 
-/// File systems that have all numbers of devices below this one, so that the next mount gets it. They last as long as
-/// they are held. None if another mount has the number.
+/// Creates file systems that have all numbers of devices below this one, so that the next mount gets it. They last as
+/// long as they are held. Returns None if another mount has the number.
 fn numbers_below(number: u32) -> Option<Vec<OwnedFd>> {
     let mut taken = Vec::new();
     loop {

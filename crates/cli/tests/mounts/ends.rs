@@ -61,7 +61,7 @@ fn nothing_is_written_to_a_device_after_it_was_unmounted() {
     assert_eq!(read_from(device.path(), "last"), b"last\n");
 }
 
-/// Leaves a mount of an image by `leave`, which returns with the lock of the image.
+/// Asserts that all data is on the image after `leave`, which ends a mount and returns with the lock of the image.
 fn is_on_the_image(leave: impl FnOnce(&Place, &File)) {
     let place = Place::new(1 << 30);
     let mut server = place.serve();
@@ -103,7 +103,8 @@ fn all_is_on_the_image_when_its_lock_is_free_after_umount2() {
     });
 }
 
-/// `umount -f` ends the connection before anything else, so the kernel does not ask for the volume to be closed.
+/// Asserts that `umount -f` ends the server and loses no written data. It ends the connection before anything else, so
+/// the kernel does not ask for the volume to be closed.
 fn is_ended_by_force(place: &Place, source: &Path, is_busy: bool) {
     let mut server = Server::start(source, &place.mountpoint);
     let is_block = types_at(&place.mountpoint) == ["fuseblk.ubtrfs"];
@@ -253,7 +254,7 @@ impl Busy {
         wait_until_nothing_is_at(&self.place.mountpoint);
     }
 
-    /// The first byte of a file of the image.
+    /// Returns the first byte of a file of the image.
     fn stored(&self, name: &str) -> Option<u8> {
         read_from(&self.place.image, name).first().copied()
     }

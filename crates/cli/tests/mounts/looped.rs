@@ -18,7 +18,7 @@ impl Place {
         self.serve_with(&format!("loop,{options}"))
     }
 
-    /// The loop devices that show the image.
+    /// Returns the loop devices that show the image.
     fn loops(&self) -> Vec<PathBuf> {
         let shown = Command::new("losetup").arg("-j").arg(&self.image).output();
         let shown = String::from_utf8(shown.unwrap().stdout).unwrap();

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use crate::served::{MOMENT, Place, Server, alone, can_mount, ubtrfs};
 
-/// Threads that read requests, and the one that waits for their end.
+/// Counts the threads that read requests, and the one that waits for their end.
 fn serving_threads(server: &Server) -> usize {
     let tasks = fs::read_dir(format!("/proc/{}/task", server.child.id())).unwrap();
     let names = tasks.flatten().map(|task| {
@@ -27,7 +27,7 @@ fn refused(place: &Place, options: &str) -> String {
     String::from_utf8(stderr).unwrap()
 }
 
-/// The line of the kernel's table.
+/// Returns the line of the kernel's table of mounts.
 fn line_of(place: &Place) -> String {
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
     let mountpoint = format!(" {} ", place.mountpoint.display());

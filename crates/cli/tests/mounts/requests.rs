@@ -71,7 +71,7 @@ fn make_tree(top: &Path) {
     }
 }
 
-/// Requests since the mount was made, but for FORGET, which has no answer.
+/// Returns the counts of requests since the mount was made, but for FORGET, which has no answer.
 fn requests(mountpoint: &Path) -> BTreeMap<String, u64> {
     let mut command = ubtrfs();
     command.args(["filesystem", "stats", "--format", "json"]);

@@ -28,7 +28,7 @@ pub(crate) fn assert_ok(command: &mut Command) {
     assert!(output.status.success(), "{}: {said}", output.status);
 }
 
-/// Held by a test as long as it has mounts: another's namespace would keep them.
+/// Returns a lock that a test holds as long as it has mounts. Another test's namespace would keep them.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -76,6 +76,8 @@ impl Place {
         Server::with(options, &self.image, &self.mountpoint)
     }
 
+    /// Starts a server that uses FUSE over io_uring.
+    ///
     /// Errors: the kernel has no switch for FUSE over io_uring, or it is not for us.
     pub(crate) fn serve_over_uring(&self, options: &str) -> io::Result<Server> {
         let options = format!("{options},transport=uring");
@@ -88,13 +90,13 @@ impl Place {
         assert_ok(ubtrfs().arg("umount").arg(&self.mountpoint));
     }
 
-    /// The text of a file of the image.
+    /// Returns the text of a file of the image.
     pub(crate) fn read(&self, name: &str) -> String {
         String::from_utf8(read_from(&self.image, name)).unwrap()
     }
 }
 
-/// The content of a file of an image or device, by `cat`.
+/// Returns the content of a file of an image or device, by `cat`.
 pub(crate) fn read_from(source: &Path, name: &str) -> Vec<u8> {
     let file = format!("{}:/{name}", source.display());
     ubtrfs().arg("cat").arg(file).output().unwrap().stdout
@@ -168,7 +170,7 @@ impl Server {
         }
     }
 
-    /// None if it does not end.
+    /// Waits for the end of the server; returns None if it does not end.
     pub(crate) fn end(&mut self) -> Option<ExitStatus> {
         ended_within_a_moment(Pid::from_child(&self.child)).then(|| self.child.wait().unwrap())
     }
@@ -188,7 +190,7 @@ impl Drop for Server {
     }
 }
 
-/// The types of the file systems mounted at `path`, the last one last.
+/// Returns the types of the file systems mounted at `path`, the last one last.
 pub(crate) fn types_at(path: &Path) -> Vec<String> {
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
     let lines = table.lines().map(|line| line.split(' ').collect());

@@ -54,7 +54,7 @@ fn copied(image: &Path, name: &str) -> PathBuf {
     copy
 }
 
-/// The paths that the last command of a script syncs, as far as it says them plainly.
+/// Returns the paths that the last command of a script syncs, as far as it says them plainly.
 fn synced(then: &str) -> Vec<&str> {
     let words: Vec<&str> = then.rsplit("; ").next().unwrap().split(' ').collect();
     let paths = match (words[0], then.contains("sync ")) {

@@ -46,7 +46,7 @@ fn compare(what: &str, stream: &Path) -> Vec<u8> {
     text
 }
 
-/// The commands of a stream, written anew.
+/// Returns the commands of a stream, written anew.
 fn rewritten(stream: &[u8]) -> Vec<u8> {
     let mut reader = StreamReader::open(stream).unwrap();
     let mut writer = StreamWriter::new(Vec::new(), reader.version()).unwrap();

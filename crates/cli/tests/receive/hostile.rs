@@ -115,7 +115,7 @@ impl Rig {
         location
     }
 
-    /// VOLUME among the arguments stands for a path in the volume.
+    /// Runs the program. VOLUME among the arguments stands for a path in the volume.
     fn run(&self, args: &[&str], path: &str) -> Output {
         let at = self.at(path);
         let args = args.iter().map(|&arg| match arg {
@@ -164,7 +164,7 @@ fn assert_sound(image: &Path) {
     assert!(output.status.success(), "{output:?}");
 }
 
-/// Each fails at its last command.
+/// Returns streams of commands that each fail at the last one.
 pub(crate) fn refused_commands() -> Vec<(Vec<Command<'static>>, &'static str)> {
     let far = Time {
         sec: 0,

@@ -18,7 +18,7 @@ fn location(image: &Path, path: &str) -> std::ffi::OsString {
     location
 }
 
-/// Both checkers find nothing.
+/// Asserts that both checkers find nothing.
 fn assert_sound(what: &str, image: &Path) {
     let verdict = progs_verdict(&[image.to_owned()], true);
     assert_eq!(verdict, Ok(()), "{what}");
@@ -55,7 +55,7 @@ fn shared_bytes(dir: &Path) -> Vec<u64> {
     shared.collect()
 }
 
-/// The volume that the reference makes of a series, on a mount of its own.
+/// Creates the volume that the reference makes of a series, on a mount of its own.
 fn reference(series: &Series) -> (KernelVolume, KernelMount) {
     let volume = KernelVolume::make(&MkfsSpec::new().device_bytes(1 << 30)).unwrap();
     let mount = volume.mount("").unwrap();

@@ -63,7 +63,7 @@ fn set_xattr<'a>(path: &'a [u8], name: &'a [u8], value: &'a [u8]) -> Command<'a>
     Command::SetXattr { path, name, value }
 }
 
-/// A device that is not there, or another file of a kind that has no data.
+/// Returns a device that is not there, or another file of a kind that has no data.
 fn node(path: &[u8], mode: u64) -> NewNode<'_> {
     NewNode {
         path,

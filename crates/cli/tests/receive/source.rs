@@ -162,7 +162,7 @@ impl SourceVolume {
 /// Fields that a stream does not carry, and the sizes of directories that held subvolumes.
 const IGNORED: [Field; 3] = [Field::Ctime, Field::Btime, Field::DirSize];
 
-/// The files of a snapshot that a stream carries: no nested subvolumes.
+/// Returns the files of a snapshot that a stream carries: no nested subvolumes.
 fn sent(dir: &Path) -> Manifest {
     let mut manifest = Manifest::of_dir(dir).unwrap();
     manifest
@@ -224,7 +224,7 @@ pub(crate) fn receive(program: &str, series: &Series, destination: &OsStr) {
     }
 }
 
-/// An empty volume that ours makes.
+/// Creates an empty volume by our program.
 pub(crate) fn empty_image(path: &Path) {
     let size = ["mkfs".as_ref(), "-q".as_ref(), "-b".as_ref(), "1G".as_ref()];
     let output = run(OURS, &[&size[..], &[path.as_os_str()]].concat());

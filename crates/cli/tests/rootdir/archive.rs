@@ -14,7 +14,7 @@ use crate::process::{assert_success, mkfs, refusal};
 use crate::repeats::make_again;
 use crate::tree;
 
-/// A folder that archives can hold: without sockets.
+/// Creates a folder that archives can hold: without sockets.
 fn folder(scratch: &Scratch, seed: u64) -> PathBuf {
     let source = scratch.path().join("source");
     fs::create_dir(&source).unwrap();
@@ -86,7 +86,7 @@ fn archive_gives_the_bytes_that_its_folder_gives() {
     }
 }
 
-/// An ACL of the user daemon, and of a user and a group without names.
+/// Encodes an ACL of the user daemon, and of a user and a group without names.
 fn acl(owner: u8) -> Vec<u8> {
     let no_id = u32::MAX;
     let entries: [(u8, u8, u32); 7] = [
@@ -174,7 +174,7 @@ fn order_of_members_does_not_show() {
     assert!(fs::read(&image).unwrap() == expected[0], "from a pipe");
 }
 
-/// The members of a pax archive, each with what extends it.
+/// Returns the members of a pax archive, each with its extension headers.
 fn raw_members(archive: &[u8]) -> Vec<Vec<u8>> {
     let mut members = Vec::new();
     let mut member = Vec::new();

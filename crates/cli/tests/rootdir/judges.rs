@@ -8,7 +8,7 @@ use ubtrfs_check::CheckOptions;
 use ubtrfs_sim::kernel::{self, KernelMount, LoopDevice};
 use ubtrfs_sim::manifest::{Field, Kind, Manifest, assert_same};
 
-/// Nothing is said of a volume by our own check, nor by that of btrfs-progs in any of its modes. `what` has
+/// Asserts that our own check says nothing of a volume, nor does that of btrfs-progs in any of its modes. `what` has
 /// the options that it was made with.
 pub(crate) fn assert_sound(what: &str, devices: &[PathBuf]) {
     let modes = ["--readonly", "--check-data-csum", "--mode=lowmem"];
@@ -65,7 +65,7 @@ pub(crate) fn run(program: &str, args: &[&str], paths: &[&Path]) -> String {
 /// Fields that differ between one file system and the next.
 pub(crate) const NOT_COPIED: [Field; 3] = [Field::Ino, Field::Btime, Field::DirSize];
 
-/// A folder as a btrfs shows it, where directories have one link. Links are read with a trace.
+/// Returns a folder as a btrfs shows it, where directories have one link. Links are read with a trace.
 pub(crate) fn manifest(dir: &Path) -> Manifest {
     let mut manifest = Manifest::of_dir(dir).unwrap();
     for entry in &mut manifest.entries {
@@ -79,7 +79,7 @@ pub(crate) fn manifest(dir: &Path) -> Manifest {
     manifest
 }
 
-/// The kernel shows the same, finds nothing to scrub, and can write to the volume, which stays sound.
+/// Asserts that the kernel shows the same, finds nothing to scrub, and can write to the volume, which stays sound.
 pub(crate) fn assert_kernel_shows(what: &str, devices: &[PathBuf], expected: &Manifest) {
     if kernel::available().is_err() {
         return;

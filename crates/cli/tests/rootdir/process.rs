@@ -35,7 +35,7 @@ pub(crate) fn assert_success(words: &str, output: &Output) {
     assert!(output.status.success(), "{words}: {said}");
 }
 
-/// The message of the command when it refuses.
+/// Returns the message of the command when it refuses.
 pub(crate) fn refusal<I, S>(args: I) -> String
 where
     I: IntoIterator<Item = S>,

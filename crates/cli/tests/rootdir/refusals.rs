@@ -135,7 +135,7 @@ fn image_in_the_folder_is_not_read() {
     assert_no_volume(&image);
 }
 
-/// Nothing takes it for a btrfs.
+/// Asserts that nothing takes the image for a btrfs.
 fn assert_no_volume(image: &Path) {
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_ubtrfs"))
         .args(["ls"])

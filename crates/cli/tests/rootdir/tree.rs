@@ -41,7 +41,7 @@ pub(crate) fn fill(dir: &Path, seed: u64) {
     set_times(dir, 1_600_000_000, 987_654_321);
 }
 
-/// Sizes around all limits, of what compresses and what does not.
+/// Creates files of sizes around all limits, some that compress and some that do not.
 fn contents(dir: &Path, rng: &mut Rng) {
     for size in [
         0, 1, 100, 2047, 2048, 2049, 4095, 4096, 4097, 8192, 65_536, 131_071, 131_072, 131_073,
