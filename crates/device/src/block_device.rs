@@ -19,7 +19,7 @@ use crate::error::Holder;
 pub trait BlockDevice: Send + Sync + Debug {
     fn len_bytes(&self) -> u64;
 
-    /// The other user of the device, found when it was opened for reading.
+    /// Returns the other user of the device, found when it was opened for reading.
     fn holder(&self) -> Option<&Holder> {
         None
     }
@@ -46,7 +46,7 @@ pub trait BlockDevice: Send + Sync + Debug {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// The units of discards; None if the device takes none, as far as it can be known without one.
+    /// Returns the units of discards; None if the device takes none, as far as it can be known without one.
     fn discard_geometry(&self) -> Option<DiscardGeometry> {
         None
     }
@@ -73,12 +73,12 @@ pub trait BlockDevice: Send + Sync + Debug {
         }
     }
 
-    /// The open file behind it, if the kernel serves it as a file.
+    /// Returns the open file behind it, if the kernel serves it as a file.
     fn file(&self) -> Option<&File> {
         None
     }
 
-    /// The claim on a block device.
+    /// Returns the claim on a block device.
     fn claim(&self) -> Option<&DeviceClaim> {
         None
     }

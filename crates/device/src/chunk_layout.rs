@@ -45,7 +45,7 @@ pub struct ChunkLimits {
 }
 
 impl ChunkLimits {
-    /// For a volume of `total_bytes`.
+    /// Returns the limits for a volume of `total_bytes`.
     pub fn new(flags: BlockGroupFlags, total_bytes: u64, nodesize: usize) -> ChunkLimits {
         let chunk_bytes = if flags.contains(BlockGroupFlags::DATA) {
             10 * GIB
@@ -64,8 +64,8 @@ impl ChunkLimits {
     }
 }
 
-/// A chunk item fills a leaf at most. The superblock's array holds a system chunk and, while it is replaced,
-/// another one of a stripe.
+/// Returns how many stripes a chunk may have. Its item fills a leaf at most. The superblock's array holds a system
+/// chunk and, while it is replaced, another one of a stripe.
 pub fn max_stripes(kind: BlockGroupType, nodesize: usize) -> usize {
     let chunk_bytes = size_of::<Chunk>();
     let (room, others) = match kind {
@@ -87,7 +87,7 @@ pub struct ChunkLayout {
 }
 
 impl ChunkLayout {
-    /// None if the devices do not suffice.
+    /// Chooses where a new chunk lies; None if the devices do not suffice.
     pub fn choose(
         devices: &[DeviceHoles],
         profile: Profile,

@@ -134,7 +134,7 @@ impl MappedChunk {
         self.len_bytes
     }
 
-    /// The first address after it.
+    /// Returns the first address after it.
     pub fn end(&self) -> Logical {
         Logical(self.logical.0 + self.len_bytes)
     }
@@ -257,7 +257,7 @@ impl ChunkMap {
         self.store_snapshot(&chunks);
     }
 
-    /// The chunk that holds an address.
+    /// Finds the chunk that holds an address.
     pub fn find(&self, logical: Logical) -> Option<Arc<MappedChunk>> {
         let found = self.snapshot.load().search(logical);
         if found.is_none() && self.behind.load(Ordering::Acquire) {
@@ -272,7 +272,7 @@ impl ChunkMap {
         self.find(logical).ok_or(DeviceError::NoChunk { logical })
     }
 
-    /// All chunks in order of address.
+    /// Returns all chunks in order of address.
     pub fn all(&self) -> Arc<Vec<Arc<MappedChunk>>> {
         if self.behind.load(Ordering::Acquire) {
             self.publish();

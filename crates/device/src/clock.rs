@@ -4,7 +4,7 @@
 
 use std::time::Instant;
 
-/// The present, to measure and to wait by.
+/// Returns the present, to measure and to wait by.
 #[inline]
 #[expect(clippy::disallowed_methods, reason = "the one place that asks")]
 pub fn now() -> Instant {

@@ -38,7 +38,7 @@ impl DiscardGeometry {
         }
     }
 
-    /// The geometry of an image file; None if its file system punches no holes.
+    /// Finds the geometry of an image file; None if its file system punches no holes.
     pub(crate) fn of_image(file: &File, len_bytes: u64) -> Option<DiscardGeometry> {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         let behind = len_bytes.checked_next_multiple_of(MAX_FILE_GRANULARITY)?;
@@ -52,7 +52,7 @@ impl DiscardGeometry {
         Some(DiscardGeometry::new(granularity, MAX_HOLE_BYTES))
     }
 
-    /// The geometry of a block device; None if it takes no discards. Without sysfs the first discard tells.
+    /// Finds the geometry of a block device; None if it takes no discards. Without sysfs the first discard tells.
     pub(crate) fn of_block_device(device: &File) -> Option<DiscardGeometry> {
         let told = device
             .metadata()
@@ -69,7 +69,7 @@ impl DiscardGeometry {
         }
     }
 
-    /// The granularity and the most of one request, as the folder of a queue tells them.
+    /// Reads the granularity and the most of one request, as the folder of a queue tells them.
     fn of_queue(queue: &Path) -> Option<(u64, u64)> {
         let number = |name: &str| -> Option<u64> {
             let text = fs::read_to_string(queue.join(name)).ok()?;
@@ -79,7 +79,7 @@ impl DiscardGeometry {
     }
 }
 
-/// The folder in sysfs of a device's queue. A partition uses that of the device above it.
+/// Finds the folder in sysfs of a device's queue. A partition uses that of the device above it.
 fn queue_folder(rdev: u64) -> Option<PathBuf> {
     let link = format!("/sys/dev/block/{}:{}", major(rdev), minor(rdev));
     let folder = fs::canonicalize(link).ok()?;

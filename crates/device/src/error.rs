@@ -298,7 +298,7 @@ pub struct ReadFailure {
 }
 
 impl ReadFailure {
-    /// The failure of a read that would wait, on a thread that must not.
+    /// Creates the failure of a read that would wait, on a thread that must not.
     pub(crate) fn would_block(logical: Logical, len: u64) -> ReadFailure {
         let attempt = Attempt {
             mirror: 0,

@@ -130,7 +130,7 @@ pub fn find_signature(device: &dyn BlockDevice) -> io::Result<Option<Signature>>
         .map(|found| found.signature))
 }
 
-/// All that a device seems to hold, file systems first.
+/// Finds all that a device seems to hold, file systems first.
 pub fn find_signatures(device: &dyn BlockDevice) -> io::Result<Vec<FoundSignature>> {
     let len_bytes = device.len_bytes();
     let mut head = vec![0; len_bytes.min(HEAD_BYTES) as usize];
@@ -196,7 +196,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(bytes.try_into().ok()?))
 }
 
-/// ext2, ext3 and ext4 share a mark; features tell them apart.
+/// Finds ext2, ext3 or ext4. They share a mark; features tell them apart.
 fn ext(head: &[u8]) -> Option<&'static str> {
     const SUPERBLOCK: usize = 1024;
     const HAS_JOURNAL: u32 = 1 << 2;
@@ -223,7 +223,7 @@ fn ext(head: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// Members of arrays whose superblock comes last.
+/// Finds marks at the end of a device, as of members of arrays whose superblock comes last.
 fn at_the_end(tail: &[u8], len_bytes: u64) -> Vec<FoundSignature> {
     let tail_start = len_bytes - tail.len() as u64;
     let within = |offset: u64| offset.checked_sub(tail_start).map(|at| at as usize);
@@ -259,8 +259,8 @@ fn at_the_end(tail: &[u8], len_bytes: u64) -> Vec<FoundSignature> {
     found
 }
 
-/// A label of ZFS has an array of uberblocks in its second half; there are two labels at the start and two at
-/// the end.
+/// Finds the uberblocks of ZFS. A label has an array of them in its second half; there are two labels at the start and
+/// two at the end.
 fn zfs(head: &[u8], tail: &[u8], tail_start: u64) -> Option<FoundSignature> {
     const LABEL: usize = 256 << 10;
     const UBERBLOCKS: Range<usize> = 128 << 10..LABEL;
@@ -309,7 +309,7 @@ fn partition_tables(head: &[u8]) -> Vec<FoundSignature> {
     found
 }
 
-/// A boot sector whose four entries are a partition table, not code: states 0 or 0x80, one in use.
+/// Returns whether the four entries of a boot sector are a partition table, not code: states 0 or 0x80, one in use.
 fn is_mbr(head: &[u8]) -> bool {
     let Some(sector) = head
         .get(..512)

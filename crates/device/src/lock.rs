@@ -1,4 +1,4 @@
-//! The locks by which processes of ours keep out of each other's volumes, and who holds one.
+//! The locks by which processes of ours keep out of each other's volumes, and the search for the holder of one.
 
 use std::fs::{self, File, Metadata};
 use std::ops::Deref;
@@ -130,7 +130,7 @@ fn holds_lock(file: &Metadata) -> bool {
     })
 }
 
-/// A line of the table of locks behind `lock:` and a tab.
+/// Returns whether a line tells of a lock on the inode: a line of the table of locks behind `lock:` and a tab.
 fn is_flock_of(line: &str, ino: u64) -> bool {
     let lock = line.strip_prefix("lock:").and_then(parse_lock);
     lock.is_some_and(|(_, locked)| locked == ino)
@@ -145,7 +145,7 @@ fn other_holder_of(file: &Metadata) -> Option<u32> {
         .find(|&pid| pid != std::process::id() && has_open(pid, file))
 }
 
-/// `1: FLOCK  ADVISORY  WRITE 5494 fe:00:5719352 0 EOF`
+/// Parses the process and the inode of a line such as `1: FLOCK  ADVISORY  WRITE 5494 fe:00:5719352 0 EOF`.
 fn parse_lock(line: &str) -> Option<(u32, u64)> {
     let mut fields = line.split_whitespace().skip(1);
     if fields.next()? != "FLOCK" {

@@ -117,7 +117,7 @@ impl LoopDevice {
         Err(Errno::BUSY.into())
     }
 
-    /// Such as `/dev/loop3`.
+    /// Returns its path, such as `/dev/loop3`.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -144,7 +144,7 @@ pub fn forget_pages(device: &Path) -> io::Result<()> {
     Ok(fadvise(&device, 0, None, Advice::DontNeed)?)
 }
 
-/// The file that a loop device shows as a whole, by the device's number.
+/// Finds the file that a loop device shows as a whole, by the device's number.
 pub fn backing_file((major, minor): (u32, u32)) -> Option<PathBuf> {
     let folder = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
     match fs::read(folder.join("loop/offset")).ok()?.trim_ascii() {
@@ -165,7 +165,7 @@ fn backing_in(folder: &Path) -> Option<PathBuf> {
     Some(OsStr::from_bytes(path).into())
 }
 
-/// Another loop device that shows bytes which this one shows, too.
+/// Finds another loop device that shows bytes which this one shows, too.
 pub(crate) fn sibling_of(device: &Metadata) -> Option<String> {
     let number = device.rdev();
     let own = PathBuf::from(format!(
@@ -216,7 +216,7 @@ fn backing_metadata(folder: &Path) -> Option<Metadata> {
     fs::metadata(backing_in(folder)?).ok()
 }
 
-/// Which bytes of its file the loop device with this folder in sysfs shows.
+/// Returns which bytes of its file the loop device with this folder in sysfs shows.
 fn range_of(folder: &Path) -> Option<Range<u64>> {
     let number = |name: &str| -> Option<u64> {
         let text = fs::read_to_string(folder.join("loop").join(name)).ok()?;
@@ -230,7 +230,7 @@ fn range_of(folder: &Path) -> Option<Range<u64>> {
     Some(start..end)
 }
 
-/// The loop device that shows this file, if any, and, if `access` is for reading, may write to it.
+/// Finds the loop device that shows this file, if any, and, if `access` is for reading, may write to it.
 pub(crate) fn loop_on(file: &Metadata, access: Access) -> Option<String> {
     let entries = fs::read_dir("/sys/block").ok()?;
     let mut loops = entries.flatten().filter(|entry| {

@@ -44,7 +44,7 @@ impl Clone for MemDevice {
 }
 
 impl MemDevice {
-    /// A device of zeros.
+    /// Creates a device of zeros.
     pub fn new(len_bytes: u64) -> Self {
         Self {
             len_bytes: len_bytes.into(),
@@ -52,7 +52,7 @@ impl MemDevice {
         }
     }
 
-    /// A device with the content of an image; pages of zeros take no memory.
+    /// Creates a device with the content of an image; pages of zeros take no memory.
     pub fn from_bytes(image: &[u8]) -> Self {
         let mut pages = BTreeMap::new();
         for (index, bytes) in image.chunks(PAGE_BYTES).enumerate() {
@@ -68,12 +68,12 @@ impl MemDevice {
         }
     }
 
-    /// Memory taken by content.
+    /// Returns how much memory content takes.
     pub fn allocated_bytes(&self) -> u64 {
         (self.pages.read().len() * PAGE_BYTES) as u64
     }
 
-    /// The parts of a range that take memory, ascending; the others read as zeros.
+    /// Returns the parts of a range that take memory, ascending; the others read as zeros.
     pub fn allocated_in(&self, range: Range<u64>) -> Vec<Range<u64>> {
         let page_bytes = PAGE_BYTES as u64;
         let numbers = range.start / page_bytes..range.end.div_ceil(page_bytes);

@@ -12,18 +12,18 @@ use std::path::{Path, PathBuf};
 #[cfg(test)]
 mod tests;
 
-/// Bytes that this process may take before the kernel kills it or slows it down.
+/// Returns how many bytes this process may take before the kernel kills it or slows it down.
 pub fn memory_limit() -> u64 {
     memory_of_machine().min(memory_limit_of_groups().unwrap_or(u64::MAX))
 }
 
-/// Bytes of the machine's memory.
+/// Returns the bytes of the machine's memory.
 pub fn memory_of_machine() -> u64 {
     let system = rustix::system::sysinfo();
     u64::from(system.mem_unit).saturating_mul(system.totalram)
 }
 
-/// The least limit of this process's control groups, if there is one.
+/// Returns the least limit of this process's control groups, if there is one.
 pub fn memory_limit_of_groups() -> Option<u64> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -40,7 +40,7 @@ struct Hierarchy {
 }
 
 impl Hierarchy {
-    /// Files of a group that have a limit in them.
+    /// Returns the names of a group's files that have a limit in them.
     fn files(&self) -> &'static [&'static str] {
         match self.unified {
             true => &["memory.max", "memory.high"],
@@ -48,7 +48,7 @@ impl Hierarchy {
         }
     }
 
-    /// The least limit of a group and of those above it.
+    /// Returns the least limit of a group and of those above it.
     fn limit_of(&self, group: &str) -> Option<u64> {
         let below = Path::new(group)
             .strip_prefix(&self.root)
@@ -59,7 +59,7 @@ impl Hierarchy {
     }
 }
 
-/// The least limit that the groups of a process have; `groups` is its /proc/PID/cgroup.
+/// Returns the least limit that the groups of a process have; `groups` is its /proc/PID/cgroup.
 fn limit_of(hierarchies: &[Hierarchy], groups: &str) -> Option<u64> {
     let limits = groups.lines().flat_map(|line| {
         let mut fields = line.splitn(3, ':').skip(1);
@@ -75,7 +75,7 @@ fn limit_of(hierarchies: &[Hierarchy], groups: &str) -> Option<u64> {
     limits.min()
 }
 
-/// The hierarchies in a /proc/PID/mountinfo (proc_pid_mountinfo(5)).
+/// Parses the hierarchies in a /proc/PID/mountinfo (proc_pid_mountinfo(5)).
 fn hierarchies(mounts: &str) -> Vec<Hierarchy> {
     let parse = |line: &str| {
         let (mount, of) = line.split_once(" - ")?;
@@ -96,7 +96,7 @@ fn hierarchies(mounts: &str) -> Vec<Hierarchy> {
     mounts.lines().filter_map(parse).collect()
 }
 
-/// None if there is no limit.
+/// Reads a limit from a file; None if there is no limit.
 fn read_limit(path: &Path) -> Option<u64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }

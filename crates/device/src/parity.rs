@@ -37,12 +37,12 @@ fn mul(a: u8, b: u8) -> u8 {
     EXP[usize::from(LOG[usize::from(a)]) + usize::from(LOG[usize::from(b)])]
 }
 
-/// 1/a; `a` must not be 0.
+/// Returns 1/a; `a` must not be 0.
 fn inverse(a: u8) -> u8 {
     EXP[255 - usize::from(LOG[usize::from(a)])]
 }
 
-/// 2^power for any power.
+/// Returns 2^power for any power.
 fn exp2(power: usize) -> u8 {
     EXP[power % 255]
 }
@@ -81,7 +81,7 @@ fn double(bytes: &mut [u8]) {
     }
 }
 
-/// P of the data members, of which those in `without` count as zeros.
+/// Computes P of the data members, of which those in `without` count as zeros.
 fn p_of(data: &[Vec<u8>], without: &[usize], len: usize) -> Vec<u8> {
     let mut p = vec![0; len];
     for (index, member) in data.iter().enumerate() {
@@ -92,7 +92,7 @@ fn p_of(data: &[Vec<u8>], without: &[usize], len: usize) -> Vec<u8> {
     p
 }
 
-/// Q of the data members, of which those in `without` count as zeros.
+/// Computes Q of the data members, of which those in `without` count as zeros.
 fn q_of(data: &[Vec<u8>], without: &[usize], len: usize) -> Vec<u8> {
     let mut q = vec![0; len];
     for (index, member) in data.iter().enumerate().rev() {
@@ -104,7 +104,7 @@ fn q_of(data: &[Vec<u8>], without: &[usize], len: usize) -> Vec<u8> {
     q
 }
 
-/// P, and with two parities Q, of data members of one length, in logical order.
+/// Computes P, and with two parities Q, of data members of one length, in logical order.
 pub fn parity(data: &[Vec<u8>], parities: usize) -> Vec<Vec<u8>> {
     let len = data.first().map_or(0, Vec::len);
     let both = [p_of, q_of];

@@ -62,31 +62,31 @@ impl PoolOptions {
         Self::default()
     }
 
-    /// Whether missing or truncated devices are accepted.
+    /// Sets whether missing or truncated devices are accepted.
     pub fn degraded(mut self, yes: bool) -> Self {
         self.degraded = yes;
         self
     }
 
-    /// Whether superblocks with unknown flags are read all the same.
+    /// Sets whether superblocks with unknown flags are read all the same.
     pub fn ignore_super_flags(mut self, yes: bool) -> Self {
         self.ignore_super_flags = yes;
         self
     }
 
-    /// Which copy of the superblock a reader takes. A writer takes copy 0.
+    /// Sets which copy of the superblock a reader takes. A writer takes copy 0.
     pub fn superblock_copies(mut self, copies: CopyChoice) -> Self {
         self.copies = copies;
         self
     }
 
-    /// Reading (shared with other readers) or writing (alone).
+    /// Sets the access: reading (shared with other readers) or writing (alone).
     pub fn access(mut self, access: Access) -> Self {
         self.access = access;
         self
     }
 
-    /// Returns where devices are searched that the given paths lack: files, folders, or `/dev`.
+    /// Sets where devices are searched that the given paths lack: files, folders, or `/dev`.
     pub fn scan(mut self, places: Vec<PathBuf>) -> Self {
         self.scan = places;
         self
@@ -165,7 +165,7 @@ impl Pool {
         Self::assemble(found, options)
     }
 
-    /// A pool of devices that are open already; the paths are names for messages.
+    /// Assembles a pool of devices that are open already; the paths are names for messages.
     pub fn from_devices(
         devices: Vec<(PathBuf, Arc<dyn BlockDevice>)>,
         options: &PoolOptions,
@@ -238,7 +238,7 @@ impl Pool {
         self.add_system_chunks()
     }
 
-    /// The newest valid superblock of all devices; its features are supported for reading.
+    /// Returns the newest valid superblock of all devices; its features are supported for reading.
     pub fn superblock(&self) -> &Superblock {
         &self.superblock
     }
@@ -252,13 +252,13 @@ impl Pool {
         self.access
     }
 
-    /// All devices by devid, those missing included.
+    /// Returns all devices by devid, those missing included.
     pub fn devices(&self) -> Vec<DeviceInfo> {
         self.devices.load().values().map(|d| d.info()).collect()
     }
 
-    /// The fsids that tree blocks carry besides the volume's own. They are those of the seed volumes that it has
-    /// grown from, as device items and the given seeds name them.
+    /// Returns the fsids that tree blocks carry besides the volume's own. They are those of the seed volumes that it
+    /// has grown from, as device items and the given seeds name them.
     pub fn seed_fsids(&self) -> Vec<Uuid> {
         let own = *self.superblock.metadata_fsid();
         let mut fsids: Vec<Uuid> = Vec::new();
@@ -274,7 +274,7 @@ impl Pool {
         fsids
     }
 
-    /// The device of this id, unless it is missing.
+    /// Returns the device of this id, unless it is missing.
     pub fn device(&self, devid: DevId) -> Option<Arc<dyn BlockDevice>> {
         let table = self.devices.load();
         let present = table.get(&devid)?.present.as_ref()?;
@@ -342,7 +342,7 @@ impl Pool {
         Ok(())
     }
 
-    /// The failed tries to read, the newest last; old ones are dropped when there are many.
+    /// Returns the failed tries to read, the newest last; old ones are dropped when there are many.
     pub fn read_errors(&self) -> Vec<ReadErrorRecord> {
         self.read_errors.records()
     }
@@ -357,7 +357,7 @@ impl Pool {
         self.read_errors.unrecovered()
     }
 
-    /// The device of a stripe, if it is there.
+    /// Returns the device of a stripe, if it is there.
     fn present(&self, stripe: &ChunkStripe) -> Option<Arc<PoolDevice>> {
         let table = self.devices.load();
         let device = table.get(&stripe.devid)?;

@@ -2,7 +2,7 @@
 
 use ubtrfs_format::uuid::Uuid;
 
-/// A unique number that cannot be guessed: a UUID of version 4.
+/// Creates a unique number that cannot be guessed: a UUID of version 4.
 #[must_use]
 #[expect(clippy::disallowed_methods, reason = "the one place that asks")]
 pub fn random_uuid() -> Uuid {

@@ -66,7 +66,7 @@ impl ReadErrors {
         records.push_back(record);
     }
 
-    /// The number of places with this one if it is new; none is once one more than `WARNED` are known.
+    /// Notes a place, and returns how many are known if it is new. None is new once one more than `WARNED` are known.
     fn new_places(&self, record: &ReadErrorRecord) -> Option<usize> {
         let mut warned = self.warned.lock();
         let is_new = warned.len() <= WARNED && warned.insert((record.devid.0, record.physical.0));

@@ -34,8 +34,8 @@ impl FoundDevice {
     }
 }
 
-/// The btrfs devices among `places`: a folder stands for the files and block devices directly in it,
-/// `/dev` for the block devices of the machine. What cannot be read is passed over.
+/// Finds the btrfs devices among `places`. A folder stands for the files and block devices directly in it, `/dev` for
+/// the block devices of the machine. What cannot be read is passed over.
 pub fn scan(places: &[PathBuf]) -> Vec<FoundDevice> {
     let mut seen = std::collections::BTreeSet::new();
     let mut found = Vec::new();
@@ -51,7 +51,7 @@ pub fn scan(places: &[PathBuf]) -> Vec<FoundDevice> {
     found
 }
 
-/// The paths that a scan looks at, in a stable order.
+/// Returns the paths that a scan looks at, in a stable order.
 pub(crate) fn candidates(places: &[PathBuf]) -> Vec<PathBuf> {
     let mut paths = Vec::new();
     for place in places {
@@ -81,7 +81,7 @@ fn is_device_like(path: &Path) -> bool {
         .is_ok_and(|kind| kind.is_file() || kind.is_block_device())
 }
 
-/// The block devices that the kernel names and that have a size.
+/// Lists the block devices that the kernel names and that have a size.
 fn block_devices() -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir("/sys/class/block") else {
         return Vec::new();

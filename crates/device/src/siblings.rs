@@ -136,7 +136,7 @@ fn is_new(path: &Path, seen: &mut BTreeSet<crate::file::DeviceIdentity>) -> bool
     identity(path).is_ok_and(|identity| seen.insert(identity))
 }
 
-/// Files in the folder of an image that may be images, those with the most similar names first.
+/// Lists files in the folder of an image that may be images, those with the most similar names first.
 fn neighbours(image: &Path) -> Vec<PathBuf> {
     let image = image.canonicalize().unwrap_or_else(|_| image.to_owned());
     let (Some(folder), Some(own)) = (image.parent(), image.file_name()) else {

@@ -34,14 +34,14 @@ pub struct Row {
 }
 
 impl Row {
-    /// The index into the chunk's stripes of a member: data in logical order, then P, then Q.
+    /// Returns the index into the chunk's stripes of a member: data in logical order, then P, then Q.
     pub fn stripe(&self, member: usize) -> usize {
         ((self.number + member as u64) % self.members as u64) as usize
     }
 }
 
 impl MappedChunk {
-    /// Ways to read a byte: copies, or the direct one and the rebuilt ones.
+    /// Returns how many ways there are to read a byte: copies, or the direct one and the rebuilt ones.
     ///
     /// As the kernel numbers them: RAID5 has 2; RAID6 has as many as stripes, see
     /// [`MappedChunk::excluded_member`].
@@ -53,7 +53,7 @@ impl MappedChunk {
         }
     }
 
-    /// Stripes over which data is spread before it repeats.
+    /// Returns over how many stripes data is spread before it repeats.
     pub fn data_stripes(&self) -> usize {
         match self.profile {
             Profile::Single | Profile::Dup => 1,
@@ -65,7 +65,7 @@ impl MappedChunk {
         }
     }
 
-    /// Bytes that the chunk takes on each of its stripes.
+    /// Returns how many bytes the chunk takes on each of its stripes.
     pub fn stripe_bytes(&self) -> u64 {
         let data = self.data_stripes() as u64;
         if data == 1 {
@@ -81,7 +81,7 @@ impl MappedChunk {
         self.profile.parities() > 0
     }
 
-    /// The first piece of `len` bytes at `offset`, as mirror `mirror` (from 1) has them directly.
+    /// Returns the first piece of `len` bytes at `offset`, as mirror `mirror` (from 1) has them directly.
     ///
     /// With parity every mirror is the same direct piece: rebuilding starts from it.
     pub fn piece(&self, offset: u64, len: u64, mirror: usize) -> Piece {
@@ -128,7 +128,7 @@ impl MappedChunk {
         }
     }
 
-    /// The pieces of `len` bytes at `offset` in logical order, up to the chunk's end.
+    /// Returns the pieces of `len` bytes at `offset` in logical order, up to the chunk's end.
     pub fn pieces(&self, offset: u64, len: u64, mirror: usize) -> impl Iterator<Item = Piece> + '_ {
         let end = offset.saturating_add(len).min(self.len_bytes);
         let mut at = offset;
@@ -141,7 +141,7 @@ impl MappedChunk {
         })
     }
 
-    /// The row that holds `offset`; only for profiles with parity.
+    /// Returns the row that holds `offset`; only for profiles with parity.
     pub fn row(&self, offset: u64) -> Row {
         let data = self.data_stripes();
         Row {
@@ -151,7 +151,7 @@ impl MappedChunk {
         }
     }
 
-    /// Which member of its row holds `offset`; only for profiles with parity.
+    /// Returns which member of its row holds `offset`; only for profiles with parity.
     pub fn row_member(&self, offset: u64) -> usize {
         (offset / STRIPE_LEN % self.data_stripes() as u64) as usize
     }
@@ -163,8 +163,8 @@ impl MappedChunk {
         (stripe.devid, Physical(physical))
     }
 
-    /// The member that RAID6 mirrors beyond 2 do not trust besides `wanted`. It is P for mirror 3, then the data
-    /// stripes from the last, as the kernel numbers them.
+    /// Returns the member that RAID6 mirrors beyond 2 do not trust besides `wanted`. It is P for mirror 3, then the
+    /// data stripes from the last, as the kernel numbers them.
     pub fn excluded_member(&self, wanted: usize, mirror: usize) -> Option<usize> {
         if self.profile != Profile::Raid6 || mirror <= 2 {
             return None;

@@ -102,7 +102,8 @@ impl DeviceSuperblocks {
         DeviceSuperblocks { copies, best }
     }
 
-    /// Copy 0, or the newest of the others if it is not valid; whether its features are supported is not judged.
+    /// Returns copy 0, or the newest of the others if it is not valid; whether its features are supported is not
+    /// judged.
     pub fn best(&self) -> Option<&Superblock> {
         self.best_copy()?.block.as_deref()
     }
@@ -111,7 +112,7 @@ impl DeviceSuperblocks {
         Some(&self.copies[self.best?])
     }
 
-    /// The superblock of `device`, from which the copies were read (COPIES-2).
+    /// Returns the superblock of `device`, from which the copies were read (COPIES-2).
     ///
     /// Errors: there is none, with what the device holds instead and which copy is sound.
     pub fn require(
@@ -159,14 +160,14 @@ impl DeviceSuperblocks {
         })
     }
 
-    /// Copies that have a problem though the volume should have them.
+    /// Returns the copies that have a problem though the volume should have them.
     pub fn bad_copies(&self) -> impl Iterator<Item = (&SuperblockCopy, &CopyProblem)> {
         self.copies
             .iter()
             .filter_map(|copy| Some((copy, copy.problem.as_ref()?)))
     }
 
-    /// The error that tells what is wrong with copy 0.
+    /// Returns the error that tells what is wrong with copy 0.
     fn why_none(&self, device: &dyn BlockDevice, path: &Path) -> DeviceError {
         let first = self.copies.iter().find(|copy| copy.mirror == 0);
         let path = path.to_owned();

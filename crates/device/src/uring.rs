@@ -73,7 +73,7 @@ impl<'a> Request<'a> {
         Self::new(file, offset, Work::Read(buf), result)
     }
 
-    /// A discard of a part of a block device.
+    /// Creates a discard of a part of a block device.
     pub(crate) fn discard(
         file: &'a File,
         offset: u64,
@@ -142,7 +142,7 @@ impl<'a> Request<'a> {
         self.complete(result);
     }
 
-    /// The entry that asks for what is left.
+    /// Creates the entry that asks for what is left.
     fn entry(&mut self, index: usize) -> squeue::Entry {
         let fd = types::Fd(self.file.as_raw_fd());
         let entry = match &mut self.work {
@@ -286,7 +286,7 @@ fn run_on(ring: &mut IoUring, requests: &mut [Request<'_>]) -> bool {
     }
 }
 
-/// Interrupted, or the kernel wants completions to be taken first.
+/// Returns whether an error passes: interrupted, or the kernel wants completions to be taken first.
 fn is_passing(error: &io::Error) -> bool {
     use rustix::io::Errno;
     matches!(

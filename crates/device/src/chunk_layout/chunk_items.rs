@@ -9,7 +9,7 @@ use zerocopy::IntoBytes;
 
 use crate::{MappedChunk, STRIPE_LEN};
 
-/// Stripes over which the data of a chunk is spread before it repeats.
+/// Returns over how many stripes the data of a chunk is spread before it repeats.
 pub fn data_stripes(profile: Profile, stripes: usize) -> usize {
     match profile {
         Profile::Single | Profile::Dup => 1,
@@ -20,7 +20,7 @@ pub fn data_stripes(profile: Profile, stripes: usize) -> usize {
     }
 }
 
-/// The head of a chunk item.
+/// Creates the head of a chunk item.
 pub fn chunk_head(
     flags: BlockGroupFlags,
     profile: Profile,

@@ -79,7 +79,7 @@ impl DeviceHoles {
         self.free_bytes
     }
 
-    /// The holes, ascending.
+    /// Returns the holes, ascending.
     pub fn holes(&self) -> impl Iterator<Item = Range<u64>> {
         self.holes.iter().map(|(&start, &end)| start..end)
     }
@@ -93,7 +93,7 @@ impl DeviceHoles {
         SUPERBLOCK_OFFSETS.iter().filter(in_hole).count() as u64
     }
 
-    /// The first hole of `want` bytes, else the largest, with its size.
+    /// Finds the first hole of `want` bytes, else the largest, with its size.
     pub fn find(&self, want: u64) -> Option<(u64, u64)> {
         let holes = self.holes.iter().map(|(&start, &end)| (start, end - start));
         let mut best: Option<(u64, u64)> = None;

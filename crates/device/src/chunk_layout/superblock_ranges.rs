@@ -9,9 +9,9 @@ use ubtrfs_format::superblock::{SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE};
 
 use crate::{MappedChunk, STRIPE_LEN};
 
-/// The logical ranges in which nothing may be allocated, as a superblock copy lies below; ascending and disjoint. A
-/// whole row of RAID5 or RAID6 is lost, as in the kernel's `btrfs_rmap_block`. So is all that lies before the first
-/// copy's address if the chunk begins there.
+/// Returns the logical ranges in which nothing may be allocated, as a superblock copy lies below; ascending and
+/// disjoint. A whole row of RAID5 or RAID6 is lost, as in the kernel's `btrfs_rmap_block`. So is all that lies before
+/// the first copy's address if the chunk begins there.
 pub fn superblock_ranges(chunk: &MappedChunk) -> Vec<Range<u64>> {
     let mut ranges = Vec::new();
     let (start, end) = (chunk.logical().0, chunk.end().0);
@@ -46,7 +46,7 @@ pub fn superblock_ranges(chunk: &MappedChunk) -> Vec<Range<u64>> {
     ranges
 }
 
-/// The logical addresses that a column holds in one of its rows.
+/// Returns the logical addresses that a column holds in one of its rows.
 fn row_of_column(chunk: &MappedChunk, column: usize, row: u64) -> Range<u64> {
     let data_stripes = chunk.data_stripes() as u64;
     let profile = chunk.profile();

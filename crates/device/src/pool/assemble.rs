@@ -134,7 +134,7 @@ fn candidate(
     })
 }
 
-/// The volume meant: that of the first device that is not a seed, else of the first.
+/// Returns the volume meant: that of the first device that is not a seed, else of the first.
 fn volume_of(candidates: &[Candidate]) -> Option<Uuid> {
     let first = candidates.iter().find(|c| !c.is_seed());
     Some(first.or(candidates.first())?.fsid())

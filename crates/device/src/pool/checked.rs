@@ -96,8 +96,8 @@ impl Pool {
         read.result
     }
 
-    /// The usual case, done without ceremony: all of the read lies on one stripe, whose device is there
-    /// and good. Otherwise false, and nothing is recorded yet.
+    /// Reads in the usual case, without ceremony: all of the read lies on one stripe, whose device is there and good.
+    /// Otherwise returns false, and nothing is recorded yet.
     fn read_one_piece(
         &self,
         logical: Logical,
@@ -123,8 +123,8 @@ impl Pool {
                 .all(|(index, bytes)| good(index, bytes))
     }
 
-    /// For a thread that must not wait: what the first mirrors have at once and sound. To find out what is wrong,
-    /// and to read from other mirrors, is left to who may wait (CHECKED-3).
+    /// Reads what the first mirrors have at once and sound, for a thread that must not wait. Threads that may wait find
+    /// out what is wrong, and read from other mirrors (CHECKED-3).
     fn read_at_once(
         &self,
         logical: Logical,
@@ -397,7 +397,7 @@ fn run_first_pass(reads: &mut [CheckedRead<'_>], passes: &mut [FirstPass]) {
     run_batches(&mut batches.into_values().collect::<Vec<_>>());
 }
 
-/// Those of files are queued together, so that all devices work at once.
+/// Runs the reads of batches. Those of files are queued together, so that all devices work at once.
 fn run_batches(batches: &mut [Batch<'_>]) {
     let mut requests = Vec::new();
     for batch in batches.iter_mut() {

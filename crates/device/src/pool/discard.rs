@@ -84,7 +84,7 @@ impl Pool {
         device.is_some_and(|device| self.discard_geometry(device).is_some())
     }
 
-    /// The largest unit of discards of all devices that take them, at least 4 KiB.
+    /// Returns the largest unit of discards of all devices that take them, at least 4 KiB.
     pub fn discard_granularity(&self) -> u64 {
         let table = self.devices.load();
         let units = table
@@ -195,7 +195,7 @@ impl Pool {
         }
     }
 
-    /// The geometry of a device that may be written and takes discards.
+    /// Returns the geometry of a device that may be written and takes discards.
     fn discard_geometry(&self, device: &PoolDevice) -> Option<DiscardGeometry> {
         let present = device.present.as_ref()?;
         let own = device.item?.fsid == *self.superblock.metadata_fsid();
@@ -301,7 +301,7 @@ fn push(parts: &mut Vec<Part>, part: Part) {
     }
 }
 
-/// The parts of a range that hold no superblock copy and lie behind the reserved beginning.
+/// Returns the parts of a range that hold no superblock copy and lie behind the reserved beginning.
 fn without_superblocks(range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
     let mut from = range.start.max(RESERVED_BYTES);
     let copies = SUPERBLOCK_OFFSETS.map(|offset| offset..offset + STRIPE_LEN);

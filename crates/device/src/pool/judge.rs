@@ -74,7 +74,7 @@ impl Pool {
         self.devices.store(Arc::new(named));
     }
 
-    /// The kernel refuses to mount a volume whose superblock knows of fewer bytes than its devices have.
+    /// Refuses a volume whose superblock knows of fewer bytes than its devices have, as the kernel does at a mount.
     fn check_total_bytes(&self) -> Result<(), DeviceError> {
         let table = self.devices.load();
         let present = table.values().filter(|device| device.present.is_some());
@@ -100,7 +100,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Every stripe must end within its device. The chunk map bounds what reads may ask for only if this holds.
+    /// Checks that every stripe ends within its device. The chunk map bounds what reads may ask for only if this holds.
     fn check_places(&self, chunk: &MappedChunk) -> Result<(), DeviceError> {
         if self.degraded || self.is_dump() {
             return Ok(());
@@ -121,7 +121,7 @@ impl Pool {
         Ok(())
     }
 
-    /// A metadata dump keeps the sizes of the volume that it was taken from.
+    /// Returns whether the volume is a metadata dump, which keeps the sizes of the volume that it was taken from.
     fn is_dump(&self) -> bool {
         self.superblock.flags.get() & (flags::METADUMP | flags::METADUMP_V2) != 0
     }

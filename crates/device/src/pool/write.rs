@@ -55,7 +55,7 @@ impl Pool {
         self.write_planned(writes, Failures::Tolerated)
     }
 
-    /// Like [`Pool::write`], but a copy that fails on a device that is there is an error.
+    /// Writes like [`Pool::write`], but a copy that fails on a device that is there is an error.
     pub fn write_all_copies(&self, writes: &[(Logical, &[u8])]) -> Result<(), DeviceError> {
         self.write_planned(writes, Failures::Refused)
     }
@@ -112,7 +112,8 @@ impl Pool {
         self.written_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// The bytes that devices took since the pool was opened: data and blocks in all copies, superblocks, zeros in holes.
+    /// Returns how many bytes devices took since the pool was opened: data and blocks in all copies, superblocks, zeros
+    /// in holes.
     pub fn written_bytes(&self) -> u64 {
         self.written_bytes.load(Ordering::Relaxed)
     }
@@ -255,7 +256,7 @@ impl Pool {
         Ok(())
     }
 
-    /// The device items, for those who change them.
+    /// Returns the device items, for callers that change them.
     pub fn dev_items(&self) -> Vec<DevItem> {
         let table = self.devices.load();
         table.values().filter_map(|device| device.item).collect()
