@@ -54,7 +54,7 @@ pub(crate) fn disk_chunk(len: u64, flags: BlockGroupFlags, stripes: u16) -> Chun
     chunk
 }
 
-/// One stripe on each of the devices 1 to `count`, at an offset that differs between them.
+/// Creates one stripe on each of the devices 1 to `count`, at an offset that differs between them.
 pub(crate) fn disk_stripes(count: u16) -> Vec<Stripe> {
     (1..=u64::from(count))
         .map(|devid| stripe(devid, (16 + devid) << 20))
@@ -69,7 +69,7 @@ fn stripe(devid: u64, offset: u64) -> Stripe {
     }
 }
 
-/// The superblock of device `devid`; its only system chunk is on device 1.
+/// Creates the superblock of device `devid`; its only system chunk is on device 1.
 pub(crate) fn superblock(devid: u64, num_devices: u64) -> Superblock {
     let mut sb = Superblock::new_zeroed();
     sb.fsid = FSID;
@@ -97,7 +97,7 @@ pub(crate) fn superblock(devid: u64, num_devices: u64) -> Superblock {
     sb
 }
 
-/// The bytes that belong at an address: each eight are a mix of where they are.
+/// Returns the bytes that belong at an address: each eight are a mix of where they are.
 pub(crate) fn expected(logical: Logical, len: usize) -> Vec<u8> {
     let first = logical.0 / 8;
     let skip = (logical.0 % 8) as usize;
@@ -214,7 +214,7 @@ impl TestVolume {
         }
     }
 
-    /// A pool of the devices that `keep` names, told of all devices and of the data chunk.
+    /// Assembles a pool of the devices that `keep` names, told of all devices and of the data chunk.
     pub(crate) fn pool(
         &self,
         keep: impl Fn(u64) -> bool,

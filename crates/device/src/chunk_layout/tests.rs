@@ -30,7 +30,7 @@ fn empty(device_bytes: u64, devices: usize) -> Vec<DeviceHoles> {
     devices.map(DeviceHoles::new).collect()
 }
 
-/// With extents anywhere, also such as are not aligned.
+/// Creates devices with extents anywhere, also such as are not aligned.
 fn random_devices(rng: &mut Rng, count: u64) -> Vec<DeviceSpace> {
     let random_device = |devid| {
         let sectors = (64 + rng.below(3000)) * MIB / SECTOR + rng.below(100);
@@ -193,7 +193,7 @@ fn sim(profile: Profile) -> SimProfile {
     *all.find(|profile| profile.name() == name).unwrap()
 }
 
-/// The kernel moves everything to new chunks when it balances.
+/// Asserts that our chunks have the sizes of the kernel's, which moves everything to new chunks when it balances.
 fn assert_sizes_of_the_kernel(data: Profile, metadata: Profile, devices: usize, bytes: u64) {
     let spec = MkfsSpec::new()
         .devices(devices)

@@ -1,4 +1,4 @@
-//! Files as devices: what is refused, who excludes whom.
+//! Files as devices: what is refused, and which users exclude each other.
 
 use super::*;
 use std::os::unix::fs::symlink;

@@ -18,7 +18,7 @@ fn found(marks: &[(usize, &[u8])]) -> Option<Signature> {
     find_signature(&device(marks)).unwrap()
 }
 
-/// A mark with what its format has around it.
+/// Returns a mark with what its format has around it.
 fn planted(name: &str, offset: usize, bytes: &'static [u8]) -> Vec<(usize, &'static [u8])> {
     let mut marks = vec![(offset, bytes)];
     match name {

@@ -3,7 +3,7 @@
 use super::*;
 use proptest::prelude::*;
 
-/// Multiplication by shifting, as the field is defined.
+/// Multiplies by shifting, as the field is defined.
 pub(crate) fn slow_mul(mut a: u8, mut b: u8) -> u8 {
     let mut product = 0;
     while b != 0 {

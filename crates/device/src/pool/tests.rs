@@ -1,4 +1,4 @@
-//! Pools of synthetic volumes: who is a member, and what still reads after losses and damage.
+//! Pools of synthetic volumes: which devices are members, and what still reads after losses and damage.
 
 mod assembly;
 mod damage;

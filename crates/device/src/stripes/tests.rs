@@ -17,8 +17,8 @@ fn mapped(profile: Profile, stripes: u16, len: u64) -> MappedChunk {
     .unwrap()
 }
 
-/// For each block of `STRIPE_LEN` of the chunk, its copies as (stripe, physical block on the stripe),
-/// by dealing blocks out like cards.
+/// Deals the chunk's blocks of `STRIPE_LEN` out like cards. Returns the copies of each as (stripe, physical block on
+/// the stripe).
 fn deal(profile: Profile, stripes: usize, blocks: usize) -> Vec<Vec<(usize, u64)>> {
     let mut height = vec![0u64; stripes];
     let mut put = |stripe: usize| {

@@ -14,7 +14,7 @@ use ubtrfs_sim::fill::{self, Scale};
 use ubtrfs_sim::kernel::{self, KernelMount, KernelVolume, LoopDevice, MkfsSpec, Profile};
 use ubtrfs_sim::{Rng, Scratch};
 
-/// A volume of this profile for data and metadata, filled and unmounted.
+/// Creates a volume of this profile for data and metadata, filled and unmounted.
 fn filled(profile: Profile, devices: usize) -> KernelVolume {
     let spec = MkfsSpec::new()
         .devices(devices)

@@ -74,7 +74,7 @@ impl Noted {
         self.devices[&devid].asked.lock().clone()
     }
 
-    /// Every block of every device that a discard reached.
+    /// Returns every block of every device that a discard reached.
     fn blocks(&self) -> BTreeSet<(u64, u64)> {
         let of_device = |(&devid, device): (&u64, &Arc<Discarding>)| {
             let asked = device.asked.lock().clone();

@@ -9,7 +9,7 @@ use ubtrfs_format::block_group_flags::BlockGroupFlags;
 use ubtrfs_format::item::{Chunk, Stripe};
 use zerocopy::{FromBytes, IntoBytes};
 
-/// Numbers at which arithmetic on disk values goes wrong.
+/// Generates numbers at which arithmetic on disk values goes wrong.
 fn edge() -> impl Strategy<Value = u64> {
     prop_oneof![
         any::<u64>(),
@@ -20,7 +20,7 @@ fn edge() -> impl Strategy<Value = u64> {
     ]
 }
 
-/// Numbers like those of [`edge`], but mostly where a chunk or stripe may lie.
+/// Generates numbers like those of [`edge`], but mostly where a chunk or stripe may lie.
 fn aligned_edge() -> impl Strategy<Value = u64> {
     let aligned = edge().prop_map(|value| value >> 2 & !4095);
     prop_oneof![9 => aligned, 1 => edge()]
