@@ -116,7 +116,7 @@ impl CopyOptions {
     }
 
     /// Sets the permission bits that files in a volume go without if their modes are not kept, as umask(2). The default
-    /// is none. For copies on this machine the umask of the process counts.
+    /// is none. For copies on this machine the umask of the process counts, and stays as it is.
     #[must_use]
     pub fn umask(mut self, umask: u32) -> CopyOptions {
         self.umask = umask;
@@ -328,8 +328,6 @@ impl Subvolume {
     }
 
     /// Copies as [`Subvolume::copy_to_host`], in the way that the options say, and tells an observer how it goes on.
-    ///
-    /// The umask of the process is 0 until the copy is done: modes are set explicitly.
     ///
     /// # Errors
     ///

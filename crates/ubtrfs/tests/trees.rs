@@ -401,6 +401,53 @@ impl TransferObserver for Told {
     }
 }
 
+/// Reads the umask of this process at each file that a copy begins.
+#[derive(Default)]
+struct SeenUmasks(Vec<u32>);
+
+impl TransferObserver for SeenUmasks {
+    fn begin(&mut self, _: &Path) {
+        self.0.push(umask());
+    }
+
+    fn failed(&mut self, path: &Path, problem: TransferProblem) {
+        panic!("{}: {problem}", path.display());
+    }
+}
+
+fn umask() -> u32 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+    u32::from_str_radix(line.unwrap().trim(), 8).unwrap()
+}
+
+#[test]
+fn copy_to_the_host_heeds_the_umask_and_leaves_it_alone() {
+    let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
+    let root = volume.root();
+    root.create_dir("/dir").unwrap();
+    root.write("/dir/file", b"data").unwrap();
+    for path in ["/dir", "/dir/file"] {
+        let mode = Permissions::from_mode(0o777);
+        root.set_permissions(path, mode).unwrap();
+    }
+    let before = umask();
+    let folder = tempfile::tempdir().unwrap();
+    for (preserve, mode) in [(true, 0o777), (false, 0o777 & !before)] {
+        let to = folder.path().join(format!("preserved-{preserve}"));
+        let options = CopyOptions::new().preserve(preserve);
+        let mut seen = SeenUmasks::default();
+        root.copy_to_host_with("/dir", &to, &options, &mut seen)
+            .unwrap();
+        assert_eq!(seen.0, [before; 2]);
+        for path in [to.clone(), to.join("file")] {
+            let found = fs::metadata(&path).unwrap().permissions().mode();
+            assert_eq!(found & 0o7777, mode, "{}", path.display());
+        }
+    }
+    assert_eq!(umask(), before);
+}
+
 #[test]
 fn damaged_range_is_copied_as_zeros_and_told() {
     const SECTOR: usize = 4096;

@@ -188,8 +188,8 @@ impl Extent {
         }
     }
 
-    /// Returns the two as one, if `next` goes on where `self` ends. The result counts as being as old as the older: a
-    /// snapshot between the two shares that.
+    /// Returns the two as one, if `next` goes on where `self` ends. Data counts as being as old as the older part: a
+    /// snapshot between the two shares that. A hole counts as being as old as the newer.
     pub(crate) fn joined(&self, next: &Extent) -> Option<Extent> {
         match (self, next) {
             (Extent::Disk(this), Extent::Disk(next)) => {

@@ -49,23 +49,28 @@ pub(super) enum Handle {
     Reference,
 }
 
+/// Counts where the umask cannot be read.
+const UMASK_OF_THE_OWNER_ALONE: u32 = 0o077;
+
 /// Sets the metadata of copies on this machine.
 #[derive(Debug)]
 pub(super) struct MetadataSetter {
     preserve: bool,
     is_root: bool,
+    /// The bits that copies go without whose modes are not kept.
     umask: u32,
     /// Whether it was said that the destination takes no attributes.
     told_unsupported: bool,
 }
 
 impl MetadataSetter {
-    /// Takes the process's umask away until it is dropped: every mode is set explicitly.
+    /// Creates a setter. It leaves the umask of the process alone, which other threads make files with: each mode is set
+    /// explicitly, when the file is there.
     pub(super) fn new(preserve: bool) -> MetadataSetter {
         MetadataSetter {
             preserve,
             is_root: rustix::process::geteuid().is_root(),
-            umask: rustix::process::umask(Mode::empty()).as_raw_mode(),
+            umask: if preserve { 0 } else { process_umask() },
             told_unsupported: false,
         }
     }
@@ -161,10 +166,16 @@ impl MetadataSetter {
     }
 }
 
-impl Drop for MetadataSetter {
-    fn drop(&mut self) {
-        rustix::process::umask(Mode::from_raw_mode(self.umask));
-    }
+/// Returns the umask of the process. umask(2) would have to change it for a moment, so it is read where it is shown.
+fn process_umask() -> u32 {
+    let shown = std::fs::read_to_string("/proc/self/status");
+    let umask = shown.ok().and_then(|status| {
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("Umask:"))?;
+        u32::from_str_radix(line.trim(), 8).ok()
+    });
+    umask.unwrap_or(UMASK_OF_THE_OWNER_ALONE)
 }
 
 /// Returns a path whose resolution ends at what `fd` refers to, even at a symbolic link.

@@ -17,8 +17,6 @@ use super::metadata::{Handle, MetadataSetter};
 use crate::transfer::DeviceNumber;
 
 /// A directory of this machine as where copies are made.
-///
-/// The umask of the process is 0 until it is dropped: modes are set explicitly.
 #[derive(Debug)]
 pub(crate) struct ToHost {
     metadata: MetadataSetter,
