@@ -136,6 +136,10 @@ enum Fault {
         words: usize,
         most: usize,
     },
+    LongParagraph {
+        line: usize,
+        words: usize,
+    },
     DeadLink {
         line: usize,
         target: String,
@@ -202,6 +206,9 @@ impl fmt::Display for Fault {
             }
             Fault::LongSentence { line, words, most } => {
                 write!(f, "{line}: a sentence has {words} words, more than {most}")
+            }
+            Fault::LongParagraph { line, words } => {
+                write!(f, "{line}: a paragraph has {words} words")
             }
             Fault::DeadLink { line, target } => {
                 write!(f, "{line}: {target} is not there")

@@ -257,9 +257,9 @@ fn run_on(ring: &mut IoUring, requests: &mut [Request<'_>]) -> bool {
                 continue;
             }
             let entry = request.entry(index);
-            // SAFETY: the buffer of a read is borrowed by `requests` for longer than this function runs,
-            // nothing else touches it meanwhile, and this function does not return before the entry
-            // completes or is known not to have been taken (URING-1). A discard has no buffer.
+            // SAFETY: `requests` borrows the buffer of a read for longer than this function runs, and nothing else
+            // touches it meanwhile. The function returns when the entry has completed or was not taken (URING-1). A
+            // discard has no buffer.
             if unsafe { ring.submission().push(&entry) }.is_err() {
                 again.push(index);
                 break;

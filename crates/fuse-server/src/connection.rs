@@ -93,8 +93,8 @@ impl Connection {
         file_system.start(invalidator.queue());
         let was_on = uring::is_on();
         device.send(&header, &whole_answer(&header, &answer));
-        // The kernel looks at its switch once more when it is answered. If that is off then and on again now, it takes
-        // queues all the same, and refuses each of their commands as soon as it is off.
+        // The kernel looks at its switch once more when it is answered. If that was off then and is on now, it
+        // takes queues all the same. It refuses each of their commands once the switch is off again.
         if queues.is_some() && !(was_on && uring::is_on()) {
             return Err(Refused {
                 error: rustix::io::Errno::OPNOTSUPP.into(),

@@ -1,11 +1,13 @@
 //! The prose of documentation, as far as a program can judge it.
 //!
 //! - TIDY-10: a summary stands alone and names its subject: it does not begin with one of `STARTS`.
-//! - TIDY-11: a sentence has at most `MOST_IN_DOCS` words in the documentation of code, `MOST_IN_TEXTS` in `*.md`. What
-//!   breaks this or TIDY-10 is known in a baseline, by file.
+//! - TIDY-11: a sentence has at most `MOST_IN_DOCS` words in the comments of code, `MOST_IN_TEXTS` in `*.md`.
 //! - TIDY-14: a sentence names who acts. It does not begin with one of `FACELESS`, nor does it hide
 //!   the actor in its midst. That holds for all comments and for `*.md`.
 //! - TIDY-15: the summary of a function begins with a verb in the third person (`verbs`).
+//! - TIDY-16: a paragraph has at most `MOST_IN_PARAGRAPHS` words, in comments and in `*.md`.
+//!
+//! A baseline has the faults that are known, by file.
 
 #[cfg(test)]
 mod tests;
@@ -20,6 +22,7 @@ use crate::tidy::{Counted, Fault, Finding};
 
 const MOST_IN_DOCS: usize = 25;
 const MOST_IN_TEXTS: usize = 35;
+const MOST_IN_PARAGRAPHS: usize = 120;
 
 /// Words that make a summary lean on its neighbours, hide who acts, or name no subject.
 const STARTS: &[&str] = &["The same", "Who", "Whoever", "Whose", "What", "Of", "As"];
@@ -42,6 +45,7 @@ pub(super) fn check(root: &Path, files: &[File], findings: &mut Vec<Finding>) ->
             ("summaries", summaries(file)),
             ("sentences", sentences(file)),
             ("actors", actors(file)),
+            ("paragraphs", long_paragraphs(file)),
             ("verbs", verbs::faults(file)),
         ] {
             if !found.is_empty() {
@@ -93,10 +97,11 @@ fn begins_with(text: &str, start: &str) -> bool {
 }
 
 fn sentences(file: &File) -> Vec<Fault> {
-    let (blocks, most) = match &file.source {
-        Some(source) => (blocks(&file.text, source), MOST_IN_DOCS),
-        None => (texts(file), MOST_IN_TEXTS),
+    let most = match &file.source {
+        Some(_) => MOST_IN_DOCS,
+        None => MOST_IN_TEXTS,
     };
+    let blocks = prose(file);
     let paragraphs = blocks.iter().flat_map(|block| paragraphs(block));
     let sentences = paragraphs.flat_map(|paragraph| lengths(&paragraph));
     // TIDY-11
@@ -105,14 +110,24 @@ fn sentences(file: &File) -> Vec<Fault> {
         .collect()
 }
 
-/// Sentences that leave open who acts.
+/// Finds paragraphs that a reader cannot take in at once.
+fn long_paragraphs(file: &File) -> Vec<Fault> {
+    let blocks = prose(file);
+    let paragraphs = blocks.iter().flat_map(|block| paragraphs(block));
+    paragraphs
+        .filter_map(|paragraph| {
+            let &(line, _) = paragraph.first()?;
+            let words = lengths(&paragraph).iter().map(|(_, words)| words).sum();
+            // TIDY-16
+            (words > MOST_IN_PARAGRAPHS).then_some(Fault::LongParagraph { line, words })
+        })
+        .collect()
+}
+
+/// Finds sentences that leave open who acts.
 fn actors(file: &File) -> Vec<Fault> {
-    let blocks = match &file.source {
-        Some(source) => comments(&file.text, source, |kind| kind != Kind::String),
-        None => texts(file),
-    };
     let mut faults = Vec::new();
-    for paragraph in blocks.iter().flat_map(|block| paragraphs(block)) {
+    for paragraph in prose(file).iter().flat_map(|block| paragraphs(block)) {
         let mut begins = true;
         for &(line, text) in &paragraph {
             for word in text.split_whitespace() {
@@ -126,6 +141,14 @@ fn actors(file: &File) -> Vec<Fault> {
         }
     }
     faults
+}
+
+/// Returns all comments of code, and the lines of `*.md`.
+fn prose(file: &File) -> Vec<Lines<'_>> {
+    match &file.source {
+        Some(source) => comments(&file.text, source, |kind| kind != Kind::String),
+        None => texts(file),
+    }
 }
 
 /// Lines of text with their numbers.

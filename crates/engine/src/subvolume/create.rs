@@ -140,8 +140,8 @@ impl Subvolumes {
         };
         txn.queue_subvolume(pending);
         drop(txn);
-        // An item that says of several subvolumes what they were received from, and those of a UUID tree that is to be
-        // made, no other thread may draft before they can be seen.
+        // Another thread could draft the same items before they can be seen, so the lock is kept for them. One item
+        // names all subvolumes that were received from one source. A UUID tree may have to be made.
         if received.is_none() && uuid_tree.is_some() {
             still = None;
         }

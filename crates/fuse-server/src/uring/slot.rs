@@ -67,8 +67,8 @@ impl Slot {
 
     #[inline]
     fn header(&mut self) -> &mut ReqHeader {
-        // SAFETY: it came from a box and lives as long as the slot; `&mut self` keeps others away, and the
-        // kernel does not have the slot while a thread calls its methods.
+        // SAFETY: it came from a box and lives as long as the slot. `&mut self` keeps other threads away. The kernel
+        // does not have the slot while a thread calls its methods.
         unsafe { self.header.as_mut() }
     }
 

@@ -56,13 +56,13 @@ fn code_counts_as_one_word_or_not_at_all() {
 #[test]
 fn long_sentence_is_found_with_its_line() {
     let long = words(MOST_IN_DOCS + 1);
-    let text = format!("//! A.\n\n/// Short. {long}.\n// {long} {long}\nfn a() {{}}\n");
-    let fault = Fault::LongSentence {
-        line: 3,
+    let text = format!("//! A.\n\n/// Short. {long}.\nfn a() {{}} // {long}\n");
+    let fault = |line| Fault::LongSentence {
+        line,
         words: MOST_IN_DOCS + 1,
         most: MOST_IN_DOCS,
     };
-    assert_eq!(sentences(&rust(&text)), [fault]);
+    assert_eq!(sentences(&rust(&text)), [fault(3), fault(4)]);
     let longest = format!("/// {}.\n", words(MOST_IN_DOCS));
     assert_eq!(sentences(&rust(&longest)), []);
 }
@@ -72,6 +72,22 @@ fn texts_may_have_longer_sentences() {
     let text = |count| File::new(Path::new("README.md"), format!("\n{}\n", words(count)));
     assert_eq!(sentences(&text(MOST_IN_TEXTS)), []);
     assert_eq!(sentences(&text(MOST_IN_TEXTS + 1)).len(), 1);
+}
+
+/// TIDY-16
+#[test]
+fn long_paragraph_is_found_in_comments_and_texts() {
+    for (name, marker) in [("a.rs", "// "), ("a.md", "")] {
+        let file = |text: &str| File::new(Path::new(name), format!("{marker}A.\n\n{text}\n"));
+        let half = format!("{marker}{}.", words(MOST_IN_PARAGRAPHS / 2));
+        let fault = Fault::LongParagraph {
+            line: 3,
+            words: MOST_IN_PARAGRAPHS + 1,
+        };
+        let long = file(&format!("{half}\n{half}\n{marker}B."));
+        assert_eq!(long_paragraphs(&long), [fault]);
+        assert_eq!(long_paragraphs(&file(&format!("{half}\n{half}"))), []);
+    }
 }
 
 /// TIDY-10

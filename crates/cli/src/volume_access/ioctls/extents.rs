@@ -83,8 +83,8 @@ impl Asked {
         head.size.set(size_of_val(list) as u64);
         head.inodes
             .set(list.as_mut_ptr().expose_provenance() as u64);
-        // SAFETY: the numbers are of ioctls whose argument is LogicalIno. The kernel writes at most as many bytes as the
-        // argument says to the place that it names, which is the list's alone; any bytes are numbers.
+        // SAFETY: the numbers are of ioctls whose argument is LogicalIno. The argument names a place
+        // that is the list's alone, and its length. The kernel writes no more there. Any bytes are numbers.
         unsafe { ioctl(&self.0, Updater::<NUMBER, LogicalIno>::new(head)) }
     }
 }

@@ -99,8 +99,8 @@ fn ask_of<const NUMBER: Opcode, T: FromBytes + IntoBytes>(
     argument: &mut T,
 ) -> Result<(), Errno> {
     const { assert!(size_of::<T>() >= (NUMBER >> 16 & 0x3fff) as usize) };
-    // SAFETY: who answers writes as many bytes as the number says, and a list that was asked for, all of which the
-    // argument has; any bytes are one.
+    // SAFETY: the answer has as many bytes as the number says, and the list that was asked for. The argument has room
+    // for both, and any bytes are a `T`.
     #[allow(unsafe_code)]
     unsafe {
         ioctl(file, Updater::<NUMBER, T>::new(argument))

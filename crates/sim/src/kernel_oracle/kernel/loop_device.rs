@@ -68,8 +68,8 @@ impl LoopDevice {
 
 impl Drop for LoopDevice {
     fn drop(&mut self) {
-        // The kernel's btrfs remembers the devices it has seen, and would take the next file behind this
-        // loop device for a member of the old volume.
+        // The kernel's btrfs remembers the devices it has seen. It would take the next file behind this loop device
+        // for a member of the old volume.
         let scan = ["device", "scan", "--forget"].map(AsRef::as_ref);
         let _ = run("btrfs", scan.into_iter().chain([self.path.as_os_str()]));
         if let Err(error) = run("losetup", ["-d".as_ref(), self.path.as_os_str()]) {

@@ -75,8 +75,8 @@ fn superblocks_and_what_is_used_are_never_given_out() {
 // GROUP-2
 #[test]
 fn what_was_freed_before_the_group_was_loaded_waits_for_unpin() {
-    // A commit deletes the extent at 4 MiB and pins it; the source shows it as free when the commit is
-    // published, and as used until then.
+    // A commit deletes the extent at 4 MiB and pins it. The source shows it as used until the commit is published,
+    // and as free from then on.
     for published in [false, true] {
         let source = FakeSource::default();
         source.set_used(START + 4 * MIB, MIB);
