@@ -4,7 +4,7 @@ mod open_options;
 mod xattrs;
 
 use std::fs::Permissions;
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -389,11 +389,27 @@ impl File {
         written.naming("write", self.path())
     }
 
+    /// Returns how many bytes there are from the position to the end.
+    fn rest(&self) -> Caused<u64> {
+        let len = self.engine().attr(self.id())?.size;
+        Ok(len.saturating_sub(*self.position()))
+    }
+
     fn position(&self) -> MutexGuard<'_, u64> {
         // A number is sound after a panic as well.
         let position = &self.shared.position;
         position.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Reserves memory for the rest of a file. A sparse one may be longer than any memory.
+///
+/// # Errors
+///
+/// There is not so much (`OutOfMemory`).
+pub(crate) fn reserve(content: &mut Vec<u8>, len_bytes: u64) -> io::Result<()> {
+    let len = usize::try_from(len_bytes).map_err(|_| ErrorKind::OutOfMemory)?;
+    Ok(content.try_reserve_exact(len)?)
 }
 
 /// The position stays. A write takes all bytes; behind the end, the gap before it reads as zeros.
@@ -414,6 +430,18 @@ impl Read for &File {
         let len = self.read_from(buf, *position)?;
         *position += len as u64;
         Ok(len)
+    }
+
+    fn read_to_end(&mut self, content: &mut Vec<u8>) -> io::Result<usize> {
+        let reserved = self.rest().and_then(|len| Ok(reserve(content, len)?));
+        reserved.naming("read", self.path())?;
+        self.take(u64::MAX).read_to_end(content)
+    }
+
+    fn read_to_string(&mut self, text: &mut String) -> io::Result<usize> {
+        let mut content = Vec::new();
+        self.read_to_end(&mut content)?;
+        content.as_slice().read_to_string(text)
     }
 }
 
@@ -447,6 +475,14 @@ impl Seek for &File {
 impl Read for File {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         (&*self).read(buf)
+    }
+
+    fn read_to_end(&mut self, content: &mut Vec<u8>) -> io::Result<usize> {
+        (&*self).read_to_end(content)
+    }
+
+    fn read_to_string(&mut self, text: &mut String) -> io::Result<usize> {
+        (&*self).read_to_string(text)
     }
 }
 

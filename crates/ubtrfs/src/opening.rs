@@ -1,5 +1,6 @@
 //! Opening files by paths, and reading, writing and copying them as a whole.
 
+use std::io::{self, ErrorKind};
 use std::path::Path;
 
 use ubtrfs_engine::Error as EngineError;
@@ -7,7 +8,7 @@ use ubtrfs_engine::{FileId, FileKind, LastName, NewInode, OpenFile, SetAttr};
 use ubtrfs_format::item::InodeFlags;
 
 use crate::error::{Cause, Caused, Naming, Result};
-use crate::file::{File, OpenOptions};
+use crate::file::{File, OpenOptions, reserve};
 use crate::subvolume::{PERMISSIONS, Subvolume, bytes};
 
 /// Bytes that are read at a time.
@@ -132,7 +133,8 @@ impl Subvolume {
     ///
     /// # Errors
     ///
-    /// It is missing or a directory, or its data is damaged and no mirror has it sound (`InvalidData`).
+    /// It is missing or a directory, its data is damaged and no mirror has it sound (`InvalidData`), or memory has no room
+    /// for it (`OutOfMemory`).
     pub fn read(&self, path: impl AsRef<Path>) -> Result<Vec<u8>> {
         let path = path.as_ref();
         let content = self.resolve(path).and_then(|id| self.read_all(id));
@@ -147,7 +149,7 @@ impl Subvolume {
     pub fn read_to_string(&self, path: impl AsRef<Path>) -> Result<String> {
         let path = path.as_ref();
         let text = self.resolve(path).and_then(|id| {
-            let invalid = |error| std::io::Error::new(std::io::ErrorKind::InvalidData, error);
+            let invalid = |error| io::Error::new(ErrorKind::InvalidData, error);
             Ok(String::from_utf8(self.read_all(id)?).map_err(invalid)?)
         });
         text.naming("read", path)
@@ -155,12 +157,14 @@ impl Subvolume {
 
     fn read_all(&self, id: FileId) -> Caused<Vec<u8>> {
         let mut content = Vec::new();
+        reserve(&mut content, self.engine.attr(id)?.size)?;
         let mut part = vec![0; READ_BYTES];
         loop {
             let len = self.engine.read(id, content.len() as u64, &mut part)?;
             if len == 0 {
                 return Ok(content);
             }
+            content.try_reserve(len).map_err(io::Error::from)?;
             content.extend_from_slice(&part[..len]);
         }
     }

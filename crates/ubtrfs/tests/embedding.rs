@@ -665,3 +665,36 @@ fn nodes_owners_and_times_are_as_they_were_set() {
     let link = root.symlink_metadata("/link").unwrap();
     assert_eq!((link.uid(), link.gid()), (0, 8));
 }
+
+/// The length of the largest file that Linux knows.
+const LARGEST_FILE: u64 = i64::MAX as u64;
+
+#[test]
+fn file_that_memory_has_no_room_for_is_refused_with_its_path() {
+    let volume = Volume::in_memory(256 << 20).unwrap();
+    let root = volume.root();
+    let options = OpenOptions::new().read(true).write(true).create(true);
+    let file = root.open_with("/sparse", &options).unwrap();
+    file.set_len(LARGEST_FILE).unwrap();
+
+    for error in [
+        root.read("/sparse").unwrap_err(),
+        root.read_to_string("/sparse").unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), ErrorKind::OutOfMemory);
+        assert_eq!(error.path(), Some(Path::new("/sparse")));
+        assert_eq!(error.errno(), 12, "ENOMEM");
+    }
+    let mut content = Vec::new();
+    let error = (&file).read_to_end(&mut content).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::OutOfMemory);
+    assert!(error.to_string().contains("'/sparse'"), "{error}");
+    let error = (&file).read_to_string(&mut String::new()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::OutOfMemory);
+
+    file.write_all_at(b"the end", LARGEST_FILE - 7).unwrap();
+    (&file).seek(SeekFrom::End(-7)).unwrap();
+    let mut end = String::from("It is ");
+    assert_eq!((&file).read_to_string(&mut end).unwrap(), 7);
+    assert_eq!(end, "It is the end");
+}
