@@ -81,7 +81,7 @@ fn count_all(root: &Path, build: Build) -> Result<Counts, String> {
     HOTTEST.iter().map(|name| count(name)).collect()
 }
 
-/// Instructions per thing.
+/// Counts the instructions per thing.
 fn count(program: &Path, name: &str) -> Result<u64, String> {
     let ran = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])

@@ -27,7 +27,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Counters are told to count within this function only.
+/// Measures calls of one layer. Counters count within this function only.
 #[inline(never)]
 fn measured(work: &mut Work, calls: u64) {
     for _ in 0..calls {

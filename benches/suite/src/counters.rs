@@ -61,7 +61,7 @@ impl Sub for DeviceCounts {
     }
 }
 
-/// Seconds that all CPUs were busy since the machine started, with whatever ran.
+/// Returns for how many seconds all CPUs were busy since the machine started, with whatever ran.
 pub(crate) fn cpu_seconds() -> Result<f64> {
     let text = fs::read_to_string("/proc/stat")?;
     let line = text.lines().next().context("/proc/stat is empty")?;

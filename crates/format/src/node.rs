@@ -109,7 +109,7 @@ impl<'a> Node<'a> {
         Logical(self.header().bytenr.get())
     }
 
-    /// Slots in use, cut to what a block of this size can hold.
+    /// Returns the number of slots in use, cut to what a block of this size can hold.
     pub fn len(self) -> usize {
         self.heads_or_ptrs_len()
     }

@@ -64,7 +64,7 @@ impl VolumeChunks {
         }
     }
 
-    /// The next chunk of data.
+    /// Adds the next chunk of data.
     pub(super) fn add_data(&mut self, geometry: &Geometry, spare: Spare) -> Result<(), MkfsError> {
         let types = geometry.data_types();
         let before = self.bytes_of_type(types);
@@ -81,7 +81,7 @@ impl VolumeChunks {
         self.add_sized(geometry, types, share.clamp(MIN_DATA_CHUNK_BYTES, max))
     }
 
-    /// Chunks for `needed` bytes of tree blocks, of which the chunks that are there can take `room`.
+    /// Returns the chunks with more of them for `needed` bytes of tree blocks, of which `room` bytes have place already.
     pub(super) fn with_metadata(
         &self,
         geometry: &Geometry,
@@ -145,7 +145,7 @@ impl VolumeChunks {
         Ok(())
     }
 
-    /// Bytes for blocks behind the data that ends at a place; none unless they share chunks.
+    /// Returns the bytes for blocks behind the data that ends at a place. Zero unless they share chunks.
     pub(super) fn room_from(&self, geometry: &Geometry, data_end: Place) -> u64 {
         let types = geometry.metadata_types();
         let is_mixed = geometry.features.is_mixed();
@@ -164,7 +164,7 @@ impl VolumeChunks {
         device.expect("a layout names its own devices")
     }
 
-    /// Bytes of the devices that are taken or lie before what is taken.
+    /// Returns the bytes of the devices that are taken or lie before what is taken.
     pub(super) fn reached_bytes(&self) -> u64 {
         self.devices.iter().map(|device| device.next).sum()
     }
@@ -189,7 +189,7 @@ impl VolumeChunks {
 }
 
 impl PlannedChunk {
-    /// Bytes that can be allocated.
+    /// Returns the bytes that can be allocated.
     pub(super) fn capacity(&self) -> u64 {
         let lost = self.superblock_ranges();
         let lost: u64 = lost.iter().map(|range| range.end - range.start).sum();

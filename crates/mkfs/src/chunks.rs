@@ -66,7 +66,7 @@ pub struct PlannedChunk {
 }
 
 impl PlannedChunk {
-    /// The item of the chunk tree.
+    /// Returns the item of the chunk tree.
     pub(super) fn item(&self) -> Vec<u8> {
         [self.head.as_bytes(), self.stripes.as_bytes()].concat()
     }
@@ -117,7 +117,7 @@ pub(super) enum ChunkSize {
 }
 
 impl VolumeChunks {
-    /// The bytes of all chunks of exactly these types.
+    /// Returns the bytes of all chunks of exactly these types.
     pub fn bytes_of_type(&self, types: BlockGroupFlags) -> u64 {
         let of_type =
             |chunk: &&PlannedChunk| chunk.map.flags() & BlockGroupFlags::TYPE_MASK == types;
@@ -125,18 +125,18 @@ impl VolumeChunks {
         chunks.map(|chunk| chunk.map.len_bytes()).sum()
     }
 
-    /// The address of a place in it.
+    /// Returns the address of a place in it.
     pub(super) fn logical(&self, place: Place) -> Logical {
         Logical(self.chunks[place.chunk].map.logical().0 + place.offset)
     }
 
-    /// The number of the chunk that holds an address, which one does.
+    /// Returns the number of the chunk that holds an address, which one does.
     pub(super) fn chunk_at(&self, logical: Logical) -> usize {
         let chunks = &self.chunks;
         chunks.partition_point(|chunk| chunk.map.logical() <= logical) - 1
     }
 
-    /// The chunks with which a volume starts: system, metadata, data; or system and both in one.
+    /// Plans the chunks with which a volume starts: system, metadata, data; or system and both in one.
     pub fn new(
         geometry: &Geometry,
         identity: &Identity,
@@ -295,7 +295,7 @@ impl VolumeChunks {
         }
     }
 
-    /// The devices (by index; DUP names one twice) and the bytes that the chunk takes on each.
+    /// Chooses the devices (by index; DUP names one twice) and the bytes that the chunk takes on each.
     fn choose(&self, profile: Profile, request: &ChunkRequest) -> Option<(Vec<usize>, u64)> {
         let on_one = if profile == Profile::Dup { 2 } else { 1 };
         let mut by_room: Vec<usize> = (0..self.devices.len()).collect();
@@ -331,7 +331,7 @@ impl VolumeChunks {
         None
     }
 
-    /// The space left on the fullest of `chosen`, if that is not too little for a chunk.
+    /// Returns the space left on the fullest of `chosen`, if that is not too little for a chunk.
     fn squeeze(
         &self,
         chosen: &[usize],
@@ -356,7 +356,7 @@ impl VolumeChunks {
 }
 
 impl ChunkRequest {
-    /// For a chunk of so many stripes.
+    /// Returns the bytes of each stripe of a chunk that has so many.
     fn stripe_bytes(&self, profile: Profile, stripes: usize) -> u64 {
         let data_stripes = data_stripes(profile, stripes) as u64;
         let stripe_bytes = match self.size {

@@ -15,7 +15,7 @@ use super::options::Geometry;
 use super::trees::{Contents, GENERATION, Item, PlacedBlock, Placement};
 
 impl Contents<'_> {
-    /// All items in key order, as far as `known` tells.
+    /// Pushes all items in key order, as far as `known` tells.
     pub(super) fn each_extent(
         &self,
         known: &Placement,
@@ -88,7 +88,7 @@ fn tree_block(block: &PlacedBlock, skinny: bool) -> Vec<u8> {
     bytes
 }
 
-/// The item of an extent of data that one place of one file refers to.
+/// Writes the item of an extent of data that one place of one file refers to.
 pub(super) fn data_extent(
     geometry: &Geometry,
     subvolume: RootId,

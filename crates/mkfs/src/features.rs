@@ -177,7 +177,7 @@ pub enum FeatureListError {
 }
 
 impl Feature {
-    /// The feature with this name or alias.
+    /// Finds the feature with this name or alias.
     pub fn by_name(name: &str) -> Option<&'static Feature> {
         FEATURES
             .iter()
@@ -259,7 +259,7 @@ impl FeatureSet {
         self.incompat.contains(Incompat::MIXED_GROUPS)
     }
 
-    /// The names of the features in the set, as mkfs's summary lists them.
+    /// Returns the names of the features in the set, as mkfs's summary lists them.
     pub fn names(&self) -> Vec<&'static str> {
         FEATURES
             .iter()

@@ -39,26 +39,26 @@ pub(super) struct SubvolumeEntry {
 pub(super) type Push<'a> = dyn FnMut(Key, &[u8]) -> Result<(), MkfsError> + 'a;
 
 pub(super) trait Files {
-    /// The top level first, then by id.
+    /// Returns the subvolumes: the top level first, then by id.
     fn subvolumes(&self) -> &[Subvolume];
 
-    /// The subvolume that a mount shows.
+    /// Returns the subvolume that a mount shows.
     fn default_subvolume(&self) -> RootId;
 
-    /// The items of a subvolume; none if it is the empty one that every volume can have.
+    /// Returns whether a subvolume has items. False if it is the empty one that every volume can have.
     fn has_items(&self) -> bool;
 
     fn each_item(&self, subvolume: RootId, push: &mut Push<'_>) -> Result<(), MkfsError>;
 
     fn each_csum(&self, push: &mut Push<'_>) -> Result<(), MkfsError>;
 
-    /// The extent items of the data.
+    /// Pushes the extent items of the data.
     fn each_extent(&self, push: &mut Push<'_>) -> Result<(), MkfsError>;
 
-    /// The ranges of a chunk that data takes, in logical addresses, ascending and disjoint.
+    /// Returns the ranges of a chunk that data takes, in logical addresses, ascending and disjoint.
     fn used(&self, chunk: usize) -> &[Range<u64>];
 
-    /// The first place that no data has come to.
+    /// Returns the first place that no data has come to.
     fn data_end(&self) -> Place;
 }
 

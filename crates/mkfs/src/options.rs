@@ -80,7 +80,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Random UUIDs for a volume of so many devices.
+    /// Creates random UUIDs for a volume of so many devices.
     pub fn random(devices: usize, created: Timespec) -> Identity {
         Identity {
             fsid: random_uuid(),
@@ -93,7 +93,7 @@ impl Identity {
         }
     }
 
-    /// UUIDs that follow from the volume's, so that it can be made again.
+    /// Derives UUIDs from the volume's, so that it can be made again.
     pub fn derived(fsid: Uuid, devices: usize, created: Timespec) -> Identity {
         let device = |number| derived_uuid(fsid, "device", number);
         Identity {
@@ -107,7 +107,7 @@ impl Identity {
         }
     }
 
-    /// UUIDs that follow from the options and from what the volume is filled with: the same files make the same volume.
+    /// Derives UUIDs from the options and from what the volume is filled with: the same files make the same volume.
     pub fn of_contents(devices: usize, created: Timespec) -> Identity {
         Identity {
             fsid: NIL,
@@ -133,7 +133,7 @@ impl Identity {
         derived
     }
 
-    /// For a subvolume other than the top level.
+    /// Returns the UUID of a subvolume other than the top level.
     pub(super) fn subvolume_uuid(&self, id: RootId) -> Uuid {
         match self.is_derived {
             true => derived_uuid(self.fsid, "subvolume", id.0),
@@ -144,7 +144,7 @@ impl Identity {
 
 const NIL: Uuid = Uuid([0; 16]);
 
-/// The beginning of a hash, marked as a UUID whose making is its maker's affair (version 8).
+/// Returns the beginning of a hash, marked as a UUID whose making is its maker's affair (version 8).
 fn derived_uuid(fsid: Uuid, of: &str, number: u64) -> Uuid {
     let named = [&fsid.0, of.as_bytes(), &number.to_le_bytes()].concat();
     let hash = CsumType::Sha256.compute(&named);
@@ -324,7 +324,7 @@ fn check_device_count(kind: &'static str, profile: Profile, have: usize) -> Resu
 }
 
 impl Geometry {
-    /// The types of a chunk of tree blocks.
+    /// Returns the types of a chunk of tree blocks.
     pub(super) fn metadata_types(&self) -> BlockGroupFlags {
         match self.features.is_mixed() {
             true => BlockGroupFlags::METADATA | BlockGroupFlags::DATA,
@@ -332,7 +332,7 @@ impl Geometry {
         }
     }
 
-    /// The types of a chunk of data.
+    /// Returns the types of a chunk of data.
     pub(super) fn data_types(&self) -> BlockGroupFlags {
         match self.features.is_mixed() {
             true => self.metadata_types(),
@@ -347,10 +347,10 @@ impl Geometry {
         }
     }
 
-    /// The smallest size of each device, which leaves the kernel room to work.
+    /// Returns the smallest size of each device, which leaves the kernel room to work.
     ///
-    /// The temporary chunks that mkfs.btrfs makes on its way are counted though none are made here, so that
-    /// both refuse the same sizes.
+    /// The temporary chunks that mkfs.btrfs makes on its way are counted though none are made here, so that both refuse
+    /// the same sizes.
     pub fn min_device_bytes(&self) -> u64 {
         if self.features.is_mixed() {
             let global_reserve = u64::from(self.nodesize) << 10;
@@ -370,7 +370,7 @@ impl Geometry {
             + data * copies_on_one(self.data)
     }
 
-    /// The warnings about such a volume on so many devices.
+    /// Returns the warnings about such a volume on so many devices.
     pub fn warnings(&self, devices: usize) -> Vec<Warning> {
         let mut warnings = Vec::new();
         let profiles = [self.metadata, self.data];

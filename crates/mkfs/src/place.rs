@@ -33,8 +33,8 @@ impl Cursor {
         self.next
     }
 
-    /// The next free place and up to `most` bytes from it that lie together; none if no chunk has `least`.
-    /// Both are multiples of the sector.
+    /// Takes the next free place and up to `most` bytes from it that lie together. None if no chunk has `least`. Both
+    /// are multiples of the sector.
     pub(super) fn take(
         &mut self,
         layout: &VolumeChunks,
@@ -82,7 +82,7 @@ pub(super) struct BlockPlaces<'a> {
 }
 
 impl<'a> BlockPlaces<'a> {
-    /// `data_end`: the first place that no data has come to.
+    /// Creates the places for blocks. `data_end` is the first place that no data has come to.
     pub(super) fn new(layout: &'a VolumeChunks, nodesize: u32, data_end: Place) -> BlockPlaces<'a> {
         let mixed = BlockGroupFlags::METADATA | BlockGroupFlags::DATA;
         let mut chunks = layout.chunks.iter();
@@ -99,7 +99,7 @@ impl<'a> BlockPlaces<'a> {
         }
     }
 
-    /// The address of the next block of a tree. The chunk tree lies in system chunks.
+    /// Returns the address of the next block of a tree. The chunk tree lies in system chunks.
     pub(super) fn next(&mut self, owner: RootId) -> Result<Logical, MkfsError> {
         let (cursor, flags) = match owner {
             RootId::CHUNK_TREE => (&mut self.system, BlockGroupFlags::SYSTEM),

@@ -77,7 +77,7 @@ impl Plan {
         self.geometry.warnings(self.layout.devices.len())
     }
 
-    /// Every tree block at every place, parity included.
+    /// Returns every tree block at every place, parity included.
     pub fn block_writes(&self) -> Vec<PlannedWrite> {
         let mut writes = Vec::new();
         for chunk in &self.layout.chunks {
@@ -91,7 +91,7 @@ impl Plan {
         writes
     }
 
-    /// Every copy of every superblock; of each device, the first copy comes last.
+    /// Returns every copy of every superblock; of each device, the first copy comes last.
     pub fn superblock_writes(&self) -> Vec<PlannedWrite> {
         superblock::writes(
             &self.superblock,
@@ -101,7 +101,7 @@ impl Plan {
         )
     }
 
-    /// Every tree block once, children before parents.
+    /// Returns every tree block once, children before parents.
     pub fn blocks(&self) -> &[TreeBlock] {
         &self.blocks
     }
@@ -137,7 +137,7 @@ fn copied(chunk: &PlannedChunk, blocks: &[&TreeBlock]) -> Vec<PlannedWrite> {
     writes
 }
 
-/// Rows are written whole, so that parity holds for what no block covers as well.
+/// Returns whole rows, so that parity holds for what no block covers as well.
 fn with_parity(chunk: &PlannedChunk, blocks: &[&TreeBlock]) -> Vec<PlannedWrite> {
     let stripe_len = STRIPE_LEN as usize;
     let map = &chunk.map;

@@ -18,7 +18,7 @@ use super::trees::{Contents, GENERATION, Placement, dev_item};
 /// The slot of the first transaction's roots.
 const FIRST_BACKUP: usize = ((GENERATION - 1) % 4) as usize;
 
-/// The superblock without what differs by device and copy; its checksum is not set.
+/// Returns the superblock without what differs by device and copy; its checksum is not set.
 pub(super) fn superblock(
     contents: &Contents<'_>,
     placement: &Placement,
@@ -127,7 +127,7 @@ fn root_backup(contents: &Contents<'_>, placement: &Placement) -> RootBackup {
     backup
 }
 
-/// Every copy for every device; of each device, the first copy comes last: it makes the device known.
+/// Returns every copy for every device. Of each device, the first copy comes last: it makes the device known.
 pub(super) fn writes(
     superblock: &Superblock,
     geometry: &Geometry,

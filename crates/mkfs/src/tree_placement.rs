@@ -115,7 +115,7 @@ impl Contents<'_> {
         tree == RootId::CSUM_TREE || self.files.has_items() && tree.is_subvolume()
     }
 
-    /// All items of a tree in key order.
+    /// Pushes all items of a tree in key order.
     fn each(&self, tree: RootId, known: &Placement, push: &mut Push<'_>) -> Result<(), MkfsError> {
         match tree {
             RootId::EXTENT_TREE => self.each_extent(known, push),

@@ -85,7 +85,7 @@ impl Placement {
         self.roots.get(&tree).copied().unwrap_or_default()
     }
 
-    /// The addresses of the blocks in a chunk, ascending.
+    /// Returns the addresses of the blocks in a chunk, ascending.
     pub(super) fn blocks_in(&self, chunk: &PlannedChunk) -> impl Iterator<Item = Logical> {
         let blocks = self.blocks.range(chunk.map.logical()..chunk.map.end());
         blocks.map(|(&logical, _)| logical)
@@ -95,7 +95,7 @@ impl Placement {
         self.extents.get(&tree).map_or(0, |&(_, count)| count)
     }
 
-    /// The addresses of a tree's blocks, ascending.
+    /// Returns the addresses of a tree's blocks, ascending.
     pub(super) fn addresses(&self, tree: RootId) -> impl Iterator<Item = Logical> {
         let (first, count) = self.extents.get(&tree).copied().unwrap_or_default();
         // PLACEMENT-1
@@ -118,7 +118,7 @@ pub(super) struct Contents<'a> {
 }
 
 impl Contents<'_> {
-    /// The trees of the volume, in the order in which their blocks are placed.
+    /// Returns the trees of the volume, in the order in which their blocks are placed.
     pub(super) fn trees(&self) -> Vec<RootId> {
         let features = &self.geometry.features;
         let mut trees = vec![
@@ -143,8 +143,8 @@ impl Contents<'_> {
         trees
     }
 
-    /// The items of a tree in key order, as far as `known` tells. Not of the extent tree, nor of trees of
-    /// files and checksums.
+    /// Returns the items of a tree in key order, as far as `known` tells. Not of the extent tree, nor of trees of files
+    /// and checksums.
     pub(super) fn items(&self, tree: RootId, known: &Placement) -> Vec<Item> {
         let mut items = match tree {
             RootId::ROOT_TREE => self.root_tree(known),
@@ -219,7 +219,7 @@ impl Contents<'_> {
         known.blocks_of(tree) * u64::from(self.geometry.nodesize)
     }
 
-    /// The entry that names the subvolume a mount shows.
+    /// Returns the entry that names the subvolume a mount shows.
     fn default_subvol(&self) -> Item {
         let name = DEFAULT_SUBVOL_NAME;
         let head = DirHead {
@@ -236,7 +236,7 @@ impl Contents<'_> {
         }
     }
 
-    /// A directory that is its own parent.
+    /// Returns the items of a directory that is its own parent.
     fn root_dir(&self, ino: u64, (uid, gid): (u32, u32)) -> Vec<Item> {
         let created = self.identity.created;
         let mut inode = InodeItem::new_zeroed();
@@ -293,7 +293,7 @@ impl Contents<'_> {
         self.files.subvolumes().iter().map(item).collect()
     }
 
-    /// The used ranges of a chunk, ascending: data, then blocks.
+    /// Returns the used ranges of a chunk, ascending: data, then blocks.
     fn used_ranges(&self, chunk: usize, known: &Placement) -> impl Iterator<Item = Range<u64>> {
         let nodesize = u64::from(self.geometry.nodesize);
         let data = self.files.used(chunk).iter().cloned();
@@ -315,7 +315,7 @@ impl Contents<'_> {
         self.layout.chunks.iter().enumerate().map(item).collect()
     }
 
-    /// Free space as extents. The ranges of superblocks count as free here.
+    /// Returns free space as extents. The ranges of superblocks count as free here.
     fn free_space_tree(&self, known: &Placement) -> Vec<Item> {
         let mut items = Vec::new();
         for (number, chunk) in self.layout.chunks.iter().enumerate() {
@@ -339,7 +339,7 @@ impl Contents<'_> {
         items
     }
 
-    /// A group for each subvolume, and that accounting is on and up to date.
+    /// Returns a group for each subvolume, and that accounting is on and up to date.
     fn quota_tree(&self, known: &Placement) -> Vec<Item> {
         let simple = self.geometry.features.quota == Some(QuotaMode::Simple);
         let mut status = QgroupStatusItem::new_zeroed();
@@ -370,7 +370,7 @@ impl Contents<'_> {
     }
 }
 
-/// The DEV_ITEM of a device.
+/// Returns the DEV_ITEM of a device.
 pub(super) fn dev_item(
     geometry: &Geometry,
     identity: &Identity,
@@ -394,7 +394,7 @@ pub(super) fn subvolume_location(id: RootId) -> Key {
     Key::new(id.0, KeyType::ROOT_ITEM, u64::MAX)
 }
 
-/// From the parent to the subvolume, and back.
+/// Returns the references from the parent to the subvolume, and back.
 fn root_refs(id: RootId, entry: &SubvolumeEntry) -> [Item; 2] {
     let head = RootRefHead {
         dirid: entry.dir.0.into(),
@@ -414,7 +414,7 @@ fn root_refs(id: RootId, entry: &SubvolumeEntry) -> [Item; 2] {
     ]
 }
 
-/// The key of what is said of a block group as a whole.
+/// Returns the key of what is said of a block group as a whole.
 fn group_key(chunk: &PlannedChunk, item_type: KeyType) -> Key {
     Key::new(chunk.map.logical().0, item_type, chunk.map.len_bytes())
 }

@@ -34,7 +34,7 @@ fn member(name: &str, link: Option<&str>, data: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Files in no order, each with a link elsewhere.
+/// Writes an archive of files in no order, each with a link elsewhere.
 fn archive(files: u64, out: PipeWriter) -> io::Result<()> {
     let mut out = BufWriter::new(out);
     for number in 0..files {
@@ -47,7 +47,7 @@ fn archive(files: u64, out: PipeWriter) -> io::Result<()> {
     out.write_all(&[0; 1024])
 }
 
-/// The most that the process had in memory meanwhile.
+/// Returns the most that the process had in memory meanwhile.
 fn peak_bytes(files: u64) -> u64 {
     fs::write("/proc/self/clear_refs", "5").unwrap();
     let dir = tempfile::tempdir().unwrap();

@@ -561,7 +561,8 @@ impl NodeStore {
     }
 }
 
-/// Neighbours follow each other, as the kernel makes one request of them. None if there are too few for a batch.
+/// Sorts blocks so that neighbours follow each other, as the kernel makes one request of them. Empty if there are too
+/// few for a batch.
 fn worth_a_batch(mut cold: Vec<&Expect>) -> Vec<&Expect> {
     cold.sort_unstable_by_key(|expect| expect.bytenr);
     if cold.len() < 2 {

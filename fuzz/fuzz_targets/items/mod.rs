@@ -20,7 +20,7 @@ pub(crate) fn decode_all(node: Node<'_>) {
     }
 }
 
-/// The decoders do not look at the key's type, except for extents: all of them get the item.
+/// Gives all decoders the item. They do not look at the key's type, except for extents.
 fn decode(key: Key, item: &[u8]) {
     let mut refs = InodeRefs::new(item);
     refs.by_ref().for_each(|entry| {

@@ -75,7 +75,7 @@ pub(super) fn check(root: &Path, files: &[File], findings: &mut Vec<Finding>) ->
     }
 }
 
-/// Summaries that do not stand alone.
+/// Finds summaries that do not stand alone.
 fn summaries(file: &File) -> Vec<Fault> {
     let Some(source) = &file.source else {
         return Vec::new();

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::digits;
 use crate::figures::{Row, Side, Table};
 
-/// Medians with least and most, and the ratio to the kernel's median.
+/// Renders medians with least and most, and the ratio to the kernel's median.
 pub(crate) fn table(table: &Table) -> String {
     let mut out = String::new();
     let _ = writeln!(out, "\n{}", table.title);

@@ -61,7 +61,7 @@ pub(crate) fn umount(args: &[OsString]) -> Vec<OsString> {
     ours
 }
 
-/// Letters that are not known are handed on, to be refused by name.
+/// Translates the letters that are known. Others are handed on, to be refused by name.
 fn translate(args: &[OsString], meaning: &dyn Fn(u8) -> Option<Meaning>) -> Vec<OsString> {
     let mut ours = Vec::new();
     let mut places: Vec<OsString> = Vec::new();

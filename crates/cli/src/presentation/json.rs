@@ -51,7 +51,7 @@ pub(crate) fn write_map(out: &mut dyn Write, name: &str, map: &impl Serialize) -
     writeln!(out, "{HEADER}  \"{name}\": {}\n}}", indented(map, "  ")?)
 }
 
-/// Newlines occur between tokens only: within strings they are escaped.
+/// Indents the lines of a value. Newlines occur between tokens only: within strings they are escaped.
 fn indented(value: &impl Serialize, indent: &str) -> io::Result<String> {
     let text = serde_json::to_string_pretty(value)?;
     Ok(text.replace('\n', &format!("\n{indent}")))

@@ -48,7 +48,7 @@ static SET_FILTER: OnceLock<SetFilter> = OnceLock::new();
 /// The variable that has the last word on levels.
 const LEVEL_VARIABLE: &str = "UBTRFS_LOG";
 
-/// Warnings are shown, and more as the options ask. UBTRFS_LOG has the last word.
+/// Starts the log. Warnings are shown, and more as the options ask. UBTRFS_LOG has the last word.
 pub(crate) fn start(level: Option<LogLevel>, verbose: u8, quiet: bool) {
     let by_options = match (level, quiet, verbose) {
         (Some(level), ..) => level,

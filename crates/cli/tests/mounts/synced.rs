@@ -38,7 +38,7 @@ struct Cut {
     live: Manifest,
 }
 
-/// Scripts call the command by the name `btrfs`.
+/// Runs a script, which calls the command by the name `btrfs`.
 fn sh(dir: &Path, script: &str) {
     let script = format!(
         "set -e; btrfs() {{ '{}' \"$@\"; }}; {script}",

@@ -56,7 +56,7 @@ fn rewritten(stream: &[u8]) -> Vec<u8> {
     writer.into_inner()
 }
 
-/// Streams of the same snapshots: whole and of the difference, in each version, and without data.
+/// Sends the same snapshots: whole and as the difference, in each version, and without data.
 fn send(top: &Path, dir: &Path) -> Vec<(String, PathBuf)> {
     let mut streams = Vec::new();
     for options in [

@@ -173,7 +173,7 @@ fn sent(dir: &Path) -> Manifest {
     manifest.canonical()
 }
 
-/// Facts of subvolumes as the reference shows them, without those that differ from volume to volume.
+/// Returns facts of subvolumes as the reference shows them, without those that differ from volume to volume.
 pub(crate) fn shown(dir: &Path) -> Vec<String> {
     let mut facts = Vec::new();
     for name in SNAPSHOTS {

@@ -66,7 +66,7 @@ impl Volume {
     }
 }
 
-/// Callers that sync side by side; returns how many of them did not succeed.
+/// Syncs from several threads side by side; returns how many of them did not succeed.
 fn sync_side_by_side(volume: &Arc<Volume>, callers: u64, ends: fn(u64) -> End) -> usize {
     let sync = move |volume: &Volume, caller| {
         let synced = catch_unwind(AssertUnwindSafe(|| volume.change_and_sync(caller, ends)));

@@ -25,7 +25,7 @@ impl World {
         World::with_features("", 16 << 10)
     }
 
-    /// Features as for `mkfs.btrfs -O`.
+    /// Creates a world on a volume with features as for `mkfs.btrfs -O`.
     pub(crate) fn with_features(features: &str, nodesize: u32) -> World {
         let mut options = MkfsOptions {
             nodesize: Some(nodesize),

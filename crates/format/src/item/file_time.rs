@@ -52,7 +52,7 @@ impl From<SystemTime> for FileTime {
 }
 
 impl From<FileTime> for SystemTime {
-    /// Nanoseconds of a damaged inode that are a second or more count as just less than one.
+    /// Converts a time. Nanoseconds of a damaged inode that are a second or more count as just less than one.
     fn from(time: FileTime) -> SystemTime {
         let nanoseconds = Duration::from_nanos(u64::from(time.nsec.min(999_999_999)));
         let seconds = Duration::from_secs(time.sec.unsigned_abs());

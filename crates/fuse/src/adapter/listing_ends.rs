@@ -20,7 +20,7 @@ impl ListingEnds {
         }
     }
 
-    /// Tags a listing that begins. Listings with one end share a tag, so that an unchanged directory needs one.
+    /// Begins a listing and returns its tag. Listings with one end share a tag, so an unchanged directory needs one.
     pub(super) fn begin(&mut self, end: u32) -> u8 {
         if self.last == 0 || self.end(self.last) != Some(end) {
             self.last = self.last % TAGS + 1;

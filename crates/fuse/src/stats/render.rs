@@ -8,7 +8,7 @@ use ubtrfs_engine::{Unlogged, Waits, WriterStats};
 
 use super::report::{Report, phases};
 
-/// Seconds, milliseconds or microseconds, whatever fits.
+/// Renders seconds, milliseconds or microseconds, whatever fits.
 fn shown(duration: Duration) -> String {
     match duration.as_nanos() {
         0..10_000_000 => format!("{:.1} us", duration.as_secs_f64() * 1e6),

@@ -44,7 +44,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Verbs that were asked for.
+    /// Lists the operations that were asked for.
     pub(super) fn in_use(&self) -> impl Iterator<Item = &Operation> {
         let operations = self.operations.iter();
         operations.filter(|operation| operation.durations.count() > 0)

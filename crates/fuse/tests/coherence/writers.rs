@@ -157,7 +157,7 @@ fn filled(number: usize, version: u64) -> Vec<u8> {
     bytes
 }
 
-/// Nanoseconds, of the clock that the kernel stamps times with.
+/// Returns nanoseconds of the clock that the kernel stamps times with.
 fn now() -> i128 {
     let mut time = libc::timespec {
         tv_sec: 0,

@@ -177,7 +177,7 @@ pub(crate) fn access(dir: i32, name: &[u8], mode: c_int, flags: c_int) -> Outcom
     call(libc::SYS_faccessat2, &args)
 }
 
-/// Seconds and nanoseconds of access and change; None: as if no times were given.
+/// Sets the times of access and change, as seconds and nanoseconds. None acts as if no times were given.
 pub(crate) fn utimens(
     dir: i32,
     name: Option<&[u8]>,

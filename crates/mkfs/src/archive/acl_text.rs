@@ -30,7 +30,7 @@ pub struct OwnerNames {
     pub groups: HashMap<String, u32>,
 }
 
-/// None if the bytes are no ACL.
+/// Returns an ACL as text. None if the bytes are no ACL.
 pub fn acl_text(bytes: &[u8]) -> Option<String> {
     let (version, entries) = bytes.split_first_chunk::<HEADER_BYTES>()?;
     if u32::from_le_bytes(*version) != VERSION {
@@ -64,7 +64,7 @@ pub fn acl_text(bytes: &[u8]) -> Option<String> {
     Some(text)
 }
 
-/// The ACL that a text means; None if it means none, or one of users or groups that `names` does not have.
+/// Returns the ACL that a text means. None if it means none, or one of users or groups that `names` does not have.
 pub fn acl_bytes(text: &[u8], names: &OwnerNames) -> Option<Vec<u8>> {
     let text = str::from_utf8(text).ok()?;
     let mut entries = Vec::new();
@@ -86,7 +86,7 @@ pub fn acl_bytes(text: &[u8], names: &OwnerNames) -> Option<Vec<u8>> {
     (!entries.is_empty()).then_some(bytes)
 }
 
-/// Tag, id and permissions of "user:1000:rwx".
+/// Parses an entry as "user:1000:rwx" to its tag, id and permissions.
 fn entry_of(entry: &str, names: &OwnerNames) -> Option<(u16, u32, u16)> {
     let entry = entry.strip_prefix("default:").unwrap_or(entry);
     let mut fields = entry.split(':');

@@ -29,7 +29,7 @@ pub(crate) enum ArchiveFormat {
 }
 
 impl ArchiveFormat {
-    /// None for an archive that is not compressed, or in a way that is not known.
+    /// Finds the format of an archive. None if it is not compressed, or in a way that is not known.
     pub(crate) fn of(start: &[u8]) -> Option<ArchiveFormat> {
         let known: [(&[u8], ArchiveFormat); 4] = [
             (b"\x1f\x8b", ArchiveFormat::Gzip),

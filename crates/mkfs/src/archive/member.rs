@@ -52,8 +52,8 @@ pub struct MemberAttributes {
 }
 
 impl MemberAttributes {
-    /// The extended attributes, with ACLs that are only there as text. False: one of those is left out, as it is none
-    /// or of users or groups that `names` does not have.
+    /// Returns the extended attributes, with ACLs that are only there as text. False: one of those is left out, as it
+    /// is none or of users or groups that `names` does not have.
     pub fn xattrs_with_acls(&self, names: &OwnerNames) -> (Vec<Xattr>, bool) {
         let mut xattrs = self.xattrs.clone();
         let mut is_whole = true;
@@ -132,7 +132,7 @@ impl Members {
         }
     }
 
-    /// The next member; its data is what the stream has next, as far as it is read.
+    /// Reads the next member. Its data is what the stream has next, as far as it is read.
     pub fn next_member(&mut self) -> Result<Option<Member>, ArchiveError> {
         let mut extensions = Extensions {
             pax: self.global.clone(),
@@ -220,7 +220,7 @@ impl Members {
         Ok(())
     }
 
-    /// None at the end: a block of zeros, or no more bytes.
+    /// Reads a header. None at the end: a block of zeros, or no more bytes.
     fn header(&mut self, offset: u64) -> Result<Option<tar::Header>, ArchiveError> {
         let mut header = tar::Header::new_old();
         let bytes = header.as_mut_bytes();
@@ -252,7 +252,7 @@ impl Members {
         }
     }
 
-    /// The data of a header that adds to what takes `held_bytes` already.
+    /// Reads the data of a header that adds to what takes `held_bytes` already.
     fn extension(
         &mut self,
         offset: u64,

@@ -63,17 +63,17 @@ impl PaxRecords {
         self.values.get(key.as_bytes()).map(Vec::as_slice)
     }
 
-    /// Some(None) if it is there and no number.
+    /// Returns the number of a key. Some(None) if it is there and no number.
     pub(super) fn number(&self, key: &str) -> Option<Option<u64>> {
         self.get(key).map(number)
     }
 
-    /// Some(None) if it is there and no time.
+    /// Returns the time of a key. Some(None) if it is there and no time.
     pub(super) fn time(&self, key: &str) -> Option<Option<FileTime>> {
         self.get(key).map(time)
     }
 
-    /// Extended attributes, by name.
+    /// Returns the extended attributes, by name.
     pub(super) fn xattrs(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
         let from = self.values.range(XATTR.to_vec()..);
         let own = from.take_while(|(key, _)| key.starts_with(XATTR));
@@ -85,7 +85,7 @@ impl PaxRecords {
     }
 }
 
-/// Keys cannot hold '=': GNU tar writes it, and '%', in hexadecimal.
+/// Reads a name from a key. Keys cannot hold '=': GNU tar writes it, and '%', in hexadecimal.
 fn unescape(name: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(name.len());
     let mut rest = name;
@@ -101,14 +101,14 @@ fn unescape(name: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A decimal number without a sign.
+/// Parses a decimal number without a sign.
 pub(super) fn number(text: &[u8]) -> Option<u64> {
     let is_decimal = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
     let text = std::str::from_utf8(text).ok().filter(|_| is_decimal)?;
     text.parse().ok()
 }
 
-/// Seconds as a decimal fraction, to the nanosecond. A time before 1970 counts its nanoseconds forward.
+/// Parses seconds as a decimal fraction, to the nanosecond. A time before 1970 counts its nanoseconds forward.
 fn time(text: &[u8]) -> Option<FileTime> {
     let (is_negative, text) = match text.strip_prefix(b"-") {
         Some(rest) => (true, rest),

@@ -13,7 +13,7 @@ pub type Part = (u64, u64);
 /// So that a map takes bounded memory.
 const MAX_PARTS: usize = 1 << 24;
 
-/// GNU's own headers: four parts in the first, more in those that follow it. Gives the file's size as well.
+/// Reads GNU's own headers: four parts in the first, more in those that follow it. Returns the file's size as well.
 pub(super) fn read_gnu(
     header: &tar::Header,
     stream: &mut TarStream,
@@ -47,7 +47,7 @@ pub(super) fn read_gnu(
     Ok((size, parts))
 }
 
-/// Version 0.1: offsets and lengths, separated by commas.
+/// Parses the map of version 0.1: offsets and lengths, separated by commas.
 pub(super) fn from_text(text: &[u8]) -> Option<Vec<Part>> {
     if text.is_empty() {
         return Some(Vec::new());
@@ -59,7 +59,7 @@ pub(super) fn from_text(text: &[u8]) -> Option<Vec<Part>> {
         .then(|| pairs.iter().map(|&[at, len]| (at, len)).collect())
 }
 
-/// Version 1.0: the data begins with the map, decimal numbers of a line each, padded to a block.
+/// Reads the map of version 1.0. The data begins with it: decimal numbers of a line each, padded to a block.
 pub(super) fn read_in_data(
     stream: &mut TarStream,
     stored_bytes: u64,
@@ -122,7 +122,7 @@ impl Lines {
     }
 }
 
-/// Parts without the empty ones. None unless they ascend, lie within the file and take all that is stored.
+/// Removes empty parts. None unless the others ascend, lie within the file and take all that is stored.
 pub(super) fn checked(mut parts: Vec<Part>, size: u64, stored_bytes: u64) -> Option<Vec<Part>> {
     // SOURCE-2
     let (mut end, mut stored) = (0, 0);

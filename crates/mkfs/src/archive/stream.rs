@@ -73,7 +73,7 @@ impl TarStream {
         self.len_bytes.is_some()
     }
 
-    /// The offset of the next byte in the file.
+    /// Returns the offset of the next byte in the file.
     pub(crate) fn position(&self) -> u64 {
         self.next - (self.buffer.len() - self.taken) as u64
     }
@@ -162,7 +162,7 @@ impl Read for Descriptor {
     }
 }
 
-/// The first bytes, which a pipe does not give again. `at` is where a file stands that can be read anywhere.
+/// Reads the first bytes, which a pipe does not give again. `at` is where a file stands that can be read anywhere.
 fn read_start(file: &File, at: Option<u64>) -> io::Result<Vec<u8>> {
     let mut start = vec![0; MAGIC_BYTES];
     let mut done = 0;

@@ -26,7 +26,7 @@ fn start(geometry: &Geometry, device_bytes: &[u64]) -> VolumeChunks {
     layout
 }
 
-/// Profiles that files can have.
+/// Lists the profiles that files can have.
 fn profiles() -> impl Iterator<Item = Profile> {
     Profile::ALL
         .into_iter()

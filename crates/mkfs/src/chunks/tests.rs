@@ -28,7 +28,7 @@ fn with_profiles(data: Profile, metadata: Profile) -> MkfsOptions {
     }
 }
 
-/// Bytes of the system, metadata and data chunk.
+/// Returns the bytes of the system, metadata and data chunk.
 fn sizes(data: Profile, metadata: Profile, device_bytes: u64, devices: usize) -> [u64; 3] {
     let options = with_profiles(data, metadata);
     let layout = layout(&options, &vec![device_bytes; devices]).unwrap();

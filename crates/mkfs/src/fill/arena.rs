@@ -48,7 +48,7 @@ impl Arena {
         position
     }
 
-    /// The bytes that were put at a position, and more.
+    /// Returns the bytes that were put at a position, and more.
     pub(super) fn from(&self, position: Position) -> &[u8] {
         &self.segments[position.segment as usize][position.offset as usize..]
     }

@@ -25,7 +25,7 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// With the usual budget.
+    /// Creates a scratch with the usual budget.
     pub fn new(dir: PathBuf) -> Scratch {
         Scratch {
             dir,
@@ -43,12 +43,12 @@ impl Scratch {
         }
     }
 
-    /// The memory that items may take while they are sorted.
+    /// Returns the memory that items may take while they are sorted.
     pub(super) fn sorting_bytes(&self) -> usize {
         self.memory_bytes / 2
     }
 
-    /// One of four logs that there are at most.
+    /// Creates one of four logs that there are at most.
     pub(super) fn log(&self) -> ByteLog {
         ByteLog::new(&self.dir, self.memory_bytes / 8)
     }
@@ -65,7 +65,7 @@ pub(super) struct ByteLog {
 }
 
 impl ByteLog {
-    /// The file is made in `scratch_dir` when it is first needed, and gone with the log.
+    /// Creates a log. Its file is made in `scratch_dir` when it is first needed, and gone with the log.
     pub(super) fn new(scratch_dir: &Path, budget_bytes: usize) -> ByteLog {
         ByteLog {
             scratch_dir: scratch_dir.to_owned(),

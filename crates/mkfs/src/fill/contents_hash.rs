@@ -50,7 +50,7 @@ impl ContentsHash {
     }
 }
 
-/// The hash of files that are placed, on devices of so many bytes.
+/// Hashes files that are placed, on devices of so many bytes.
 fn hash_of(files: &Filled<'_>, created: i64, sizes: &[u64]) -> Result<[u8; 16], MkfsError> {
     let mut hash = ContentsHash::default();
     hash.push(format!("{:?}", files.geometry).as_bytes());

@@ -42,7 +42,7 @@ impl CsumLog {
         }
     }
 
-    /// Bytes of the sums of so much data.
+    /// Returns the bytes of the sums of so much data.
     pub(super) fn sum_bytes(&self, data_bytes: u64) -> usize {
         (data_bytes / self.sectorsize) as usize * self.csum_type.size_bytes()
     }
@@ -77,7 +77,7 @@ impl CsumLog {
         Ok(())
     }
 
-    /// All items; the last one must have been ended.
+    /// Pushes all items. The last one must have been ended.
     pub(super) fn each(&self, push: &mut Push<'_>) -> Result<(), MkfsError> {
         let mut reader = self.log.reader(0, self.log.len_bytes());
         let mut sums = Vec::new();

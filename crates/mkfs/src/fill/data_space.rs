@@ -75,7 +75,7 @@ pub(super) struct PlacedData {
 }
 
 impl<'a> DataSpace<'a> {
-    /// `start` has no chunk for data yet.
+    /// Creates the space for data. `start` has no chunk for data yet.
     pub(super) fn new(
         geometry: &'a Geometry,
         spare: Spare,

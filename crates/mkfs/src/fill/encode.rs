@@ -105,7 +105,7 @@ impl Coding {
 
 /// Where a file's data is and what it is; what is asked for ascends.
 pub(super) trait FileData {
-    /// The next range of data from a place on, within the file's size.
+    /// Finds the next range of data from a place on, within the file's size.
     fn next_data(&mut self, from: u64) -> Result<Option<Range<u64>>, FillError>;
 
     /// Fills a buffer from a place within the file on.
@@ -171,7 +171,7 @@ impl Encoder<'_> {
         Ok(())
     }
 
-    /// The contents of a file that may be inline, not empty.
+    /// Encodes the contents of a file that may be inline and is not empty.
     fn small(&mut self, mut data: Vec<u8>) -> Result<Part, FillError> {
         if let Some((compression, level)) = self.compression
             && looks_compressible(&data)
@@ -245,7 +245,7 @@ impl Encoder<'_> {
         })
     }
 
-    /// A piece that was encoded before, of a file with the same flags.
+    /// Returns the part of a piece that was encoded before, of a file with the same flags.
     pub(super) fn again(
         &self,
         offset: u64,

@@ -177,7 +177,7 @@ impl<'a, 'd> Filler<'a, 'd> {
         }
     }
 
-    /// The path of a name where the walk is.
+    /// Returns the path of a name where the walk is.
     fn path(&self, name: &[u8]) -> PathBuf {
         let dirs = self.dirs.iter().skip(1).map(|dir| dir.name.as_slice());
         dirs.chain([name]).map(OsStr::from_bytes).collect()
@@ -360,7 +360,7 @@ impl<'a, 'd> Filler<'a, 'd> {
         Ok(())
     }
 
-    /// A name of anything that is no directory.
+    /// Adds a name of anything that is no directory.
     fn file(
         &mut self,
         name: Vec<u8>,

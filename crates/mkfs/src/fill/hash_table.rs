@@ -57,7 +57,7 @@ impl HashTable {
         })
     }
 
-    /// The number with this hash that is the one.
+    /// Finds the number with this hash that `is_it` confirms.
     pub(super) fn find<E: From<io::Error>>(
         &self,
         hash: u64,

@@ -112,7 +112,7 @@ pub(super) fn put_xattrs(record: &mut Record, xattrs: &[Xattr], max_bytes: usize
     true
 }
 
-/// An entry of a directory, as DIR_ITEM and DIR_INDEX have it.
+/// Returns the head of an entry of a directory, as DIR_ITEM and DIR_INDEX have it.
 pub(super) fn dir_entry(location: Key, kind: FileKind, name: &[u8]) -> DirHead {
     DirHead {
         location: location.into(),
@@ -159,7 +159,7 @@ pub(super) fn put_extent(record: &mut Record, extent: &PlacedExtent) {
     record.item(KeyType::EXTENT_DATA, extent.file_offset, &data);
 }
 
-/// Volumes without NO_HOLES name their holes.
+/// Adds a hole: volumes without NO_HOLES name them.
 pub(super) fn put_hole(record: &mut Record, offset: u64, len: u64) {
     let hole = PlacedExtent {
         chunk: 0,

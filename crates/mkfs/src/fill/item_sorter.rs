@@ -149,7 +149,7 @@ impl ItemSorter {
         Ok(())
     }
 
-    /// A record of the arena, with its head.
+    /// Returns a record of the arena, with its head.
     fn record(&self, at: Position) -> &[u8] {
         let bytes = self.arena.from(at);
         let len = bytes
@@ -158,7 +158,7 @@ impl ItemSorter {
         &bytes[..RECORD_HEAD_BYTES + len as usize]
     }
 
-    /// Positions ascend with time, so that equal ranks keep their order.
+    /// Sorts the records. Positions ascend with time, so that equal ranks keep their order.
     fn sort(&mut self) {
         self.index.sort_unstable();
     }
@@ -190,7 +190,7 @@ impl ItemSorter {
         Ok(())
     }
 
-    /// Nothing is pushed from here on.
+    /// Finishes the sort: nothing is pushed from here on.
     pub(super) fn finish(mut self) -> SortedItems {
         self.sort();
         SortedItems { sorter: self }
@@ -204,7 +204,7 @@ pub(super) struct SortedItems {
 }
 
 impl SortedItems {
-    /// The items of a tree in the order of their keys.
+    /// Pushes the items of a tree in the order of their keys.
     pub(super) fn each(&self, tree: RootId, push: &mut Push<'_>) -> Result<(), MkfsError> {
         let mut joiner = Joiner { held: None, push };
         let sorter = &self.sorter;

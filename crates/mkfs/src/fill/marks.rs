@@ -54,8 +54,7 @@ impl Marks {
         self.by_path.is_empty()
     }
 
-    /// The marks of a path whose directory has these flags. Names are separated by slashes; the root is
-    /// empty.
+    /// Returns the marks of a path whose directory has these flags. Names are separated by slashes; the root is empty.
     pub(super) fn meet(&mut self, path: &[u8], is_dir: bool, inherited: InodeFlags) -> Marked {
         let Some(mark) = self.by_path.get_mut(path) else {
             return Marked {
@@ -76,7 +75,7 @@ impl Marks {
         }
     }
 
-    /// A path that was not met; the same one each time.
+    /// Returns a path that was not met; the same one each time.
     pub(super) fn unmet(&self) -> Option<PathBuf> {
         let marks = self.by_path.iter();
         let unmet = marks.filter(|(_, mark)| !mark.is_met);
@@ -85,7 +84,7 @@ impl Marks {
     }
 }
 
-/// The names of a path, without what means nothing.
+/// Joins the names of a path, without what means nothing.
 fn join(path: &Path) -> Vec<u8> {
     let names = path.components().filter_map(|component| match component {
         Component::Normal(name) => Some(name.as_bytes()),

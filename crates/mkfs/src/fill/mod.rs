@@ -236,7 +236,7 @@ pub fn fill(
     })
 }
 
-/// The options with what follows from files.
+/// Completes the options with what follows from files.
 fn filled_geometry(
     options: &MkfsOptions,
     devices: usize,
@@ -310,7 +310,7 @@ impl Opened {
     }
 }
 
-/// Rows with parity would have to be whole before they are written.
+/// Refuses profiles with parity: their rows would have to be whole before they are written.
 fn refuse_parity(geometry: &Geometry) -> Result<(), FillError> {
     let profiles: [Profile; 2] = [geometry.data, geometry.metadata];
     match profiles.iter().find(|profile| profile.parities() > 0) {

@@ -86,7 +86,7 @@ struct Page<T> {
 }
 
 impl<T: Record + std::fmt::Debug> Paged<T> {
-    /// The file is made in `scratch_dir` when it is first needed, and gone with the records.
+    /// Creates an empty list. Its file is made in `scratch_dir` when it is first needed, and gone with the records.
     pub(super) fn new(scratch_dir: &Path, paging: Paging) -> Paged<T> {
         debug_assert!(paging.page_records.is_power_of_two());
         let page_bytes = paging.page_records * size_of::<T>();
@@ -183,7 +183,7 @@ impl<T: Record + std::fmt::Debug> Paged<T> {
 }
 
 impl<T: Record> Pages<T> {
-    /// A page, in memory.
+    /// Brings a page into memory.
     fn page(&mut self, number: usize) -> io::Result<&mut [T]> {
         if self.pages[number].records.is_none() {
             self.load(number)?;

@@ -171,13 +171,13 @@ pub(super) trait Deferred: std::fmt::Debug + Send {
 pub(super) trait Source {
     fn next(&mut self) -> Result<Option<Event>, FillError>;
 
-    /// From here on contents do not matter, only how large they are.
+    /// Skips contents from here on: only their sizes matter.
     fn skip_contents(&mut self);
 
     /// Returns where subvolumes and flags were asked for that were not met on the way.
     fn unmet(&self) -> Option<PathBuf>;
 
-    /// The ACLs of the source that the files lack.
+    /// Returns the ACLs of the source that the files lack.
     fn left_out(&self) -> Option<LeftOutAcls> {
         None
     }

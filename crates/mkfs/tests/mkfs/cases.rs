@@ -82,7 +82,7 @@ impl Case {
             .unwrap_or_else(|error| panic!("{}: {error}", self.words))
     }
 
-    /// The volume in memory, and its plan.
+    /// Makes the volume in memory, and returns its plan.
     pub(crate) fn in_memory(&self) -> (Plan, Vec<Arc<MemDevice>>) {
         let plan = self.plan();
         let devices: Vec<_> = self
@@ -98,7 +98,7 @@ impl Case {
         (plan, devices)
     }
 
-    /// The volume in image files.
+    /// Makes the volume in image files.
     pub(crate) fn on_files(&self, scratch: &Scratch) -> Vec<PathBuf> {
         let paths: Vec<PathBuf> = self
             .device_bytes
@@ -144,7 +144,7 @@ pub(crate) fn soak() -> bool {
     std::env::var_os("UBTRFS_SOAK").is_some()
 }
 
-/// Every profile for data with every one for metadata, on the fewest devices and on more.
+/// Lists every profile for data with every one for metadata, on the fewest devices and on more.
 pub(crate) fn profiles() -> Vec<Case> {
     let mut cases = Vec::new();
     for data in Profile::ALL {
@@ -170,7 +170,7 @@ const FEATURES: &[&str] = &[
     "^bgt,^skinny-metadata,quota",
 ];
 
-/// Every checksum with every node size and every set of features.
+/// Lists every checksum with every node size and every set of features.
 pub(crate) fn features() -> Vec<Case> {
     let mut cases = Vec::new();
     for csum_type in CsumType::ALL {
@@ -183,7 +183,7 @@ pub(crate) fn features() -> Vec<Case> {
     cases
 }
 
-/// Large sectors, mixed groups, and sizes from the smallest on.
+/// Lists large sectors, mixed groups, and sizes from the smallest on.
 pub(crate) fn sizes() -> Vec<Case> {
     let mut cases = Vec::new();
     for shift in 13..=16 {

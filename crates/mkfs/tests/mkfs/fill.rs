@@ -34,7 +34,7 @@ fn fill_options(growth: Growth) -> FillOptions {
     }
 }
 
-/// A folder of a few files and `mib` of data.
+/// Creates a folder of a few files and `mib` of data.
 fn folder(mib: usize) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir(dir.path().join("sub")).unwrap();
@@ -157,7 +157,7 @@ fn device_grows_only_if_it_may() {
     }
 }
 
-/// The volume that a device is taken for.
+/// Returns the volume that a device is taken for.
 fn volume_on(device: &MemDevice) -> Option<Uuid> {
     let superblocks = DeviceSuperblocks::read(device);
     let superblock = superblocks.require(device, Path::new("device"), CopyChoice::First);

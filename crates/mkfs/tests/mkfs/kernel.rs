@@ -24,7 +24,7 @@ fn btrfs(args: &[&str], paths: &[&Path]) -> String {
     said
 }
 
-/// Bytes that do not compress or repeat.
+/// Returns bytes that do not compress or repeat.
 fn noise(len: usize, seed: u64) -> Vec<u8> {
     let mut rng = ubtrfs_sim::Rng::new(seed);
     let mut bytes = vec![0; len];

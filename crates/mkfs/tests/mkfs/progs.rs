@@ -26,7 +26,7 @@ fn run(program: &str, args: &[&str], paths: &[&Path]) -> (bool, String) {
     )
 }
 
-/// `btrfs check` in each of its modes finds nothing, not even to warn of.
+/// Asserts that `btrfs check` in each of its modes finds nothing, not even to warn of.
 pub(crate) fn assert_clean(words: &str, devices: &[PathBuf]) {
     assert_clean_in(
         &["--readonly", "--check-data-csum", "--mode=lowmem"],
@@ -35,8 +35,9 @@ pub(crate) fn assert_clean(words: &str, devices: &[PathBuf]) {
     );
 }
 
-/// [`assert_clean`] without the checksums of data. btrfs-progs 6.14 computes some blocks wrongly from parity that is right
-/// on disk. Which ones depends on where extents begin, so a volume that the kernel filled may show it.
+/// Asserts as [`assert_clean`], but without the checksums of data. btrfs-progs 6.14 computes some blocks wrongly from
+/// parity that is right on disk. Which ones depends on where extents begin, so a volume that the kernel filled may show
+/// it.
 pub(crate) fn assert_clean_but_for_data(words: &str, devices: &[PathBuf]) {
     assert_clean_in(&["--readonly", "--mode=lowmem"], words, devices);
 }
@@ -70,7 +71,7 @@ fn assert_made_clean(case: &Case) {
     assert_clean(&case.words, &devices);
 }
 
-/// One of so many, or all in a soak.
+/// Chooses one of so many, or all in a soak.
 fn some(cases: Vec<Case>, one_in: usize) -> Vec<Case> {
     let step = if cases::soak() { 1 } else { one_in };
     cases.into_iter().step_by(step).collect()
@@ -152,7 +153,7 @@ fn outline(devices: &[PathBuf]) -> Outline {
     }
 }
 
-/// The items of a dump. Free space is left out: mkfs.btrfs leaves entries of block groups that are gone.
+/// Counts the items of a dump. Free space is left out: mkfs.btrfs leaves entries of block groups that are gone.
 fn items_by_kind(dump: &str) -> BTreeMap<(String, String, String), usize> {
     let mut items = BTreeMap::new();
     let mut tree = String::new();

@@ -23,7 +23,7 @@ fn key(number: u64) -> Key {
 /// Types that the checker does not know.
 const ENTRIES: RangeInclusive<KeyType> = KeyType(3)..=KeyType(4);
 
-/// Objects that have entries in the midst of other items, of several leaves.
+/// Returns the key of an object that has entries in the midst of other items, of several leaves.
 fn key_with_entries(number: u64) -> Key {
     let (object, offset) = (number / 400, number % 400);
     let item_type = match offset {

@@ -143,7 +143,7 @@ fn print(
     Ok(())
 }
 
-/// Distances that are met often have a line each; the rest is taken together between them.
+/// Prints distances that are met often in a line each. The rest is taken together between them.
 fn print_histogram(out: &mut dyn Write, stats: &Stats) -> std::io::Result<()> {
     let seeks = stats.total_seeks();
     if seeks < HISTOGRAM_MARKS {

@@ -61,7 +61,7 @@ fn show(from: PipeReader, to: &mut impl Write, is_terminal: bool) -> io::Result<
     Ok(())
 }
 
-/// Tabs and the end of the line as they are.
+/// Writes a line with its tabs and its end as they are.
 fn write_line(line: &[u8], to: &mut impl Write) -> io::Result<()> {
     let is_layout = |byte: &u8| matches!(byte, b'\n' | b'\t');
     for piece in line.split_inclusive(is_layout) {

@@ -81,7 +81,7 @@ impl Drop for SocketFile {
     }
 }
 
-/// Folders for what lives as long as a process of this user.
+/// Lists folders for files that live as long as a process of this user.
 fn bases() -> Vec<PathBuf> {
     let of_root = geteuid().is_root().then(|| PathBuf::from("/run"));
     let of_user = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);

@@ -93,7 +93,7 @@ impl Archive {
         Ok(self.names.finish()?)
     }
 
-    /// The walk. Data that was placed in another order is placed again on the way.
+    /// Walks the tree. Data that was placed in another order is placed again on the way.
     pub(super) fn replay(
         self,
         data: &mut DataSpace<'_>,

@@ -248,7 +248,7 @@ impl Names {
         Ok(id)
     }
 
-    /// The directory that is above a member, made where it is missing.
+    /// Finds the directory that is above a member, made where it is missing.
     fn dir_on_the_way(&mut self, names: &[&[u8]], path: &[u8]) -> Result<NodeId> {
         let known = self.last_dir.0.split(|&byte| byte == b'/');
         if names.iter().copied().eq(known) {
@@ -274,7 +274,7 @@ impl Names {
         Ok(dir)
     }
 
-    /// Seldom asked: only where a directory would be replaced.
+    /// Returns whether a directory has children. It is asked only where a directory would be replaced.
     fn has_children(&self, dir: NodeId) -> Result<bool> {
         for id in 0..self.len() {
             let node = self.node(id)?;
@@ -327,7 +327,7 @@ impl Names {
         Ok(())
     }
 
-    /// The node that holds what a node is a name of.
+    /// Returns the node that holds what a node is a name of.
     pub(super) fn inode(&self, id: NodeId) -> Result<NodeId> {
         let mut at = id;
         while let Some(link) = self.node(at)?.link.filter(|&link| link != at) {
@@ -410,8 +410,8 @@ impl Names {
         Ok(())
     }
 
-    /// Every node that has a name, by directory and then by name: the contents of a directory lie together, and the
-    /// directory knows where.
+    /// Sorts all nodes that have a name, by directory and then by name. The contents of a directory lie together, and
+    /// the directory knows where.
     pub(super) fn sort(&mut self) -> Result<Paged<NodeId>> {
         let paging = Paging {
             page_records: PAGE_BYTES / size_of::<NodeId>(),
@@ -452,7 +452,7 @@ fn check_name(name: &[u8], path: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// The names of a path. None if it leads out.
+/// Splits a path into its names. None if it leads out.
 fn split(path: &[u8]) -> Option<Vec<&[u8]>> {
     let names = path.split(|&byte| byte == b'/');
     let names: Vec<&[u8]> = names

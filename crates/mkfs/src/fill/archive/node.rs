@@ -101,7 +101,7 @@ impl Node {
         FileKind::from_mode(self.mode) == Some(FileKind::Regular)
     }
 
-    /// All but the extended attributes.
+    /// Returns all but the extended attributes.
     pub(super) fn attributes(&self) -> Attributes {
         Attributes {
             mode: self.mode,
@@ -116,7 +116,7 @@ impl Node {
 }
 
 impl Stored {
-    /// Kind, and its numbers.
+    /// Returns the kind and its numbers.
     fn fields(self) -> [u64; 4] {
         match self {
             Stored::Nothing => [0; 4],

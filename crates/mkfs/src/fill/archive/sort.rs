@@ -37,7 +37,7 @@ struct Entry {
     len: u16,
 }
 
-/// All that have a name.
+/// Sorts all nodes that have a name.
 pub(super) fn sorted(names: &Names, scratch: &Scratch) -> io::Result<Sorted> {
     let most = (scratch.memory_bytes / 8 / NODE_BYTES).max(1);
     let mut log = ByteLog::new(&scratch.dir, 0);

@@ -42,7 +42,7 @@ impl StoredLog {
         self.log.reader(at, self.log.len_bytes())
     }
 
-    /// None if there are none.
+    /// Stores extended attributes and returns where. None if there are none.
     pub(super) fn push_xattrs(&mut self, xattrs: &[Xattr]) -> Result<Option<u64>, FillError> {
         if xattrs.is_empty() {
             return Ok(None);
@@ -133,7 +133,7 @@ impl StoredLog {
         extents.collect::<io::Result<_>>().map_err(put_aside)
     }
 
-    /// All that there are, also those of replaced members.
+    /// Returns the number of all extents that there are, also of replaced members.
     pub(super) fn extent_count(&self) -> u64 {
         self.extents.len_bytes() / EXTENT_BYTES
     }

@@ -103,7 +103,7 @@ impl Links {
         }
     }
 
-    /// The inode of a file that was met.
+    /// Returns the inode of a file that was met.
     pub(super) fn ino(&self, tree: RootId, id: LinkId) -> Result<Option<u64>, MkfsError> {
         if let Some(linked) = self.held.get(&(tree, id)) {
             return Ok(Some(linked.ino));

@@ -272,7 +272,7 @@ impl Names {
         Ok(list)
     }
 
-    /// Some file systems do not tell kinds with names.
+    /// Asks for the kinds of files that came without. Some file systems do not tell kinds with names.
     fn find_kinds(&mut self, dir: &OpenDir) -> Result<(), FillError> {
         for (at, len, kind) in &mut self.names {
             if *kind == FileType::Unknown {

@@ -55,7 +55,7 @@ impl OpenDir {
         })
     }
 
-    /// The directory that this one is in, whose path is `path`.
+    /// Opens the directory that this one is in, whose path is `path`.
     pub(super) fn open_parent(&self, path: Vec<u8>) -> Result<OpenDir, FillError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let fd = self.open(b"..", flags);
@@ -96,7 +96,7 @@ impl OpenDir {
         path
     }
 
-    /// The path of what is in it, for messages.
+    /// Returns the path of a name in it, for messages.
     pub(super) fn path_of(&self, name: &[u8]) -> PathBuf {
         PathBuf::from(OsStr::from_bytes(&self.told(name)))
     }
@@ -124,7 +124,7 @@ fn open(dir: BorrowedFd<'_>, name: impl Arg + Copy, flags: OFlags) -> rustix::io
     }
 }
 
-/// All but the extended attributes.
+/// Returns all but the extended attributes.
 pub(super) fn attributes(stat: &Stat, flags: InodeFlags) -> Attributes {
     let (major, minor) = (
         rustix::fs::major(stat.st_rdev),
@@ -145,7 +145,7 @@ pub(super) fn attributes(stat: &Stat, flags: InodeFlags) -> Attributes {
     }
 }
 
-/// The kernel's own number, which an inode holds.
+/// Returns the kernel's own number, which an inode holds.
 pub(in crate::fill) fn kernel_rdev(major: u32, minor: u32) -> u64 {
     u64::from(major) << 20 | u64::from(minor & 0xf_ffff)
 }

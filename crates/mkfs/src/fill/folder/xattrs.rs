@@ -12,7 +12,7 @@ const USUAL_BYTES: usize = 1024;
 /// The kernel's limit for lists and values.
 const MAX_BYTES: usize = 64 << 10;
 
-/// Those of an open file or directory.
+/// Reads those of an open file or directory.
 pub(super) fn of_open(file: impl AsFd) -> Result<Vec<Xattr>> {
     let file = file.as_fd();
     read(
@@ -21,7 +21,7 @@ pub(super) fn of_open(file: impl AsFd) -> Result<Vec<Xattr>> {
     )
 }
 
-/// Those of what must not be opened, such as a link or a device.
+/// Reads those of a file that must not be opened, such as a link or a device.
 pub(super) fn of_name(dir: BorrowedFd<'_>, name: &[u8]) -> Result<Vec<Xattr>> {
     let mut path = format!("/proc/self/fd/{}/", dir.as_raw_fd()).into_bytes();
     path.extend_from_slice(name);

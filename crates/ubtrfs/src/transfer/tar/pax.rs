@@ -56,7 +56,7 @@ impl PaxRecords {
     }
 }
 
-/// Seconds as a decimal fraction. A time before 1970 counts its nanoseconds forward on disk, a negative
+/// Renders seconds as a decimal fraction. A time before 1970 counts its nanoseconds forward on disk, a negative
 /// fraction counts them backward.
 fn time_text(time: FileTime) -> String {
     let nsec = time.nsec.min(NSEC_PER_SEC - 1);

@@ -49,7 +49,7 @@ fn path(names: &Names, id: NodeId) -> String {
     names.path(id).unwrap().display().to_string()
 }
 
-/// Paths in the order of directories and names, each with the path of its inode if that is another.
+/// Lists paths in the order of directories and names, each with the path of its inode if that is another.
 fn listing(names: &mut Names) -> Vec<(String, Option<NodeId>)> {
     let ids = order(names).into_iter();
     ids.map(|id| (path(names, id), names.node(id).unwrap().link))

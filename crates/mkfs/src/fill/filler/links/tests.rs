@@ -14,7 +14,7 @@ fn name(number: u64) -> Name {
     }
 }
 
-/// All files by tree and inode.
+/// Returns all files by tree and inode.
 fn files(memory_bytes: usize) -> Vec<(RootId, Linked)> {
     let scratch = Scratch {
         memory_bytes,

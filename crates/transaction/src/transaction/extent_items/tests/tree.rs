@@ -238,10 +238,9 @@ pub(super) fn extents(items: &Items) -> BTreeMap<Logical, Decoded> {
     extents
 }
 
-/// Offsets, up to 4096 of them, at which an inode's references have the same hash.
+/// Returns up to 4096 offsets at which an inode's references have the same hash.
 ///
-/// A crc is linear: numbers that differ by a vector of its kernel have the same. Those are found by
-/// elimination.
+/// A crc is linear: numbers that differ by a vector of its kernel have the same. Those are found by elimination.
 pub(super) fn colliding_offsets(count: usize) -> Vec<u64> {
     let mut basis: Vec<(u32, u64)> = Vec::new();
     let mut kernel: Vec<u64> = Vec::new();
