@@ -24,4 +24,7 @@ pub enum CheckError {
     Thread(std::io::Error),
     #[error("cannot write or read back records that memory has no room for: {0}")]
     Spill(#[from] std::io::Error),
+    /// The observer ended it.
+    #[error("cancelled")]
+    Cancelled,
 }

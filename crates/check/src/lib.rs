@@ -52,27 +52,27 @@ use ubtrfs_device::{BlockDevice, CopyChoice, Pool, PoolOptions};
 pub use error::CheckError;
 pub use fault::{Fault, Severity};
 pub use issue::{Issue, Place};
-pub use options::{CheckOptions, Phase, Progress};
+pub use options::{CheckObserver, CheckOptions, Phase, Progress};
 pub use report::{Figures, Report};
 
 /// Checks the volume that `paths` hold, with those of its devices that a scan finds.
 pub fn check(
     paths: &[PathBuf],
     options: &CheckOptions,
-    progress: &mut dyn FnMut(&Progress),
+    mut progress: &mut dyn FnMut(&Progress),
 ) -> Result<Report, CheckError> {
     let pool_options = pool_options().scan(options.scan.clone());
-    check_pool(Pool::open(paths, &pool_options)?, options, progress)
+    check_pool(Pool::open(paths, &pool_options)?, options, &mut progress)
 }
 
 /// Checks the volume on devices that are open already; the paths are names for messages.
 pub fn check_devices(
     devices: Vec<(PathBuf, Arc<dyn BlockDevice>)>,
     options: &CheckOptions,
-    progress: &mut dyn FnMut(&Progress),
+    mut progress: &mut dyn FnMut(&Progress),
 ) -> Result<Report, CheckError> {
     let pool = Pool::from_devices(devices, &pool_options())?;
-    check_pool(pool, options, progress)
+    check_pool(pool, options, &mut progress)
 }
 
 /// Returns the options to open a pool for a check. As much as can be read is judged, and all that is not as it should
@@ -87,10 +87,10 @@ pub fn pool_options() -> PoolOptions {
 pub fn check_pool(
     pool: Pool,
     options: &CheckOptions,
-    progress: &mut dyn FnMut(&Progress),
+    observer: &mut dyn CheckObserver,
 ) -> Result<Report, CheckError> {
     let mut volume = volume::CheckedVolume::new(pool, options)?;
-    let mut state = state::State::new(&volume, options, progress);
+    let mut state = state::State::new(&volume, options, observer);
     run::run(&mut state, &mut volume)?;
     Ok(state.report)
 }

@@ -96,3 +96,20 @@ pub struct Progress {
     /// Issues found so far.
     pub issues: u64,
 }
+
+/// A listener to a check. A closure hears of the progress alone.
+pub trait CheckObserver {
+    /// Hears how far the check is: when a phase begins, and now and then within.
+    fn progress(&mut self, progress: &Progress);
+
+    /// Tells whether the check is to end now. It is asked now and then.
+    fn is_cancelled(&mut self) -> bool {
+        false
+    }
+}
+
+impl<F: FnMut(&Progress)> CheckObserver for F {
+    fn progress(&mut self, progress: &Progress) {
+        self(progress);
+    }
+}

@@ -24,22 +24,22 @@ use crate::volume::CheckedVolume;
 use crate::walk::{Lost, Visited, Visitor, walk};
 
 pub(crate) fn run(state: &mut State<'_>, volume: &mut CheckedVolume) -> Result<(), CheckError> {
-    state.start(Phase::Superblocks);
+    state.start(Phase::Superblocks)?;
     superblocks::check(state, volume);
 
-    state.start(Phase::Chunks);
+    state.start(Phase::Chunks)?;
     let chunks = Chunks::read(state, volume)?;
     volume.choose_tree_root(state.options)?;
     let mut links = RootLinks::new(state.sorter());
     let roots = Roots::read(state, volume, &mut links)?;
     let mut spaces = chunks.check(state, volume, &roots)?;
 
-    state.start(Phase::Roots);
+    state.start(Phase::Roots)?;
     roots.check(state, volume);
     uuids::check(state, volume, &roots)?;
     walk(volume, &roots.other_trees(), &mut Blocks { state })?;
 
-    state.start(Phase::Extents);
+    state.start(Phase::Extents)?;
     let mut expectations = Expectations::new(state);
     if let Some(root) = roots.tree_root(RootId::EXTENT_TREE) {
         let nodesize = volume.nodesize();
@@ -50,20 +50,20 @@ pub(crate) fn run(state: &mut State<'_>, volume: &mut CheckedVolume) -> Result<(
         log_tree::check(state, volume, &roots, &mut expectations)?;
     }
 
-    state.start(Phase::FreeSpace);
+    state.start(Phase::FreeSpace)?;
     free_space::check(state, volume, &roots, &spaces)?;
 
-    state.start(Phase::Files);
+    state.start(Phase::Files)?;
     let trees = roots.file_trees();
     files::check(state, volume, &trees, &mut links, &mut expectations)?;
     links.check(state, &roots.by_id())?;
 
-    state.start(Phase::Checksums);
+    state.start(Phase::Checksums)?;
     if let Some(root) = roots.tree_root(RootId::CSUM_TREE) {
         expectations.check(state, volume, &root)?;
     }
 
-    state.start(Phase::References);
+    state.start(Phase::References)?;
     state.check_owners();
     references::check(state, volume, &roots)?;
     state.tell_bad_mirrors(volume);

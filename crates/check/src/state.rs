@@ -14,7 +14,7 @@ use crate::facts::Facts;
 use crate::fault::Fault;
 use crate::issue::Place;
 use crate::lost::{LostBlocks, LostKeys};
-use crate::options::{CheckOptions, Phase, Progress};
+use crate::options::{CheckObserver, CheckOptions, Phase, Progress};
 use crate::report::Report;
 use crate::sorter::Sorter;
 use crate::tree_root::TreeRoot;
@@ -48,7 +48,7 @@ pub(crate) struct State<'a> {
     elsewhere: BlockSet,
     /// The second pass: what is wrong with blocks is known.
     is_second_pass: bool,
-    progress: &'a mut dyn FnMut(&Progress),
+    observer: &'a mut dyn CheckObserver,
     phase: Phase,
     blocks: u64,
 }
@@ -57,7 +57,7 @@ impl<'a> State<'a> {
     pub(crate) fn new(
         volume: &CheckedVolume,
         options: &'a CheckOptions,
-        progress: &'a mut dyn FnMut(&Progress),
+        observer: &'a mut dyn CheckObserver,
     ) -> State<'a> {
         let sectorsize = volume.sectorsize();
         State {
@@ -74,7 +74,7 @@ impl<'a> State<'a> {
             at_home: BlockSet::new(sectorsize),
             elsewhere: BlockSet::new(sectorsize),
             is_second_pass: false,
-            progress,
+            observer,
             phase: Phase::Superblocks,
             blocks: 0,
         }
@@ -97,17 +97,26 @@ impl<'a> State<'a> {
         }
     }
 
-    pub(crate) fn start(&mut self, phase: Phase) {
+    pub(crate) fn start(&mut self, phase: Phase) -> Result<(), CheckError> {
         self.phase = phase;
-        self.tell_progress();
+        self.tell_progress()
     }
 
-    fn tell_progress(&mut self) {
-        (self.progress)(&Progress {
+    fn tell_progress(&mut self) -> Result<(), CheckError> {
+        self.observer.progress(&Progress {
             phase: self.phase,
             blocks: self.blocks,
             issues: self.report.found(),
         });
+        self.check_cancelled()
+    }
+
+    /// Returns an error if the observer ends the check.
+    pub(crate) fn check_cancelled(&mut self) -> Result<(), CheckError> {
+        match self.observer.is_cancelled() {
+            true => Err(CheckError::Cancelled),
+            false => Ok(()),
+        }
     }
 
     /// Creates a sorter with its share of the memory.
@@ -142,7 +151,7 @@ impl<'a> State<'a> {
     ) -> Result<bool, CheckError> {
         self.blocks += 1;
         if self.blocks.is_multiple_of(PROGRESS_BLOCKS) {
-            self.tell_progress();
+            self.tell_progress()?;
         }
         let bytenr = block.node.bytenr().0;
         let is_full = self.full_backrefs.contains(bytenr);

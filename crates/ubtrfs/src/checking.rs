@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ubtrfs_check::{CheckOptions, Issue, Phase, Progress, Report};
+use ubtrfs_check::{CheckObserver as Observer, CheckOptions, Issue, Phase, Progress, Report};
 use ubtrfs_device::{BlockDevice, Holder, Pool};
 use ubtrfs_format::ids::Logical;
 use ubtrfs_format::uuid::Uuid;
@@ -202,6 +202,69 @@ impl CheckProgress {
     }
 }
 
+/// A listener to a check. A closure that takes the progress is one, as in the example of [`OpenCheck`].
+///
+/// ```
+/// use std::io::ErrorKind;
+/// use std::time::{Duration, Instant};
+/// use ubtrfs::{CheckObserver, Checker, Volume};
+///
+/// /// Ends a check that takes too long.
+/// struct Until(Instant);
+///
+/// impl CheckObserver for Until {
+///     fn is_cancelled(&mut self) -> bool {
+///         Instant::now() >= self.0
+///     }
+/// }
+///
+/// # fn main() -> Result<(), ubtrfs::Error> {
+/// # let folder = tempfile::tempdir().expect("there is room");
+/// # let path = folder.path().join("volume.img");
+/// Volume::create(&path, 1 << 30)?.close()?;
+/// let mut until = Until(Instant::now() + Duration::from_secs(3600));
+/// assert!(Checker::new().open(&[&path])?.run(&mut until)?.is_clean());
+/// until.0 = Instant::now();
+/// let cancelled = Checker::new().open(&[&path])?.run(&mut until).unwrap_err();
+/// assert_eq!(cancelled.kind(), ErrorKind::Interrupted);
+/// # Ok(())
+/// # }
+/// ```
+pub trait CheckObserver {
+    /// Hears how far the check is: when a phase begins, and now and then within.
+    fn progress(&mut self, progress: &CheckProgress) {
+        let _ = progress;
+    }
+
+    /// Tells whether the check is to end now. It is asked with each progress and while data is read, so the answer should
+    /// be quick. The check then returns an error of kind `Interrupted`, and nothing of what it found.
+    fn is_cancelled(&mut self) -> bool {
+        false
+    }
+}
+
+/// The observer that does nothing.
+impl CheckObserver for () {}
+
+impl<F: FnMut(&CheckProgress)> CheckObserver for F {
+    fn progress(&mut self, progress: &CheckProgress) {
+        self(progress);
+    }
+}
+
+/// Passes on to a listener of a program.
+struct Told<'o>(&'o mut dyn CheckObserver);
+
+impl Observer for Told<'_> {
+    fn progress(&mut self, progress: &Progress) {
+        self.0.progress(&CheckProgress::of(progress));
+    }
+
+    fn is_cancelled(&mut self) -> bool {
+        self.0.is_cancelled()
+    }
+}
+
 impl Checker {
     /// Creates a check of the trees, with 256 MiB of memory.
     pub fn new() -> Checker {
@@ -289,7 +352,7 @@ impl Checker {
     ///
     /// What is wrong with a volume is no error, but an issue.
     pub fn check(&self, path: impl AsRef<Path>) -> Result<CheckReport> {
-        self.open(&[path])?.run(&mut |_| {})
+        self.open(&[path])?.run(&mut ())
     }
 
     /// Checks the volume on devices of the caller's own; the paths are names for messages.
@@ -305,7 +368,7 @@ impl Checker {
         let shown = shown.unwrap_or_default();
         let pool = Pool::from_devices(devices, &ubtrfs_check::pool_options());
         let pool = pool.naming("check", &shown)?;
-        self.opened(pool, shown).run(&mut |_| {})
+        self.opened(pool, shown).run(&mut ())
     }
 
     /// Opens the volume that has all of `paths` among its devices, for a check that begins later or tells how far it is.
@@ -337,7 +400,7 @@ impl Checker {
 /// A volume that is open for a check.
 ///
 /// ```
-/// use ubtrfs::{Checker, Volume};
+/// use ubtrfs::{CheckProgress, Checker, Volume};
 ///
 /// # fn main() -> Result<(), ubtrfs::Error> {
 /// # let folder = tempfile::tempdir().expect("there is room");
@@ -349,7 +412,7 @@ impl Checker {
 /// assert_eq!(check.uuid(), uuid);
 /// assert!(check.holders().is_empty(), "it may be mounted");
 /// let mut phases = Vec::new();
-/// let report = check.run(&mut |progress| {
+/// let report = check.run(&mut |progress: &CheckProgress| {
 ///     phases.push(format!("{}/{} {}", progress.phase, progress.phases, progress.subject));
 /// })?;
 /// assert!(report.is_clean());
@@ -379,13 +442,13 @@ impl OpenCheck {
             .collect()
     }
 
-    /// Does the check. `progress` is called when a phase begins, and now and then within.
+    /// Does the check, and tells an observer how far it is.
     ///
     /// # Errors
     ///
-    /// As [`Checker::check`].
-    pub fn run(self, progress: &mut dyn FnMut(&CheckProgress)) -> Result<CheckReport> {
-        let mut told = |at: &Progress| progress(&CheckProgress::of(at));
+    /// As [`Checker::check`]; the observer cancelled it (`Interrupted`).
+    pub fn run(self, observer: &mut dyn CheckObserver) -> Result<CheckReport> {
+        let mut told = Told(observer);
         let report = ubtrfs_check::check_pool(self.pool, &self.options, &mut told);
         let report = report.naming("check", &self.shown)?;
         Ok(CheckReport::of(report))

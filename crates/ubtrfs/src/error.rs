@@ -70,6 +70,8 @@ impl Error {
     /// | `InvalidData` | the volume is damaged, or is none |
     /// | `InvalidInput`, `InvalidFilename` | an argument that nothing can be done with |
     /// | `Unsupported` | a feature that is not known |
+    /// | `Interrupted` | an observer cancelled the work |
+    /// | `OutOfMemory` | memory has no room for a whole file |
     /// | others | errors of the devices and of files of the host |
     pub fn kind(&self) -> io::ErrorKind {
         self.0.cause.kind()

@@ -86,7 +86,8 @@ pub use beside::devices_beside;
 pub use caller::Caller;
 pub use changes::{Change, ChangeKind, Changes, FileAttributes, XattrChange, XattrChangeKind};
 pub use checking::{
-    CheckFigures, CheckIssue, CheckProgress, CheckReport, Checker, OpenCheck, Severity,
+    CheckFigures, CheckIssue, CheckObserver, CheckProgress, CheckReport, Checker, OpenCheck,
+    Severity,
 };
 pub use copies::CopyOptions;
 pub use dir::{Dir, SubvolumePlace};

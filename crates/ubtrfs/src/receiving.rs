@@ -153,6 +153,12 @@ pub trait ReceiveObserver {
     /// Hears that a command was done that takes so many bytes of the stream.
     fn advanced(&mut self, _bytes: u64) {}
 
+    /// Tells whether the receiving is to end now. It is asked before each command, so the answer should be quick. The
+    /// receiving then returns an error of kind `Interrupted`, and [`Error::unfinished`] names the subvolume that it was in.
+    fn is_cancelled(&mut self) -> bool {
+        false
+    }
+
     /// Hears that a command failed, and that the next one is done. [`Error::stream_offset`] is its place.
     fn failed(&mut self, _error: Error) {}
 
@@ -176,6 +182,10 @@ impl Observer for Told<'_> {
 
     fn advanced(&mut self, bytes: u64) {
         self.0.advanced(bytes);
+    }
+
+    fn is_cancelled(&mut self) -> bool {
+        self.0.is_cancelled()
     }
 
     fn failed(&mut self, error: CommandError) {
@@ -345,7 +355,8 @@ impl Subvolume {
     ///
     /// # Errors
     ///
-    /// As [`Subvolume::receive`]. Of several commands that failed, the observer has heard.
+    /// As [`Subvolume::receive`]. Of several commands that failed, the observer has heard. The observer cancelled it
+    /// (`Interrupted`).
     pub fn receive_with(
         &self,
         dir: impl AsRef<Path>,

@@ -67,6 +67,12 @@ pub trait RemovalObserver {
         let _ = (path, file_type);
     }
 
+    /// Tells whether the removal is to end now. It is asked before each file, so the answer should be quick. The removal
+    /// then returns an error of kind `Interrupted`.
+    fn is_cancelled(&mut self) -> bool {
+        false
+    }
+
     /// Hears what could not be removed. A directory in which something stays is told as well, after it.
     ///
     /// # Errors
@@ -150,7 +156,7 @@ impl Subvolume {
     /// - nothing is at `path`, or it is that of a root (`ResourceBusy`)
     /// - it is a subvolume (`CrossesDevices`), unless [`RemoveOptions::enter_subvolumes`] says that it may be
     /// - any change of the volume fails ([`Error::is_of_volume`])
-    /// - the error with which the observer ended it
+    /// - the observer cancelled it (`Interrupted`), or ended it with an error of its own
     ///
     /// What was removed before is gone.
     pub fn remove_tree_with(
@@ -242,6 +248,14 @@ struct Told<'a>(&'a mut dyn RemovalObserver);
 
 impl Observer for Told<'_> {
     type Stop = Error;
+
+    fn begin(&mut self, path: &[u8]) -> Result<()> {
+        let path = Path::new(OsStr::from_bytes(path));
+        match self.0.is_cancelled() {
+            true => Err(Error::new("remove", path, Cause::Cancelled)),
+            false => Ok(()),
+        }
+    }
 
     fn removed(&mut self, path: &[u8], kind: FileKind) {
         let path = Path::new(OsStr::from_bytes(path));

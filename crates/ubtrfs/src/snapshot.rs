@@ -96,7 +96,8 @@ impl Snapshot {
         self.send_with(&SendOptions::new(), out)
     }
 
-    /// Writes the subvolume as a stream, in the way that the options say.
+    /// Writes the subvolume as a stream, in the way that the options say. An error of `out` ends it early, for which any
+    /// kind will do but `Interrupted`, after which a write is tried again.
     ///
     /// # Errors
     ///

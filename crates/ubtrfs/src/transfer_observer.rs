@@ -56,6 +56,14 @@ pub trait TransferObserver {
         let _ = len_bytes;
     }
 
+    /// Tells whether the transfer is to end now. It is asked before each file and each part of its data, so the answer
+    /// should be quick. The transfer then returns an error of kind `Interrupted`.
+    ///
+    /// What was transferred stays. The last file may be short or lack attributes, as may the directories above it.
+    fn is_cancelled(&mut self) -> bool {
+        false
+    }
+
     /// Hears what could not be transferred of the file at `path`.
     fn failed(&mut self, path: &Path, problem: TransferProblem);
 }
@@ -115,6 +123,10 @@ impl Observer<CopyProblem> for Told<'_> {
         self.0.transferred(len_bytes);
     }
 
+    fn is_cancelled(&mut self) -> bool {
+        self.0.is_cancelled()
+    }
+
     fn failed(&mut self, path: &[u8], problem: CopyProblem) {
         self.failed(path, problem.into());
     }
@@ -129,6 +141,10 @@ impl Observer<TarProblem> for Told<'_> {
         self.0.transferred(len_bytes);
     }
 
+    fn is_cancelled(&mut self) -> bool {
+        self.0.is_cancelled()
+    }
+
     fn failed(&mut self, path: &[u8], problem: TarProblem) {
         self.failed(path, problem.into());
     }
@@ -141,6 +157,10 @@ impl Observer<UnpackError> for Told<'_> {
 
     fn transferred(&mut self, len_bytes: u64) {
         self.0.transferred(len_bytes);
+    }
+
+    fn is_cancelled(&mut self) -> bool {
+        self.0.is_cancelled()
     }
 
     fn failed(&mut self, path: &[u8], problem: UnpackError) {

@@ -125,7 +125,7 @@ impl Check {
             console.start_progress(PROGRESS);
         }
         let mut phases = Shown::new(self.progress);
-        let report = check.run(&mut |progress| {
+        let report = check.run(&mut |progress: &CheckProgress| {
             if shows_progress {
                 phases.show(console, progress);
             }

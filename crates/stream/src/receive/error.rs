@@ -24,6 +24,9 @@ pub enum ReceiveFault {
     /// The errors were told one by one.
     #[error("{0} commands failed")]
     Commands(u64),
+    /// The observer ended it.
+    #[error("cancelled")]
+    Cancelled,
 }
 
 impl fmt::Display for ReceiveError {

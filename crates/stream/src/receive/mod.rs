@@ -62,6 +62,10 @@ pub trait ReceiveObserver {
     fn begin(&mut self, _subvolume: &[u8], _command: &Command<'_>) {}
     /// Hears that a command was done that takes so many bytes of the stream.
     fn advanced(&mut self, _bytes: u64) {}
+    /// Tells whether no further command is to be done.
+    fn is_cancelled(&mut self) -> bool {
+        false
+    }
     /// Hears that a command failed, and that the next one is done.
     fn failed(&mut self, _error: CommandError) {}
     /// Hears that all of this subvolume was done, and that it is read-only.
@@ -146,10 +150,13 @@ impl<'a> Receiver<'a> {
         let mut failed = 0;
         let mut offset = stream.offset();
         let ended = loop {
+            if self.observer.is_cancelled() {
+                break Err(ReceiveFault::Cancelled);
+            }
             let command = match stream.next_command() {
                 Ok(Some(command)) => command,
                 Ok(None) => break Ok(()),
-                Err(error) => break Err(error),
+                Err(error) => break Err(error.into()),
             };
             if !self.put_off(&command, offset) {
                 self.do_put_off(&mut failed)?;

@@ -80,6 +80,9 @@ pub(crate) enum Cause {
     /// Reading of a file that is open for writing only, or the reverse.
     #[error("the file is not open for {0}")]
     NotOpenFor(&'static str),
+    /// An observer ended the work.
+    #[error("cancelled")]
+    Cancelled,
     /// Options that contradict each other.
     #[error("invalid options: {0}")]
     InvalidOptions(&'static str),
@@ -100,7 +103,7 @@ impl Cause {
         match self {
             Cause::Named(error) => error.is_of_volume(),
             Cause::Engine(error) => is_final_error(error),
-            Cause::Copy(error) => error.is_final(),
+            Cause::Copy(error) => error.is_of_volume(),
             Cause::Unpack(error) => ends_unpacking(error),
             _ => false,
         }
@@ -127,7 +130,7 @@ impl Cause {
             Cause::Receive(error) => match &error.cause {
                 ReceiveFault::Stream(error) => Some(error.offset),
                 ReceiveFault::Command(error) => Some(error.offset),
-                ReceiveFault::Commands(_) => None,
+                ReceiveFault::Commands(_) | ReceiveFault::Cancelled => None,
             },
             _ => None,
         }
@@ -164,7 +167,7 @@ impl Cause {
 fn ends_unpacking(error: &UnpackError) -> bool {
     match error {
         UnpackError::At { source, .. } => ends_unpacking(source),
-        UnpackError::Copy(error) => error.is_final(),
+        UnpackError::Copy(error) => error.is_of_volume(),
         _ => false,
     }
 }

@@ -24,6 +24,7 @@ impl Cause {
                 io::ErrorKind::InvalidInput
             }
             Cause::NotOpenFor(_) => bad_descriptor(),
+            Cause::Cancelled => io::ErrorKind::Interrupted,
             Cause::Elsewhere => io::ErrorKind::InvalidData,
             Cause::OtherVolume | Cause::Subvolume(_) => io::ErrorKind::CrossesDevices,
             Cause::Mkfs(error) => mkfs_kind(error),

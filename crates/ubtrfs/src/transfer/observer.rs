@@ -12,6 +12,11 @@ pub(crate) trait Observer<P> {
         let _ = len_bytes;
     }
 
+    /// Tells whether the transfer is to end now. It is asked before each file and each part of its data.
+    fn is_cancelled(&mut self) -> bool {
+        false
+    }
+
     /// Hears what went wrong at `path`. The transfer goes on.
     fn failed(&mut self, path: &[u8], problem: P);
 }

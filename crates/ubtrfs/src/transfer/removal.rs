@@ -30,6 +30,16 @@ pub(crate) trait RemovalObserver {
     /// The error that ends the removal early.
     type Stop;
 
+    /// Hears that the file at `path` is next to be removed.
+    ///
+    /// # Errors
+    ///
+    /// An error ends the removal.
+    fn begin(&mut self, path: &[u8]) -> Result<(), Self::Stop> {
+        let _ = path;
+        Ok(())
+    }
+
     /// Hears what was removed.
     fn removed(&mut self, path: &[u8], kind: FileKind);
 
@@ -178,6 +188,7 @@ impl<'a, O: RemovalObserver> Removal<'a, O> {
         kind: FileKind,
         shown: &[u8],
     ) -> Result<(), O::Stop> {
+        self.observer.begin(shown)?;
         // REMOVAL-1
         match self.volume.unlink(dir, name) {
             Ok(()) => {
@@ -189,6 +200,7 @@ impl<'a, O: RemovalObserver> Removal<'a, O> {
     }
 
     fn directory(&mut self, dir: FileId, name: &[u8], shown: &[u8]) -> Result<(), O::Stop> {
+        self.observer.begin(shown)?;
         match self.volume.rmdir(dir, name) {
             Ok(()) => {
                 self.observer.removed(shown, FileKind::Directory);

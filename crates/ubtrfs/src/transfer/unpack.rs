@@ -59,6 +59,9 @@ pub(crate) enum UnpackError {
     Acl,
     #[error("cannot keep the times of directory {dir:?}: {source}")]
     Times { dir: FileId, source: Box<Error> },
+    /// The observer ended it.
+    #[error("cancelled")]
+    Cancelled,
 }
 
 impl From<Error> for UnpackError {
@@ -70,9 +73,11 @@ impl From<Error> for UnpackError {
 impl UnpackError {
     fn is_final(&self) -> bool {
         match self {
-            UnpackError::Archive(_) | UnpackError::At { .. } => true,
+            UnpackError::Archive(_)
+            | UnpackError::At { .. }
+            | UnpackError::Times { .. }
+            | UnpackError::Cancelled => true,
             UnpackError::Copy(error) => error.is_final(),
-            UnpackError::Times { .. } => true,
             _ => false,
         }
     }
@@ -141,6 +146,7 @@ impl<'a> Unpacker<'a> {
 
     fn members(&mut self, members: &mut Members) -> Result<(), UnpackError> {
         while let Some(member) = members.next_member()? {
+            self.check_cancelled()?;
             self.observer.begin(&member.path);
             if let Err(error) = self.member(&member, members) {
                 self.report(&member.path, error)?;
@@ -263,6 +269,7 @@ impl<'a> Unpacker<'a> {
         (mut at, mut left): (u64, u64),
     ) -> Result<(), UnpackError> {
         while left > 0 {
+            self.check_cancelled()?;
             let len = left.min(READ_BYTES as u64);
             let bytes = &mut self.buffer[..len as usize];
             members.read(member, bytes)?;
@@ -272,6 +279,13 @@ impl<'a> Unpacker<'a> {
             left -= len;
         }
         Ok(())
+    }
+
+    fn check_cancelled(&mut self) -> Result<(), UnpackError> {
+        match self.observer.is_cancelled() {
+            true => Err(UnpackError::Cancelled),
+            false => Ok(()),
+        }
     }
 
     fn link(&mut self, target: &[u8], parent: FileId, name: &[u8]) -> Result<(), UnpackError> {

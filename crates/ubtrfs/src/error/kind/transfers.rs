@@ -60,6 +60,7 @@ pub(super) fn check_kind(error: &CheckError) -> Kind {
         | CheckError::NoBackupRoot
         | CheckError::NoTreeRoot { .. } => Kind::InvalidData,
         CheckError::NoSuperblockCopy { .. } => Kind::NotFound,
+        CheckError::Cancelled => Kind::Interrupted,
         CheckError::Thread(error) | CheckError::Spill(error) => error.kind(),
     }
 }
@@ -97,6 +98,7 @@ pub(super) fn receive_kind(error: &ReceiveError) -> Kind {
         ReceiveFault::Stream(error) => stream_kind(error),
         ReceiveFault::Command(error) => command_kind(error),
         ReceiveFault::Commands(_) => Kind::Other,
+        ReceiveFault::Cancelled => Kind::Interrupted,
     }
 }
 
@@ -146,6 +148,7 @@ pub(super) fn copy_kind(error: &CopyError) -> Kind {
         CopyError::Walk(_) | CopyError::GaveUp(_) => Kind::InvalidData,
         CopyError::CannotShare | CopyError::UnknownKind => Kind::Unsupported,
         CopyError::SameFile | CopyError::Image => Kind::InvalidInput,
+        CopyError::Cancelled => Kind::Interrupted,
     }
 }
 
@@ -168,6 +171,7 @@ pub(super) fn unpack_kind(error: &UnpackError) -> Kind {
         UnpackError::NoTarget(_) => Kind::NotFound,
         UnpackError::ReplacesFullDirectory => Kind::DirectoryNotEmpty,
         UnpackError::Times { source, .. } => engine_kind(source),
+        UnpackError::Cancelled => Kind::Interrupted,
     }
 }
 
@@ -175,5 +179,6 @@ pub(super) fn tar_kind(error: &TarError) -> Kind {
     match error {
         TarError::Engine(error) => engine_kind(error),
         TarError::Write(error) => error.kind(),
+        TarError::Cancelled => Kind::Interrupted,
     }
 }

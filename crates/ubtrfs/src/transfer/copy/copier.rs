@@ -161,7 +161,7 @@ impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
 
     /// Adds the place to an error that ends the command. `name` is of an entry of the last of `levels`.
     fn located(&self, error: CopyError, levels: &[Level<D::Dir>], name: &[u8]) -> CopyError {
-        if !error.is_final() || matches!(error, CopyError::At { .. }) {
+        if !error.is_final() || matches!(error, CopyError::At { .. } | CopyError::Cancelled) {
             return error;
         }
         let below = path_of(levels);
@@ -245,6 +245,7 @@ impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
         let (Some(top), Some(parent)) = (levels.first(), levels.last()) else {
             return Ok(None);
         };
+        self.check_cancelled()?;
         let facts = self.source.facts(file, self.options.preserve)?;
         self.observer.begin(shown);
         if facts.kind == FileKind::Directory {
@@ -367,6 +368,7 @@ impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
             };
             let mut at = part.start;
             while at < part.end {
+                self.check_cancelled()?;
                 let len = (part.end - at).min(READ_BYTES as u64) as usize;
                 let read = data.read(at, &mut self.buffer[..len], &mut damage)?;
                 if read {
@@ -390,6 +392,13 @@ impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
                     });
                 }
             }
+        }
+    }
+
+    fn check_cancelled(&mut self) -> Result<(), CopyError> {
+        match self.observer.is_cancelled() {
+            true => Err(CopyError::Cancelled),
+            false => Ok(()),
         }
     }
 

@@ -58,15 +58,23 @@ pub(crate) enum CopyError {
     Image,
     #[error("its file type is unknown")]
     UnknownKind,
+    /// The observer ended the copy.
+    #[error("cancelled")]
+    Cancelled,
 }
 
 impl CopyError {
-    /// Tells whether everything else would fail for the same reason.
+    /// Tells whether nothing else is copied: the copy was cancelled, or all would fail for the same reason.
     pub(crate) fn is_final(&self) -> bool {
+        matches!(self, CopyError::Cancelled) || self.is_of_volume()
+    }
+
+    /// Tells whether any change of the volume that is copied to would fail for the same reason.
+    pub(crate) fn is_of_volume(&self) -> bool {
         match self {
             CopyError::Make(error) => is_final_error(error),
             CopyError::Keep { source, .. } => is_final_error(source),
-            CopyError::At { source, .. } => source.is_final(),
+            CopyError::At { source, .. } => source.is_of_volume(),
             _ => false,
         }
     }

@@ -35,6 +35,9 @@ pub(crate) enum TarError {
     /// The archive cannot be written.
     #[error("{0}")]
     Write(#[from] io::Error),
+    /// The observer ended it.
+    #[error("cancelled")]
+    Cancelled,
 }
 
 /// A problem with one file while the others are archived.
@@ -136,8 +139,9 @@ impl<'a, W: Write> Archiver<'a, W> {
         Ok(())
     }
 
-    /// Archives one file and tells its kind; None if it had to be left out. An error is one of the output.
-    fn member(&mut self, path: &[u8], id: FileId) -> io::Result<Option<FileKind>> {
+    /// Archives one file and tells its kind; None if it had to be left out. An error is one of the output, or ends it.
+    fn member(&mut self, path: &[u8], id: FileId) -> Result<Option<FileKind>, TarError> {
+        self.check_cancelled()?;
         let facts = self
             .volume
             .attr(id)
@@ -212,7 +216,7 @@ impl<'a, W: Write> Archiver<'a, W> {
     }
 
     /// Archives a regular file; false if it was left out.
-    fn file(&mut self, member: Member<'_>, id: FileId, size: u64) -> io::Result<bool> {
+    fn file(&mut self, member: Member<'_>, id: FileId, size: u64) -> Result<bool, TarError> {
         let Some(map) = self.sparse_parts(member.path, id, size) else {
             self.observer.failed(member.path, TarProblem::TooManyHoles);
             return Ok(false);
@@ -229,6 +233,7 @@ impl<'a, W: Write> Archiver<'a, W> {
         for part in if sparse { &map } else { &whole } {
             let mut at = part.start;
             while at < part.end {
+                self.check_cancelled()?;
                 let len = (part.end - at).min(READ_BYTES as u64) as usize;
                 // EXPORT-1: the member has all the bytes that its header says.
                 read_past_damage(self.volume, id, at, &mut self.buffer[..len], &mut damage);
@@ -243,6 +248,13 @@ impl<'a, W: Write> Archiver<'a, W> {
         }
         self.tar.pad()?;
         Ok(true)
+    }
+
+    fn check_cancelled(&mut self) -> Result<(), TarError> {
+        match self.observer.is_cancelled() {
+            true => Err(TarError::Cancelled),
+            false => Ok(()),
+        }
     }
 
     /// Lists the parts of a file that hold data, in whole sectors as extents are. GNU tar wants a part of length 0 at
