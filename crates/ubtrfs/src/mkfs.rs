@@ -217,7 +217,7 @@ impl Mkfs {
         self
     }
 
-    /// Has a file, or all that is in a directory, overwritten where it lies, without checksums. The path is that within what
+    /// Has a file, or all that is in a directory, overwritten in place, without checksums. The path is that within what
     /// the volume is filled with. May be repeated.
     #[must_use]
     pub fn no_data_cow(self, path: impl Into<PathBuf>) -> Mkfs {

@@ -8,7 +8,7 @@ use ubtrfs_fuse::mount::{
 };
 
 use crate::presentation::console::Console;
-use crate::volume_access::control::{Asked, Leaving, Left};
+use crate::volume_access::control::{Asked, Leaving, Unmounted};
 
 /// How long a server is waited for that has not ended and is not seen working. A commit takes as long as it takes.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -83,7 +83,7 @@ fn unmount(target: &Path, console: &mut Console) {
                     elsewhere(&entry)
                 ));
             }
-            Afterwards::Stalled => Left::Stalled,
+            Afterwards::Stalled => Unmounted::Stalled,
         },
         _ => return,
     };
@@ -99,18 +99,18 @@ fn are_there(others: &[TableEntry]) -> bool {
     })
 }
 
-fn say(entry: &TableEntry, left: Left, server: Option<&Server>, console: &mut Console) {
+fn say(entry: &TableEntry, left: Unmounted, server: Option<&Server>, console: &mut Console) {
     let place = entry.mountpoint.display();
     match left {
-        Left::Ended => {}
-        Left::LivesOn => console.warning(format_args!(
+        Unmounted::Ended => {}
+        Unmounted::LivesOn => console.warning(format_args!(
             "{place}: unmounted here, and all that was written is durable; {}",
             elsewhere(entry)
         )),
-        Left::NotDurable => console.error(format_args!(
+        Unmounted::NotDurable => console.error(format_args!(
             "{place}: unmounted, but not all that was written is durable; the log of the mount says why"
         )),
-        Left::Stalled => {
+        Unmounted::Stalled => {
             let named = server.map_or("the process".into(), |server| {
                 let how = if server.is_stopped() { " is stopped, and" } else { "" };
                 format!("process {}{how}", server.pid())

@@ -256,7 +256,7 @@ impl Files {
         Ok(lock::read(&inode.lock)?.buffer.is_dirty())
     }
 
-    /// Locks both files with nothing buffered, and promises what a step takes, with data if any is to be written. Second,
+    /// Locks both files with nothing buffered, and reserves what a step takes, with data if any is to be written. Second,
     /// how many extents a step may meet.
     fn begin_share<'a>(
         &self,

@@ -63,7 +63,7 @@ pub(super) struct StoredFile<'a> {
     pub(super) delalloc: DelallocReservation,
 }
 
-/// Data of a tree is on its way to where it lies: no snapshot of it is made (NOCOW-3), nothing of it is freed
+/// Data of a tree is being written in place: no snapshot of it is made (NOCOW-3), nothing of it is freed
 /// (NOCOW-4).
 #[derive(Debug)]
 struct Overwriting<'a> {

@@ -143,7 +143,7 @@ impl Files {
         }
     }
 
-    /// Returns whether some of the file may be written where it lies.
+    /// Returns whether some of the file may be written in place (nocow).
     fn may_overwrite(&self, inode: &Inode) -> Result<bool> {
         let _state = lock::read(&inode.lock)?;
         let flags = read_file(inode)?.flags();
@@ -223,11 +223,11 @@ impl Files {
         if bytes.is_empty() {
             return Ok(Ok(offset));
         }
-        if !state.buffer.is_promised(offset..end, sectorsize) {
+        if !state.buffer.is_reserved(offset..end, sectorsize) {
             return Ok(Err(state.buffer.wants_ahead(offset..end, sectorsize)));
         }
         self.enter_write(inode, &mut item)?;
-        state.buffer.write_promised(offset, bytes, sectorsize);
+        state.buffer.write_reserved(offset, bytes, sectorsize);
         Ok(Ok(offset))
     }
 
@@ -263,7 +263,7 @@ impl Files {
         let buffer = &mut state.buffer;
         buffer.write(files, offset, bytes, sectorsize, space.need);
         if space.ahead.data_bytes() > 0 {
-            buffer.promise_ahead(end, sectorsize, space.ahead);
+            buffer.reserve_ahead(end, sectorsize, space.ahead);
         }
         Ok(offset)
     }
@@ -275,7 +275,7 @@ impl Files {
         Ok(())
     }
 
-    /// Overwrites a file where it lies, for which there need be no space. Sectors that are dirty have their reservation:
+    /// Overwrites a file in place (nocow), for which there need be no space. Sectors that are dirty have their reservation:
     /// they take their part in the buffer. The rest goes to the device by itself, so that a refusal concerns nothing that
     /// others have written.
     ///
@@ -316,7 +316,7 @@ impl Files {
             let part_bytes = &bytes[(part.start - offset) as usize..(part.end - offset) as usize];
             // No thread has written them back since: that takes the lock of the extents.
             let buffer = &mut state.buffer;
-            buffer.write_promised(part.start, part_bytes, sectorsize);
+            buffer.write_reserved(part.start, part_bytes, sectorsize);
         }
         Ok(offset)
     }

@@ -9,7 +9,7 @@
 //!   are locked.
 //! - BUFFER-2: no piece reaches beyond the file's size: the size is the inode item's, or where the last piece
 //!   ends if that is more.
-//! - BUFFER-3: for every dirty sector there is a promise of space, for one more, and for those in `ahead`.
+//! - BUFFER-3: space is reserved for every dirty sector, for one more, and for those in `ahead`.
 //!
 //! Locks: the inode's protects it.
 //! Not here: the pieces (`dirty_ranges`), giving them extents (`write_back`), which files have any (`dirty`).
@@ -31,7 +31,7 @@ pub(crate) struct WriteBuffer {
     dirty: DirtyRanges,
     in_flight: Option<Arc<DirtyRanges>>,
     delalloc: DelallocReservation,
-    /// Whole sectors behind dirty ones, in the same window. A write that continues there needs no promise.
+    /// Whole sectors behind dirty ones, in the same window. A write that continues there needs no reservation.
     ahead: Range<u64>,
     /// The size that a truncation under way has given the file, while its item still says another.
     cut: Option<u64>,
@@ -97,8 +97,8 @@ impl WriteBuffer {
         self.dirty.write(offset, bytes);
     }
 
-    /// Returns whether bytes in `range` need no promise: their sectors are dirty, or come next and were reserved ahead.
-    pub(crate) fn is_promised(&self, range: Range<u64>, sectorsize: u64) -> bool {
+    /// Returns whether bytes in `range` need no reservation: their sectors are dirty, or come next and were reserved ahead.
+    pub(crate) fn is_reserved(&self, range: Range<u64>, sectorsize: u64) -> bool {
         let sectors = sectors_of(range, sectorsize);
         let old_end = match self.goes_on(&sectors) {
             true => self.ahead.start,
@@ -114,8 +114,8 @@ impl WriteBuffer {
         (sectors.start..sectors.end).contains(&self.ahead.start) && sectors.end <= self.ahead.end
     }
 
-    /// Buffers bytes that [`WriteBuffer::is_promised`].
-    pub(crate) fn write_promised(&mut self, offset: u64, bytes: &[u8], sectorsize: u64) {
+    /// Buffers bytes that [`WriteBuffer::is_reserved`].
+    pub(crate) fn write_reserved(&mut self, offset: u64, bytes: &[u8], sectorsize: u64) {
         let sectors = sectors_of(offset..offset + bytes.len() as u64, sectorsize);
         if self.goes_on(&sectors) {
             self.ahead.start = sectors.end;
@@ -138,7 +138,7 @@ impl WriteBuffer {
     }
 
     /// Keeps what was reserved ahead with a write that ends at `end`, in the place of what was before.
-    pub(crate) fn promise_ahead(
+    pub(crate) fn reserve_ahead(
         &mut self,
         end: u64,
         sectorsize: u64,

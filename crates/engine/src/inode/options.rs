@@ -23,7 +23,7 @@ pub(crate) struct DataOptions {
     pub(crate) max_inline_bytes: u64,
     /// Budget of written data that has no extent yet.
     pub(crate) buffer_bytes: u64,
-    /// New files are overwritten where they lie, without checksums.
+    /// New files are overwritten in place, without checksums.
     pub(crate) no_data_cow: bool,
     /// New files have no checksums.
     pub(crate) no_data_sum: bool,

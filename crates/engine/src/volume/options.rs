@@ -81,7 +81,7 @@ macro_rules! with_open_options {
             /// compressed.
             max_inline_bytes(bytes: u64) => |options| options.data.max_inline_bytes = bytes;
 
-            /// Has new files overwritten where they lie, as `-o nodatacow`: without checksums, and without compression.
+            /// Has new files overwritten in place, as `-o nodatacow`: without checksums, and without compression.
             no_data_cow(no_data_cow: bool) => |options| options.data.no_data_cow = no_data_cow;
 
             /// Gives new files no checksums, as `-o nodatasum`: what a device then returns is taken for true.

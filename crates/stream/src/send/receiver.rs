@@ -22,7 +22,7 @@ pub(super) const MAX_DEPTH: usize = 2048;
 /// How many paths of directories are remembered.
 const MAX_KNOWN_PATHS: usize = 4096;
 /// How many directories are remembered that need no more moves.
-const MAX_SETTLED: usize = 1 << 16;
+const MAX_PLACED_WITH_PARENTS: usize = 1 << 16;
 
 /// How far the stream has come.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -44,7 +44,7 @@ pub(super) struct Receiver {
     /// Directories that were placed before their turn.
     early: InodeSet,
     /// Some of those that are placed, and all above them, too.
-    settled: HashSet<u64>,
+    placed_with_parents: HashSet<u64>,
     /// Inodes of the old snapshot that lie in the root directory under a name of their own, which follows from both trees.
     asides: InodeSet,
     /// Directories of the new snapshot that are placed, and lie in the root directory for a while.
@@ -215,7 +215,7 @@ impl Job<'_> {
         let mut at = dir;
         let mut depth = 0;
         // Also above one that is not moved itself.
-        while at != ROOT_DIR && !self.receiver.settled.contains(&at) {
+        while at != ROOT_DIR && !self.receiver.placed_with_parents.contains(&at) {
             depth += 1;
             if depth > MAX_DEPTH {
                 return Err(self.new.corrupt(dir, CorruptFile::Loop));
@@ -230,10 +230,10 @@ impl Job<'_> {
             if !self.is_placed(ino)? {
                 self.place_one(ino, &name)?;
             }
-            if self.receiver.settled.len() >= MAX_SETTLED {
-                self.receiver.settled.clear();
+            if self.receiver.placed_with_parents.len() >= MAX_PLACED_WITH_PARENTS {
+                self.receiver.placed_with_parents.clear();
             }
-            self.receiver.settled.insert(ino);
+            self.receiver.placed_with_parents.insert(ino);
         }
         Ok(())
     }

@@ -95,7 +95,7 @@ impl Discard {
             return Look::Again;
         }
         if !self.pool.can_discard_at(group.start()) {
-            return self.give_up(queue, entry, group, Look::Again);
+            return self.unlist(queue, entry, group, Look::Again);
         }
         if !entry.has_begun {
             if entry.list == List::Empty || group.tracks_trims() {
@@ -112,12 +112,12 @@ impl Discard {
         self.pause(queue, out.region().len);
         match self.discard_out(out) {
             true => Look::Done,
-            false => self.give_up(queue, entry, group, Look::Done),
+            false => self.unlist(queue, entry, group, Look::Done),
         }
     }
 
     /// Leaves a group alone until something is freed in it.
-    fn give_up(&self, queue: &mut Queue, entry: &Entry, group: &BlockGroup, look: Look) -> Look {
+    fn unlist(&self, queue: &mut Queue, entry: &Entry, group: &BlockGroup, look: Look) -> Look {
         queue.leave(entry.place);
         group.unlist();
         look

@@ -281,7 +281,7 @@ impl Space {
         let first = groups.partition_point(|group| group.end().0 <= hint);
         let (before, from) = groups.split_at(first);
         let usable = |group: &&Arc<BlockGroup>| {
-            group.flags().contains(flags) && group.longest() >= wanted.min_bytes
+            group.flags().contains(flags) && group.max_extent_bytes() >= wanted.min_bytes
         };
         let mut groups = from.iter().chain(before).filter(usable);
         groups.find_map(|group| take(group, wanted))

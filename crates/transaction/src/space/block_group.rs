@@ -59,7 +59,7 @@ pub struct BlockGroup {
     info: Arc<SpaceInfo>,
     /// Copies of the state's, readable without its lock; hints for the choice of a group.
     free_bytes: AtomicU64,
-    longest: AtomicU64,
+    max_extent_bytes: AtomicU64,
     runs: AtomicU64,
     allocated: AtomicU64,
     nocow_writers: NocowWriters,
@@ -114,7 +114,7 @@ impl BlockGroup {
             superblocks: new.superblocks.into(),
             info,
             free_bytes: AtomicU64::new(0),
-            longest: AtomicU64::new(0),
+            max_extent_bytes: AtomicU64::new(0),
             runs: AtomicU64::new(0),
             allocated: AtomicU64::new(0),
             nocow_writers: NocowWriters::default(),
@@ -240,8 +240,8 @@ impl BlockGroup {
 
     /// Returns the length of the longest free run, as of a moment ago. It is an upper bound if the free space is not
     /// loaded.
-    pub(super) fn longest(&self) -> u64 {
-        self.longest.load(Ordering::Relaxed)
+    pub(super) fn max_extent_bytes(&self) -> u64 {
+        self.max_extent_bytes.load(Ordering::Relaxed)
     }
 
     /// Returns the free bytes and the number of their runs, as of a moment ago. The number is 1 if the free space is
@@ -487,7 +487,7 @@ impl BlockGroup {
     /// SPACE-INFO-1
     fn recount(&self, state: &mut GroupState) {
         self.recount_trims(state);
-        let (mut free_bytes, mut longest, mut runs) = match &state.free {
+        let (mut free_bytes, mut max_extent_bytes, mut runs) = match &state.free {
             Free::NotLoaded(_) => {
                 let taken = self.used().saturating_add(state.pinned);
                 let taken = taken.saturating_add(self.superblock_bytes());
@@ -497,7 +497,7 @@ impl BlockGroup {
             Free::Loaded(free) => {
                 // TRIM-3
                 let free_bytes = free.free_bytes() + state.trim.out;
-                (free_bytes, free.longest_bytes(), free.run_count())
+                (free_bytes, free.max_extent_bytes(), free.run_count())
             }
             Free::Unusable => (0, 0, 0),
         };
@@ -510,14 +510,15 @@ impl BlockGroup {
             Free::NotLoaded(_) | Free::Unusable => self.used(),
         };
         if self.nocow_writers.is_closed() || state.removed {
-            (free_bytes, longest, runs) = (0, 0, 0);
+            (free_bytes, max_extent_bytes, runs) = (0, 0, 0);
         }
         let used = if state.removed { 0 } else { self.used() };
         replace(&self.info.free_bytes, state.counted_room, free_bytes);
         replace(&self.info.used, state.counted_used, used);
         (state.counted_room, state.counted_used) = (free_bytes, used);
         self.free_bytes.store(free_bytes, Ordering::Relaxed);
-        self.longest.store(longest, Ordering::Relaxed);
+        self.max_extent_bytes
+            .store(max_extent_bytes, Ordering::Relaxed);
         self.runs.store(runs, Ordering::Relaxed);
         self.allocated.store(allocated, Ordering::Relaxed);
     }

@@ -350,7 +350,7 @@ impl Space {
     /// Takes an empty group and its chunk out of the volume. The running transaction deletes the items.
     ///
     /// `InUse`: something is in it or pinned, its items are not inserted yet, it is the last of its kind, or
-    /// promises rest on it.
+    /// reservations rest on it.
     pub(crate) fn remove_group(&self, start: Logical) -> Result<RemovedGroup, SpaceError> {
         let chunks = self.chunks.lock();
         let group = self.find(start).filter(|group| group.start() == start);
@@ -370,7 +370,7 @@ impl Space {
         !others.any(|other| other.kind() == group.kind())
     }
 
-    /// Closes a group for good, if it is empty and promises can be kept without it.
+    /// Closes a group for good, if it is empty and reservations fit without it.
     fn retire(&self, group: &BlockGroup) -> bool {
         let was_read_only = group.is_read_only();
         if !group.try_set_read_only() {
@@ -378,7 +378,7 @@ impl Space {
         }
         // The reservations are checked afterwards, as a thread that reserves checks the space afterwards (SPACE-INFO-2).
         let retired = group.retire();
-        if retired && self.keeps_promises_of(group.kind()) {
+        if retired && self.fits_reservations_of(group.kind()) {
             return true;
         }
         if retired {
@@ -390,7 +390,7 @@ impl Space {
         false
     }
 
-    fn keeps_promises_of(&self, kind: BlockGroupType) -> bool {
+    fn fits_reservations_of(&self, kind: BlockGroupType) -> bool {
         let info = self.info(kind);
         match kind {
             BlockGroupType::Data => info.fits_groups(),

@@ -100,7 +100,7 @@ impl FreeSpace {
     }
 
     /// Returns the length of the longest run.
-    pub(crate) fn longest_bytes(&self) -> u64 {
+    pub(crate) fn max_extent_bytes(&self) -> u64 {
         self.runs.longest() * self.unit_bytes
     }
 

@@ -6,21 +6,21 @@ use std::sync::Arc;
 
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use super::running::Running;
+use super::running::RunningTransaction;
 use super::stripes::Striped;
 
 #[derive(Debug)]
 pub(super) struct TransactionBarrier {
-    running: Striped<RwLock<Arc<Running>>>,
+    running: Striped<RwLock<Arc<RunningTransaction>>>,
 }
 
 /// The barrier, closed: no operation is within.
 pub(super) struct Closed<'g> {
-    stripes: Vec<RwLockWriteGuard<'g, Arc<Running>>>,
+    stripes: Vec<RwLockWriteGuard<'g, Arc<RunningTransaction>>>,
 }
 
 impl TransactionBarrier {
-    pub(super) fn new(running: Running) -> TransactionBarrier {
+    pub(super) fn new(running: RunningTransaction) -> TransactionBarrier {
         let running = Arc::new(running);
         TransactionBarrier {
             running: Striped::of(|| RwLock::new(Arc::clone(&running))),
@@ -28,7 +28,7 @@ impl TransactionBarrier {
     }
 
     #[inline]
-    pub(super) fn read(&self) -> RwLockReadGuard<'_, Arc<Running>> {
+    pub(super) fn read(&self) -> RwLockReadGuard<'_, Arc<RunningTransaction>> {
         self.running.mine().read()
     }
 
@@ -41,12 +41,12 @@ impl TransactionBarrier {
 }
 
 impl Closed<'_> {
-    pub(super) fn running(&self) -> &Arc<Running> {
+    pub(super) fn running(&self) -> &Arc<RunningTransaction> {
         &self.stripes[0]
     }
 
     /// Replaces the transaction that the next operations join, and returns the one before.
-    pub(super) fn replace(&mut self, next: Running) -> Arc<Running> {
+    pub(super) fn replace(&mut self, next: RunningTransaction) -> Arc<RunningTransaction> {
         let before = Arc::clone(self.running());
         let next = Arc::new(next);
         for stripe in &mut self.stripes {

@@ -21,8 +21,8 @@ use super::estimate::{DataRef, DiskExtent, EditEstimate};
 use super::manager::TransactionManager;
 use super::pending_subvolumes::{Origin, PendingSubvolume, Puts};
 use super::reclaim::HandleCount;
-use super::reservation_cache::Units;
-use super::running::Running;
+use super::reservation_cache::ReservationUnits;
+use super::running::RunningTransaction;
 use super::superblock_edits::SuperblockEdits;
 use crate::error::Result;
 use crate::roots::{ItemChange, NameChanges, Tree};
@@ -38,7 +38,7 @@ pub struct Reservation<'v> {
 enum Reserved {
     Edits(EditEstimate),
     /// Units of a batch that was reserved before.
-    Units(Units),
+    Units(ReservationUnits),
 }
 
 impl<'v> Reservation<'v> {
@@ -58,7 +58,10 @@ impl<'v> Reservation<'v> {
 
     /// Makes a reservation of `units` that were taken from the cache.
     #[inline]
-    pub(super) fn of_units(manager: &'v TransactionManager, units: Units) -> Reservation<'v> {
+    pub(super) fn of_units(
+        manager: &'v TransactionManager,
+        units: ReservationUnits,
+    ) -> Reservation<'v> {
         Reservation {
             reserved: Some((manager, Reserved::Units(units))),
         }
@@ -89,7 +92,7 @@ impl Drop for Reservation<'_> {
 /// A handle of the running transaction, which does not freeze while this lives.
 #[derive(Debug)]
 pub struct TransactionHandle<'v> {
-    guard: RwLockReadGuard<'v, Arc<Running>>,
+    guard: RwLockReadGuard<'v, Arc<RunningTransaction>>,
     /// Until the edits count.
     reservation: Reservation<'v>,
     /// The edits of items so far. None once there was another change, which counts for all that is reserved.

@@ -30,7 +30,7 @@ use super::operation_gate::OperationGate;
 use super::published::{PinnedByEpoch, RetiredSets};
 use super::reclaim::SpaceReclaim;
 use super::reservation::MetadataReservations;
-use super::running::Running;
+use super::running::RunningTransaction;
 use super::shared_extents::SharedExtents;
 use super::stats::{Counters, WriterStats};
 use super::threads::Threads;
@@ -83,7 +83,7 @@ impl TransactionManager {
         );
         let committed = roots.superblock().transid();
         let lazy_times = Arc::clone(roots.lazy_times());
-        let running = Running::new(Transid(committed.0 + 1));
+        let running = RunningTransaction::new(Transid(committed.0 + 1));
         reservations.keep_global_reserve();
         let discard = Discard::new(Arc::clone(&space), Arc::clone(roots.pool()), discard);
         Ok(TransactionManager {

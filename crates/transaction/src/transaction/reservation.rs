@@ -18,8 +18,8 @@
 use std::sync::Arc;
 
 use super::estimate::EditEstimate;
-use super::reservation_cache::{ReservationCache, Units};
-use super::running::Running;
+use super::reservation_cache::{ReservationCache, ReservationUnits};
+use super::running::RunningTransaction;
 use super::worst_case::{EditCounts, TreeSizes};
 use crate::space::Space;
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
@@ -46,7 +46,7 @@ pub(crate) struct MetadataReservations {
     cache: ReservationCache,
     /// Bytes that the commit in progress may still allocate (RESERVATION-1), and by how many it may enlarge the trees.
     frozen_need: AtomicU64,
-    frozen_growth: AtomicU64,
+    frozen_growth_bytes: AtomicU64,
 }
 
 impl MetadataReservations {
@@ -67,7 +67,7 @@ impl MetadataReservations {
             reserved_bytes: AtomicU64::new(0),
             cache: ReservationCache::default(),
             frozen_need: AtomicU64::new(0),
-            frozen_growth: AtomicU64::new(0),
+            frozen_growth_bytes: AtomicU64::new(0),
         }
     }
 
@@ -98,17 +98,17 @@ impl MetadataReservations {
     }
 
     /// Takes units for a small operation from the cache of its thread. They stay reserved until they are consumed.
-    pub(super) fn take_cached(&self, units: Units) -> bool {
+    pub(super) fn take_cached(&self, units: ReservationUnits) -> bool {
         self.cache.take(units)
     }
 
-    pub(super) fn consume_cached(&self, units: Units) {
+    pub(super) fn consume_cached(&self, units: ReservationUnits) {
         self.cache.consume(units);
     }
 
     /// Keeps of `units`, which an operation took, those that its edits needed. The others are left to the next operation.
     #[inline]
-    pub(super) fn give_back_unused(&self, units: &mut Units, used: EditEstimate) {
+    pub(super) fn give_back_unused(&self, units: &mut ReservationUnits, used: EditEstimate) {
         let unused = units.split_unused(used);
         if !unused.is_none() {
             self.cache.give_back(unused);
@@ -116,8 +116,13 @@ impl MetadataReservations {
     }
 
     /// Reserves a batch if there is space for many (RESERVATION-CACHE-2), and takes `units` of it.
-    pub(super) fn take_batch(&self, running: &Running, lazy: EditEstimate, units: Units) -> bool {
-        let batch = Units::BATCH.cost();
+    pub(super) fn take_batch(
+        &self,
+        running: &RunningTransaction,
+        lazy: EditEstimate,
+        units: ReservationUnits,
+    ) -> bool {
+        let batch = ReservationUnits::BATCH.cost();
         let with_kept = |more: EditEstimate| {
             let need = self.need(running, lazy.and(more));
             need.saturating_add(self.global_reserve(need))
@@ -152,7 +157,12 @@ impl MetadataReservations {
 
     /// Reserves what commits need at worst for all edits so far, for all reservations and for `lazy`. False if there is not
     /// as much. An operation that `frees` space may use the global reserve.
-    pub(super) fn reserve_space(&self, running: &Running, lazy: EditEstimate, frees: bool) -> bool {
+    pub(super) fn reserve_space(
+        &self,
+        running: &RunningTransaction,
+        lazy: EditEstimate,
+        frees: bool,
+    ) -> bool {
         let need = self.need(running, lazy);
         let with_kept = need.saturating_add(self.global_reserve(need));
         self.space.reserve_metadata(with_kept)
@@ -160,7 +170,7 @@ impl MetadataReservations {
     }
 
     /// Releases what is reserved beyond the need, which has become less. No other thread reserves meanwhile.
-    pub(super) fn shrink_to(&self, running: &Running, lazy: EditEstimate) {
+    pub(super) fn shrink_to(&self, running: &RunningTransaction, lazy: EditEstimate) {
         self.drain_cache();
         let need = self.need(running, lazy);
         let with_kept = need.saturating_add(self.global_reserve(need));
@@ -175,7 +185,7 @@ impl MetadataReservations {
     }
 
     /// Returns the bytes that commits need at worst for all edits so far, for all reservations and for `more`.
-    fn need(&self, running: &Running, more: EditEstimate) -> u64 {
+    fn need(&self, running: &RunningTransaction, more: EditEstimate) -> u64 {
         // RESERVATION-2. Edits that replace a reservation meanwhile count twice. In the other order they might not count.
         let reserved = self.reserved().and(more);
         self.need_of(running.counts(), reserved)
@@ -201,7 +211,7 @@ impl MetadataReservations {
 
     /// Returns the sizes of trees once the commit in progress is done, at most.
     fn sizes(&self) -> TreeSizes {
-        let growth = self.frozen_growth.load(Ordering::Relaxed);
+        let growth = self.frozen_growth_bytes.load(Ordering::Relaxed);
         let grown = |size: &AtomicU64| size.load(Ordering::Relaxed).saturating_add(growth);
         TreeSizes {
             nodesize: self.nodesize,
@@ -216,9 +226,9 @@ impl MetadataReservations {
     /// Moves the need of the running transaction to the commit in progress. No operation joins meanwhile.
     pub(super) fn freeze(&self, counts: EditCounts) {
         let sizes = self.sizes();
-        let (need, growth) = (sizes.worst_case_bytes(counts), sizes.growth(counts));
+        let (need, growth) = (sizes.worst_case_bytes(counts), sizes.growth_bytes(counts));
         self.frozen_need.store(need, Ordering::Relaxed);
-        self.frozen_growth.store(growth, Ordering::Relaxed);
+        self.frozen_growth_bytes.store(growth, Ordering::Relaxed);
     }
 
     /// Counts a block that the commit in progress has allocated.
@@ -234,7 +244,7 @@ impl MetadataReservations {
     pub(super) fn reserve_for_cleaner(
         &self,
         counts: EditCounts,
-        running: &Running,
+        running: &RunningTransaction,
         most: u64,
     ) -> Option<u64> {
         self.drain_cache();
@@ -270,21 +280,23 @@ impl MetadataReservations {
         &self,
         counts: EditCounts,
         more: EditCounts,
-        running: &Running,
+        running: &RunningTransaction,
     ) -> bool {
         self.drain_cache();
         let sizes = self.sizes();
         let need = sizes.worst_case_bytes(counts.and(more)) - sizes.worst_case_bytes(counts);
-        let growth = sizes.growth(more);
+        let growth = sizes.growth_bytes(more);
         // RESERVATION-4
         self.frozen_need.fetch_add(need, Ordering::SeqCst);
-        self.frozen_growth.fetch_add(growth, Ordering::Relaxed);
+        self.frozen_growth_bytes
+            .fetch_add(growth, Ordering::Relaxed);
         let reserved = self
             .space
             .reserve_metadata(self.need(running, EditEstimate::of_freeing()));
         if !reserved {
             self.frozen_need.fetch_sub(need, Ordering::Relaxed);
-            self.frozen_growth.fetch_sub(growth, Ordering::Relaxed);
+            self.frozen_growth_bytes
+                .fetch_sub(growth, Ordering::Relaxed);
         }
         reserved
     }
@@ -307,6 +319,6 @@ impl MetadataReservations {
             self.extent_tree.store(bytes, Ordering::Relaxed);
         }
         self.frozen_need.store(0, Ordering::Release);
-        self.frozen_growth.store(0, Ordering::Relaxed);
+        self.frozen_growth_bytes.store(0, Ordering::Relaxed);
     }
 }

@@ -40,24 +40,26 @@ struct CachedUnits {
 
 /// A number of units.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Units(u64);
+pub(super) struct ReservationUnits(u64);
 
-impl Units {
-    pub(super) const BATCH: Units = Units(BATCH_UNITS);
+impl ReservationUnits {
+    pub(super) const BATCH: ReservationUnits = ReservationUnits(BATCH_UNITS);
 
     /// Returns the units that cover `cost`, or None if it is nothing, or much.
-    pub(super) fn of(cost: EditEstimate) -> Option<Units> {
+    pub(super) fn of(cost: EditEstimate) -> Option<ReservationUnits> {
         let items = cost.items.max(cost.leaves).div_ceil(UNIT.items);
         let units = items.max(cost.bytes.div_ceil(UNIT.bytes));
-        (1..=MOST_UNITS).contains(&units).then_some(Units(units))
+        (1..=MOST_UNITS)
+            .contains(&units)
+            .then_some(ReservationUnits(units))
     }
 
     /// Splits off the units that `used` does not need.
     #[inline]
-    pub(super) fn split_unused(&mut self, used: EditEstimate) -> Units {
+    pub(super) fn split_unused(&mut self, used: EditEstimate) -> ReservationUnits {
         let items = used.items.max(used.leaves).div_ceil(UNIT.items);
         let needed = items.max(used.bytes.div_ceil(UNIT.bytes)).min(self.0);
-        let unused = Units(self.0 - needed);
+        let unused = ReservationUnits(self.0 - needed);
         self.0 = needed;
         unused
     }
@@ -78,7 +80,7 @@ impl Units {
 
 impl ReservationCache {
     /// Takes units of this thread's stripe. False if not as many are left.
-    pub(super) fn take(&self, units: Units) -> bool {
+    pub(super) fn take(&self, units: ReservationUnits) -> bool {
         let left = &self.stripes.mine().left;
         let take = |left: u64| left.checked_sub(units.0);
         left.try_update(Ordering::Acquire, Ordering::Relaxed, take)
@@ -86,7 +88,7 @@ impl ReservationCache {
     }
 
     /// Notes that the operation which took `units` has left.
-    pub(super) fn consume(&self, units: Units) {
+    pub(super) fn consume(&self, units: ReservationUnits) {
         // Release ordering: a thread that sees them consumed also sees the edits.
         let consumed = &self.stripes.mine().consumed;
         consumed.fetch_add(units.0, Ordering::Release);
@@ -94,7 +96,7 @@ impl ReservationCache {
 
     /// Leaves units that an operation has taken and did not need to the next one of this thread.
     #[inline]
-    pub(super) fn give_back(&self, units: Units) {
+    pub(super) fn give_back(&self, units: ReservationUnits) {
         let left = &self.stripes.mine().left;
         // Release ordering: a thread that takes them also sees the edits that needed the others.
         left.fetch_add(units.0, Ordering::Release);
@@ -102,19 +104,19 @@ impl ReservationCache {
 
     /// Adds a reserved batch for this thread, which has taken `taken` of it. Returns the units consumed of earlier batches,
     /// which the caller releases.
-    pub(super) fn refill(&self, taken: Units) -> Units {
+    pub(super) fn refill(&self, taken: ReservationUnits) -> ReservationUnits {
         let mine = self.stripes.mine();
         let rest = BATCH_UNITS - taken.0;
         mine.left.fetch_add(rest, Ordering::Release);
-        Units(mine.consumed.swap(0, Ordering::Acquire))
+        ReservationUnits(mine.consumed.swap(0, Ordering::Acquire))
     }
 
     /// Takes all units that are left or consumed. The caller releases them.
-    pub(super) fn drain(&self) -> Units {
+    pub(super) fn drain(&self) -> ReservationUnits {
         let all = self.stripes.iter().map(|cached| {
             let left = cached.left.swap(0, Ordering::Acquire);
             left + cached.consumed.swap(0, Ordering::Acquire)
         });
-        Units(all.sum())
+        ReservationUnits(all.sum())
     }
 }

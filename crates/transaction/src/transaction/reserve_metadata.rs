@@ -14,8 +14,8 @@ use super::handle::Reservation;
 use super::manager::TransactionManager;
 use super::published::{READERS_TAKE, READERS_TRIES};
 use super::reclaim::{SpaceReclaim, assert_outside_transactions};
-use super::reservation_cache::Units;
-use super::running::Running;
+use super::reservation_cache::ReservationUnits;
+use super::running::RunningTransaction;
 use super::worst_case::EditCounts;
 use crate::error::{Error, Result};
 
@@ -178,7 +178,7 @@ impl TransactionManager {
 
     /// Returns the bytes that count against the memory for deltas: edits, the logs that have copies of them, and blocks
     /// that logs have replaced.
-    fn bytes_in_memory(&self, running: &Running) -> u64 {
+    fn bytes_in_memory(&self, running: &RunningTransaction) -> u64 {
         running.bytes().saturating_add(self.logs.bytes())
     }
 
@@ -232,7 +232,11 @@ impl TransactionManager {
     }
 
     /// Reserves `cost` if there is space for it, for all edits so far and for all other reservations.
-    fn try_reserve_beside(&self, running: &Running, cost: EditEstimate) -> Option<Reservation<'_>> {
+    fn try_reserve_beside(
+        &self,
+        running: &RunningTransaction,
+        cost: EditEstimate,
+    ) -> Option<Reservation<'_>> {
         let reservation = Reservation::make(self, cost);
         let reserved = || {
             self.reservations
@@ -243,14 +247,18 @@ impl TransactionManager {
 
     /// Reserves for a small operation from the cache of its thread.
     fn take_cached(&self, cost: EditEstimate) -> Option<Reservation<'_>> {
-        let units = Units::of(cost)?;
+        let units = ReservationUnits::of(cost)?;
         let taken = self.reservations.take_cached(units);
         taken.then(|| Reservation::of_units(self, units))
     }
 
     /// Reserves for a small operation, and a batch for those that follow.
-    fn take_batch(&self, running: &Running, cost: EditEstimate) -> Option<Reservation<'_>> {
-        let units = Units::of(cost)?;
+    fn take_batch(
+        &self,
+        running: &RunningTransaction,
+        cost: EditEstimate,
+    ) -> Option<Reservation<'_>> {
+        let units = ReservationUnits::of(cost)?;
         let taken = self.reservations.take_batch(running, self.lazy(), units);
         taken.then(|| Reservation::of_units(self, units))
     }

@@ -24,7 +24,7 @@ use crate::error::Result;
 use crate::roots::Tree;
 
 #[derive(Debug)]
-pub(crate) struct Running {
+pub(crate) struct RunningTransaction {
     pub(crate) transid: Transid,
     pub(super) refs: Mutex<DelayedRefs>,
     pub(super) dirty: Mutex<Vec<Arc<Tree>>>,
@@ -42,9 +42,9 @@ pub(crate) struct Running {
 const LEAVES_OF_SUBVOLUME: u64 = 8;
 const EDITS_OF_SUBVOLUME: u64 = 16;
 
-impl Running {
-    pub(super) fn new(transid: Transid) -> Running {
-        Running {
+impl RunningTransaction {
+    pub(super) fn new(transid: Transid) -> RunningTransaction {
+        RunningTransaction {
             transid,
             refs: Mutex::default(),
             dirty: Mutex::default(),

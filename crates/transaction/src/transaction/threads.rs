@@ -16,7 +16,7 @@ pub struct Threads {
     /// Wakes the thread that commits.
     wanted: Condvar,
     /// Wakes operations that wait for room in the delta.
-    frozen: Condvar,
+    delta_freed: Condvar,
     /// Wakes the thread that writes back and evicts orphans.
     evicts: Condvar,
     /// The threads, and whether there are any.
@@ -53,7 +53,7 @@ impl Default for Threads {
         Threads {
             wake: Mutex::default(),
             wanted: Condvar::new(),
-            frozen: Condvar::new(),
+            delta_freed: Condvar::new(),
             evicts: Condvar::new(),
             background: Mutex::default(),
             has_background: AtomicBool::new(false),
@@ -66,7 +66,7 @@ impl Threads {
     /// Wakes the threads that wait for room.
     pub(crate) fn notify_frozen(&self) {
         self.wake.lock().notices += 1;
-        self.frozen.notify_all();
+        self.delta_freed.notify_all();
     }
 
     /// Returns how often those that waited for room have been told to look again.
@@ -78,7 +78,7 @@ impl Threads {
     pub(super) fn wait_beyond(&self, seen: u64) {
         let mut wake = self.wake.lock();
         while wake.notices == seen {
-            self.frozen.wait(&mut wake);
+            self.delta_freed.wait(&mut wake);
         }
     }
 
@@ -104,7 +104,7 @@ impl Threads {
         wake.stop = true;
         // A thread that waits for room makes it.
         wake.notices += 1;
-        self.frozen.notify_all();
+        self.delta_freed.notify_all();
         drop(wake);
         self.wanted.notify_one();
         self.evicts.notify_one();

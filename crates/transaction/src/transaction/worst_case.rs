@@ -77,7 +77,7 @@ impl TreeSizes {
     }
 
     /// Returns by how many bytes the trees may be larger after the edits.
-    pub(super) fn growth(&self, counts: EditCounts) -> u64 {
+    pub(super) fn growth_bytes(&self, counts: EditCounts) -> u64 {
         counts
             .bytes
             .saturating_mul(2)

@@ -21,9 +21,9 @@ mod running {
 
     /// The counts of the running transaction.
     #[derive(Debug, Default)]
-    pub(crate) struct Running(pub(super) EditTallies);
+    pub(crate) struct RunningTransaction(pub(super) EditTallies);
 
-    impl Running {
+    impl RunningTransaction {
         pub(super) fn counts(&self) -> EditCounts {
             self.0.counts()
         }

@@ -77,7 +77,7 @@ struct SubvolumeRequest {
 struct FlagsRequest {
     /// Below the root.
     path: PathBuf,
-    /// Overwritten where it lies, and not only without checksums.
+    /// Overwritten in place, and not only without checksums.
     no_data_cow: bool,
 }
 

@@ -30,7 +30,7 @@ pub(crate) struct Leaving(UnixStream);
 
 /// The state of the file system after an unmount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Left {
+pub(crate) enum Unmounted {
     /// Its server has ended.
     Ended,
     /// It is mounted elsewhere, or in use, and what was written is durable.
@@ -97,7 +97,7 @@ impl Leaving {
 
     /// Tells that the mount is gone, and waits for the server's answer or end. A `server` that is known is waited for as
     /// long as it works, any other for `patience`.
-    pub(crate) fn unmounted(self, server: Option<&Server>, patience: Duration) -> Left {
+    pub(crate) fn unmounted(self, server: Option<&Server>, patience: Duration) -> Unmounted {
         let Leaving(mut socket) = self;
         // If it has ended already, the answer is its end.
         let _ = socket.write_all(&[UNMOUNTED]);
@@ -114,20 +114,20 @@ impl Leaving {
                 Err(error) if waits.contains(&error.kind()) => {}
                 Ok(1) => {
                     return if answer == [DURABLE] {
-                        Left::LivesOn
+                        Unmounted::LivesOn
                     } else {
-                        Left::NotDurable
+                        Unmounted::NotDurable
                     };
                 }
                 _ => break,
             }
             if work.is_stalled(patience) {
-                return Left::Stalled;
+                return Unmounted::Stalled;
             }
         }
         match server.is_none_or(|server| server.ends_within(ENDS_WITHIN)) {
-            true => Left::Ended,
-            false => Left::Stalled,
+            true => Unmounted::Ended,
+            false => Unmounted::Stalled,
         }
     }
 }

@@ -41,7 +41,7 @@ mod server;
 mod socket_file;
 
 pub(crate) use client::{Outcome, run_elsewhere};
-pub(crate) use leaving::{Asked, Leaving, Left};
+pub(crate) use leaving::{Asked, Leaving, Unmounted};
 pub(crate) use mounted::mountpoint_of;
 pub(crate) use protocol::receiving;
 pub(crate) use server::{Control, Leavers, Served};

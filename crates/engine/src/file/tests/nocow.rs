@@ -1,4 +1,4 @@
-//! Data that is overwritten where it lies, and data that is not.
+//! Data that is overwritten in place, and data that is copied on write.
 
 use std::thread;
 use std::time::Duration;

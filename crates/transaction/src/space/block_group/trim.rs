@@ -8,7 +8,7 @@
 //! - TRIM-1: what waits is free, also where the free space is not loaded. Allocating it takes it out of both.
 //! - TRIM-2: a region that is being discarded is neither free nor waiting, and only what is free is ever taken out. So
 //!   nothing that is used, pinned or a superblock copy is discarded.
-//! - TRIM-3: promises of space count what is out as free.
+//! - TRIM-3: reservations count what is out as free.
 //!
 //! Not here: which group's turn it is (`discard`), allocations that wait for a region (`trim_gate`).
 
@@ -157,7 +157,7 @@ impl BlockGroup {
 
     /// Returns the length of the longest run that waits for a discard.
     pub(crate) fn longest_untrimmed(&self) -> u64 {
-        self.state.lock().trim.waiting.longest_bytes()
+        self.state.lock().trim.waiting.max_extent_bytes()
     }
 
     /// Has all free space wait, if it is not known to be trimmed. Loads it.

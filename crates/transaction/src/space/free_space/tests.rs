@@ -62,7 +62,7 @@ impl FreeSpace {
         let free = model.free.iter().filter(|free| **free).count() as u64;
         assert_eq!(self.free_bytes(), free * SECTOR);
         let longest = model.runs().iter().map(|run| run.1).max().unwrap_or(0);
-        assert_eq!(self.longest_bytes(), longest);
+        assert_eq!(self.max_extent_bytes(), longest);
         assert_eq!(self.run_count(), model.runs().len() as u64);
         let mut last_end = None;
         for (&start, &end) in &self.extents {
@@ -188,7 +188,7 @@ fn found_space_is_free_aligned_near_and_as_long_as_there_is() {
                 let near = whole.iter().find(|start| **start >= hint).unwrap_or(first);
                 assert_eq!((start, len), (*near, wanted.bytes));
             } else if align == SECTOR {
-                assert_eq!(len, space.longest_bytes().min(wanted.bytes));
+                assert_eq!(len, space.max_extent_bytes().min(wanted.bytes));
             }
         }
     }

@@ -10,7 +10,7 @@ use super::blocks::Blocks;
 use super::{Commit, CommitTree};
 use crate::error::Result;
 use crate::transaction::manager::TransactionManager;
-use crate::transaction::running::Running;
+use crate::transaction::running::RunningTransaction;
 
 impl<'v> Commit<'v> {
     /// Freezes the running transaction and begins its commit. Returns None if there is nothing to commit.
@@ -25,7 +25,7 @@ impl<'v> Commit<'v> {
                 manager.threads.notify_frozen();
                 return Ok(None);
             }
-            let next = Running::new(Transid(running.running().transid.0 + 1));
+            let next = RunningTransaction::new(Transid(running.running().transid.0 + 1));
             let old = running.replace(next);
             manager.reservations.freeze(old.counts());
             manager.logs.freeze();

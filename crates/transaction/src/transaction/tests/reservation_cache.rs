@@ -1,16 +1,16 @@
 //! Units of the reservation cache. They are here since `tests/models` compiles the cache for its own tests.
 
 use crate::transaction::EditEstimate;
-use crate::transaction::reservation_cache::{ReservationCache, Units};
+use crate::transaction::reservation_cache::{ReservationCache, ReservationUnits};
 
 const ITEMS_OF_UNIT: u64 = 8;
 const BATCH_UNITS: u64 = 16;
 
-fn units(count: u64) -> Units {
-    Units::of(EditEstimate::items(count * ITEMS_OF_UNIT)).unwrap()
+fn units(count: u64) -> ReservationUnits {
+    ReservationUnits::of(EditEstimate::items(count * ITEMS_OF_UNIT)).unwrap()
 }
 
-fn count(units: Units) -> u64 {
+fn count(units: ReservationUnits) -> u64 {
     units.cost().items / ITEMS_OF_UNIT
 }
 

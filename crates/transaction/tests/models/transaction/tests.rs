@@ -6,8 +6,8 @@ use loom::thread;
 
 use super::estimate::EditEstimate;
 use super::reservation::MetadataReservations;
-use super::reservation_cache::Units;
-use super::running::Running;
+use super::reservation_cache::ReservationUnits;
+use super::running::RunningTransaction;
 use super::stripes;
 use super::worst_case::EditCounts;
 use crate::check;
@@ -32,7 +32,7 @@ const NOTHING: EditCounts = EditCounts {
 struct Volume {
     space: Arc<Space>,
     reservations: MetadataReservations,
-    running: Running,
+    running: RunningTransaction,
 }
 
 impl Volume {
@@ -43,7 +43,7 @@ impl Volume {
         Arc::new(Volume {
             space,
             reservations,
-            running: Running::default(),
+            running: RunningTransaction::default(),
         })
     }
 
@@ -111,7 +111,7 @@ fn edits_count_before_their_reservation_is_released() {
 fn cached_units_count_until_the_edits_do() {
     check(4, || {
         let volume = Volume::new();
-        let units = Units::of(EditEstimate::items(8)).unwrap();
+        let units = ReservationUnits::of(EditEstimate::items(8)).unwrap();
         let nothing = EditEstimate::default();
         assert!(
             volume
@@ -143,14 +143,14 @@ fn batch_is_reserved_beside_edits_that_replace_a_reservation() {
             volume.edit(8);
             volume.reservations.release(cost);
         });
-        let units = Units::of(EditEstimate::items(8)).unwrap();
+        let units = ReservationUnits::of(EditEstimate::items(8)).unwrap();
         let nothing = EditEstimate::default();
         assert!(
             volume
                 .reservations
                 .take_batch(&volume.running, nothing, units)
         );
-        let batch = Units::BATCH.cost().items;
+        let batch = ReservationUnits::BATCH.cost().items;
         volume.has_reserved(Volume::need(8 + batch, None));
         operation.join().unwrap();
     });

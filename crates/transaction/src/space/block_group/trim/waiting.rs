@@ -95,7 +95,7 @@ impl Waiting {
                 ranges.iter().max_by_key(|range| range.end - range.start)
             }
             Waiting::Many(free) => {
-                let longest = free.longest_bytes();
+                let longest = free.max_extent_bytes();
                 let wanted = Wanted {
                     bytes: longest,
                     min_bytes: longest,
@@ -108,10 +108,10 @@ impl Waiting {
         }
     }
 
-    pub(super) fn longest_bytes(&self) -> u64 {
+    pub(super) fn max_extent_bytes(&self) -> u64 {
         match self {
             Waiting::Few { .. } => self.longest().map_or(0, |range| range.end - range.start),
-            Waiting::Many(free) => free.longest_bytes(),
+            Waiting::Many(free) => free.max_extent_bytes(),
         }
     }
 }
