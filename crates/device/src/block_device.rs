@@ -17,6 +17,7 @@ use crate::error::Holder;
 
 /// A device, a file that stands for one, or memory.
 pub trait BlockDevice: Send + Sync + Debug {
+    /// Returns the length of the device.
     fn len_bytes(&self) -> u64;
 
     /// Returns the other user of the device, found when it was opened for reading.
@@ -78,7 +79,8 @@ pub trait BlockDevice: Send + Sync + Debug {
         None
     }
 
-    /// Returns the claim on a block device.
+    /// Returns the claim on a block device, which only this crate makes.
+    #[doc(hidden)]
     fn claim(&self) -> Option<&DeviceClaim> {
         None
     }
@@ -109,12 +111,16 @@ pub trait BlockDevice: Send + Sync + Debug {
 /// One read of a batch.
 #[derive(Debug)]
 pub struct DeviceRead<'a> {
+    /// Where it begins on the device.
     pub offset: u64,
+    /// The bytes that are filled.
     pub buf: &'a mut [u8],
+    /// The outcome, once it was done.
     pub result: io::Result<()>,
 }
 
 impl<'a> DeviceRead<'a> {
+    /// Creates a read that is to be done.
     pub fn new(offset: u64, buf: &'a mut [u8]) -> Self {
         Self {
             offset,
@@ -127,12 +133,16 @@ impl<'a> DeviceRead<'a> {
 /// One write of a batch.
 #[derive(Debug)]
 pub struct DeviceWrite<'a> {
+    /// Where it begins on the device.
     pub offset: u64,
+    /// The bytes that are written.
     pub buf: &'a [u8],
+    /// The outcome, once it was done.
     pub result: io::Result<()>,
 }
 
 impl<'a> DeviceWrite<'a> {
+    /// Creates a write that is to be done.
     pub fn new(offset: u64, buf: &'a [u8]) -> Self {
         Self {
             offset,
@@ -145,12 +155,16 @@ impl<'a> DeviceWrite<'a> {
 /// One discard of a batch.
 #[derive(Debug)]
 pub struct DeviceDiscard {
+    /// Where it begins on the device.
     pub offset: u64,
+    /// How many bytes are discarded.
     pub len: u64,
+    /// The outcome, once it was done.
     pub result: io::Result<()>,
 }
 
 impl DeviceDiscard {
+    /// Creates a discard that is to be done.
     pub fn new(offset: u64, len: u64) -> Self {
         Self {
             offset,
@@ -164,8 +178,11 @@ impl DeviceDiscard {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{len} bytes at {offset} are past the end of the device, which has {device_len}")]
 pub struct PastEnd {
+    /// Where the request begins.
     pub offset: u64,
+    /// How many bytes it has.
     pub len: u64,
+    /// How many bytes the device has.
     pub device_len: u64,
 }
 

@@ -28,6 +28,7 @@ pub struct DiscardGeometry {
 }
 
 impl DiscardGeometry {
+    /// Creates a geometry that is as it has to be: the granularity is rounded up, and the largest request down.
     pub fn new(granularity: u64, max_bytes: u64) -> DiscardGeometry {
         let granularity = granularity
             .clamp(MIN_GRANULARITY, 1 << 40)

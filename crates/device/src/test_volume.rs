@@ -127,7 +127,7 @@ pub(crate) struct TestVolume {
 
 impl TestVolume {
     pub(crate) fn new(profile: Profile, stripes: u16) -> TestVolume {
-        let flags = BlockGroupFlags::DATA | profile.flag();
+        let flags = BlockGroupFlags::DATA | BlockGroupFlags::of(profile);
         let volume = TestVolume {
             devices: (1..=u64::from(stripes))
                 .map(|devid| {

@@ -34,11 +34,26 @@ impl BlockGroupFlags {
         .union(Self::RAID1C4);
     pub const RAID56_MASK: BlockGroupFlags = Self::RAID5.union(Self::RAID6);
 
+    /// Returns the flag of a profile, which is none for single.
+    pub fn of(profile: Profile) -> BlockGroupFlags {
+        match profile {
+            Profile::Single => BlockGroupFlags::empty(),
+            Profile::Dup => BlockGroupFlags::DUP,
+            Profile::Raid0 => BlockGroupFlags::RAID0,
+            Profile::Raid1 => BlockGroupFlags::RAID1,
+            Profile::Raid1c3 => BlockGroupFlags::RAID1C3,
+            Profile::Raid1c4 => BlockGroupFlags::RAID1C4,
+            Profile::Raid10 => BlockGroupFlags::RAID10,
+            Profile::Raid5 => BlockGroupFlags::RAID5,
+            Profile::Raid6 => BlockGroupFlags::RAID6,
+        }
+    }
+
     /// Returns the profile, if at most one profile bit is set.
     pub fn profile(self) -> Option<Profile> {
         Profile::ALL
             .into_iter()
-            .find(|p| p.flag() == self & Self::PROFILE_MASK)
+            .find(|&p| BlockGroupFlags::of(p) == self & Self::PROFILE_MASK)
     }
 
     /// Returns "Data", "Metadata", "System" or "Data+Metadata", as `btrfs filesystem df` prints it.
@@ -95,18 +110,28 @@ impl BlockGroupType {
 /// How a chunk's bytes are spread over its stripes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
 pub enum Profile {
+    /// One copy, each chunk on one device.
     Single,
+    /// Two copies on one device.
     Dup,
+    /// One copy, in stripes over all devices.
     Raid0,
+    /// Two copies on different devices.
     Raid1,
+    /// Three copies on different devices.
     Raid1c3,
+    /// Four copies on different devices.
     Raid1c4,
+    /// Two copies on different devices, in stripes over all.
     Raid10,
+    /// One copy in stripes, with parity that makes up for one device.
     Raid5,
+    /// One copy in stripes, with parity that makes up for two devices.
     Raid6,
 }
 
 impl Profile {
+    /// Every profile.
     pub const ALL: [Profile; 9] = [
         Profile::Single,
         Profile::Dup,
@@ -118,20 +143,6 @@ impl Profile {
         Profile::Raid5,
         Profile::Raid6,
     ];
-
-    pub fn flag(self) -> BlockGroupFlags {
-        match self {
-            Profile::Single => BlockGroupFlags::empty(),
-            Profile::Dup => BlockGroupFlags::DUP,
-            Profile::Raid0 => BlockGroupFlags::RAID0,
-            Profile::Raid1 => BlockGroupFlags::RAID1,
-            Profile::Raid1c3 => BlockGroupFlags::RAID1C3,
-            Profile::Raid1c4 => BlockGroupFlags::RAID1C4,
-            Profile::Raid10 => BlockGroupFlags::RAID10,
-            Profile::Raid5 => BlockGroupFlags::RAID5,
-            Profile::Raid6 => BlockGroupFlags::RAID6,
-        }
-    }
 
     /// Returns the name as `btrfs filesystem df` prints it.
     pub fn name(self) -> &'static str {

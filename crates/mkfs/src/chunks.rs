@@ -233,7 +233,7 @@ impl VolumeChunks {
         profile: Profile,
         request: &ChunkRequest,
     ) -> Result<(), MkfsError> {
-        let flags = types | profile.flag();
+        let flags = types | BlockGroupFlags::of(profile);
         let (chosen, stripe_bytes) = self
             .choose(profile, request)
             .ok_or(MkfsError::NoRoomForChunk { flags })?;

@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 
 use ubtrfs_device::Holder;
 
+use crate::escaped::Escaped;
+
 pub(crate) use cause::{Cause, Caused};
 
 #[cfg(test)]
@@ -62,17 +64,23 @@ impl Error {
     /// | kind | failure |
     /// |---|---|
     /// | `NotFound`, `AlreadyExists`, `NotADirectory`, `IsADirectory`, `DirectoryNotEmpty` | as of `std::fs` |
-    /// | `StorageFull` | the volume is full |
+    /// | `StorageFull` | the volume or device is full |
+    /// | `QuotaExceeded` | a [group](crate::Volume::group) has an operation that needs a commit |
+    /// | `FileTooLarge` | the file or volume would be larger than one can be |
+    /// | `TooManyLinks` | the file has as many names as it can have |
     /// | `ReadOnlyFilesystem` | the volume, the subvolume or the device is read-only, the volume is closed, or a commit failed |
     /// | `PermissionDenied` | an immutable or append-only file, or the subvolume is not of the kind that is needed; a [`Caller`](crate::Caller) lacks the right ([`Error::is_refusal`]) |
     /// | `CrossesDevices` | different subvolumes or volumes, or a subvolume where a directory is wanted |
     /// | `ResourceBusy` | the volume is open elsewhere, or the path is that of a root |
     /// | `InvalidData` | the volume is damaged, or is none |
+    /// | `UnexpectedEof` | a stream or an archive ends early |
     /// | `InvalidInput`, `InvalidFilename` | an argument that nothing can be done with |
     /// | `Unsupported` | a feature that is not known |
     /// | `Interrupted` | an observer cancelled the work |
     /// | `OutOfMemory` | memory has no room for a whole file |
-    /// | others | errors of the devices and of files of the host |
+    /// | as `std::fs` for `ELOOP` and `EBADF` | too many links on a path; a file that is not open for this ([`Error::errno`]) |
+    /// | `Other` | a failure within the library, such as an earlier loss of data |
+    /// | others | errors of the devices, of streams and of files of the host |
     pub fn kind(&self) -> io::ErrorKind {
         self.0.cause.kind()
     }
@@ -204,10 +212,10 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "cannot {}", self.0.operation)?;
         if let Some(path) = &self.0.path {
-            write!(f, " '{}'", path.display())?;
+            write!(f, " '{}'", Escaped::of(path))?;
         }
         if let Some(to) = &self.0.to {
-            write!(f, " to '{}'", to.display())?;
+            write!(f, " to '{}'", Escaped::of(to))?;
         }
         write!(f, ": {}", self.0.cause)
     }

@@ -2,8 +2,10 @@
 //!
 //! Not here: making volumes (`mkfs`), limits and defaults (`ubtrfs-mkfs`).
 
+use std::fmt;
+
 use ubtrfs_format::block_group_flags::Profile;
-use ubtrfs_format::csum::CsumType;
+use ubtrfs_format::csum::CsumType as Lower;
 
 use crate::error::{Naming, Result};
 use crate::reexports::MkfsWarning;
@@ -63,7 +65,7 @@ impl Default for MkfsOptions {
             metadata,
             nodesize,
             sectorsize,
-            csum_type,
+            csum_type: CsumType::of(csum_type),
             features: FeatureSet(features),
             root_owner,
         }
@@ -78,10 +80,75 @@ impl MkfsOptions {
             metadata: self.metadata,
             nodesize: self.nodesize,
             sectorsize: self.sectorsize,
-            csum_type: self.csum_type,
+            csum_type: self.csum_type.to_lower(),
             features: self.features.0,
             root_owner: self.root_owner,
         }
+    }
+}
+
+/// The algorithm of the checksums of a volume, of which [`MkfsOptions`] has an example.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum CsumType {
+    /// CRC-32C, of 4 bytes: the default.
+    #[default]
+    Crc32c,
+    /// XXH64, of 8 bytes.
+    XxHash64,
+    /// SHA-256, of 32 bytes.
+    Sha256,
+    /// `BLAKE2b`, of 32 bytes.
+    Blake2b,
+}
+
+impl CsumType {
+    /// Every algorithm.
+    pub const ALL: [CsumType; 4] = [
+        CsumType::Crc32c,
+        CsumType::XxHash64,
+        CsumType::Sha256,
+        CsumType::Blake2b,
+    ];
+
+    /// Returns the name that btrfs-progs prints, such as "xxhash64".
+    pub fn name(self) -> &'static str {
+        self.to_lower().name()
+    }
+
+    /// Reads a name as `mkfs.btrfs --csum` does: without regard to case, with the short and long forms.
+    ///
+    /// ```
+    /// use ubtrfs::CsumType;
+    ///
+    /// assert_eq!(CsumType::from_name("xxhash"), Some(CsumType::XxHash64));
+    /// assert_eq!(CsumType::from_name("md5"), None);
+    /// ```
+    pub fn from_name(name: &str) -> Option<CsumType> {
+        Lower::from_name(name).map(CsumType::of)
+    }
+
+    fn of(lower: Lower) -> CsumType {
+        match lower {
+            Lower::Crc32c => CsumType::Crc32c,
+            Lower::XxHash64 => CsumType::XxHash64,
+            Lower::Sha256 => CsumType::Sha256,
+            Lower::Blake2b => CsumType::Blake2b,
+        }
+    }
+
+    fn to_lower(self) -> Lower {
+        match self {
+            CsumType::Crc32c => Lower::Crc32c,
+            CsumType::XxHash64 => Lower::XxHash64,
+            CsumType::Sha256 => Lower::Sha256,
+            CsumType::Blake2b => Lower::Blake2b,
+        }
+    }
+}
+
+impl fmt::Display for CsumType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
     }
 }
 
@@ -220,7 +287,7 @@ impl Geometry {
             metadata: lower.metadata,
             nodesize: lower.nodesize,
             sectorsize: lower.sectorsize,
-            csum_type: lower.csum_type,
+            csum_type: CsumType::of(lower.csum_type),
             features: FeatureSet(lower.features),
             root_owner: lower.root_owner,
             lower,

@@ -37,9 +37,6 @@ pub use ubtrfs_format::compress::Compression;
 /// ```
 pub use ubtrfs_format::block_group_flags::Profile;
 
-/// The algorithm of the checksums of a volume, of which [`MkfsOptions`](crate::MkfsOptions) has an example.
-pub use ubtrfs_format::csum::CsumType;
-
 /// A UUID, as of [`Volume::uuid`](crate::Volume::uuid).
 ///
 /// ```
@@ -139,6 +136,47 @@ pub use ubtrfs_stream::StreamVersion;
 /// ```
 pub use ubtrfs_device::BlockDevice;
 
+/// A read, a write, or a discard of a batch, of a [`BlockDevice`] that does several at a time. Without batches of its own a
+/// device does one after the other.
+///
+/// ```
+/// use ubtrfs::{BlockDevice, DeviceDiscard, DeviceRead, DeviceWrite, MemDevice};
+///
+/// let device = MemDevice::new(1 << 30);
+/// let mut writes = [DeviceWrite::new(0, b"one"), DeviceWrite::new(4096, b"two")];
+/// device.write_batch(&mut writes);
+/// assert!(writes.iter().all(|write| write.result.is_ok()));
+/// let mut two = [0; 3];
+/// let mut reads = [DeviceRead::new(4096, &mut two)];
+/// device.read_batch(&mut reads);
+/// assert!(reads[0].result.is_ok());
+/// assert_eq!(&two, b"two");
+/// device.discard_batch(&mut [DeviceDiscard::new(0, 4096)]);
+/// ```
+pub use ubtrfs_device::{DeviceDiscard, DeviceRead, DeviceWrite};
+
+/// The units in which a [`BlockDevice`] takes discards.
+///
+/// ```
+/// use ubtrfs::DiscardGeometry;
+///
+/// let geometry = DiscardGeometry::new(64 << 10, 100_000_000);
+/// assert_eq!(geometry.granularity, 64 << 10);
+/// assert_eq!(geometry.max_bytes % geometry.granularity, 0);
+/// ```
+pub use ubtrfs_device::DiscardGeometry;
+
+/// The payload of the error of a request that does not lie within a [`BlockDevice`].
+///
+/// ```
+/// use ubtrfs::PastEnd;
+///
+/// assert!(PastEnd::check(4096, 4096, 8192).is_ok());
+/// let error = PastEnd::check(4096, 4097, 8192).unwrap_err();
+/// assert!(error.get_ref().is_some_and(|payload| payload.is::<PastEnd>()));
+/// ```
+pub use ubtrfs_device::PastEnd;
+
 /// A device in memory; what was not written takes none.
 ///
 /// ```
@@ -155,25 +193,7 @@ pub use ubtrfs_device::BlockDevice;
 /// ```
 pub use ubtrfs_device::MemDevice;
 
-/// A file or block device of this machine, locked as [`Volume::open`](crate::Volume::open) locks it.
-///
-/// ```
-/// use std::sync::Arc;
-/// use ubtrfs::{BlockDevice, DeviceAccess, FileDevice, Volume};
-///
-/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let folder = tempfile::tempdir()?;
-/// # let path = folder.path().join("volume.img");
-/// Volume::create(&path, 1 << 30)?.close()?;
-/// let device: Arc<dyn BlockDevice> = Arc::new(FileDevice::open(&path, DeviceAccess::Read)?);
-/// let volume = Volume::builder().read_only().open_devices(vec![(path, device)])?;
-/// assert_eq!(volume.root().read_dir("/")?.count(), 0);
-/// # Ok(())
-/// # }
-/// ```
-pub use ubtrfs_device::FileDevice;
-
-/// The access that a [`FileDevice`] is opened for. It has an example.
+/// The access that a [`FileDevice`](crate::FileDevice) is opened for. It has an example.
 pub use ubtrfs_device::Access as DeviceAccess;
 
 /// The bytes of memory that this process may take before the kernel kills it or slows it down.

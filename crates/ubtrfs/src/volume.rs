@@ -360,6 +360,9 @@ impl Volume {
     /// Closes the volume after a commit of everything, for all clones, subvolumes and open files. From then on they
     /// change nothing. The devices are free when the last of these is dropped.
     ///
+    /// Of a volume that is open read-only nothing is committed, and nothing can fail. Its files stay readable until the last
+    /// of these is dropped.
+    ///
     /// # Errors
     ///
     /// As [`Volume::sync`]. The volume is closed all the same.

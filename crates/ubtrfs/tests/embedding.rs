@@ -698,3 +698,37 @@ fn file_that_memory_has_no_room_for_is_refused_with_its_path() {
     assert_eq!((&file).read_to_string(&mut end).unwrap(), 7);
     assert_eq!(end, "It is the end");
 }
+
+#[test]
+fn errors_show_no_control_characters_of_paths() {
+    let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
+    let root = volume.root();
+    let name = "/\u{1b}[2J\n";
+    let missing = root.read(name).unwrap_err();
+    assert_eq!(missing.path(), Some(Path::new(name)));
+    root.create_subvolume(name).unwrap();
+    for error in [
+        missing,
+        root.rename("/missing", name).unwrap_err(),
+        root.remove_dir_all(name).unwrap_err(),
+    ] {
+        let text = error.to_string();
+        assert!(!text.contains(char::is_control), "{text:?}");
+        assert!(text.contains(r"'/\u{1b}[2J\n'"), "{text}");
+    }
+}
+
+#[test]
+fn read_only_volume_closes_and_its_files_stay_readable() {
+    let folder = tempfile::tempdir().unwrap();
+    let image = folder.path().join("volume.img");
+    let volume = Volume::create(&image, 1 << 30).unwrap();
+    volume.root().write("/file", b"content").unwrap();
+    volume.close().unwrap();
+    let volume = Volume::open_read_only(&image).unwrap();
+    let file = volume.root().open_file("/file").unwrap();
+    volume.close().unwrap();
+    let mut content = String::new();
+    (&file).read_to_string(&mut content).unwrap();
+    assert_eq!(content, "content");
+}

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use ubtrfs::{Access, BlockDevice, Compress, FileDevice, Volume};
+use ubtrfs::{Access, BlockDevice, Compress, DeviceAccess, FileDevice, Volume};
 use ubtrfs_check::{CheckOptions, check_devices};
 use ubtrfs_format::block_group_flags::Profile;
 use ubtrfs_format::compress::Compression;
@@ -246,7 +246,7 @@ impl Images {
             .collect();
         let devices: Vec<FileDevice> = files
             .iter()
-            .map(|file| FileDevice::open(file, ubtrfs_device::Access::Write).unwrap())
+            .map(|file| FileDevice::open(file, DeviceAccess::Write).unwrap())
             .collect();
         let created = Timespec {
             sec: 1_700_000_000.into(),
@@ -291,7 +291,7 @@ impl Images {
 
     fn judge(&self) {
         let devices = self.made.devices().iter().map(|path| {
-            let device = FileDevice::open(path, ubtrfs_device::Access::Read).unwrap();
+            let device = FileDevice::open(path, DeviceAccess::Read).unwrap();
             (path.clone(), Arc::new(device) as Arc<dyn BlockDevice>)
         });
         let options = CheckOptions::default();

@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ubtrfs::{
-    Access, BlockDevice, BlockGroupKind, Builder, ChangeKind, Checker, FileDevice, FileFlags,
-    ImportOptions, MemDevice, Mkfs, MkfsOptions, Profile, ReceiveObserver, ReceiveOptions,
-    SendOptions, Snapshot, StreamCommand, StreamDump, StreamVersion, TransferObserver,
-    TransferProblem, Volume, Walk, WalkOptions, XattrChangeKind,
+    Access, BlockDevice, BlockGroupKind, Builder, ChangeKind, Checker, DeviceAccess, FileDevice,
+    FileFlags, ImportOptions, MemDevice, Mkfs, MkfsOptions, Profile, ReceiveObserver,
+    ReceiveOptions, SendOptions, Snapshot, StreamCommand, StreamDump, StreamVersion,
+    TransferObserver, TransferProblem, Volume, Walk, WalkOptions, XattrChangeKind,
 };
 use ubtrfs_sim::craft;
 
@@ -89,7 +89,7 @@ fn check_lists_what_is_wrong() {
     let volume = Volume::create(&image, VOLUME_BYTES).unwrap();
     volume.root().write("/file", vec![0xabu8; 1 << 20]).unwrap();
     volume.close().unwrap();
-    let device = FileDevice::open(&image, ubtrfs_device::Access::Read).unwrap();
+    let device = FileDevice::open(&image, DeviceAccess::Read).unwrap();
     let devices = vec![(image.clone(), Arc::new(device) as Arc<dyn BlockDevice>)];
     let report = Checker::new().check_devices(devices).unwrap();
     assert!(report.is_clean() && report.issues.is_empty(), "{report:?}");

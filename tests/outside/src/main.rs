@@ -11,9 +11,10 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use ubtrfs::{
-    Access, BlockDevice, BlockGroupKind, ChangeKind, Checker, Compress, Compression, FileFlags,
-    FileTimes, MemDevice, MkfsOptions, OpenOptions, Profile, ReceiveOptions, SendOptions, Snapshot,
-    StreamDump, Subvolume, Volume,
+    Access, BlockDevice, BlockGroupKind, ChangeKind, Checker, Compress, Compression, CsumType,
+    DeviceAccess, DeviceDiscard, DeviceRead, DeviceWrite, DiscardGeometry, FileDevice, FileFlags,
+    FileTimes, MemDevice, MkfsOptions, OpenOptions, PastEnd, Profile, ReceiveOptions, SendOptions,
+    Snapshot, StreamDump, Subvolume, Volume,
 };
 
 type Outcome = Result<(), Box<dyn Error>>;
@@ -60,6 +61,36 @@ impl BlockDevice for Counting {
         flushes.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         self.inner.flush()
     }
+
+    fn discard_geometry(&self) -> Option<DiscardGeometry> {
+        Some(DiscardGeometry::new(4096, 1 << 30))
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        PastEnd::check(offset, len, self.len_bytes())?;
+        self.inner.discard(offset, len)
+    }
+
+    fn discard_batch(&self, discards: &mut [DeviceDiscard]) {
+        for discard in discards {
+            discard.result = self.discard(discard.offset, discard.len);
+        }
+    }
+
+    fn read_batch(&self, reads: &mut [DeviceRead<'_>]) {
+        for read in reads {
+            read.result = self.read_at(read.buf, read.offset);
+        }
+    }
+
+    fn write_batch(&self, writes: &mut [DeviceWrite<'_>]) {
+        self.inner.write_batch(writes);
+    }
+}
+
+/// Opens a device without any other error than the library's own.
+fn length(path: &Path) -> ubtrfs::Result<u64> {
+    Ok(FileDevice::open(path, DeviceAccess::Read)?.len_bytes())
 }
 
 /// Works with a file as a program does, wherever it is.
@@ -182,6 +213,8 @@ fn main() -> Outcome {
     volume.close()?;
     assert!(Checker::new().read_data(true).check(&image)?.is_clean());
     assert_eq!(Volume::open_read_only(&image)?.label(), "outside");
+    assert!(length(&image)? > 0);
+    assert_eq!(CsumType::default().name(), "crc32c");
 
     let device = Arc::new(Counting {
         inner: MemDevice::new(256 << 20),

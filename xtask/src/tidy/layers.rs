@@ -140,7 +140,7 @@ const ORDERS: &[(&str, &[&str])] = &[
             "escaped handle host_owners lineage reexports",
             "transfer",
             "caller error",
-            "beside checking metadata mkfs_options transfer_observer",
+            "beside checking file_device metadata mkfs_options transfer_observer",
             "changes file read_dir",
             "subvolume",
             "dir_builder",

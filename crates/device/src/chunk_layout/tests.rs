@@ -51,7 +51,7 @@ fn random_devices(rng: &mut Rng, count: u64) -> Vec<DeviceSpace> {
 }
 
 fn flags(kind: BlockGroupType, profile: Profile) -> BlockGroupFlags {
-    profile.flag()
+    BlockGroupFlags::of(profile)
         | match kind {
             BlockGroupType::Data => BlockGroupFlags::DATA,
             BlockGroupType::Metadata => BlockGroupFlags::METADATA,

@@ -15,7 +15,7 @@ fn single(logical: u64, len: u64) -> MappedChunk {
 #[test]
 fn stripe_counts_follow_the_profile() {
     let ok = |profile: Profile, stripes: u16| {
-        let flags = BlockGroupFlags::DATA | profile.flag();
+        let flags = BlockGroupFlags::DATA | BlockGroupFlags::of(profile);
         check(1 << 20, &disk_chunk(1 << 20, flags, stripes)).is_ok()
     };
     for (profile, good) in [

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use ubtrfs_format::block_group_flags::BlockGroupFlags;
 
 fn mapped(profile: Profile, stripes: u16, len: u64) -> MappedChunk {
-    let flags = BlockGroupFlags::DATA | profile.flag();
+    let flags = BlockGroupFlags::DATA | BlockGroupFlags::of(profile);
     MappedChunk::check(
         Logical(1 << 30),
         &disk_chunk(len, flags, stripes),

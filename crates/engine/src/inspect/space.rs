@@ -317,6 +317,6 @@ fn data_profile(profiles: BlockGroupFlags, devices: usize) -> Profile {
     ];
     PREFERENCE
         .into_iter()
-        .find(|p| profiles.contains(p.flag()) && devices >= p.min_devices())
+        .find(|&p| profiles.contains(BlockGroupFlags::of(p)) && devices >= p.min_devices())
         .unwrap_or(Profile::Single)
 }

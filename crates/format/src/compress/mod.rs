@@ -33,10 +33,14 @@ pub const MAX_EXTENT_BYTES: usize = 128 * 1024;
 #[derive(Copy, Clone, Debug, Default, Eq, Hash, PartialEq)]
 #[repr(u8)]
 pub enum Compression {
+    /// Not at all.
     #[default]
     None = 0,
+    /// Deflate, of levels 1 to 9.
     Zlib = 1,
+    /// LZO, which is fast and has no levels.
     Lzo = 2,
+    /// Zstandard, of levels -15 to 15.
     Zstd = 3,
 }
 
@@ -44,10 +48,12 @@ impl Compression {
     /// Every kind, in the order of its on-disk value.
     pub const ALL: [Self; 4] = [Self::None, Self::Zlib, Self::Lzo, Self::Zstd];
 
+    /// Returns the algorithm of an on-disk value.
     pub fn from_raw(raw: u8) -> Option<Self> {
         Self::ALL.get(usize::from(raw)).copied()
     }
 
+    /// Returns the on-disk value.
     pub const fn raw(self) -> u8 {
         self as u8
     }

@@ -131,7 +131,7 @@ impl Space {
         if profile.parities() > 0 {
             return Err(SpaceError::ReadOnlyProfile { kind, profile });
         }
-        Ok((types | profile.flag(), profile))
+        Ok((types | BlockGroupFlags::of(profile), profile))
     }
 
     /// Makes a chunk for a transaction, or for its first user. Returns its length.

@@ -13,6 +13,7 @@ use ubtrfs_mkfs::{FeatureListError, FillError, MkfsError};
 use ubtrfs_stream::{CommandError, DiffError, ReceiveError, ReceiveFault, SendError, StreamError};
 
 use super::Error;
+use crate::escaped::Escaped;
 use crate::transfer::copy::CopyError;
 use crate::transfer::is_final_error;
 use crate::transfer::tar::TarError;
@@ -60,7 +61,7 @@ pub(crate) enum Cause {
     #[error(transparent)]
     Host(#[from] io::Error),
     /// A path that names no entry of a directory, such as "/".
-    #[error("{} names no entry", .0.display())]
+    #[error("'{}' names no entry", Escaped::of(.0))]
     NoName(PathBuf),
     /// Source and destination are one file.
     #[error("they are the same file")]
@@ -69,7 +70,7 @@ pub(crate) enum Cause {
     #[error("a directory is not copied into itself")]
     IntoItself,
     /// A subvolume, which only its deletion removes with its contents.
-    #[error("'{}' is a subvolume", .0.display())]
+    #[error("'{}' is a subvolume", Escaped::of(.0))]
     Subvolume(PathBuf),
     /// A directory that a damaged volume has in several places.
     #[error("directory stands in more than one place")]

@@ -20,7 +20,6 @@ use anyhow::{Context, anyhow, bail};
 use ubtrfs::{
     BlockDevice, CsumType, FeatureSet, FileDevice, Mkfs as NewVolume, MkfsOptions, Profile, Uuid,
 };
-use ubtrfs_device::register_with_kernel;
 use ubtrfs_format::superblock::LABEL_SIZE;
 
 use crate::command::chown::Ownership;
@@ -334,12 +333,8 @@ fn source_date_epoch() -> anyhow::Result<Option<SystemTime>> {
 /// Makes the kernel know the volume, where there is one that can.
 fn register(devices: Vec<FileDevice>) {
     for device in devices {
-        let path = device.is_block().then(|| device.path().to_owned());
-        // The kernel does not look at a device that a process has claimed.
-        drop(device);
-        if let Some(path) = path
-            && let Err(error) = register_with_kernel(&path)
-        {
+        let path = device.path().to_owned();
+        if let Err(error) = device.register() {
             tracing::info!(path = %path.display(), %error, "not registered with the kernel");
         }
     }

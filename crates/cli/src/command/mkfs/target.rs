@@ -10,9 +10,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
 use rustix::fs::{major, minor};
-use ubtrfs_device::{Access, BlockDevice, FileDevice, find_signature};
+use ubtrfs::{BlockDevice, DeviceAccess, FileDevice};
 
 use crate::presentation::console::Console;
+use crate::volume_access::reason::Reasoned;
 
 #[derive(Debug)]
 pub(super) struct Target {
@@ -69,7 +70,7 @@ impl Target {
         console: &mut Console,
     ) -> anyhow::Result<Target> {
         // For writing, because that is what finds out whether another process has it.
-        let device = FileDevice::open(path, Access::Write)?;
+        let device = FileDevice::open(path, DeviceAccess::Write).reason()?;
         if !force {
             refuse_to_overwrite(path, &device, console)?;
         }
@@ -121,7 +122,7 @@ impl Target {
     pub(super) fn open(&mut self) -> anyhow::Result<FileDevice> {
         let Some(device) = self.device.take() else {
             // A file that another process has made since is not overwritten.
-            return Ok(FileDevice::create_new(&self.path, self.used_bytes)?);
+            return Ok(FileDevice::create_new(&self.path, self.used_bytes).reason()?);
         };
         if device.len_bytes() < self.used_bytes {
             let resized = device.resize(self.used_bytes);
@@ -185,7 +186,8 @@ fn refuse_to_overwrite(
     console: &mut Console,
 ) -> anyhow::Result<()> {
     let shown = path.display();
-    let found = find_signature(device)
+    let found = device.signature().reason();
+    let found = found
         .with_context(|| format!("probe of {shown} failed, cannot detect existing filesystem"))?;
     if let Some(signature) = found {
         console.error(format_args!("{shown} appears to contain {signature}"));

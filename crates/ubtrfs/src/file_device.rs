@@ -1,0 +1,192 @@
+//! Files and block devices of this machine, as devices that a program opens itself.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+
+use ubtrfs_device::{
+    Access, BlockDevice, DeviceClaim, DeviceDiscard, DeviceRead, DeviceWrite, DiscardGeometry,
+    FileDevice as Lower, Holder,
+};
+
+use crate::error::{Cause, Naming, Result};
+
+/// A file or block device of this machine, locked as [`Volume::open`](crate::Volume::open) locks it.
+///
+/// ```
+/// use std::sync::Arc;
+/// use ubtrfs::{BlockDevice, DeviceAccess, FileDevice, Volume};
+///
+/// # fn main() -> Result<(), ubtrfs::Error> {
+/// # let folder = tempfile::tempdir().expect("there is room");
+/// # let path = folder.path().join("volume.img");
+/// Volume::create(&path, 1 << 30)?.close()?;
+/// let device: Arc<dyn BlockDevice> = Arc::new(FileDevice::open(&path, DeviceAccess::Read)?);
+/// let volume = Volume::builder().read_only().open_devices(vec![(path, device)])?;
+/// assert_eq!(volume.root().read_dir("/")?.count(), 0);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct FileDevice(Lower);
+
+impl FileDevice {
+    /// Opens a file or block device.
+    ///
+    /// # Errors
+    ///
+    /// It is missing (`NotFound`), is neither a file nor a block device (`InvalidInput`), or is in use (`ResourceBusy`), of
+    /// which [`Error::holder`](crate::Error::holder) tells more.
+    pub fn open(path: impl AsRef<Path>, access: Access) -> Result<FileDevice> {
+        let path = path.as_ref();
+        let opened = Lower::open(path, access).map_err(Cause::from);
+        opened.map(FileDevice).naming("open", path)
+    }
+
+    /// Opens a file or block device for reading without a lock, and without a look at other users. They may write
+    /// meanwhile, so that anything read can be of different times.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be opened, or is neither a file nor a block device.
+    pub fn peek(path: impl AsRef<Path>) -> Result<FileDevice> {
+        let path = path.as_ref();
+        let opened = Lower::peek(path).map_err(Cause::from);
+        opened.map(FileDevice).naming("open", path)
+    }
+
+    /// Makes an image of `len_bytes` zeros, and opens it for writing.
+    ///
+    /// # Errors
+    ///
+    /// Something is at `path` already (`AlreadyExists`), or the file cannot be made.
+    pub fn create_new(path: impl AsRef<Path>, len_bytes: u64) -> Result<FileDevice> {
+        let path = path.as_ref();
+        let made = Lower::create_new(path, len_bytes).map_err(Cause::from);
+        made.map(FileDevice).naming("create", path)
+    }
+
+    /// Returns the path by which it was opened.
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// Tells whether it is a block device, and not a file.
+    pub fn is_block(&self) -> bool {
+        self.0.is_block()
+    }
+
+    /// Describes for people what the device seems to hold, such as a file system or a partition table. A new volume would
+    /// destroy it. None if nothing is known of it.
+    ///
+    /// ```
+    /// use ubtrfs::{DeviceAccess, FileDevice, Volume};
+    ///
+    /// # fn main() -> Result<(), ubtrfs::Error> {
+    /// # let folder = tempfile::tempdir().expect("there is room");
+    /// # let path = folder.path().join("volume.img");
+    /// let device = FileDevice::create_new(&path, 1 << 30)?;
+    /// assert_eq!(device.signature()?, None);
+    /// drop(device);
+    /// # std::fs::remove_file(&path).expect("it is there");
+    /// Volume::create(&path, 1 << 30)?.close()?;
+    /// let device = FileDevice::open(&path, DeviceAccess::Write)?;
+    /// assert!(device.signature()?.is_some_and(|found| found.contains("btrfs")));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read.
+    pub fn signature(&self) -> Result<Option<String>> {
+        let found = ubtrfs_device::find_signature(&self.0).naming("read", self.path())?;
+        Ok(found.map(|signature| signature.to_string()))
+    }
+
+    /// Closes the device, and tells the kernel's btrfs of it, as `btrfs device scan` does. The kernel then mounts a volume
+    /// of several devices by any of them. A file is closed and no more.
+    ///
+    /// # Errors
+    ///
+    /// There is no btrfs in the kernel, or it finds no volume on the device.
+    pub fn register(self) -> Result<()> {
+        let path = self.path().to_owned();
+        let is_block = self.is_block();
+        // The kernel does not look at a device that a process has claimed.
+        drop(self);
+        match is_block {
+            true => ubtrfs_device::register_with_kernel(&path).naming("register", &path),
+            false => Ok(()),
+        }
+    }
+}
+
+impl BlockDevice for FileDevice {
+    fn len_bytes(&self) -> u64 {
+        self.0.len_bytes()
+    }
+
+    fn holder(&self) -> Option<&Holder> {
+        self.0.holder()
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.0.read_at(buf, offset)
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        self.0.write_at(buf, offset)
+    }
+
+    fn fill_holes(&self, offset: u64, len: u64) -> io::Result<u64> {
+        self.0.fill_holes(offset, len)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.0.flush()
+    }
+
+    fn resize(&self, len_bytes: u64) -> io::Result<()> {
+        self.0.resize(len_bytes)
+    }
+
+    fn discard_geometry(&self) -> Option<DiscardGeometry> {
+        self.0.discard_geometry()
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.0.discard(offset, len)
+    }
+
+    fn discard_batch(&self, discards: &mut [DeviceDiscard]) {
+        self.0.discard_batch(discards);
+    }
+
+    fn read_batch(&self, reads: &mut [DeviceRead<'_>]) {
+        self.0.read_batch(reads);
+    }
+
+    fn file(&self) -> Option<&File> {
+        self.0.file()
+    }
+
+    fn claim(&self) -> Option<&DeviceClaim> {
+        self.0.claim()
+    }
+
+    fn clone_range(
+        &self,
+        source: BorrowedFd<'_>,
+        source_offset: u64,
+        len: u64,
+        offset: u64,
+    ) -> io::Result<()> {
+        self.0.clone_range(source, source_offset, len, offset)
+    }
+
+    fn write_batch(&self, writes: &mut [DeviceWrite<'_>]) {
+        self.0.write_batch(writes);
+    }
+}
