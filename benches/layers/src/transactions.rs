@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use ubtrfs_format::ids::{InodeNr, Logical, RootId};
-use ubtrfs_transaction::space::{FreeSpace, Wanted};
+use ubtrfs_transaction::space::{ExtentRequest, FreeSpace};
 use ubtrfs_transaction::{DelayedRefs, RefKey};
 
 use crate::{MANY, Work};
@@ -68,7 +68,7 @@ impl FragmentedGroup {
     fn take_and_give_back(&mut self, sectors: u64) {
         let mut taken = Vec::with_capacity(sectors as usize);
         for _ in 0..sectors {
-            let wanted = Wanted {
+            let wanted = ExtentRequest {
                 bytes: SECTOR,
                 min_bytes: SECTOR,
                 align: SECTOR,

@@ -31,7 +31,7 @@ pub use ubtrfs_format::item::{FileKind, FileTime};
 pub use ubtrfs_transaction::discard::{
     DISCARD_SIZES, DiscardDelays, DiscardLimits, DiscardMode, DiscardStats,
 };
-pub use ubtrfs_transaction::roots::{BlockGroup, Rescue, SubvolumePlace, Tree};
+pub use ubtrfs_transaction::roots::{BlockGroupRecord, Rescue, SubvolumePlace, Tree};
 pub use ubtrfs_transaction::{
     CommitPhases, ExtentUser, FileId, Lifetime, RootsOfBlocks, Unlogged, Waits, WriterStats,
 };

@@ -17,7 +17,7 @@ pub(super) const MAX_COMPRESSED_BYTES: u64 = 128 << 10;
 
 /// Where a part of a file comes from.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Source<'a> {
+pub(super) enum ExtentSource<'a> {
     Inline {
         data: &'a [u8],
         compression: Compression,
@@ -47,7 +47,7 @@ pub(super) struct CompressedExtent {
 pub(super) struct FileRange<'a> {
     pub(super) start: u64,
     pub(super) len: u64,
-    pub(super) source: Source<'a>,
+    pub(super) source: ExtentSource<'a>,
 }
 
 impl FileRange<'_> {
@@ -58,14 +58,14 @@ impl FileRange<'_> {
     /// Returns where the next extent may begin: inline data takes whole sectors of the file.
     pub(super) fn end_aligned(&self, sectorsize: u64) -> u64 {
         match self.source {
-            Source::Inline { .. } => self.end().next_multiple_of(sectorsize),
+            ExtentSource::Inline { .. } => self.end().next_multiple_of(sectorsize),
             _ => self.end(),
         }
     }
 
     /// Returns whether SEEK_DATA stops here.
     pub(super) fn is_data(&self) -> bool {
-        !matches!(self.source, Source::Zeros)
+        !matches!(self.source, ExtentSource::Zeros)
     }
 }
 
@@ -161,15 +161,15 @@ fn decode<'a>(
                     ram_bytes,
                 });
             }
-            Source::Inline { data, compression }
+            ExtentSource::Inline { data, compression }
         }
         FileExtent::Regular {
             head,
             body,
             prealloc,
         } => match body.disk() {
-            None => Source::Zeros,
-            Some(_) if prealloc => Source::Zeros,
+            None => ExtentSource::Zeros,
+            Some(_) if prealloc => ExtentSource::Zeros,
             Some(logical) => {
                 let within = body
                     .offset
@@ -208,7 +208,7 @@ fn regular(
     whole: CompressedExtent,
     offset: u64,
     within: u64,
-) -> std::result::Result<Source<'static>, CorruptItem> {
+) -> std::result::Result<ExtentSource<'static>, CorruptItem> {
     let CompressedExtent {
         logical,
         disk_bytes,
@@ -224,7 +224,7 @@ fn regular(
         let logical = logical
             .checked_add(offset)
             .ok_or(CorruptItem::ExtentRange)?;
-        return Ok(Source::Plain { logical });
+        return Ok(ExtentSource::Plain { logical });
     }
     if within > ram_bytes {
         return Err(CorruptItem::ExtentRange);
@@ -235,5 +235,5 @@ fn regular(
             ram_bytes,
         });
     }
-    Ok(Source::Compressed(whole, offset))
+    Ok(ExtentSource::Compressed(whole, offset))
 }

@@ -20,7 +20,8 @@ use super::extents::FileExtents;
 use super::write_back::{GROW_SECTORS, enter_extent_edit};
 use crate::error::{Error, Result};
 use crate::inode::{
-    DelallocReservation, FileExtentsState, Inode, MAX_EXTENT_BYTES, Wanted, WriteBuffer, put_inode,
+    DelallocRequest, DelallocReservation, FileExtentsState, Inode, MAX_EXTENT_BYTES, WriteBuffer,
+    put_inode,
 };
 
 /// The change of a range.
@@ -343,7 +344,7 @@ impl Files {
             return Ok(None);
         }
         let manager = self.inodes.transactions()?;
-        let mut wanted = Wanted {
+        let mut wanted = DelallocRequest {
             bytes: 0,
             min_bytes: self.roots.sectorsize(),
             hint: None,

@@ -37,7 +37,7 @@ use crate::inode::{FileExtentsState, Inode};
 
 /// A part of a file that may be overwritten, as long as this is held.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct NocowRange {
     /// File offset.
     pub(super) start: u64,
     pub(super) part: DiskPart,
@@ -54,7 +54,7 @@ impl Files {
         extent_edit: &ExtentEdit,
         flags: InodeFlags,
         range: Range<u64>,
-    ) -> Result<Vec<Place>> {
+    ) -> Result<Vec<NocowRange>> {
         let mut places = Vec::new();
         for (place, extent) in extent_edit.overlapping(range.clone()) {
             let Extent::Disk(whole) = extent else {
@@ -82,7 +82,7 @@ impl Files {
             else {
                 continue;
             };
-            places.push(Place {
+            places.push(NocowRange {
                 start,
                 part,
                 handle,

@@ -27,13 +27,13 @@ const GROUP_RUNS: usize = 256;
 /// One file's data on its way, with what it takes to store it.
 #[derive(Debug)]
 pub(super) struct Job<'a> {
-    pub(super) taken: Taken<'a>,
+    pub(super) taken: TakenData<'a>,
     pub(super) extents: &'a mut FileExtentsState,
     pub(super) delalloc: DelallocReservation,
 }
 
 #[derive(Debug)]
-pub(super) struct Taken<'a> {
+pub(super) struct TakenData<'a> {
     pub(super) inode: &'a Arc<Inode>,
     pub(super) source: Source<'a>,
     /// The inode item at the time of taking.
@@ -53,7 +53,7 @@ pub(super) enum Source<'a> {
 
 /// The groups of changes that store a file's data.
 #[derive(Debug)]
-pub(super) struct Plan<'a> {
+pub(super) struct StoragePlan<'a> {
     pub(super) groups: Vec<Group<'a>>,
     pub(super) encoder: Encoder,
     pub(super) flags: InodeFlags,
@@ -113,7 +113,7 @@ impl<'a> Job<'a> {
             None if size > item_size => Default::default(),
             None => return Ok(None),
         };
-        let taken = Taken {
+        let taken = TakenData {
             inode,
             source: Source::Buffer(dirty_ranges),
             item,
@@ -141,7 +141,7 @@ impl<'a> Job<'a> {
         if offset > old_size && !old_size.is_multiple_of(files.roots.sectorsize()) {
             return Ok(None);
         }
-        let taken = Taken {
+        let taken = TakenData {
             inode,
             source: Source::Caller(offset, bytes),
             size: old_size.max(offset + bytes.len() as u64),
@@ -170,7 +170,7 @@ impl<'a> Job<'a> {
             // DIRTY-1
             files.inodes.dirty.add(inode);
         }
-        let taken = Taken {
+        let taken = TakenData {
             inode,
             source,
             item,
@@ -195,9 +195,9 @@ impl Source<'_> {
     }
 }
 
-impl Taken<'_> {
+impl TakenData<'_> {
     /// Completes sectors, and finds out what is in the way.
-    pub(super) fn plan(&self, files: &Files) -> Result<Plan<'_>> {
+    pub(super) fn plan(&self, files: &Files) -> Result<StoragePlan<'_>> {
         let sectorsize = files.roots.sectorsize();
         let flags = self.item.flags();
         let old_size = self.item.size.get();
@@ -245,7 +245,7 @@ impl Taken<'_> {
             true => self.compression_property(files)?,
             false => None,
         };
-        Ok(Plan {
+        Ok(StoragePlan {
             groups,
             encoder: Encoder::new(&files.inodes.settings.compress(), flags, property),
             flags,

@@ -21,7 +21,7 @@ use ubtrfs_transaction::{FileId, lock};
 
 use super::Files;
 use super::change::read_file;
-use super::extents::{CompressedExtent, FileExtents, FileRange, Source};
+use super::extents::{CompressedExtent, ExtentSource, FileExtents, FileRange};
 use crate::error::{CorruptItem, Error, Result};
 use crate::inode::Attr;
 
@@ -31,10 +31,10 @@ struct Part {
     place: Range<usize>,
     /// File offset of its first byte.
     offset: u64,
-    stored: Stored,
+    stored: StoredPiece,
 }
 
-enum Stored {
+enum StoredPiece {
     /// Stored as it is, from any address on. The sums are those of all sectors that it touches.
     Plain {
         logical: Logical,
@@ -190,28 +190,28 @@ impl<'v> Reader<'v> {
     ) -> Result<()> {
         let skip = from - range.start;
         let stored = match range.source {
-            Source::Zeros => {
+            ExtentSource::Zeros => {
                 buf[place].fill(0);
                 return Ok(());
             }
-            Source::Inline { data, compression } => {
+            ExtentSource::Inline { data, compression } => {
                 return self.read_inline(range, data, compression, skip, &mut buf[place]);
             }
-            Source::Plain { logical } => {
+            ExtentSource::Plain { logical } => {
                 let logical = logical
                     .checked_add(skip)
                     .ok_or_else(|| self.out_of_range(range.start))?;
                 let csums = self.csums(logical, place.len() as u64, from)?;
-                Stored::Plain { logical, csums }
+                StoredPiece::Plain { logical, csums }
             }
-            Source::Compressed(extent, offset) => {
+            ExtentSource::Compressed(extent, offset) => {
                 let skip = offset + skip;
                 if let Some(plain) = self.files.decompressed.get(&extent, self.has_csums) {
                     copy_padded(&plain, skip, &mut buf[place]);
                     return Ok(());
                 }
                 let csums = self.csums(extent.logical, extent.disk_bytes, from)?;
-                Stored::Compressed {
+                StoredPiece::Compressed {
                     extent,
                     skip,
                     csums,
@@ -251,10 +251,10 @@ impl<'v> Reader<'v> {
         for part in &self.parts {
             let out = &mut buf[part.place.clone()];
             match &part.stored {
-                Stored::Plain { logical, csums } => {
+                StoredPiece::Plain { logical, csums } => {
                     self.read_plain(*logical, part.offset, csums.as_ref(), out)?;
                 }
-                Stored::Compressed {
+                StoredPiece::Compressed {
                     extent,
                     skip,
                     csums,

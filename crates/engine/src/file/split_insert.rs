@@ -22,7 +22,7 @@ use ubtrfs_transaction::{EditEstimate, FREEING_ITEMS, Reservation};
 use super::Files;
 use super::extent::DiskPart;
 use super::extent_edit::ExtentEdit;
-use super::plan::{Group, Taken};
+use super::plan::{Group, TakenData};
 use super::store::Stored;
 use crate::error::{Error, Result};
 
@@ -158,7 +158,7 @@ fn parts(
 }
 
 /// How what became of a group may enter.
-pub(super) enum Entry<'v> {
+pub(super) enum EntryMode<'v> {
     AtOnce(Reservation<'v>),
     /// In parts of so many items, or of fewer if others take the room meanwhile.
     InParts(u64),
@@ -172,7 +172,7 @@ impl Files {
         group: &Group<'_>,
         stored: &[Stored],
         reserved: &mut u64,
-    ) -> Result<Entry<'_>> {
+    ) -> Result<EntryMode<'_>> {
         let shape = CsumShape::of(&self.roots.superblock());
         let items = stored
             .iter()
@@ -181,18 +181,18 @@ impl Files {
         let more = items.saturating_sub(*reserved);
         *reserved = reserved.saturating_sub(items);
         if more == 0 {
-            return Ok(Entry::AtOnce(Reservation::already_made()));
+            return Ok(EntryMode::AtOnce(Reservation::already_made()));
         }
         if let Some(reservation) = self.reserve_items(more)? {
-            return Ok(Entry::AtOnce(reservation));
+            return Ok(EntryMode::AtOnce(reservation));
         }
         self.inodes.transactions()?.check_may_commit_accepted()?;
         self.inodes.transactions()?.commit_running()?;
         self.inodes.transactions()?.release_freed();
         if let Some(reservation) = self.reserve_items(more)? {
-            return Ok(Entry::AtOnce(reservation));
+            return Ok(EntryMode::AtOnce(reservation));
         }
-        Ok(Entry::InParts(self.items_of_parts(items)?))
+        Ok(EntryMode::InParts(self.items_of_parts(items)?))
     }
 
     /// Returns how many items a part of so many at most may change.
@@ -221,7 +221,7 @@ impl Files {
     /// Changes the items of one group of runs, in several transactions. What has not entered is given back.
     pub(super) fn insert_in_batches(
         &self,
-        file: &Taken<'_>,
+        file: &TakenData<'_>,
         group: &Group<'_>,
         stored: &[Stored],
         most: u64,

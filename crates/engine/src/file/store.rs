@@ -21,11 +21,11 @@ use super::Files;
 use super::encode::Encoded;
 use super::extent::{DiskPart, Extent, InlineExtent};
 use super::extent_edit::ExtentEdit;
-use super::plan::{Group, Plan};
+use super::plan::{Group, StoragePlan};
 use super::runs::Run;
 use crate::error::{Error, Result};
 use crate::inode::{
-    DelallocReservation, FileExtentsState, Inode, MAX_EXTENT_BYTES, WINDOW_BYTES, Wanted,
+    DelallocRequest, DelallocReservation, FileExtentsState, Inode, MAX_EXTENT_BYTES, WINDOW_BYTES,
 };
 
 /// Bytes given to the devices at once.
@@ -170,7 +170,7 @@ impl<'a, 'p> Store<'a, 'p> {
     pub(super) fn add(
         &mut self,
         inode: &'a Inode,
-        plan: Option<&'p Plan<'_>>,
+        plan: Option<&'p StoragePlan<'_>>,
         extents: &mut FileExtentsState,
         delalloc: DelallocReservation,
     ) {
@@ -268,7 +268,7 @@ impl<'a, 'p> Store<'a, 'p> {
 struct Placer<'s, 'a, 'p> {
     files: &'a Files,
     inode: &'a Inode,
-    plan: &'p Plan<'p>,
+    plan: &'p StoragePlan<'p>,
     extents: &'s mut FileExtentsState,
     file: &'s mut StoredFile<'a>,
     writes: Vec<(Logical, Cow<'p, [u8]>)>,
@@ -512,7 +512,7 @@ impl<'p> Placer<'_, '_, 'p> {
     }
 
     fn allocate(&mut self, bytes: u64, min_bytes: u64) -> Result<(Logical, u64)> {
-        let wanted = Wanted {
+        let wanted = DelallocRequest {
             bytes,
             min_bytes,
             hint: self.hint,

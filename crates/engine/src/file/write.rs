@@ -31,23 +31,23 @@ const TRIES_AT_END: u32 = 16;
 
 /// Where a write goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Target {
+pub(super) enum WriteTarget {
     At(u64),
     End,
 }
 
-impl Target {
+impl WriteTarget {
     fn offset(self, state: &InodeState, item: &InodeItem) -> u64 {
         match self {
-            Target::At(offset) => offset,
-            Target::End => state.buffer.size_over(item.size.get()),
+            WriteTarget::At(offset) => offset,
+            WriteTarget::End => state.buffer.size_over(item.size.get()),
         }
     }
 }
 
 /// The reservation of a buffered write: for itself, and for what may follow it.
 #[derive(Debug)]
-struct Space {
+struct WriteSpace {
     need: DelallocReservation,
     ahead: DelallocReservation,
 }
@@ -62,7 +62,7 @@ impl Files {
         if bytes.len() >= LARGE_BYTES && self.is_whole_sectors(offset, bytes) {
             self.write_large(&inode, offset, bytes)?;
         } else {
-            self.write_buffered(&inode, Target::At(offset), bytes)?;
+            self.write_buffered(&inode, WriteTarget::At(offset), bytes)?;
         }
         match syncs {
             true => self.fsync(&inode),
@@ -74,7 +74,7 @@ impl Files {
     pub(crate) fn append(&self, id: FileId, bytes: &[u8]) -> Result<u64> {
         let inode = self.inodes.inode_to_change(id)?;
         let syncs = self.admit_write(&inode)? && !bytes.is_empty();
-        let offset = self.write_buffered(&inode, Target::End, bytes)?;
+        let offset = self.write_buffered(&inode, WriteTarget::End, bytes)?;
         if syncs {
             self.fsync(&inode)?;
         }
@@ -111,7 +111,7 @@ impl Files {
         let mut at = offset;
         for part in bytes.chunks(PAST_BUFFER_BYTES) {
             if !self.write_past_buffer(inode, at, part)? {
-                self.write_buffered(inode, Target::At(at), part)?;
+                self.write_buffered(inode, WriteTarget::At(at), part)?;
             }
             at += part.len() as u64;
         }
@@ -151,7 +151,7 @@ impl Files {
     }
 
     /// Returns where the bytes went.
-    fn write_buffered(&self, inode: &Arc<Inode>, target: Target, bytes: &[u8]) -> Result<u64> {
+    fn write_buffered(&self, inode: &Arc<Inode>, target: WriteTarget, bytes: &[u8]) -> Result<u64> {
         if self.inodes.dirty.is_over_budget() {
             nonblocking::check()?;
         }
@@ -164,8 +164,8 @@ impl Files {
         };
         let sectorsize = self.roots.sectorsize();
         let worst = match target {
-            Target::At(offset) => offset,
-            Target::End => sectorsize - 1,
+            WriteTarget::At(offset) => offset,
+            WriteTarget::End => sectorsize - 1,
         };
         let need_bytes = WriteBuffer::need_bytes(worst, bytes.len() as u64, sectorsize);
         let space = match self.reserve_with_more(need_bytes, ahead_bytes) {
@@ -184,7 +184,7 @@ impl Files {
         Ok(offset)
     }
 
-    fn reserve_with_more(&self, need_bytes: u64, ahead_bytes: u64) -> Result<Space> {
+    fn reserve_with_more(&self, need_bytes: u64, ahead_bytes: u64) -> Result<WriteSpace> {
         if ahead_bytes > 0 {
             match DelallocReservation::make(
                 &self.inodes,
@@ -195,11 +195,11 @@ impl Files {
                 delalloc => {
                     let mut need = delalloc?;
                     let ahead = need.split(ahead_bytes);
-                    return Ok(Space { need, ahead });
+                    return Ok(WriteSpace { need, ahead });
                 }
             }
         }
-        Ok(Space {
+        Ok(WriteSpace {
             need: self
                 .inodes
                 .reserve_delalloc(need_bytes, self.inodes.cost_of_times())?,
@@ -212,7 +212,7 @@ impl Files {
     fn buffer_reserved(
         &self,
         inode: &Arc<Inode>,
-        target: Target,
+        target: WriteTarget,
         bytes: &[u8],
     ) -> Result<std::result::Result<u64, u64>> {
         let sectorsize = self.roots.sectorsize();
@@ -235,9 +235,9 @@ impl Files {
     fn buffer(
         &self,
         inode: &Arc<Inode>,
-        target: Target,
+        target: WriteTarget,
         bytes: &[u8],
-        space: Space,
+        space: WriteSpace,
     ) -> Result<u64> {
         let mut state = lock::write(&inode.lock)?;
         let sectorsize = self.roots.sectorsize();
@@ -283,7 +283,7 @@ impl Files {
     pub(super) fn write_nocow_only(
         &self,
         inode: &Arc<Inode>,
-        target: Target,
+        target: WriteTarget,
         bytes: &[u8],
         need: DelallocReservation,
     ) -> Result<u64> {
@@ -329,7 +329,7 @@ impl Files {
         &self,
         inode: &'a Arc<Inode>,
         extents: &mut FileExtentsState,
-        target: Target,
+        target: WriteTarget,
         bytes: &[u8],
     ) -> Result<(RwLockWriteGuard<'a, InodeState>, InodeItem, u64)> {
         for _ in 0..TRIES_AT_END {

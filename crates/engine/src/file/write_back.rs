@@ -31,8 +31,8 @@ use ubtrfs_transaction::{Reservation, TransactionHandle};
 use super::Files;
 use super::change::note_write;
 use super::extent_edit::ExtentEdit;
-use super::plan::{Group, Job, Plan, Source, Taken};
-use super::split_insert::Entry;
+use super::plan::{Group, Job, Source, StoragePlan, TakenData};
+use super::split_insert::EntryMode;
 use super::store::{Store, Stored, StoredFile};
 use crate::error::{Error, Result};
 use crate::inode::{
@@ -97,7 +97,8 @@ impl Files {
             means.push((job.extents, job.delalloc));
             taken.push(job.taken);
         }
-        let plans: Vec<Result<Plan<'_>>> = taken.iter().map(|file| file.plan(self)).collect();
+        let plans: Vec<Result<StoragePlan<'_>>> =
+            taken.iter().map(|file| file.plan(self)).collect();
         let mut store = Store::new(self);
         for ((file, plan), (extents, delalloc)) in taken.iter().zip(&plans).zip(means) {
             store.add(file.inode, plan.as_ref().ok(), extents, delalloc);
@@ -116,7 +117,7 @@ impl Files {
     }
 
     /// Notes that data in flight has landed, or is lost (WRITEBACK-3).
-    fn complete(&self, file: &Taken<'_>, outcome: Result<()>) -> Result<()> {
+    fn complete(&self, file: &TakenData<'_>, outcome: Result<()>) -> Result<()> {
         let mut state = file.inode.lock.write();
         state.buffer.complete();
         match &outcome {
@@ -133,7 +134,12 @@ impl Files {
         outcome
     }
 
-    fn enter_plan(&self, file: &Taken<'_>, plan: Plan<'_>, stored: StoredFile<'_>) -> Result<()> {
+    fn enter_plan(
+        &self,
+        file: &TakenData<'_>,
+        plan: StoragePlan<'_>,
+        stored: StoredFile<'_>,
+    ) -> Result<()> {
         let mut groups = plan.groups.into_iter().zip(&stored.groups).enumerate();
         let mut reserved = stored.delalloc.items();
         let entered = groups.try_for_each(|(index, (mut group, dirty_ranges))| {
@@ -145,11 +151,11 @@ impl Files {
             let entry = self.entry_of(&group, dirty_ranges, &mut reserved);
             let is_hard = stored.incompressible;
             match entry.map_err(|error| (index, error))? {
-                Entry::InParts(most) => {
+                EntryMode::InParts(most) => {
                     let entered = self.insert_in_batches(file, &group, dirty_ranges, most, is_hard);
                     entered.map_err(|error| (index + 1, error))
                 }
-                Entry::AtOnce(reservation) => {
+                EntryMode::AtOnce(reservation) => {
                     let entered =
                         self.enter_group(file, &mut group, dirty_ranges, is_hard, reservation);
                     entered.map_err(|error| (index, error))
@@ -179,7 +185,7 @@ impl Files {
     /// Changes the items of one group of runs.
     pub(super) fn enter_group(
         &self,
-        file: &Taken<'_>,
+        file: &TakenData<'_>,
         group: &mut Group<'_>,
         stored: &[Stored],
         incompressible: bool,

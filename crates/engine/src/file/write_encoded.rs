@@ -20,7 +20,7 @@ use super::extent_edit::ExtentEdit;
 use super::extents::MAX_COMPRESSED_BYTES;
 use super::write_back::{GROW_SECTORS, enter_extent_edit};
 use crate::error::Result;
-use crate::inode::{DelallocReservation, FileExtentsState, Inode, Wanted};
+use crate::inode::{DelallocRequest, DelallocReservation, FileExtentsState, Inode};
 
 /// Items that an extent that is replaced costs: what is left of it on both sides, and their references.
 const REPLACED_ITEMS: u64 = 6;
@@ -189,7 +189,7 @@ impl EncodedWrite<'_> {
     ) -> Result<Option<DiskExtent>> {
         let sectorsize = self.files.roots.sectorsize();
         let bytes = (self.data.bytes.len() as u64).next_multiple_of(sectorsize);
-        let wanted = Wanted {
+        let wanted = DelallocRequest {
             bytes,
             min_bytes: bytes,
             hint: match extent_edit.before(self.range.start) {

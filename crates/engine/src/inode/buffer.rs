@@ -40,7 +40,7 @@ pub(crate) struct WriteBuffer {
 
 /// The work of a write-back.
 #[derive(Debug)]
-pub(crate) struct Taken {
+pub(crate) struct TakenBuffer {
     pub(crate) dirty_ranges: Arc<DirtyRanges>,
     pub(crate) delalloc: DelallocReservation,
 }
@@ -168,7 +168,7 @@ impl WriteBuffer {
     }
 
     /// Takes all that is dirty in flight (BUFFER-1); None if nothing is.
-    pub(crate) fn take(&mut self) -> Option<Taken> {
+    pub(crate) fn take(&mut self) -> Option<TakenBuffer> {
         debug_assert!(self.in_flight.is_none(), "BUFFER-1");
         if self.dirty.is_empty() {
             return None;
@@ -177,7 +177,7 @@ impl WriteBuffer {
         self.in_flight = Some(Arc::clone(&dirty_ranges));
         let delalloc = std::mem::take(&mut self.delalloc);
         self.ahead = 0..0;
-        Some(Taken {
+        Some(TakenBuffer {
             dirty_ranges,
             delalloc,
         })

@@ -39,7 +39,7 @@ const FEW_SECTORS: u64 = 4;
 
 /// An allocation of data space.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct DelallocRequest {
     pub(crate) bytes: u64,
     pub(crate) min_bytes: u64,
     /// Where it would best be.
@@ -172,7 +172,11 @@ impl DelallocReservation {
     }
 
     /// Allocates space on the devices, of what was reserved. More than that is tried for.
-    pub(crate) fn allocate(&mut self, inodes: &Inodes, wanted: &Wanted) -> Result<(Logical, u64)> {
+    pub(crate) fn allocate(
+        &mut self,
+        inodes: &Inodes,
+        wanted: &DelallocRequest,
+    ) -> Result<(Logical, u64)> {
         let manager = inodes.transactions()?;
         if self.data_bytes < wanted.bytes {
             // Rare: a file without copy-on-write that a snapshot has been made of since, for example.
@@ -181,7 +185,7 @@ impl DelallocReservation {
                 wanted.bytes - self.data_bytes,
             )?);
         }
-        let Wanted {
+        let DelallocRequest {
             bytes,
             min_bytes,
             hint,

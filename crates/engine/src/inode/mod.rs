@@ -39,7 +39,7 @@ mod xattr;
 pub use atime::AtimePolicy;
 pub use attr::Attr;
 pub(crate) use buffer::WriteBuffer;
-pub(crate) use delalloc_reservation::{DelallocReservation, MAX_EXTENT_BYTES, Wanted};
+pub(crate) use delalloc_reservation::{DelallocRequest, DelallocReservation, MAX_EXTENT_BYTES};
 pub(crate) use dirty::DirtyFiles;
 pub(crate) use dirty_ranges::{DirtyRanges, WINDOW_BYTES};
 pub(crate) use draft::{Bytes, Draft, Stamps};

@@ -100,19 +100,19 @@ pub(crate) fn find_listed(
     }))
 }
 
-struct Record {
+struct EntryBytes {
     entry: FoundEntry,
     start: usize,
     len: usize,
 }
 
-fn find_record(item: &[u8], name: &[u8]) -> Option<Record> {
+fn find_record(item: &[u8], name: &[u8]) -> Option<EntryBytes> {
     let mut entries = DirEntries::new(item);
     loop {
         let start = item.len() - entries.rest().len();
         let entry = entries.next()?;
         if entry.name == name {
-            return Some(Record {
+            return Some(EntryBytes {
                 entry: FoundEntry {
                     location: entry.location(),
                     kind: entry.head.type_,
@@ -242,7 +242,7 @@ impl Draft<'_> {
     pub(crate) fn redirect_entry(&mut self, dir: u64, name: &[u8], location: Key) -> Result<()> {
         let key = entry_key(dir, name);
         let old = self.get(&key)?.ok_or(Error::NotFound)?;
-        let Record { start, .. } = find_record(&old, name).ok_or(Error::NotFound)?;
+        let EntryBytes { start, .. } = find_record(&old, name).ok_or(Error::NotFound)?;
         let mut item = old.to_vec();
         let at = start + std::mem::offset_of!(DirHead, location);
         item[at..at + size_of::<DiskKey>()].copy_from_slice(DiskKey::from(location).as_bytes());
@@ -256,7 +256,7 @@ impl Draft<'_> {
     pub(crate) fn remove_entry(&mut self, dir: InodeNr, name: &[u8], index: u64) -> Result<()> {
         let key = entry_key(dir.0, name);
         let old = self.get(&key)?.ok_or(Error::NotFound)?;
-        let Record { start, len, .. } = find_record(&old, name).ok_or(Error::NotFound)?;
+        let EntryBytes { start, len, .. } = find_record(&old, name).ok_or(Error::NotFound)?;
         let index = index_key(dir.0, index);
         let listed = self.get(&index)?;
         if listed.is_none_or(|item| find_record(&item, name).is_none()) {

@@ -22,7 +22,7 @@ use crate::namespace::Namespace;
 
 /// The kind of file that a call removes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wanted {
+enum RemovedKind {
     Directory,
     Other,
 }
@@ -50,15 +50,15 @@ pub(crate) enum Rmdir {
 impl Namespace {
     /// Takes the name of a file that is no directory away.
     pub(crate) fn unlink(&self, dir: FileId, name: &[u8]) -> Result<()> {
-        self.remove_entry(dir, name, Wanted::Other).map(drop)
+        self.remove_entry(dir, name, RemovedKind::Other).map(drop)
     }
 
     /// Deletes an empty directory, unless the name leads to a subvolume.
     pub(crate) fn rmdir(&self, dir: FileId, name: &[u8]) -> Result<Rmdir> {
-        self.remove_entry(dir, name, Wanted::Directory)
+        self.remove_entry(dir, name, RemovedKind::Directory)
     }
 
-    fn remove_entry(&self, dir: FileId, name: &[u8], wanted: Wanted) -> Result<Rmdir> {
+    fn remove_entry(&self, dir: FileId, name: &[u8], wanted: RemovedKind) -> Result<Rmdir> {
         check_name(name)?;
         let reservation = self.inodes.reserve_metadata(EditEstimate::of_freeing())?;
         let parent = self.inodes.inode_in_use(dir)?;
@@ -71,7 +71,7 @@ impl Namespace {
                 return Err(Error::NotFound);
             };
             let Some(id) = entry.inode_in(dir, name)? else {
-                if wanted == Wanted::Directory {
+                if wanted == RemovedKind::Directory {
                     drop(locked);
                     return Ok(Rmdir::Subvolume(parent));
                 }
@@ -104,15 +104,15 @@ impl Namespace {
         mut locked: Locked<'_>,
         mut draft: Draft<'_>,
         (parent, name, victim): (&Arc<Inode>, &[u8], &Arc<Inode>),
-        wanted: Wanted,
+        wanted: RemovedKind,
     ) -> Result<()> {
         let (dir, id) = (parent.id, victim.id);
         let dir_item = draft.may_remove_from(dir)?;
         let mut item = draft.inode(id)?;
         check_mutable(id, &item)?;
         match (wanted, kind_of(id, &item)?) {
-            (Wanted::Other, FileKind::Directory) => return Err(Error::IsADirectory(id)),
-            (Wanted::Directory, kind) if kind != FileKind::Directory => {
+            (RemovedKind::Other, FileKind::Directory) => return Err(Error::IsADirectory(id)),
+            (RemovedKind::Directory, kind) if kind != FileKind::Directory => {
                 return Err(Error::NotADirectory(id));
             }
             _ => {}

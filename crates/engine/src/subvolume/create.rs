@@ -22,7 +22,7 @@ use crate::inode::Draft;
 use crate::namespace::{NewEntry, NewInode, RootPlace, check_name, next_index};
 
 /// The subvolume or snapshot that the commit shall make.
-enum Plan<'a> {
+enum NewTree<'a> {
     New(&'a NewInode<'a>),
     Snapshot { of: Arc<Tree>, read_only: bool },
 }
@@ -40,7 +40,7 @@ impl Subvolumes {
         if FileKind::from_mode(root.mode) != Some(FileKind::Directory) {
             return Err(Error::Invalid("mode of a root directory"));
         }
-        self.make_subvolume(dir, name, &Plan::New(root))
+        self.make_subvolume(dir, name, &NewTree::New(root))
     }
 
     /// Makes a snapshot of `source` as `name` in `dir`, and commits. It shows what was written before the call.
@@ -59,7 +59,7 @@ impl Subvolumes {
         let _nocow = source.nocow_lock.write();
         self.files.write_back_all()?;
         self.inodes.write_times()?;
-        let id = self.make_subvolume(dir, name, &Plan::Snapshot { of, read_only })?;
+        let id = self.make_subvolume(dir, name, &NewTree::Snapshot { of, read_only })?;
         // What the source keeps without a name is of no use to the snapshot, which stands whatever becomes of that.
         let tree = self.roots.subvolume_tree(id);
         let tree = tree.map_err(Error::from);
@@ -69,11 +69,11 @@ impl Subvolumes {
         Ok(id)
     }
 
-    fn make_subvolume(&self, dir: FileId, name: &[u8], plan: &Plan<'_>) -> Result<RootId> {
+    fn make_subvolume(&self, dir: FileId, name: &[u8], plan: &NewTree<'_>) -> Result<RootId> {
         check_name(name)?;
         nonblocking::check()?;
         self.inodes.transactions()?.check_may_commit()?;
-        if let Plan::Snapshot { of, .. } = plan {
+        if let NewTree::Snapshot { of, .. } = plan {
             of.note_snapshot(self.inodes.transactions()?.running_transid().0);
         }
         let reservation = self
@@ -118,7 +118,7 @@ impl Subvolumes {
             uuids.add_uuid(UuidKind::Received, received, id)?;
         }
         let mut items = Draft::for_new_tree(&parent.tree);
-        if let Plan::New(root) = plan {
+        if let NewTree::New(root) = plan {
             let inherited = self.namespace.inherited_by_root(&parent, &mut state)?;
             items.insert_root_dir(root, &inherited, now)?;
         }
@@ -126,8 +126,8 @@ impl Subvolumes {
         parent.tree.check_undeleted()?;
         plan.source().map_or(Ok(()), |of| of.check_undeleted())?;
         let origin = match plan {
-            Plan::New(_) => Origin::New(items.into_puts(&txn)),
-            Plan::Snapshot { of, .. } => Origin::Snapshot(Arc::clone(of)),
+            NewTree::New(_) => Origin::New(items.into_puts(&txn)),
+            NewTree::Snapshot { of, .. } => Origin::Snapshot(Arc::clone(of)),
         };
         let pending = PendingSubvolume {
             id,
@@ -152,20 +152,20 @@ impl Subvolumes {
     }
 }
 
-impl Plan<'_> {
+impl NewTree<'_> {
     /// Returns the location in the directory entry, by which the kernel tells subvolumes and snapshots apart.
     fn location(&self, id: RootId) -> Key {
         let offset = match self {
-            Plan::New(_) => 0,
-            Plan::Snapshot { .. } => u64::MAX,
+            NewTree::New(_) => 0,
+            NewTree::Snapshot { .. } => u64::MAX,
         };
         Key::new(id.0, KeyType::ROOT_ITEM, offset)
     }
 
     fn source(&self) -> Option<&Arc<Tree>> {
         match self {
-            Plan::New(_) => None,
-            Plan::Snapshot { of, .. } => Some(of),
+            NewTree::New(_) => None,
+            NewTree::Snapshot { of, .. } => Some(of),
         }
     }
 
@@ -173,7 +173,7 @@ impl Plan<'_> {
     /// received one.
     fn received_uuid(&self) -> Option<Uuid> {
         match self {
-            Plan::Snapshot {
+            NewTree::Snapshot {
                 of,
                 read_only: true,
             } => Some(of.item().received_uuid).filter(|uuid| !uuid.is_nil()),
@@ -189,15 +189,15 @@ impl Plan<'_> {
         nodesize: usize,
     ) -> RootItem {
         let mut item = match self {
-            Plan::New(_) => RootItem::new_subvolume(nodesize as u32),
-            Plan::Snapshot { of, read_only } => snapshot_item(&of.item(), *read_only),
+            NewTree::New(_) => RootItem::new_subvolume(nodesize as u32),
+            NewTree::Snapshot { of, read_only } => snapshot_item(&of.item(), *read_only),
         };
         let (transid, now) = (txn.transid().0, Timespec::from(now));
         item.uuid = uuid;
         item.refs = 1.into();
         item.otransid = transid.into();
         item.otime = now;
-        if let Plan::New(_) = self {
+        if let NewTree::New(_) = self {
             item.ctransid = transid.into();
             item.ctime = now;
         }

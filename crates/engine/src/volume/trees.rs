@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ubtrfs_device::Pool;
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::superblock::Superblock;
-use ubtrfs_transaction::roots::{BlockGroup, Tree};
+use ubtrfs_transaction::roots::{BlockGroupRecord, Tree};
 use ubtrfs_tree::{NodeStore, View};
 
 use super::Volume;
@@ -60,7 +60,7 @@ impl Volume {
     }
 
     /// Calls `each` with every block group in address order.
-    pub fn for_each_block_group(&self, each: &mut dyn FnMut(BlockGroup)) -> Result<()> {
+    pub fn for_each_block_group(&self, each: &mut dyn FnMut(BlockGroupRecord)) -> Result<()> {
         Ok(self.roots.for_each_block_group(each)?)
     }
 }

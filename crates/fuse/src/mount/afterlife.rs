@@ -8,18 +8,18 @@ use std::time::Duration;
 use ubtrfs_device::thread;
 use ubtrfs_engine::Volume;
 
-use super::session::Place;
+use super::session::MountPlace;
 use crate::adapter::KernelPages;
 
 /// The server's own word to a process that unmounts. It needs no table of mounts, which may not show all of them.
 #[derive(Clone, Debug)]
 pub struct Afterlife {
-    place: Arc<Place>,
+    place: Arc<MountPlace>,
     written: Written,
 }
 
 impl Afterlife {
-    pub(super) fn new(place: Arc<Place>, written: Written) -> Afterlife {
+    pub(super) fn new(place: Arc<MountPlace>, written: Written) -> Afterlife {
         Afterlife { place, written }
     }
 

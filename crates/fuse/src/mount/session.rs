@@ -37,7 +37,7 @@ const READ_AHEAD_KIB: u32 = 1024;
 /// they leave or the process ends.
 #[derive(Debug)]
 pub struct Session {
-    place: Arc<Place>,
+    place: Arc<MountPlace>,
     server: Option<JoinHandle<io::Result<()>>>,
     companions: Vec<Box<dyn Companion>>,
     fallback: Option<String>,
@@ -53,7 +53,7 @@ pub struct Session {
 
 /// Where the file system is mounted, and whether it still is.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct MountPlace {
     mountpoint: PathBuf,
     /// The mount as the kernel's table showed it at first, if that could be read.
     entry: Option<TableEntry>,
@@ -61,10 +61,10 @@ pub(super) struct Place {
     device: OwnedFd,
 }
 
-impl Place {
-    fn new(mountpoint: PathBuf, device: OwnedFd) -> Place {
+impl MountPlace {
+    fn new(mountpoint: PathBuf, device: OwnedFd) -> MountPlace {
         let entry = mount_at(&mountpoint).ok().flatten();
-        Place {
+        MountPlace {
             entry: entry.filter(TableEntry::is_ours),
             mountpoint,
             device,
@@ -140,7 +140,7 @@ impl Session {
         device: OwnedFd,
         connection: Connection,
     ) -> Result<Self, MountError> {
-        let place = Arc::new(Place::new(mountpoint, device));
+        let place = Arc::new(MountPlace::new(mountpoint, device));
         let served = Arc::clone(&place);
         let fallback = connection.fallback().map(str::to_owned);
         let server = thread::start("ubtrfs-fuse", move || connection.serve(|| served.abort()));
@@ -299,7 +299,7 @@ impl Session {
     }
 }
 
-fn handle_signals(place: &Place, written: &Written, readers: &mut [(i32, UnixStream)]) {
+fn handle_signals(place: &MountPlace, written: &Written, readers: &mut [(i32, UnixStream)]) {
     // Requests would wake threads that wait for the end of the connection, so only those do that expect it.
     let mut end = None;
     while let Some(signal) = next_signal(readers, end) {

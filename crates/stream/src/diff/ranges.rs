@@ -15,7 +15,7 @@ pub(super) const MAX_RANGES: usize = 4096;
 
 /// Where the bytes of a piece come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Source {
+enum BytesFrom {
     /// A hole or preallocated space.
     Zeroes,
     Extent {
@@ -30,7 +30,7 @@ enum Source {
 struct Piece {
     start: u64,
     end: u64,
-    source: Source,
+    source: BytesFrom,
 }
 
 impl Piece {
@@ -39,14 +39,14 @@ impl Piece {
             FileExtent::Inline { head, data } => {
                 let mut bytes = vec![head.compression];
                 bytes.extend_from_slice(data);
-                Source::Inline(bytes)
+                BytesFrom::Inline(bytes)
             }
             FileExtent::Regular { body, prealloc, .. } => match body.disk() {
-                Some(disk) if !prealloc => Source::Extent {
+                Some(disk) if !prealloc => BytesFrom::Extent {
                     disk_bytenr: disk.0,
                     shift: body.offset.get().wrapping_sub(start),
                 },
-                _ => Source::Zeroes,
+                _ => BytesFrom::Zeroes,
             },
         };
         Piece {
@@ -111,7 +111,7 @@ impl Ranges {
             let later = starts.into_iter().flatten().filter(|start| *start > at);
             let end = ends.into_iter().flatten().chain(later).min();
             let end = end.unwrap_or(limit).min(limit);
-            let zeroes = &Source::Zeroes;
+            let zeroes = &BytesFrom::Zeroes;
             let source = |piece: Option<&Piece>| piece.map_or(zeroes.clone(), |p| p.source.clone());
             if source(old) != source(new) {
                 self.push(at, end);
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     fn piece(start: u64, disk_bytenr: u64) -> Piece {
-        let source = Source::Extent {
+        let source = BytesFrom::Extent {
             disk_bytenr,
             shift: start.wrapping_neg(),
         };
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn parts_of_one_extent_are_equal_to_the_whole() {
-        let source = |start: u64| Source::Extent {
+        let source = |start: u64| BytesFrom::Extent {
             disk_bytenr: 1 << 30,
             shift: 0_u64.wrapping_sub(start),
         };

@@ -80,7 +80,7 @@ pub(super) struct SourceFile {
 
 /// A part of a file that refers to the extent.
 #[derive(Clone, Copy, Debug)]
-struct Source {
+struct CloneSource {
     file: SourceFile,
     file_size: u64,
     start: u64,
@@ -92,7 +92,7 @@ struct Source {
 /// The files that refer to one extent.
 #[derive(Debug, Default)]
 pub(super) struct CloneSources {
-    all: Vec<Source>,
+    all: Vec<CloneSource>,
     sectorsize: u64,
 }
 
@@ -137,7 +137,7 @@ impl CloneSources {
     /// Returns where in the source's file the range begins, and how much of it can be cloned.
     fn part(
         &self,
-        source: &Source,
+        source: &CloneSource,
         disk: &DiskRange,
         range: &Range<u64>,
         update: &Update,
@@ -214,7 +214,12 @@ impl Job<'_> {
         Ok(found)
     }
 
-    fn source(&self, file: SourceFile, start: u64, disk: &DiskRange) -> Result<Option<Source>> {
+    fn source(
+        &self,
+        file: SourceFile,
+        start: u64,
+        disk: &DiskRange,
+    ) -> Result<Option<CloneSource>> {
         let tree = self.clones.trees[file.tree];
         let Some(inode) = tree.inode(file.ino)? else {
             return Ok(None);
@@ -224,7 +229,7 @@ impl Job<'_> {
         }
         let (stored, end) = FileMap::new(tree, file.ino, start)?.at(start)?;
         Ok(match stored {
-            Stored::Disk(found) if found.extent == disk.extent => Some(Source {
+            Stored::Disk(found) if found.extent == disk.extent => Some(CloneSource {
                 file,
                 file_size: inode.size(),
                 start,

@@ -47,7 +47,7 @@ const PORTION: usize = 128;
 
 /// Which differences are wanted.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Wanted {
+pub(super) enum WhichDifferences {
     /// The first of each inode.
     Inodes,
     All,
@@ -64,12 +64,12 @@ enum Found {
 /// Differences in key order. Those of what is no inode are left out.
 pub(super) struct Differences<'a> {
     batch: vec::IntoIter<Difference>,
-    source: Source<'a>,
+    source: DifferenceSource<'a>,
     /// Tells the finder that none are wanted any more.
     is_over: &'a AtomicBool,
 }
 
-enum Source<'a> {
+enum DifferenceSource<'a> {
     Beside(Receiver<Found>),
     /// The system had no thread to give.
     Here(Box<Finder<'a>>),
@@ -82,7 +82,7 @@ impl Drop for Differences<'_> {
 }
 
 impl<'a> Differences<'a> {
-    fn new(source: Source<'a>, is_over: &'a AtomicBool) -> Differences<'a> {
+    fn new(source: DifferenceSource<'a>, is_over: &'a AtomicBool) -> Differences<'a> {
         Differences {
             batch: Vec::new().into_iter(),
             source,
@@ -98,8 +98,8 @@ impl<'a> Differences<'a> {
             }
             let found = match &mut self.source {
                 // DIFFERENCES-1: its panic goes on once this has returned.
-                Source::Beside(found) => found.recv().map_err(|_| SendError::Thread)?,
-                Source::Here(finder) => finder.next(),
+                DifferenceSource::Beside(found) => found.recv().map_err(|_| SendError::Thread)?,
+                DifferenceSource::Here(finder) => finder.next(),
             };
             match found {
                 Found::Batch(batch) => self.batch = batch.into_iter(),
@@ -114,7 +114,7 @@ impl<'a> Differences<'a> {
 pub(super) fn find_beside<T>(
     old: Option<&Snapshot>,
     new: &Snapshot,
-    wanted: Wanted,
+    wanted: WhichDifferences,
     take: impl FnOnce(&mut Differences<'_>) -> Result<T>,
 ) -> Result<T> {
     let recent = || [old.unwrap_or(new), new].map(|of| RecentLeaves::of(of.view()));
@@ -127,8 +127,10 @@ pub(super) fn find_beside<T>(
         });
         let leaves = recent();
         let source = match finder {
-            Ok(_) => Source::Beside(found),
-            Err(_) => Source::Here(Box::new(Finder::new(old, new, wanted, &leaves, &is_over))),
+            Ok(_) => DifferenceSource::Beside(found),
+            Err(_) => {
+                DifferenceSource::Here(Box::new(Finder::new(old, new, wanted, &leaves, &is_over)))
+            }
         };
         // An error drops them, which ends the thread.
         take(&mut Differences::new(source, &is_over))
@@ -148,7 +150,7 @@ fn are_kin(old: &Snapshot, new: &Snapshot) -> bool {
 /// Compares, and reads ahead of look-ups.
 struct Finder<'a> {
     comparison: Comparison,
-    wanted: Wanted,
+    wanted: WhichDifferences,
     /// The highest inode so far.
     last: u64,
     /// Reads of the comparison for a batch.
@@ -163,7 +165,7 @@ impl<'a> Finder<'a> {
     fn new(
         old: Option<&'a Snapshot>,
         new: &'a Snapshot,
-        wanted: Wanted,
+        wanted: WhichDifferences,
         [old_leaves, new_leaves]: &'a [RecentLeaves; 2],
         is_over: &'a AtomicBool,
     ) -> Finder<'a> {
@@ -238,7 +240,7 @@ impl<'a> Finder<'a> {
                 at += 1;
                 let ino = difference.key().objectid;
                 let is_wanted =
-                    at <= from || is_inode(ino) && (wanted == Wanted::All || ino > *last);
+                    at <= from || is_inode(ino) && (wanted == WhichDifferences::All || ino > *last);
                 *last = ino.max(*last);
                 is_wanted
             });
@@ -259,14 +261,14 @@ struct ReadAhead<'a> {
 }
 
 impl ReadAhead<'_> {
-    fn read(&mut self, batch: &[Difference], wanted: Wanted) {
+    fn read(&mut self, batch: &[Difference], wanted: WhichDifferences) {
         match wanted {
-            Wanted::Inodes => {
+            WhichDifferences::Inodes => {
                 let inodes = batch.iter().map(|difference| difference.key().objectid);
                 let inodes: Vec<u64> = inodes.collect();
                 self.read_dirs_above(inodes);
             }
-            Wanted::All => prefetch(self.old, &self.entries_at_new_names(batch)),
+            WhichDifferences::All => prefetch(self.old, &self.entries_at_new_names(batch)),
         }
     }
 

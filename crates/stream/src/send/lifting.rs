@@ -6,7 +6,7 @@
 use super::error::Result;
 use super::file_tree::{MAX_PATH_BYTES, Name, ROOT_DIR};
 use super::job::{Dir, Job};
-use super::receiver::{MAX_DEPTH, Place};
+use super::receiver::{DirPlace, MAX_DEPTH};
 use crate::format::Command;
 
 /// Directories that are to be put back, in the order in which they were lifted.
@@ -36,7 +36,7 @@ impl Job<'_> {
                 self.move_aside(ino, &inode, &path)?;
                 continue;
             }
-            let Place::In(Dir::New(parent), _) = self.place_of(above)? else {
+            let DirPlace::In(Dir::New(parent), _) = self.place_of(above)? else {
                 break;
             };
             let orphan = self.free_name(ino, inode.generation())?;
@@ -86,11 +86,11 @@ impl Job<'_> {
         let mut len = 0;
         while at != Dir::New(ROOT_DIR) && chain.len() < MAX_DEPTH {
             match self.place_of(at)? {
-                Place::Aside(path) => {
+                DirPlace::Aside(path) => {
                     chain.push((at, path.len()));
                     break;
                 }
-                Place::In(above, name) => {
+                DirPlace::In(above, name) => {
                     chain.push((at, name.len() + 1));
                     at = above;
                 }

@@ -57,7 +57,7 @@ pub(super) struct Receiver {
 }
 
 /// Where a directory is.
-pub(super) enum Place {
+pub(super) enum DirPlace {
     In(Dir, Vec<u8>),
     /// In the root directory, under a name of its own.
     Aside(Vec<u8>),
@@ -102,7 +102,7 @@ impl Job<'_> {
     }
 
     /// Returns where a directory is at the receiver, as of now.
-    pub(super) fn place_of(&mut self, dir: Dir) -> Result<Place> {
+    pub(super) fn place_of(&mut self, dir: Dir) -> Result<DirPlace> {
         let (Dir::New(ino) | Dir::Gone(ino)) = dir;
         let is_placed = matches!(dir, Dir::New(_)) && self.is_placed(ino)?;
         let aside = match is_placed {
@@ -110,15 +110,15 @@ impl Job<'_> {
             false => self.name_aside(ino)?,
         };
         if let Some(orphan) = aside {
-            return Ok(Place::Aside(orphan));
+            return Ok(DirPlace::Aside(orphan));
         }
         if let (false, Some(old)) = (is_placed, self.old) {
             let Name { dir, name } = old.first_name(ino)?;
-            return Ok(Place::In(self.old_dir(dir)?, name));
+            return Ok(DirPlace::In(self.old_dir(dir)?, name));
         }
         self.new.check_dir(ino)?;
         let Name { dir, name } = self.new.first_name(ino)?;
-        Ok(Place::In(Dir::New(dir), name))
+        Ok(DirPlace::In(Dir::New(dir), name))
     }
 
     /// Returns the path of a directory at the receiver, as of now.
@@ -136,11 +136,11 @@ impl Job<'_> {
                 return Err(self.new.corrupt(ino, CorruptFile::Loop));
             }
             match self.place_of(at)? {
-                Place::Aside(path) => {
+                DirPlace::Aside(path) => {
                     head = path;
                     break;
                 }
-                Place::In(dir, name) => {
+                DirPlace::In(dir, name) => {
                     names.push(name);
                     at = dir;
                 }

@@ -6,7 +6,7 @@ use std::io;
 
 use ubtrfs_tree::Difference;
 
-use super::differences::{Wanted, find_beside};
+use super::differences::{WhichDifferences, find_beside};
 use super::error::Result;
 use super::file_tree::{FileTree, Inode, ROOT_DIR};
 use super::job::{Dir, Job};
@@ -30,7 +30,7 @@ impl Job<'_> {
     pub(super) fn remove_names(&mut self, old: FileTree<'_>) -> Result<ChangedDirs> {
         let mut dirs = ChangedDirs::default();
         let (before, after) = (Some(old.snapshot), self.new.snapshot);
-        find_beside(before, after, Wanted::Inodes, |inodes| {
+        find_beside(before, after, WhichDifferences::Inodes, |inodes| {
             while let Some(first) = inodes.next()? {
                 self.remove_names_of(old, &first, &mut dirs)?;
             }

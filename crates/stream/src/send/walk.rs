@@ -6,7 +6,7 @@ use ubtrfs_format::ids::{InodeNr, RootId};
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_tree::{Difference, Item};
 
-use super::differences::{Wanted, find_beside};
+use super::differences::{WhichDifferences, find_beside};
 use super::error::Result;
 use super::job::Job;
 use super::receiver::Progress;
@@ -24,7 +24,7 @@ impl Job<'_> {
     pub(super) fn update_inodes(&mut self) -> Result<InodeList> {
         let mut dirs = InodeList::default();
         let (old, new) = (self.old.map(|old| old.snapshot), self.new.snapshot);
-        find_beside(old, new, Wanted::All, |differences| {
+        find_beside(old, new, WhichDifferences::All, |differences| {
             let mut ino = 0;
             let mut update: Option<Update> = None;
             while let Some(difference) = differences.next()? {

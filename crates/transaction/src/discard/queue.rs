@@ -19,7 +19,7 @@ use super::options::{DiscardDelays, DiscardLimits};
 
 /// A place that is discarded piece by piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum DiscardPlace {
     /// By its start.
     Group(Logical),
     /// The space that removed groups have left.
@@ -57,7 +57,7 @@ impl List {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
-    pub(super) place: Place,
+    pub(super) place: DiscardPlace,
     pub(super) list: List,
     /// Since when it may be worked on.
     due: Duration,
@@ -96,7 +96,7 @@ impl Queue {
         self.lists = Default::default();
     }
 
-    pub(super) fn list_of(&self, place: Place) -> Option<List> {
+    pub(super) fn list_of(&self, place: DiscardPlace) -> Option<List> {
         let holds = |list: &List| {
             self.lists[*list as usize]
                 .iter()
@@ -106,7 +106,7 @@ impl Queue {
     }
 
     /// Puts it at the end of a list, and out of the one that it is in (DISCARD-QUEUE-1).
-    pub(super) fn join(&mut self, place: Place, list: List, now: Duration) {
+    pub(super) fn join(&mut self, place: DiscardPlace, list: List, now: Duration) {
         self.leave(place);
         let delay = match list {
             List::Empty => self.delays.empty,
@@ -121,13 +121,13 @@ impl Queue {
         });
     }
 
-    pub(super) fn leave(&mut self, place: Place) {
+    pub(super) fn leave(&mut self, place: DiscardPlace) {
         for list in &mut self.lists {
             list.retain(|entry| entry.place != place);
         }
     }
 
-    pub(super) fn note_begun(&mut self, place: Place) {
+    pub(super) fn note_begun(&mut self, place: DiscardPlace) {
         let entries = self.lists.iter_mut().flatten();
         for entry in entries.filter(|entry| entry.place == place) {
             entry.has_begun = true;
@@ -197,11 +197,11 @@ mod tests {
         Queue::new(DiscardDelays::default())
     }
 
-    fn group(number: u64) -> Place {
-        Place::Group(Logical(number << 30))
+    fn group(number: u64) -> DiscardPlace {
+        DiscardPlace::Group(Logical(number << 30))
     }
 
-    fn place_now(queue: &Queue, now: Duration) -> Option<Place> {
+    fn place_now(queue: &Queue, now: Duration) -> Option<DiscardPlace> {
         match queue.turn(now) {
             Turn::Now(entry) => Some(entry.place),
             Turn::At(_) | Turn::Idle => None,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ubtrfs_device::DeviceError;
 
-use super::queue::{Entry, List, Place, Queue, Turn, delay};
+use super::queue::{DiscardPlace, Entry, List, Queue, Turn, delay};
 use super::{Discard, DiscardMode};
 use crate::space::{BlockGroup, RegionOut, UnallocatedOut};
 
@@ -60,11 +60,13 @@ impl Discard {
             return;
         }
         let now = self.clock.now();
-        if self.space.has_untrimmed_unallocated() && queue.list_of(Place::Unallocated).is_none() {
-            queue.join(Place::Unallocated, List::Empty, now);
+        if self.space.has_untrimmed_unallocated()
+            && queue.list_of(DiscardPlace::Unallocated).is_none()
+        {
+            queue.join(DiscardPlace::Unallocated, List::Empty, now);
         }
         for group in self.space.take_listed_untrimmed() {
-            let place = Place::Group(group.start());
+            let place = DiscardPlace::Group(group.start());
             let is_long = || group.longest_untrimmed() >= List::Long.min_bytes();
             match queue.list_of(place) {
                 Some(List::Empty) => {}
@@ -78,8 +80,8 @@ impl Discard {
 
     fn look_at(&self, queue: &mut Queue, entry: &Entry) -> Look {
         match entry.place {
-            Place::Unallocated => self.look_at_unallocated(queue, entry),
-            Place::Group(start) => match self.space.group_at(start) {
+            DiscardPlace::Unallocated => self.look_at_unallocated(queue, entry),
+            DiscardPlace::Group(start) => match self.space.group_at(start) {
                 Some(group) => self.look_at_group(queue, entry, &group),
                 None => {
                     queue.leave(entry.place);

@@ -15,7 +15,7 @@ use crate::error::{CorruptItem, Error, Result};
 
 /// A block group item with its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BlockGroup {
+pub struct BlockGroupRecord {
     pub start: Logical,
     pub length: u64,
     pub used: u64,
@@ -24,7 +24,7 @@ pub struct BlockGroup {
 
 impl Roots {
     /// Calls `each` with every block group in address order.
-    pub fn for_each_block_group(&self, each: &mut dyn FnMut(BlockGroup)) -> Result<()> {
+    pub fn for_each_block_group(&self, each: &mut dyn FnMut(BlockGroupRecord)) -> Result<()> {
         if self
             .superblock()
             .compat_ro()
@@ -40,9 +40,9 @@ impl Roots {
 
     /// Lists the block groups of a volume whose conversion to a block group tree was broken off. Each is in one of the
     /// two trees.
-    fn block_groups_of_both_trees(&self, each: &mut dyn FnMut(BlockGroup)) -> Result<()> {
-        let mut groups: BTreeMap<Logical, BlockGroup> = BTreeMap::new();
-        let mut take = |group: BlockGroup| {
+    fn block_groups_of_both_trees(&self, each: &mut dyn FnMut(BlockGroupRecord)) -> Result<()> {
+        let mut groups: BTreeMap<Logical, BlockGroupRecord> = BTreeMap::new();
+        let mut take = |group: BlockGroupRecord| {
             groups.insert(group.start, group);
         };
         self.block_groups_of_extent_tree(&mut take)?;
@@ -53,7 +53,7 @@ impl Roots {
         Ok(())
     }
 
-    fn block_groups_of_extent_tree(&self, each: &mut dyn FnMut(BlockGroup)) -> Result<()> {
+    fn block_groups_of_extent_tree(&self, each: &mut dyn FnMut(BlockGroupRecord)) -> Result<()> {
         // In the extent tree they lie between the extents: one search per chunk finds them all
         // without reading the extents.
         let tree = self.tree(RootId::EXTENT_TREE)?;
@@ -74,7 +74,7 @@ impl Roots {
         Ok(())
     }
 
-    fn block_groups_of_their_tree(&self, each: &mut dyn FnMut(BlockGroup)) -> Result<()> {
+    fn block_groups_of_their_tree(&self, each: &mut dyn FnMut(BlockGroupRecord)) -> Result<()> {
         let tree = self.tree(RootId::BLOCK_GROUP_TREE)?;
         let mut cursor = tree.view.cursor().sequential();
         let mut more = cursor.seek(&Key::MIN)?;
@@ -107,13 +107,13 @@ impl Roots {
     }
 }
 
-fn decode(tree: RootId, key: Key, bytes: &[u8]) -> Result<BlockGroup> {
+fn decode(tree: RootId, key: Key, bytes: &[u8]) -> Result<BlockGroupRecord> {
     let (item, _) = BlockGroupItem::ref_from_prefix(bytes).map_err(|_| Error::Corrupt {
         tree,
         key,
         what: CorruptItem::Undecodable,
     })?;
-    Ok(BlockGroup {
+    Ok(BlockGroupRecord {
         start: Logical(key.objectid),
         length: key.offset,
         used: item.used.get(),

@@ -10,7 +10,7 @@ use ubtrfs_format::key::{Key, KeyType};
 use zerocopy::FromBytes;
 
 use super::Roots;
-use super::block_groups::BlockGroup;
+use super::block_groups::BlockGroupRecord;
 use crate::error::{CorruptItem, Error, Result};
 
 /// A stretch of a device that a chunk has.
@@ -52,7 +52,7 @@ impl Roots {
     /// Refuses a volume where they do not.
     pub(crate) fn check_mapping(
         &self,
-        groups: &[BlockGroup],
+        groups: &[BlockGroupRecord],
         extents: &[PlacedExtent],
     ) -> Result<()> {
         let chunks = self.pool.chunk_map().all();

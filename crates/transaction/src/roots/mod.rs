@@ -36,7 +36,7 @@ use ubtrfs_format::uuid::Uuid;
 use ubtrfs_tree::{BlockFormat, CommittedRoot, LiveTree, NodeStore, StoreOptions, View};
 use zerocopy::{FromBytes, FromZeros};
 
-pub use block_groups::BlockGroup;
+pub use block_groups::BlockGroupRecord;
 use inode_items::InodeItemCache;
 pub use inode_items::{ItemChange, Ticket, is_inode_item};
 pub use lazy_times::{LONGEST, LazyTimes};

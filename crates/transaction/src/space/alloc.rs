@@ -12,7 +12,7 @@ use ubtrfs_format::block_group_flags::{BlockGroupFlags, BlockGroupType};
 use ubtrfs_format::ids::{Logical, Transid};
 
 use super::block_group::BlockGroup;
-use super::free_space::Wanted;
+use super::free_space::ExtentRequest;
 use super::space_info::release;
 use super::{Space, SpaceError};
 
@@ -70,13 +70,13 @@ impl Space {
                 BlockKind::Metadata => BlockGroupFlags::METADATA,
                 BlockKind::System => BlockGroupFlags::SYSTEM,
             };
-            let wanted = Wanted {
+            let wanted = ExtentRequest {
                 bytes: CLUSTER_BYTES.max(nodesize),
                 min_bytes: nodesize,
                 align: nodesize,
                 hint: Some(cluster.next),
             };
-            let take = |group: &BlockGroup, wanted: &Wanted| {
+            let take = |group: &BlockGroup, wanted: &ExtentRequest| {
                 group.take_over(committing);
                 group.allocate_front(wanted, nodesize, &*self.source)
             };
@@ -104,14 +104,14 @@ impl Space {
         if !self.fits_metadata(reserved.saturating_add(taken)) {
             return None;
         }
-        let wanted = Wanted {
+        let wanted = ExtentRequest {
             bytes: nodesize,
             min_bytes: nodesize,
             align: nodesize,
             hint: Some(self.cursors.log.load(Ordering::Relaxed)),
         };
         // LOG-4
-        let take = |group: &BlockGroup, wanted: &Wanted| match group.is_of(committed) {
+        let take = |group: &BlockGroup, wanted: &ExtentRequest| match group.is_of(committed) {
             true => group.allocate(wanted, &*self.source),
             false => None,
         };
@@ -142,13 +142,13 @@ impl Space {
         running: Transid,
     ) -> Result<(Logical, u64), SpaceError> {
         let last = self.cursors.data.load(Ordering::Relaxed);
-        let wanted = Wanted {
+        let wanted = ExtentRequest {
             bytes: want,
             min_bytes: min,
             align: u64::from(self.params.sectorsize),
             hint: Some(hint.map_or(last, |hint| hint.0)),
         };
-        let take = |group: &BlockGroup, wanted: &Wanted| match group.claim(running) {
+        let take = |group: &BlockGroup, wanted: &ExtentRequest| match group.claim(running) {
             true => group.allocate(wanted, &*self.source),
             false => None,
         };
@@ -193,9 +193,9 @@ impl Space {
         &self,
         kind: BlockGroupType,
         flags: BlockGroupFlags,
-        wanted: &Wanted,
+        wanted: &ExtentRequest,
         transid: Transid,
-        take: impl Fn(&BlockGroup, &Wanted) -> Option<(u64, u64)>,
+        take: impl Fn(&BlockGroup, &ExtentRequest) -> Option<(u64, u64)>,
     ) -> Result<(u64, u64), SpaceError> {
         let moment = self.trim_gate.moment();
         let found = self.search_once(kind, flags, wanted, transid, &take);
@@ -210,11 +210,11 @@ impl Space {
         &self,
         kind: BlockGroupType,
         flags: BlockGroupFlags,
-        wanted: &Wanted,
+        wanted: &ExtentRequest,
         transid: Transid,
-        take: &impl Fn(&BlockGroup, &Wanted) -> Option<(u64, u64)>,
+        take: &impl Fn(&BlockGroup, &ExtentRequest) -> Option<(u64, u64)>,
     ) -> Result<(u64, u64), SpaceError> {
-        let long = Wanted {
+        let long = ExtentRequest {
             min_bytes: wanted.bytes.min(CLUSTER_BYTES).max(wanted.min_bytes),
             ..*wanted
         };
@@ -273,8 +273,8 @@ impl Space {
     fn search_groups(
         &self,
         flags: BlockGroupFlags,
-        wanted: &Wanted,
-        take: &impl Fn(&BlockGroup, &Wanted) -> Option<(u64, u64)>,
+        wanted: &ExtentRequest,
+        take: &impl Fn(&BlockGroup, &ExtentRequest) -> Option<(u64, u64)>,
     ) -> Option<(u64, u64)> {
         let groups = self.groups();
         let hint = wanted.hint.unwrap_or(0);

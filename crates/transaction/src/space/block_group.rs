@@ -25,7 +25,7 @@ use parking_lot::Mutex;
 use ubtrfs_format::block_group_flags::{BlockGroupFlags, BlockGroupType};
 use ubtrfs_format::ids::{Logical, Transid};
 
-use super::free_space::{FreeSpace, FreeSpaceError, Wanted};
+use super::free_space::{ExtentRequest, FreeSpace, FreeSpaceError};
 use super::nocow::NocowWriters;
 use super::space_info::{SpaceInfo, replace};
 use crate::error::Error;
@@ -272,7 +272,7 @@ impl BlockGroup {
     /// Finds space and takes it.
     pub(super) fn allocate(
         &self,
-        wanted: &Wanted,
+        wanted: &ExtentRequest,
         source: &dyn FreeSpaceSource,
     ) -> Option<(u64, u64)> {
         self.with_free(source, |free| {
@@ -284,7 +284,7 @@ impl BlockGroup {
     /// Takes the first `bytes` of the space found.
     pub(super) fn allocate_front(
         &self,
-        wanted: &Wanted,
+        wanted: &ExtentRequest,
         bytes: u64,
         source: &dyn FreeSpaceSource,
     ) -> Option<(u64, u64)> {

@@ -48,7 +48,7 @@ pub enum FreeSpaceError {
 
 /// The extent that is searched for; all in bytes.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted {
+pub struct ExtentRequest {
     /// Taken in one piece if there is one of this size.
     pub bytes: u64,
     /// The least that is of use.
@@ -175,7 +175,7 @@ impl FreeSpace {
     /// Finds a free piece of at most `wanted.bytes`.
     ///
     /// That is the first one at the hint or behind it that is as long, else the first in the group, else the longest.
-    pub(crate) fn find(&self, wanted: &Wanted) -> Option<(u64, u64)> {
+    pub(crate) fn find(&self, wanted: &ExtentRequest) -> Option<(u64, u64)> {
         let min = wanted.min_bytes.div_ceil(self.unit_bytes).max(1);
         let want = (wanted.bytes / self.unit_bytes).max(min);
         let hint = wanted.hint.unwrap_or(self.start).max(self.start);
@@ -201,7 +201,7 @@ impl FreeSpace {
     }
 
     /// Finds and removes.
-    pub fn allocate(&mut self, wanted: &Wanted) -> Option<(u64, u64)> {
+    pub fn allocate(&mut self, wanted: &ExtentRequest) -> Option<(u64, u64)> {
         let (start, len) = self.find(wanted)?;
         self.remove(start, len).ok()?;
         Some((start, len))

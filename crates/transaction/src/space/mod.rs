@@ -62,7 +62,7 @@ pub use crate::error::SpaceError;
 pub use alloc::BlockKind;
 pub use block_group::{BlockGroup, FreeSpaceSource, TrimRegion};
 pub use chunk_alloc::RemovedGroup;
-pub use free_space::{FreeSpace, Wanted};
+pub use free_space::{ExtentRequest, FreeSpace};
 pub use nocow::NocowWrite;
 pub use space_info::SpaceTotals;
 pub(crate) use trim::{RegionOut, UnallocatedOut};

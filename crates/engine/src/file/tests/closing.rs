@@ -24,7 +24,7 @@ fn emptied_block_groups_do_not_outlive_the_volume() {
     let devices = vec![(PathBuf::from("memory"), rig.device.clone() as _)];
     let found = Volume::from_devices(devices, &OpenOptions::new()).unwrap();
     let mut empty = 0;
-    let mut count = |group: crate::BlockGroup| {
+    let mut count = |group: crate::BlockGroupRecord| {
         empty +=
             usize::from(BlockGroupType::of(group.flags) == BlockGroupType::Data && group.used == 0);
     };

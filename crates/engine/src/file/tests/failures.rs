@@ -13,7 +13,7 @@ use ubtrfs_sim::fault::{Fault, FaultDevice};
 use super::fixture::{MIB, assert_sound, new_device, options};
 use super::refused::take_all_but;
 use crate::file::Fallocate;
-use crate::file::write::Target;
+use crate::file::write::WriteTarget;
 use crate::inode::DelallocReservation;
 use crate::namespace::NewInode;
 use crate::{Error, FileId, OpenFile, RenameMode, Volume};
@@ -292,7 +292,7 @@ fn write_that_fails_at_once_takes_no_earlier_loss_away() {
     let fails = || {
         let nth = broken.device.counts().writes;
         (nth..nth + 8).for_each(|nth| broken.device.add(Fault::Write { nth }));
-        let target = Target::At(0);
+        let target = WriteTarget::At(0);
         let written = volume.files.write_nocow_only(
             &inode,
             target,

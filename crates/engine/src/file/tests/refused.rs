@@ -13,7 +13,7 @@ use ubtrfs_transaction::{EditEstimate, FileId};
 
 use super::fixture::{MIB, Rig, options};
 use crate::file::Fallocate;
-use crate::file::write::Target;
+use crate::file::write::WriteTarget;
 use crate::inode::DelallocReservation;
 use crate::{BlockGroupType, Volume};
 
@@ -112,7 +112,7 @@ fn nocow_write_joins_what_is_buffered() {
             let need =
                 DelallocReservation::nocow(&volume.inodes, 100_000, volume.inodes.cost_of_times())
                     .unwrap();
-            let target = Target::At(offset as u64);
+            let target = WriteTarget::At(offset as u64);
             volume
                 .files
                 .write_nocow_only(&inode, target, &vec![3; len], need)

@@ -9,7 +9,7 @@ use rustix::fs::{AtFlags, FileType, RawDir, statat};
 use ubtrfs_format::item::InodeFlags;
 
 use super::open_dir::{OpenDir, attributes};
-use super::{BATCHES, FolderOptions, Listed, Run, Step, xattrs};
+use super::{BATCHES, FolderOptions, Listed, ReaderRun, WalkStep, xattrs};
 use crate::fill::error::FillError;
 use crate::fill::marks::{Marked, Marks};
 use crate::fill::source::Event;
@@ -26,8 +26,8 @@ pub(super) struct Lister {
     root: Option<OpenDir>,
     marks: Marks,
     options: Arc<FolderOptions>,
-    steps: SyncSender<Step>,
-    runs: SyncSender<Run>,
+    steps: SyncSender<WalkStep>,
+    runs: SyncSender<ReaderRun>,
     stack: Vec<Frame>,
     /// The path of where it is, below the root; only if anything was asked for at paths.
     path: Vec<u8>,
@@ -65,8 +65,8 @@ impl Lister {
         root: OpenDir,
         marks: Marks,
         options: Arc<FolderOptions>,
-        steps: SyncSender<Step>,
-        runs: SyncSender<Run>,
+        steps: SyncSender<WalkStep>,
+        runs: SyncSender<ReaderRun>,
     ) -> Lister {
         Lister {
             root: Some(root),
@@ -82,8 +82,8 @@ impl Lister {
 
     pub(super) fn run(mut self) {
         let last = match self.walk() {
-            Ok(()) => Step::Done(self.marks.unmet()),
-            Err(Stop::Failed(error)) => Step::Failed(error),
+            Ok(()) => WalkStep::Done(self.marks.unmet()),
+            Err(Stop::Failed(error)) => WalkStep::Failed(error),
             Err(Stop::NotWanted) => return,
         };
         // If the walk was given up meanwhile, no receiver is left.
@@ -112,7 +112,7 @@ impl Lister {
         Ok(())
     }
 
-    fn step(&self, step: Step) -> Result<(), Stop> {
+    fn step(&self, step: WalkStep) -> Result<(), Stop> {
         self.steps.send(step).map_err(|_| Stop::NotWanted)
     }
 
@@ -122,7 +122,7 @@ impl Lister {
         let mut attributes = attributes(&stat, marked.flags);
         attributes.xattrs = xattrs::of_open(&dir.fd)
             .map_err(|errno| dir.failed("read attributes of", b"", errno))?;
-        self.step(Step::Event(Event::Enter {
+        self.step(WalkStep::Event(Event::Enter {
             name,
             attributes,
             name_bytes: names.total_bytes(),
@@ -145,7 +145,7 @@ impl Lister {
 
     fn leave(&mut self) -> Result<(), Stop> {
         let left = self.stack.pop().expect("called with a directory to leave");
-        self.step(Step::Event(Event::Leave))?;
+        self.step(WalkStep::Event(Event::Leave))?;
         let Some(frame) = self.stack.last_mut() else {
             return Ok(());
         };
@@ -218,14 +218,14 @@ impl Lister {
         let frame = self.stack.last().expect("names are in directories");
         let dir = frame.dir.as_ref().expect("the lowest directory is open");
         let (out, batches) = sync_channel(BATCHES);
-        let run = Run {
+        let run = ReaderRun {
             dir: Arc::clone(dir),
             files,
             out,
         };
         // The run first: the walk waits for readers that have it, and never for one that cannot.
         self.runs.send(run).map_err(|_| Stop::NotWanted)?;
-        self.step(Step::Files(batches))
+        self.step(WalkStep::Files(batches))
     }
 }
 

@@ -44,7 +44,7 @@ const READERS: RangeInclusive<usize> = 4..=8;
 
 /// A step of the walk, as the lister leaves it.
 #[derive(Debug)]
-enum Step {
+enum WalkStep {
     Event(Event),
     Files(Receiver<Result<Batch, FillError>>),
     /// With what was not met.
@@ -61,7 +61,7 @@ struct Batch {
 
 /// Files of one directory for a reader.
 #[derive(Debug)]
-struct Run {
+struct ReaderRun {
     dir: Arc<OpenDir>,
     files: Vec<Listed>,
     out: SyncSender<Result<Batch, FillError>>,
@@ -89,7 +89,7 @@ pub(super) struct FolderOptions {
 pub(super) struct Folder {
     options: Arc<FolderOptions>,
     /// None once the walk is over or was given up.
-    steps: Option<Receiver<Step>>,
+    steps: Option<Receiver<WalkStep>>,
     run: Option<Receiver<Result<Batch, FillError>>>,
     ready: VecDeque<Event>,
     unmet: Option<PathBuf>,
@@ -158,10 +158,10 @@ impl Source for Folder {
                 return Ok(None);
             };
             match steps.recv().expect("a lister says how it ends") {
-                Step::Event(event) => return Ok(Some(event)),
-                Step::Files(run) => self.run = Some(run),
-                Step::Failed(error) => return Err(error),
-                Step::Done(unmet) => {
+                WalkStep::Event(event) => return Ok(Some(event)),
+                WalkStep::Files(run) => self.run = Some(run),
+                WalkStep::Failed(error) => return Err(error),
+                WalkStep::Done(unmet) => {
                     self.unmet = unmet;
                     self.steps = None;
                 }

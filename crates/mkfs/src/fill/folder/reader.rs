@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use super::contents::{DeferredFile, OpenFile};
 use super::open_dir::{OpenDir, attributes};
-use super::{Batch, FolderOptions, Listed, Run, xattrs};
+use super::{Batch, FolderOptions, Listed, ReaderRun, xattrs};
 use crate::fill::encode::Part;
 use crate::fill::error::FillError;
 use crate::fill::source::{Attributes, Body, Contents, Event, LinkId};
@@ -23,7 +23,7 @@ const BATCH_BYTES: usize = 512 << 10;
 const AHEAD_BYTES: NonZeroU64 = NonZeroU64::new(128 << 10).unwrap();
 
 /// Takes runs until there are no more.
-pub(super) fn work(runs: &Mutex<Receiver<Run>>, options: &Arc<FolderOptions>) {
+pub(super) fn work(runs: &Mutex<Receiver<ReaderRun>>, options: &Arc<FolderOptions>) {
     loop {
         let next = runs.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(run) = next else { return };

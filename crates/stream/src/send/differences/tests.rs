@@ -66,7 +66,7 @@ fn many_names() -> Pair {
 }
 
 /// Collects all batches of a finder, and its last message.
-fn find_all(pair: &Pair, wanted: Wanted) -> (Vec<Vec<Difference>>, Found) {
+fn find_all(pair: &Pair, wanted: WhichDifferences) -> (Vec<Vec<Difference>>, Found) {
     let leaves = [&pair.old, &pair.new].map(|of| RecentLeaves::of(of.view()));
     let is_over = AtomicBool::new(false);
     let mut finder = Finder::new(Some(&pair.old), &pair.new, wanted, &leaves, &is_over);
@@ -90,7 +90,7 @@ fn look_ups_that_are_read_ahead_for_a_batch_are_bounded() {
         known: HashSet::new(),
     };
     // As one batch, which a volume with large leaves could have.
-    let (batches, _) = find_all(&pair, Wanted::All);
+    let (batches, _) = find_all(&pair, WhichDifferences::All);
     let batch: Vec<Difference> = batches.into_iter().flatten().collect();
 
     let keys = ahead.entries_at_new_names(&batch);
@@ -161,7 +161,7 @@ fn bytes_of_leaves_in_a_batch_are_bounded() {
         volume.write(*file, 0, &[8; 100]).unwrap();
     }
     let new = snapshot(&volume, "new");
-    let (batches, end) = find_all(&Pair { old, new }, Wanted::Inodes);
+    let (batches, end) = find_all(&Pair { old, new }, WhichDifferences::Inodes);
     assert!(matches!(end, Found::End));
     let count = |batch: &Vec<Difference>| batch.len();
     let differences: usize = batches.iter().map(count).sum();
@@ -178,7 +178,13 @@ fn nothing_is_found_for_a_sender_that_has_ended() {
     let pair = many_names();
     let leaves = [&pair.old, &pair.new].map(|of| RecentLeaves::of(of.view()));
     let is_over = AtomicBool::new(true);
-    let mut finder = Finder::new(Some(&pair.old), &pair.new, Wanted::All, &leaves, &is_over);
+    let mut finder = Finder::new(
+        Some(&pair.old),
+        &pair.new,
+        WhichDifferences::All,
+        &leaves,
+        &is_over,
+    );
     let store = pair.new.view().store();
     let looked = || store.stats().hits + store.stats().misses;
     let before = looked();
@@ -191,13 +197,13 @@ fn nothing_is_found_for_a_sender_that_has_ended() {
 fn thread_that_is_gone_is_no_end() {
     let is_over = AtomicBool::new(false);
     let (out, found) = mpsc::sync_channel(QUEUED);
-    let mut differences = Differences::new(Source::Beside(found), &is_over);
+    let mut differences = Differences::new(DifferenceSource::Beside(found), &is_over);
     out.send(Found::Batch(Vec::new())).unwrap();
     drop(out);
     assert!(matches!(differences.next(), Err(SendError::Thread)));
 
     let (out, found) = mpsc::sync_channel(QUEUED);
-    let mut differences = Differences::new(Source::Beside(found), &is_over);
+    let mut differences = Differences::new(DifferenceSource::Beside(found), &is_over);
     let panicking = thread::spawn(move || {
         let _out = out;
         panic::panic_any("meant");
@@ -206,7 +212,7 @@ fn thread_that_is_gone_is_no_end() {
     panicking.join().unwrap_err();
 
     let (out, found) = mpsc::sync_channel(QUEUED);
-    let mut differences = Differences::new(Source::Beside(found), &is_over);
+    let mut differences = Differences::new(DifferenceSource::Beside(found), &is_over);
     out.send(Found::End).unwrap();
     assert!(differences.next().unwrap().is_none());
 }
@@ -258,8 +264,8 @@ fn error_of_a_sender_ends_the_search() {
         Err::<(), _>(failed())
     };
     let (old, new) = (Some(&pair.old), &pair.new);
-    let told = find_beside(old, new, Wanted::All, take).unwrap_err();
+    let told = find_beside(old, new, WhichDifferences::All, take).unwrap_err();
     assert!(matches!(told, SendError::Spill(_)));
-    let told = without_threads(|| find_beside(old, new, Wanted::All, take)).unwrap_err();
+    let told = without_threads(|| find_beside(old, new, WhichDifferences::All, take)).unwrap_err();
     assert!(matches!(told, SendError::Spill(_)));
 }

@@ -30,8 +30,8 @@ fn group(used: u64) -> Arc<BlockGroup> {
     BlockGroup::new(new, Some(Transid(0)), SECTOR, Arc::default())
 }
 
-fn all(bytes: u64) -> Wanted {
-    Wanted {
+fn all(bytes: u64) -> ExtentRequest {
+    ExtentRequest {
         bytes,
         min_bytes: SECTOR,
         align: SECTOR,

@@ -168,7 +168,7 @@ fn found_space_is_free_aligned_near_and_as_long_as_there_is() {
         for _ in 0..40 {
             let align = SECTOR << rng.below(4);
             let min_bytes = (1 + rng.below(12)) * SECTOR;
-            let wanted = Wanted {
+            let wanted = ExtentRequest {
                 bytes: min_bytes + rng.below(30) * SECTOR,
                 min_bytes,
                 align,
@@ -202,7 +202,7 @@ fn allocating_and_freeing_all_leaves_one_run() {
     space.add(1 << 20, sectors * SECTOR).unwrap();
     let mut taken = Vec::new();
     loop {
-        let wanted = Wanted {
+        let wanted = ExtentRequest {
             bytes: (1 + rng.below(64)) * SECTOR,
             min_bytes: SECTOR,
             align: SECTOR,

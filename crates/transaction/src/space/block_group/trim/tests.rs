@@ -7,7 +7,7 @@ use ubtrfs_sim::{Rng, seed};
 
 use super::*;
 use crate::space::block_group::NewGroup;
-use crate::space::free_space::Wanted;
+use crate::space::free_space::ExtentRequest;
 use crate::space::space_info::SpaceInfo;
 use crate::space::test_volume::{FakeSource, MIB, SECTOR};
 
@@ -83,7 +83,7 @@ impl Rig {
         }
     }
 
-    fn allocate(&mut self, wanted: &Wanted) -> Option<Range<u64>> {
+    fn allocate(&mut self, wanted: &ExtentRequest) -> Option<Range<u64>> {
         let (start, len) = self.group.allocate(wanted, &self.source)?;
         let range = start..start + len;
         let taken = &self.sectors[sectors_of(&range)];
@@ -153,7 +153,7 @@ fn states_agree_with_a_list_of_sectors() {
         match rng.below(10) {
             0..=3 => {
                 let most = if round % 400 < 200 { 8 } else { 300 };
-                let wanted = Wanted {
+                let wanted = ExtentRequest {
                     bytes: (1 + rng.below(most)) * SECTOR,
                     min_bytes: SECTOR,
                     align: SECTOR,
@@ -239,8 +239,8 @@ fn states_agree_with_a_list_of_sectors() {
     assert!(rig.group.state.lock().trim.waiting.is_empty());
 }
 
-fn wanted(bytes: u64) -> Wanted {
-    Wanted {
+fn wanted(bytes: u64) -> ExtentRequest {
+    ExtentRequest {
         bytes,
         min_bytes: bytes,
         align: SECTOR,

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use crate::space::free_space::{FreeSpace, Wanted};
+use crate::space::free_space::{ExtentRequest, FreeSpace};
 use crate::space::range_set::RangeSet;
 
 /// More ranges are kept as free space. So many take less memory than the free space of a GiB may.
@@ -96,7 +96,7 @@ impl Waiting {
             }
             Waiting::Many(free) => {
                 let longest = free.max_extent_bytes();
-                let wanted = Wanted {
+                let wanted = ExtentRequest {
                     bytes: longest,
                     min_bytes: longest,
                     align: 1,
