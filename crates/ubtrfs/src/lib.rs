@@ -28,6 +28,7 @@
 //! - [`Snapshot`]: sending, and comparing two. [`Subvolume::receive`] makes what was sent, and [`StreamDump`] shows it
 //! - [`Subvolume::copy_tree`], `copy_from_host`, `copy_to_host`, `import_tar`, `export_tar`, `remove_tree_with`: whole
 //!   trees
+//! - [`scan`]: volumes that are on devices, in images and in folders
 //! - [`Checker`]: whether a volume is consistent
 //! - [`Mkfs`]: new volumes, with an identity and contents of the program's own
 //! - [`Error`]: the operation, its paths, and the [`std::io::ErrorKind`] that `std::fs` has for the same failure
@@ -74,6 +75,7 @@ mod receiving;
 mod reexports;
 mod removal;
 mod report;
+mod scanning;
 mod snapshot;
 mod subvolume;
 mod transfer;
@@ -113,6 +115,7 @@ pub use report::{
     BlockGroupKind, BlockGroupSpace, DeviceAllocation, DeviceErrors, DeviceInfo, Space, Statistics,
     SubvolumeQuota,
 };
+pub use scanning::{FoundDevice, FoundVolume, scan, scan_beside, scan_devices};
 pub use snapshot::{SendOptions, Snapshot};
 pub use subvolume::{Access, Subvolume, SubvolumeInfo};
 pub use transfer::copy::{Reflink, Sparse};

@@ -7,7 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{fs, thread};
 
-use ubtrfs::{Access, Builder, Compress, Compression, DirBuilder, FileFlags, OpenOptions, Volume};
+use ubtrfs::{
+    Access, Builder, Compress, Compression, DirBuilder, FileFlags, OpenOptions, Volume, scan,
+    scan_devices,
+};
 use ubtrfs_format::item::InodeFlags;
 use ubtrfs_sim::images;
 
@@ -731,4 +734,21 @@ fn read_only_volume_closes_and_its_files_stay_readable() {
     let mut content = String::new();
     (&file).read_to_string(&mut content).unwrap();
     assert_eq!(content, "content");
+}
+
+#[test]
+fn scan_takes_the_newest_of_devices_with_one_number() {
+    let folder = tempfile::tempdir().unwrap();
+    let (old, new) = (folder.path().join("a.img"), folder.path().join("b.img"));
+    Volume::create(&old, 1 << 30).unwrap().close().unwrap();
+    fs::copy(&old, &new).unwrap();
+    let volume = Volume::open(&new).unwrap();
+    volume.root().write("/file", b"content").unwrap();
+    volume.close().unwrap();
+
+    assert_eq!(scan_devices(&[folder.path()]).len(), 2);
+    // SCAN-1
+    let volumes = scan(&[folder.path()]);
+    assert_eq!((volumes.len(), volumes[0].devices.len()), (1, 1));
+    assert_eq!(volumes[0].devices[0].path, new);
 }

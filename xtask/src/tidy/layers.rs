@@ -149,6 +149,7 @@ const ORDERS: &[(&str, &[&str])] = &[
             "copies disk_usage mkfs new_extents receiving walk_dirs",
             "volume",
             "discarding report",
+            "scanning",
         ],
     ),
     (

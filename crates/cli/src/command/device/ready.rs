@@ -1,10 +1,9 @@
 //! `ubtrfs device ready`: whether all devices of a volume are there.
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use anyhow::bail;
-use ubtrfs_device::scan;
+use ubtrfs::scan;
 
 use crate::presentation::quoting::Escaped;
 
@@ -24,21 +23,21 @@ pub(crate) struct Ready {
 impl Ready {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         let shown = Escaped::of(&self.device);
-        let named = scan(std::slice::from_ref(&self.device)).into_iter().next();
+        let named = scan(&[&self.device]).into_iter().next();
         let Some(named) = named.filter(|_| !self.device.is_dir()) else {
             bail!("not a btrfs device: '{shown}'");
         };
         let mut places = vec![self.device.clone(), PathBuf::from("/dev")];
         places.extend(self.scan.iter().cloned());
-        let devices = scan(&places);
-        let of_volume = devices.iter().filter(|device| device.fsid == named.fsid);
-        let present: BTreeSet<u64> = of_volume.map(|device| device.devid).collect();
-        if (present.len() as u64) < named.num_devices {
+        let mut found = scan(&places).into_iter();
+        let volume = found.find(|volume| volume.uuid == named.uuid);
+        let volume = volume.unwrap_or(named);
+        if volume.missing_devices() > 0 {
             bail!(
                 "volume {} has {} devices, and {} are there",
-                named.fsid,
-                named.num_devices,
-                present.len()
+                volume.uuid,
+                volume.total_devices,
+                volume.devices.len()
             );
         }
         Ok(())

@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
-use ubtrfs_device::scan;
+use ubtrfs::scan_devices;
 
 use crate::presentation::console::Console;
 use crate::presentation::quoting::Escaped;
@@ -37,7 +37,7 @@ impl Scan {
             if !console.quiet {
                 writeln!(console.out, "Scanning for Btrfs filesystems")?;
             }
-            for device in scan(&[PathBuf::from("/dev")]) {
+            for device in scan_devices(&["/dev"]) {
                 if !console.quiet {
                     writeln!(console.out, "found: {}", shown(&device.path))?;
                 }
@@ -49,7 +49,7 @@ impl Scan {
                 let shown = shown(device);
                 writeln!(console.out, "Scanning for btrfs filesystems on '{shown}'")?;
             }
-            if device.is_dir() || scan(std::slice::from_ref(device)).is_empty() {
+            if device.is_dir() || scan_devices(&[device]).is_empty() {
                 bail!("not a btrfs device: '{}'", shown(device));
             }
         }

@@ -1,0 +1,337 @@
+//! Volumes found among devices, images and folders, by the superblocks of their devices.
+//!
+//! Superblocks tell of all devices but those of seeds that a volume has grown from. The chunk tree of such a volume is
+//! read if it can be, without a lock: nothing else that opens a device notices.
+//!
+//! Invariant
+//! - SCAN-1: of several devices that claim one number the newest counts. One that was away for a while does not count
+//!   beside its successor.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tracing::subscriber::{NoSubscriber, with_default};
+use ubtrfs_device::{BlockDevice, FoundDevice as Found, all_siblings, memory_limit};
+use ubtrfs_format::uuid::Uuid;
+
+use crate::file_device::FileDevice;
+use crate::volume::Volume;
+
+/// A volume of which some devices were found, as of their superblocks. [`scan`] has an example.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FoundVolume {
+    /// The UUID of the volume.
+    pub uuid: Uuid,
+    /// The label; empty if the volume has none.
+    pub label: OsString,
+    /// How many devices the volume has.
+    pub total_devices: u64,
+    /// Bytes of data and trees, one copy of each.
+    pub used_bytes: u64,
+    /// Those of its devices that were found, by their numbers.
+    pub devices: Vec<FoundDevice>,
+}
+
+impl FoundVolume {
+    /// Returns how many devices of the volume were not found.
+    pub fn missing_devices(&self) -> u64 {
+        self.total_devices.saturating_sub(self.devices.len() as u64)
+    }
+}
+
+/// A device with a volume on it, or a part of one. [`scan`] has an example.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FoundDevice {
+    /// Where it was found.
+    pub path: PathBuf,
+    /// The UUID of its volume. Of a seed it is that of the seed.
+    pub volume: Uuid,
+    /// The number within the volume.
+    pub id: u64,
+    /// The UUID of the device.
+    pub uuid: Uuid,
+    /// The number of the last commit that it knows of.
+    pub generation: u64,
+    /// The bytes of the device that the volume takes.
+    pub total_bytes: u64,
+    /// The bytes of the device that block groups have.
+    pub allocated_bytes: u64,
+    /// Tells whether other volumes may have grown from its volume.
+    pub is_seed: bool,
+}
+
+impl FoundDevice {
+    fn of(found: &Found) -> FoundDevice {
+        let item = &found.superblock.dev_item;
+        FoundDevice {
+            path: found.path.clone(),
+            volume: found.fsid,
+            id: found.devid,
+            uuid: item.uuid,
+            generation: found.generation,
+            total_bytes: item.total_bytes.get(),
+            allocated_bytes: item.bytes_used.get(),
+            is_seed: found.is_seed(),
+        }
+    }
+}
+
+/// Finds volumes among devices, images and folders, in the order of their first devices. A folder stands for the files and
+/// block devices directly in it, `/dev` for the block devices of the machine. What cannot be read is passed over.
+///
+/// Devices may be in use, by mounts as well. The result is as of the last commit.
+///
+/// ```
+/// use ubtrfs::{Volume, scan};
+///
+/// # fn main() -> Result<(), ubtrfs::Error> {
+/// # let folder = tempfile::tempdir().expect("there is room");
+/// let paths = [folder.path().join("one.img"), folder.path().join("two.img")];
+/// let made = Volume::builder().create_all(&paths, 1 << 30)?;
+/// let volumes = scan(&[folder.path()]);
+/// assert_eq!(volumes.len(), 1);
+/// assert_eq!((volumes[0].uuid, volumes[0].missing_devices()), (made.uuid(), 0));
+/// assert_eq!(volumes[0].devices[1].path, paths[1]);
+/// let volumes = scan(&paths[..1]);
+/// assert_eq!((volumes[0].total_devices, volumes[0].missing_devices()), (2, 1));
+/// # Ok(())
+/// # }
+/// ```
+pub fn scan<P: AsRef<Path>>(places: &[P]) -> Vec<FoundVolume> {
+    let found = ubtrfs_device::scan(&owned(places));
+    let mut seeds = Seeds::default();
+    seeds.add(&found);
+    volumes_of(&found, &seeds)
+}
+
+/// Finds volumes as [`scan`], with those of their devices that lie beside the ones at `places`. These are images in the same
+/// folder, and block devices beside block devices.
+///
+/// ```
+/// use ubtrfs::{Volume, scan_beside};
+///
+/// # fn main() -> Result<(), ubtrfs::Error> {
+/// # let folder = tempfile::tempdir().expect("there is room");
+/// let paths = [folder.path().join("one.img"), folder.path().join("two.img")];
+/// Volume::builder().create_all(&paths, 1 << 30)?.close()?;
+/// assert_eq!(scan_beside(&paths[..1])[0].missing_devices(), 0);
+/// # Ok(())
+/// # }
+/// ```
+pub fn scan_beside<P: AsRef<Path>>(places: &[P]) -> Vec<FoundVolume> {
+    let mut found = ubtrfs_device::scan(&owned(places));
+    let mut seeds = Seeds::default();
+    seeds.add(&found);
+    let named: Vec<Vec<PathBuf>> = by_volume(&found)
+        .into_iter()
+        .map(|devices| devices.iter().map(|device| device.path.clone()).collect())
+        .collect();
+    for named in named {
+        let beside = all_siblings(&named);
+        seeds.add(&beside.seeds);
+        seeds.add(&beside.of_volume);
+        found.extend(beside.of_volume);
+    }
+    volumes_of(&found, &seeds)
+}
+
+/// Lists the devices on which [`scan`] finds volumes, in the order in which it comes upon them. Devices that claim one number
+/// within a volume are all listed.
+///
+/// ```
+/// use ubtrfs::{Volume, scan_devices};
+///
+/// # fn main() -> Result<(), ubtrfs::Error> {
+/// # let folder = tempfile::tempdir().expect("there is room");
+/// # let path = folder.path().join("volume.img");
+/// let volume = Volume::create(&path, 1 << 30)?;
+/// let devices = scan_devices(&[folder.path()]);
+/// assert_eq!((devices[0].volume, devices[0].id), (volume.uuid(), 1));
+/// # Ok(())
+/// # }
+/// ```
+pub fn scan_devices<P: AsRef<Path>>(places: &[P]) -> Vec<FoundDevice> {
+    let found = ubtrfs_device::scan(&owned(places));
+    found.iter().map(FoundDevice::of).collect()
+}
+
+fn owned<P: AsRef<Path>>(places: &[P]) -> Vec<PathBuf> {
+    places.iter().map(|place| place.as_ref().into()).collect()
+}
+
+/// Returns the devices of each volume, in the order of the first ones.
+fn by_volume(found: &[Found]) -> Vec<Vec<&Found>> {
+    let mut order: BTreeMap<Uuid, usize> = BTreeMap::new();
+    let mut volumes: Vec<Vec<&Found>> = Vec::new();
+    for device in found {
+        let at = *order.entry(device.fsid).or_insert(volumes.len());
+        match volumes.get_mut(at) {
+            Some(devices) => devices.push(device),
+            None => volumes.push(vec![device]),
+        }
+    }
+    volumes
+}
+
+fn volumes_of(found: &[Found], seeds: &Seeds) -> Vec<FoundVolume> {
+    let volumes = by_volume(found).into_iter();
+    let described = volumes.filter_map(|devices| {
+        let own = newest_by_id(&devices);
+        let newest = own.values().max_by_key(|device| device.generation)?;
+        Some(grown(&own, newest, seeds).unwrap_or_else(|| described(&own, newest)))
+    });
+    described.collect()
+}
+
+/// Returns the devices of a volume by number (SCAN-1).
+fn newest_by_id<'f>(found: &[&'f Found]) -> BTreeMap<u64, &'f Found> {
+    let mut by_id: BTreeMap<u64, &Found> = BTreeMap::new();
+    for &device in found {
+        let known = by_id.entry(device.devid).or_insert(device);
+        if device.generation > known.generation {
+            *known = device;
+        }
+    }
+    by_id
+}
+
+/// Returns what the superblocks tell, so that the volume may be in use.
+fn described(own: &BTreeMap<u64, &Found>, newest: &Found) -> FoundVolume {
+    let superblock = &newest.superblock;
+    FoundVolume {
+        uuid: newest.fsid,
+        label: OsString::from_vec(superblock.label().to_vec()),
+        total_devices: newest.num_devices,
+        used_bytes: superblock.bytes_used.get(),
+        devices: own.values().map(|found| FoundDevice::of(found)).collect(),
+    }
+}
+
+/// Returns what the chunk tree tells of a volume of which some devices are seeds. None if no seed is its own, or it cannot
+/// be read.
+fn grown(own: &BTreeMap<u64, &Found>, newest: &Found, seeds: &Seeds) -> Option<FoundVolume> {
+    // The volume may have lost an older one.
+    let as_new = own
+        .values()
+        .filter(|device| device.generation == newest.generation);
+    let seeds = seeds.of_others(newest.fsid);
+    if seeds.is_empty() || as_new.count() as u64 >= newest.num_devices {
+        return None;
+    }
+    let own_paths: Vec<&Path> = own.values().map(|device| device.path.as_path()).collect();
+    let mut opened = peek(&own_paths, &seeds);
+    if opened.is_none() {
+        // One of the seeds may have gone since it was found.
+        let is_there = |seed: &&FoundDevice| scan_devices(&[&seed.path]).iter().any(|d| d.is_seed);
+        let still_there: Vec<&FoundDevice> = seeds.iter().copied().filter(is_there).collect();
+        if still_there.len() < seeds.len() {
+            opened = peek(&own_paths, &still_there);
+        }
+    }
+    let volume = opened?;
+    let devices = devices_of(&volume, own, &seeds);
+    let has_seed = devices.iter().any(|device| !own.contains_key(&device.id));
+    has_seed.then(|| FoundVolume {
+        uuid: newest.fsid,
+        label: volume.label(),
+        total_devices: volume.devices().len() as u64,
+        used_bytes: volume.used_bytes(),
+        devices,
+    })
+}
+
+/// Opens a volume without locks, as of its last commit. Seeds that cannot be opened are passed over.
+fn peek(own: &[&Path], seeds: &[&FoundDevice]) -> Option<Volume> {
+    let device = |path: &Path| -> Option<(PathBuf, Arc<dyn BlockDevice>)> {
+        let device = FileDevice::peek(path).ok()?;
+        Some((path.to_path_buf(), Arc::new(device)))
+    };
+    let own = own.iter().map(|path| device(path));
+    let mut devices = own.collect::<Option<Vec<_>>>()?;
+    devices.extend(seeds.iter().filter_map(|seed| device(&seed.path)));
+    // A log changes no devices, and may be damaged.
+    let builder = Volume::builder().as_committed().degraded(true);
+    let builder = builder.limit_memory(memory_limit());
+    // A scan warns of nothing, also of devices that are in use.
+    let opened = with_default(NoSubscriber::default(), || builder.open_devices(devices));
+    opened.ok()
+}
+
+/// Lists the devices of an open volume that are there, by their numbers.
+fn devices_of(
+    volume: &Volume,
+    own: &BTreeMap<u64, &Found>,
+    seeds: &[&FoundDevice],
+) -> Vec<FoundDevice> {
+    let allocations = volume.device_allocations();
+    let allocated_on = |id: u64| {
+        let on_it = allocations.iter().filter(|taken| taken.device_id == id);
+        on_it
+            .map(|taken| taken.device_bytes)
+            .fold(0, u64::saturating_add)
+    };
+    let devices = volume.devices().into_iter();
+    let there = devices.filter(|device| device.path.is_some());
+    let found = there.filter_map(|device| {
+        let found = match own.get(&device.id) {
+            Some(found) => FoundDevice::of(found),
+            None => seeds
+                .iter()
+                .find(|seed| seed.uuid == device.uuid)
+                .map(|&seed| seed.clone())?,
+        };
+        Some(FoundDevice {
+            id: device.id,
+            total_bytes: device.total_bytes,
+            allocated_bytes: allocated_on(device.id),
+            ..found
+        })
+    });
+    let mut found: Vec<FoundDevice> = found.collect();
+    found.sort_by_key(|device| device.id);
+    found
+}
+
+/// Devices of seeds, by the UUIDs of the devices. Other volumes may have grown from them.
+#[derive(Debug, Default)]
+struct Seeds(BTreeMap<Uuid, Vec<FoundDevice>>);
+
+impl Seeds {
+    /// Adds those that are seeds, each once.
+    fn add(&mut self, found: &[Found]) {
+        for device in found.iter().filter(|device| device.is_seed()) {
+            let device = FoundDevice::of(device);
+            let clones = self.0.entry(device.uuid).or_default();
+            let place = place_of(&device.path);
+            if clones.iter().all(|known| place_of(&known.path) != place) {
+                clones.push(device);
+            }
+        }
+    }
+
+    /// Returns the devices of other volumes than this one. None is guessed of several that are clones of each other.
+    fn of_others(&self, volume: Uuid) -> Vec<&FoundDevice> {
+        let clones = self.0.values();
+        let of_others = clones.filter_map(|clones| match clones.as_slice() {
+            [seed] if seed.volume != volume => Some(seed),
+            _ => None,
+        });
+        of_others.collect()
+    }
+}
+
+/// Returns the place of a file or device. Paths of an equal place lead to the same one.
+fn place_of(path: &Path) -> Option<(bool, u64, u64)> {
+    let metadata = fs::metadata(path).ok()?;
+    match metadata.file_type().is_block_device() {
+        true => Some((true, metadata.rdev(), 0)),
+        false => Some((false, metadata.dev(), metadata.ino())),
+    }
+}
