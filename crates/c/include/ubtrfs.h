@@ -712,7 +712,7 @@ int64_t ubtrfs_listxattr(const struct ubtrfs_subvolume *subvolume,
                          unsigned int flags);
 
 /**
- * Sets an extended attribute. `flags` is 0, UBTRFS_NOFOLLOW, UBTRFS_XATTR_CREATE or UBTRFS_XATTR_REPLACE.
+ * Sets an extended attribute. `flags` is 0, or UBTRFS_XATTR_CREATE or UBTRFS_XATTR_REPLACE, and UBTRFS_NOFOLLOW.
  */
 int ubtrfs_setxattr(const struct ubtrfs_subvolume *subvolume,
                     const char *at,

@@ -168,7 +168,7 @@ pub unsafe extern "C" fn ubtrfs_listxattr(
     })
 }
 
-/// Sets an extended attribute. `flags` is 0, UBTRFS_NOFOLLOW, UBTRFS_XATTR_CREATE or UBTRFS_XATTR_REPLACE.
+/// Sets an extended attribute. `flags` is 0, or UBTRFS_XATTR_CREATE or UBTRFS_XATTR_REPLACE, and UBTRFS_NOFOLLOW.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_setxattr(
     subvolume: *const ubtrfs_subvolume,
@@ -183,11 +183,15 @@ pub unsafe extern "C" fn ubtrfs_setxattr(
         let (of, at, name) = unsafe { (handle(subvolume)?, path(at)?, text(name)?) };
         // SAFETY: the head of the header.
         let value = unsafe { bytes(value, value_size)? };
-        let set = match flags {
-            0 => of.subvolume.set_xattr(at, name, value),
-            UBTRFS_NOFOLLOW => of.subvolume.set_xattr_nofollow(at, name, value),
-            UBTRFS_XATTR_CREATE => of.subvolume.create_xattr(at, name, value),
-            UBTRFS_XATTR_REPLACE => of.subvolume.replace_xattr(at, name, value),
+        let of = &of.subvolume;
+        let is_followed = follows(flags & UBTRFS_NOFOLLOW)?;
+        let set = match (flags & !UBTRFS_NOFOLLOW, is_followed) {
+            (0, true) => of.set_xattr(at, name, value),
+            (0, false) => of.set_xattr_nofollow(at, name, value),
+            (UBTRFS_XATTR_CREATE, true) => of.create_xattr(at, name, value),
+            (UBTRFS_XATTR_CREATE, false) => of.create_xattr_nofollow(at, name, value),
+            (UBTRFS_XATTR_REPLACE, true) => of.replace_xattr(at, name, value),
+            (UBTRFS_XATTR_REPLACE, false) => of.replace_xattr_nofollow(at, name, value),
             _ => return Err(Failure::invalid("unknown flags")),
         };
         Ok(set?)

@@ -164,6 +164,29 @@ fn values_are_copied_whole_or_not_at_all() {
 }
 
 #[test]
+fn attributes_of_a_link_itself_are_made_and_replaced() {
+    let opened = Opened::new();
+    let (link, name) = (c"/l".as_ptr(), c"trusted.a".as_ptr());
+    let set = |flags| {
+        let value = c"v".as_ptr().cast();
+        // SAFETY: as the header asks.
+        unsafe { ubtrfs_setxattr(opened.root, link, name, value, 1, UBTRFS_NOFOLLOW | flags) }
+    };
+    // SAFETY: as the header asks.
+    let linked = unsafe { ubtrfs_symlink(opened.root, c"nowhere".as_ptr(), link) };
+    assert_eq!(linked, 0);
+    assert_eq!(set(UBTRFS_XATTR_REPLACE), -libc::ENODATA);
+    assert_eq!(set(UBTRFS_XATTR_CREATE), 0);
+    assert_eq!(set(UBTRFS_XATTR_CREATE), -libc::EEXIST);
+    assert_eq!(set(UBTRFS_XATTR_REPLACE), 0);
+    assert_eq!(
+        set(UBTRFS_XATTR_CREATE | UBTRFS_XATTR_REPLACE),
+        -libc::EINVAL
+    );
+    assert_eq!(set(8), -libc::EINVAL);
+}
+
+#[test]
 fn files_are_read_and_written_with_times_and_sizes() {
     let opened = Opened::new();
     let both = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL;

@@ -246,6 +246,21 @@ impl Subvolume {
         self.write_xattr(path.as_ref(), End::Followed, xattr, XattrMode::Create)
     }
 
+    /// Makes an attribute; of a link itself.
+    ///
+    /// # Errors
+    ///
+    /// As [`Subvolume::create_xattr`].
+    pub fn create_xattr_nofollow(
+        &self,
+        path: impl AsRef<Path>,
+        name: impl AsRef<OsStr>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        let xattr = (name.as_ref(), value.as_ref());
+        self.write_xattr(path.as_ref(), End::Itself, xattr, XattrMode::Create)
+    }
+
     /// Replaces an attribute. Links are followed.
     ///
     /// # Errors
@@ -259,6 +274,21 @@ impl Subvolume {
     ) -> Result<()> {
         let xattr = (name.as_ref(), value.as_ref());
         self.write_xattr(path.as_ref(), End::Followed, xattr, XattrMode::Replace)
+    }
+
+    /// Replaces an attribute; of a link itself.
+    ///
+    /// # Errors
+    ///
+    /// As [`Subvolume::replace_xattr`].
+    pub fn replace_xattr_nofollow(
+        &self,
+        path: impl AsRef<Path>,
+        name: impl AsRef<OsStr>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        let xattr = (name.as_ref(), value.as_ref());
+        self.write_xattr(path.as_ref(), End::Itself, xattr, XattrMode::Replace)
     }
 
     fn write_xattr(

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::{fs, thread};
 
 use ubtrfs::{
-    Access, Builder, Compress, Compression, DirBuilder, FileFlags, OpenOptions, Volume, scan,
-    scan_devices,
+    Access, Builder, Compress, Compression, DirBuilder, FileFlags, OpenOptions, Subvolume, Volume,
+    scan, scan_devices,
 };
 use ubtrfs_format::item::InodeFlags;
 use ubtrfs_sim::images;
@@ -480,10 +480,18 @@ fn attributes_and_properties_are_set_by_paths() {
         .root()
         .replace_xattr("/link", "user.note", "two")
         .unwrap();
-    volume
-        .root()
-        .set_xattr_nofollow("/link", "trusted.of_link", "link")
-        .unwrap();
+    let root = volume.root();
+    let missing = root.replace_xattr_nofollow("/link", "trusted.of_link", "none");
+    assert_eq!(missing.unwrap_err().kind(), ErrorKind::NotFound);
+    for set in [
+        Subvolume::create_xattr_nofollow,
+        Subvolume::replace_xattr_nofollow,
+        Subvolume::set_xattr_nofollow,
+    ] {
+        set(root, "/link", "trusted.of_link", "link").unwrap();
+    }
+    let refused = root.create_xattr_nofollow("/link", "trusted.of_link", "two");
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::AlreadyExists);
     let of_link = volume
         .root()
         .xattr_nofollow("/link", "trusted.of_link")
