@@ -38,6 +38,12 @@ fn system_text(error: &io::Error) -> String {
     text[..end].to_owned()
 }
 
+/// Creates the exception of an errno at a path of a volume.
+pub(crate) fn failed_as(errno: i32, path: &Path) -> PyErr {
+    let text = system_text(&io::Error::from_raw_os_error(errno));
+    PyOSError::new_err((errno, text, path.as_os_str().to_owned()))
+}
+
 /// Converts an error of a file of this machine to an exception.
 pub(crate) fn failed_host(error: &io::Error, path: &Path) -> PyErr {
     let path = path.as_os_str().to_owned();

@@ -1,8 +1,10 @@
 //! Open files, read and written at offsets.
 
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
+use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -32,6 +34,18 @@ impl File {
     }
 }
 
+/// Reads into a buffer until it is full or the file ends. Returns how many bytes there were.
+fn fill(file: &ubtrfs::File, data: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut filled = 0;
+    while let Some(rest) = data.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        match file.read_at(rest, offset.saturating_add(filled as u64))? {
+            0 => break,
+            len => filled += len,
+        }
+    }
+    Ok(filled)
+}
+
 #[pymethods]
 impl File {
     fn close(&self, py: Python<'_>) {
@@ -46,22 +60,31 @@ impl File {
         offset: u64,
     ) -> PyResult<Bound<'py, PyBytes>> {
         let file = self.handle.get()?;
-        let read = py.detach(move || {
-            // No more than there is, whatever is asked for.
-            let left = file.metadata()?.len().saturating_sub(offset);
-            let size = size.min(usize::try_from(left).unwrap_or(usize::MAX));
-            let mut data = vec![0; size];
-            let mut filled = 0;
-            while let Some(rest) = data.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-                match file.read_at(rest, offset + filled as u64)? {
-                    0 => break,
-                    len => filled += len,
-                }
-            }
-            data.truncate(filled);
-            Ok(data)
+        // No more than there is, whatever is asked for.
+        let (file, left) = py.detach(move || {
+            let left = file.metadata().map(|of| of.len().saturating_sub(offset));
+            (file, left)
         });
-        Ok(PyBytes::new(py, &read.map_err(failed_io)?))
+        let left = left.map_err(|error| failed(&error))?;
+        let size = size.min(usize::try_from(left).unwrap_or(usize::MAX));
+        if size as u64 > ubtrfs::memory_limit() {
+            let message = format!("{size} bytes are more than memory has");
+            return Err(PyMemoryError::new_err(message));
+        }
+        let mut filled = 0;
+        // A `MemoryError` if there is not so much.
+        let data = PyBytes::new_with(py, size, |data| {
+            let read = py.detach(|| fill(&file, data, offset));
+            filled = read.map_err(failed_io)?;
+            Ok(())
+        });
+        py.detach(move || drop(file));
+        let data = data?;
+        match filled == size {
+            true => Ok(data),
+            // Another thread has cut the file meanwhile.
+            false => Ok(PyBytes::new(py, &data.as_bytes()[..filled])),
+        }
     }
 
     fn write(&self, py: Python<'_>, data: &[u8], offset: u64) -> PyResult<()> {

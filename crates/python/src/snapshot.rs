@@ -34,8 +34,10 @@ pub(crate) fn send(
     let parent = parent.map(|parent| parent.handle().get()).transpose()?;
     let sources = clone_sources.iter().map(|source| source.handle().get());
     let sources = sources.collect::<PyResult<Vec<_>>>()?;
-    let mut out = Stream::new(out);
-    let sent = py.detach(|| {
+    let mut stream = Stream::new(out);
+    let out = &mut stream;
+    // The handles end here: the last one of a volume closes it.
+    let sent = py.detach(move || {
         let snapshot = Snapshot::open(&of)?;
         let parent = parent.as_ref().map(Snapshot::open).transpose()?;
         let sources = sources.iter().map(Snapshot::open);
@@ -47,9 +49,9 @@ pub(crate) fn send(
         for source in &sources {
             options = options.clone_source(source);
         }
-        snapshot.send_with(&options, &mut out)
+        snapshot.send_with(&options, out)
     });
-    out.outcome(sent)
+    stream.outcome(sent)
 }
 
 #[pyfunction]
@@ -61,10 +63,8 @@ pub(crate) fn receive<'py>(
 ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
     let of = tree.handle().get()?;
     let mut stream = Stream::new(stream);
-    let names = py.detach(|| {
-        let stream = BufReader::with_capacity(BUFFER_BYTES, &mut stream);
-        of.receive(path_of(dir), stream)
-    });
+    let reader = BufReader::with_capacity(BUFFER_BYTES, &mut stream);
+    let names = py.detach(move || of.receive(path_of(dir), reader));
     let names = stream.outcome(names)?.into_iter();
     Ok(names
         .map(|name| PyBytes::new(py, &bytes_of(name)))

@@ -2,6 +2,7 @@
 
 use std::io::{self, Read, Write};
 
+use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -49,9 +50,13 @@ impl Read for Stream {
         self.call(|object| {
             let data = object.call_method1("read", (buf.len(),))?;
             let data: &[u8] = data.extract()?;
-            // More than was asked for is the object's fault.
-            let len = data.len().min(buf.len());
-            buf[..len].copy_from_slice(&data[..len]);
+            let (len, most) = (data.len(), buf.len());
+            let place = buf.get_mut(..len).ok_or_else(|| {
+                PyOSError::new_err(format!(
+                    "read() returned {len} bytes, and {most} were asked for"
+                ))
+            })?;
+            place.copy_from_slice(data);
             Ok(len)
         })
     }
@@ -63,7 +68,14 @@ impl Write for Stream {
             let data = PyBytes::new(object.py(), buf);
             let written: Option<usize> = object.call_method1("write", (data,))?.extract()?;
             // None is of objects that take all.
-            Ok(written.unwrap_or(buf.len()).min(buf.len()))
+            match written.unwrap_or(buf.len()) {
+                len if len > buf.len() => {
+                    let most = buf.len();
+                    let message = format!("write() took {len} bytes of {most}");
+                    Err(PyOSError::new_err(message))
+                }
+                len => Ok(len),
+            }
         })
     }
 

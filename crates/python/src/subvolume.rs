@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use ubtrfs::{Access, DirBuilder, FileTimes, Metadata, OpenOptions, ReadDir};
 
-use crate::failure::failed;
+use crate::failure::{failed, failed_as};
 use crate::file::File;
 use crate::handle::Handle;
 
@@ -28,8 +28,8 @@ pub(crate) type Stat = (
     (u32, u64, u64, u64, u32, u32, u64, u64, u64),
     (Time, Time, Time, Time),
 );
-/// Name, inode, (directory, file, link), subvolume.
-type Entry = (Vec<u8>, u64, (bool, bool, bool), bool);
+/// Name, path, inode, (directory, file, link), subvolume.
+type Entry = (Vec<u8>, Vec<u8>, u64, (bool, bool, bool), bool);
 
 pub(crate) fn time_of(time: SystemTime) -> Time {
     let seconds = |duration: Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
@@ -118,8 +118,8 @@ impl Subvolume {
         py.detach(move || drop(subvolume));
     }
 
-    fn id(&self) -> PyResult<u64> {
-        Ok(self.handle.get()?.id())
+    fn id(&self, py: Python<'_>) -> PyResult<u64> {
+        self.run(py, |of| Ok(of.id()))
     }
 
     fn is_read_only(&self, py: Python<'_>) -> PyResult<bool> {
@@ -192,8 +192,16 @@ impl Subvolume {
             .create(making == "c")
             .create_new(making == "x")
             .truncate(truncate);
-        let file = self.run(py, |of| of.open_with(path_of(path), &options));
-        file.map(File::new)
+        let (file, is_dir) = self.run(py, |of| {
+            let file = of.open_with(path_of(path), &options)?;
+            let is_dir = file.metadata()?.is_dir();
+            Ok((file, is_dir))
+        })?;
+        let file = File::new(file);
+        match is_dir {
+            true => Err(failed_as(libc::EISDIR, path_of(path))),
+            false => Ok(file),
+        }
     }
 
     fn mkdir(&self, py: Python<'_>, path: &[u8], mode: u32) -> PyResult<()> {
@@ -309,12 +317,14 @@ impl Subvolume {
         making: &str,
         follow: bool,
     ) -> PyResult<()> {
-        let name = OsStr::from_bytes(name);
+        let (path, name) = (path_of(path), OsStr::from_bytes(name));
         self.run(py, |of| match (making, follow) {
-            ("c", _) => of.create_xattr(path_of(path), name, value),
-            ("r", _) => of.replace_xattr(path_of(path), name, value),
-            (_, true) => of.set_xattr(path_of(path), name, value),
-            (_, false) => of.set_xattr_nofollow(path_of(path), name, value),
+            ("c", true) => of.create_xattr(path, name, value),
+            ("c", false) => of.create_xattr_nofollow(path, name, value),
+            ("r", true) => of.replace_xattr(path, name, value),
+            ("r", false) => of.replace_xattr_nofollow(path, name, value),
+            (_, true) => of.set_xattr(path, name, value),
+            (_, false) => of.set_xattr_nofollow(path, name, value),
         })
     }
 
@@ -351,7 +361,8 @@ impl Listing {
                 let kind = entry.file_type();
                 let kind = (kind.is_dir(), kind.is_file(), kind.is_symlink());
                 let name = bytes_of(entry.file_name());
-                Ok((name, entry.ino(), kind, entry.is_subvolume()))
+                let path = bytes_of(entry.path());
+                Ok((name, path, entry.ino(), kind, entry.is_subvolume()))
             });
             batch.collect::<ubtrfs::Result<Vec<Entry>>>()
         });

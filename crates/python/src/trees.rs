@@ -61,9 +61,10 @@ pub(crate) fn export_tar(
     out: Py<PyAny>,
 ) -> PyResult<Told> {
     let of = tree.handle().get()?;
-    let mut out = Stream::new(out);
-    let problems = py.detach(|| of.export_tar(path_of(path), &mut out));
-    Ok(told(&out.outcome(problems)?))
+    let mut stream = Stream::new(out);
+    let out = &mut stream;
+    let problems = py.detach(move || of.export_tar(path_of(path), out));
+    Ok(told(&stream.outcome(problems)?))
 }
 
 #[pyfunction]
@@ -74,7 +75,7 @@ pub(crate) fn import_tar(
     dir: &[u8],
 ) -> PyResult<Told> {
     let of = tree.handle().get()?;
-    let problems = py.detach(|| -> PyResult<Problems> {
+    let problems = py.detach(move || -> PyResult<Problems> {
         let path = path_of(archive);
         let archive = File::open(path).map_err(|error| failed_host(&error, path))?;
         let unpacked = of.import_tar(archive, path_of(dir));

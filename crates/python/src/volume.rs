@@ -98,24 +98,27 @@ impl Volume {
         })
     }
 
-    fn root(&self) -> PyResult<Subvolume> {
-        Ok(Subvolume::new(self.handle.get()?.root().clone()))
+    fn root(&self, py: Python<'_>) -> PyResult<Subvolume> {
+        let root = self.run(py, |volume| Ok(volume.root().clone()));
+        root.map(Subvolume::new)
     }
 
     fn uuid<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        Ok(PyBytes::new(py, &self.handle.get()?.uuid().0))
+        let uuid = self.run(py, |volume| Ok(volume.uuid()))?;
+        Ok(PyBytes::new(py, &uuid.0))
     }
 
     fn label<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        Ok(PyBytes::new(py, self.handle.get()?.label().as_bytes()))
+        let label = self.run(py, |volume| Ok(volume.label()))?;
+        Ok(PyBytes::new(py, label.as_bytes()))
     }
 
     fn set_label(&self, py: Python<'_>, label: &[u8]) -> PyResult<()> {
         self.run(py, |volume| volume.set_label(OsStr::from_bytes(label)))
     }
 
-    fn is_read_only(&self) -> PyResult<bool> {
-        Ok(self.handle.get()?.is_read_only())
+    fn is_read_only(&self, py: Python<'_>) -> PyResult<bool> {
+        self.run(py, |volume| Ok(volume.is_read_only()))
     }
 
     fn subvolumes(&self, py: Python<'_>) -> PyResult<Vec<Info>> {
@@ -159,8 +162,8 @@ impl Volume {
         Ok((sums, groups.collect()))
     }
 
-    fn devices(&self) -> PyResult<Vec<Device>> {
-        let devices = self.handle.get()?.devices().into_iter();
+    fn devices(&self, py: Python<'_>) -> PyResult<Vec<Device>> {
+        let devices = self.run(py, |volume| Ok(volume.devices()))?.into_iter();
         let device = |of: ubtrfs::DeviceInfo| {
             let path = of.path.map(bytes_of);
             let bytes = (of.total_bytes, of.allocated_bytes);
@@ -170,8 +173,8 @@ impl Volume {
     }
 
     /// Returns the numbers of commits, logs and flushes of data, then the bytes of data, metadata and logs.
-    fn statistics(&self) -> PyResult<(u64, u64, u64, u64, u64, u64)> {
-        let of = self.handle.get()?.statistics();
+    fn statistics(&self, py: Python<'_>) -> PyResult<(u64, u64, u64, u64, u64, u64)> {
+        let of = self.run(py, |volume| Ok(volume.statistics()))?;
         Ok((
             of.commits,
             of.logs,

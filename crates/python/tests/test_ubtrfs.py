@@ -97,6 +97,8 @@ def test_errors_are_those_of_os(root):
         (lambda: root.stat("/none"), FileNotFoundError, "/none"),
         (lambda: root.mkdir("/file"), FileExistsError, "/file"),
         (lambda: root.open("/dir", "w"), IsADirectoryError, "/dir"),
+        (lambda: root.open("/dir"), IsADirectoryError, "/dir"),
+        (lambda: root.open("/", "rb", 0), IsADirectoryError, "/"),
         (lambda: root.listdir("/file"), NotADirectoryError, "/file"),
         (lambda: root.open("/file", "x"), FileExistsError, "/file"),
     ]:
@@ -128,6 +130,9 @@ def test_stat_is_a_stat_result(root):
     assert stat.S_ISLNK(root.lstat("/link").st_mode)
     assert root.readlink("/link") == "file"
     assert root.readlink(b"/link") == b"file"
+    made = root.birthtime_ns("/file")
+    assert 0 < made <= found.st_ctime_ns
+    assert root.birthtime_ns("/link") == made < root.birthtime_ns("/link", follow_symlinks=False)
 
 
 def test_paths_are_of_any_kind_and_bytes(root):
@@ -141,6 +146,10 @@ def test_paths_are_of_any_kind_and_bytes(root):
     assert entries["dir"].is_dir() and not entries["dir"].is_subvolume()
     assert entries[name[1:]].stat().st_ino == entries[name[1:]].inode()
     assert os.fspath(entries["dir"]) == "/dir"
+    for path in ["/", b"/", "/dir", "/dir/", b"dir", pathlib.PurePosixPath("/dir")]:
+        root.open("/dir/x", "w").close()
+        for entry in root.scandir(path):
+            assert entry.path == os.path.join(os.fspath(path), entry.name)
     with pytest.raises(FileNotFoundError):
         root.stat("/none")
     with pytest.raises(TypeError):
@@ -174,6 +183,92 @@ def test_extended_attributes(root):
     with pytest.raises(OSError) as error:
         root.getxattr("/file", "user.note")
     assert error.value.errno == errno.ENODATA
+    for flags in (os.XATTR_CREATE | os.XATTR_REPLACE, 64):
+        with pytest.raises(OSError) as error:
+            root.setxattr("/file", "user.note", b"", flags)
+        assert (error.value.errno, error.value.filename) == (errno.EINVAL, "/file")
+    with pytest.raises(TypeError):
+        root.setxattr("/file", "user.note", 5)
+
+
+def test_extended_attributes_of_a_link_itself(root):
+    root.open("/file", "w").close()
+    root.symlink("file", "/link")
+    name = "trusted.note"
+    with pytest.raises(OSError) as error:
+        root.setxattr("/link", name, b"", os.XATTR_REPLACE, follow_symlinks=False)
+    assert error.value.errno == errno.ENODATA
+    root.setxattr("/link", name, b"one", os.XATTR_CREATE, follow_symlinks=False)
+    with pytest.raises(FileExistsError):
+        root.setxattr("/link", name, b"", os.XATTR_CREATE, follow_symlinks=False)
+    root.setxattr("/link", name, bytearray(b"two"), os.XATTR_REPLACE, follow_symlinks=False)
+    assert root.getxattr("/link", name, follow_symlinks=False) == b"two"
+    assert root.listxattr("/file") == []
+
+
+def test_snapshot_is_writable_unless_told_otherwise(root):
+    root.snapshot("/", "/writable").open("/new", "w").close()
+    with pytest.raises(OSError) as error:
+        root.snapshot("/", "/kept", read_only=True).open("/new", "w")
+    assert error.value.errno == errno.EROFS
+
+
+def test_large_reads_end_with_an_error_and_not_the_process(root):
+    with root.open("/sparse", "wb") as file:
+        file.truncate(1 << 60)
+    with root.open("/sparse", "rb") as file:
+        with pytest.raises(MemoryError):
+            file.read()
+        file.seek(1 << 40)
+        assert file.read(10) == bytes(10)
+    with root.open("/sparse", "rb", 0) as file:
+        with pytest.raises(MemoryError):
+            file.read()
+        assert file.tell() == 0
+        assert file.read(3 << 20) == bytes(3 << 20)
+
+
+def test_threads_that_share_a_raw_file_take_turns(root):
+    with root.open("/file", "w+b", 0) as file:
+        def write(letter):
+            for _ in range(200):
+                file.write(letter * 100)
+
+        threads = [threading.Thread(target=write, args=(letter,)) for letter in (b"x", b"y")]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        file.seek(0)
+        content = file.read()
+        assert len(content) == 2 * 200 * 100
+        assert {content[at : at + 100] for at in range(0, len(content), 100)} == {b"x" * 100, b"y" * 100}
+
+
+def test_volume_closes_while_others_open_its_files(image):
+    volume = ubtrfs.Volume.create(image, SIZE)
+    started, failures = threading.Event(), []
+
+    def work(number):
+        try:
+            while True:
+                volume.root.open(f"/file{number}", "w").write("x")
+                started.set()
+        except ValueError:
+            pass
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    started.wait()
+    volume.close()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    with ubtrfs.Volume.open(image):
+        pass
 
 
 def test_snapshots_keep_what_was(image):
@@ -181,7 +276,7 @@ def test_snapshots_keep_what_was(image):
         data = volume.create_subvolume("/data")
         with data.open("/notes", "w") as file:
             file.write("first")
-        before = volume.snapshot("/data", "/before")
+        before = volume.snapshot("/data", "/before", read_only=True)
         with data.open("/notes", "w") as file:
             file.write("second")
         assert before.open("/notes").read() == "first"
@@ -288,9 +383,9 @@ def test_stream_makes_what_was_sent(root):
     data = root.create_subvolume("/data")
     with data.open("/file", "wb") as file:
         file.write(b"x" * 100_000)
-    first = root.snapshot("/data", "/first")
+    first = root.snapshot("/data", "/first", read_only=True)
     data.rename("/file", "/moved")
-    second = root.snapshot("/data", "/second")
+    second = root.snapshot("/data", "/second", read_only=True)
     whole, difference = io.BytesIO(), io.BytesIO()
     first.send(whole)
     second.send(difference, parent=first, clone_sources=[first], compressed=True)
@@ -319,7 +414,18 @@ def test_error_of_a_stream_object_reaches_the_caller(root):
         def read(self, size):
             raise KeyError("read")
 
-    snapshot = root.snapshot("/", "/snapshot")
+    class Excessive:
+        def write(self, data):
+            return len(data) + 1
+
+        def read(self, size):
+            return bytes(size + 1)
+
+    snapshot = root.snapshot("/", "/snapshot", read_only=True)
+    with pytest.raises(OSError, match="write"):
+        snapshot.send(Excessive())
+    with pytest.raises(OSError, match="read"):
+        root.receive(Excessive())
     with pytest.raises(KeyError, match="write"):
         snapshot.send(Broken())
     with pytest.raises(KeyError, match="write"):
@@ -332,12 +438,12 @@ def test_changes_between_snapshots_are_told(root):
     data = root.create_subvolume("/data")
     for name in ("kept", "old", "gone"):
         data.open(f"/{name}", "w").close()
-    before = root.snapshot("/data", "/before")
+    before = root.snapshot("/data", "/before", read_only=True)
     data.rename("/old", "/new")
     data.unlink("/gone")
     with data.open("/kept", "w") as file:
         file.write("more")
-    after = root.snapshot("/data", "/after")
+    after = root.snapshot("/data", "/after", read_only=True)
     changes = {change.path: change for change in after.changes_since(before)}
     assert changes["gone"].kind == "removed"
     assert changes["kept"].kind == "changed"

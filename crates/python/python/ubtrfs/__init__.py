@@ -16,7 +16,6 @@ import io
 import os
 import time as _time
 import uuid as _uuid
-import weakref
 from dataclasses import dataclass
 from types import TracebackType
 from typing import (
@@ -40,7 +39,7 @@ from typing import (
 )
 
 from . import _ubtrfs
-from ._files import RawFile, buffered
+from ._files import Opened, RawFile, buffered
 from ._reports import (
     BlockGroups,
     Change,
@@ -54,7 +53,7 @@ from ._reports import (
 )
 
 if TYPE_CHECKING:
-    from _typeshed import OpenBinaryMode, OpenTextMode
+    from _typeshed import OpenBinaryMode, OpenTextMode, ReadableBuffer
 
 __all__ = [
     "BlockGroups",
@@ -96,6 +95,10 @@ _SECOND_NS = 10**9
 
 def _ns(time: Tuple[int, int]) -> int:
     return time[0] * _SECOND_NS + time[1]
+
+
+def _os_error(errno: int, path: Path) -> OSError:
+    return OSError(errno, os.strerror(errno), os.fspath(path))
 
 
 def _stat_result(stat: Any) -> os.stat_result:
@@ -146,7 +149,7 @@ class DirEntry(Generic[AnyStr]):
         self.name = name
         self.path = path
         self._of = of
-        _, self._inode, (self._is_dir, self._is_file, self._is_symlink), self._is_subvolume = entry
+        _, _, self._inode, (self._is_dir, self._is_file, self._is_symlink), self._is_subvolume = entry
 
     def __fspath__(self) -> AnyStr:
         return self.path
@@ -180,10 +183,10 @@ class DirEntry(Generic[AnyStr]):
 class ScandirIterator(Generic[AnyStr]):
     """The entries of a directory, in the order in which they were made. Memory does not grow with it."""
 
-    def __init__(self, of: "Subvolume", native: _ubtrfs.Listing, path: AnyStr) -> None:
+    def __init__(self, of: "Subvolume", native: _ubtrfs.Listing, as_bytes: bool) -> None:
         self._of = of
         self._native = native
-        self._path: AnyStr = path
+        self._as_bytes = as_bytes
         self._batch: List[Any] = []
 
     def __iter__(self) -> "ScandirIterator[AnyStr]":
@@ -195,8 +198,9 @@ class ScandirIterator(Generic[AnyStr]):
             if not self._batch:
                 raise StopIteration
         entry = self._batch.pop()
-        name: Any = entry[0] if isinstance(self._path, bytes) else os.fsdecode(entry[0])
-        path: Any = os.path.join(self._path, name)
+        # The path is of the library: a name of a damaged volume leads to nothing outside of the directory.
+        named: Any = entry[:2] if self._as_bytes else map(os.fsdecode, entry[:2])
+        name, path = named
         return DirEntry(self._of, name, path, entry)
 
     def close(self) -> None:
@@ -212,9 +216,8 @@ class ScandirIterator(Generic[AnyStr]):
 class Subvolume:
     """A tree of files. Its methods are those of os and os.path of the same names; paths begin at its root."""
 
-    def __init__(self, native: _ubtrfs.Subvolume, opened: "weakref.WeakSet[Any]") -> None:
+    def __init__(self, native: _ubtrfs.Subvolume, opened: Opened) -> None:
         self._tree = native
-        # Everything of the volume that is open, which Volume.close closes.
         self._opened = opened
         opened.add(native)
 
@@ -242,8 +245,12 @@ class Subvolume:
         """Makes an empty subvolume, and commits."""
         return self._sub(self._tree.create_subvolume(os.fsencode(path)))
 
-    def snapshot(self, source: Path, to: Path, *, read_only: bool = True) -> "Subvolume":
-        """Makes `to` a snapshot of the subvolume at `source`, and commits. "/" is this subvolume itself."""
+    def snapshot(self, source: Path, to: Path, *, read_only: bool = False) -> "Subvolume":
+        """Makes `to` a snapshot of the subvolume at `source`, and commits. "/" is this subvolume itself.
+
+        It is writable unless `read_only` is true, as of `btrfs subvolume snapshot`. Streams and comparisons take
+        read-only ones.
+        """
         return self._sub(self._tree.snapshot(os.fsencode(source), os.fsencode(to), read_only))
 
     def delete_subvolume(self, path: Path) -> None:
@@ -256,6 +263,11 @@ class Subvolume:
 
     def lstat(self, path: Path) -> os.stat_result:
         return self.stat(path, follow_symlinks=False)
+
+    def birthtime_ns(self, path: Path, *, follow_symlinks: bool = True) -> int:
+        """Tells when a file was made, in nanoseconds since 1970. os.stat_result has no place for it on Linux."""
+        _, times = self._tree.stat(os.fsencode(path), follow_symlinks)
+        return _ns(times[3])
 
     def _mode(self, path: Path) -> int:
         try:
@@ -281,7 +293,7 @@ class Subvolume:
     def scandir(self, path: Any = "/") -> Any:
         native = self._tree.list(os.fsencode(path))
         self._opened.add(native)
-        return ScandirIterator(self, native, os.fspath(path))
+        return ScandirIterator(self, native, isinstance(os.fspath(path), bytes))
 
     @overload
     def listdir(self, path: bytes) -> List[bytes]: ...
@@ -432,7 +444,7 @@ class Subvolume:
         name = os.fsencode(attribute)
         value = self._tree.getxattr(os.fsencode(path), name, follow_symlinks)
         if value is None:
-            raise OSError(_errno.ENODATA, os.strerror(_errno.ENODATA), path)
+            raise _os_error(_errno.ENODATA, path)
         return value
 
     def listxattr(self, path: Path, *, follow_symlinks: bool = True) -> List[str]:
@@ -442,19 +454,20 @@ class Subvolume:
         self,
         path: Path,
         attribute: Path,
-        value: bytes,
+        value: "ReadableBuffer",
         flags: int = 0,
         *,
         follow_symlinks: bool = True,
     ) -> None:
-        """Like os.setxattr; `flags` is 0, os.XATTR_CREATE or os.XATTR_REPLACE, which follow links."""
-        making = {0: "", os.XATTR_CREATE: "c", os.XATTR_REPLACE: "r"}[flags]
-        name = os.fsencode(attribute)
-        self._tree.setxattr(os.fsencode(path), name, bytes(value), making, follow_symlinks)
+        """Like os.setxattr; `flags` is 0, os.XATTR_CREATE or os.XATTR_REPLACE."""
+        making = {0: "", os.XATTR_CREATE: "c", os.XATTR_REPLACE: "r"}.get(flags)
+        if making is None:
+            raise _os_error(_errno.EINVAL, path)
+        name, content = os.fsencode(attribute), memoryview(value).tobytes()
+        self._tree.setxattr(os.fsencode(path), name, content, making, follow_symlinks)
 
     def removexattr(self, path: Path, attribute: Path, *, follow_symlinks: bool = True) -> None:
         self._tree.removexattr(os.fsencode(path), os.fsencode(attribute), follow_symlinks)
-
 
     def copy_tree(self, src: Path, dst: Path) -> None:
         """Copies a file, or a directory with all below. Data is shared. Files that fail are a TransferError at the end."""
@@ -561,7 +574,7 @@ class Volume:
 
     def __init__(self, native: _ubtrfs.Volume) -> None:
         self._volume = native
-        self._opened: "weakref.WeakSet[Any]" = weakref.WeakSet()
+        self._opened = Opened()
         self.root = Subvolume(native.root(), self._opened)
 
     @classmethod
@@ -605,8 +618,8 @@ class Volume:
         """Makes an empty subvolume, and commits."""
         return self.root.create_subvolume(path)
 
-    def snapshot(self, source: Path, to: Path, *, read_only: bool = True) -> Subvolume:
-        """Makes `to` a snapshot of the subvolume at `source`, and commits."""
+    def snapshot(self, source: Path, to: Path, *, read_only: bool = False) -> Subvolume:
+        """Makes `to` a snapshot of the subvolume at `source`, and commits. It is writable unless `read_only` is true."""
         return self.root.snapshot(source, to, read_only=read_only)
 
     def delete_subvolume(self, path: Path) -> None:
@@ -649,14 +662,7 @@ class Volume:
 
     def close(self) -> None:
         """Closes all files, which flushes them, then commits and closes the volume."""
-        first: Optional[Exception] = None
-        opened = list(self._opened)
-        # Files before the handles below them: a file writes what it has buffered.
-        for each in sorted(opened, key=lambda each: not isinstance(each, io.IOBase)):
-            try:
-                each.close()
-            except Exception as error:
-                first = first or error
+        first = self._opened.close()
         self._volume.close()
         if first is not None:
             raise first

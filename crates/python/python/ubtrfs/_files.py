@@ -1,10 +1,12 @@
-"""Files of a volume as the file objects of io.
+"""Files of a volume as the file objects of io, and what a volume closes when it is closed.
 
 Not here: opening (`Subvolume.open`).
 """
 
 import io
-from typing import TYPE_CHECKING, Any, Union
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any, Optional, Union
 
 from . import _ubtrfs
 
@@ -14,11 +16,49 @@ if TYPE_CHECKING:
 Name = Union[str, bytes]
 
 
+#: What a read into a buffer copies at a time.
+_PART_BYTES = 1 << 20
+
+
+class Opened:
+    """The files, lists and subvolumes of a volume that are open. Threads may share it."""
+
+    def __init__(self) -> None:
+        # A finalizer may open and close files while this thread has the lock.
+        self._lock = threading.RLock()
+        self._all: "weakref.WeakSet[Any]" = weakref.WeakSet()
+        self._is_closed = False
+
+    def add(self, opened: Any) -> None:
+        with self._lock:
+            if not self._is_closed:
+                self._all.add(opened)
+                return
+        opened.close()
+        raise ValueError("operation on a closed volume or file")
+
+    def close(self) -> Optional[Exception]:
+        """Closes all, and returns the first error. What another thread opens from now on is refused."""
+        with self._lock:
+            self._is_closed = True
+            opened = list(self._all)
+        first: Optional[Exception] = None
+        # Files before the handles below them: a file writes what it has buffered.
+        for each in sorted(opened, key=lambda each: not isinstance(each, io.IOBase)):
+            try:
+                each.close()
+            except Exception as error:
+                first = first or error
+        return first
+
+
 class RawFile(io.RawIOBase):
-    """An open file without a buffer. A write takes all bytes."""
+    """An open file without a buffer. A write takes all bytes. Threads that share it read and write one after another."""
 
     def __init__(self, native: _ubtrfs.File, name: Name, mode: str) -> None:
         self._native = native
+        # The position goes with what was read or written. A signal handler may use the file, too.
+        self._lock = threading.RLock()
         self._position = 0
         self._appends = "a" in mode
         self._reads = "r" in mode or "+" in mode
@@ -55,41 +95,50 @@ class RawFile(io.RawIOBase):
     def readinto(self, buffer: "WriteableBuffer", /) -> int:
         self._check(self._reads, "reading")
         view = memoryview(buffer).cast("B")
-        data = self._native.read(len(view), self._position)
-        view[: len(data)] = data
-        self._position += len(data)
-        return len(data)
+        filled = 0
+        with self._lock:
+            while filled < len(view):
+                data = self._native.read(min(len(view) - filled, _PART_BYTES), self._position)
+                if not data:
+                    break
+                view[filled : filled + len(data)] = data
+                filled += len(data)
+                self._position += len(data)
+        return filled
 
     def readall(self) -> bytes:
         self._check(self._reads, "reading")
-        left = max(0, self._native.size() - self._position)
-        data = self._native.read(left, self._position)
-        self._position += len(data)
+        with self._lock:
+            left = max(0, self._native.size() - self._position)
+            data = self._native.read(left, self._position)
+            self._position += len(data)
         return data
 
     def write(self, data: "ReadableBuffer", /) -> int:
         self._check(self._writes, "writing")
-        content = data if isinstance(data, bytes) else bytes(data)
-        self._native.write(content, self._position)
-        if self._appends:
-            self._position = self._native.size()
-        else:
-            self._position += len(content)
+        content = data if isinstance(data, bytes) else memoryview(data).tobytes()
+        with self._lock:
+            self._native.write(content, self._position)
+            if self._appends:
+                self._position = self._native.size()
+            else:
+                self._position += len(content)
         return len(content)
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
         self._check_open()
-        if whence == io.SEEK_SET:
-            position = offset
-        elif whence == io.SEEK_CUR:
-            position = self._position + offset
-        elif whence == io.SEEK_END:
-            position = self._native.size() + offset
-        else:
-            raise ValueError(f"invalid whence: {whence}")
-        if position < 0:
-            raise ValueError(f"negative seek position {position}")
-        self._position = position
+        with self._lock:
+            if whence == io.SEEK_SET:
+                position = offset
+            elif whence == io.SEEK_CUR:
+                position = self._position + offset
+            elif whence == io.SEEK_END:
+                position = self._native.size() + offset
+            else:
+                raise ValueError(f"invalid whence: {whence}")
+            if position < 0:
+                raise ValueError(f"negative seek position {position}")
+            self._position = position
         return position
 
     def tell(self) -> int:
@@ -98,8 +147,9 @@ class RawFile(io.RawIOBase):
 
     def truncate(self, size: "int | None" = None, /) -> int:
         self._check(self._writes, "writing")
-        wanted = self._position if size is None else size
-        self._native.truncate(wanted)
+        with self._lock:
+            wanted = self._position if size is None else size
+            self._native.truncate(wanted)
         return wanted
 
     def sync(self) -> None:

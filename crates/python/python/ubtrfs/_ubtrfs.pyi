@@ -1,7 +1,25 @@
 """The native half: bytes for paths and names, tuples for results."""
 
 from collections.abc import Callable
-from typing import Any, Optional, TypeVar
+from typing import Any, Optional, TypeVar, final
+
+__all__ = [
+    "__version__",
+    "Volume",
+    "Subvolume",
+    "Listing",
+    "File",
+    "Changes",
+    "check",
+    "send",
+    "receive",
+    "changes_since",
+    "copy_tree",
+    "copy_from_host",
+    "copy_to_host",
+    "export_tar",
+    "import_tar",
+]
 
 __version__: str
 
@@ -22,6 +40,7 @@ _Info = tuple[
 _Told = tuple[int, list[tuple[bytes, str]]]
 _T = TypeVar("_T")
 
+@final
 class Volume:
     @staticmethod
     def create(path: bytes, size: int, label: bytes) -> Volume: ...
@@ -45,6 +64,7 @@ class Volume:
     def sync(self) -> None: ...
     def close(self) -> None: ...
 
+@final
 class Subvolume:
     def close(self) -> None: ...
     def id(self) -> int: ...
@@ -79,10 +99,14 @@ class Subvolume:
 
 _Names = list[bytes]
 
+@final
 class Listing:
     def close(self) -> None: ...
-    def next_entries(self) -> list[tuple[bytes, int, tuple[bool, bool, bool], bool]]: ...
+    def next_entries(
+        self,
+    ) -> list[tuple[bytes, bytes, int, tuple[bool, bool, bool], bool]]: ...
 
+@final
 class File:
     def close(self) -> None: ...
     def read(self, size: int, offset: int) -> bytes: ...
@@ -91,6 +115,7 @@ class File:
     def truncate(self, size: int) -> None: ...
     def sync(self) -> None: ...
 
+@final
 class Changes:
     def close(self) -> None: ...
     def next_changes(self) -> list[tuple[str, bytes, Optional[bytes]]]: ...
