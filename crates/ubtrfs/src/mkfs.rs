@@ -3,10 +3,10 @@
 //! Not here: opening them (`volume`), what a volume consists of (`ubtrfs-mkfs`).
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use ubtrfs_device::{BlockDevice, memory_limit};
@@ -16,8 +16,8 @@ use ubtrfs_format::compress::Compression;
 use ubtrfs_format::item::{InodeFlags, Timespec};
 use ubtrfs_format::uuid::Uuid;
 use ubtrfs_mkfs::{
-    FillOptions, FilledVolume, FlagsRequest, Growth, Identity, Input, LeftOutAcls, MkfsError, Plan,
-    Scratch, SubvolumeRequest, TimeRule, VolumeChunks, fill,
+    ArchiveReader, FillOptions, FilledVolume, FlagsRequest, Growth, Identity, Input, LeftOutAcls,
+    MkfsError, Plan, Scratch, SubvolumeRequest, TimeRule, VolumeChunks, fill,
 };
 
 use crate::error::{Cause, Caused, Naming, Result};
@@ -69,6 +69,8 @@ enum Contents {
     /// A folder or an archive.
     At(PathBuf),
     Archive(Arc<File>),
+    /// Bytes of an archive, until they are read.
+    Reader(Arc<Mutex<Option<ArchiveReader>>>),
 }
 
 /// How large a volume is made that is filled.
@@ -185,6 +187,33 @@ impl Mkfs {
     #[must_use]
     pub fn fill_from_archive(mut self, archive: File) -> Mkfs {
         self.contents = Some(Contents::Archive(Arc::new(archive)));
+        self
+    }
+
+    /// Fills the volume with the files of a tar archive that a reader gives, once. Data goes to its place as it comes, so that
+    /// memory does not grow with it.
+    ///
+    /// ```
+    /// use ubtrfs::{Mkfs, MkfsOptions, Volume};
+    ///
+    /// # fn main() -> Result<(), ubtrfs::Error> {
+    /// let from = Volume::in_memory(256 << 20)?;
+    /// from.root().write("/file", b"content")?;
+    /// let mut archive = Vec::new();
+    /// from.root().export_tar("/", &mut archive)?;
+    ///
+    /// let mkfs = Mkfs::new(MkfsOptions::default()).fill_from_reader(std::io::Cursor::new(archive));
+    /// let volume = Volume::builder().mkfs(mkfs.clone()).in_memory(256 << 20)?;
+    /// assert_eq!(volume.root().read("/file")?, b"content");
+    /// // It has been read.
+    /// assert!(Volume::builder().mkfs(mkfs).in_memory(256 << 20).is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn fill_from_reader(mut self, archive: impl Read + Send + 'static) -> Mkfs {
+        let reader = ArchiveReader(Box::new(archive));
+        self.contents = Some(Contents::Reader(Arc::new(Mutex::new(Some(reader)))));
         self
     }
 
@@ -374,6 +403,11 @@ impl Contents {
                 })
             }
             Contents::Archive(file) => Ok(Input::Archive(file.try_clone()?)),
+            Contents::Reader(reader) => {
+                let reader = reader.lock().unwrap_or_else(PoisonError::into_inner).take();
+                let reader = reader.ok_or(Cause::InvalidOptions("the archive was read before"))?;
+                Ok(Input::Reader(reader))
+            }
         }
     }
 }

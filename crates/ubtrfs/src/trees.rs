@@ -3,8 +3,7 @@
 //! Not here: copies (`copies`).
 
 use std::ffi::OsStr;
-use std::fs::File as HostFile;
-use std::io::{BufWriter, Write};
+use std::io::{BufWriter, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -90,20 +89,18 @@ impl TransferObserver for Problems {
 /// How an archive is unpacked by [`Subvolume::import_tar_with`].
 ///
 /// ```
-/// use std::fs::File;
 /// use ubtrfs::{ImportOptions, Problems, Volume};
 ///
-/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let folder = tempfile::tempdir()?;
-/// # let path = folder.path().join("archive.tar");
+/// # fn main() -> Result<(), ubtrfs::Error> {
 /// let volume = Volume::in_memory(256 << 20)?;
 /// volume.root().write("/file", b"content")?;
 /// let mut problems = Problems::default();
-/// volume.root().export_tar_with("/file", File::create(&path)?, &mut problems)?;
+/// let mut archive = Vec::new();
+/// volume.root().export_tar_with("/file", &mut archive, &mut problems)?;
 ///
 /// let options = ImportOptions::new().umask(0o022).shown_as("backup");
 /// let backup = Volume::in_memory(256 << 20)?;
-/// backup.root().import_tar_with(File::open(&path)?, "/", &options, &mut problems)?;
+/// backup.root().import_tar_with(&archive[..], "/", &options, &mut problems)?;
 /// assert_eq!(backup.root().read("/file")?, b"content");
 /// assert!(problems.is_empty());
 /// # Ok(())
@@ -177,8 +174,8 @@ impl Subvolume {
         Ok(out.flush().map_err(TarError::from)?)
     }
 
-    /// Unpacks a tar archive into a directory. It is a file or a pipe, read from where it stands. It may be of GNU tar, POSIX
-    /// (pax, ustar) or older, and compressed by gzip, zstd, xz or bzip2.
+    /// Unpacks a tar archive into a directory. It is a file, a pipe or any other reader, read from where it stands to its end.
+    /// It may be of GNU tar, POSIX (pax, ustar) or older, and compressed by gzip, zstd, xz or bzip2.
     ///
     /// Kept are owners by their numbers, modes, times, extended attributes, ACLs, hard links, devices and holes. Files that
     /// exist are replaced. Nothing outside the directory is touched, whatever the archive says.
@@ -187,7 +184,7 @@ impl Subvolume {
     ///
     /// The archive cannot be read on (`InvalidData`, `UnexpectedEof`), the volume is full, or `dir` is no directory. What was
     /// unpacked stays.
-    pub fn import_tar(&self, archive: HostFile, dir: impl AsRef<Path>) -> Result<Problems> {
+    pub fn import_tar(&self, archive: impl Read, dir: impl AsRef<Path>) -> Result<Problems> {
         let mut problems = Problems::default();
         self.import_tar_with(archive, dir, &ImportOptions::new(), &mut problems)?;
         Ok(problems)
@@ -201,7 +198,7 @@ impl Subvolume {
     /// As [`Subvolume::import_tar`].
     pub fn import_tar_with(
         &self,
-        archive: HostFile,
+        archive: impl Read,
         dir: impl AsRef<Path>,
         options: &ImportOptions,
         observer: &mut dyn TransferObserver,
@@ -210,7 +207,7 @@ impl Subvolume {
         let dir = dir.as_ref();
         let shown = options.shown_as.as_deref().unwrap_or(dir);
         let unpacked = self.directory(dir).and_then(|top| {
-            let mut members = Members::open(archive).map_err(UnpackError::from)?;
+            let mut members = Members::of(archive).map_err(UnpackError::from)?;
             let mut observer = Told(observer);
             let top = (top, shown.as_os_str().as_bytes());
             let mut unpacker = Unpacker::new(&self.engine, top, options.umask, &mut observer);

@@ -2,13 +2,13 @@
 
 use std::fs;
 use std::fs::Permissions;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{Cursor, ErrorKind, Read, Write};
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use ubtrfs::{
-    Access, CopyOptions, Error, FileFlags, FileType, ImportOptions, OpenOptions, Reflink,
-    RemovalObserver, RemoveOptions, Subvolume, TransferObserver, TransferProblem, Volume,
+    Access, CopyOptions, Error, FileFlags, FileType, ImportOptions, Mkfs, MkfsOptions, OpenOptions,
+    Reflink, RemovalObserver, RemoveOptions, Subvolume, TransferObserver, TransferProblem, Volume,
     WalkOptions,
 };
 
@@ -515,4 +515,45 @@ fn problems_of_archives_have_kinds() {
     assert_eq!(member, Path::new("dir/file"));
     assert_eq!(problem.kind(), ErrorKind::DirectoryNotEmpty);
     assert!(!problem.is_of_kind() && !problem.is_partial());
+}
+
+/// A reader that gives a byte at a time, and is interrupted before each.
+struct Slow<'a> {
+    bytes: &'a [u8],
+    was_interrupted: bool,
+}
+
+impl Read for Slow<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+        self.was_interrupted = !self.was_interrupted;
+        if self.was_interrupted {
+            return Err(ErrorKind::Interrupted.into());
+        }
+        let len = buf.len().min(1);
+        self.bytes.read(&mut buf[..len])
+    }
+}
+
+#[test]
+fn archive_of_any_reader_is_unpacked_and_fills_a_volume() {
+    let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
+    let root = volume.root();
+    fill(root);
+    let mut archive = Vec::new();
+    assert!(root.export_tar("/tree", &mut archive).unwrap().is_empty());
+    let slow = Slow {
+        bytes: &archive,
+        was_interrupted: false,
+    };
+    let unpacked = Volume::in_memory(VOLUME_BYTES).unwrap();
+    assert!(unpacked.root().import_tar(slow, "/").unwrap().is_empty());
+
+    let filled = Mkfs::new(MkfsOptions::default()).fill_from_reader(Cursor::new(archive));
+    let filled = Volume::builder().mkfs(filled).in_memory(VOLUME_BYTES);
+    for volume in [unpacked, filled.unwrap()] {
+        let root = volume.root();
+        assert_eq!(root.read("/tree/file").unwrap(), vec![7; 100_000]);
+        assert_eq!(root.read_link("/tree/link").unwrap(), Path::new("file"));
+        assert_eq!(root.metadata("/tree/file").unwrap().uid(), 7);
+    }
 }

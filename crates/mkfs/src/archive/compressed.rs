@@ -53,25 +53,25 @@ impl ArchiveFormat {
 }
 
 /// The bytes of an archive that `input` has compressed.
-pub(crate) struct ArchiveDecoder {
+pub(crate) struct ArchiveDecoder<'a> {
     format: ArchiveFormat,
-    bytes: Box<dyn Read + Send>,
+    bytes: Box<dyn Read + 'a>,
 }
 
-impl fmt::Debug for ArchiveDecoder {
+impl fmt::Debug for ArchiveDecoder<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ArchiveDecoder({})", self.format.name())
     }
 }
 
-impl ArchiveDecoder {
+impl<'a> ArchiveDecoder<'a> {
     /// Reads `input` from where it stands. Several streams behind each other are one archive.
     pub(crate) fn new(
         format: ArchiveFormat,
-        input: impl Read + Send + 'static,
-    ) -> io::Result<ArchiveDecoder> {
+        input: impl Read + 'a,
+    ) -> io::Result<ArchiveDecoder<'a>> {
         let input = BufReader::with_capacity(INPUT_BYTES, input);
-        let bytes: Box<dyn Read + Send> = match format {
+        let bytes: Box<dyn Read + 'a> = match format {
             ArchiveFormat::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(input)),
             ArchiveFormat::Zstd => Box::new(ZstdDecoder::new(input)?),
             ArchiveFormat::Xz => {
@@ -85,7 +85,7 @@ impl ArchiveDecoder {
     }
 }
 
-impl Read for ArchiveDecoder {
+impl Read for ArchiveDecoder<'_> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         self.bytes.read(buf).map_err(|error| {
             let name = self.format.name();

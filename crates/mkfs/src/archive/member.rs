@@ -5,6 +5,7 @@
 //! Not here: what is done with members.
 
 use std::fs::File;
+use std::io::{self, Read};
 
 use ubtrfs_format::item::acl::{self, Parsed};
 use ubtrfs_format::item::{FileKind, FileTime};
@@ -95,8 +96,8 @@ pub enum MemberBody {
 
 /// Reads one member after the other.
 #[derive(Debug)]
-pub struct Members {
-    pub(crate) stream: TarStream,
+pub struct Members<'a> {
+    pub(crate) stream: TarStream<'a>,
     /// The records of headers for all members that follow.
     global: PaxRecords,
     /// Where the first header is, and the next.
@@ -112,24 +113,30 @@ struct Extensions {
     link: Option<Vec<u8>>,
 }
 
-impl Members {
+impl<'a> Members<'a> {
     /// Reads a file, from where it stands, or a pipe.
     ///
     /// Errors: the file cannot be examined.
-    pub fn open(file: File) -> Result<Members, ArchiveError> {
-        let offset = 0;
-        let stream = TarStream::new(file);
-        let stream = stream.map_err(|source| ArchiveError::Read { offset, source })?;
-        Ok(Members::new(stream))
+    pub fn open(file: File) -> Result<Members<'a>, ArchiveError> {
+        Members::new(TarStream::new(file))
     }
 
-    fn new(stream: TarStream) -> Members {
-        Members {
+    /// Reads bytes that come in order.
+    ///
+    /// Errors: the first ones cannot be read.
+    pub fn of(reader: impl Read + 'a) -> Result<Members<'a>, ArchiveError> {
+        Members::new(TarStream::of(reader))
+    }
+
+    fn new(stream: io::Result<TarStream<'a>>) -> Result<Members<'a>, ArchiveError> {
+        let offset = 0;
+        let stream = stream.map_err(|source| ArchiveError::Read { offset, source })?;
+        Ok(Members {
             start: stream.position(),
             next: stream.position(),
             stream,
             global: PaxRecords::default(),
-        }
+        })
     }
 
     /// Reads the next member. Its data is what the stream has next, as far as it is read.

@@ -16,7 +16,7 @@ const MAX_PARTS: usize = 1 << 24;
 /// Reads GNU's own headers: four parts in the first, more in those that follow it. Returns the file's size as well.
 pub(super) fn read_gnu(
     header: &tar::Header,
-    stream: &mut TarStream,
+    stream: &mut TarStream<'_>,
     offset: u64,
 ) -> Result<(u64, Vec<Part>), ArchiveError> {
     let wrong = || ArchiveError::SparseMap { offset };
@@ -61,7 +61,7 @@ pub(super) fn from_text(text: &[u8]) -> Option<Vec<Part>> {
 
 /// Reads the map of version 1.0. The data begins with it: decimal numbers of a line each, padded to a block.
 pub(super) fn read_in_data(
-    stream: &mut TarStream,
+    stream: &mut TarStream<'_>,
     stored_bytes: u64,
     offset: u64,
 ) -> Result<Vec<Part>, ArchiveError> {
@@ -100,7 +100,7 @@ struct Lines {
 }
 
 impl Lines {
-    fn next(&mut self, stream: &mut TarStream) -> Result<u64, ArchiveError> {
+    fn next(&mut self, stream: &mut TarStream<'_>) -> Result<u64, ArchiveError> {
         let offset = self.offset;
         let wrong = || ArchiveError::SparseMap { offset };
         let mut line = Vec::new();

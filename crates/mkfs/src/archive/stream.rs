@@ -1,5 +1,6 @@
 //! The bytes of an archive, in order. What is not wanted is passed over, without reading it where that can be.
 
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::os::unix::fs::FileExt;
@@ -11,66 +12,83 @@ use super::error::ArchiveError;
 const BUFFER_BYTES: usize = 1 << 20;
 pub(crate) const BLOCK: usize = 512;
 
-#[derive(Debug)]
-pub(crate) struct TarStream {
-    file: Arc<File>,
-    /// The length of a file that can be read anywhere.
-    len_bytes: Option<u64>,
-    /// The decoder of what is compressed. Then all offsets are those of the decompressed bytes.
-    decoder: Option<ArchiveDecoder>,
+pub(crate) struct TarStream<'a> {
+    input: Input<'a>,
     buffer: Vec<u8>,
     taken: usize,
-    /// The offset in the file of what follows the buffer.
+    /// The offset in the input of what follows the buffer.
     next: u64,
 }
 
-impl TarStream {
-    pub(crate) fn new(mut file: File) -> io::Result<TarStream> {
+/// The place where an archive's bytes come from.
+enum Input<'a> {
+    /// A file that can be read anywhere, with its length.
+    File(Arc<File>, u64),
+    /// Bytes that come in order: of a pipe, of a program, or decompressed.
+    InOrder(Box<dyn Read + 'a>),
+}
+
+impl fmt::Debug for TarStream<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TarStream")
+            .field("file", &self.file())
+            .field("position", &self.position())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'a> TarStream<'a> {
+    /// Creates the stream of a file, from where it stands, or of a pipe.
+    pub(crate) fn new(mut file: File) -> io::Result<TarStream<'a>> {
         let metadata = file.metadata()?;
-        let len_bytes = metadata.is_file().then_some(metadata.len());
+        if !metadata.is_file() {
+            return TarStream::of(file);
+        }
         // Another may have read some of it.
-        let next = match len_bytes {
-            Some(_) => file.stream_position()?,
-            None => 0,
-        };
-        let start = read_start(&file, len_bytes.map(|_| next))?;
-        let mut stream = TarStream {
-            file: Arc::new(file),
-            len_bytes,
-            decoder: None,
+        let next = file.stream_position()?;
+        let start = read_start(|buf, done| file.read_at(buf, next + done as u64))?;
+        match ArchiveFormat::of(&start) {
+            Some(format) => TarStream::decoded(format, file),
+            None => {
+                let input = Input::File(Arc::new(file), metadata.len());
+                Ok(TarStream::starting(input, next))
+            }
+        }
+    }
+
+    /// Creates the stream of bytes that come in order.
+    pub(crate) fn of(mut reader: impl Read + 'a) -> io::Result<TarStream<'a>> {
+        let start = read_start(|buf, _| reader.read(buf))?;
+        let format = ArchiveFormat::of(&start);
+        // A pipe does not give again what was read.
+        let whole = io::Cursor::new(start).chain(reader);
+        match format {
+            Some(format) => TarStream::decoded(format, whole),
+            None => Ok(TarStream::starting(Input::InOrder(Box::new(whole)), 0)),
+        }
+    }
+
+    /// Creates the stream of the bytes that `input` has compressed.
+    fn decoded(format: ArchiveFormat, input: impl Read + 'a) -> io::Result<TarStream<'a>> {
+        let decoder = ArchiveDecoder::new(format, input)?;
+        Ok(TarStream::starting(Input::InOrder(Box::new(decoder)), 0))
+    }
+
+    fn starting(input: Input<'a>, next: u64) -> TarStream<'a> {
+        TarStream {
+            input,
             buffer: Vec::new(),
             taken: 0,
             next,
-        };
-        match (ArchiveFormat::of(&start), len_bytes) {
-            (Some(format), _) => {
-                // What was read of a file comes again.
-                let start = if len_bytes.is_some() {
-                    Vec::new()
-                } else {
-                    start
-                };
-                let rest = Descriptor(Arc::clone(&stream.file));
-                let input = io::Cursor::new(start).chain(rest);
-                stream.decoder = Some(ArchiveDecoder::new(format, input)?);
-                stream.len_bytes = None;
-                stream.next = 0;
-            }
-            (None, Some(_)) => {}
-            (None, None) => {
-                stream.next = start.len() as u64;
-                stream.buffer = start;
-            }
         }
-        Ok(stream)
     }
 
-    pub(crate) fn file(&self) -> Arc<File> {
-        Arc::clone(&self.file)
-    }
-
-    pub(crate) fn is_seekable(&self) -> bool {
-        self.len_bytes.is_some()
+    /// Returns the file, if it can be read anywhere.
+    pub(crate) fn file(&self) -> Option<&Arc<File>> {
+        match &self.input {
+            Input::File(file, _) => Some(file),
+            Input::InOrder(_) => None,
+        }
     }
 
     /// Returns the offset of the next byte in the file.
@@ -83,10 +101,9 @@ impl TarStream {
         self.buffer.resize(BUFFER_BYTES, 0);
         self.taken = 0;
         let read = loop {
-            let read = match (&mut self.decoder, self.len_bytes) {
-                (Some(decoder), _) => decoder.read(&mut self.buffer),
-                (None, Some(_)) => self.file.read_at(&mut self.buffer, self.next),
-                (None, None) => (&*self.file).read(&mut self.buffer),
+            let read = match &mut self.input {
+                Input::File(file, _) => file.read_at(&mut self.buffer, self.next),
+                Input::InOrder(reader) => reader.read(&mut self.buffer),
             };
             match read {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -130,7 +147,7 @@ impl TarStream {
         while left > 0 {
             let held = (self.buffer.len() - self.taken) as u64;
             if held == 0
-                && let Some(len_bytes) = self.len_bytes
+                && let Input::File(_, len_bytes) = self.input
             {
                 if left > len_bytes.saturating_sub(self.next) {
                     return Err(ArchiveError::Truncated { offset });
@@ -153,25 +170,12 @@ impl TarStream {
     }
 }
 
-/// A file that is read on from where it stands.
-struct Descriptor(Arc<File>);
-
-impl Read for Descriptor {
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        (&*self.0).read(buf)
-    }
-}
-
-/// Reads the first bytes, which a pipe does not give again. `at` is where a file stands that can be read anywhere.
-fn read_start(file: &File, at: Option<u64>) -> io::Result<Vec<u8>> {
+/// Reads the first bytes, as far as there are any. `read` is told how many it has given.
+fn read_start(mut read: impl FnMut(&mut [u8], usize) -> io::Result<usize>) -> io::Result<Vec<u8>> {
     let mut start = vec![0; MAGIC_BYTES];
     let mut done = 0;
     while done < start.len() {
-        let read = match at {
-            Some(at) => file.read_at(&mut start[done..], at + done as u64),
-            None => (&mut &*file).read(&mut start[done..]),
-        };
-        match read {
+        match read(&mut start[done..], done) {
             Ok(0) => break,
             Ok(len) => done += len,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

@@ -31,7 +31,9 @@ mod source;
 mod stripe_writer;
 mod times;
 
+use std::fmt;
 use std::fs::File;
+use std::io::Read;
 use std::path::PathBuf;
 
 use ubtrfs_device::BlockDevice;
@@ -61,7 +63,7 @@ use super::superblock;
 use super::targets::Targets;
 use super::tree_placement::{PlacedTrees, place_trees};
 use super::trees::Contents;
-use crate::archive::OwnerNames;
+use crate::archive::{Members, OwnerNames};
 
 /// A grown device has room for an eighth more than it holds, in steps of
 const GROWTH_STEP_BYTES: u64 = 1 << 20;
@@ -90,6 +92,17 @@ pub enum Input {
     Folder(PathBuf),
     /// A tar archive. A file is read in two passes; data from a pipe goes to its place as it comes.
     Archive(File),
+    /// A tar archive of bytes that come in order, as from a pipe.
+    Reader(ArchiveReader),
+}
+
+/// A reader of a tar archive's bytes.
+pub struct ArchiveReader(pub Box<dyn Read + Send>);
+
+impl fmt::Debug for ArchiveReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ArchiveReader").finish_non_exhaustive()
+    }
 }
 
 /// Whether images may become longer than they are.
@@ -267,30 +280,30 @@ impl Opened {
     ) -> Result<Opened, FillError> {
         let marks = Marks::new(&fill.subvolumes, &fill.flags);
         let coding = coding.clone();
-        match input {
+        let members = match input {
             Input::Folder(path) => {
                 let options = FolderOptions {
                     coding,
                     targets: fill.targets.clone(),
                     sharing: fill.reflink,
                 };
-                Folder::open(&path, marks, options).map(Opened::Folder)
+                return Folder::open(&path, marks, options).map(Opened::Folder);
             }
-            Input::Archive(file) => {
-                let created = identity.created.into();
-                let made = Times {
-                    access: created,
-                    modification: created,
-                    change: created,
-                };
-                let owners = fill.owners.clone();
-                let mut archive = Archive::new(file, marks, coding, (made, owners), &fill.scratch)?;
-                if archive.is_seekable() {
-                    archive.scan()?;
-                }
-                Ok(Opened::Archive(Box::new(archive)))
-            }
+            Input::Archive(file) => Members::open(file)?,
+            Input::Reader(reader) => Members::of(reader.0)?,
+        };
+        let created = identity.created.into();
+        let made = Times {
+            access: created,
+            modification: created,
+            change: created,
+        };
+        let owners = fill.owners.clone();
+        let mut archive = Archive::new(members, marks, coding, (made, owners), &fill.scratch)?;
+        if archive.is_seekable() {
+            archive.scan()?;
         }
+        Ok(Opened::Archive(Box::new(archive)))
     }
 
     fn source(

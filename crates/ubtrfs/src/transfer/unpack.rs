@@ -137,14 +137,14 @@ impl<'a> Unpacker<'a> {
     /// # Errors
     ///
     /// The archive cannot be read on, or further members would fail for the same reason. What was unpacked stays.
-    pub(crate) fn all(&mut self, members: &mut Members) -> Result<(), UnpackError> {
+    pub(crate) fn all(&mut self, members: &mut Members<'_>) -> Result<(), UnpackError> {
         let unpacked = self.members(members);
         // Also after an error: what was unpacked shall be as it was.
         let kept = self.keep_times();
         unpacked.and(kept)
     }
 
-    fn members(&mut self, members: &mut Members) -> Result<(), UnpackError> {
+    fn members(&mut self, members: &mut Members<'_>) -> Result<(), UnpackError> {
         while let Some(member) = members.next_member()? {
             self.check_cancelled()?;
             self.observer.begin(&member.path);
@@ -208,7 +208,7 @@ impl<'a> Unpacker<'a> {
         Ok(())
     }
 
-    fn member(&mut self, member: &Member, members: &mut Members) -> Result<(), UnpackError> {
+    fn member(&mut self, member: &Member, members: &mut Members<'_>) -> Result<(), UnpackError> {
         let (facts, is_whole) = facts_of(member, &self.owners);
         if !is_whole {
             self.report(&member.path, UnpackError::Acl)?;
@@ -264,7 +264,7 @@ impl<'a> Unpacker<'a> {
     fn data(
         &mut self,
         member: &Member,
-        members: &mut Members,
+        members: &mut Members<'_>,
         made: FileId,
         (mut at, mut left): (u64, u64),
     ) -> Result<(), UnpackError> {

@@ -86,7 +86,7 @@ impl FileData for Reading<'_, '_> {
 
 /// Reads a member's data as it comes.
 pub(super) fn read_stream(
-    stream: &mut TarStream,
+    stream: &mut TarStream<'_>,
     offset: u64,
 ) -> impl FnMut(&mut [u8]) -> Result<(), FillError> {
     move |buf| Ok(stream.read_exact(buf, offset)?)

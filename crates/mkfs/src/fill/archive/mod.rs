@@ -17,11 +17,9 @@ mod sort;
 mod stored;
 
 use std::ffi::OsStr;
-use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use self::contents::{MemberData, read_stream};
 use self::names::Names;
@@ -41,7 +39,7 @@ use crate::error::MkfsError;
 /// An archive before the walk.
 #[derive(Debug)]
 pub(super) struct Archive {
-    members: Members,
+    members: Members<'static>,
     names: Names,
     stored: StoredLog,
     coding: Coding,
@@ -51,14 +49,14 @@ pub(super) struct Archive {
 
 impl Archive {
     pub(super) fn new(
-        file: File,
+        members: Members<'static>,
         marks: Marks,
         coding: Coding,
         (made, owners): (Times, OwnerNames),
         scratch: &Scratch,
     ) -> Result<Archive, FillError> {
         Ok(Archive {
-            members: Members::open(file)?,
+            members,
             names: Names::new(marks, made, scratch)?,
             stored: StoredLog::new(scratch),
             coding,
@@ -69,7 +67,7 @@ impl Archive {
 
     /// Returns whether data can be read when it is wanted.
     pub(super) fn is_seekable(&self) -> bool {
-        self.members.stream.is_seekable()
+        self.members.stream.file().is_some()
     }
 
     /// Meets all members of an archive that can be read anywhere.
@@ -99,7 +97,7 @@ impl Archive {
         data: &mut DataSpace<'_>,
         scratch: &Scratch,
     ) -> Result<Replay, FillError> {
-        let file: Arc<File> = self.members.stream.file();
+        let file = self.members.stream.file().cloned();
         let mut replay = Replay::new(self.names, self.stored, self.coding, file)?;
         replay.left_out = self.left_out;
         if !data.is_over() && !replay.is_in_place()? {

@@ -24,7 +24,8 @@ pub(in crate::fill) struct Replay {
     names: Names,
     stored: StoredLog,
     coding: Coding,
-    archive: Arc<File>,
+    /// The archive, if it can be read anywhere.
+    archive: Option<Arc<File>>,
     /// Nodes by directory and name.
     order: Paged<NodeId>,
     /// Data that is not in place.
@@ -43,7 +44,7 @@ impl Replay {
         mut names: Names,
         stored: StoredLog,
         coding: Coding,
-        archive: Arc<File>,
+        archive: Option<Arc<File>>,
     ) -> Result<Replay, FillError> {
         let order = names.sort()?;
         Ok(Replay {
@@ -205,12 +206,14 @@ impl Replay {
             Stored::Nothing => whole(Vec::new()),
             Stored::Inline { at } => whole(vec![Part::Inline(self.stored.inline(at)?)]),
             Stored::InArchive { at } => {
+                let archive = self.archive.as_ref();
+                let archive = archive.expect("data stays in an archive that can be read anywhere");
                 let parts = match node.parts {
                     Some((at, count)) => Some(self.stored.parts(at, count)?),
                     None => None,
                 };
                 Contents::Deferred(Box::new(DeferredMember {
-                    file: Arc::clone(&self.archive),
+                    file: Arc::clone(archive),
                     at,
                     data: MemberData::new(node.size, parts),
                 }))
