@@ -109,7 +109,7 @@ mod tests {
     use super::{Commits, Own};
 
     #[test]
-    fn what_the_server_prints_is_understood() {
+    fn lines_of_the_server_are_understood() {
         let json = r#"{"filesystem-stats": {"writer": {"commits": 3, "data_bytes": 4096, "node_bytes": 16384,
             "phases": {"apply_ns": 2000000000, "freeze_ns": 500000000},
             "waits": {"buffer": {"count": 0, "ns": 0}, "delta": {"count": 0, "ns": 0}}}}}"#;

@@ -65,7 +65,7 @@ mod tests {
     use super::Discards;
 
     #[test]
-    fn what_the_server_prints_is_understood() {
+    fn lines_of_the_server_are_understood() {
         let json = r#"{"filesystem-stats": {"discard": {"mode": "async", "discardable_bytes": 5,
             "discard_bytes_saved": 7, "device_requests": 2, "device_bytes": 8192}}}"#;
         let discards = Discards::of_ubtrfs(json).expect("it is what is printed");

@@ -124,7 +124,7 @@ fn warnings_go_to_standard_error() {
 }
 
 #[test]
-fn root_directory_belongs_to_the_user_who_makes_the_volume() {
+fn root_directory_belongs_to_the_user_that_makes_the_volume() {
     let place = Place::new();
     let open = fs::Permissions::from_mode(0o777);
     fs::set_permissions(place.dir.path(), open).unwrap();

@@ -126,7 +126,7 @@ fn assert_ok(output: &Output) {
 }
 
 #[test]
-fn what_the_shell_has_open_is_not_kept_open_by_the_mount() {
+fn files_that_the_shell_has_open_are_not_kept_open_by_the_mount() {
     let Some(place) = Place::new() else { return };
     let lock = place.dir.path().join("lock");
     let script = "exec 9>\"$1\" 7>&1; flock 9; \"$0\" mount -o ro \"$2\" \"$3\" 5</dev/null";
@@ -221,7 +221,7 @@ fn subvolumes_are_mounted_by_path_and_by_id() {
 }
 
 #[test]
-fn what_cannot_be_mounted_is_refused_with_one_line() {
+fn an_image_that_cannot_be_mounted_is_refused_with_one_line() {
     let Some(place) = Place::new() else { return };
     for (options, complaint) in [
         ("rescue=all", "'rescue' needs 'ro' as well"),
@@ -483,7 +483,7 @@ fn a_large_write_with_o_sync_is_made_durable_once() {
 }
 
 #[test]
-fn who_may_not_write_is_told_how_to_read() {
+fn a_mount_that_cannot_write_says_how_to_read() {
     let Some(place) = Place::new() else { return };
     let sound = fs::read(place.image()).unwrap();
     fn log_tree(superblock: &mut Superblock) {
@@ -555,7 +555,7 @@ fn damage(image: &Path, bytes: &[u8], offset: usize) {
 }
 
 #[test]
-fn damaged_data_is_given_to_who_asks_for_it() {
+fn damaged_data_is_given_on_request() {
     let Some(place) = Place::new() else { return };
     let contents = [b"a sector of its own ".repeat(400), vec![b'\n'; 192]].concat();
     let host = place.dir.path().join("host");

@@ -193,7 +193,7 @@ const LONELY_USER: u32 = 65_531;
 
 /// Send has threads for parts of its work, and does without.
 #[test]
-fn a_user_who_may_start_no_thread_sends_the_same() {
+fn a_user_without_threads_sends_the_same() {
     if !rustix::process::geteuid().is_root() {
         eprintln!("SKIPPED: needs root, to become a user without threads");
         return;

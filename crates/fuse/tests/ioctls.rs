@@ -241,8 +241,8 @@ fn ioctls_answer_as_the_kernels() {
 }
 
 #[test]
-fn what_was_synced_shows_in_the_free_space_at_once() {
-    if !or_skip("what_was_synced_shows_in_the_free_space_at_once") {
+fn synced_data_shows_in_the_free_space_at_once() {
+    if !or_skip("synced_data_shows_in_the_free_space_at_once") {
         return;
     }
     const BYTES: usize = 8 << 20;
@@ -508,8 +508,8 @@ impl Drop for Mapped {
 }
 
 #[test]
-fn what_a_mapping_changed_is_no_hole_and_is_in_a_snapshot() {
-    if !or_skip("what_a_mapping_changed_is_no_hole_and_is_in_a_snapshot") {
+fn data_that_a_mapping_changed_is_no_hole_and_is_in_a_snapshot() {
+    if !or_skip("data_that_a_mapping_changed_is_no_hole_and_is_in_a_snapshot") {
         return;
     }
     for words in ["noopens", "opens", "writeback"] {

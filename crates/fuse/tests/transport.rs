@@ -449,7 +449,7 @@ fn an_aborted_connection_ends_with_requests_under_way() {
 }
 
 #[test]
-fn what_the_kernel_is_told_to_forget_is_asked_for_again() {
+fn names_that_the_kernel_is_told_to_forget_are_asked_for_again() {
     for mounted in mounts(manners()) {
         let path = mounted.path("file");
         write_new(&path, b"old");
@@ -480,7 +480,7 @@ fn what_the_kernel_is_told_to_forget_is_asked_for_again() {
 }
 
 #[test]
-fn what_is_mounted_below_outlasts_any_number_of_news() {
+fn mounts_below_outlast_any_number_of_news() {
     if !geteuid().is_root() {
         skip("needs root to mount below");
         return;

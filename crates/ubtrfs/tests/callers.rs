@@ -53,7 +53,7 @@ fn new_subvolumes_belong_to_the_caller_and_go_without_its_umask() {
 }
 
 #[test]
-fn modes_and_groups_tell_who_makes_names() {
+fn modes_and_groups_decide_which_caller_makes_names() {
     let volume = volume();
     let home = home(&volume, 0o770);
     let builder = DirBuilder::new();
@@ -117,7 +117,7 @@ fn users_delete_subvolumes_where_that_is_allowed() {
 }
 
 #[test]
-fn what_is_no_subvolume_to_delete_is_told_by_its_kind() {
+fn a_deletion_of_no_subvolume_fails_by_its_kind() {
     let volume = volume();
     let root = volume.root();
     let top = root.open_dir("/").unwrap();

@@ -195,7 +195,7 @@ fn operations_without_a_group_are_torn_by_some_power_cuts() {
 }
 
 #[test]
-fn what_commits_by_itself_is_refused_within_a_group() {
+fn operations_that_commit_by_themselves_are_refused_within_a_group() {
     let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
     let root = volume.root();
     root.create_subvolume("/sub").unwrap();

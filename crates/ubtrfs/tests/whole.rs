@@ -468,7 +468,7 @@ fn trees_are_copied_archived_and_unpacked() {
 }
 
 #[test]
-fn what_a_transfer_cannot_do_is_listed_and_the_rest_done() {
+fn failures_of_a_transfer_are_listed_and_the_rest_is_done() {
     let scratch = tempfile::tempdir().unwrap();
     let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
     let root = volume.root();

@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_others_have_is_cut_out() {
+    fn ranges_of_others_are_cut_out() {
         let others = [(0, 10), (20, 30), (30, 40), (60, 70)];
         let left = |range| {
             let mut left = Vec::new();

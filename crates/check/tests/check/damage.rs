@@ -216,8 +216,8 @@ fn ours(device: &PathBuf) -> Report {
 }
 
 #[test]
-fn what_btrfs_check_refuses_is_not_clean() {
-    const TEST: &str = "what_btrfs_check_refuses_is_not_clean";
+fn volumes_that_btrfs_check_refuses_are_not_clean() {
+    const TEST: &str = "volumes_that_btrfs_check_refuses_are_not_clean";
     if !kernel::or_skip(TEST) {
         return;
     }

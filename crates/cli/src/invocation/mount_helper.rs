@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_mount_says_becomes_a_command() {
+    fn arguments_of_mount_become_a_command() {
         let said = words(&[
             "a.img",
             "/mnt",
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_umount_says_becomes_a_command() {
+    fn arguments_of_umount_become_a_command() {
         let said = words(&["/mnt", "-ln", "-t", "fuse.ubtrfs"]);
         assert_eq!(umount(&said).join(OsStr::new(" ")), "umount --lazy -- /mnt");
         let said = words(&["/mnt", "-f"]);

@@ -132,7 +132,7 @@ fn repair_is_refused_by_name() {
 }
 
 #[test]
-fn what_is_no_volume_is_an_error() {
+fn an_image_without_a_volume_is_an_error() {
     let file = tempfile::NamedTempFile::new().unwrap();
     file.as_file().set_len(1 << 20).unwrap();
     let args = ["check".as_ref(), file.path().as_os_str()];

@@ -202,7 +202,7 @@ pub(crate) fn write(image: &Path, path: &str, bytes: &[u8]) {
 }
 
 #[test]
-fn what_cannot_be_done_is_said_and_the_rest_is_done() {
+fn failures_are_said_and_the_rest_is_done() {
     let (_scratch, image) = empty_volume();
     let at = |path: &str| location(&image, path);
     succeed(["mkdir".into(), at("dir"), at("dir/sub")]);

@@ -13,7 +13,7 @@ use ubtrfs_sim::craft::Crafted;
 use crate::process::{fail, location, succeed, ubtrfs};
 
 #[test]
-fn what_is_no_volume_is_said() {
+fn an_image_without_a_volume_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
     for command in ["ls", "tree", "stat", "cat"] {
@@ -346,7 +346,7 @@ fn dry_run_is_refused_by_commands_that_cannot() {
 }
 
 #[test]
-fn what_btrfs_progs_has_and_ubtrfs_has_not_is_refused_by_name() {
+fn commands_that_only_btrfs_progs_has_are_refused_by_name() {
     let (_dir, image) = empty_volume();
     for (words, name) in [
         ("balance start /", "balance"),

@@ -271,7 +271,7 @@ fn device_that_claims_another_number_is_not_written() {
 
 /// The programs that make what is found above, as far as they are installed.
 #[test]
-fn what_other_programs_made_of_a_volume_is_not_written() {
+fn devices_that_other_programs_have_marked_are_not_written() {
     for (program, options, reason) in [
         ("mkfs.xfs", "-q -f", "(xfs)"),
         ("mkfs.ext4", "-q -F", "(ext4)"),

@@ -55,7 +55,7 @@ fn command_waits_for_one_that_has_the_volume() {
 }
 
 #[test]
-fn command_that_is_not_to_wait_says_who_has_the_volume() {
+fn command_that_is_not_to_wait_names_the_holder_of_the_volume() {
     let (_scratch, image) = empty_volume();
     let holder = Holder::of(&image);
     let pid = holder.0.id();

@@ -381,7 +381,7 @@ fn a_file_without_its_acl_is_not_said_to_be_missing() {
 }
 
 #[test]
-fn what_is_no_archive_is_said() {
+fn a_file_that_is_no_archive_is_named() {
     let (scratch, image) = volume_with_victims();
     let refused = |bytes: &[u8], message: &str| {
         let output = import_bytes(bytes, &image);

@@ -252,7 +252,7 @@ fn nobody_can_take_the_place_of_the_process_that_serves_a_mount() {
 }
 
 #[test]
-fn paths_are_those_of_who_asks() {
+fn paths_are_those_of_the_caller() {
     let Some(mounted) = Mounted::new("ro", fill) else {
         return;
     };
@@ -273,7 +273,7 @@ fn paths_are_those_of_who_asks() {
 }
 
 #[test]
-fn what_is_of_no_mount_is_refused() {
+fn paths_of_no_mount_are_refused() {
     let Some(mounted) = Mounted::new("ro", fill) else {
         return;
     };
@@ -350,7 +350,7 @@ fn a_subvolume_that_is_mounted_is_not_deleted() {
 }
 
 #[test]
-fn who_watches_a_subvolume_hears_that_a_command_deletes_it() {
+fn a_watch_on_a_subvolume_reports_that_a_command_deletes_it() {
     let Some(mounted) = Mounted::new("rw", fill) else {
         return;
     };
@@ -392,7 +392,7 @@ impl Drop for ReadOnlyBind {
 }
 
 #[test]
-fn what_is_written_for_a_read_only_bind_mount_changes_nothing() {
+fn commands_that_write_change_nothing_in_a_read_only_bind_mount() {
     let Some(mounted) = Mounted::new("rw", fill) else {
         return;
     };
@@ -483,7 +483,7 @@ fn commands_change_a_mount_as_btrfs_progs_changes_the_kernels() {
 }
 
 #[test]
-fn what_commands_make_and_take_is_seen_at_once() {
+fn changes_by_commands_are_seen_at_once() {
     let Some(mounted) = Mounted::new("rw", |_| {}) else {
         return;
     };
@@ -605,7 +605,7 @@ fn a_mount_of_a_read_only_subvolume_is_made_read_only_and_back() {
 }
 
 #[test]
-fn what_is_mounted_for_reading_is_synced_and_made_read_only_as_it_is() {
+fn a_mount_for_reading_is_synced_and_made_read_only_as_it_is() {
     let Some(mounted) = Mounted::new("ro", |_| {}) else {
         return;
     };
@@ -660,7 +660,7 @@ fn run_by_modes(words: &[&str], paths: &[PathBuf]) {
 }
 
 #[test]
-fn what_was_mapped_is_kept_by_who_cannot_open_the_mounts_directory() {
+fn mapped_data_is_kept_by_a_caller_that_cannot_open_the_mounts_directory() {
     let has_rights = Command::new("setpriv").arg("true").status();
     if !has_rights.is_ok_and(|status| status.success()) || !rustix::process::geteuid().is_root() {
         let _ = writeln!(std::io::stderr(), "SKIPPED: no setpriv, or not root");

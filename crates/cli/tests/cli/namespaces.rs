@@ -147,7 +147,7 @@ fn a_user_reaches_his_mount_from_other_network_and_user_namespaces() {
 }
 
 #[test]
-fn what_a_killed_server_leaves_is_swept_by_the_next() {
+fn leftovers_of_a_killed_server_are_swept_by_the_next() {
     let Some(mounted) = roots_mount() else {
         return;
     };
@@ -199,7 +199,7 @@ fn nobody_at_the_path_of_a_mount_is_taken_for_its_server() {
 }
 
 #[test]
-fn nobody_who_has_taken_the_name_in_another_network_namespace_is_taken_for_the_server() {
+fn a_process_with_the_name_in_another_network_namespace_is_not_taken_for_the_server() {
     let Some(mounted) = roots_mount() else {
         return;
     };

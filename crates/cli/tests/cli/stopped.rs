@@ -80,8 +80,8 @@ fn space_is_given_out_again_while_a_reader_has_stopped() {
 }
 
 #[test]
-fn a_device_is_free_after_its_umount_whoever_reads_a_command_s_output() {
-    if !kernel::or_skip("a_device_is_free_after_its_umount_whoever_reads_a_command_s_output") {
+fn a_device_is_free_after_its_umount_while_others_read_a_command_s_output() {
+    if !kernel::or_skip("a_device_is_free_after_its_umount_while_others_read_a_command_s_output") {
         return;
     }
     let (scratch, image) = empty_volume();

@@ -261,7 +261,7 @@ impl Busy {
 }
 
 #[test]
-fn what_a_busy_mount_has_at_a_signal_outlives_its_process() {
+fn data_of_a_busy_mount_at_a_signal_outlives_its_process() {
     if !can_mount() {
         return;
     }

@@ -38,7 +38,7 @@ fn said(command: &mut Command) -> String {
 }
 
 #[test]
-fn what_was_synced_is_there_after_the_server_was_killed() {
+fn synced_files_are_there_after_the_server_was_killed() {
     if !can_mount() {
         return;
     }

@@ -82,7 +82,7 @@ fn the_table_shows_the_source_that_was_asked_for() {
 }
 
 #[test]
-fn with_fakeroot_a_mount_is_for_who_made_it_and_the_kernel_checks_nothing() {
+fn with_fakeroot_a_mount_is_for_its_maker_and_the_kernel_checks_nothing() {
     if !can_mount() {
         return;
     }

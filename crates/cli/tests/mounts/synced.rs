@@ -157,8 +157,8 @@ fn judge(cut: &Cut) {
 
 /// LOG-WRITE-1, LOG-WRITE-3
 #[test]
-fn what_scripts_synced_on_a_mount_is_replayed_by_both() {
-    let test = "what_scripts_synced_on_a_mount_is_replayed_by_both";
+fn files_that_scripts_synced_on_a_mount_are_replayed_by_both() {
+    let test = "files_that_scripts_synced_on_a_mount_are_replayed_by_both";
     if !can_mount() || !or_skip(test) {
         return;
     }

@@ -463,7 +463,7 @@ fn streams_that_are_cut_leave_the_subvolume_writable() {
 
 /// With -e the stream ends at its end: what is behind it in a pipe is for the next who reads.
 #[test]
-fn what_is_behind_the_end_is_left_to_others() {
+fn bytes_behind_the_end_are_left_to_others() {
     let rig = Rig::new();
     let file = rig.scratch.path().join("streams");
     let streams = [b"s", b"t"].map(|name| stream(&[subvol(name), mkfile(b"f"), Command::End]));

@@ -148,7 +148,7 @@ fn files_do_not_take_over_what_directories_hand_on() {
 
 /// The mark of a subvolume that was received does not outlive its data.
 #[test]
-fn what_is_received_is_durable() {
+fn received_subvolumes_are_durable() {
     if !ready("durable in mounts of the kernel") {
         return;
     }

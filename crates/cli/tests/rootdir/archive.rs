@@ -321,7 +321,7 @@ fn damaged_archives_are_refused_by_their_place() {
 }
 
 #[test]
-fn what_is_asked_for_and_not_in_the_archive_is_refused() {
+fn names_that_the_archive_lacks_are_refused() {
     let scratch = Scratch::new().unwrap();
     let source = folder(&scratch, 25);
     let archive = scratch.path().join("v.tar");

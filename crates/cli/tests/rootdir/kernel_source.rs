@@ -80,7 +80,7 @@ fn blocks_are_shared_where_the_file_system_can() {
 }
 
 #[test]
-fn what_cannot_be_shared_is_copied_and_that_is_said() {
+fn data_that_cannot_be_shared_is_copied_and_that_is_said() {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("source");
     fs::create_dir(&source).unwrap();

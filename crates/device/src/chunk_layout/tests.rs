@@ -134,7 +134,7 @@ fn chunks_of_every_profile_are_sound_until_the_devices_are_full() {
 
 /// HOLE-1: holes that touch become one.
 #[test]
-fn what_is_given_back_is_the_hole_that_it_was() {
+fn space_given_back_is_the_hole_that_it_was() {
     let mut rng = Rng::new(seed("what_is_given_back_is_the_hole"));
     for profile in [
         Profile::Single,

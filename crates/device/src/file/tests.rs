@@ -10,7 +10,7 @@ fn image(dir: &Path, len: u64) -> PathBuf {
 }
 
 #[test]
-fn what_is_no_device_is_named() {
+fn a_path_that_is_no_device_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let fifo = dir.path().join("fifo");
     rustix::fs::mknodat(
@@ -141,7 +141,7 @@ fn range_is_cloned_whole_or_not_at_all() {
 }
 
 #[test]
-fn what_is_not_cached_would_have_to_be_waited_for() {
+fn blocks_that_are_not_cached_would_have_to_be_waited_for() {
     let dir = tempfile::tempdir().unwrap();
     let path = image(dir.path(), 1 << 20);
     std::fs::write(&path, vec![5; 1 << 20]).unwrap();

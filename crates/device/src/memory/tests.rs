@@ -49,7 +49,7 @@ fn discard_drops_whole_pages_only() {
 }
 
 #[test]
-fn what_was_cut_off_is_zero_when_the_device_grows_again() {
+fn bytes_that_were_cut_off_are_zero_when_the_device_grows_again() {
     let device = MemDevice::from_bytes(&vec![5; 3 * PAGE_BYTES]);
     let cut = PAGE_BYTES as u64 + 100;
     device.resize(cut).unwrap();

@@ -77,7 +77,7 @@ fn an_acl_is_asked_in_its_order() {
 }
 
 #[test]
-fn what_is_no_acl_leaves_the_mode() {
+fn bytes_that_are_no_acl_leave_the_mode() {
     assert_eq!(acl::entries(b""), None);
     assert_eq!(acl::entries(&value(&[])), None);
     assert_eq!(acl::entries(&[2, 0, 0, 0, 1]), None);

@@ -105,7 +105,7 @@ fn judge(state: &CrashState) -> bool {
 
 /// LOG-1, LOG-2, LOG-3, LOG-5
 #[test]
-fn what_was_synced_survives_every_cut() {
+fn synced_files_survive_every_cut() {
     let recorder = Recorder::new();
     let device = recorder.device(made());
     let volume = open(device, true).unwrap();

@@ -639,9 +639,9 @@ fn each_sequence(mut each: impl FnMut(&[Op])) {
 
 /// LOG-WRITE-2, LOG-WRITE-3
 #[test]
-fn what_was_synced_after_one_or_two_operations_is_kept() {
+fn files_synced_after_one_or_two_operations_are_kept() {
     let base = base();
-    let mut rng = Rng::new(seed("what_was_synced_after_one_or_two_operations_is_kept"));
+    let mut rng = Rng::new(seed("files_synced_after_one_or_two_operations_are_kept"));
     let (mut count, mut logs) = (0_u64, 0_u64);
     each_sequence(|ops| {
         if !is_soak() && ops.len() > 1 && !rng.one_in(40) {
@@ -666,9 +666,9 @@ fn what_was_synced_after_one_or_two_operations_is_kept() {
 }
 
 #[test]
-fn what_was_synced_among_many_operations_is_kept() {
+fn files_synced_among_many_operations_are_kept() {
     let base = base();
-    let mut rng = Rng::new(seed("what_was_synced_among_many_operations_is_kept"));
+    let mut rng = Rng::new(seed("files_synced_among_many_operations_are_kept"));
     let count = match is_soak() {
         true => 20_000,
         false => 250,

@@ -230,7 +230,7 @@ fn immutable_subvolume_is_not_permitted_to_be_unlinked() {
 }
 
 #[test]
-fn what_is_written_to_a_file_that_syncs_survives_a_crash() {
+fn data_written_to_a_file_that_syncs_survives_a_crash() {
     let world = World::new();
     let (id, source) = (world.file("file"), world.file("source"));
     let volume = world.volume();

@@ -32,7 +32,7 @@ fn all_names_of_a_file_lead_to_it() {
 }
 
 #[test]
-fn what_cannot_have_another_name_is_refused() {
+fn files_that_cannot_have_another_name_are_refused() {
     let world = World::new();
     let (dir, file) = (world.dir("dir"), world.file("file"));
     let volume = world.volume();

@@ -93,7 +93,7 @@ fn file_without_a_name_goes_with_its_handle_or_gets_one() {
 }
 
 #[test]
-fn what_a_crash_left_without_a_name_goes_when_the_subvolume_is_written_to() {
+fn files_that_a_crash_left_without_a_name_go_when_the_subvolume_is_written_to() {
     let mut world = World::new();
     let (file, dir) = (world.file("file"), world.dir("dir"));
     let volume = world.volume();
@@ -166,7 +166,7 @@ fn file_with_many_extents_goes_in_steps() {
 }
 
 #[test]
-fn what_is_written_to_a_file_without_a_name_goes_with_it() {
+fn data_written_to_a_file_without_a_name_goes_with_it() {
     let mut world = World::new();
     let new = NewInode::file(0o600);
     let volume = world.volume();

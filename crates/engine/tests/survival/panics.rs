@@ -44,7 +44,7 @@ fn after_a_panic(options: &OpenOptions, work: fn(&Volume, FileId) -> Result<()>)
 }
 
 #[test]
-fn who_syncs_hears_of_it() {
+fn a_sync_reports_the_panic() {
     after_a_panic(&quiet(), |volume, top| {
         volume.create(top, b"second", &NewInode::file(0o644))?;
         volume.sync()
@@ -52,7 +52,7 @@ fn who_syncs_hears_of_it() {
 }
 
 #[test]
-fn who_waits_for_room_in_the_delta_hears_of_it() {
+fn a_wait_for_room_in_the_delta_reports_the_panic() {
     let options = OpenOptions::new()
         .writable(true)
         .commit_interval(Some(Duration::from_secs(3600)))

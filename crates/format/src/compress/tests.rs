@@ -53,7 +53,7 @@ fn appends_whole_sectors_and_leaves_what_was_there() {
 
 // CODEC-2
 #[test]
-fn what_saves_no_sector_is_not_worth_it() {
+fn compression_that_saves_no_sector_is_not_worth_it() {
     let mut state = 1_u32;
     let noise: Vec<u8> = std::iter::repeat_with(|| {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);

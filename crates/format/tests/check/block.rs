@@ -37,7 +37,7 @@ fn blocks_of_the_kernel_pass() {
 }
 
 #[test]
-fn what_the_parent_knows_is_compared() {
+fn facts_that_the_parent_knows_are_compared() {
     let block = golden::block("files");
     let node = Node::new(&block).expect("4 KiB");
     let (generation, key) = (node.generation(), node.key(0));

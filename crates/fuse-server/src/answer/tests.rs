@@ -286,7 +286,7 @@ fn opens_are_elided_where_the_kernel_can_be_told() {
 }
 
 #[test]
-fn what_is_not_understood_is_refused_and_what_needs_no_answer_gets_none() {
+fn requests_that_are_not_understood_are_refused_and_those_without_answer_get_none() {
     let mut buffer = [0; 64];
     let outcome = ask(4000, &(), b"", &mut buffer);
     assert_eq!(failure(&outcome), Errno::NOSYS);

@@ -78,7 +78,7 @@ fn there_is_room_for_names_until_so_many_wait() {
 }
 
 #[test]
-fn what_was_told_before_a_moment_does_not_depend_on_what_comes_later() {
+fn notices_before_a_moment_do_not_depend_on_later_ones() {
     let mut waiting = Waiting::default();
     for number in 0..EXACT_MAX as u64 + 3 {
         waiting.put(node(number));

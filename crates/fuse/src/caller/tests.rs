@@ -14,7 +14,7 @@ fn this_process_is_seen_as_it_is() {
 }
 
 #[test]
-fn the_peer_of_a_socket_is_who_made_it() {
+fn the_peer_of_a_socket_is_its_maker() {
     let (socket, _other) = std::os::unix::net::UnixStream::pair().unwrap();
     let peer = Peer::of(&socket).unwrap();
     assert_eq!(peer.pid, std::process::id());

@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn what_mount_leaves_out_is_not_to_be() {
+    fn options_that_mount_leaves_out_are_not_to_be() {
         let mut said = parse("rw,nosuid,noexec,relatime,remount,user_id=0").unwrap();
         said.complete();
         for flag in SAID_IF_SET {
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn what_mount_remembers_asks_for_nothing() {
+    fn options_that_mount_remembers_ask_for_nothing() {
         let said =
             "remount,ro,nosuid,nodev,relatime,user_id=0,group_id=0,allow_other,default_permissions";
         let remount = parse(said).unwrap();
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn what_needs_a_new_mount_is_said() {
+    fn options_that_need_a_new_mount_are_named() {
         let remount = parse("remount,subvol=a,noacl,device=/dev/b").unwrap();
         let warned = remount.without_effect.iter();
         assert_eq!(

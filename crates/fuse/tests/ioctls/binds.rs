@@ -112,8 +112,8 @@ fn a_read_only_bind_mount_refuses_what_the_kernels_refuses() {
 
 /// In a container the volume is mounted nowhere else.
 #[test]
-fn who_sees_only_read_only_mounts_changes_nothing() {
-    if !or_skip("who_sees_only_read_only_mounts_changes_nothing") {
+fn a_caller_with_read_only_mounts_alone_changes_nothing() {
+    if !or_skip("a_caller_with_read_only_mounts_alone_changes_nothing") {
         return;
     }
     with_ours("", |dir| {

@@ -78,7 +78,7 @@ fn one_space_at_least_follows_a_path() {
 }
 
 #[test]
-fn what_came_before_an_error_is_shown() {
+fn commands_before_an_error_are_shown() {
     let mut writer = StreamWriter::new(Vec::new(), StreamVersion::V1).unwrap();
     writer.write(&SUBVOL).unwrap();
     let stream = writer.into_inner();

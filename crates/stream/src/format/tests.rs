@@ -225,7 +225,7 @@ fn a_stream_of_the_kernel_is_read_and_written_alike() {
 }
 
 #[test]
-fn what_follows_the_end_is_left_alone() {
+fn bytes_behind_the_end_are_left_alone() {
     let mut stream = written(StreamVersion::V1, &[Command::End]);
     stream.extend_from_slice(b"next");
     let mut reader = StreamReader::open(&*stream).unwrap();
@@ -434,7 +434,7 @@ fn names_and_numbers_agree() {
 }
 
 #[test]
-fn what_does_not_fit_is_not_written() {
+fn commands_that_do_not_fit_are_not_written() {
     let large = vec![0; MAX_BODY_BYTES];
     let write = |len: usize| Command::Write {
         path: b"",

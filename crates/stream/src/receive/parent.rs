@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_used_comes_before_what_fits_best() {
+    fn usable_parents_come_before_the_best_match() {
         let find = |all: &[SubvolumeInfo]| {
             let found = find_sent(all, &SENT, |info| info.id.0 < 300);
             found.map(|found| found.map(|id| id.0))

@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_below_goes_with_a_directory() {
+    fn entries_below_go_with_a_directory() {
         let mut cache = PathCache::new(100);
         for path in ["", "a", "a/b", "a/b/c", "a-", "ab", "b"] {
             cache.add(path.as_bytes(), path);

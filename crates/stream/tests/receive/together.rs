@@ -231,7 +231,7 @@ fn files_take_over_what_their_first_directory_hands_on() {
 }
 
 #[test]
-fn of_two_that_fail_each_is_named() {
+fn each_of_two_failures_is_named() {
     // PUT-OFF-2
     let commands = [
         mkfile(b"a", 257),
@@ -313,7 +313,7 @@ fn small_files_have_what_follows_them() {
 }
 
 #[test]
-fn of_a_file_that_cannot_be_made_each_command_is_named() {
+fn each_command_of_a_file_that_cannot_be_made_is_named() {
     // PUT-OFF-2
     let commands = [
         mkfile(b"a", 257),

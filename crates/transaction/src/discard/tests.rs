@@ -251,7 +251,7 @@ fn group_that_waits_and_becomes_empty_goes_after_ten_seconds() {
 }
 
 #[test]
-fn what_is_used_again_is_saved() {
+fn discards_of_space_that_is_used_again_are_saved() {
     let rig = rig();
     let start = rig.data(300 * MIB);
     rig.group(start).begin_proof();
@@ -272,7 +272,7 @@ fn what_is_used_again_is_saved() {
 
 // ASYNC-DISCARD-1
 #[test]
-fn what_is_pinned_is_not_discarded() {
+fn pinned_space_is_not_discarded() {
     let rig = rig();
     let start = rig.data(8 * MIB);
     let _kept = rig.data(SECTOR);

@@ -129,8 +129,8 @@ fn everything_is_given_out_and_then_no_space_is_left() {
 }
 
 #[test]
-fn what_is_reserved_can_be_allocated() {
-    let mut rng = Rng::new(seed("what_is_reserved_can_be_allocated"));
+fn reserved_space_can_be_allocated() {
+    let mut rng = Rng::new(seed("reserved_space_can_be_allocated"));
     for options in [profiles(Profile::Single, Profile::Single), mixed()] {
         let volume = TestVolume::new(&options, &[200 * MIB]);
         let space = &volume.space;

@@ -354,7 +354,7 @@ fn run_of_deleted_keys_is_gone_through_once() {
 
 // GAPS-1
 #[test]
-fn run_noted_by_who_has_not_seen_a_publication_hides_nothing_of_it() {
+fn run_noted_by_an_old_reader_hides_nothing_of_a_publication() {
     let mut world = World::new();
     for number in (0..100).filter(|number| *number != 45) {
         world.insert(number, 1);

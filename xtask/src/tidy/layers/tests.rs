@@ -49,7 +49,7 @@ fn downward_import_is_allowed() {
 }
 
 #[test]
-fn what_the_first_file_declares_is_above_all() {
+fn modules_that_the_first_file_declares_are_above_all() {
     let (findings, counts) = findings(&crate_with("use crate::Whole;"));
     assert_eq!((findings.len(), counts.len()), (1, 1));
     assert!(!is_upward("sim", "scratch", TOP));

@@ -128,19 +128,19 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     #[test]
-    fn what_is_packed_stays() {
+    fn packed_chunks_stay() {
         assert_eq!(min_bytes(&[]), MIB);
         assert_eq!(min_bytes(&[MIB..9 * MIB, 9 * MIB..17 * MIB]), 17 * MIB);
     }
 
     #[test]
-    fn what_fits_into_a_hole_moves_and_needs_room_for_a_copy() {
+    fn a_chunk_that_fits_into_a_hole_moves_and_needs_room_for_a_copy() {
         let extents = [MIB..9 * MIB, 17 * MIB..25 * MIB, 25 * MIB..33 * MIB];
         assert_eq!(min_bytes(&extents), (25 + 8 + 32) * MIB);
     }
 
     #[test]
-    fn what_fits_nowhere_is_the_end() {
+    fn a_chunk_that_fits_nowhere_is_the_end() {
         let extents = [MIB..9 * MIB, 17 * MIB..33 * MIB];
         assert_eq!(min_bytes(&extents), 33 * MIB);
     }

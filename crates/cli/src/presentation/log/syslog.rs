@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_has_its_priority_the_time_and_who_sent_it() {
+    fn a_message_has_its_priority_the_time_and_its_sender() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log");
         let logger = UnixDatagram::bind(&path).unwrap();

@@ -29,7 +29,7 @@ fn forms_are_those_of_getfattr() {
 }
 
 #[test]
-fn what_has_no_such_form_is_refused() {
+fn texts_of_no_such_form_are_refused() {
     for text in ["0x1", "0xgg", "0s*", "0sA", "\"a\\\""] {
         assert!(decode(text.as_bytes()).is_err(), "{text}");
     }

@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_would_command_a_terminal_is_shown_escaped() {
+    fn bytes_that_would_command_a_terminal_are_shown_escaped() {
         let mut shown = Vec::new();
         write_line(b"a\tb\x1b]2;x\x07\xff\n", &mut shown).unwrap();
         assert_eq!(shown, b"a\tb\\u{1b}]2;x\\u{7}\\xff\n");

@@ -71,7 +71,7 @@ fn appends_are_kept_and_what_they_were_promised_goes_back() {
 
 /// BUFFER-3
 #[test]
-fn two_who_write_on_in_one_file_are_promised_no_more_than_one() {
+fn two_writers_in_one_file_reserve_no_more_than_one() {
     let rig = Rig::on(&MkfsOptions::default(), 256 * MIB, options());
     let volume = rig.volume();
     let id = rig.file(InodeFlags::empty());

@@ -193,7 +193,7 @@ fn directories_move_while_a_subvolume_is_made() {
 }
 
 #[test]
-fn who_waits_for_room_in_the_delta_does_not_wait_for_data() {
+fn a_wait_for_room_in_the_delta_does_not_wait_for_data() {
     let options = OpenOptions::new()
         .commit_interval(Some(NEVER))
         .delta_bytes(256 << 10);

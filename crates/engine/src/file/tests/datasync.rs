@@ -163,7 +163,7 @@ fn an_overwrite_in_place_outlives_a_power_cut() {
 }
 
 #[test]
-fn what_is_changed_beside_times_is_committed() {
+fn changes_beside_times_are_committed() {
     type Change = fn(&Volume, FileId);
     let changes: [(&str, Change); 9] = [
         ("append", |volume, file| {

@@ -196,7 +196,7 @@ fn an_aborted_volume_refuses_writes_and_shows_those_before() {
 }
 
 #[test]
-fn who_waits_for_an_abort_hears_the_reason_or_that_there_was_none() {
+fn a_wait_for_an_abort_ends_with_its_reason_or_with_none() {
     let waits_for = |end: &dyn Fn(&Broken)| {
         let broken = broken();
         let id = broken.file("f");
@@ -311,7 +311,7 @@ fn write_that_fails_at_once_takes_no_earlier_loss_away() {
 
 /// Data that the device has not got then is lost, and a later flush would not tell.
 #[test]
-fn a_flush_that_fails_is_told_to_all_who_sync() {
+fn a_flush_that_fails_is_reported_to_all_callers() {
     let broken = broken();
     let volume = &broken.volume;
     let id = broken.file("f");

@@ -340,7 +340,7 @@ fn data_written_in_place_is_flushed_before_it_is_called_durable() {
 
 /// WRITER-4
 #[test]
-fn a_flush_is_for_those_who_had_written_when_it_began() {
+fn a_flush_is_for_writes_before_its_beginning() {
     let (recorded, files) = recorded();
     let (device, volume) = (&recorded.device, &recorded.volume);
     overwrite(volume, files);

@@ -47,7 +47,7 @@ impl World {
 }
 
 #[test]
-fn what_is_allocated_counts_before_it_is_committed() {
+fn allocated_space_counts_before_it_is_committed() {
     let world = World::new();
     let volume = world.rig.volume();
     let (before, commits) = (world.shown(), volume.writer_stats().unwrap().commits);
@@ -72,7 +72,7 @@ fn what_is_allocated_counts_before_it_is_committed() {
 }
 
 #[test]
-fn what_is_buffered_counts_once_it_is_written_back() {
+fn buffered_data_counts_once_it_is_written_back() {
     let world = World::new();
     let volume = world.rig.volume();
     let before = world.shown();
@@ -84,7 +84,7 @@ fn what_is_buffered_counts_once_it_is_written_back() {
 }
 
 #[test]
-fn what_is_freed_counts_with_the_first_commit() {
+fn freed_space_counts_with_the_first_commit() {
     let mut world = World::new();
     let before = world.shown();
     for name in [b"f0", b"f1"] {

@@ -211,7 +211,7 @@ fn data_that_a_device_has_at_hand_is_read_without_waiting() {
 }
 
 #[test]
-fn what_another_thread_holds_would_have_to_be_waited_for() {
+fn a_lock_of_another_thread_would_have_to_be_waited_for() {
     let rig = Rig::on(&MkfsOptions::default(), 256 * MIB, options());
     let volume = rig.volume();
     let file = rig.file(InodeFlags::empty());
@@ -353,7 +353,7 @@ fn a_small_copy_of_what_is_buffered_waits_for_nothing() {
 }
 
 #[test]
-fn what_has_extents_is_shared_without_waiting_and_to_its_end() {
+fn a_file_with_extents_is_shared_without_waiting_and_to_its_end() {
     let rig = Rig::on(&MkfsOptions::default(), 256 * MIB, options());
     let volume = rig.volume();
     let (from, copy) = (rig.file(InodeFlags::empty()), rig.file(InodeFlags::empty()));

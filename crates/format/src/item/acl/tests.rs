@@ -58,7 +58,7 @@ fn entries_stand_in_order_with_a_mask_if_anyone_is_named() {
 }
 
 #[test]
-fn those_who_are_not_named_have_no_id() {
+fn entries_of_the_owner_and_of_others_have_no_id() {
     let acl = sound(&[(1, 7, 11), (4, 5, 12), (32, 5, 13)]).unwrap();
     let none = u32::MAX;
     assert_eq!(

@@ -41,7 +41,7 @@ fn one_thread_is_spare_and_a_job_after_another_needs_no_further_one() {
 
 // JOBS-2
 #[test]
-fn threads_are_not_pinned_as_who_gives_jobs() {
+fn threads_are_not_pinned_as_the_giver_of_jobs() {
     let all = sched_getaffinity(None).unwrap();
     let pool = Pool::new(4).unwrap();
     let first = (0..CpuSet::MAX_CPU).find(|&cpu| all.is_set(cpu)).unwrap();

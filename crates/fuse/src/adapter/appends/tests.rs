@@ -56,7 +56,7 @@ fn parts_may_come_and_be_done_in_any_order() {
 
 // APPENDS-1
 #[test]
-fn what_was_written_is_not_written_again() {
+fn written_bytes_are_not_written_again() {
     let appends = Appends::default();
     let refused = |range| {
         let entered = appends.enter(file(), range, || Ok(MIB));
@@ -87,7 +87,7 @@ fn a_part_that_was_not_written_may_come_again() {
 
 // APPENDS-4
 #[test]
-fn what_a_failed_part_left_out_is_not_written_later() {
+fn bytes_that_a_failed_part_left_out_are_not_written_later() {
     let appends = Appends::default();
     let enter = |number, size| appends.enter(file(), part(5, number), || Ok(size));
     let (first, second, third) = (enter(0, 5), enter(1, 5), enter(2, 5));

@@ -185,7 +185,7 @@ fn handle(opened: Opened) -> Handle {
 }
 
 #[test]
-fn what_a_creation_answers_is_what_stat_shows() {
+fn a_creation_answers_as_stat_shows() {
     let mount = mount();
     let made = mount.create(&USER, NodeId::ROOT, b"f", &new(0o104_755), WRITE);
     let (entry, _) = made.unwrap();
@@ -448,7 +448,7 @@ fn blocks_are_counted_when_they_are_written_and_stay_so() {
 }
 
 #[test]
-fn who_renames_each_file_that_is_listed_comes_to_the_end() {
+fn a_listing_ends_though_each_listed_file_is_renamed() {
     let mount = mount();
     for number in 0..20 {
         mount.file(NodeId::ROOT, &format!("f{number}"));
@@ -645,7 +645,7 @@ fn a_file_that_was_replaced_is_there_until_the_kernel_has_forgotten_it() {
 }
 
 #[test]
-fn what_the_kernel_knows_of_a_deleted_subvolume_is_there_until_it_has_forgotten_it() {
+fn inodes_of_a_deleted_subvolume_stay_until_the_kernel_has_forgotten_them() {
     let mount = mount();
     let volume = Arc::clone(mount.volume());
     let top = volume.root_dir(RootId::FS_TREE).unwrap();

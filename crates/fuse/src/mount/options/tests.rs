@@ -180,7 +180,7 @@ fn access_times_follow_the_last_word() {
 }
 
 #[test]
-fn what_is_known_and_refused_says_why() {
+fn options_that_are_known_and_refused_say_why() {
     for words in [
         "bind",
         "uid=3",
@@ -279,7 +279,7 @@ fn devices_add_up_and_later_words_win() {
 }
 
 #[test]
-fn what_users_may_mount_has_no_set_id_bits_and_no_devices_unless_it_is_said() {
+fn mounts_by_users_have_no_set_id_bits_and_no_devices_unless_it_is_said() {
     let rights = |words| {
         let options = parse(words).unwrap();
         (options.suid, options.dev, options.no_exec)

@@ -44,7 +44,7 @@ fn later_headers_take_precedence_and_take_back() {
 }
 
 #[test]
-fn what_is_not_well_formed_is_refused() {
+fn malformed_records_are_refused() {
     for bytes in [
         &b"8 path=a\n"[..],
         b"99 path=a\n",

@@ -39,7 +39,7 @@ fn flags_are_inherited_but_not_into_a_subvolume() {
 }
 
 #[test]
-fn what_is_not_met_is_told() {
+fn paths_that_are_not_met_are_reported() {
     let mut marks = marks();
     for path in [&b"a"[..], b"a/b", b"a/sub", b"a/sub/deep"] {
         marks.meet(path, true, PLAIN);

@@ -233,7 +233,7 @@ fn discarded_range_is_garbage_or_what_it_was() {
 }
 
 #[test]
-fn what_is_written_after_a_discard_stays() {
+fn data_written_after_a_discard_stays() {
     for number in 0..20 {
         let (recorder, device) = recorded();
         device.write_at(&[5; 100_000], 0).unwrap();

@@ -55,7 +55,7 @@ fn inode_of_another_tree_is_another() {
 
 // ITEMS-2
 #[test]
-fn what_was_read_before_an_edit_does_not_enter_after_it() {
+fn items_read_before_an_edit_do_not_enter_after_it() {
     let items = InodeItemCache::default();
     let early = items.get(ROOT, 257).unwrap_err();
     follow(&items, &put(257, 2));
@@ -114,7 +114,7 @@ fn changes_of_times_leave_the_last_other_change_as_it_was() {
 }
 
 #[test]
-fn what_is_not_known_of_changes_is_noted_unless_there_was_one_meanwhile() {
+fn items_are_noted_unless_there_was_a_change_meanwhile() {
     let items = InodeItemCache::default();
     let id = FileId::new(ROOT, InodeNr(257));
     let enter = || {

@@ -56,7 +56,7 @@ fn name_is_one_of_its_directory_and_its_tree() {
 
 // NAMES-2
 #[test]
-fn what_was_read_before_a_change_does_not_enter_after_it() {
+fn names_read_before_a_change_do_not_enter_after_it() {
     let names = NameCache::default();
     let early = names.get(&name(b"a")).unwrap_err();
     change(&names, b"a", None);
@@ -89,7 +89,7 @@ fn a_call_shows_its_names_when_all_of_it_is_made() {
 }
 
 #[test]
-fn what_a_later_change_has_met_is_not_kept_of_an_earlier_one() {
+fn names_that_a_later_change_has_met_are_not_kept_of_an_earlier_one() {
     let names = NameCache::default();
     let early = changes(&[(b"a", Some(257))]);
     let tickets = early.take_out(&names);

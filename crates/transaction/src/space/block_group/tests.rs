@@ -74,7 +74,7 @@ fn superblocks_and_what_is_used_are_never_given_out() {
 
 // GROUP-2
 #[test]
-fn what_was_freed_before_the_group_was_loaded_waits_for_unpin() {
+fn space_freed_before_the_group_was_loaded_waits_for_unpin() {
     // A commit deletes the extent at 4 MiB and pins it. The source shows it as used until the commit is published,
     // and as free from then on.
     for published in [false, true] {

@@ -225,7 +225,7 @@ fn allocating_and_freeing_all_leaves_one_run() {
 }
 
 #[test]
-fn what_is_not_whole_sectors_of_the_group_is_refused() {
+fn ranges_that_are_not_whole_sectors_of_the_group_are_refused() {
     let (mut space, _) = group(1 << 20, 100);
     let end = (1 << 20) + 100 * SECTOR;
     for (start, len) in [

@@ -156,7 +156,7 @@ fn tree_of(free: &[(u64, u64)]) -> (Shape, Tree) {
 }
 
 #[test]
-fn what_was_not_what_it_became_from_is_an_error() {
+fn a_change_from_another_state_is_an_error() {
     let start = 96 * MIB;
     let (shape, tree) = tree_of(&[(start, MIB), (start + 2 * MIB, MIB)]);
     let wrong = |used: &[(u64, u64)], freed: &[(u64, u64)]| match update(&tree, &shape, used, freed)

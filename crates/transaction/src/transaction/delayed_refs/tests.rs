@@ -50,7 +50,7 @@ fn changes_of_one_reference_add_up() {
 
 // REFS-1
 #[test]
-fn what_adds_up_to_nothing_is_forgotten() {
+fn changes_that_add_up_to_nothing_are_forgotten() {
     let mut refs = data(&[(257, 1), (257, -1)]);
     assert!(refs.is_empty());
     refs = data(&[

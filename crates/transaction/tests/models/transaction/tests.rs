@@ -157,7 +157,7 @@ fn batch_is_reserved_beside_edits_that_replace_a_reservation() {
 }
 
 #[test]
-fn of_two_reservations_at_once_one_sees_both() {
+fn one_of_two_reservations_at_once_sees_both() {
     check(3, || {
         let volume = Volume::new();
         let operation = spawn(&volume, |volume| volume.reserve(EditEstimate::items(3)));

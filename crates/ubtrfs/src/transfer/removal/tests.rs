@@ -41,7 +41,7 @@ fn removed_from(volume: &Volume, at_first: Option<&dyn Fn()>) -> Vec<String> {
 }
 
 #[test]
-fn what_cannot_be_removed_stays_and_the_rest_goes() {
+fn files_that_cannot_be_removed_stay_and_the_rest_goes() {
     let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
     volume.root().create_dir_all("/top/a").unwrap();
     volume.root().write("/top/a/kept", b"").unwrap();

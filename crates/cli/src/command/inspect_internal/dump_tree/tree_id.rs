@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_tree_is_refused() {
+    fn words_that_name_no_tree_are_refused() {
         for text in [
             "", "5x", "-6", "0x5", "fs_", "roottree", "logs", " 5", "BTRFS_5",
         ] {

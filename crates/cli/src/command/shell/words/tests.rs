@@ -48,7 +48,7 @@ fn escapes_give_any_byte() {
 }
 
 #[test]
-fn what_listings_print_is_read_back() {
+fn names_that_listings_print_are_read_back() {
     let names: [&[u8]; 6] = [
         b"plain",
         b"with 'quotes' and \"others\"",

@@ -58,7 +58,7 @@ fn another_version_is_named() {
 }
 
 #[test]
-fn who_is_of_another_version_is_told_which_this_is() {
+fn a_peer_of_another_version_hears_which_this_is() {
     let (ours, theirs) = UnixStream::pair().unwrap();
     refuse_version(&theirs).unwrap();
     drop(theirs);
@@ -99,7 +99,7 @@ fn a_client_that_does_not_greet_is_refused() {
 }
 
 #[test]
-fn what_is_unfinished_is_known_until_it_is_finished() {
+fn unfinished_messages_are_known_until_they_are_finished() {
     let (ours, mut theirs) = UnixStream::pair().unwrap();
     let long = [b'n'; MAX_SUBVOLUME_BYTES];
     for name in [&b"a"[..], b"", &long] {

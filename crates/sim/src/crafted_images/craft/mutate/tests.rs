@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn what_leads_out_of_the_block_stays() {
+fn offsets_that_lead_out_of_the_block_stay() {
     let mut block = vec![0; 4096];
     // One item, whose data is said to lie far behind the block.
     block[96] = 1;

@@ -286,7 +286,7 @@ fn metadata_is_kept_only_if_asked_for_but_listed_once_empty() {
 }
 
 #[test]
-fn what_is_freed_while_nothing_is_kept_makes_the_group_unproven() {
+fn space_freed_while_nothing_is_kept_makes_the_group_unproven() {
     let mut rig = Rig::new(BlockGroupFlags::DATA);
     let range = rig.allocate(&wanted(MIB)).unwrap();
     rig.info.trims.set_tracks(false, false);
