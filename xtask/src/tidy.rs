@@ -140,6 +140,10 @@ enum Fault {
         line: usize,
         words: usize,
     },
+    FacelessName {
+        line: usize,
+        name: String,
+    },
     DeadLink {
         line: usize,
         target: String,
@@ -209,6 +213,9 @@ impl fmt::Display for Fault {
             }
             Fault::LongParagraph { line, words } => {
                 write!(f, "{line}: a paragraph has {words} words")
+            }
+            Fault::FacelessName { line, name } => {
+                write!(f, "{line}: {name} does not name who acts")
             }
             Fault::DeadLink { line, target } => {
                 write!(f, "{line}: {target} is not there")

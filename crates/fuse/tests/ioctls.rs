@@ -513,11 +513,11 @@ fn data_that_a_mapping_changed_is_no_hole_and_is_in_a_snapshot() {
         return;
     }
     for words in ["noopens", "opens", "writeback"] {
-        with_ours(words, |dir| what_a_mapping_changed(words, dir));
+        with_ours(words, |dir| assert_a_mapping_is_seen(words, dir));
     }
 }
 
-fn what_a_mapping_changed(words: &str, dir: &Path) {
+fn assert_a_mapping_is_seen(words: &str, dir: &Path) {
     let root = File::open(dir).unwrap();
     ask(&root, SUBVOL_CREATE, &named(b"a")).unwrap();
     let file = File::create_new(dir.join("a/file")).unwrap();

@@ -6,6 +6,8 @@
 //!   the actor in its midst. That holds for all comments and for `*.md`.
 //! - TIDY-15: the summary of a function begins with a verb in the third person (`verbs`).
 //! - TIDY-16: a paragraph has at most `MOST_IN_PARAGRAPHS` words, in comments and in `*.md`.
+//! - TIDY-17: the name of a function names who acts. None of `FACELESS_WORDS` is in it. It does not begin with `what`, nor
+//!   with `of` if it is a sentence.
 //!
 //! A baseline has the faults that are known, by file.
 
@@ -30,6 +32,12 @@ const STARTS: &[&str] = &["The same", "Who", "Whoever", "Whose", "What", "Of", "
 /// Beginnings of a sentence that leave open who acts.
 const FACELESS: &[&str] = &["Who", "Whoever", "Whose"];
 
+/// Words of a name that may begin with `of`, as `of_open`.
+const MOST_OF_SHORT_NAMES: usize = 3;
+
+/// Words of a name that leave open who acts.
+const FACELESS_WORDS: &[&str] = &["who", "whoever"];
+
 /// Words that end with a full stop inside of a sentence.
 const ABBREVIATIONS: &[&str] = &["e.g.", "i.e.", "cf.", "vs.", "etc.", "..."];
 
@@ -46,6 +54,7 @@ pub(super) fn check(root: &Path, files: &[File], findings: &mut Vec<Finding>) ->
             ("sentences", sentences(file)),
             ("actors", actors(file)),
             ("paragraphs", long_paragraphs(file)),
+            ("names", faceless_names(file)),
             ("verbs", verbs::faults(file)),
         ] {
             if !found.is_empty() {
@@ -138,6 +147,31 @@ fn actors(file: &File) -> Vec<Fault> {
                 }
                 begins = ends_sentence(word);
             }
+        }
+    }
+    faults
+}
+
+/// Finds functions whose names leave open who acts.
+fn faceless_names(file: &File) -> Vec<Fault> {
+    let Some(source) = &file.source else {
+        return Vec::new();
+    };
+    let mut faults = Vec::new();
+    for (at, line) in source.code.lines().enumerate() {
+        let Some((_, after)) = line.split_once("fn ") else {
+            continue;
+        };
+        let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let name = after.split(|c| !is_of_name(c)).next().unwrap_or_default();
+        // TIDY-17
+        let is_faceless = name.split('_').any(|word| FACELESS_WORDS.contains(&word));
+        let is_sentence = name.split('_').count() > MOST_OF_SHORT_NAMES;
+        if is_faceless || name.starts_with("what_") || is_sentence && name.starts_with("of_") {
+            faults.push(Fault::FacelessName {
+                line: at + 1,
+                name: name.to_owned(),
+            });
         }
     }
     faults

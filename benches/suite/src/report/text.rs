@@ -13,7 +13,7 @@ pub(crate) fn table(table: &Table) -> String {
         .into_iter()
         .filter(|side| table.rows.iter().any(|row| row.values.contains_key(side)))
         .collect();
-    let whats: Vec<String> = table.rows.iter().map(what_of).collect();
+    let whats: Vec<String> = table.rows.iter().map(subject_of).collect();
     let width = whats.iter().map(String::len).max().unwrap_or_default();
     let _ = write!(out, "  {:<width$}", "");
     for side in &sides {
@@ -53,7 +53,7 @@ pub(crate) fn table(table: &Table) -> String {
 }
 
 /// Returns the subject of a row, with its unit.
-fn what_of(row: &Row) -> String {
+fn subject_of(row: &Row) -> String {
     match row.unit.name() {
         "" => row.what.clone(),
         unit => format!("{}, {unit}", row.what),

@@ -90,6 +90,27 @@ fn long_paragraph_is_found_in_comments_and_texts() {
     }
 }
 
+/// TIDY-17
+#[test]
+fn name_without_an_actor_is_found() {
+    let text =
+        "//! A.\nfn what_is_b_goes() {}\nfn told_to_who_asks() {}\nfn of_two_files_one_goes() {}\n";
+    let fault = |line, name: &str| Fault::FacelessName {
+        line,
+        name: name.to_owned(),
+    };
+    assert_eq!(
+        faceless_names(&rust(text)),
+        [
+            fault(2, "what_is_b_goes"),
+            fault(3, "told_to_who_asks"),
+            fault(4, "of_two_files_one_goes")
+        ]
+    );
+    let good = "//! A.\nfn of_open() {}\nfn files_whose_data_is_b() {}\nfn whole() {}\n";
+    assert_eq!(faceless_names(&rust(good)), []);
+}
+
 /// TIDY-10
 #[test]
 fn summaries_that_lean_are_found() {
