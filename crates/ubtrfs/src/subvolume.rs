@@ -102,14 +102,10 @@ impl Subvolume {
     ///
     /// It was deleted, or the volume cannot be read.
     pub fn info(&self) -> Result<SubvolumeInfo> {
-        let all = self.engine.subvolumes().map_err(Cause::from);
-        let found = all.and_then(|all| {
-            let mut found = all.iter().filter(|info| info.id == self.root.root);
-            let info = found
-                .next()
-                .ok_or(EngineError::NoSuchSubvolume(self.root.root))?;
-            Ok(SubvolumeInfo::of(&self.engine, info))
-        });
+        let id = self.root.root;
+        let info = self.engine.subvolume_info(id);
+        let info = info.and_then(|info| info.ok_or(EngineError::NoSuchSubvolume(id)));
+        let found = info.map(|info| SubvolumeInfo::of(&self.engine, &info));
         found.naming_alone("examine subvolume")
     }
 

@@ -78,26 +78,47 @@ impl Subvolumes {
                 break;
             }
             if key.item_type == KeyType::ROOT_ITEM && id.is_subvolume() {
-                // What is not committed yet is in memory only.
-                let item = match self.roots.known_tree(id) {
-                    Some(tree) => Some(tree.item()),
-                    None => RootItem::decode(bytes),
-                };
-                let item = item.ok_or(Error::Corrupt {
-                    tree: RootId::ROOT_TREE,
-                    key,
-                    what: CorruptItem::Undecodable,
-                })?;
-                found.push(SubvolumeInfo {
-                    id,
-                    item,
-                    snapshot_transid: (key.offset != 0).then_some(Transid(key.offset)),
-                    place: self.roots.subvolume_place(id)?,
-                });
+                found.push(self.info_of(key, bytes)?);
             }
             more = cursor.advance()?;
         }
         Ok(found)
+    }
+
+    /// Returns one of the subvolumes that [`Subvolumes::subvolumes`] lists; None if there is none of this id.
+    pub(crate) fn subvolume_info(&self, id: RootId) -> Result<Option<SubvolumeInfo>> {
+        let root_tree = self.roots.root_tree();
+        let mut cursor = root_tree.cursor();
+        if !id.is_subvolume() || !cursor.seek(&Key::new(id.0, KeyType::ROOT_ITEM, 0))? {
+            return Ok(None);
+        }
+        let found = cursor.current();
+        let found =
+            found.filter(|(key, _)| (key.objectid, key.item_type) == (id.0, KeyType::ROOT_ITEM));
+        found
+            .map(|(key, bytes)| self.info_of(key, bytes))
+            .transpose()
+    }
+
+    /// Returns what the root item of a subvolume tells.
+    fn info_of(&self, key: Key, bytes: &[u8]) -> Result<SubvolumeInfo> {
+        let id = RootId(key.objectid);
+        // What is not committed yet is in memory only.
+        let item = match self.roots.known_tree(id) {
+            Some(tree) => Some(tree.item()),
+            None => RootItem::decode(bytes),
+        };
+        let item = item.ok_or(Error::Corrupt {
+            tree: RootId::ROOT_TREE,
+            key,
+            what: CorruptItem::Undecodable,
+        })?;
+        Ok(SubvolumeInfo {
+            id,
+            item,
+            snapshot_transid: (key.offset != 0).then_some(Transid(key.offset)),
+            place: self.roots.subvolume_place(id)?,
+        })
     }
 
     /// Returns the path of a subvolume from the top level's root, without a leading slash. It is empty for the top

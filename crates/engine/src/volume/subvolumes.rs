@@ -90,6 +90,11 @@ impl Volume {
         self.subvolumes.subvolumes()
     }
 
+    /// Returns one of the subvolumes that [`Volume::subvolumes`] lists; None if there is none of this id.
+    pub fn subvolume_info(&self, id: RootId) -> Result<Option<SubvolumeInfo>> {
+        self.subvolumes.subvolume_info(id)
+    }
+
     /// Returns the path of a subvolume from the top level's root, without a leading slash.
     ///
     /// It is empty for the top level itself.
