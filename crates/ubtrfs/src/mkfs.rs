@@ -42,7 +42,7 @@ use crate::subvolume::Access;
 /// let device = MemDevice::new(256 << 20);
 /// let planned = Mkfs::new(options).plan(&[device.len_bytes()])?;
 /// let made = planned.write(&[(Path::new("memory"), &device)])?;
-/// assert_eq!((made.total_bytes, made.geometry.nodesize), (256 << 20, 16 << 10));
+/// assert_eq!((made.total_bytes, made.geometry.nodesize()), (256 << 20, 16 << 10));
 /// assert!(made.filled.is_none());
 /// # Ok(())
 /// # }

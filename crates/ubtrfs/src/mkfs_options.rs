@@ -250,57 +250,68 @@ impl Feature {
 ///     ..MkfsOptions::default()
 /// };
 /// let geometry = Mkfs::new(options).geometry(3)?;
-/// assert_eq!(geometry.metadata, Profile::Raid1);
+/// assert_eq!(geometry.metadata(), Profile::Raid1);
 /// assert!(geometry.min_device_bytes() > 64 << 20);
 /// assert_eq!(geometry.warnings(3), [MkfsWarning::Raid56]);
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Geometry {
-    /// The label; empty if there is none.
-    pub label: Vec<u8>,
-    /// The profile of data.
-    pub data: Profile,
-    /// The profile of trees.
-    pub metadata: Profile,
-    /// Bytes of a tree block.
-    pub nodesize: u32,
-    /// Bytes of a block of data.
-    pub sectorsize: u32,
-    /// The algorithm of the checksums.
-    pub csum_type: CsumType,
-    /// The features, with what follows from the other options.
-    pub features: FeatureSet,
-    /// User and group of the root directory.
-    pub root_owner: (u32, u32),
-    lower: ubtrfs_mkfs::Geometry,
-}
+pub struct Geometry(ubtrfs_mkfs::Geometry);
 
 impl Geometry {
     pub(crate) fn of(lower: ubtrfs_mkfs::Geometry) -> Geometry {
-        let label = lower.label.split(|&byte| byte == 0).next();
-        Geometry {
-            label: label.unwrap_or_default().to_vec(),
-            data: lower.data,
-            metadata: lower.metadata,
-            nodesize: lower.nodesize,
-            sectorsize: lower.sectorsize,
-            csum_type: CsumType::of(lower.csum_type),
-            features: FeatureSet(lower.features),
-            root_owner: lower.root_owner,
-            lower,
-        }
+        Geometry(lower)
+    }
+
+    /// Returns the label. It is empty if there is none.
+    pub fn label(&self) -> &[u8] {
+        let label = self.0.label.split(|&byte| byte == 0).next();
+        label.unwrap_or_default()
+    }
+
+    /// Returns the profile of data.
+    pub fn data(&self) -> Profile {
+        self.0.data
+    }
+
+    /// Returns the profile of trees.
+    pub fn metadata(&self) -> Profile {
+        self.0.metadata
+    }
+
+    /// Returns the bytes of a tree block.
+    pub fn nodesize(&self) -> u32 {
+        self.0.nodesize
+    }
+
+    /// Returns the bytes of a block of data.
+    pub fn sectorsize(&self) -> u32 {
+        self.0.sectorsize
+    }
+
+    /// Returns the algorithm of the checksums.
+    pub fn csum_type(&self) -> CsumType {
+        CsumType::of(self.0.csum_type)
+    }
+
+    /// Returns the features, with what follows from the other options.
+    pub fn features(&self) -> FeatureSet {
+        FeatureSet(self.0.features)
+    }
+
+    /// Returns user and group of the root directory.
+    pub fn root_owner(&self) -> (u32, u32) {
+        self.0.root_owner
     }
 
     /// Returns the smallest size of each device, which leaves the kernel room to work.
     pub fn min_device_bytes(&self) -> u64 {
-        self.lower.min_device_bytes()
+        self.0.min_device_bytes()
     }
 
     /// Returns the warnings about such a volume on so many devices.
     pub fn warnings(&self, devices: usize) -> Vec<MkfsWarning> {
-        self.lower.warnings(devices)
+        self.0.warnings(devices)
     }
 }

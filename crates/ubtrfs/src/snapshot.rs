@@ -5,7 +5,8 @@ use std::ops::Deref;
 
 use ubtrfs_engine::Snapshot as HeldSnapshot;
 use ubtrfs_stream::{
-    Command, SendError, Sender, StreamVersion, StreamWriter, WriteError, write_behind,
+    Command, SendError, SendOptions as StreamOptions, Sender, StreamVersion, StreamWriter,
+    WriteError, write_behind,
 };
 
 use crate::changes::Changes;
@@ -184,15 +185,10 @@ impl Snapshot {
 
 /// How a snapshot is sent. [`Snapshot`] has an example.
 #[derive(Clone, Debug, Default)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is an option of its own, and most combinations are of use"
-)]
 pub struct SendOptions<'a> {
-    /// None: the oldest that the other options allow.
-    version: Option<StreamVersion>,
-    compressed: bool,
-    no_data: bool,
+    stream: StreamOptions,
+    /// The version was chosen. Else it is the oldest that the other options allow.
+    has_version: bool,
     omit_header: bool,
     omit_end: bool,
     parent: Option<&'a Snapshot>,
@@ -222,21 +218,22 @@ impl<'a> SendOptions<'a> {
     /// Sets the version of the stream: 1 by default, and 2 if compressed data is sent as it is.
     #[must_use]
     pub fn version(mut self, version: StreamVersion) -> SendOptions<'a> {
-        self.version = Some(version);
+        self.stream.version = version;
+        self.has_version = true;
         self
     }
 
     /// Sends compressed data as it is, which needs version 2 of the stream.
     #[must_use]
     pub fn compressed(mut self, compressed: bool) -> SendOptions<'a> {
-        self.compressed = compressed;
+        self.stream.compressed = compressed;
         self
     }
 
     /// Says which ranges of files changed, and sends no data.
     #[must_use]
     pub fn no_data(mut self, no_data: bool) -> SendOptions<'a> {
-        self.no_data = no_data;
+        self.stream.no_data = no_data;
         self
     }
 
@@ -273,15 +270,11 @@ impl<'a> SendOptions<'a> {
         self
     }
 
-    fn of_stream(&self) -> ubtrfs_stream::SendOptions {
-        let least = match self.compressed {
-            true => StreamVersion::V2,
-            false => StreamVersion::V1,
-        };
-        ubtrfs_stream::SendOptions {
-            version: self.version.unwrap_or(least),
-            no_data: self.no_data,
-            compressed: self.compressed,
+    fn of_stream(&self) -> StreamOptions {
+        let mut stream = self.stream;
+        if !self.has_version && stream.compressed {
+            stream.version = StreamVersion::V2;
         }
+        stream
     }
 }

@@ -45,7 +45,7 @@ fn uuids_that_are_given_are_those_of_the_volume() {
     let devices = volume.devices();
     let uuids: Vec<_> = devices.iter().map(|device| device.uuid).collect();
     assert_eq!(uuids, [one, two]);
-    assert_eq!(made.geometry.metadata, Profile::Raid1);
+    assert_eq!(made.geometry.metadata(), Profile::Raid1);
     assert_eq!(made.device_bytes, [VOLUME_BYTES; 2]);
     assert!(made.data_bytes > 0 && made.metadata_bytes > 0 && made.system_bytes > 0);
     assert_eq!((made.mixed_bytes, made.filled.is_none()), (0, true));
