@@ -114,7 +114,7 @@ impl Error {
     /// # }
     /// ```
     pub fn reason(&self) -> impl fmt::Display + '_ {
-        &self.0.cause
+        Shown(&self.0.cause)
     }
 
     /// Tells whether any change of the volume would fail as this one did: the volume is full, read-only or closed, or a
@@ -217,7 +217,16 @@ impl fmt::Display for Error {
         if let Some(to) = &self.0.to {
             write!(f, " to '{}'", Escaped::of(to))?;
         }
-        write!(f, ": {}", self.0.cause)
+        write!(f, ": {}", Shown(&self.0.cause))
+    }
+}
+
+/// A cause in a message. It may have paths of devices, of files of the host and of a volume, which are any bytes.
+struct Shown<'a>(&'a Cause);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Escaped(self.0.to_string().as_bytes()).fmt(f)
     }
 }
 

@@ -727,6 +727,12 @@ fn errors_show_no_control_characters_of_paths() {
         assert!(!text.contains(char::is_control), "{text:?}");
         assert!(text.contains(r"'/\u{1b}[2J\n'"), "{text}");
     }
+    // The device names itself once more.
+    let error = Volume::open(format!("/missing{name}")).unwrap_err();
+    for text in [error.to_string(), error.reason().to_string()] {
+        assert!(!text.contains(char::is_control), "{text:?}");
+        assert!(text.contains(r"/missing/\u{1b}[2J\n"), "{text}");
+    }
 }
 
 #[test]
