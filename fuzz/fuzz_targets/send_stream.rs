@@ -1,5 +1,5 @@
-//! Any bytes as a send stream, as they are and with lengths and checksums of commands put right. What is read is written
-//! anew and read again: the commands are the same.
+//! Any bytes as a send stream, as they are and with lengths and checksums of commands put right. A stream that is read
+//! is written anew and read again: the commands are the same.
 
 #![no_main]
 

@@ -1,7 +1,8 @@
 //! Which top-level modules of a crate name which others, in code that is not for tests.
 //!
-//! A name is one that a `use` brings in, or a path in the code; both begin with `crate`, `super` or `self`. What a method
-//! call reaches shows in no import, and is not seen here. Not here: which imports are allowed (`tidy::layers`).
+//! A name is one that a `use` brings in, or a path in the code; both begin with `crate`, `super` or `self`. The type
+//! that a method call reaches shows in no import, and is not seen here. Not here: which imports are allowed
+//! (`tidy::layers`).
 
 mod report;
 #[cfg(test)]

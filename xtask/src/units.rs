@@ -5,8 +5,8 @@
 //! - UNITS-1: each program that cargo would run is run, from the folder of its package.
 //! - UNITS-2: a program that fails keeps no other from running. All that failed are named at the end.
 //! - UNITS-3: no program sees the mounts of another, where namespaces can be made. Tests make some themselves. These
-//!   would keep a copy of another program's mount, and what is mounted would live on after that program has unmounted it.
-//!   Where `/` is shared, an unmount outside takes the copies in these namespaces away as well.
+//!   would keep a copy of another program's mount, and what is mounted would live on after that program has unmounted
+//!   it. Where `/` is shared, an unmount outside takes the copies in these namespaces away as well.
 //! - UNITS-4: a program ends with the runner, where `setpriv` is there. Servers that it started may live on.
 //!
 //! Programs write to files, since a pipe would stay open for as long as a server that a test has left behind.
@@ -130,7 +130,7 @@ fn build(root: &Path) -> Result<Vec<Program>, String> {
 fn cargo(root: &Path) -> Command {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(root);
-    // What make says of its jobs is not for a cargo that it has not started: each compiler would warn of it.
+    // Make's word about its jobs is not for a cargo that it has not started: each compiler would warn of it.
     cargo.env_remove("MAKEFLAGS").env_remove("MFLAGS");
     cargo
 }
@@ -175,8 +175,8 @@ fn sort(programs: &mut [Program]) {
     });
 }
 
-/// Puts the tests that cargo runs before all programs: cargo waits for another cargo that builds, and in `make test` none
-/// does at first.
+/// Puts the tests that cargo runs before all programs: cargo waits for another cargo that builds, and in `make test`
+/// none does at first.
 fn jobs_of(mut programs: Vec<Program>) -> VecDeque<Job> {
     sort(&mut programs);
     let programs = programs.into_iter().map(Job::Program);

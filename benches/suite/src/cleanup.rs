@@ -1,9 +1,9 @@
 //! Work to undo when the run ends, however it ends.
 //!
 //! Programs, mounts, loop devices and the work directory outlive a run that is interrupted. Programs are noted when
-//! they are started, each the leader of a process group. A key that interrupts the run reaches no other program, and the
-//! children of a program end with it. Mounts and loop devices are found by the work directory that they lie in or come
-//! from. So none is missed that was made in the moment of the interruption.
+//! they are started, each the leader of a process group. A key that interrupts the run reaches no other program, and
+//! the children of a program end with it. Mounts and loop devices are found by the work directory that they lie in or
+//! come from. So none is missed that was made in the moment of the interruption.
 //!
 //! Locks: the stack's. The thread that cleans up holds it to the end of the process, so that nothing is started
 //! meanwhile.
@@ -149,7 +149,7 @@ fn detach_from(dir: &Path) {
     }
 }
 
-/// Returns whether the program succeeded. What it was to undo may be gone already.
+/// Returns whether the program succeeded. The state that it was to undo may be gone already.
 fn quietly(command: &mut Command) -> bool {
     let status = command
         .stdin(Stdio::null())

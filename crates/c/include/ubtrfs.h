@@ -202,8 +202,8 @@ struct ubtrfs_subvolume_info {
 };
 
 /**
- * Takes a subvolume of a list; `data` is the caller's. What `info` points to is gone afterwards. Another result than 0
- * ends the list.
+ * Takes a subvolume of a list; `data` is the caller's. The data behind `info` is gone afterwards. Another result than
+ * 0 ends the list.
  */
 typedef int (*ubtrfs_subvolume_callback)(const struct ubtrfs_subvolume_info *info, void *data);
 
@@ -257,8 +257,8 @@ struct ubtrfs_block_groups {
 };
 
 /**
- * Takes block groups of a list; `data` is the caller's. What `groups` points to is gone afterwards. Another result than 0
- * ends the list.
+ * Takes block groups of a list; `data` is the caller's. The data behind `groups` is gone afterwards. Another result
+ * than 0 ends the list.
  */
 typedef int (*ubtrfs_block_groups_callback)(const struct ubtrfs_block_groups *groups, void *data);
 
@@ -308,8 +308,8 @@ struct ubtrfs_issue {
 };
 
 /**
- * Takes an issue of a list; `data` is the caller's. What `issue` points to is gone afterwards. Another result than 0 ends
- * the list.
+ * Takes an issue of a list; `data` is the caller's. The data behind `issue` is gone afterwards. Another result than 0
+ * ends the list.
  */
 typedef int (*ubtrfs_issue_callback)(const struct ubtrfs_issue *issue, void *data);
 
@@ -403,8 +403,8 @@ struct ubtrfs_send_options {
 };
 
 /**
- * Takes the name of a subvolume that was received; `data` is the caller's. The text is gone afterwards. Another result than
- * 0 ends the list.
+ * Takes the name of a subvolume that was received; `data` is the caller's. The text is gone afterwards. Another result
+ * than 0 ends the list.
  */
 typedef int (*ubtrfs_name_callback)(const char *name, void *data);
 
@@ -427,8 +427,8 @@ struct ubtrfs_change {
 };
 
 /**
- * Takes a change of a list; `data` is the caller's. What `change` points to is gone afterwards. Another result than 0 ends
- * the list.
+ * Takes a change of a list; `data` is the caller's. The data behind `change` is gone afterwards. Another result than 0
+ * ends the list.
  */
 typedef int (*ubtrfs_change_callback)(const struct ubtrfs_change *change, void *data);
 
@@ -448,8 +448,8 @@ const char *ubtrfs_error_message(void);
 const char *ubtrfs_version(void);
 
 /**
- * Makes a volume in a file that must not exist, and opens it for writing. The file is sparse. The label may be NULL: it
- * has none.
+ * Makes a volume in a file that must not exist, and opens it for writing. The file is sparse. The label may be NULL:
+ * it has none.
  */
 int ubtrfs_volume_create(const char *image,
                          uint64_t size_bytes,
@@ -467,8 +467,8 @@ int ubtrfs_volume_open(const char *image,
  * Commits everything and closes the volume. An error means that the last changes are not durable; the handle is gone
  * all the same. NULL is no error.
  *
- * Handles of its subvolumes, files and directories are still to be freed. They change nothing any more, and the file of the
- * volume is in use until the last of them is freed.
+ * Handles of its subvolumes, files and directories are still to be freed. They change nothing any more, and the file
+ * of the volume is in use until the last of them is freed.
  */
 int ubtrfs_volume_close(struct ubtrfs_volume *volume);
 
@@ -501,12 +501,13 @@ int ubtrfs_volume_subvolumes(const struct ubtrfs_volume *volume,
                              void *data);
 
 /**
- * Calls `work`, and commits all that it did at once: after a power cut there is all of it or nothing. Returns when it is
- * durable.
+ * Calls `work`, and commits all that it did at once: after a power cut there is all of it or nothing. Returns when it
+ * is durable.
  *
- * Changes by other threads wait meanwhile, so `work` must not wait for a thread that changes this volume. What commits by
- * itself is -EDQUOT within: syncs, subvolumes and snapshots that are made, ubtrfs_receive, ubtrfs_send. If `work` returns
- * another value than 0, that is returned. What it did stays then, and becomes durable with the next commit.
+ * Changes by other threads wait meanwhile, so `work` must not wait for a thread that changes this volume. An operation
+ * that commits by itself is -EDQUOT within: syncs, subvolumes and snapshots that are made, ubtrfs_receive,
+ * ubtrfs_send. If `work` returns another value than 0, that is returned. The work that it did stays then, and becomes
+ * durable with the next commit.
  */
 int ubtrfs_volume_group(const struct ubtrfs_volume *volume,
                         ubtrfs_work_callback work,
@@ -531,9 +532,9 @@ int ubtrfs_volume_statistics(const struct ubtrfs_volume *volume,
                              struct ubtrfs_statistics *statistics);
 
 /**
- * Checks a volume that no program writes to. It only reads, and shares no code with what writes volumes. `flags` is 0 or
- * UBTRFS_CHECK_DATA. The callback may be NULL; it hears of the first 1000 issues. If it ends the list, its result is
- * returned. What is wrong with a volume is no error of the function.
+ * Checks a volume that no program writes to. It only reads, and shares no code with what writes volumes. `flags` is 0
+ * or UBTRFS_CHECK_DATA. The callback may be NULL; it hears of the first 1000 issues. If it ends the list, its result
+ * is returned. A fault of a volume is no error of the function.
  */
 int ubtrfs_check(const char *image,
                  unsigned int flags,
@@ -854,8 +855,9 @@ int ubtrfs_send(const struct ubtrfs_subvolume *subvolume,
                 int fd);
 
 /**
- * Makes the subvolumes of a stream in a directory, from a file descriptor. Nothing outside them is changed, whatever the
- * stream says. The callback, which may be NULL, hears of the name of each. If it ends the list, its result is returned.
+ * Makes the subvolumes of a stream in a directory, from a file descriptor. Nothing outside them is changed, whatever
+ * the stream says. The callback, which may be NULL, hears of the name of each. If it ends the list, its result is
+ * returned.
  */
 int ubtrfs_receive(const struct ubtrfs_subvolume *subvolume,
                    const char *dir,
@@ -864,8 +866,8 @@ int ubtrfs_receive(const struct ubtrfs_subvolume *subvolume,
                    void *data);
 
 /**
- * Tells what changed from one read-only subvolume to another, in the order of paths. Commits before. If the callback ends
- * the list, its result is returned.
+ * Tells what changed from one read-only subvolume to another, in the order of paths. Commits before. If the callback
+ * ends the list, its result is returned.
  */
 int ubtrfs_changes(const struct ubtrfs_subvolume *old,
                    const struct ubtrfs_subvolume *new_,

@@ -22,12 +22,13 @@ impl From<ubtrfs::Error> for Ended {
     }
 }
 
-/// Calls `work`, and commits all that it did at once: after a power cut there is all of it or nothing. Returns when it is
-/// durable.
+/// Calls `work`, and commits all that it did at once: after a power cut there is all of it or nothing. Returns when it
+/// is durable.
 ///
-/// Changes by other threads wait meanwhile, so `work` must not wait for a thread that changes this volume. What commits by
-/// itself is -EDQUOT within: syncs, subvolumes and snapshots that are made, ubtrfs_receive, ubtrfs_send. If `work` returns
-/// another value than 0, that is returned. What it did stays then, and becomes durable with the next commit.
+/// Changes by other threads wait meanwhile, so `work` must not wait for a thread that changes this volume. An operation
+/// that commits by itself is -EDQUOT within: syncs, subvolumes and snapshots that are made, ubtrfs_receive,
+/// ubtrfs_send. If `work` returns another value than 0, that is returned. The work that it did stays then, and becomes
+/// durable with the next commit.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_volume_group(
     volume: *const ubtrfs_volume,

@@ -94,13 +94,13 @@ pub struct ubtrfs_issue {
     pub message: *const c_char,
 }
 
-/// Takes block groups of a list; `data` is the caller's. What `groups` points to is gone afterwards. Another result than 0
-/// ends the list.
+/// Takes block groups of a list; `data` is the caller's. The data behind `groups` is gone afterwards. Another result
+/// than 0 ends the list.
 pub type ubtrfs_block_groups_callback =
     Option<unsafe extern "C" fn(groups: *const ubtrfs_block_groups, data: *mut c_void) -> c_int>;
 
-/// Takes an issue of a list; `data` is the caller's. What `issue` points to is gone afterwards. Another result than 0 ends
-/// the list.
+/// Takes an issue of a list; `data` is the caller's. The data behind `issue` is gone afterwards. Another result than 0
+/// ends the list.
 pub type ubtrfs_issue_callback =
     Option<unsafe extern "C" fn(issue: *const ubtrfs_issue, data: *mut c_void) -> c_int>;
 
@@ -182,9 +182,9 @@ pub unsafe extern "C" fn ubtrfs_volume_statistics(
     })
 }
 
-/// Checks a volume that no program writes to. It only reads, and shares no code with what writes volumes. `flags` is 0 or
-/// UBTRFS_CHECK_DATA. The callback may be NULL; it hears of the first 1000 issues. If it ends the list, its result is
-/// returned. What is wrong with a volume is no error of the function.
+/// Checks a volume that no program writes to. It only reads, and shares no code with what writes volumes. `flags` is 0
+/// or UBTRFS_CHECK_DATA. The callback may be NULL; it hears of the first 1000 issues. If it ends the list, its result
+/// is returned. A fault of a volume is no error of the function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_check(
     image: *const c_char,

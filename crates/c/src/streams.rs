@@ -49,13 +49,13 @@ pub struct ubtrfs_change {
     pub renamed_from: *const c_char,
 }
 
-/// Takes the name of a subvolume that was received; `data` is the caller's. The text is gone afterwards. Another result than
-/// 0 ends the list.
+/// Takes the name of a subvolume that was received; `data` is the caller's. The text is gone afterwards. Another result
+/// than 0 ends the list.
 pub type ubtrfs_name_callback =
     Option<unsafe extern "C" fn(name: *const c_char, data: *mut c_void) -> c_int>;
 
-/// Takes a change of a list; `data` is the caller's. What `change` points to is gone afterwards. Another result than 0 ends
-/// the list.
+/// Takes a change of a list; `data` is the caller's. The data behind `change` is gone afterwards. Another result than 0
+/// ends the list.
 pub type ubtrfs_change_callback =
     Option<unsafe extern "C" fn(change: *const ubtrfs_change, data: *mut c_void) -> c_int>;
 
@@ -126,8 +126,9 @@ pub unsafe extern "C" fn ubtrfs_send(
     })
 }
 
-/// Makes the subvolumes of a stream in a directory, from a file descriptor. Nothing outside them is changed, whatever the
-/// stream says. The callback, which may be NULL, hears of the name of each. If it ends the list, its result is returned.
+/// Makes the subvolumes of a stream in a directory, from a file descriptor. Nothing outside them is changed, whatever
+/// the stream says. The callback, which may be NULL, hears of the name of each. If it ends the list, its result is
+/// returned.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_receive(
     subvolume: *const ubtrfs_subvolume,
@@ -155,8 +156,8 @@ pub unsafe extern "C" fn ubtrfs_receive(
     })
 }
 
-/// Tells what changed from one read-only subvolume to another, in the order of paths. Commits before. If the callback ends
-/// the list, its result is returned.
+/// Tells what changed from one read-only subvolume to another, in the order of paths. Commits before. If the callback
+/// ends the list, its result is returned.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_changes(
     old: *const ubtrfs_subvolume,

@@ -46,8 +46,8 @@ pub struct ubtrfs_subvolume_info {
     pub is_deleted: bool,
 }
 
-/// Takes a subvolume of a list; `data` is the caller's. What `info` points to is gone afterwards. Another result than 0
-/// ends the list.
+/// Takes a subvolume of a list; `data` is the caller's. The data behind `info` is gone afterwards. Another result than
+/// 0 ends the list.
 pub type ubtrfs_subvolume_callback =
     Option<unsafe extern "C" fn(info: *const ubtrfs_subvolume_info, data: *mut c_void) -> c_int>;
 
@@ -57,8 +57,8 @@ pub extern "C" fn ubtrfs_version() -> *const c_char {
     concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
 }
 
-/// Makes a volume in a file that must not exist, and opens it for writing. The file is sparse. The label may be NULL: it
-/// has none.
+/// Makes a volume in a file that must not exist, and opens it for writing. The file is sparse. The label may be NULL:
+/// it has none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_volume_create(
     image: *const c_char,
@@ -103,8 +103,8 @@ pub unsafe extern "C" fn ubtrfs_volume_open(
 /// Commits everything and closes the volume. An error means that the last changes are not durable; the handle is gone
 /// all the same. NULL is no error.
 ///
-/// Handles of its subvolumes, files and directories are still to be freed. They change nothing any more, and the file of the
-/// volume is in use until the last of them is freed.
+/// Handles of its subvolumes, files and directories are still to be freed. They change nothing any more, and the file
+/// of the volume is in use until the last of them is freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_volume_close(volume: *mut ubtrfs_volume) -> c_int {
     status(|| {

@@ -1,4 +1,4 @@
-//! Why a check could not be done at all. What is wrong with the volume is an issue, not an error.
+//! Why a check could not be done at all. A fault of the volume is an issue, not an error.
 
 use ubtrfs_device::DeviceError;
 use ubtrfs_format::superblock::SuperblockError;

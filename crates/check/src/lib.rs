@@ -4,7 +4,7 @@
 //! and the volume's figures. The check shares nothing with the engine above the trees, so that it can judge
 //! what the engine writes.
 //!
-//! Every tree is read once, in key order. What must agree in two places is compared as keyed sums first
+//! Every tree is read once, in key order. Data that must agree in two places is compared as keyed sums first
 //! (`fingerprint`), in constant memory. Only where sums differ a second pass looks for the single fault. It sorts
 //! records in runs that go to a file when memory does not hold them (`sorter`). Memory so follows from the options
 //! and not from the volume.

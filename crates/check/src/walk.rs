@@ -1,7 +1,7 @@
 //! Reading whole trees, every block of them, in key order.
 //!
 //! A reader thread goes down the trees, reads children many at a time and checks each block. The visitor gets the
-//! sound ones in batches on the caller's thread, and is told of every child that is lost. What a block means is the
+//! sound ones in batches on the caller's thread, and is told of every child that is lost. The meaning of a block is the
 //! visitor's business.
 //!
 //! Invariants

@@ -278,7 +278,7 @@ fn termination_of_a_foreground_mount_unmounts() {
 #[test]
 fn a_mount_that_nobody_waits_for_is_undone() {
     let Some(place) = Place::new() else { return };
-    // What the command runs in the background, with its end of the pipe closed.
+    // The process that the command runs in the background, with its end of the pipe closed.
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let output = ubtrfs()

@@ -278,7 +278,7 @@ fn a_mount_of_ours_sends_what_its_image_sends() {
     let args = [os("send"), os("-p"), first.as_os_str(), second.as_os_str()];
     let by_pipe = ubtrfs(&args);
     let stream = scratch.path().join("stream");
-    // What it held goes.
+    // Its contents go.
     fs::write(&stream, vec![b'x'; wanted.len() + 100]).unwrap();
     let by_file = ubtrfs(&[&args[..], &[os("-f"), stream.as_os_str()]].concat());
     let len_bytes = fs::metadata(&source).unwrap().len();

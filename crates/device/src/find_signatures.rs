@@ -157,7 +157,7 @@ fn file_systems(head: &[u8]) -> Vec<FoundSignature> {
     let mut found: Vec<FoundSignature> = MARKS
         .iter()
         .filter(|(name, offset, mark)| {
-            // What lies in a superblock of btrfs is its own.
+            // A mark within a superblock of btrfs is its own.
             let is_free = *name == BTRFS || !is_btrfs || !SUPERBLOCK.contains(offset);
             is_free && has(head, *offset, mark) && is_plausible(name, *offset, head)
         })

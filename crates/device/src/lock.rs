@@ -85,7 +85,7 @@ impl Deref for Unlocking {
 
 impl Drop for Unlocking {
     fn drop(&mut self) {
-        // What cannot be unlocked goes as the kernel has it.
+        // A lock that cannot be released goes as the kernel has it.
         let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
     }
 }

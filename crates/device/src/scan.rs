@@ -35,7 +35,7 @@ impl FoundDevice {
 }
 
 /// Finds the btrfs devices among `places`. A folder stands for the files and block devices directly in it, `/dev` for
-/// the block devices of the machine. What cannot be read is passed over.
+/// the block devices of the machine. A device that cannot be read is passed over.
 pub fn scan(places: &[PathBuf]) -> Vec<FoundDevice> {
     let mut seen = std::collections::BTreeSet::new();
     let mut found = Vec::new();

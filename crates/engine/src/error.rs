@@ -268,7 +268,7 @@ impl From<ubtrfs_transaction::CorruptItem> for CorruptItem {
     }
 }
 
-/// One to one, so that a caller finds each error in one place. What came from above goes back as it was.
+/// One to one, so that a caller finds each error in one place. An error that came from above goes back as it was.
 impl From<ubtrfs_transaction::Error> for Error {
     fn from(error: ubtrfs_transaction::Error) -> Error {
         use ubtrfs_transaction::Error as Below;

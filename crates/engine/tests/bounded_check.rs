@@ -19,7 +19,7 @@ const MANY: usize = 60_000;
 /// Contents are in the items, so that all of it is tree blocks.
 const FILE_BYTES: usize = 1_500;
 const BUDGET_BYTES: u64 = 4 << 20;
-/// Far less than the trees grow. What a process lays out differs by some MiB from run to run.
+/// Far less than the trees grow. The layout of a process differs by some MiB from run to run.
 const MOST_GROWTH_BYTES: u64 = 2 * BUDGET_BYTES;
 /// Names the image to the process that checks it.
 const IMAGE: &str = "UBTRFS_TEST_IMAGE";

@@ -49,7 +49,7 @@ struct Blocks {
 /// Opens the volume to read a file, and again to make one and commit it.
 fn blocks(device: &Arc<MemDevice>) -> Blocks {
     let volume = open(device, false);
-    // What must be known of every chunk, and the root tree's root.
+    // An open reads the facts of every chunk, and the root tree's root.
     let opened = blocks_read(&volume);
     let nodesize = volume.node_store().nodesize() as u64;
     let chunks = volume.tree_stats(&volume.chunk_tree()).unwrap();

@@ -1,6 +1,6 @@
 //! Blocks with random damage and right checksums: the kernel and the checker refuse the same ones.
 //!
-//! A leaf of a volume's file tree is changed in one byte, sealed again, and read by both. What the checker
+//! A leaf of a volume's file tree is changed in one byte, sealed again, and read by both. A block that the checker
 //! refuses must fail in the kernel; what the kernel's log calls a corrupt block must be refused. Needs root and
 //! the kernel's btrfs; without them the test says so and passes.
 
@@ -183,7 +183,7 @@ fn damaged_leaves_are_refused_as_the_kernel_does() {
         let what = format!("seed {seed}, mutation {number}, block {}", expect.bytenr);
         let corrupt = log.says_corrupt(expect.bytenr);
         match ours {
-            // What is sound in itself may still contradict other blocks.
+            // A block that is sound in itself may still contradict other blocks.
             Ok(()) => assert!(!corrupt, "{what}: passes here, not in the kernel"),
             Err(error) => assert!(
                 theirs.is_err() || is_stricter(&error),

@@ -1,4 +1,4 @@
-//! Calls with awkward arguments, made on a mount by the kernel's btrfs and on ours. What they return, their errors,
+//! Calls with awkward arguments, made on a mount by the kernel's btrfs and on ours. Their results, their errors,
 //! and what is there afterwards must be the same. Each difference is listed with its reason.
 //!
 //! With `UBTRFS_SOAK` set ours is mounted in all ways that change which code answers.

@@ -73,7 +73,7 @@ impl VolumeChunks {
         }
         let stripes = data_stripes(geometry.profile_of(types), self.devices.len()) as u64;
         let max = (stripes.max(1) * GIB).min(MAX_DATA_CHUNK_BYTES);
-        // What is left of the last one is lost where it cannot be cut off: DUP has its copy behind it.
+        // The rest of the last one is lost where it cannot be cut off: DUP has its copy behind it.
         let share = match spare {
             Spare::Usual => before / 4,
             Spare::Least => before / 16,
@@ -81,7 +81,8 @@ impl VolumeChunks {
         self.add_sized(geometry, types, share.clamp(MIN_DATA_CHUNK_BYTES, max))
     }
 
-    /// Returns the chunks with more of them for `needed` bytes of tree blocks, of which `room` bytes have place already.
+    /// Returns the chunks with more of them for `needed` bytes of tree blocks, of which `room` bytes have place
+    /// already.
     pub(super) fn with_metadata(
         &self,
         geometry: &Geometry,

@@ -1,6 +1,6 @@
 //! The features of a new volume, by the names that `mkfs.btrfs -O` has for them.
 //!
-//! A list such as `bgt,^extref` sets and clears features of a set that starts with the defaults. What no
+//! A list such as `bgt,^extref` sets and clears features of a set that starts with the defaults. A feature that no
 //! volume made here can have is known by name, and refused by it.
 //!
 //! Not here: the features that follow from other options (`options`): mixed groups with `-M`, raid56 and

@@ -162,7 +162,7 @@ impl<'d> Targets<'d> {
         Ok(())
     }
 
-    /// Cuts every image to a length. What is no image keeps its own.
+    /// Cuts every image to a length. A target that is no image keeps its own.
     pub(super) fn cut(&self, wanted: impl Fn(DevId) -> u64) -> Result<(), MkfsError> {
         for target in &self.devices {
             match target.resize(wanted(target.devid)) {
@@ -223,7 +223,7 @@ impl Target<'_> {
             let _ = self.device.discard(0, self.used_bytes);
         }
         self.zero(0, WIPED_BYTES)?;
-        // What follows a volume smaller than its device is not ours to wipe.
+        // The space behind a volume smaller than its device is not ours to wipe.
         let end = self.device.len_bytes().saturating_sub(WIPED_BYTES);
         if self.used_bytes > end {
             self.zero(end, WIPED_BYTES)?;

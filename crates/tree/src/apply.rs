@@ -175,14 +175,15 @@ impl<'a, I: ApplyIo> Apply<'a, I> {
         })
     }
 
-    /// Rebuilds the top of the tree below a root of `level`. Returns pointers to the blocks that are left, and their level.
+    /// Rebuilds the top of the tree below a root of `level`. Returns pointers to the blocks that are left, and their
+    /// level.
     fn rebuild_top(&mut self, level: u8, root: Touched) -> Result<(u8, Vec<KeyPtr>), I::Error> {
         let (mut level, mut run) = (level, vec![root]);
         while level > 0 {
             let (mut children, last) = self.rebuild_children(level, &run)?;
             level -= 1;
             if children.is_empty() {
-                // All children are one run. What becomes of it may need no node above it.
+                // All children are one run. The result may need no node above it.
                 run = last;
                 continue;
             }

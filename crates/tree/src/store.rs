@@ -2,12 +2,13 @@
 //! a block gets there.
 //!
 //! Invariants
-//! - STORE-1: a block passed the checker when it was read or staged. What its parent says of it is compared on
+//! - STORE-1: a block passed the checker when it was read or staged. The facts that its parent has are compared on
 //!   every use, cached or not.
 //! - STORE-2: cached bytes never exceed the budget by more than what readers hold.
 //! - STORE-3: a staged block hides whatever the cache holds of its address.
 //! - STORE-4: a thread that stages writes and caches what was written as soon as it is over its budget.
-//! - STORE-5: a block that was read is cached only if its address was neither staged nor forgotten since the read began.
+//! - STORE-5: a block that was read is cached only if its address was neither staged nor forgotten since the read
+//!   began.
 //!
 //! Locks: the cache's own and the staged blocks', never held across IO. Readers of one cold block wait for
 //! one read, or for a part of a batch, but for those that must not wait. A batch waits for no other reader.

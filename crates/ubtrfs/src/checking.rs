@@ -24,8 +24,8 @@ const LEAST_MEMORY_BYTES: u64 = 16 << 20;
 /// ```
 pub use ubtrfs_check::Severity;
 
-/// Checks a volume that is not being written to, as `ubtrfs check` does. It only reads, and shares no code with what writes
-/// volumes. Memory does not grow with the volume.
+/// Checks a volume that is not being written to, as `ubtrfs check` does. It only reads, and shares no code with what
+/// writes volumes. Memory does not grow with the volume.
 ///
 /// ```
 /// use ubtrfs::{Checker, Volume};
@@ -236,8 +236,8 @@ pub trait CheckObserver {
         let _ = progress;
     }
 
-    /// Tells whether the check is to end now. It is asked with each progress and while data is read, so the answer should
-    /// be quick. The check then returns an error of kind `Interrupted`, and nothing of what it found.
+    /// Tells whether the check is to end now. It is asked with each progress and while data is read, so the answer
+    /// should be quick. The check then returns an error of kind `Interrupted`, and nothing of what it found.
     fn is_cancelled(&mut self) -> bool {
         false
     }
@@ -350,7 +350,7 @@ impl Checker {
     /// - no superblock, backup root or tree is where the options say (`NotFound`, `InvalidData`)
     /// - records that memory has no room for cannot be written
     ///
-    /// What is wrong with a volume is no error, but an issue.
+    /// A fault of a volume is no error, but an issue.
     pub fn check(&self, path: impl AsRef<Path>) -> Result<CheckReport> {
         self.open(&[path])?.run(&mut ())
     }
@@ -371,14 +371,15 @@ impl Checker {
         self.opened(pool, shown).run(&mut ())
     }
 
-    /// Opens the volume that has all of `paths` among its devices, for a check that begins later or tells how far it is.
+    /// Opens the volume that has all of `paths` among its devices, for a check that begins later or tells how far it
+    /// is.
     ///
     /// Devices that other programs have open are taken all the same: [`OpenCheck::holders`] tells of them.
     ///
     /// # Errors
     ///
-    /// There is no such file (`NotFound`), it holds no btrfs (`InvalidData`), or this library or command has it open for
-    /// writing (`ResourceBusy`).
+    /// There is no such file (`NotFound`), it holds no btrfs (`InvalidData`), or this library or command has it open
+    /// for writing (`ResourceBusy`).
     pub fn open<P: AsRef<Path>>(&self, paths: &[P]) -> Result<OpenCheck> {
         let paths: Vec<PathBuf> = paths.iter().map(|path| path.as_ref().to_owned()).collect();
         let shown = paths.first().cloned().unwrap_or_default();

@@ -75,10 +75,11 @@ impl CopyOptions {
         CopyOptions::default()
     }
 
-    /// Keeps owners, modes, times, extended attributes and hard links. It is the default, and a file that exists is replaced.
+    /// Keeps owners, modes, times, extended attributes and hard links. It is the default, and a file that exists is
+    /// replaced.
     ///
-    /// Without it copies have the permissions of their originals less the umask. In a volume they belong to user and group
-    /// 0, and a file that exists there is overwritten, and keeps its owner and mode.
+    /// Without it copies have the permissions of their originals less the umask. In a volume they belong to user and
+    /// group 0, and a file that exists there is overwritten, and keeps its owner and mode.
     #[must_use]
     pub fn preserve(mut self, preserve: bool) -> CopyOptions {
         self.copier.preserve = preserve;
@@ -148,8 +149,8 @@ impl Subvolume {
     ///
     /// # Errors
     ///
-    /// Something is at `to` that cannot be replaced or merged with, the volume is full, or `from` is missing. What was copied
-    /// stays. `to` is `from` or below it (`InvalidInput`).
+    /// Something is at `to` that cannot be replaced or merged with, the volume is full, or `from` is missing. Each file
+    /// that was copied stays. `to` is `from` or below it (`InvalidInput`).
     pub fn copy_tree(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Problems> {
         let mut problems = Problems::default();
         self.copy_tree_with(from, to, &CopyOptions::new(), &mut problems)?;
@@ -246,8 +247,8 @@ impl Subvolume {
     ///
     /// # Errors
     ///
-    /// Something is at `to` that cannot be replaced or merged with, the volume is full, or `host` is missing. What was
-    /// copied stays.
+    /// Something is at `to` that cannot be replaced or merged with, the volume is full, or `host` is missing. Each file
+    /// that was copied stays.
     pub fn copy_from_host(&self, host: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Problems> {
         let mut problems = Problems::default();
         self.copy_from_host_with(host, to, &CopyOptions::new(), &mut problems)?;
@@ -314,13 +315,13 @@ impl Subvolume {
         copy.run(file, from, top, name.as_deref())
     }
 
-    /// Copies a file, or a directory with all below, to this machine. Kept are owners, modes, times, extended attributes,
-    /// hard links and holes, as far as the program may set them. Nothing outside `host` is touched.
+    /// Copies a file, or a directory with all below, to this machine. Kept are owners, modes, times, extended
+    /// attributes, hard links and holes, as far as the program may set them. Nothing outside `host` is touched.
     ///
     /// # Errors
     ///
-    /// Something is at `host` that cannot be replaced or merged with, its file system is full, or `from` is missing. What
-    /// was copied stays.
+    /// Something is at `host` that cannot be replaced or merged with, its file system is full, or `from` is missing.
+    /// Each file that was copied stays.
     pub fn copy_to_host(&self, from: impl AsRef<Path>, host: impl AsRef<Path>) -> Result<Problems> {
         let mut problems = Problems::default();
         self.copy_to_host_with(from, host, &CopyOptions::new(), &mut problems)?;
@@ -359,8 +360,8 @@ impl Subvolume {
         copied.naming_both("copy", from, host)
     }
 
-    /// Copies the data of a regular file into an open file of this machine, from its beginning. A pipe or a terminal gets
-    /// zeros for holes. Attributes are not copied.
+    /// Copies the data of a regular file into an open file of this machine, from its beginning. A pipe or a terminal
+    /// gets zeros for holes. Attributes are not copied.
     ///
     /// ```
     /// use ubtrfs::{CopyOptions, Problems, Volume};

@@ -118,11 +118,11 @@ impl Mkfs {
         self
     }
 
-    /// Takes a time for the present, as builds do by `SOURCE_DATE_EPOCH`, so that the same options and files make the same
-    /// volume, byte for byte. Whole seconds of it count.
+    /// Takes a time for the present, as builds do by `SOURCE_DATE_EPOCH`, so that the same options and files make the
+    /// same volume, byte for byte. Whole seconds of it count.
     ///
-    /// No file has a later time. UUIDs follow from that of the volume, and this one from options and files if it is not given.
-    /// An empty volume has random ones unless it is given.
+    /// No file has a later time. UUIDs follow from that of the volume, and this one from options and files if it is not
+    /// given. An empty volume has random ones unless it is given.
     ///
     /// ```
     /// use std::path::Path;
@@ -158,8 +158,8 @@ impl Mkfs {
         self
     }
 
-    /// Fills the volume with the files of a folder of this machine, or of a tar archive, compressed or not. That is faster
-    /// than copying them: each tree is written once.
+    /// Fills the volume with the files of a folder of this machine, or of a tar archive, compressed or not. That is
+    /// faster than copying them: each tree is written once.
     ///
     /// ```
     /// use ubtrfs::{Access, Mkfs, MkfsOptions, Volume};
@@ -190,8 +190,8 @@ impl Mkfs {
         self
     }
 
-    /// Fills the volume with the files of a tar archive that a reader gives, once. Data goes to its place as it comes, so that
-    /// memory does not grow with it.
+    /// Fills the volume with the files of a tar archive that a reader gives, once. Data goes to its place as it comes,
+    /// so that memory does not grow with it.
     ///
     /// ```
     /// use ubtrfs::{Mkfs, MkfsOptions, Volume};
@@ -217,8 +217,8 @@ impl Mkfs {
         self
     }
 
-    /// Compresses the files that the volume is filled with. [`Builder::compress`](crate::Builder::compress) counts if this is
-    /// not said.
+    /// Compresses the files that the volume is filled with. [`Builder::compress`](crate::Builder::compress) counts if
+    /// this is not said.
     #[must_use]
     pub fn compress(mut self, compress: Compress) -> Mkfs {
         self.compress = Some(compress);
@@ -250,7 +250,7 @@ impl Mkfs {
     /// the volume is filled with. May be repeated.
     #[must_use]
     pub fn no_data_cow(self, path: impl Into<PathBuf>) -> Mkfs {
-        // What is overwritten in place cannot have a sum that is always right.
+        // Data that is overwritten in place cannot have a sum that is always right.
         self.flag(path.into(), InodeFlags::NODATACOW | InodeFlags::NODATASUM)
     }
 
@@ -265,8 +265,8 @@ impl Mkfs {
         self
     }
 
-    /// Has an image share blocks with the files of the folder that it is filled from, where both are on a file system that
-    /// can. [`FilledContents::shared`] tells whether it did.
+    /// Has an image share blocks with the files of the folder that it is filled from, where both are on a file system
+    /// that can. [`FilledContents::shared`] tells whether it did.
     #[must_use]
     pub fn reflink(mut self, reflink: bool) -> Mkfs {
         self.reflink = reflink;
@@ -310,8 +310,8 @@ impl Mkfs {
         geometry.map(Geometry::of).naming_alone("make a volume")
     }
 
-    /// Plans a volume on devices of which so many bytes each are taken, and writes nothing. An empty volume is planned whole.
-    /// Of one that is filled, files are first read by [`PlannedVolume::write`], which tells whether they fit.
+    /// Plans a volume on devices of which so many bytes each are taken, and writes nothing. An empty volume is planned
+    /// whole. Of one that is filled, files are first read by [`PlannedVolume::write`], which tells whether they fit.
     ///
     /// # Errors
     ///
@@ -428,8 +428,8 @@ enum Work {
 }
 
 impl PlannedVolume {
-    /// Writes the volume to its devices. Their old contents are lost. The paths are those of images, which are not among the files
-    /// that fill them, or else names.
+    /// Writes the volume to its devices. Their old contents are lost. The paths are those of images, which are not
+    /// among the files that fill them, or else names.
     ///
     /// # Errors
     ///

@@ -84,8 +84,8 @@ pub struct NewExtents {
 }
 
 impl Subvolume {
-    /// Finds the extents of files that were written in a transaction of at least this number. What is not committed yet is of
-    /// the next one.
+    /// Finds the extents of files that were written in a transaction of at least this number. An uncommitted change is
+    /// of the next one.
     pub fn extents_since(&self, generation: u64) -> NewExtents {
         NewExtents {
             subvolume: self.clone(),

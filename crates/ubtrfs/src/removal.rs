@@ -60,15 +60,16 @@ mod tests;
 /// # }
 /// ```
 ///
-/// A group waits for the removal, and changes by other threads wait for the group. An observer must not wait for either.
+/// A group waits for the removal, and changes by other threads wait for the group. An observer must not wait for
+/// either.
 pub trait RemovalObserver {
     /// Hears what was removed.
     fn removed(&mut self, path: &Path, file_type: FileType) {
         let _ = (path, file_type);
     }
 
-    /// Tells whether the removal is to end now. It is asked before each file, so the answer should be quick. The removal
-    /// then returns an error of kind `Interrupted`.
+    /// Tells whether the removal is to end now. It is asked before each file, so the answer should be quick. The
+    /// removal then returns an error of kind `Interrupted`.
     fn is_cancelled(&mut self) -> bool {
         false
     }
@@ -149,7 +150,8 @@ impl Subvolume {
     }
 
     /// Removes a file, or a directory with all that is in it, and tells an observer how it goes on. Links are removed
-    /// themselves. The removal goes on past files that cannot be removed, unless all others would fail for the same reason.
+    /// themselves. The removal goes on past files that cannot be removed, unless all others would fail for the same
+    /// reason.
     ///
     /// # Errors
     ///
@@ -158,7 +160,7 @@ impl Subvolume {
     /// - any change of the volume fails ([`Error::is_of_volume`])
     /// - the observer cancelled it (`Interrupted`), or ended it with an error of its own
     ///
-    /// What was removed before is gone.
+    /// Each file that was removed before is gone.
     pub fn remove_tree_with(
         &self,
         path: impl AsRef<Path>,

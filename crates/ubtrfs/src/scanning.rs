@@ -83,8 +83,9 @@ impl FoundDevice {
     }
 }
 
-/// Finds volumes among devices, images and folders, in the order of their first devices. A folder stands for the files and
-/// block devices directly in it, `/dev` for the block devices of the machine. What cannot be read is passed over.
+/// Finds volumes among devices, images and folders, in the order of their first devices. A folder stands for the files
+/// and block devices directly in it, `/dev` for the block devices of the machine. A device that cannot be read is
+/// passed over.
 ///
 /// Devices may be in use, by mounts as well. The result is as of the last commit.
 ///
@@ -111,8 +112,8 @@ pub fn scan<P: AsRef<Path>>(places: &[P]) -> Vec<FoundVolume> {
     volumes_of(&found, &seeds)
 }
 
-/// Finds volumes as [`scan`], with those of their devices that lie beside the ones at `places`. These are images in the same
-/// folder, and block devices beside block devices.
+/// Finds volumes as [`scan`], with those of their devices that lie beside the ones at `places`. These are images in the
+/// same folder, and block devices beside block devices.
 ///
 /// ```
 /// use ubtrfs::{Volume, scan_beside};
@@ -142,8 +143,8 @@ pub fn scan_beside<P: AsRef<Path>>(places: &[P]) -> Vec<FoundVolume> {
     volumes_of(&found, &seeds)
 }
 
-/// Lists the devices on which [`scan`] finds volumes, in the order in which it comes upon them. Devices that claim one number
-/// within a volume are all listed.
+/// Lists the devices on which [`scan`] finds volumes, in the order in which it comes upon them. Devices that claim one
+/// number within a volume are all listed.
 ///
 /// ```
 /// use ubtrfs::{Volume, scan_devices};
@@ -214,8 +215,8 @@ fn described(own: &BTreeMap<u64, &Found>, newest: &Found) -> FoundVolume {
     }
 }
 
-/// Returns what the chunk tree tells of a volume of which some devices are seeds. None if no seed is its own, or it cannot
-/// be read.
+/// Returns what the chunk tree tells of a volume of which some devices are seeds. None if no seed is its own, or it
+/// cannot be read.
 fn grown(own: &BTreeMap<u64, &Found>, newest: &Found, seeds: &Seeds) -> Option<FoundVolume> {
     // The volume may have lost an older one.
     let as_new = own

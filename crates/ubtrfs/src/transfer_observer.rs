@@ -44,7 +44,8 @@ use crate::transfer::unpack::UnpackError;
 /// # }
 /// ```
 ///
-/// A group waits for the transfer, and changes by other threads wait for the group. An observer must not wait for either.
+/// A group waits for the transfer, and changes by other threads wait for the group. An observer must not wait for
+/// either.
 pub trait TransferObserver {
     /// Hears that the file at `path` is next.
     fn begin(&mut self, path: &Path) {
@@ -59,7 +60,8 @@ pub trait TransferObserver {
     /// Tells whether the transfer is to end now. It is asked before each file and each part of its data, so the answer
     /// should be quick. The transfer then returns an error of kind `Interrupted`.
     ///
-    /// What was transferred stays. The last file may be short or lack attributes, as may the directories above it.
+    /// Each file that was transferred stays. The last file may be short or lack attributes, as may the directories
+    /// above it.
     fn is_cancelled(&mut self) -> bool {
         false
     }
@@ -83,8 +85,8 @@ impl TransferProblem {
         self.kind
     }
 
-    /// Tells whether the file was transferred, but not all of it: without an attribute, or with zeros for a range that cannot
-    /// be read.
+    /// Tells whether the file was transferred, but not all of it: without an attribute, or with zeros for a range that
+    /// cannot be read.
     pub fn is_partial(&self) -> bool {
         self.is_partial
     }

@@ -136,8 +136,8 @@ impl ImportOptions {
 }
 
 impl Subvolume {
-    /// Writes a file, or a directory with all below, as a tar archive: POSIX pax, with extended attributes, ACLs, times in
-    /// nanoseconds and holes. Names begin with the last one of the path, or with ".".
+    /// Writes a file, or a directory with all below, as a tar archive: POSIX pax, with extended attributes, ACLs, times
+    /// in nanoseconds and holes. Names begin with the last one of the path, or with ".".
     ///
     /// # Errors
     ///
@@ -174,24 +174,24 @@ impl Subvolume {
         Ok(out.flush().map_err(TarError::from)?)
     }
 
-    /// Unpacks a tar archive into a directory. It is a file, a pipe or any other reader, read from where it stands to its end.
-    /// It may be of GNU tar, POSIX (pax, ustar) or older, and compressed by gzip, zstd, xz or bzip2.
+    /// Unpacks a tar archive into a directory. It is a file, a pipe or any other reader, read from where it stands to
+    /// its end. It may be of GNU tar, POSIX (pax, ustar) or older, and compressed by gzip, zstd, xz or bzip2.
     ///
-    /// Kept are owners by their numbers, modes, times, extended attributes, ACLs, hard links, devices and holes. Files that
-    /// exist are replaced. Nothing outside the directory is touched, whatever the archive says.
+    /// Kept are owners by their numbers, modes, times, extended attributes, ACLs, hard links, devices and holes. Files
+    /// that exist are replaced. Nothing outside the directory is touched, whatever the archive says.
     ///
     /// # Errors
     ///
-    /// The archive cannot be read on (`InvalidData`, `UnexpectedEof`), the volume is full, or `dir` is no directory. What was
-    /// unpacked stays.
+    /// The archive cannot be read on (`InvalidData`, `UnexpectedEof`), the volume is full, or `dir` is no directory.
+    /// Each file that was unpacked stays.
     pub fn import_tar(&self, archive: impl Read, dir: impl AsRef<Path>) -> Result<Problems> {
         let mut problems = Problems::default();
         self.import_tar_with(archive, dir, &ImportOptions::new(), &mut problems)?;
         Ok(problems)
     }
 
-    /// Unpacks a tar archive as [`Subvolume::import_tar`], in the way that the options say, and tells an observer how it goes
-    /// on.
+    /// Unpacks a tar archive as [`Subvolume::import_tar`], in the way that the options say, and tells an observer how
+    /// it goes on.
     ///
     /// # Errors
     ///

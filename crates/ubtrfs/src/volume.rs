@@ -132,7 +132,8 @@ impl Volume {
         &self.root
     }
 
-    /// Lists all subvolumes by ascending id, the top level first. Deleted ones are among them until their space is free.
+    /// Lists all subvolumes by ascending id, the top level first. Deleted ones are among them until their space is
+    /// free.
     ///
     /// # Errors
     ///
@@ -234,8 +235,8 @@ impl Volume {
         self.root.engine.is_same(&other.root.engine)
     }
 
-    /// Tells whether the volume lies on this file or device of the machine. A program does not write one that is open, and
-    /// a copy into the volume does not read it.
+    /// Tells whether the volume lies on this file or device of the machine. A program does not write one that is open,
+    /// and a copy into the volume does not read it.
     ///
     /// ```
     /// use ubtrfs::Volume;
@@ -270,11 +271,12 @@ impl Volume {
         self.engine().sync().naming_alone("sync the volume")
     }
 
-    /// Does `work`, and commits all that it did at once: after a power cut there is all of it or nothing. Returns when it is
-    /// durable.
+    /// Does `work`, and commits all that it did at once: after a power cut there is all of it or nothing. Returns when
+    /// it is durable.
     ///
-    /// While it runs, changes by other threads wait, and so do syncs. `work` makes its changes on the thread that called: it
-    /// must not wait for another thread that changes this volume. Reading goes on. A group within a group is a part of it.
+    /// While it runs, changes by other threads wait, and so do syncs. `work` makes its changes on the thread that
+    /// called: it must not wait for another thread that changes this volume. Reading goes on. A group within a group is
+    /// a part of it.
     ///
     /// ```
     /// use ubtrfs::Volume;
@@ -292,10 +294,11 @@ impl Volume {
     /// ```
     ///
     /// Limits:
-    /// - What commits by itself is refused within (`QuotaExceeded`): [`Volume::sync`], [`File::sync_all`](crate::File::sync_all),
-    ///   making subvolumes and snapshots, [`Subvolume::receive`], [`Snapshot::open`](crate::Snapshot::open).
-    /// - Changes of names, attributes and extents take at most half of the memory for a transaction: 64 MiB, or less after
-    ///   [`Builder::limit_memory`]. That is some 90,000 new small files. The size of data does not count.
+    /// - An operation that commits by itself is refused within (`QuotaExceeded`): [`Volume::sync`],
+    ///   [`File::sync_all`](crate::File::sync_all), making subvolumes and snapshots, [`Subvolume::receive`],
+    ///   [`Snapshot::open`](crate::Snapshot::open).
+    /// - Changes of names, attributes and extents take at most half of the memory for a transaction: 64 MiB, or less
+    ///   after [`Builder::limit_memory`]. That is some 90,000 new small files. The size of data does not count.
     /// - Space that the group frees can be used only after it.
     /// - Data of files without copy on write is overwritten in place, and so not part of it.
     ///
@@ -305,8 +308,8 @@ impl Volume {
     /// - the group is too large (`QuotaExceeded`)
     /// - it is called within another operation, as by what [`Subvolume::receive`] reads from (`InvalidInput`)
     ///
-    /// Nothing is rolled back: what `work` did before an error stays, and becomes durable with the next commit, without the
-    /// promise of a group. If its data finds no space for its items, the volume takes no more changes
+    /// Nothing is rolled back: what `work` did before an error stays, and becomes durable with the next commit, without
+    /// the promise of a group. If its data finds no space for its items, the volume takes no more changes
     /// (`ReadOnlyFilesystem`), and opening it anew shows what was before.
     pub fn group<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         self.group_with(work)
@@ -360,8 +363,8 @@ impl Volume {
     /// Closes the volume after a commit of everything, for all clones, subvolumes and open files. From then on they
     /// change nothing. The devices are free when the last of these is dropped.
     ///
-    /// Of a volume that is open read-only nothing is committed, and nothing can fail. Its files stay readable until the last
-    /// of these is dropped.
+    /// Of a volume that is open read-only nothing is committed, and nothing can fail. Its files stay readable until the
+    /// last of these is dropped.
     ///
     /// # Errors
     ///

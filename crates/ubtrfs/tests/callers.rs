@@ -411,7 +411,7 @@ fn directories_on_the_way_are_searched_for_the_caller() {
         strange.open_dir("").unwrap_err().kind(),
         ErrorKind::NotFound
     );
-    // What is opened on the way is for the same caller.
+    // A file that is opened on the way is for the same caller.
     let made = inner.create_dir("new", &DirBuilder::new());
     assert_eq!(refused(made), EACCES);
     let owned = home.with_caller(&user(OWNER));

@@ -167,7 +167,7 @@ fn copy_does_as_the_options_say() {
     assert_eq!((plain.mode() & 0o7777, plain.uid()), (0o644, 0));
     assert_eq!(met.bytes, 0, "the data is shared");
 
-    // What exists is overwritten, and keeps its owner; or is replaced.
+    // An existing file is overwritten, and keeps its owner; or is replaced.
     root.lchown("/plain", Some(9), None).unwrap();
     let apart = as_others.clone().reflink(Reflink::Never).follow(true);
     let copied = root.copy_tree_with("/tree/link", "/plain", &apart, &mut met);

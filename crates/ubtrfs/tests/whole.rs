@@ -580,7 +580,7 @@ fn volume_opens_as_committed_or_with_what_was_synced() {
     volume.root().create_dir_all("/dir/below").unwrap();
     volume.root().open_dir("/dir").unwrap().sync_all().unwrap();
     assert_eq!(volume.statistics().logs, 2);
-    // What a power cut would leave.
+    // The state that a power cut would leave.
     fs::copy(&paths[0], &paths[2]).unwrap();
     fs::copy(&paths[1], &paths[3]).unwrap();
     let open = |builder: Builder| builder.open_all(&paths[2..]).unwrap();

@@ -1,7 +1,7 @@
 //! Small changes that are made durable one by one: an append, an overwrite, the save of an editor.
 //!
 //! Each thread has files of its own, in one directory. The bytes are those that the calls had written when the last one
-//! returned. What a later commit writes for them is not in it, unless commits run beside.
+//! returned. The part that a later commit writes for them is not in it, unless commits run beside.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;

@@ -1,7 +1,7 @@
 //! Checksums of logged data: they are in the log of the subvolume, behind all inodes, or in the committed tree.
 //!
-//! An extent that was written after the last commit has its checksums in the log. What it shares with older ones may have
-//! them in the committed tree.
+//! An extent that was written after the last commit has its checksums in the log. Data that it shares with older ones
+//! may have them in the committed tree.
 
 use ubtrfs_format::ids::{RootId, objectid};
 use ubtrfs_format::item::{FileExtentHead, FileExtentRegular};

@@ -1,9 +1,10 @@
 //! A log that was not replayed yet, judged as the replay would read it.
 //!
-//! Blocks of a log are judged as those of other trees. No other tree has their space. The items of an inode must fit those
-//! of the last commit, and the names that the log gives must fit one another. Logged data has checksums.
+//! Blocks of a log are judged as those of other trees. No other tree has their space. The items of an inode must fit
+//! those of the last commit, and the names that the log gives must fit one another. Logged data has checksums.
 //!
-//! A log is walked in key order, one inode at a time. What it must fit is searched in the trees of the last commit.
+//! A log is walked in key order, one inode at a time. The data that it must fit is searched in the trees of the last
+//! commit.
 //!
 //! Not here: what a replay makes of a log.
 

@@ -1,4 +1,4 @@
-//! Whatever the bytes, a check ends with a report or an error; and its verdict is that of `btrfs check`.
+//! A check of any bytes ends with a report or an error; and its verdict is that of `btrfs check`.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -88,6 +88,6 @@ fn takes_next(commands: &[&clap::Command], option: Option<&OsString>) -> bool {
     let valued = letters
         .char_indices()
         .find(|(_, letter)| of(*letter).is_some_and(has_value));
-    // What follows the letter is its value already.
+    // The text behind the letter is its value already.
     valued.is_some_and(|(at, letter)| at + letter.len_utf8() == letters.len())
 }

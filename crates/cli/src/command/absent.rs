@@ -67,7 +67,7 @@ pub(crate) fn named(
     let Some(ContextValue::String(unknown)) = error.get(ContextKind::InvalidSubcommand) else {
         return None;
     };
-    // What was parsed before it was no group, or the one that it was looked for in.
+    // The word that was parsed before it was no group, or the one that it was looked for in.
     let before = args.iter().take_while(|arg| *arg != unknown.as_str());
     let group = before
         .filter_map(|arg| arg.to_str().filter(|arg| !arg.is_empty()))

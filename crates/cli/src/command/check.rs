@@ -1,6 +1,6 @@
 //! `ubtrfs check`: whether a volume is consistent. Reads only.
 //!
-//! What is found goes to standard output, the phases to standard error, as in btrfs-progs. Exit code 1 if
+//! A finding goes to standard output, the phases to standard error, as in btrfs-progs. Exit code 1 if
 //! there is an error; warnings and notes alone are none.
 
 use std::ffi::OsString;

@@ -211,8 +211,8 @@ impl Cp {
         Ok(copied.reason()?)
     }
 
-    /// Opens what the destination names to be overwritten, links followed: standard output, or something that exists and
-    /// is neither replaced nor copied into.
+    /// Opens what the destination names to be overwritten, links followed: standard output, or something that exists
+    /// and is neither replaced nor copied into.
     fn open_named(
         &self,
         kind: FileType,
@@ -499,6 +499,6 @@ fn raise_open_files() {
         current: limit.maximum,
         maximum: limit.maximum,
     };
-    // What was allowed before is enough for all but very deep trees.
+    // The limit that was allowed before is enough for all but very deep trees.
     let _ = rustix::process::setrlimit(Resource::Nofile, raised);
 }

@@ -64,7 +64,7 @@ impl Import {
             let error = anyhow::Error::from(error).context(format!("cannot unpack '{shown}'"));
             console.failed(&error);
         }
-        // What was unpacked before an error stays.
+        // Each file that was unpacked before an error stays.
         changes.commit()
     }
 

@@ -37,8 +37,8 @@ const THIS_PROGRAM: &str = "/proc/self/exe";
 /// Options of `mount -t btrfs`: `ro, subvol=PATH, subvolid=ID, compress[=ALGORITHM[:LEVEL]], compress-force, nodatacow,
 /// nodatasum, max_inline=BYTES, commit=SECONDS, flushoncommit, notreelog, clear_cache, space_cache=v2, degraded,
 /// device=DEVICE, rescue=WAY[:WAY...], usebackuproot, nologreplay, noacl, user_subvol_rm_allowed`, and the opposites
-/// `datacow, datasum, noflushoncommit, treelog, acl, nouser_subvol_rm_allowed`. With `space_cache=v2` a volume without a
-/// free-space tree gets one. With `notreelog` a sync of a file or a directory is a commit, and writes no log. Options
+/// `datacow, datasum, noflushoncommit, treelog, acl, nouser_subvol_rm_allowed`. With `space_cache=v2` a volume without
+/// a free-space tree gets one. With `notreelog` a sync of a file or a directory is a commit, and writes no log. Options
 /// without a meaning here (autodefrag, ssd, ...) are accepted, with a warning where that matters.
 ///
 /// The ways of `rescue` are `usebackuproot, nologreplay, ignorebadroots, ignoredatacsums, ignoremetacsums,
@@ -154,8 +154,8 @@ impl Mount {
             }
         }
         if remount.is_read_only() {
-            // The kernel tells a plain mount nothing of it. What was written is to be durable, and nothing more
-            // written.
+            // The kernel tells a plain mount nothing of it. The data that was written is to be durable, and nothing
+            // more written.
             let mut sync = process::Command::new(THIS_PROGRAM);
             sync.args(["filesystem", "sync"]).arg(&mountpoint);
             let synced = sync.status().context("cannot run this program")?;

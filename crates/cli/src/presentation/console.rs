@@ -278,7 +278,7 @@ impl Console {
     }
 
     fn message(&mut self, level: &str, text: impl fmt::Display) {
-        // What was written before the message shall be seen before it.
+        // Text that was written before the message shall be seen before it.
         let _ = self.out.flush();
         let message = match self.line {
             Some(line) => format!("{level}: line {line}: {text}\n"),

@@ -293,7 +293,7 @@ fn play(mounted: &Mounted, rounds: u8) {
                 look_by_listing(&open, contents)
             });
         }));
-        // Whatever becomes of it the readers end.
+        // The readers end, though it may fail.
         let played = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             for number in 1..=MOST_ROUNDS {
                 let is_enough = steps.compared.load(Ordering::Relaxed) > 0;

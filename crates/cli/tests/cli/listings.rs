@@ -414,7 +414,7 @@ fn every_listing_has_json(filled: &Filled) {
 }
 
 fn a_reader_that_goes_away_ends_the_command_quietly(filled: &Filled) {
-    // What SIGPIPE would have made of it.
+    // The exit code that SIGPIPE would have caused.
     const GONE: i32 = 128 + 13;
     for command in [&["ls", "-R", "--json"][..], &["export", "--tar"]] {
         let mut child = ubtrfs()

@@ -325,7 +325,7 @@ fn a_directory_of_the_kernels_btrfs_is_the_kernels() {
     let words = ["mkfs", "-q", "-b", "256M"].map(OsString::from);
     succeed(words.into_iter().chain([inside.clone().into()]));
     succeed(["filesystem".as_ref(), "df".as_ref(), inside.as_os_str()]);
-    // What has lost its superblock is not taken for the volume that it lies in.
+    // An image that has lost its superblock is not taken for the volume that it lies in.
     std::fs::write(&inside, b"").unwrap();
     let label = ["filesystem", "label"].map(OsString::from);
     fail(
@@ -418,7 +418,7 @@ fn commands_that_write_change_nothing_in_a_read_only_bind_mount() {
         assert!(!mounted.dir.join("new").exists(), "{command}");
         assert!(mounted.dir.join("s").exists(), "{command}");
     }
-    // What of it was written for the writable mount was done.
+    // The part that was written for the writable mount was done.
     assert!(!mounted.dir.join("c").exists());
     for command in [
         "subvolume snapshot @ro/a @new",
@@ -471,7 +471,7 @@ fn commands_change_a_mount_as_btrfs_progs_changes_the_kernels() {
         let found = outcome(&output, &shown, "@");
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert_as_progs(command, &found, &expected, &stderr);
-        // What is seen is what is there.
+        // The reader sees all that is there.
         let seen = std::fs::read_dir(&mounted.dir).unwrap();
         for entry in seen {
             entry.unwrap().metadata().unwrap();

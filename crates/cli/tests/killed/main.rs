@@ -1,4 +1,4 @@
-//! The process behind a mount is killed under load, again and again. What was synced is whole, both checkers find nothing,
+//! The process behind a mount is killed under load, again and again. Synced data is whole, both checkers find nothing,
 //! and the kernel sees the same.
 //!
 //! UBTRFS_SOAK: 100 times; else a few. UBTRFS_SEED: the seed.

@@ -535,7 +535,7 @@ fn removed_tree_leaves_a_small_image_unless_told_otherwise() {
         let told: Value = serde_json::from_slice(&output.stdout).unwrap();
         told["filesystem-trim"]["trimmed_bytes"].as_u64().unwrap()
     };
-    // What no chunk has is trimmed whatever the shortest extent is.
+    // Space without a chunk is trimmed whatever the shortest extent is.
     let unallocated = trim(&["--minimum", "1T"]);
     assert!(unallocated > 100 * MIB);
     assert!(trim(&[]) > unallocated);

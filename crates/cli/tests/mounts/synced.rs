@@ -1,6 +1,8 @@
-//! Scripts that sync something, on a mount: a copy of the image at that time is replayed by the engine and by the kernel.
+//! Scripts that sync something, on a mount: a copy of the image at that time is replayed by the engine and by the
+//! kernel.
 //!
-//! The server lives while its image is copied. A power cut would leave less: writes that no flush followed are in the copy.
+//! The server lives while its image is copied. A power cut would leave less: writes that no flush followed are in the
+//! copy.
 //!
 //! The scripts are those that the kernel's mount goes through in the engine's tests of its log.
 
@@ -185,7 +187,7 @@ fn files_that_scripts_synced_on_a_mount_are_replayed_by_both() {
         let commit = || assert_ok(ubtrfs().args(["filesystem", "sync"]).arg(&place.mountpoint));
         println!("{}", scenario.name);
         sh(&at, scenario.before);
-        // What was allocated before forces no commit now.
+        // Space that was allocated before forces no commit now.
         sh(&at, "head -c 3M /dev/urandom > warm");
         commit();
         fs::remove_file(at.join("warm")).unwrap();

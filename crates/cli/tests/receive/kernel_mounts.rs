@@ -1,6 +1,6 @@
 //! Streams into mounts of the kernel: what system calls take away or add, and what the kernel refuses.
 //!
-//! What is received is durable.
+//! Received data is durable.
 
 use std::ffi::OsStr;
 use std::fs;

@@ -72,7 +72,7 @@ fn streams_of_the_kernel_are_received_into_mounts_of_ours() {
     empty_image(&image);
     let mount = OurMount::new(&image, &dir);
     std::fs::create_dir(dir.join("in")).unwrap();
-    // What the kernel has listed must not stay so.
+    // A listing that the kernel has must not stay so.
     assert_eq!(std::fs::read_dir(dir.join("in")).unwrap().count(), 0);
     receive(OURS, &series, dir.join("in").as_os_str());
     assert_eq!(std::fs::read_dir(dir.join("in")).unwrap().count(), 4);

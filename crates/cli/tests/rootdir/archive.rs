@@ -167,7 +167,7 @@ fn order_of_members_does_not_show() {
     members.reverse();
     let backwards = scratch.path().join("backwards.tar");
     fs::write(&backwards, [members.concat(), vec![0; 1024]].concat()).unwrap();
-    // What is a link and what it links to is turned about with them.
+    // A link and its target are turned about with them.
     let found = make_again("", &backwards, &[&image]);
     assert!(found == expected, "from a file");
     assert_success("", &through_pipe("", &backwards, &image));
@@ -203,7 +203,7 @@ fn every_format_of_archives_is_read() {
     }
     let scratch = Scratch::new().unwrap();
     let source = folder(&scratch, 23);
-    // What old formats cannot say.
+    // Facts that old formats cannot hold.
     fs::remove_dir_all(source.join("attributes")).unwrap();
     fs::remove_dir_all(source.join("names")).unwrap();
     let archive = scratch.path().join("v.tar");

@@ -16,7 +16,7 @@ impl Pool {
         Ok(self.chunk_map.get(logical)?.mirrors())
     }
 
-    /// Fills `buf` from mirror `mirror`, counted from 1. What was read into `buf` before an error is
+    /// Fills `buf` from mirror `mirror`, counted from 1. Data that was read into `buf` before an error is
     /// not specified.
     pub fn read_mirror(
         &self,

@@ -14,7 +14,7 @@ impl Name {
 
     /// Becomes `prefix` with a number behind it.
     pub(crate) fn set(&mut self, prefix: &str, number: u64) -> &Name {
-        // What is measured is the call that follows.
+        // The call that follows is measured.
         let mut digits = [0; 20];
         let mut first = digits.len();
         let mut rest = number;

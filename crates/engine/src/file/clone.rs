@@ -214,7 +214,7 @@ impl Files {
         let shared = if ends { len } else { whole };
         let aligned =
             src_offset.is_multiple_of(sectorsize) && dst_offset.is_multiple_of(sectorsize);
-        // What is shared must be written back first, and that by itself.
+        // Shared data must be written back first, and that by itself.
         let copies = whole == 0 || len <= COPIED_BYTES && self.is_buffered(src)?;
         if !copies && (!aligned || shared < len) {
             nonblocking::check()?;
@@ -256,8 +256,8 @@ impl Files {
         Ok(lock::read(&inode.lock)?.buffer.is_dirty())
     }
 
-    /// Locks both files with nothing buffered, and reserves what a step takes, with data if any is to be written. Second,
-    /// how many extents a step may meet.
+    /// Locks both files with nothing buffered, and reserves what a step takes, with data if any is to be written.
+    /// Second, how many extents a step may meet.
     fn begin_share<'a>(
         &self,
         src: &'a Arc<Inode>,
@@ -424,7 +424,7 @@ impl Files {
             let to = share.to + done..share.to + whole;
             let (src, src_end) = ExtentEdit::load_head(pair.src, sectorsize, from.clone(), most)?;
             let (dst, dst_end) = ExtentEdit::load_head(pair.dst, sectorsize, to.clone(), most)?;
-            // What lies in the item is written as data, which says how long the file is by then: it goes alone.
+            // Inline data is written as data, which says how long the file is by then: it goes alone.
             let is_inline = matches!(first_of(&src, &from), Some((_, Extent::Inline(_))));
             let longest = if is_inline { sectorsize } else { whole };
             let step = longest.min(src_end - from.start).min(dst_end - to.start);

@@ -176,7 +176,7 @@ fn decode<'a>(
                     .get()
                     .checked_add(len)
                     .ok_or(CorruptItem::ExtentRange)?;
-                // What no chunk can hold cannot be read, and its length could be anything.
+                // An extent that no chunk can hold cannot be read, and its length could be anything.
                 if !holds(chunks, logical, body.disk_num_bytes.get()) {
                     return Err(CorruptItem::ExtentUnmapped { logical });
                 }

@@ -204,7 +204,7 @@ impl Files {
                 let size = read_file(inode)?.size.get();
                 state.buffer.size_over(size) > size
             };
-            // What a hole forgets of the buffer shall not be what the size follows from.
+            // A hole shall not drop the buffered data that the size follows from.
             if matches!(mode, Fallocate::Reserve { .. }) || is_whole_hole && is_longer {
                 self.write_back_locked(inode, &mut extents)?;
             }
@@ -415,7 +415,7 @@ impl Files {
     ) -> Result<()> {
         let sectorsize = self.roots.sectorsize();
         let whole = whole_sectors(&range, sectorsize);
-        // What is forgotten of the buffer may be what the size follows from.
+        // The dropped part of the buffer may be the one that the size follows from.
         let size = self.zero_edges(inode, &range, &whole, edges)?;
         self.grow_locked(inode, extents, size, edges.split(GROW_SECTORS * sectorsize))?;
         let mut at = whole.start;

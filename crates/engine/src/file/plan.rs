@@ -258,7 +258,7 @@ impl TakenData<'_> {
         let sectorsize = files.roots.sectorsize();
         let old_size = self.item.size.get();
         let mut also = Vec::new();
-        // What lies behind the end in its sector is no data, but would become some.
+        // The rest of the last sector is no data, but would become some.
         let tail = old_size - old_size % sectorsize;
         if self.size > old_size && tail < old_size {
             let touched = tail..tail + sectorsize;

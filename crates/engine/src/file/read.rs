@@ -6,7 +6,7 @@
 //! that space named by the plan is not allocated again.
 //!
 //! Whole sectors are read straight into the caller's buffer; only the sectors that the request cuts
-//! are read aside. What the trees do not cover reads as zeros.
+//! are read aside. A range that the trees do not cover reads as zeros.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -4,8 +4,8 @@
 //! suffice. It may replace many extents, and become many where free space is in pieces.
 //!
 //! Invariants
-//! - SPLIT-INSERT-1: the first part of a new extent brings the extent and all of its checksums; the others refer to it. As they
-//!   enter in the order of the file, each is joined to the one before, and one item is left in the end.
+//! - SPLIT-INSERT-1: the first part of a new extent brings the extent and all of its checksums; the others refer to it.
+//!   As they enter in the order of the file, each is joined to the one before, and one item is left in the end.
 //!
 //! Locks: as in `write_back`. A commit takes no file's, so that this thread may make one between two parts.
 //! Not here: files that lose extents (`truncate`).
@@ -218,7 +218,7 @@ impl Files {
         })
     }
 
-    /// Changes the items of one group of runs, in several transactions. What has not entered is given back.
+    /// Changes the items of one group of runs, in several transactions. The rest is given back.
     pub(super) fn insert_in_batches(
         &self,
         file: &TakenData<'_>,

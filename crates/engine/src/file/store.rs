@@ -240,7 +240,7 @@ impl<'a, 'p> Store<'a, 'p> {
         }
         // One by one, to see whose it is.
         for (index, logical, bytes) in &writes {
-            // What a file that failed was given may be another's by now.
+            // The space of a file that failed may be another's by now.
             if self.stored[*index].is_err() {
                 continue;
             }

@@ -20,7 +20,7 @@ pub enum AtimePolicy {
 const DAY_SECONDS: i64 = 24 * 60 * 60;
 
 impl Inodes {
-    /// Notes that a file was read. What cannot be changed is left as it is, without an error.
+    /// Notes that a file was read. A file that cannot be changed is left as it is, without an error.
     pub(crate) fn touch_atime(&self, id: FileId, policy: AtimePolicy) -> Result<()> {
         let now = FileTime::now();
         if policy == AtimePolicy::Never || !self.roots.is_writable() || id.is_empty_subvolume_dir()

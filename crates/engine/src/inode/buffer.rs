@@ -1,7 +1,7 @@
 //! Written data that has no extent yet, of one file.
 //!
 //! A write puts its bytes among the dirty pieces. A write-back takes these in flight, where readers still
-//! find them, gives them extents, and lets go of them. What is written meanwhile is dirty again and lies
+//! find them, gives them extents, and lets go of them. Data that is written meanwhile is dirty again and lies
 //! over what is in flight.
 //!
 //! Invariants
@@ -97,7 +97,8 @@ impl WriteBuffer {
         self.dirty.write(offset, bytes);
     }
 
-    /// Returns whether bytes in `range` need no reservation: their sectors are dirty, or come next and were reserved ahead.
+    /// Returns whether bytes in `range` need no reservation: their sectors are dirty, or come next and were reserved
+    /// ahead.
     pub(crate) fn is_reserved(&self, range: Range<u64>, sectorsize: u64) -> bool {
         let sectors = sectors_of(range, sectorsize);
         let old_end = match self.goes_on(&sectors) {
@@ -156,7 +157,7 @@ impl WriteBuffer {
         (offset + len).next_multiple_of(sectorsize) - start + sectorsize
     }
 
-    /// Forgets what is dirty in `range`. What was reserved for it stays reserved until the next write-back. If nothing is
+    /// Forgets what is dirty in `range`. Its reservation stays until the next write-back. If nothing is
     /// dirty any more, returns the reservation: of a sector at least, which making the file longer may take.
     pub(crate) fn forget(&mut self, range: Range<u64>) -> DelallocReservation {
         self.dirty.clear(range);

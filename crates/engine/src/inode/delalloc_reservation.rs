@@ -21,8 +21,8 @@ use crate::error::{Error, Result};
 /// The most that one extent holds; the kernel makes none that is larger.
 pub(crate) const MAX_EXTENT_BYTES: u64 = 128 << 20;
 
-/// Bytes of an extent's own item, its record and its item of checksums. Extents of data that comes in pieces lie side by
-/// side in all three trees.
+/// Bytes of an extent's own item, its record and its item of checksums. Extents of data that comes in pieces lie side
+/// by side in all three trees.
 const PIECE_BYTES: u64 = 256;
 
 /// How often a reservation makes room. Others may take it, or free more, meanwhile.
@@ -72,7 +72,7 @@ impl DelallocReservation {
         let mut delalloc = DelallocReservation::of_data(inodes, data_bytes)?;
         delalloc.cost = cost.and(inodes.cost_of_data(data_bytes));
         inodes.transactions()?.reserve(delalloc.cost);
-        // What is reserved counts from here on.
+        // The reservation counts from here on.
         let nothing_more = EditEstimate {
             frees: cost.frees,
             ..EditEstimate::default()
@@ -81,8 +81,8 @@ impl DelallocReservation {
         Ok(delalloc)
     }
 
-    /// Reserves the items of `data_bytes` that are written where the file has space already, and `cost` more. It may use
-    /// the global reserve, as long as an operation that frees space still fits.
+    /// Reserves the items of `data_bytes` that are written where the file has space already, and `cost` more. It may
+    /// use the global reserve, as long as an operation that frees space still fits.
     pub(crate) fn nocow(
         inodes: &Inodes,
         data_bytes: u64,
@@ -130,8 +130,8 @@ impl DelallocReservation {
         }
     }
 
-    /// Counts one more extent than was reserved for, as the data came in pieces. It may use the global reserve, as long as
-    /// an operation that frees space still fits: the data was accepted already.
+    /// Counts one more extent than was reserved for, as the data came in pieces. It may use the global reserve, as long
+    /// as an operation that frees space still fits: the data was accepted already.
     pub(crate) fn count_piece(&mut self, inodes: &Inodes) -> Result<()> {
         let manager = inodes.transactions()?;
         let cost = EditEstimate::default().bytes(PIECE_BYTES);
@@ -212,8 +212,8 @@ impl DelallocReservation {
 }
 
 impl Inodes {
-    /// Reserves space for `data_bytes`, whole sectors. If there is none, reclaims what others have freed or reserved too
-    /// much of, until that can bring no more.
+    /// Reserves space for `data_bytes`, whole sectors. If there is none, reclaims what others have freed or reserved
+    /// too much of, until that can bring no more.
     ///
     /// Locks: none may be held, as for `TransactionManager::reserve_metadata`.
     pub(crate) fn reserve_delalloc(

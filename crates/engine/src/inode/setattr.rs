@@ -103,7 +103,7 @@ fn check_settable(id: FileId, item: &InodeItem, set: &SetAttr) -> Result<()> {
         return Ok(());
     }
     let flags = item.flags();
-    // What is the time of the change itself is now.
+    // The time of the change itself is now.
     let touches = |time: Option<SetTime>| match time {
         None | Some(SetTime::Now) => true,
         Some(SetTime::At(time)) => set.ctime == Some(time),

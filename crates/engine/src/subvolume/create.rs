@@ -1,7 +1,7 @@
 //! Making subvolumes and snapshots.
 //!
-//! The commit makes them (`transaction::pending_subvolumes`); their items are drafted here. Until the commit is done the
-//! directory stays locked, and neither the subvolume that holds it nor the source of a snapshot is deleted
+//! The commit makes them (`transaction::pending_subvolumes`); their items are drafted here. Until the commit is done
+//! the directory stays locked, and neither the subvolume that holds it nor the source of a snapshot is deleted
 //! (`Tree::snapshot_lock`). Other operations wait only behind such a deletion.
 
 use std::sync::Arc;
@@ -29,7 +29,8 @@ enum NewTree<'a> {
 
 impl Subvolumes {
     /// Makes an empty subvolume as `name` in `dir`, and commits. `root` describes its root directory. The default ACL
-    /// of `dir` takes bits of its mode. The root directory takes over the compression of the subvolume that holds `dir`.
+    /// of `dir` takes bits of its mode. The root directory takes over the compression of the subvolume that holds
+    /// `dir`.
     pub(crate) fn create_subvolume(
         &self,
         dir: FileId,
@@ -54,13 +55,14 @@ impl Subvolumes {
         self.inodes.transactions()?;
         nonblocking::check()?;
         let of = self.roots.subvolume_tree(source)?;
-        // What is written from here on goes elsewhere, and not to where the snapshot looks.
+        // Data that is written from here on goes elsewhere, and not to where the snapshot looks.
         let source = Arc::clone(&of);
         let _nocow = source.nocow_lock.write();
         self.files.write_back_all()?;
         self.inodes.write_times()?;
         let id = self.make_subvolume(dir, name, &NewTree::Snapshot { of, read_only })?;
-        // What the source keeps without a name is of no use to the snapshot, which stands whatever becomes of that.
+        // A file that the source keeps without a name is of no use to the snapshot, which stands whatever becomes of
+        // that.
         let tree = self.roots.subvolume_tree(id);
         let tree = tree.map_err(Error::from);
         if let Err(error) = tree.and_then(|tree| self.inodes.finish_orphans_once(&tree)) {

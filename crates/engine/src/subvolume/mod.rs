@@ -103,7 +103,7 @@ impl Subvolumes {
     /// Returns what the root item of a subvolume tells.
     fn info_of(&self, key: Key, bytes: &[u8]) -> Result<SubvolumeInfo> {
         let id = RootId(key.objectid);
-        // What is not committed yet is in memory only.
+        // An uncommitted change is in memory only.
         let item = match self.roots.known_tree(id) {
             Some(tree) => Some(tree.item()),
             None => RootItem::decode(bytes),

@@ -28,7 +28,7 @@ pub struct ReceivedFrom {
 }
 
 impl Subvolumes {
-    /// Makes a subvolume read-only, or writable again. What was written to it before is written back. As in the
+    /// Makes a subvolume read-only, or writable again. Data that was written to it before is written back. As in the
     /// kernel, one that was received and becomes writable goes on to say so.
     ///
     /// Errors: it is to be writable, and is held as a snapshot.

@@ -11,7 +11,7 @@ use crate::inode::{AtimePolicy, Attr, LookupRefs, SetAttr, XattrMode};
 use super::Volume;
 
 impl Volume {
-    /// Notes that a file was read. What cannot be changed is left as it is, without an error.
+    /// Notes that a file was read. A file that cannot be changed is left as it is, without an error.
     pub fn touch_atime(&self, id: FileId, policy: AtimePolicy) -> Result<()> {
         self.inodes.touch_atime(id, policy)
     }
@@ -32,7 +32,8 @@ impl Volume {
     /// Sets the flags that users set to exactly these. `attr` shows them.
     ///
     /// As in the kernel, NODATACOW of a regular file with contents stays as it is, and NODATASUM goes with it. COMPRESS
-    /// sets the property `btrfs.compression` to the algorithm of the volume's options; any other set of flags removes it.
+    /// sets the property `btrfs.compression` to the algorithm of the volume's options; any other set of flags removes
+    /// it.
     ///
     /// Errors: COMPRESS with NOCOMPRESS or NODATACOW, or one of them after the other; a flag that is not the user's.
     pub fn set_inode_flags(&self, id: FileId, flags: InodeFlags) -> Result<()> {
@@ -77,8 +78,8 @@ impl Volume {
 
     /// Sets an attribute.
     ///
-    /// An access ACL changes the mode with it, and is not kept if the mode says it all. An ACL without entries is removed.
-    /// `btrfs.compression` changes flags with it.
+    /// An access ACL changes the mode with it, and is not kept if the mode says it all. An ACL without entries is
+    /// removed. `btrfs.compression` changes flags with it.
     ///
     /// Errors:
     /// - the name exists or does not, against `mode`;
@@ -92,8 +93,8 @@ impl Volume {
 
     /// Sets the access ACL on behalf of a user.
     ///
-    /// `clears_setgid`: the user is neither in the file's group nor privileged, so that the file loses its setgid bit. An
-    /// ACL that is removed leaves that bit as it is.
+    /// `clears_setgid`: the user is neither in the file's group nor privileged, so that the file loses its setgid bit.
+    /// An ACL that is removed leaves that bit as it is.
     ///
     /// Errors: as [`Volume::set_xattr`].
     pub fn set_access_acl(&self, id: FileId, value: &[u8], clears_setgid: bool) -> Result<()> {

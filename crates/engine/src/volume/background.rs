@@ -41,7 +41,7 @@ impl Volume {
     /// Errors: as `sync`.
     pub fn quiesce(&self) -> Result<()> {
         let manager = self.inodes.transactions()?;
-        // What was under way when it began to rest ends that.
+        // An operation that was under way when it began to rest ends the rest.
         for _ in 0..QUIESCE_TRIES {
             manager.set_quiesced(true);
             self.sync()?;
@@ -174,7 +174,8 @@ fn commit(manager: &TransactionManager, volume: &Weak<Volume>) {
     }
 }
 
-/// Deletes inodes that were given up, writes times that are old; and at intervals writes all data back and asks for a commit.
+/// Deletes inodes that were given up, writes times that are old; and at intervals writes all data back and asks for a
+/// commit.
 fn write_back(manager: &TransactionManager, volume: &Weak<Volume>) {
     let mut last = clock::now();
     let left = |last: Instant| {
@@ -195,7 +196,7 @@ fn write_back(manager: &TransactionManager, volume: &Weak<Volume>) {
             continue;
         };
         volume.inodes.evict_orphans();
-        // What keeps it from being written keeps the commit from being made, which tells.
+        // An error that prevents its write prevents the commit as well, which reports it.
         let _ = volume.inodes.write_times_of_age(LONGEST);
         if left(last).is_zero() {
             last = clock::now();

@@ -9,8 +9,8 @@ use super::Volume;
 use crate::error::{Error, Result};
 
 impl Volume {
-    /// Enters the gate of groups, which each change and each sync beside a group has to do. None on a volume that is only
-    /// read. Waits while another thread has a group.
+    /// Enters the gate of groups, which each change and each sync beside a group has to do. None on a volume that is
+    /// only read. Waits while another thread has a group.
     pub fn enter(&self) -> Option<Entered<'_>> {
         let manager = self.inodes.transactions().ok()?;
         Some(manager.gate.enter())
@@ -22,8 +22,8 @@ impl Volume {
         manager.is_ok_and(|manager| manager.gate.is_in_group())
     }
 
-    /// Does `work`, and commits all that it did at once: a power cut leaves all of it or nothing. Within another group it is
-    /// a part of that one.
+    /// Does `work`, and commits all that it did at once: a power cut leaves all of it or nothing. Within another group
+    /// it is a part of that one.
     ///
     /// All other changes must come from threads that have entered the gate ([`Volume::enter`]), and wait meanwhile.
     /// Files without copy on write are excepted, as they are overwritten in place.
@@ -42,7 +42,7 @@ impl Volume {
         }
         let inside = Error::Invalid("place for a group: another operation");
         let group = manager.gate.begin_group().ok_or(inside)?;
-        // What others buffered shall not count as the group's.
+        // Data that others buffered shall not count as the group's.
         self.files.write_back_all().map_err(E::from)?;
         if !manager.has_memory_for_group() {
             manager.commit_running().map_err(Error::from)?;

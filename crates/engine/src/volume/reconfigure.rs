@@ -6,9 +6,9 @@ use super::{OpenOptions, Volume};
 use crate::error::Result;
 
 impl Volume {
-    /// Takes from `options` what can change while the volume is open. That is `compress`, `max_inline_bytes`, `no_data_cow`,
-    /// `no_data_sum`, `flush_on_commit`, `lazy_times`, `discard`, and a `commit_interval` if it has one already. What has been
-    /// written so far may be stored either way.
+    /// Takes from `options` what can change while the volume is open. That is `compress`, `max_inline_bytes`,
+    /// `no_data_cow`, `no_data_sum`, `flush_on_commit`, `lazy_times`, `discard`, and a `commit_interval` if it has one
+    /// already. Data that has been written so far may be stored either way.
     ///
     /// Errors: as `sync`.
     pub fn reconfigure(&self, options: &OpenOptions) -> Result<()> {

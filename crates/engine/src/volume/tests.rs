@@ -229,7 +229,7 @@ fn kernel_accepts_edits_of_blocks_that_its_snapshots_share() {
         edit_all(&volume, &mut rng, 3);
         drop(volume);
         judge(&made);
-        // What the kernel left half deleted goes on.
+        // The deletion that the kernel left half done goes on.
         let mount = made.mount("").unwrap();
         btrfs(&["subvolume", "delete", text(&mount.path().join("second"))]);
         btrfs(&[

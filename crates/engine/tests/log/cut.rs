@@ -258,7 +258,7 @@ fn replaced_checksums_join_nothing() {
         volume.fallocate(file, reserve, 0, 1 << 20).unwrap();
         file
     });
-    // What lies before them gets its checksums later, so that they begin an item.
+    // The data before them gets its checksums later, so that they begin an item.
     volume.write_direct(file, 0, &pattern(1, 40_960)).unwrap();
     volume.sync().unwrap();
     volume

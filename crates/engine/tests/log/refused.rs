@@ -78,7 +78,7 @@ fn log_that_cannot_be_replayed_changes_nothing() {
         save_image(&*crafted.devices()[0].1, &image).unwrap();
         let devices = [image.clone()];
         let before = fs::read(&image).unwrap();
-        // What a reader shows is checked as it is read.
+        // All that a reader shows is checked as it is read.
         let refused = open(&devices, true).unwrap_err();
         assert!(refused.is_of_log(), "{refused}");
         assert!(refused.to_string().contains(said), "{refused}");

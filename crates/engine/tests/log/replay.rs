@@ -50,7 +50,7 @@ fn cuts(volume: &mut CutVolume, all: &'static [Scenario], step: usize) -> Vec<Cu
         let dir = volume.path().join(format!("{number:02} {}", scenario.name));
         fs::create_dir(&dir).unwrap();
         sh(&dir, scenario.before);
-        // What was allocated before forces no commit now.
+        // Space that was allocated before forces no commit now.
         sh(
             &dir,
             "head -c 3M /dev/urandom > warm; sync -f .; rm warm; sync -f .",

@@ -1,7 +1,7 @@
 //! Bounded workloads: few operations on two directories and three files, each followed by a sync and a power cut.
 //!
-//! Judged by what users rely on: what was synced is there, under the names that it had. Nothing else is lost, and is as it
-//! was at some moment.
+//! Judged by what users rely on: what was synced is there, under the names that it had. Nothing else is lost, and is as
+//! it was at some moment.
 
 mod beside;
 
@@ -571,7 +571,7 @@ impl Run {
         let Some(found) = after.inodes.get(&ino) else {
             return Err(format!("inode {ino} was synced and is lost"));
         };
-        // What was changed after the sync may be there in part: another's sync logs the attributes of a renamed file, and
+        // A change after the sync may be there in part: another's sync logs the attributes of a renamed file, and
         // not its data.
         let is_of_since = |part: fn(&Seen, &Seen) -> bool| {
             let mut seen = since.iter().map(|state| &state.inodes[&ino]);

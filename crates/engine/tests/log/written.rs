@@ -305,7 +305,7 @@ fn logged_directory_that_a_synced_file_left_is_updated() {
     linked.close();
 }
 
-/// A file got a link. What was changed in the directories that had names of it before is durable with it.
+/// A file got a link. A change of the directories that had names of it before is durable with it.
 #[test]
 fn directories_of_a_synced_file_with_a_new_link_are_logged() {
     let test = "directories_of_a_synced_file_with_a_new_link_are_logged";

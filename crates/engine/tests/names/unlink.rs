@@ -124,7 +124,7 @@ fn listing_goes_on_while_entries_come_and_go() {
             break;
         }
         let turn = seen.len();
-        // What has been listed goes, and something comes.
+        // An entry that has been listed goes, and something comes.
         volume.unlink(top, seen[turn - 1].as_bytes()).unwrap();
         if turn <= 50 {
             let name = format!("new{turn:03}");

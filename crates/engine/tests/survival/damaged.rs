@@ -308,7 +308,7 @@ fn trial(devices: &Devices, seed: u64) -> Vec<String> {
         }
     }
     drop(volume);
-    // What follows from blocks that are lost is told only in part, and in another part afterwards.
+    // The damage that follows from lost blocks is told only in part, and in another part afterwards.
     let judged = issues.ok().filter(|report| report.suppressed == 0);
     let had = judged
         .as_ref()

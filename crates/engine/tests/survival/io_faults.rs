@@ -1,5 +1,5 @@
-//! One request of a script fails, each in turn. An operation says so, and nothing panics. Afterwards the volume is at its
-//! last commit or a later one.
+//! One request of a script fails, each in turn. An operation says so, and nothing panics. Afterwards the volume is at
+//! its last commit or a later one.
 
 use std::sync::Arc;
 
@@ -105,7 +105,7 @@ fn run(engine: &mut Engine, ops: &[Op]) -> Ran {
             Err(Problem::Outcome(both)) if is_cut_short(&both) => {
                 ran.refused.get_or_insert(index);
             }
-            // What was read is perhaps what was lost.
+            // The lost data may be the data that was read.
             Err(problem) => assert!(ran.refused.is_some(), "operation {index}: {problem:?}"),
         }
     }
@@ -170,7 +170,7 @@ fn survives(
     let is_read = matches!(fault, Fault::Read { .. });
     trial.faulty[device].add(fault.clone());
     if let Fault::Read { nth } = fault {
-        // What fails once is tried again.
+        // A request that fails once is tried again.
         for nth in nth + 1..nth + 8 {
             trial.faulty[device].add(Fault::Read { nth });
         }

@@ -349,8 +349,8 @@ fn contents_are_as_long_as_the_request_says() {
             how
         }
     );
-    // What comes from the cache was made by any open file: its flags say nothing.
-    // What the kernel has in its cache it writes with pages locked, whatever the flags of the open file.
+    // A write from the cache was made by any open file: its flags say nothing.
+    // The kernel writes from its cache with pages locked, whatever the flags of the open file.
     asked.write_flags = 0;
     assert!(!write_how(&asked).direct);
     asked.write_flags = input::WRITE_CACHE;

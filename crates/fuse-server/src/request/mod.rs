@@ -11,7 +11,7 @@
 //! - REQ-2: an entry given to the kernel counts as one lookup of its node. The file system keeps what it
 //!   needs to answer for a node until as many lookups were forgotten.
 //! - REQ-3: names, values and handles come from the kernel; node numbers may be stale (`ESTALE`).
-//! - REQ-4: once a sink took an entry, the request succeeds with what was taken. What went wrong after
+//! - REQ-4: once a sink took an entry, the request succeeds with what was taken. An error after
 //!   it is the answer to the next request.
 //! - REQ-5: a failed request is an errno and nothing more, but for some ioctls. The file system logs the cause.
 //! - REQ-6: on a thread that said `set_nonblocking`, a verb waits for no device, no commit and no other request.

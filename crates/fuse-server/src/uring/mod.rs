@@ -150,7 +150,7 @@ impl Serving {
     /// Waits for the threads, which end with the connection.
     pub(super) fn join(self) {
         for thread in self.threads {
-            // What there is to say of a panic is said by `Alarm`.
+            // `Alarm` reports panics.
             let _ = thread.join();
         }
         drop(self.switcher);

@@ -4,7 +4,7 @@
 //! CPU: client and server take turns there, and neither has to be woken on another one.
 //!
 //! Invariants
-//! - QUEUE-1: the thread never waits but for its ring. What would have to wait moves, with its slot, to the
+//! - QUEUE-1: the thread never waits but for its ring. A request that would have to wait moves, with its slot, to the
 //!   pool, and comes back through `Returns` to be answered.
 //! - QUEUE-2: the thread ends when the kernel has let all slots go, or the connection is to end. Slots that the
 //!   kernel did not let go are leaked.

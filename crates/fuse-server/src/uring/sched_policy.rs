@@ -10,7 +10,7 @@
 
 use std::time::Duration;
 
-/// Between two looks. What a thread that yields can be kept waiting by others ends after about as long.
+/// Between two looks. The wait of a thread that yields to others ends after about as long.
 pub(super) const PERIOD: Duration = Duration::from_millis(5);
 /// Before the next look, when a thread may be kept waiting.
 const SUSPICION: Duration = Duration::from_millis(1);

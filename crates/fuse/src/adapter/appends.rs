@@ -8,8 +8,8 @@
 //!   other part.
 //! - APPENDS-2: a part that was not written leaves its place to others, as when it is to be repeated elsewhere.
 //! - APPENDS-3: a file is remembered while parts of it are under way, or are missing before others.
-//! - APPENDS-4: once a part has failed the write fails as a whole, and the kernel cuts the file to what it was. What
-//!   the failed part left out is not written later: when nothing is under way, the next part begins anew.
+//! - APPENDS-4: once a part has failed the write fails as a whole, and the kernel cuts the file to what it was. The
+//!   rest of the failed part is not written later: when nothing is under way, the next part begins anew.
 //!
 //! Locks: one for all files. The size is read under it, so a thread that must not wait only tries it.
 

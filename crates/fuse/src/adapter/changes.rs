@@ -1,6 +1,6 @@
 //! Telling the kernel of changes that it did not ask for.
 //!
-//! The kernel believes what it was answered for good. What it changes itself it knows. Anything else that changes
+//! The kernel believes what it was answered for good. It knows its own changes. Anything else that changes
 //! files below a mount (a control socket, an ioctl) says so here, and does not wait unless it asks for that.
 //!
 //! Not here: how the kernel is told (`request::Notifier`).
@@ -18,8 +18,8 @@ use super::number::Numbering;
 use super::source::FileId;
 
 const FLUSHING_AT_MOST: Duration = Duration::from_secs(30);
-/// Where no lock is in the way it takes as long as a thread needs to run. The kernel locks a large folio as a whole: a lock of
-/// the last page is then in the way of all its pages.
+/// Where no lock is in the way it takes as long as a thread needs to run. The kernel locks a large folio as a whole: a
+/// lock of the last page is then in the way of all its pages.
 const DROPPING_AT_MOST: Duration = Duration::from_millis(200);
 /// Where the kernel may hold a lock until the answer.
 const DROPPING_EDGE_AT_MOST: Duration = Duration::from_millis(20);
@@ -120,8 +120,8 @@ impl Changes {
     /// Has the kernel drop what it holds of a part of a range that a buffered write has changed. False if it has not in
     /// time. For the thread that serves the write.
     ///
-    /// The kernel may have the last page of the write locked until the answer, if the write covers a part of it. Then no
-    /// read can have brought old contents back. So all before it is told first, and waited for longer.
+    /// The kernel may have the last page of the write locked until the answer, if the write covers a part of it. Then
+    /// no read can have brought old contents back. So all before it is told first, and waited for longer.
     pub(super) fn drop_pages(&self, id: FileId, part: Span, range: Span) -> bool {
         let last = sure_end(range);
         let sure = Span {

@@ -1,7 +1,7 @@
 //! Inode flags as `chattr`, `lsattr` and `xfs_io` know them, by ioctl.
 //!
 //! The kernel has checked the caller for the commands for 64 bits: it turns `FS_IOC32_SETFLAGS` of programs of 32
-//! bits into them. What comes here as such has passed it by, and is answered as an unknown command.
+//! bits into them. A request that comes here as such has passed it by, and is answered as an unknown command.
 //!
 //! Source of the commands and bits: linux/fs.h.
 

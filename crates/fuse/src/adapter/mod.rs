@@ -2,8 +2,8 @@
 //!
 //! One subvolume is the root of the mount; those below it are directories in it. The kernel may believe every
 //! answer for good: what it changes itself it knows, and what else changes it is told (`changes`). So lifetimes do
-//! not end, and cached contents stay from one open to the next. Opens are elided unless a part of the adapter needs them
-//! (`Adapter::asking_opens`).
+//! not end, and cached contents stay from one open to the next. Opens are elided unless a part of the adapter needs
+//! them (`Adapter::asking_opens`).
 //!
 //! Invariants
 //! - FUSE-1: the node id of every file but the root is the inode number shown (`number`).
@@ -11,7 +11,7 @@
 //! - FUSE-3: a file is the root of the mount only as node 1. An entry that leads to it again would make the tree
 //!   endless (`ELOOP`).
 //!
-//! Locks: none over a whole request. What is here has leaves of its own; the engine locks inodes.
+//! Locks: none over a whole request. The locks here are leaves; the engine locks inodes.
 
 mod appends;
 mod attributes;
@@ -212,7 +212,7 @@ impl<S: Source> Adapter<S> {
         self.kernel_pages().write_back_of(subvolume)
     }
 
-    /// Has the kernel write what it holds of a range of a file. What it would be wrong to do without fails with
+    /// Has the kernel write what it holds of a range of a file. An operation that would be wrong without it fails with
     /// `EBUSY` when too many requests wait for that.
     fn flush(&self, file: FileId, range: Range, why: For) -> Result<()> {
         let ranges = vec![(self.changes.node_of(file), range)];

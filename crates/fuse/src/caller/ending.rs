@@ -1,6 +1,7 @@
 //! Whether a caller is about to end, by a signal that it neither blocks nor catches.
 //!
-//! The kernel would tell by an INTERRUPT, which is refused (`fuse-server`). What may take long looks itself.
+//! The kernel would tell by an INTERRUPT, which is refused (`fuse-server`). An operation that may take long looks
+//! itself.
 
 use std::fs;
 use std::time::{Duration, Instant};

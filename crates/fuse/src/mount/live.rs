@@ -31,7 +31,7 @@ impl LiveOptions {
         live
     }
 
-    /// Takes words of `-o` that come after those of before. What only a new mount takes stays as it was.
+    /// Takes words of `-o` that come after those of before. An option that only a new mount takes stays as it was.
     ///
     /// # Errors
     /// Words that no mount knows, and what `Volume::reconfigure` fails with.

@@ -69,7 +69,7 @@ pub fn acl_bytes(text: &[u8], names: &OwnerNames) -> Option<Vec<u8>> {
     let text = str::from_utf8(text).ok()?;
     let mut entries = Vec::new();
     for line in text.split([',', '\n']) {
-        // What effect the mask has may follow as a comment.
+        // The effect of the mask may follow as a comment.
         let entry = line.split('#').next().unwrap_or_default().trim();
         if !entry.is_empty() {
             entries.push(entry_of(entry, names)?);

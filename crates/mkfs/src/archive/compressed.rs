@@ -140,7 +140,7 @@ impl<R: BufRead> Read for ZstdDecoder<R> {
             if written > 0 || buf.is_empty() {
                 return Ok(written);
             }
-            // What the decoder held is out: it waits for input.
+            // The data that the decoder held is out: it waits for input.
             if is_end && !self.is_between_frames {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }

@@ -1,4 +1,4 @@
-//! The bytes of an archive, in order. What is not wanted is passed over, without reading it where that can be.
+//! The bytes of an archive, in order. Data that is not wanted is passed over, without reading it where that can be.
 
 use std::fmt;
 use std::fs::File;

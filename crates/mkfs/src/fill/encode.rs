@@ -142,7 +142,7 @@ impl Encoder<'_> {
         if size == 0 {
             return Ok(());
         }
-        // What fits below a sector may be inline, holes and all.
+        // Data that fits below a sector may be inline, holes and all.
         if size < sector {
             let mut data = vec![0; size as usize];
             file.fill(&mut data, 0)?;

@@ -162,7 +162,7 @@ fn unpack(packed: &Path, device: &Path) -> Result<()> {
                 .map_err(&bad)?;
             offset = put(&to, device, offset, output.as_slice())?;
         }
-        // What the decoder still holds of this input.
+        // The bytes of this input that the decoder still holds.
         loop {
             let mut output = OutBuffer::around(written.as_mut_slice());
             left = if left == 0 {

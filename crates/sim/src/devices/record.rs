@@ -13,7 +13,7 @@
 //! }
 //! ```
 //!
-//! - RECORD-1: a request is in the sequence before it returns, and a mark before `mark` returns. What is after a
+//! - RECORD-1: a request is in the sequence before it returns, and a mark before `mark` returns. A write after a
 //!   mark was not finished when the mark was put.
 //! - RECORD-2: a flush covers the requests that its device had in the sequence before it, and no other
 //!   device's.

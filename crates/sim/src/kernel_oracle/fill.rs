@@ -1,6 +1,6 @@
 //! Fills a mounted volume with the hard cases of the format.
 //!
-//! One submodule a subject. What is written follows from the seed; where the kernel puts it, and times that are
+//! One submodule a subject. The content follows from the seed; where the kernel puts it, and times that are
 //! not set, do not. No orphans or running deletions are left behind, so that a reader that does not
 //! replay or clean up shows the same as the kernel.
 

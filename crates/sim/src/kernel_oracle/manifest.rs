@@ -1,7 +1,7 @@
 //! All that a reader shows of a volume, as a sorted list that can be kept and compared.
 //!
 //! Any reader can be walked that implements `Source`: the kernel's mount and ours through `Vfs`, the
-//! library through an adapter in its tests. What a reader fails at is part of the list and never equal to
+//! library through an adapter in its tests. A failure of a reader is part of the list and never equal to
 //! anything, so that a comparison names all faults at once.
 
 mod content;

@@ -69,7 +69,7 @@ impl Default for Limits {
 
 impl Limits {
     pub fn of_nodesize(nodesize: usize) -> Limits {
-        // What is left of a leaf with one item that holds one entry.
+        // The rest of a leaf with one item that holds one entry.
         const HEADER: usize = 101;
         const ITEM: usize = 25;
         const ENTRY: usize = 30;

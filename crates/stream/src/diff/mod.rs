@@ -1,7 +1,7 @@
 //! Changes between two snapshots of one volume, in path order.
 //!
-//! The trees are compared as for an incremental stream: what both share is not read. So the cost is that of the difference.
-//! Changes are found in the order of inode numbers, and sorted by path.
+//! The trees are compared as for an incremental stream: what both share is not read. So the cost is that of the
+//! difference. Changes are found in the order of inode numbers, and sorted by path.
 //!
 //! A name is a directory and an entry in it. Moving a directory is one change, not one for each path below it.
 //!
@@ -49,7 +49,7 @@ impl Diff {
         }
         // DIFF-1
         let sorted = Walk::new(old, new, memory_bytes).run()?;
-        // What was read belongs together if both are as they were.
+        // The data that was read belongs together if both are as they were.
         old.check_unchanged()?;
         new.check_unchanged()?;
         Ok(Diff { sorted })

@@ -212,7 +212,7 @@ fn assert_tells(entries: &[DiffEntry], old: &Tree, new: &Tree) {
     );
 }
 
-/// Does something at random. What fails changes nothing.
+/// Does something at random. A failing operation changes nothing.
 fn change(volume: &Volume, rng: &mut Rng) {
     let top = top(volume);
     let dirs = [&b""[..], b"d0", b"d1", b"d2", b"d0/d1", b"d1/d0"];

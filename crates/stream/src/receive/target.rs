@@ -36,8 +36,8 @@ pub trait Target {
 
     fn create(&mut self, path: TreePath<'_>, new: &NewFile<'_>) -> Result<(), TargetError>;
     fn rename(&mut self, path: TreePath<'_>, to: TreePath<'_>) -> Result<(), TargetError>;
-    /// Makes a file at `to`, as if it had been made at `path` and renamed. False, with nothing changed, if that takes two
-    /// steps; so after an error.
+    /// Makes a file at `to`, as if it had been made at `path` and renamed. False, with nothing changed, if that takes
+    /// two steps; so after an error.
     fn create_renamed(
         &mut self,
         _path: TreePath<'_>,
@@ -46,8 +46,9 @@ pub trait Target {
     ) -> Result<bool, TargetError> {
         Ok(false)
     }
-    /// Makes a regular file at `to`, as if it had been made at `path`, renamed, written and given its attributes. The paths
-    /// are equal if it is not renamed. False, with nothing changed, if that takes several steps; so after an error.
+    /// Makes a regular file at `to`, as if it had been made at `path`, renamed, written and given its attributes. The
+    /// paths are equal if it is not renamed. False, with nothing changed, if that takes several steps; so after an
+    /// error.
     fn create_filled(
         &mut self,
         _path: TreePath<'_>,
@@ -196,7 +197,7 @@ impl EncodedExtent<'_> {
         let lzo_fits = self
             .lzo_sector_bytes
             .is_none_or(|bytes| bytes as u64 == sectorsize);
-        // What a file has behind its end reads as zeros as soon as it grows.
+        // The space behind the end of a file reads as zeros as soon as it grows.
         let behind = end..end.next_multiple_of(sectorsize).min(plain_len);
         let behind = &self.plain[behind.start as usize..behind.end as usize];
         self.compression != Compression::None

@@ -90,7 +90,7 @@ impl<'a> Job<'a> {
         }
         let after = self.new.inode(ino)?;
         let before = match self.old {
-            // What comes before the first difference is alike.
+            // The part before the first difference is alike.
             Some(_) if key.item_type > KeyType::INODE_ITEM => after,
             Some(old) => old.inode(ino)?,
             None => None,

@@ -1,6 +1,6 @@
 //! Where things are at the receiver while the stream is applied, and moving directories there.
 //!
-//! Nothing of it is a copy of a tree. What a phase has done follows from how far it has come; only exceptions are
+//! Nothing of it is a copy of a tree. The work of a phase follows from how far it has come; only exceptions are
 //! remembered.
 //!
 //! Invariants
@@ -45,7 +45,8 @@ pub(super) struct Receiver {
     early: InodeSet,
     /// Some of those that are placed, and all above them, too.
     placed_with_parents: HashSet<u64>,
-    /// Inodes of the old snapshot that lie in the root directory under a name of their own, which follows from both trees.
+    /// Inodes of the old snapshot that lie in the root directory under a name of their own, which follows from both
+    /// trees.
     asides: InodeSet,
     /// Directories of the new snapshot that are placed, and lie in the root directory for a while.
     pub(super) lifted: HashMap<u64, Vec<u8>>,

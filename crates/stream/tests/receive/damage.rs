@@ -222,7 +222,7 @@ fn long_holes_that_cannot_be_cloned_are_made_again() {
             path: clone_path,
             size,
         },
-        // What it has there is to read as zeros.
+        // The space there is to read as zeros.
         Command::Write {
             path: b"f",
             offset: 0,

@@ -43,7 +43,7 @@ fn run(case: &Case, rng: &mut Rng) {
         true => OwnTarget::of(&case.spec()),
         false => OwnTarget::new(),
     };
-    // What the kernel's streams leave wrong is wrong here as there.
+    // A fault that the kernel's streams leave is wrong here as there.
     let (theirs_there, theirs_here) = (Target::new(""), OwnTarget::new());
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     for (number, name) in names.iter().enumerate() {

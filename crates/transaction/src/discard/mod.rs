@@ -1,11 +1,11 @@
 //! Discarding what is free: in the background, in commits, and on request.
 //!
-//! Freed space waits in its block group (`space::block_group::trim`), and the group in the queue. The background discards
-//! one region at a time. Neither operations nor commits wait for it.
+//! Freed space waits in its block group (`space::block_group::trim`), and the group in the queue. The background
+//! discards one region at a time. Neither operations nor commits wait for it.
 //!
 //! Invariants
-//! - ASYNC-DISCARD-1: nothing is discarded before the superblock of the commit that freed it is durable and no reader of an
-//!   older state is left (RELEASE-1). Free space is what `Space::unpin` gave back, and no log's blocks are in it.
+//! - ASYNC-DISCARD-1: nothing is discarded before the superblock of the commit that freed it is durable and no reader
+//!   of an older state is left (RELEASE-1). Free space is what `Space::unpin` gave back, and no log's blocks are in it.
 //! - ASYNC-DISCARD-2: one region at a time is out of the free space, under `queue`. No other lock is held meanwhile.
 //! - ASYNC-DISCARD-3: no failure of a discard fails an operation or a commit.
 //! - ASYNC-DISCARD-4: after `stop` no discard begins but by `finish`.
@@ -117,8 +117,8 @@ impl Discard {
         self.pool.can_discard()
     }
 
-    /// Changes the mode; None is async where a device takes discards. Waits for a discard of the background under way. What
-    /// waits is kept, and the background goes on with it once it is async again.
+    /// Changes the mode; None is async where a device takes discards. Waits for a discard of the background under way.
+    /// The queue is kept, and the background goes on with it once it is async again.
     pub fn set_mode(&self, mode: Option<DiscardMode>) {
         let default = || match self.is_possible() {
             true => DiscardMode::Async,

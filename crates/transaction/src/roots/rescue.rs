@@ -5,8 +5,9 @@ use ubtrfs_format::superblock::Superblock;
 /// The faults that are passed over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rescue {
-    /// Begin with the roots of an earlier transaction if those of the last one cannot be read. What follows is written as
-    /// if the last one had never been. A reader takes another copy of the superblock if the first is not valid.
+    /// Begin with the roots of an earlier transaction if those of the last one cannot be read. The next transaction is
+    /// written as if the last one had never been. A reader takes another copy of the superblock if the first is not
+    /// valid.
     pub use_backup_root: bool,
     /// Go on without trees that cannot be read, where files can be read without them.
     pub ignore_bad_roots: bool,

@@ -69,7 +69,8 @@ pub struct Tree {
     pub orphans_finished: AtomicBool,
     /// Held shared by writers without copy on write, exclusively by the creation of a snapshot.
     ///
-    /// The creation holds it from before the freeze that the snapshot shows until it is made. The tree is not freed meanwhile.
+    /// The creation holds it from before the freeze that the snapshot shows until it is made. The tree is not freed
+    /// meanwhile.
     pub nocow_lock: RwLock<()>,
     /// Held shared while a subvolume in it or a snapshot of it is pending, exclusively by its deletion. Taken with
     /// `InodeTable::rename_lock` held, which creations release before.
@@ -195,7 +196,7 @@ impl Tree {
         self.item.is_kept_read_only()
     }
 
-    /// Refuses a subvolume that nothing may be changed in. What is found within a transaction is true of all
+    /// Refuses a subvolume that nothing may be changed in. An item found within a transaction is true of all
     /// of it.
     #[inline]
     pub fn check_writable(&self) -> Result<()> {
@@ -269,8 +270,8 @@ impl Tree {
         self.live().is_committed_in(range)
     }
 
-    /// Makes edits by transaction `transid`, under one lock. `names` tells of all names that are changed. Returns by how
-    /// many bytes the mutable set grew.
+    /// Makes edits by transaction `transid`, under one lock. `names` tells of all names that are changed. Returns by
+    /// how many bytes the mutable set grew.
     #[inline]
     pub(crate) fn edit(
         &self,

@@ -7,7 +7,7 @@
 //! Invariants
 //! - FREE-1: each free unit is in one extent of the map, or in the bitmap of its region.
 //! - FREE-2: extents are maximal: none touches another, and none reaches into a region with a bitmap.
-//! - FREE-3: at most `MAX_EXTENTS` extents touch a region. What a region takes is thus bounded: with
+//! - FREE-3: at most `MAX_EXTENTS` extents touch a region. The memory of a region is thus bounded: with
 //!   sectors of 4 KiB, less than 64 KiB of memory for each GiB.
 //! - FREE-4: the run tree knows the runs of each region; the longest run of all is thus exact.
 //!

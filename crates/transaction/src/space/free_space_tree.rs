@@ -4,8 +4,8 @@
 //! the group. Which of both follows from the number of ranges, with the kernel's thresholds. A group
 //! turns to bitmaps when the items would take more room than those.
 //!
-//! Pure functions over the items. A group is read as a whole: the thresholds bound what that takes. What the
-//! ranges mean is the caller's affair: the superblocks' places are free here.
+//! Pure functions over the items. A group is read as a whole: the thresholds bound what that takes. The
+//! meaning of the ranges is the caller's affair: the superblocks' places are free here.
 //!
 //! Invariants
 //! - FST-1: ranges of one group do not touch each other, and the info item counts them, also in bitmaps.

@@ -1,10 +1,11 @@
 //! Block groups, their free space, and its allocation.
 //!
-//! [`Space`] serves the running transaction and the commit of the one before at the same time. What the
-//! trees on disk say of free space follows from the extent items of each commit, not from here.
+//! [`Space`] serves the running transaction and the commit of the one before at the same time. The free
+//! space in the trees on disk follows from the extent items of each commit, not from here.
 //!
 //! Life of a range: free -> allocated (-> `give_back`: free) -> in an extent item -> pinned -> free. The commit that
-//! deletes the item calls `pin`. `unpin` is called when that commit is durable and no reader is left of the state before it.
+//! deletes the item calls `pin`. `unpin` is called when that commit is durable and no reader is left of the state
+//! before it.
 //!
 //! Life of a chunk: it is made when there is no room, and claimed by the first transaction that allocates in it. The
 //! commit of that transaction or a later one inserts its items (`take_new_chunks`). So does the commit before, if it is

@@ -1,9 +1,9 @@
 //! Transactions: entering the running one, and committing it.
 //!
-//! From low to high: `failpoint`, `delayed_refs`, `extent_items`, `estimate`, `worst_case`, `stripes` < `edit_tallies` < `running`, `barrier`,
-//! `reservation_cache`, `reservation` < `manager`, with `handle`, `reserve_metadata`, `data_flush`, `threads`,
-//! `cleaner_state`, `background_discard` < `commit` < `open`. What layers above do for transactions is the trait in
-//! `reclaim`.
+//! From low to high: `failpoint`, `delayed_refs`, `extent_items`, `estimate`, `worst_case`, `stripes` < `edit_tallies`
+//! < `running`, `barrier`, `reservation_cache`, `reservation` < `manager`, with `handle`, `reserve_metadata`,
+//! `data_flush`, `threads`, `cleaner_state`, `background_discard` < `commit` < `open`. The work of layers above for
+//! transactions is the trait in `reclaim`.
 
 mod background_discard;
 mod barrier;

@@ -55,7 +55,7 @@ fn unread(problem: AttemptProblem) -> ReadFailure {
 fn check(error: impl Into<EngineError>, kind: Kind) {
     let error = Cause::Engine(error.into());
     assert_eq!(error.kind(), kind, "{error}");
-    // What an operation adds does not change it.
+    // The context that an operation adds does not change it.
     let named = Err::<(), _>(error).naming("read", Path::new("/x"));
     assert_eq!(named.unwrap_err().kind(), kind);
 }

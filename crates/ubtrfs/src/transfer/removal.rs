@@ -1,6 +1,6 @@
 //! Removing files, and directories with all that is in them.
 //!
-//! What cannot be removed is reported, and the rest is removed unless the observer ends the removal.
+//! A file that cannot be removed is reported, and the rest is removed unless the observer ends the removal.
 //!
 //! Invariants
 //! - REMOVAL-1: a link is removed and never followed. Names are removed in directories that are held by their handles,

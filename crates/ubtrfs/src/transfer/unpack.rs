@@ -136,7 +136,8 @@ impl<'a> Unpacker<'a> {
     ///
     /// # Errors
     ///
-    /// The archive cannot be read on, or further members would fail for the same reason. What was unpacked stays.
+    /// The archive cannot be read on, or further members would fail for the same reason. Each file that was unpacked
+    /// stays.
     pub(crate) fn all(&mut self, members: &mut Members<'_>) -> Result<(), UnpackError> {
         let unpacked = self.members(members);
         // Also after an error: what was unpacked shall be as it was.

@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! - ENTRIES-1: a directory is entered only from the entry that it names as its own, once, and never the one in
-//!   which the walk began. Whatever a damaged or crafted image holds, a walk is then over a tree, and ends.
+//!   which the walk began. A walk of a damaged or crafted image is thus over a tree, too, and ends.
 //! - ENTRIES-2: memory is bounded by the depth, with `BATCH` entries a level; in order of names by the largest
 //!   directory on the way.
 //!

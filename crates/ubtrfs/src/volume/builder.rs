@@ -132,8 +132,8 @@ impl Builder {
         self
     }
 
-    /// Sets how a new volume is made: by options (label, profiles, checksums, node size, features), or by an [`Mkfs`], which
-    /// fills it as well.
+    /// Sets how a new volume is made: by options (label, profiles, checksums, node size, features), or by an [`Mkfs`],
+    /// which fills it as well.
     #[must_use]
     pub fn mkfs(mut self, mkfs: impl Into<Mkfs>) -> Builder {
         self.mkfs = mkfs.into();
@@ -153,7 +153,8 @@ impl Builder {
         self.open_all(&[path])
     }
 
-    /// Opens the volume that has all of `paths` among its devices; further ones are looked for where [`Builder::scan`] says.
+    /// Opens the volume that has all of `paths` among its devices; further ones are looked for where [`Builder::scan`]
+    /// says.
     ///
     /// ```
     /// use ubtrfs::Volume;
@@ -178,11 +179,11 @@ impl Builder {
         engine.map(Volume::new).naming("open volume", shown)
     }
 
-    /// Drops the log of syncs of a volume that nothing has open. A volume whose log is damaged cannot be opened for writing
-    /// before. Data that was synced since the last commit is lost.
+    /// Drops the log of syncs of a volume that nothing has open. A volume whose log is damaged cannot be opened for
+    /// writing before. Data that was synced since the last commit is lost.
     ///
-    /// With [`Builder::degraded`] devices may be missing. These keep their log, which is of the same commit: it can still be
-    /// replayed if they return before the next one.
+    /// With [`Builder::degraded`] devices may be missing. These keep their log, which is of the same commit: it can
+    /// still be replayed if they return before the next one.
     ///
     /// ```
     /// use ubtrfs::Volume;
@@ -264,7 +265,7 @@ impl Builder {
         self.make(vec![(PathBuf::from("memory"), device)])
     }
 
-    /// Makes a volume on devices of the caller's own, and opens it. What was on them is lost. The paths are names for
+    /// Makes a volume on devices of the caller's own, and opens it. Their contents are lost. The paths are names for
     /// messages.
     ///
     /// ```

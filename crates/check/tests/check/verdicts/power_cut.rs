@@ -56,7 +56,7 @@ fn cut(trial: &Trial) {
     let every = (ops.len() / wanted) as u64;
     let mut cuts: Vec<Vec<PathBuf>> = Vec::new();
     for op in ops.iter().filter(|op| !matches!(op, Op::Remount)) {
-        // What it says is the affair of other tests.
+        // Its content is the affair of other tests.
         let _ = target.apply(op);
         let is_promise = matches!(op, Op::Fsync { .. });
         if rng.one_in(if is_promise { every / 10 + 1 } else { every }) {

@@ -134,7 +134,7 @@ impl Target {
     /// Removes an image that was made for a volume which could not be made.
     pub(super) fn remove_if_made(&self) {
         if !self.exists {
-            // What is left of it is no volume in any case.
+            // The rest of it is no volume in any case.
             let _ = std::fs::remove_file(&self.path);
         }
     }

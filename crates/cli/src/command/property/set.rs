@@ -78,7 +78,7 @@ impl Set {
             return forgotten.reason().with_context(refused);
         }
         if read_only && !object.is_read_only()? {
-            // What comes later is refused.
+            // A later word is refused.
             let written = target.write_back(&object.subvolume);
             written.with_context(refused)?;
         }

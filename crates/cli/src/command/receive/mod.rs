@@ -1,4 +1,5 @@
-//! `ubtrfs receive`: the subvolumes of a send stream, made in a directory of a volume. Or the commands of a stream as text.
+//! `ubtrfs receive`: the subvolumes of a send stream, made in a directory of a volume. Or the commands of a stream as
+//! text.
 
 mod input;
 mod observer;
@@ -27,11 +28,11 @@ use watcher::MountWatcher;
 ///
 /// Streams of version 1 and 2 are read. Each subvolume is made in the directory, which is any in the volume, and is
 /// read-only at the end. A snapshot is made of the subvolume that its parent was received into, which must not have
-/// changed since. Compressed data is stored as it comes where that can be. Nothing outside the new subvolumes is changed,
-/// whatever the stream says.
+/// changed since. Compressed data is stored as it comes where that can be. Nothing outside the new subvolumes is
+/// changed, whatever the stream says.
 ///
-/// When a command fails, nothing more is done. The subvolume stays as it is then, writable, and the message names it. With
-/// -v the subvolumes and the data that is written is shown, with -vv each command.
+/// When a command fails, nothing more is done. The subvolume stays as it is then, writable, and the message names it.
+/// With -v the subvolumes and the data that is written is shown, with -vv each command.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Receive {
     /// Where the subvolumes are made
@@ -96,7 +97,7 @@ impl Receive {
         if let Err(error) = received {
             console.failed(&error.into());
         }
-        // What was received before an error stays.
+        // Each file that was received before an error stays.
         changes.commit()
     }
 

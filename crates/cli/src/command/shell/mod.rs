@@ -1,7 +1,7 @@
 //! `ubtrfs shell`: several commands on one open volume, from a script or a prompt.
 //!
 //! The commands are those of the command line; their arguments that name a volume name a path in this one
-//! (`Session`). What they change is committed by `sync`, and at the end.
+//! (`Session`). Each change is committed by `sync`, and at the end.
 
 mod words;
 

@@ -1,6 +1,6 @@
 //! A line of a script as words: quoting and comments as a POSIX shell has them, and `$'...'`.
 //!
-//! What `ls` prints on a terminal is read back as the same name. Nothing else is special: no variables, no
+//! A name that `ls` prints on a terminal is read back as the same name. Nothing else is special: no variables, no
 //! patterns, no pipes.
 
 use std::ffi::OsString;

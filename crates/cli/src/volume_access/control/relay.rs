@@ -1,7 +1,7 @@
 //! Output of a process of another user, shown by this one.
 //!
 //! A process that is given a descriptor may do with it what its opener may: one of a terminal takes input as well. A
-//! user's server that runs a command for root writes into pipes instead. What comes out is that user's, and so never
+//! user's server that runs a command for root writes into pipes instead. The output is that user's, and so never
 //! reaches a terminal raw.
 
 use std::fs::File;
@@ -17,7 +17,7 @@ const LINE_BYTES: u64 = 64 << 10;
 /// Has something done with what takes the place of standard output and standard error, and shows what is written there
 /// until all is closed.
 ///
-/// What a command reads goes through a pipe as well.
+/// Its input goes through a pipe as well.
 pub(super) fn relayed<T>(
     input: Option<&File>,
     have_done: impl FnOnce(PipeWriter, PipeWriter, Option<&File>) -> T,

@@ -1,7 +1,7 @@
 //! The socket that has a path, for clients in other network namespaces than the server's.
 //!
 //! It lies in the folder `ubtrfs` of a folder that is the server's user's alone: `/run` for root, otherwise
-//! $XDG_RUNTIME_DIR. Each folder is refused unless it is this user's and no other user may write there. What follows is
+//! $XDG_RUNTIME_DIR. Each folder is refused unless it is this user's and no other user may write there. The rest is
 //! done from the open folder, so that no link leads elsewhere.
 //!
 //! The file is removed with the mount. A server that was killed leaves it behind: the next one removes all files at

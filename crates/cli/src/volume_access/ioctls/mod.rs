@@ -4,7 +4,7 @@
 //! answer the same. A caller that may not search trees sees what can be reached from where the volume is mounted
 //! (`subvolumes`).
 //!
-//! What an ioctl carries is declared once, where they are answered (`ubtrfs_fuse::ioctl_args`). Not here: which
+//! The argument of an ioctl is declared once, where they are answered (`ubtrfs_fuse::ioctl_args`). Not here: which
 //! commands are done so (`ByIoctls`, in their files), and when (`control::client`).
 
 mod data;

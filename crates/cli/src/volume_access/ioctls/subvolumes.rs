@@ -234,7 +234,7 @@ pub(crate) fn info_of(info: &SubvolInfo) -> SubvolumeInfo {
     item.rtime = timespec(&info.rtime);
     SubvolumeInfo {
         id: RootId(info.treeid.get()),
-        // What tells a snapshot in the root tree is not told.
+        // The mark of a snapshot in the root tree is not shown.
         snapshot_transid: (!item.parent_uuid.is_nil()).then_some(Transid(info.otransid.get())),
         item,
         place: (info.parent_id.get() != 0).then_some(place),

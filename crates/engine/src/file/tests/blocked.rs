@@ -178,7 +178,7 @@ fn directories_move_while_a_subvolume_is_made() {
         let renamed =
             nonblocking::scope(|| volume.rename(top, b"b", (dirs[0], b"b"), RenameMode::Replace));
         let second = scope.spawn(make(dirs[1], b"other"));
-        // What is to stand in it cannot be seen yet.
+        // Its contents cannot be seen yet.
         let deleted = scope.spawn(|| volume.delete_subvolume(top, b"holder"));
         let is_made = first.is_finished();
         device.release();

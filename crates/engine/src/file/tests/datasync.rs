@@ -223,7 +223,7 @@ fn changes_beside_times_are_committed() {
         volume.write(file, 0, &[4; 16]).unwrap();
         volume.fdatasync(file).unwrap();
         let again = commits(volume) - before - 1;
-        // What is below a hole is allocated by the second write.
+        // The range below a hole is allocated by the second write.
         assert_eq!(again, 0, "{name}");
     }
 }

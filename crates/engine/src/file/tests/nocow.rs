@@ -99,7 +99,7 @@ fn a_snapshot_keeps_what_it_shows() {
     assert_eq!(read(&rig, there, 4096, 1), [1]);
     assert_eq!(read(&rig, id, 16384, 1), [1]);
     rig.assert_sound();
-    // What was written since is the file's own, and is overwritten in place again.
+    // Data that was written since is the file's own, and is overwritten in place again.
     let after = places(&rig, id);
     write(&rig, id, 4096, 4, 8192);
     assert_eq!(places(&rig, id), after);

@@ -164,7 +164,7 @@ fn copy_that_ends_for_want_of_space_tells_how_much_it_copied() {
     let from = file_of(&rig, InodeFlags::empty(), &[2; 3 * SECTOR as usize + 100]);
     let to = file_of(&rig, InodeFlags::empty(), &[1; 10 * SECTOR as usize]);
     let taken = take_all_but(volume, 0);
-    // What is not a whole sector cannot be shared.
+    // A part of a sector cannot be shared.
     assert_eq!(
         volume.copy_range(from, 0, whole + 100, to, 0).unwrap(),
         whole

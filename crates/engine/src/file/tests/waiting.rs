@@ -141,7 +141,7 @@ fn with_everything_at_hand_no_call_would_wait() {
     let volume = open_cold(&device, &options());
     let top = top(&volume);
     let dir = in_top(&volume, "dir").unwrap();
-    // Whatever these meet later, they have read.
+    // Errors that these meet later come after their reads.
     let mut all = Vec::new();
     volume
         .readdir(dir, 0, &mut |entry| {

@@ -48,7 +48,7 @@ impl Replay<'_, '_> {
         Ok(())
     }
 
-    /// Takes all entries out of a directory that has lost its name. What they led to may have other names.
+    /// Takes all entries out of a directory that has lost its name. Their inodes may have other names.
     fn empty(&mut self, dir: InodeNr) -> Result<()> {
         loop {
             let first = Key::new(dir.0, KeyType::DIR_INDEX, 0);

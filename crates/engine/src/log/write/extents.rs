@@ -31,7 +31,7 @@ impl Gather<'_> {
         let sectorsize = self.inodes.roots.sectorsize();
         let end = subject.item.size.get().next_multiple_of(sectorsize);
         let mut extents = Vec::new();
-        // What was cut off before the log was taken is a hole in a file that has grown since.
+        // A range that was cut off before the log was taken is a hole in a file that has grown since.
         let grown = logged_size.min(end).next_multiple_of(sectorsize)..end;
         for range in self.changed_ranges(subject.ino, changed, grown)? {
             let at = |offset| Key::new(subject.ino, KeyType::EXTENT_DATA, offset);
@@ -261,7 +261,7 @@ impl Gather<'_> {
             }
             at = key.offset.saturating_add(old.len);
         }
-        // What is shared with another file may reach further than it did.
+        // A part that is shared with another file may reach further than it did.
         Ok(at >= end)
     }
 

@@ -4,7 +4,7 @@
 //! Subvolumes may move between subvolumes, other inodes not. A directory never moves into itself.
 //!
 //! Locks: `InodeTable::rename_lock` if a directory goes to another directory or a subvolume moves at all; then both
-//! directories. What the names lead to is tried, and if it is busy all are let go, taken at once, and the names
+//! directories. The inodes behind the names are tried, and if one is busy all are let go, taken at once, and the names
 //! looked up again.
 
 mod exchange;
@@ -147,7 +147,7 @@ impl Namespace {
                 (_, new) => rename.replace(reservation, locked, drafts, new.as_ref(), whiteout),
             };
             let places = [Some(&old), new.as_ref()].into_iter().flatten();
-            // What is known of directories is worth keeping.
+            // Cached names of directories are worth keeping.
             let files = places.filter(|place| !place.is_dir());
             for inode in files.filter_map(|place| place.inode.as_ref()) {
                 self.inodes.release(inode);

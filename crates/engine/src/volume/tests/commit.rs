@@ -372,7 +372,7 @@ fn cleaner_takes_steps_that_there_is_room_for() {
     deletes_scattered(20_000, MIB + MIB / 4, false);
 }
 
-/// CLEAN-1. What others share is not freed, but all of its references change.
+/// CLEAN-1. A block that others share is not freed, but all of its references change.
 #[test]
 fn cleaner_takes_steps_through_what_a_snapshot_shares() {
     deletes_scattered(40_000, 2 * MIB + MIB / 2, true);

@@ -69,7 +69,7 @@ impl Rig {
         let step = || {
             let step = manager.discard_step();
             if step == DiscardStep::Done {
-                // What the limits keep back may come at once.
+                // A discard that the limits keep back may come at once.
                 let limits = self.volume.discard_limits();
                 self.volume.set_discard_limits(limits).unwrap();
             }
@@ -170,7 +170,7 @@ fn background_discards_after_its_delays_and_files_stay_whole() {
     rig.run_at(119);
     let early = rig.discarded();
     rig.run_at(121);
-    // What is left is shorter than a region of the first pass.
+    // The rest is shorter than a region of the first pass.
     let stats = rig.volume.discard_stats();
     assert!(rig.discarded() >= early + 36 * MIB, "{stats:?}");
     rig.run_at(250);

@@ -172,7 +172,7 @@ impl Place {
         self.empty_dir(self.top)?;
         self.volume.free_deleted_subvolumes()?;
         self.volume.sync()?;
-        // What the commit before has freed.
+        // Space that the commit before has freed.
         self.volume.sync()
     }
 

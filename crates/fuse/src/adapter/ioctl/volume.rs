@@ -70,7 +70,7 @@ impl<S: Source> Call<'_, S> {
         Ok(info)
     }
 
-    /// Returns how many spaces there are. What they are is a list of a length that FUSE cannot carry.
+    /// Returns how many spaces there are. The ranges themselves are a list of a length that FUSE cannot carry.
     pub(super) fn space_info(&self, args: SpaceInfo) -> Result<SpaceInfo> {
         if args.space_slots.get() != 0 {
             return Err(Errno::NOTTY);

@@ -46,7 +46,7 @@ const WRITE: OpenFlags = OpenFlags {
     ..READ
 };
 
-/// A mount of a fresh volume. What is left on the device when it goes is checked.
+/// A mount of a fresh volume. The state on the device when it goes is checked.
 struct Mount {
     device: Arc<MemDevice>,
     adapter: Option<Adapter<Arc<Volume>>>,

@@ -317,7 +317,7 @@ impl Names {
         }
         let id = self.place(path, attributes, true)?;
         self.has_links = true;
-        // What waits is a link to itself, which is no directory that something could be in.
+        // A link that waits leads to itself, which is no directory that something could be in.
         self.update(id, |node| node.link = Some(found.unwrap_or(id)))?;
         if found.is_none() {
             self.pending.push(&id.to_le_bytes())?;
@@ -378,7 +378,7 @@ impl Names {
         };
         if let Some(inode) = found {
             let node = self.node(inode)?;
-            // What waits itself leads nowhere.
+            // A link that waits itself leads nowhere.
             if !node.is_dir() && node.link.is_none() {
                 self.update(id, |node| node.link = Some(inode))?;
                 return Ok(());

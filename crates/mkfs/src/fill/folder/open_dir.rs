@@ -64,7 +64,7 @@ impl OpenDir {
     }
 
     pub(super) fn open_file(&self, name: &[u8]) -> Result<File, FillError> {
-        // What was a regular file may be a pipe now, which must not be waited for.
+        // A name that was a regular file may be a pipe now, which must not be waited for.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let fd = self.open(name, flags);
         let fd = fd.map_err(|errno| self.failed("open", name, errno))?;

@@ -97,7 +97,7 @@ impl Reader<'_> {
                 break;
             }
         }
-        // What comes before it may have been found unfit as well, and is told first.
+        // A file before it may have been found unfit as well, and is told first.
         failed.map_or(Ok(()), |error| Err(error.into()))
     }
 

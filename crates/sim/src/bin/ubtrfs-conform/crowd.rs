@@ -2,7 +2,7 @@
 //! own.
 //!
 //! In the common tree anything may come between two calls. An operation may fail as it would when the names had
-//! just changed, and in no other way. What is read there must be whole: files come into it under a name of their
+//! just changed, and in no other way. A file that is read there must be whole: files come into it under a name of their
 //! writer's, complete. In its own tree a member knows what there is, and all is compared. In the end nothing must
 //! be left that cannot be removed.
 

@@ -1,7 +1,7 @@
 //! A volume in memory whose leaves are edited item by item.
 //!
 //! Only blocks that the trees hold are shown. All copies of a block are written, checksums are mended, and
-//! keys in parents follow the first keys of their children. What the edit means for other trees is the
+//! keys in parents follow the first keys of their children. The meaning of the edit for other trees is the
 //! test's business.
 
 use std::collections::{BTreeMap, BTreeSet};

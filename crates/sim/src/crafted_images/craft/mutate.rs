@@ -36,7 +36,7 @@ pub fn mutate(block: &mut [u8], rng: &mut Rng) {
             }
         }
     };
-    // What was mutated before may lead out of the block.
+    // A field that was mutated before may lead out of the block.
     let Some(byte) = block.get_mut(at as usize) else {
         return;
     };

@@ -89,7 +89,7 @@ fn each_request_of_a_run_can_be_failed_in_turn() {
         device.flush()?;
         device.discard(0, 4096)
     };
-    // What comes before the run, such as opening the volume, is left alone.
+    // A request before the run, such as opening the volume, is left alone.
     let opened = || {
         let device = device();
         read(&device, 0).unwrap();

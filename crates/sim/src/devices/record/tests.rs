@@ -283,7 +283,7 @@ fn one_seed_gives_one_sequence_of_states() {
 fn orderly_shutdown_is_the_live_device() {
     let (recorder, device) = recorded();
     let mut rng = crate::Rng::new(seed("orderly shutdown"));
-    // What is discarded may be anything.
+    // Discarded data may be anything.
     let mut is_known = vec![true; 1 << 20];
     for _ in 0..200 {
         let mut data = vec![0; 1 + rng.below(20_000) as usize];

@@ -122,7 +122,7 @@ pub(super) fn fill(dir: &Path, scale: &Scale, rng: &mut Rng) -> Result<()> {
 
 fn sizes(dir: &Path, scale: &Scale, rng: &mut Rng) -> Result<()> {
     for kind in Kind::ALL {
-        // What does not compress is bounded by the scale alone.
+        // Data that does not compress is bounded by the scale alone.
         let noisy = matches!(kind, Kind::Random | Kind::Mixed);
         let most = if noisy { 0 } else { LARGEST };
         let largest = bytes(kind, scale.data_bytes.max(most), rng);

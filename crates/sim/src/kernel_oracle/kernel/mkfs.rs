@@ -87,7 +87,7 @@ impl Profile {
     }
 }
 
-/// Options of `mkfs.btrfs`. What is not set keeps that command's default.
+/// Options of `mkfs.btrfs`. An option that is not set keeps that command's default.
 #[derive(Clone, Debug)]
 pub struct MkfsSpec {
     pub(super) devices: usize,

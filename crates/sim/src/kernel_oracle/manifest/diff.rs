@@ -6,8 +6,8 @@ use std::fmt;
 use super::text::{Escaped, show_content, show_time, show_value};
 use super::{Entry, Manifest};
 
-/// A field of an entry that is compared. A test leaves out those that its reader cannot show alike. Such are inode numbers
-/// through a mount that gives subvolumes one device number, and access times of what it copied.
+/// A field of an entry that is compared. A test leaves out those that its reader cannot show alike. Such are inode
+/// numbers through a mount that gives subvolumes one device number, and access times of what it copied.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Field {
     Kind,
@@ -141,7 +141,7 @@ pub fn diff_without(left: &Manifest, right: &Manifest, ignored: &[Field]) -> Vec
 }
 
 fn fields(left: &Entry, right: &Entry, ignored: &[Field], differences: &mut Vec<Difference>) {
-    // What is shown of a field is costly.
+    // The text of a field is costly.
     if left == right {
         return;
     }

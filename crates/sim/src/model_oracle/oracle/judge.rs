@@ -18,8 +18,8 @@ pub enum DataRule {
     /// The write that follows the prefix may be there in part.
     Torn,
     /// Like `Torn`. Moreover any file may be as it was at an earlier moment since the promise, as with a commit
-    /// that does not wait for data. What cuts, reserves or shares parts of a file overtakes data written before it:
-    /// only the size of such a file is judged.
+    /// that does not wait for data. An operation that cuts, reserves or shares parts of a file overtakes data written
+    /// before it: only the size of such a file is judged.
     Lagging,
 }
 

@@ -62,7 +62,7 @@ impl Generator {
         let mut ops = Vec::with_capacity(count);
         while ops.len() < count {
             let op = self.next_op(model);
-            // What fails is part of the script; what is out of scope would not be run.
+            // A failing operation is part of the script; what is out of scope would not be run.
             if model.apply(&op) != Err(super::OpError::OutOfScope) {
                 ops.push(op);
             }

@@ -6,10 +6,10 @@ use crate::model::ModelFs;
 
 /// A file system under test. `ModelFs` is one as well.
 pub trait Target {
-    /// Does the operation. What a write could do only in part is `Outcome::Written`.
+    /// Does the operation. A write that was done only in part is `Outcome::Written`.
     fn apply(&mut self, op: &Op) -> Result<Outcome, OpError>;
 
-    /// Lists all that the target shows. What could not be shown is among the manifest's faults.
+    /// Lists all that the target shows. A file that could not be shown is among the manifest's faults.
     fn manifest(&mut self) -> Manifest;
 
     /// Returns whether this target may fail so where the model succeeds, and then changes nothing.

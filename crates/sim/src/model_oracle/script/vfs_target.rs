@@ -1,7 +1,7 @@
 //! A mount as a target, through the system's calls.
 //!
 //! Paths are walked name by name, so that they may be longer than the kernel takes and no symlink is
-//! followed. What is special to a mount, how to mount it again and how to handle its subvolumes, is
+//! followed. The part that is special to a mount, how to mount it again and how to handle its subvolumes, is
 //! `Mounted`'s.
 
 use std::collections::BTreeMap;

@@ -144,7 +144,7 @@ impl Commit<'_> {
         Ok(())
     }
 
-    /// Copies the root block of `source` for snapshot `id`. What lies below is shared from now on.
+    /// Copies the root block of `source` for snapshot `id`. The part below is shared from now on.
     fn copy_root(&mut self, source: RootId, id: RootId) -> Result<CommittedRoot> {
         let transid = self.transid;
         let tree = self.tree(source)?;

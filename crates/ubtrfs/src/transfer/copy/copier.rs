@@ -89,7 +89,7 @@ impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
     ///
     /// # Errors
     ///
-    /// Further copies would fail for the same reason ([`CopyError::is_final`]). What was copied stays.
+    /// Further copies would fail for the same reason ([`CopyError::is_final`]). Each file that was copied stays.
     pub(crate) fn copy_as(
         &mut self,
         file: &S::File,

@@ -1,6 +1,6 @@
 //! Making files below a directory of this machine, and never elsewhere.
 //!
-//! A name is one component and is used below an open directory without following links (COPY-1). What
+//! A name is one component and is used below an open directory without following links (COPY-1). A file that
 //! stands in the way is replaced as cp(1) does: a file by a file, never a directory, nor by one.
 
 use std::fs::File;

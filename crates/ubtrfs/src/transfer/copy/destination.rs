@@ -1,7 +1,7 @@
 //! Destinations of copies: what the copier asks of a volume and of this machine alike.
 //!
-//! A name is one component (COPY-1). What stands in the way is replaced: a file by a file, never a directory, nor
-//! by one, and nothing is written through a link.
+//! A name is one component (COPY-1). A file that stands in the way is replaced by a file only, never a directory nor
+//! by one. Nothing is written through a link.
 
 use ubtrfs_engine::{FileId, Volume};
 

@@ -1,6 +1,6 @@
 //! A volume as where a copy is made.
 //!
-//! What is made without being kept as it was belongs to root, with the permissions of the original less the umask.
+//! A copy that is not kept as it was belongs to root, with the permissions of the original less the umask.
 //!
 //! Invariants
 //! - TO-VOLUME-1: a copy that keeps everything has exactly the original's ACLs, whatever its directory would

@@ -84,7 +84,7 @@ pub(crate) struct DumpTree {
 
 impl DumpTree {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
-        // What can be read of devices is shown, whatever is missing.
+        // All that can be read of devices is shown, whatever is missing.
         let is_mount = self.images.iter().any(|image| image.session().is_some());
         let options = DeviceOptions::scanning(self.scan.clone(), self.degraded || !is_mount)
             .only_named(self.noscan)

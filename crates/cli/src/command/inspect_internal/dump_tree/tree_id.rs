@@ -1,5 +1,5 @@
-//! Trees as users name them: by number, or by name in any case, with `-` for `_`. What the kernel's sources put around a
-//! name (`BTRFS_`, `_TREE`, `_OBJECTID`) may be left out.
+//! Trees as users name them: by number, or by name in any case, with `-` for `_`. The prefix that the kernel's sources
+//! put around a name (`BTRFS_`, `_TREE`, `_OBJECTID`) may be left out.
 
 use std::str::FromStr;
 

@@ -3,13 +3,13 @@
 //! Level by level, the interior nodes are walked again for each level, from the cache. Remembering the addresses of a
 //! level would need memory in proportion to the tree.
 //!
-//! A damaged block is reported, and printed if its checksum still shows that it was written like that. What
-//! lies below it is not followed: its pointers could lead to the same blocks again and again.
+//! A damaged block is reported, and printed if its checksum still shows that it was written like that. The
+//! blocks below it are not followed: its pointers could lead to the same blocks again and again.
 //!
 //! Invariants
 //! - DUMP-1: nothing is written while the epoch is held that keeps blocks from being allocated again. So a reader may
-//!   stop for as long as it likes while writers of the volume go on. A tree is shown in pieces, each as the tree is at its
-//!   time, from the key on that the piece before came to.
+//!   stop for as long as it likes while writers of the volume go on. A tree is shown in pieces, each as the tree is at
+//!   its time, from the key on that the piece before came to.
 //! - DUMP-2: a piece ends further on than it begins, so that a dump ends on any bytes.
 
 use std::io::Write;

@@ -170,7 +170,7 @@ impl Region {
         }
         self.model.doubt(offset..offset + len);
         self.note("store", offset, len, "refused");
-        // What the kernel still holds of it is lost as well. Its error is told once.
+        // Data that the kernel still holds of it is lost as well. Its error is told once.
         let _ = self.open(false)?.sync_all();
         Ok(Done::Refused)
     }
