@@ -133,6 +133,11 @@
 #define UBTRFS_CHANGED 3
 
 /**
+ * How a volume is checked. New ones are those of ubtrfs_check without flags.
+ */
+struct ubtrfs_check_options;
+
+/**
  * A directory that is listed.
  */
 struct ubtrfs_dir;
@@ -141,6 +146,16 @@ struct ubtrfs_dir;
  * An open file.
  */
 struct ubtrfs_file;
+
+/**
+ * How a volume is made. New ones are those of ubtrfs_volume_create.
+ */
+struct ubtrfs_mkfs_options;
+
+/**
+ * How a volume is opened. New ones are those of ubtrfs_volume_open for writing.
+ */
+struct ubtrfs_open_options;
 
 /**
  * A subvolume: a tree of files. Paths begin at its root.
@@ -443,6 +458,168 @@ extern "C" {
 const char *ubtrfs_error_message(void);
 
 /**
+ * Makes options of opening.
+ */
+int ubtrfs_open_options_new(struct ubtrfs_open_options **options);
+
+/**
+ * Frees options. NULL is no error.
+ */
+void ubtrfs_open_options_free(struct ubtrfs_open_options *options);
+
+/**
+ * Opens for reading: others may do the same meanwhile.
+ */
+int ubtrfs_open_options_set_read_only(struct ubtrfs_open_options *options, bool read_only);
+
+/**
+ * Opens for reading, and as of the last commit: so a volume can be read whose log of syncs is damaged.
+ */
+int ubtrfs_open_options_set_as_committed(struct ubtrfs_open_options *options,
+                                         bool as_committed);
+
+/**
+ * Opens although devices are missing, as far as the profiles allow.
+ */
+int ubtrfs_open_options_set_degraded(struct ubtrfs_open_options *options, bool degraded);
+
+/**
+ * Adds a place where other devices of the volume are looked for: a file or a folder. In a folder it is what is directly in
+ * it; in "/dev" all block devices.
+ */
+int ubtrfs_open_options_add_scan(struct ubtrfs_open_options *options,
+                                 const char *place);
+
+/**
+ * Sets how files are compressed that do not say it themselves: "none", "lzo", "zlib" or "zstd". The last two may have a
+ * level, as "zstd:3". A new volume's contents are compressed so as well.
+ */
+int ubtrfs_open_options_set_compression(struct ubtrfs_open_options *options,
+                                        const char *compression);
+
+/**
+ * Lowers all caches and budgets to their shares of so much memory.
+ */
+int ubtrfs_open_options_set_memory(struct ubtrfs_open_options *options, uint64_t size_bytes);
+
+/**
+ * Sets the size of the cache of tree blocks.
+ */
+int ubtrfs_open_options_set_cache(struct ubtrfs_open_options *options, uint64_t size_bytes);
+
+/**
+ * Sets how long a change may stay uncommitted: 30 seconds unless it is set. With 0 a commit comes on request and under
+ * pressure of memory only.
+ */
+int ubtrfs_open_options_set_commit_interval(struct ubtrfs_open_options *options,
+                                            uint32_t seconds);
+
+/**
+ * Says whether devices are told of freed space, which makes an image smaller. They are unless it is set.
+ */
+int ubtrfs_open_options_set_discard(struct ubtrfs_open_options *options,
+                                    bool discard);
+
+/**
+ * Makes options of new volumes.
+ */
+int ubtrfs_mkfs_options_new(struct ubtrfs_mkfs_options **options);
+
+/**
+ * Frees options. NULL is no error.
+ */
+void ubtrfs_mkfs_options_free(struct ubtrfs_mkfs_options *options);
+
+/**
+ * Sets the label, of at most 255 bytes. NULL is none.
+ */
+int ubtrfs_mkfs_options_set_label(struct ubtrfs_mkfs_options *options, const char *label);
+
+/**
+ * Sets the UUID of the volume, which no other may have. It is random unless it is set.
+ */
+int ubtrfs_mkfs_options_set_uuid(struct ubtrfs_mkfs_options *options, const uint8_t (*uuid)[16]);
+
+/**
+ * Sets the profile of data: "single", "dup", "raid0", "raid1", "raid1c3", "raid1c4", "raid10", "raid5" or "raid6". It
+ * follows from the number of devices unless it is set.
+ */
+int ubtrfs_mkfs_options_set_data_profile(struct ubtrfs_mkfs_options *options,
+                                         const char *profile);
+
+/**
+ * Sets the profile of trees, as ubtrfs_mkfs_options_set_data_profile.
+ */
+int ubtrfs_mkfs_options_set_metadata_profile(struct ubtrfs_mkfs_options *options,
+                                             const char *profile);
+
+/**
+ * Sets the algorithm of the checksums: "crc32c", which is the default, "xxhash", "sha256" or "blake2".
+ */
+int ubtrfs_mkfs_options_set_checksum(struct ubtrfs_mkfs_options *options,
+                                     const char *checksum);
+
+/**
+ * Sets the size of a tree block. It is 16 KiB unless it is set.
+ */
+int ubtrfs_mkfs_options_set_node_size(struct ubtrfs_mkfs_options *options, uint32_t size_bytes);
+
+/**
+ * Sets the size of a block of data. It is 4 KiB unless it is set.
+ */
+int ubtrfs_mkfs_options_set_sector_size(struct ubtrfs_mkfs_options *options, uint32_t size_bytes);
+
+/**
+ * Sets and clears features by a list, as of `mkfs.btrfs -O`: "^no-holes,mixed-bg" clears the first and sets the second.
+ */
+int ubtrfs_mkfs_options_set_features(struct ubtrfs_mkfs_options *options,
+                                     const char *list);
+
+/**
+ * Fills the volume with what is in a folder of this machine, or in a tar archive, compressed or not.
+ */
+int ubtrfs_mkfs_options_set_rootdir(struct ubtrfs_mkfs_options *options,
+                                    const char *contents);
+
+/**
+ * Takes a time, in seconds since 1970, for the present: then the same options and files make the same volume, byte for
+ * byte. No file has a later time. An empty volume needs a UUID for that.
+ */
+int ubtrfs_mkfs_options_set_source_date_epoch(struct ubtrfs_mkfs_options *options,
+                                              uint32_t seconds);
+
+/**
+ * Makes options of checks.
+ */
+int ubtrfs_check_options_new(struct ubtrfs_check_options **options);
+
+/**
+ * Frees options. NULL is no error.
+ */
+void ubtrfs_check_options_free(struct ubtrfs_check_options *options);
+
+/**
+ * Reads all data of every mirror as well, and compares it with its checksums.
+ */
+int ubtrfs_check_options_set_read_data(struct ubtrfs_check_options *options, bool read_data);
+
+/**
+ * Sets how much memory the records of a check take. Those beyond go to a temporary file. It is 256 MiB unless it is set.
+ */
+int ubtrfs_check_options_set_memory(struct ubtrfs_check_options *options,
+                                    uint64_t size_bytes);
+
+/**
+ * Sets of how many issues the callback hears: the first 1000 unless it is set. All are counted.
+ */
+int ubtrfs_check_options_set_max_issues(struct ubtrfs_check_options *options, size_t max_issues);
+
+/**
+ * Adds a place where other devices are looked for, as ubtrfs_open_options_add_scan.
+ */
+int ubtrfs_check_options_add_scan(struct ubtrfs_check_options *options, const char *place);
+
+/**
  * Returns the version of the library, such as "0.1.0".
  */
 const char *ubtrfs_version(void);
@@ -462,6 +639,26 @@ int ubtrfs_volume_create(const char *image,
 int ubtrfs_volume_open(const char *image,
                        unsigned int flags,
                        struct ubtrfs_volume **volume);
+
+/**
+ * Makes a volume of so many files that must not exist, each of this size, and opens it for writing. Options may be NULL:
+ * those of ubtrfs_volume_create and ubtrfs_volume_open. That a new volume is opened for reading is -EINVAL.
+ */
+int ubtrfs_volume_create_with(const char *const *images,
+                              size_t image_count,
+                              uint64_t size_bytes,
+                              const struct ubtrfs_mkfs_options *mkfs_options,
+                              const struct ubtrfs_open_options *open_options,
+                              struct ubtrfs_volume **volume);
+
+/**
+ * Opens the volume that has all of so many files or devices. Others that it has are looked for where the options say, which
+ * may be NULL.
+ */
+int ubtrfs_volume_open_with(const char *const *images,
+                            size_t image_count,
+                            const struct ubtrfs_open_options *options,
+                            struct ubtrfs_volume **volume);
 
 /**
  * Commits everything and closes the volume. An error means that the last changes are not durable; the handle is gone
@@ -541,6 +738,17 @@ int ubtrfs_check(const char *image,
                  ubtrfs_issue_callback callback,
                  void *data,
                  struct ubtrfs_check_report *report);
+
+/**
+ * Checks the volume that has all of so many files or devices, as ubtrfs_check, in the way that the options say. They may be
+ * NULL.
+ */
+int ubtrfs_check_with(const char *const *images,
+                      size_t image_count,
+                      const struct ubtrfs_check_options *options,
+                      ubtrfs_issue_callback callback,
+                      void *data,
+                      struct ubtrfs_check_report *report);
 
 /**
  * Gives a handle of the top level, the subvolume that holds all others.

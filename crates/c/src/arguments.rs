@@ -77,6 +77,26 @@ pub(crate) unsafe fn path<'a>(pointer: *const c_char) -> Result<&'a Path> {
     Ok(Path::new(unsafe { text(pointer)? }))
 }
 
+/// Returns the paths of an array.
+///
+/// # Safety
+///
+/// The pointer is null or of so many texts with a NUL, which nothing changes meanwhile.
+pub(crate) unsafe fn paths<'a>(
+    pointer: *const *const c_char,
+    count: usize,
+) -> Result<Vec<&'a Path>> {
+    let pointers = match (count, pointer.is_null()) {
+        (0, _) => &[][..],
+        (_, true) => return Err(Failure::invalid("the paths are NULL")),
+        // SAFETY: it is not null, and the rest is the caller's.
+        (_, false) => unsafe { slice::from_raw_parts(pointer, count) },
+    };
+    // SAFETY: the caller's.
+    let paths = pointers.iter().map(|&pointer| unsafe { path(pointer) });
+    paths.collect()
+}
+
 /// Converts text for C. It ends before the first NUL, of which it should have none.
 pub(crate) fn text_of(text: impl AsRef<[u8]>) -> CString {
     let bytes = text.as_ref().iter().copied();

@@ -2,10 +2,11 @@
 
 use std::ffi::{CString, c_char, c_int, c_uint, c_void};
 
-use ubtrfs::{BlockGroupKind, Checker, Severity};
+use ubtrfs::{BlockGroupKind, Checker, OpenCheck, Severity};
 
-use crate::arguments::{handle, path, place, text_of};
-use crate::failure::{Failure, number, status};
+use crate::arguments::{Place, handle, path, paths, place, text_of};
+use crate::failure::{Failure, Result, number, status};
+use crate::options::ubtrfs_check_options;
 use crate::volume::ubtrfs_volume;
 
 /// Block groups of data.
@@ -201,32 +202,71 @@ pub unsafe extern "C" fn ubtrfs_check(
             UBTRFS_CHECK_DATA => true,
             _ => return Err(Failure::invalid("unknown flags")),
         };
-        let found = Checker::new().read_data(reads_data).check(image)?;
-        place.put(ubtrfs_check_report {
-            errors: found.errors,
-            warnings: found.warnings,
-            notes: found.notes,
-        });
-        let Some(callback) = callback else {
-            return Ok(0);
-        };
-        for of in found.issues {
-            let message: CString = text_of(&of.message);
-            let issue = ubtrfs_issue {
-                severity: match of.severity {
-                    Severity::Note => UBTRFS_NOTE,
-                    Severity::Warning => UBTRFS_WARNING,
-                    Severity::Error => UBTRFS_ERROR,
-                },
-                number: of.number,
-                message: message.as_ptr(),
-            };
-            // SAFETY: the caller's function gets what its type says.
-            let result = unsafe { callback(&raw const issue, data) };
-            if result != 0 {
-                return Ok(result);
-            }
-        }
-        Ok(0)
+        let check = Checker::new().read_data(reads_data).open(&[image])?;
+        // SAFETY: the head of the header.
+        unsafe { tell(check, callback, data, &mut place) }
     })
+}
+
+/// Checks the volume that has all of so many files or devices, as ubtrfs_check, in the way that the options say. They may be
+/// NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_check_with(
+    images: *const *const c_char,
+    image_count: usize,
+    options: *const ubtrfs_check_options,
+    callback: ubtrfs_issue_callback,
+    data: *mut c_void,
+    report: *mut ubtrfs_check_report,
+) -> c_int {
+    number(|| {
+        // SAFETY: the head of the header.
+        let (images, mut place) = unsafe { (paths(images, image_count)?, place(report)?) };
+        // SAFETY: the head of the header.
+        let options = unsafe { options.as_ref() };
+        let checker = options.map(ubtrfs_check_options::checker);
+        let check = checker.unwrap_or_default().open(&images)?;
+        // SAFETY: the head of the header.
+        unsafe { tell(check, callback, data, &mut place) }
+    })
+}
+
+/// Does a check, tells the callback of its issues, and returns what that returns.
+///
+/// # Safety
+///
+/// The callback takes what its type says.
+unsafe fn tell(
+    check: OpenCheck,
+    callback: ubtrfs_issue_callback,
+    data: *mut c_void,
+    report: &mut Place<'_, ubtrfs_check_report>,
+) -> Result<c_int> {
+    let found = check.run(&mut ())?;
+    report.put(ubtrfs_check_report {
+        errors: found.errors,
+        warnings: found.warnings,
+        notes: found.notes,
+    });
+    let Some(callback) = callback else {
+        return Ok(0);
+    };
+    for of in found.issues {
+        let message: CString = text_of(&of.message);
+        let issue = ubtrfs_issue {
+            severity: match of.severity {
+                Severity::Note => UBTRFS_NOTE,
+                Severity::Warning => UBTRFS_WARNING,
+                Severity::Error => UBTRFS_ERROR,
+            },
+            number: of.number,
+            message: message.as_ptr(),
+        };
+        // SAFETY: the caller's.
+        let result = unsafe { callback(&raw const issue, data) };
+        if result != 0 {
+            return Ok(result);
+        }
+    }
+    Ok(0)
 }

@@ -7,10 +7,11 @@ use std::ptr;
 use ubtrfs::{MkfsOptions, Volume};
 
 use crate::arguments::{
-    buffer, copy_whole, handle, handle_place, optional_text, path, place, take_back, text,
+    buffer, copy_whole, handle, handle_place, optional_text, path, paths, place, take_back, text,
 };
 use crate::failure::{Failure, number, size, status};
 use crate::metadata::ubtrfs_timespec;
+use crate::options::{ubtrfs_mkfs_options, ubtrfs_open_options};
 
 /// Opens for reading: others may do the same meanwhile.
 pub const UBTRFS_READ_ONLY: c_uint = 1;
@@ -95,6 +96,54 @@ pub unsafe extern "C" fn ubtrfs_volume_open(
             UBTRFS_READ_ONLY => Volume::open_read_only(image)?,
             _ => return Err(Failure::invalid("unknown flags")),
         };
+        opened.give(ubtrfs_volume { volume });
+        Ok(())
+    })
+}
+
+/// Makes a volume of so many files that must not exist, each of this size, and opens it for writing. Options may be NULL:
+/// those of ubtrfs_volume_create and ubtrfs_volume_open. That a new volume is opened for reading is -EINVAL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_volume_create_with(
+    images: *const *const c_char,
+    image_count: usize,
+    size_bytes: u64,
+    mkfs_options: *const ubtrfs_mkfs_options,
+    open_options: *const ubtrfs_open_options,
+    volume: *mut *mut ubtrfs_volume,
+) -> c_int {
+    status(|| {
+        // SAFETY: the head of the header.
+        let (made, images) = unsafe { (handle_place(volume)?, paths(images, image_count)?) };
+        // SAFETY: the head of the header.
+        let (mkfs, open) = unsafe { (mkfs_options.as_ref(), open_options.as_ref()) };
+        if open.is_some_and(ubtrfs_open_options::reads_only) {
+            return Err(Failure::invalid("a new volume is for writing"));
+        }
+        let builder = open.map_or_else(Volume::builder, ubtrfs_open_options::builder);
+        let mkfs = mkfs.map(ubtrfs_mkfs_options::mkfs).unwrap_or_default();
+        let volume = builder.mkfs(mkfs).create_all(&images, size_bytes)?;
+        made.give(ubtrfs_volume { volume });
+        Ok(())
+    })
+}
+
+/// Opens the volume that has all of so many files or devices. Others that it has are looked for where the options say, which
+/// may be NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_volume_open_with(
+    images: *const *const c_char,
+    image_count: usize,
+    options: *const ubtrfs_open_options,
+    volume: *mut *mut ubtrfs_volume,
+) -> c_int {
+    status(|| {
+        // SAFETY: the head of the header.
+        let (opened, images) = unsafe { (handle_place(volume)?, paths(images, image_count)?) };
+        // SAFETY: the head of the header.
+        let options = unsafe { options.as_ref() };
+        let builder = options.map_or_else(Volume::builder, ubtrfs_open_options::builder);
+        let volume = builder.open_all(&images)?;
         opened.give(ubtrfs_volume { volume });
         Ok(())
     })

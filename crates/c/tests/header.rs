@@ -9,6 +9,7 @@ use cbindgen::{Builder, Config, Language, Style};
 const SOURCES: &[&str] = &[
     "failure",
     "metadata",
+    "options",
     "volume",
     "group",
     "report",

@@ -107,19 +107,25 @@ fn compile(library: &Path, source: &Path, program: &Path) {
 }
 
 #[test]
-fn program_of_the_page_makes_a_volume() {
+fn programs_of_the_page_make_volumes() {
     let library = library();
     let scratch = Scratch::new().unwrap();
     let page = Path::new(HERE).join("../../docs/embedding.md");
     let page = fs::read_to_string(page).unwrap();
-    let code = page.split_once("```c\n").unwrap().1;
-    let source = scratch.path().join("log.c");
-    fs::write(&source, code.split_once("```").unwrap().0).unwrap();
-    let program = scratch.path().join("log");
-    compile(&library, &source, &program);
-    run(Command::new(&program)
-        .current_dir(scratch.path())
-        .env("LD_LIBRARY_PATH", library.join("lib")));
+    let programs: Vec<&str> = page.split("```c\n").skip(1).collect();
+    assert_eq!(programs.len(), 2);
+    for code in programs {
+        let source = scratch.path().join("page.c");
+        fs::write(&source, code.split_once("```").unwrap().0).unwrap();
+        let program = scratch.path().join("page");
+        compile(&library, &source, &program);
+        run(Command::new(&program)
+            .current_dir(scratch.path())
+            .env("LD_LIBRARY_PATH", library.join("lib")));
+    }
+    let pair = Volume::builder().scan([scratch.path()]).read_only();
+    let pair = pair.open(scratch.path().join("two.img")).unwrap();
+    assert_eq!((pair.label(), pair.devices().len()), ("pair".into(), 2));
     let volume = Volume::open_read_only(scratch.path().join("archive.img")).unwrap();
     assert_eq!(volume.root().read("/version-1/log").unwrap(), b"a line\n");
 }

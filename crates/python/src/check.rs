@@ -1,21 +1,31 @@
 //! Whether a volume is consistent.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-
 use pyo3::prelude::*;
 use ubtrfs::{Checker, Severity};
 
 use crate::failure::failed;
+use crate::options::paths_of;
 
 /// Errors, warnings, notes; issues as severity, number and message.
 type Report = ((u64, u64, u64), Vec<(&'static str, u16, String)>);
 
 #[pyfunction]
-pub(crate) fn check(py: Python<'_>, path: &[u8], read_data: bool) -> PyResult<Report> {
-    let path = OsStr::from_bytes(path);
-    let checker = Checker::new().read_data(read_data);
-    let report = py.detach(|| checker.check(path));
+pub(crate) fn check(
+    py: Python<'_>,
+    paths: Vec<Vec<u8>>,
+    scan: Vec<Vec<u8>>,
+    read_data: bool,
+    memory_bytes: Option<u64>,
+    max_issues: usize,
+) -> PyResult<Report> {
+    let mut checker = Checker::new()
+        .read_data(read_data)
+        .scan(paths_of(&scan))
+        .max_issues(max_issues);
+    if let Some(bytes) = memory_bytes {
+        checker = checker.memory_bytes(bytes);
+    }
+    let report = py.detach(|| checker.open(&paths_of(&paths))?.run(&mut ()));
     let report = report.map_err(|error| failed(&error))?;
     let issues = report.issues.into_iter().map(|issue| {
         let severity = match issue.severity {

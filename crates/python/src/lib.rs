@@ -11,6 +11,7 @@ mod check;
 mod failure;
 mod file;
 mod handle;
+mod options;
 mod snapshot;
 mod stream;
 mod subvolume;

@@ -4,11 +4,12 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
-use ubtrfs::{BlockGroupKind, MkfsOptions, Profile};
+use pyo3::types::{PyBytes, PyDict};
+use ubtrfs::{BlockGroupKind, Profile};
 
 use crate::failure::failed;
 use crate::handle::Handle;
+use crate::options::{Making, Opening, paths_of};
 use crate::subvolume::{Subvolume, Time, bytes_of, time_of};
 
 /// Id, path, (UUID, parent's, that of the sent one), (read-only, deleted), (generation, created), (created, changed).
@@ -68,34 +69,42 @@ impl Volume {
     }
 }
 
-fn labelled(label: &[u8]) -> ubtrfs::Builder {
-    let options = MkfsOptions {
-        label: label.to_vec(),
-        ..MkfsOptions::default()
-    };
-    ubtrfs::Volume::builder().mkfs(options)
+/// Returns the builder of a new volume.
+fn builder(making: &Bound<'_, PyDict>, opening: &Bound<'_, PyDict>) -> PyResult<ubtrfs::Builder> {
+    let mkfs = making.extract::<Making>()?.mkfs()?;
+    let builder = opening.extract::<Opening>()?.builder()?;
+    Ok(builder.mkfs(mkfs))
 }
 
 #[pymethods]
 impl Volume {
     #[staticmethod]
-    fn create(py: Python<'_>, path: &[u8], size: u64, label: &[u8]) -> PyResult<Volume> {
-        let path = OsStr::from_bytes(path);
-        Volume::opened(py, || labelled(label).create(path, size))
+    fn create(
+        py: Python<'_>,
+        paths: Vec<Vec<u8>>,
+        size: u64,
+        making: &Bound<'_, PyDict>,
+        opening: &Bound<'_, PyDict>,
+    ) -> PyResult<Volume> {
+        let builder = builder(making, opening)?;
+        Volume::opened(py, || builder.create_all(&paths_of(&paths), size))
     }
 
     #[staticmethod]
-    fn in_memory(py: Python<'_>, size: u64, label: &[u8]) -> PyResult<Volume> {
-        Volume::opened(py, || labelled(label).in_memory(size))
+    fn in_memory(
+        py: Python<'_>,
+        size: u64,
+        making: &Bound<'_, PyDict>,
+        opening: &Bound<'_, PyDict>,
+    ) -> PyResult<Volume> {
+        let builder = builder(making, opening)?;
+        Volume::opened(py, || builder.in_memory(size))
     }
 
     #[staticmethod]
-    fn open(py: Python<'_>, path: &[u8], read_only: bool) -> PyResult<Volume> {
-        let path = OsStr::from_bytes(path);
-        Volume::opened(py, || match read_only {
-            true => ubtrfs::Volume::open_read_only(path),
-            false => ubtrfs::Volume::open(path),
-        })
+    fn open(py: Python<'_>, paths: Vec<Vec<u8>>, opening: &Bound<'_, PyDict>) -> PyResult<Volume> {
+        let builder = opening.extract::<Opening>()?.builder()?;
+        Volume::opened(py, || builder.open_all(&paths_of(&paths)))
     }
 
     fn root(&self, py: Python<'_>) -> PyResult<Subvolume> {

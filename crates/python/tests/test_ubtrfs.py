@@ -6,6 +6,7 @@ import os
 import pathlib
 import stat
 import threading
+import uuid
 
 import pytest
 
@@ -520,6 +521,73 @@ def test_volume_tells_its_space_and_devices(image):
         assert statistics.data_bytes == 8 << 20
         volume.root.unlink("/file")
         assert volume.trim() > 0
+
+
+def test_volume_of_two_devices_is_made_found_and_opened_degraded(tmp_path):
+    one, two = tmp_path / "one.img", tmp_path / "two.img"
+    wanted = uuid.UUID(int=7)
+    options = dict(label="pair", uuid=wanted, data="raid1", metadata="RAID1", checksum="xxhash")
+    sizes = dict(node_size=32768, sector_size=4096, features="^no-holes")
+    tuning = dict(compress="zstd:3", cache_bytes=16 << 20, memory_bytes=64 << 20, commit_interval=None, discard=False)
+    with ubtrfs.Volume.create(one, 512 << 20, devices=[two], **options, **sizes, **tuning) as volume:
+        assert (volume.label, volume.uuid, len(volume.devices())) == ("pair", wanted, 2)
+        assert {group.profile for group in volume.space().block_groups} == {"RAID1"}
+        with volume.root.open("/file", "wb") as file:
+            file.write(b"x" * (1 << 20))
+        volume.sync()
+        assert volume.statistics().data_bytes < 1 << 20
+    with pytest.raises(FileNotFoundError):
+        ubtrfs.Volume.open(one)
+    with ubtrfs.Volume.open(one, devices=[os.fsencode(two)]) as volume:
+        assert len(volume.devices()) == 2
+    with ubtrfs.Volume.open(two, scan=[tmp_path], as_committed=True) as volume:
+        assert volume.read_only
+    assert ubtrfs.check(one, devices=[two], memory_bytes=1 << 24, max_issues=5).clean
+    assert ubtrfs.check(one, scan=[tmp_path], read_data=True).clean
+    two.unlink()
+    with ubtrfs.Volume.open(one, read_only=True, degraded=True) as volume:
+        assert [device.path is None for device in volume.devices()] == [False, True]
+        with volume.root.open("/file", "rb") as file:
+            assert file.read() == b"x" * (1 << 20)
+
+
+def test_image_is_made_of_a_folder_again(tmp_path):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "file").write_text("content")
+    ids = set()
+    for name in ("one.img", "two.img"):
+        options = dict(rootdir=folder, source_date_epoch=10**9)
+        with ubtrfs.Volume.create(tmp_path / name, SIZE, **options) as volume:
+            assert volume.root.open("/file").read() == "content"
+            assert volume.root.stat("/file").st_mtime == 10**9
+            ids.add(volume.uuid)
+    assert len(ids) == 1
+    with ubtrfs.Volume.in_memory(SIZE, rootdir=folder, label="memory", compress="lzo") as volume:
+        assert volume.root.listdir() == ["file"]
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        dict(data="raid7"),
+        dict(checksum="md5"),
+        dict(compress="zstd:99"),
+        dict(commit_interval=0),
+        dict(commit_interval=-1.0),
+        dict(commit_interval=float("nan")),
+    ],
+)
+def test_wrong_options_are_refused(image, option):
+    with pytest.raises(ValueError):
+        ubtrfs.Volume.create(image, SIZE, **option)
+    assert not image.exists()
+
+
+def test_features_that_are_not_known_are_refused(image):
+    with pytest.raises(OSError) as error:
+        ubtrfs.Volume.create(image, SIZE, features="no-such")
+    assert error.value.errno == errno.EINVAL
 
 
 def test_check_tells_damage(image):

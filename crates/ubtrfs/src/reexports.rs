@@ -9,6 +9,8 @@
 ///
 /// # fn main() -> Result<(), ubtrfs::Error> {
 /// let zstd = Compress { algorithm: Compression::Zstd, level: 3, force: false };
+/// assert_eq!(Compress::from_name("zstd:3"), Some(zstd));
+/// assert!(["zstd:16", "zstd:", "none:1", "zip"].map(Compress::from_name).iter().all(Option::is_none));
 /// let volume = Volume::builder().compress(zstd).in_memory(256 << 20)?;
 /// volume.root().write("/log", vec![b'x'; 1 << 20])?;
 /// volume.sync()?;

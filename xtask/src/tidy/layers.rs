@@ -157,6 +157,7 @@ const ORDERS: &[(&str, &[&str])] = &[
         &[
             "failure",
             "arguments metadata",
+            "options",
             "volume",
             "group report subvolume",
             "attributes directory file paths streams trees",
@@ -166,9 +167,10 @@ const ORDERS: &[(&str, &[&str])] = &[
         "python",
         &[
             "failure handle",
-            "check file stream",
+            "file stream",
             "subvolume",
-            "snapshot trees volume",
+            "options",
+            "check snapshot trees volume",
         ],
     ),
     (

@@ -15,6 +15,30 @@ pub struct Compress {
     pub force: bool,
 }
 
+impl Compress {
+    /// Reads the name of an algorithm, which may have a level after a colon, such as `zstd:3`. `none` is no compression.
+    ///
+    /// Returns None for a name that is not known, and for a level that the algorithm has not.
+    pub fn from_name(name: &str) -> Option<Compress> {
+        let (name, level) = match name.split_once(':') {
+            Some((name, level)) => (name, level.parse().ok()?),
+            None => (name, 0),
+        };
+        let algorithm = Compression::from_name(name)?;
+        let highest = match algorithm {
+            Compression::None => 0,
+            Compression::Lzo => 1,
+            Compression::Zlib => 9,
+            Compression::Zstd => 15,
+        };
+        (0..=highest).contains(&level).then_some(Compress {
+            algorithm,
+            level,
+            force: false,
+        })
+    }
+}
+
 /// See [`crate::OpenOptions`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DataOptions {

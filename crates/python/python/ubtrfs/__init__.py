@@ -552,13 +552,73 @@ def _told(problems: Tuple[int, List[Tuple[bytes, str]]]) -> None:
         raise TransferError(count, [Problem(os.fsdecode(bytes(path)), text) for path, text in listed])
 
 
-def check(path: Path, *, read_data: bool = False) -> CheckReport:
+def check(
+    path: Path,
+    *,
+    devices: Iterable[Path] = (),
+    scan: Iterable[Path] = (),
+    read_data: bool = False,
+    memory_bytes: Optional[int] = None,
+    max_issues: int = 1000,
+) -> CheckReport:
     """Checks a volume that no program writes to. It only reads, and shares no code with what writes volumes.
 
-    With `read_data`, all data of every mirror is read and compared with its checksums.
+    With `read_data`, all data of every mirror is read and compared with its checksums. `devices` and `scan` are as for
+    `Volume.open`. Records beyond `memory_bytes` go to a temporary file. The report lists the first `max_issues`.
     """
-    counts, issues = _ubtrfs.check(os.fsencode(path), read_data)
+    places = [os.fsencode(place) for place in scan]
+    counts, issues = _ubtrfs.check(_paths(path, devices), places, read_data, memory_bytes, max_issues)
     return CheckReport(*counts, tuple(CheckIssue(*issue) for issue in issues))
+
+
+def _paths(path: Path, devices: Iterable[Path]) -> List[bytes]:
+    return [os.fsencode(path), *map(os.fsencode, devices)]
+
+
+def _making(
+    label: str,
+    uuid: Optional[_uuid.UUID],
+    data: Optional[str],
+    metadata: Optional[str],
+    checksum: Optional[str],
+    node_size: Optional[int],
+    sector_size: Optional[int],
+    features: Optional[str],
+    rootdir: Optional[Path],
+    source_date_epoch: Optional[int],
+) -> "_ubtrfs.Making":
+    return {
+        "label": os.fsencode(label),
+        "uuid": None if uuid is None else uuid.bytes,
+        "data": data,
+        "metadata": metadata,
+        "checksum": checksum,
+        "node_size": node_size,
+        "sector_size": sector_size,
+        "features": features,
+        "rootdir": None if rootdir is None else os.fsencode(rootdir),
+        "source_date_epoch": source_date_epoch,
+    }
+
+
+def _opening(
+    compress: Optional[str],
+    cache_bytes: Optional[int],
+    memory_bytes: Optional[int],
+    commit_interval: Optional[float],
+    discard: bool = True,
+) -> "_ubtrfs.Opening":
+    return {
+        "read_only": False,
+        "as_committed": False,
+        "degraded": False,
+        "scan": [],
+        "compress": compress,
+        "cache_bytes": cache_bytes,
+        "memory_bytes": memory_bytes,
+        "commit_interval": commit_interval,
+        "discard": discard,
+    }
 
 
 def _to_ns(seconds: float) -> int:
@@ -578,19 +638,100 @@ class Volume:
         self.root = Subvolume(native.root(), self._opened)
 
     @classmethod
-    def create(cls, path: Path, size: int, *, label: str = "") -> "Volume":
-        """Makes a volume in a file that must not exist. The file is sparse."""
-        return cls(_ubtrfs.Volume.create(os.fsencode(path), size, os.fsencode(label)))
+    def create(
+        cls,
+        path: Path,
+        size: int,
+        *,
+        devices: Iterable[Path] = (),
+        label: str = "",
+        uuid: Optional[_uuid.UUID] = None,
+        data: Optional[str] = None,
+        metadata: Optional[str] = None,
+        checksum: Optional[str] = None,
+        node_size: Optional[int] = None,
+        sector_size: Optional[int] = None,
+        features: Optional[str] = None,
+        rootdir: Optional[Path] = None,
+        source_date_epoch: Optional[int] = None,
+        compress: Optional[str] = None,
+        cache_bytes: Optional[int] = None,
+        memory_bytes: Optional[int] = None,
+        commit_interval: Optional[float] = 30.0,
+        discard: bool = True,
+    ) -> "Volume":
+        """Makes a volume in a file that must not exist, and opens it. The file is sparse.
+
+        `devices` are further files of the same size. `data` and `metadata` are profiles, such as "raid1", and `features` is
+        a list as of `mkfs.btrfs -O`. `rootdir` is a folder or tar archive that the volume is filled from. With
+        `source_date_epoch` the same files and options make the same volume. The rest is as for `open`.
+        """
+        making = _making(
+            label, uuid, data, metadata, checksum, node_size, sector_size, features, rootdir, source_date_epoch
+        )
+        opening = _opening(compress, cache_bytes, memory_bytes, commit_interval, discard)
+        return cls(_ubtrfs.Volume.create(_paths(path, devices), size, making, opening))
 
     @classmethod
-    def in_memory(cls, size: int, *, label: str = "") -> "Volume":
-        """Makes a volume in memory."""
-        return cls(_ubtrfs.Volume.in_memory(size, os.fsencode(label)))
+    def in_memory(
+        cls,
+        size: int,
+        *,
+        label: str = "",
+        uuid: Optional[_uuid.UUID] = None,
+        data: Optional[str] = None,
+        metadata: Optional[str] = None,
+        checksum: Optional[str] = None,
+        node_size: Optional[int] = None,
+        sector_size: Optional[int] = None,
+        features: Optional[str] = None,
+        rootdir: Optional[Path] = None,
+        source_date_epoch: Optional[int] = None,
+        compress: Optional[str] = None,
+        cache_bytes: Optional[int] = None,
+        memory_bytes: Optional[int] = None,
+        commit_interval: Optional[float] = 30.0,
+    ) -> "Volume":
+        """Makes a volume in memory, by the options of `create`."""
+        making = _making(
+            label, uuid, data, metadata, checksum, node_size, sector_size, features, rootdir, source_date_epoch
+        )
+        opening = _opening(compress, cache_bytes, memory_bytes, commit_interval)
+        return cls(_ubtrfs.Volume.in_memory(size, making, opening))
 
     @classmethod
-    def open(cls, path: Path, *, read_only: bool = False) -> "Volume":
-        """Opens the volume in a file or on a device. For writing it is opened alone."""
-        return cls(_ubtrfs.Volume.open(os.fsencode(path), read_only))
+    def open(
+        cls,
+        path: Path,
+        *,
+        devices: Iterable[Path] = (),
+        scan: Iterable[Path] = (),
+        read_only: bool = False,
+        as_committed: bool = False,
+        degraded: bool = False,
+        compress: Optional[str] = None,
+        cache_bytes: Optional[int] = None,
+        memory_bytes: Optional[int] = None,
+        commit_interval: Optional[float] = 30.0,
+        discard: bool = True,
+    ) -> "Volume":
+        """Opens the volume in a file or on a device. For writing it is opened alone.
+
+        - `devices`: further devices of the volume. `scan`: files, folders or "/dev", where those that it has besides are
+          looked for
+        - `as_committed`: opens for reading, as of the last commit, which passes by a damaged log of syncs
+        - `degraded`: opens although devices are missing, as far as the profiles allow
+        - `compress`: how files are compressed that do not say it themselves, such as "zstd:3"
+        - `cache_bytes`: the cache of tree blocks. `memory_bytes` lowers all caches and budgets to shares of it
+        - `commit_interval`: seconds. None: a commit comes on request and under pressure of memory only
+        - `discard`: tells the devices of freed space
+        """
+        opening = _opening(compress, cache_bytes, memory_bytes, commit_interval, discard)
+        opening["scan"] = [os.fsencode(place) for place in scan]
+        opening["read_only"] = read_only
+        opening["as_committed"] = as_committed
+        opening["degraded"] = degraded
+        return cls(_ubtrfs.Volume.open(_paths(path, devices), opening))
 
     @property
     def label(self) -> str:

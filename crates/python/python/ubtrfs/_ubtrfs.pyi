@@ -1,7 +1,7 @@
 """The native half: bytes for paths and names, tuples for results."""
 
 from collections.abc import Callable
-from typing import Any, Optional, TypeVar, final
+from typing import Any, Optional, TypedDict, TypeVar, final, type_check_only
 
 __all__ = [
     "__version__",
@@ -37,17 +37,42 @@ _Info = tuple[
     tuple[_Time, _Time],
 ]
 
+@type_check_only
+class Making(TypedDict):
+    label: bytes
+    uuid: Optional[bytes]
+    data: Optional[str]
+    metadata: Optional[str]
+    checksum: Optional[str]
+    node_size: Optional[int]
+    sector_size: Optional[int]
+    features: Optional[str]
+    rootdir: Optional[bytes]
+    source_date_epoch: Optional[int]
+
+@type_check_only
+class Opening(TypedDict):
+    read_only: bool
+    as_committed: bool
+    degraded: bool
+    scan: list[bytes]
+    compress: Optional[str]
+    cache_bytes: Optional[int]
+    memory_bytes: Optional[int]
+    commit_interval: Optional[float]
+    discard: bool
+
 _Told = tuple[int, list[tuple[bytes, str]]]
 _T = TypeVar("_T")
 
 @final
 class Volume:
     @staticmethod
-    def create(path: bytes, size: int, label: bytes) -> Volume: ...
+    def create(paths: list[bytes], size: int, making: Making, opening: Opening) -> Volume: ...
     @staticmethod
-    def in_memory(size: int, label: bytes) -> Volume: ...
+    def in_memory(size: int, making: Making, opening: Opening) -> Volume: ...
     @staticmethod
-    def open(path: bytes, read_only: bool) -> Volume: ...
+    def open(paths: list[bytes], opening: Opening) -> Volume: ...
     def root(self) -> Subvolume: ...
     def uuid(self) -> bytes: ...
     def label(self) -> bytes: ...
@@ -121,7 +146,11 @@ class Changes:
     def next_changes(self) -> list[tuple[str, bytes, Optional[bytes]]]: ...
 
 def check(
-    path: bytes, read_data: bool
+    paths: list[bytes],
+    scan: list[bytes],
+    read_data: bool,
+    memory_bytes: Optional[int],
+    max_issues: int,
 ) -> tuple[tuple[int, int, int], list[tuple[str, int, str]]]: ...
 def copy_tree(tree: Subvolume, from_: bytes, to: bytes, /) -> _Told: ...
 def copy_from_host(tree: Subvolume, host: bytes, to: bytes) -> _Told: ...

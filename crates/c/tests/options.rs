@@ -1,0 +1,235 @@
+//! Volumes are made, opened and checked as the options of a C program say.
+
+// The functions are those of C.
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::fs;
+use std::path::Path;
+use std::ptr;
+
+use ubtrfs::{Profile, Volume};
+use ubtrfs_c::*;
+use ubtrfs_sim::Scratch;
+
+fn message() -> String {
+    // SAFETY: the text is copied before another call.
+    let message = unsafe { CStr::from_ptr(ubtrfs_error_message()) };
+    message.to_str().unwrap().to_owned()
+}
+
+fn text(path: impl AsRef<Path>) -> CString {
+    CString::new(path.as_ref().as_os_str().as_encoded_bytes()).unwrap()
+}
+
+/// Texts as an array of C.
+struct Texts {
+    pointers: Vec<*const c_char>,
+    _texts: Vec<CString>,
+}
+
+fn texts(paths: &[impl AsRef<Path>]) -> Texts {
+    let texts: Vec<CString> = paths.iter().map(text).collect();
+    let pointers = texts.iter().map(|text| text.as_ptr()).collect();
+    Texts {
+        pointers,
+        _texts: texts,
+    }
+}
+
+/// Options, which are freed at the end.
+struct Options<T>(*mut T, unsafe extern "C" fn(*mut T));
+
+impl<T> Options<T> {
+    fn new(
+        make: unsafe extern "C" fn(*mut *mut T) -> c_int,
+        free: unsafe extern "C" fn(*mut T),
+    ) -> Options<T> {
+        let mut options = ptr::null_mut();
+        // SAFETY: as the header asks.
+        assert_eq!(unsafe { make(&mut options) }, 0);
+        Options(options, free)
+    }
+}
+
+impl<T> Drop for Options<T> {
+    fn drop(&mut self) {
+        // SAFETY: the options are not used again.
+        unsafe { (self.1)(self.0) }
+    }
+}
+
+fn of_mkfs() -> Options<ubtrfs_mkfs_options> {
+    Options::new(ubtrfs_mkfs_options_new, ubtrfs_mkfs_options_free)
+}
+
+fn of_open() -> Options<ubtrfs_open_options> {
+    Options::new(ubtrfs_open_options_new, ubtrfs_open_options_free)
+}
+
+fn create(
+    paths: &[impl AsRef<Path>],
+    mkfs: &Options<ubtrfs_mkfs_options>,
+    open: *const ubtrfs_open_options,
+) -> c_int {
+    let (images, mut volume) = (texts(paths), ptr::null_mut());
+    let (first, count) = (images.pointers.as_ptr(), images.pointers.len());
+    // SAFETY: as the header asks.
+    match unsafe { ubtrfs_volume_create_with(first, count, 512 << 20, mkfs.0, open, &mut volume) } {
+        // SAFETY: the volume is open.
+        0 => unsafe { ubtrfs_volume_close(volume) },
+        errno => errno,
+    }
+}
+
+/// Opens a volume and closes it again.
+fn open(paths: &[impl AsRef<Path>], options: *const ubtrfs_open_options) -> c_int {
+    let (images, mut volume) = (texts(paths), ptr::null_mut());
+    let (first, count) = (images.pointers.as_ptr(), images.pointers.len());
+    // SAFETY: as the header asks.
+    match unsafe { ubtrfs_volume_open_with(first, count, options, &mut volume) } {
+        // SAFETY: the volume is open.
+        0 => unsafe { ubtrfs_volume_close(volume) },
+        errno => errno,
+    }
+}
+
+#[test]
+fn volume_of_two_devices_is_made_found_and_opened_degraded() {
+    let scratch = Scratch::new().unwrap();
+    let paths = [scratch.path().join("one"), scratch.path().join("two")];
+    let (mkfs, writing) = (of_mkfs(), of_open());
+    let uuid = [7; 16];
+    // SAFETY: as the header asks.
+    unsafe {
+        let set = [
+            ubtrfs_mkfs_options_set_label(mkfs.0, c"pair".as_ptr()),
+            ubtrfs_mkfs_options_set_uuid(mkfs.0, &uuid),
+            ubtrfs_mkfs_options_set_data_profile(mkfs.0, c"raid1".as_ptr()),
+            ubtrfs_mkfs_options_set_metadata_profile(mkfs.0, c"RAID1".as_ptr()),
+            ubtrfs_mkfs_options_set_checksum(mkfs.0, c"xxhash".as_ptr()),
+            ubtrfs_mkfs_options_set_node_size(mkfs.0, 32 << 10),
+            ubtrfs_mkfs_options_set_sector_size(mkfs.0, 4096),
+            ubtrfs_mkfs_options_set_features(mkfs.0, c"^no-holes".as_ptr()),
+            ubtrfs_open_options_set_compression(writing.0, c"zstd:3".as_ptr()),
+            ubtrfs_open_options_set_cache(writing.0, 16 << 20),
+            ubtrfs_open_options_set_memory(writing.0, 64 << 20),
+            ubtrfs_open_options_set_commit_interval(writing.0, 0),
+            ubtrfs_open_options_set_discard(writing.0, false),
+        ];
+        assert_eq!(set, [0; 13], "{}", message());
+    }
+    assert_eq!(create(&paths, &mkfs, writing.0), 0, "{}", message());
+    assert_eq!(create(&paths, &mkfs, ptr::null()), -libc::EEXIST);
+    let volume = Volume::builder().open_all(&paths).unwrap();
+    assert_eq!((volume.label(), volume.uuid().0), ("pair".into(), uuid));
+    let groups = volume.space().unwrap().block_groups;
+    assert!(groups.iter().all(|of| of.profile == Some(Profile::Raid1)));
+    volume.close().unwrap();
+
+    assert_eq!(open(&paths, ptr::null()), 0, "{}", message());
+    assert_eq!(open(&paths[..1], ptr::null()), -libc::ENOENT);
+    let reading = of_open();
+    let folder = text(scratch.path());
+    // SAFETY: as the header asks.
+    unsafe {
+        assert_eq!(ubtrfs_open_options_set_read_only(reading.0, true), 0);
+        let added = ubtrfs_open_options_add_scan(reading.0, folder.as_ptr());
+        assert_eq!(added, 0);
+    }
+    assert_eq!(open(&paths[..1], reading.0), 0, "{}", message());
+    fs::remove_file(&paths[1]).unwrap();
+    assert_eq!(open(&paths[..1], reading.0), -libc::ENOENT);
+    // SAFETY: as the header asks.
+    let set = unsafe { ubtrfs_open_options_set_degraded(reading.0, true) };
+    assert_eq!(set, 0);
+    assert_eq!(open(&paths[..1], reading.0), 0, "{}", message());
+    // SAFETY: as the header asks.
+    let set = unsafe { ubtrfs_open_options_set_as_committed(reading.0, true) };
+    assert_eq!(set, 0);
+    assert_eq!(open(&paths[..1], reading.0), 0, "{}", message());
+}
+
+unsafe extern "C" fn count(_: *const ubtrfs_issue, data: *mut c_void) -> c_int {
+    // SAFETY: it is the counter of the test.
+    unsafe { *data.cast::<u64>() += 1 };
+    0
+}
+
+#[test]
+fn image_is_made_of_a_folder_again_and_checked() {
+    let scratch = Scratch::new().unwrap();
+    let folder = scratch.path().join("folder");
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("file"), vec![b'x'; 100_000]).unwrap();
+    let mkfs = of_mkfs();
+    let contents = text(&folder);
+    // SAFETY: as the header asks.
+    unsafe {
+        let set = ubtrfs_mkfs_options_set_rootdir(mkfs.0, contents.as_ptr());
+        assert_eq!(set, 0);
+        let set = ubtrfs_mkfs_options_set_source_date_epoch(mkfs.0, 1_000_000_000);
+        assert_eq!(set, 0);
+    }
+    let paths = ["one", "two"].map(|name| scratch.path().join(name));
+    for path in &paths {
+        assert_eq!(create(&[path], &mkfs, ptr::null()), 0, "{}", message());
+    }
+    let open = |path| Volume::open_read_only(path).unwrap();
+    let (one, two) = (open(&paths[0]), open(&paths[1]));
+    assert_eq!(one.root().read("/file").unwrap(), vec![b'x'; 100_000]);
+    assert_eq!(one.uuid(), two.uuid());
+    drop((one, two));
+
+    let check = Options::new(ubtrfs_check_options_new, ubtrfs_check_options_free);
+    let mut report = ubtrfs_check_report {
+        errors: 9,
+        warnings: 9,
+        notes: 9,
+    };
+    let mut heard = 0_u64;
+    let images = texts(&paths[..1]);
+    // SAFETY: as the header asks.
+    unsafe {
+        let set = [
+            ubtrfs_check_options_set_read_data(check.0, true),
+            ubtrfs_check_options_set_memory(check.0, 16 << 20),
+            ubtrfs_check_options_set_max_issues(check.0, 5),
+            ubtrfs_check_options_add_scan(check.0, contents.as_ptr()),
+        ];
+        assert_eq!(set, [0; 4]);
+        let data = (&raw mut heard).cast();
+        let images = images.pointers.as_ptr();
+        let checked = ubtrfs_check_with(images, 1, check.0, Some(count), data, &mut report);
+        assert_eq!(checked, 0, "{}", message());
+    }
+    assert_eq!((report.errors, report.warnings, heard), (0, 0, 0));
+}
+
+#[test]
+fn wrong_options_are_refused() {
+    let scratch = Scratch::new().unwrap();
+    let (mkfs, reading) = (of_mkfs(), of_open());
+    // SAFETY: as the header asks.
+    unsafe {
+        let refused = [
+            ubtrfs_mkfs_options_set_checksum(mkfs.0, c"md5".as_ptr()),
+            ubtrfs_mkfs_options_set_data_profile(mkfs.0, c"raid7".as_ptr()),
+            ubtrfs_mkfs_options_set_features(mkfs.0, c"no-such".as_ptr()),
+            ubtrfs_mkfs_options_set_uuid(mkfs.0, ptr::null()),
+            ubtrfs_mkfs_options_set_rootdir(mkfs.0, ptr::null()),
+            ubtrfs_mkfs_options_set_node_size(ptr::null_mut(), 4096),
+            ubtrfs_open_options_set_compression(reading.0, c"zstd:99".as_ptr()),
+        ];
+        assert_eq!(refused, [-libc::EINVAL; 7]);
+        assert_eq!(message(), "invalid argument: unknown compression zstd:99");
+        assert_eq!(ubtrfs_open_options_set_read_only(reading.0, true), 0);
+        ubtrfs_open_options_free(ptr::null_mut());
+    }
+    let path = scratch.path().join("image");
+    let none: [&Path; 0] = [];
+    assert_eq!(create(&[&path], &mkfs, reading.0), -libc::EINVAL);
+    assert_eq!(create(&none, &mkfs, ptr::null()), -libc::EINVAL);
+    assert_eq!(open(&none, ptr::null()), -libc::EINVAL);
+    assert!(!path.exists());
+}
