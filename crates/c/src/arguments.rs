@@ -120,7 +120,7 @@ pub(crate) unsafe fn file_of(fd: c_int) -> Result<File> {
 
 fn check_len(is_null: bool, len: usize) -> Result<()> {
     match (is_null, isize::try_from(len)) {
-        (_, Err(_)) => Err(Failure::invalid("a size is beyond what memory has")),
+        (_, Err(_)) => Err(Failure::invalid("a size is beyond the memory")),
         (true, Ok(1..)) => Err(Failure::invalid("a buffer is NULL")),
         _ => Ok(()),
     }

@@ -364,7 +364,7 @@ faults! {
     903 Warning "log-of-nothing" LogOfNothing { subvolume: u64 }
         => "log of subvolume {subvolume}, which is not there";
     904 Error "log-overlap" LogOverlap { before_end: u64 }
-        => "block or data of a log begins before the end of what a log has before it, {before_end}";
+        => "block or data of a log begins before the end of the one before it, {before_end}";
     905 Error "log-extent-in-use" LogExtentInUse { length: u64 }
         => "{length} bytes of data in the log are in another extent";
     906 Error "log-inode-missing" LogInodeMissing {}

@@ -60,7 +60,7 @@ pub enum Error {
     NoSpace,
     #[error("the file would be too large")]
     FileTooBig,
-    #[error("not whole sectors")]
+    #[error("the range is not whole sectors")]
     Unaligned,
     #[error("one of the files has checksums, the other has not")]
     CsumsDiffer,
@@ -110,7 +110,7 @@ pub enum Error {
     #[error("subvolume {0} is the default subvolume")]
     DefaultSubvolume(RootId),
     /// Immutable or append-only, or a kind of file with which it cannot be done.
-    #[error("inode {} of subvolume {} may not be changed so", .0.ino, .0.root)]
+    #[error("the flags or the kind of inode {} of subvolume {} forbid the change", .0.ino, .0.root)]
     NotPermitted(FileId),
     #[error("invalid {0}")]
     Invalid(&'static str),

@@ -144,7 +144,7 @@ pub(crate) fn negotiate(
         flags: agreed as u32,
         flags2: (agreed >> 32) as u32,
         max_background: capacity.background,
-        // From how many on the kernel slows down who makes more.
+        // From how many on the kernel slows down their makers.
         congestion_threshold: capacity.background / 4 * 3,
         max_write: request_bytes as u32,
         time_gran: 1,

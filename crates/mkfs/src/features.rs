@@ -14,9 +14,9 @@ mod tests;
 /// How a volume accounts for the space of its subvolumes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum QuotaMode {
-    /// By who refers to an extent.
+    /// By the roots that refer to an extent.
     Full,
-    /// By who first allocated it.
+    /// By the root that first allocated it.
     Simple,
 }
 

@@ -25,7 +25,7 @@ pub enum TreeError {
         source: ReadFailure,
     },
     /// The block is sound but is not the one its parent points to.
-    #[error("tree {tree}: block at {bytenr} is not what its parent expects: {reason}")]
+    #[error("tree {tree}: block at {bytenr} is not as its parent expects: {reason}")]
     Unexpected {
         tree: RootId,
         bytenr: Logical,

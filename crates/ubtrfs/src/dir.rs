@@ -456,6 +456,6 @@ impl Dir {
             self.engine.set_received(self.id.root, &nothing)?;
             Ok(())
         });
-        set.naming("forget what was received of", &self.path)
+        set.naming("forget the origin of", &self.path)
     }
 }

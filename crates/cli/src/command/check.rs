@@ -87,7 +87,7 @@ pub(crate) struct Check {
     /// Not done: the sums of quota groups are not judged
     #[arg(short = 'Q', long, hide = true)]
     qgroup_report: bool,
-    /// Not done: 'inspect-internal logical-resolve' shows who shares an extent
+    /// Not done: 'inspect-internal logical-resolve' shows the files that share an extent
     #[arg(short = 'E', long, value_name = "SUBVOLID", hide = true)]
     subvol_extents: Option<OsString>,
     /// Taken for the sake of btrfs-progs; there is one mode, which needs little memory
@@ -151,7 +151,7 @@ impl Check {
 
     /// Refuses options of btrfs-progs that mean more than looking, or that ask for an examination that is not made.
     fn refuse_unsupported(&self) -> anyhow::Result<()> {
-        const NO_REPAIR: &str = "ubtrfs only finds what is wrong";
+        const NO_REPAIR: &str = "ubtrfs only finds faults";
         let refused = [
             (self.repair, "--repair", NO_REPAIR),
             (self.init_csum_tree, "--init-csum-tree", NO_REPAIR),
@@ -169,7 +169,7 @@ impl Check {
             (
                 self.subvol_extents.is_some(),
                 "--subvol-extents",
-                "'inspect-internal logical-resolve' shows who shares an extent",
+                "'inspect-internal logical-resolve' shows the files that share an extent",
             ),
         ];
         match refused.iter().find(|(is_asked, ..)| *is_asked) {
@@ -193,7 +193,7 @@ impl Check {
                 bail!("{path} is in use ({holder}): use --force to check it all the same");
             }
             console.warning(format_args!(
-                "{path} is in use ({holder}): what is found may be wrong"
+                "{path} is in use ({holder}): the findings may be wrong"
             ));
         }
         Ok(check)

@@ -78,7 +78,7 @@ fn unmount(target: &Path, console: &mut Console) {
             Afterwards::Ended => return,
             Afterwards::LivesOn => {
                 return console.warning(format_args!(
-                    "{}: unmounted here; what was written last is durable with the next commit only; {}",
+                    "{}: unmounted here; the last writes are durable with the next commit only; {}",
                     entry.mountpoint.display(),
                     elsewhere(&entry)
                 ));
@@ -116,7 +116,7 @@ fn say(entry: &TableEntry, left: Unmounted, server: Option<&Server>, console: &m
                 format!("process {}{how}", server.pid())
             });
             console.error(format_args!(
-                "{place}: unmounted, but {named} that served the mount has not ended: what was written last may not be durable"
+                "{place}: unmounted, but {named} that served the mount has not ended: the last writes may not be durable"
             ));
         }
     }

@@ -259,7 +259,7 @@ impl Console {
         if self.quiet || !is_own || !io::stderr().is_terminal() {
             return;
         }
-        // A template of ours that does not parse would be seen by the first who runs it.
+        // A template of ours that does not parse would be seen by its first user.
         if let Ok(style) = ProgressStyle::with_template(template) {
             let bar = ProgressBar::new_spinner().with_style(style);
             bar.enable_steady_tick(PROGRESS_TICK);
@@ -328,7 +328,7 @@ impl Console {
         self.message("ERROR", error);
     }
 
-    /// Reports what is wrong with the volume to who looks at it: the command has done its work all the same.
+    /// Reports what is wrong with the volume to its reader: the command has done its work all the same.
     pub(crate) fn report(&mut self, error: impl fmt::Display) {
         self.message("ERROR", error);
     }

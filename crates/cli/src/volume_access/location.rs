@@ -178,7 +178,7 @@ pub(crate) enum LocationParser {
     Split,
     /// Images that no path follows.
     Images,
-    /// Paths in mounts, for who asks there by himself.
+    /// Paths in mounts, for commands that ask there themselves.
     Written,
     Within(Arc<Session>),
 }

@@ -23,7 +23,7 @@ pub(crate) const USER: u32 = 65_534;
 pub(crate) const STRANGER: u32 = 1002;
 
 /// Commands of btrfs-progs and ours; '@' begins a path in the volume. Those that only read are not among them: a user
-/// who may read the image may have us say what is in it.
+/// a user who may read the image may have us say what is in it.
 const COMMANDS: &[&str] = &[
     "subvolume create @home/new",
     "subvolume create @roots/new",

@@ -1,4 +1,4 @@
-//! How mounts end: what is written by then, who is waited for, and what signals do.
+//! How mounts end: what is written by then, which users are waited for, and what signals do.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -270,7 +270,7 @@ fn data_of_a_busy_mount_at_a_signal_outlives_its_process() {
     fs::write(busy.place.mountpoint.join("plain"), "1").unwrap();
     busy.mapped.change(b'1');
     busy.is_left();
-    busy.server.wait_for("what was written is durable");
+    busy.server.wait_for("all writes are durable");
     busy.server.signal(Signal::KILL);
     busy.server.end().unwrap();
     assert_eq!(busy.stored("plain"), Some(b'1'));

@@ -461,7 +461,7 @@ fn streams_that_are_cut_leave_the_subvolume_writable() {
     assert_sound(&rig.image);
 }
 
-/// With -e the stream ends at its end: what is behind it in a pipe is for the next who reads.
+/// With -e the stream ends at its end: what is behind it in a pipe is for the next reader.
 #[test]
 fn bytes_behind_the_end_are_left_to_others() {
     let rig = Rig::new();

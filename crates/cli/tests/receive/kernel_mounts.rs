@@ -260,7 +260,7 @@ fn users_receive_differences() {
         clone_offset: 0,
     };
     let (end, mnt) = (Command::End, mount.path().display());
-    // Data takes the set-id bits from who is not root. The stream does not give them back.
+    // Data takes the set-id bits from a user who is not root. The stream does not give them back.
     let chmod = Command::Chmod {
         path: b"f",
         mode: 0o4755,

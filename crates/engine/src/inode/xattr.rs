@@ -199,7 +199,7 @@ fn set_acl(
     };
     let kept = if name == acl::DEFAULT {
         if acl.is_some() && kind != FileKind::Directory {
-            return Err(Error::Invalid("default ACL of what is no directory"));
+            return Err(Error::Invalid("default ACL of a file that is no directory"));
         }
         state.inherited = None;
         acl

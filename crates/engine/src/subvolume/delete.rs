@@ -133,7 +133,7 @@ impl Subvolumes {
             uuids.remove_uuid(UuidKind::Received, &item.received_uuid, id)?;
         }
         let txn = self.inodes.join_to_change(reservation, &parent.tree)?;
-        // Until it is known who knows some of it.
+        // Until it is known which caches have some of it.
         tree.acquire().map_err(Error::from)?;
         for draft in [Some(draft), Some(root_draft), uuids].into_iter().flatten() {
             draft.enter(&txn);

@@ -77,7 +77,7 @@ fn read<T>(file: &File, parse: impl FnOnce(&str) -> Option<T>) -> io::Result<T> 
 }
 
 fn unexpected() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "not what the kernel tells")
+    io::Error::new(io::ErrorKind::InvalidData, "not in the form of the kernel")
 }
 
 /// Returns the number of all runnable threads, which is in the fourth field.

@@ -42,7 +42,7 @@ pub(super) struct Seen {
 pub(super) struct Machine {
     pub(super) since_last: Duration,
     pub(super) cpus: usize,
-    /// Threads that run or want to, but for those of queues and who looks.
+    /// Threads that run or want to, but for those of queues and the one that looks.
     pub(super) runnable: usize,
 }
 

@@ -36,7 +36,7 @@ impl<S: Source> FileSystem for Adapter<S> {
         if let Some(device) = self.shown_by.lock().take()
             && let Err(error) = forget_pages(&device)
         {
-            tracing::debug!(%error, "who has the loop device open may see what was on the image");
+            tracing::debug!(%error, "a program with the loop device open may see old data of the image");
         }
         Ok(())
     }

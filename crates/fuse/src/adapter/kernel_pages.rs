@@ -79,7 +79,7 @@ impl KernelPages {
             return Ok(());
         }
         // The caller would go on without it: a copy by holes, a snapshot.
-        tracing::error!("the kernel has not written what it holds of some files");
+        tracing::error!("the kernel has not written its pages of some files");
         Err(Errno::IO)
     }
 }

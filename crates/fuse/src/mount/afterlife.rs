@@ -53,7 +53,7 @@ impl Written {
         }
         match volume.sync() {
             Ok(()) => {
-                tracing::info!("what was written is durable");
+                tracing::info!("all writes are durable");
                 !matches!(pages, Some(Err(_)))
             }
             Err(error) => {

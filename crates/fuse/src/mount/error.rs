@@ -21,7 +21,7 @@ pub enum MountError {
         mountpoint: PathBuf,
     },
     #[error(
-        "{}: the process that served the mount there has ended, and what is left of the mount cannot be taken away: {error}",
+        "{}: the process that served the mount there has ended, and the rest of the mount cannot be taken away: {error}",
         mountpoint.display()
     )]
     ServerGone {
@@ -29,7 +29,7 @@ pub enum MountError {
         error: UnmountError,
     },
     #[error(
-        "{}: the process that served the mount has ended: unmount what is left, or mount anew",
+        "{}: the process that served the mount has ended: unmount the rest, or mount anew",
         .0.display()
     )]
     NotServed(PathBuf),

@@ -228,7 +228,7 @@ pub fn clear_dead(mountpoint: &Path) -> Result<(), MountError> {
             error,
         })?;
         tracing::warn!(source = %entry.source.display(), mountpoint = %place.display(),
-            "the process that served the mount has ended: what was left of the mount is taken away");
+            "the process that served the mount has ended: the rest of the mount is taken away");
     }
     Ok(())
 }

@@ -112,7 +112,7 @@ impl MountPlace {
             None => detach(&self.mountpoint, IfBusy::Detach),
         };
         if let Err(error) = aborted {
-            tracing::error!(%error, "what waits for the mount goes on waiting until this process ends");
+            tracing::error!(%error, "requests that wait for the mount go on waiting until this process ends");
         }
     }
 
@@ -311,7 +311,7 @@ fn handle_signals(place: &MountPlace, written: &Written, readers: &mut [(i32, Un
             && place.is_mounted()
             && let Err(error) = written.make_durable_then(|| ())
         {
-            tracing::error!(%error, "what was written is durable with the next commit only");
+            tracing::error!(%error, "the last writes are durable with the next commit only");
         }
         end = Some(&place.device);
     }

@@ -1,6 +1,6 @@
 //! Bytes that are kept where they were put: room is added in segments, so that nothing is ever copied to grow.
 //!
-//! Not here: how long what was put is; who puts it knows.
+//! Not here: the lengths of values, which their callers know.
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,6 @@
 //! Numbers by the hash of what they stand for, in as much memory as there is room for (`paged`).
 //!
-//! Not here: what the numbers stand for; who looks for one says which it is.
+//! Not here: the meaning of the numbers; a search says which one it is.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -89,7 +89,7 @@ pub enum CommandFault {
     NoSubvolume,
     #[error("the subvolume could not be begun")]
     NotBegun,
-    #[error("bytes from {offset} on, {len} of them, are beyond what a file can have")]
+    #[error("bytes from {offset} on, {len} of them, are beyond the largest file")]
     FileRange { offset: u64, len: u64 },
     #[error("invalid {what} {value:#o}")]
     Mode { what: &'static str, value: u64 },

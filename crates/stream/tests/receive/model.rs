@@ -200,7 +200,7 @@ fn volume_options(rng: &mut Rng) -> MkfsOptions {
     options
 }
 
-/// Opens as one may who receives: with compression, without copy-on-write, with small files outside their items.
+/// Opens as a receiver may: with compression, without copy-on-write, with small files outside their items.
 fn open(device: Arc<dyn BlockDevice>, rng: &mut Rng) -> Arc<Volume> {
     let mut options = OpenOptions::new().writable(true).commit_interval(None);
     match rng.below(4) {

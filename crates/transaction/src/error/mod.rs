@@ -106,7 +106,7 @@ pub enum CorruptItem {
     FreeSpaceForm,
     #[error("free space is not whole sectors of its block group")]
     FreeSpaceRange,
-    #[error("free space overlaps what is before it")]
+    #[error("free space overlaps the range before it")]
     FreeSpaceOverlap,
     #[error("bitmap of free space is missing, or has not the size or place that it should")]
     FreeSpaceBitmap,

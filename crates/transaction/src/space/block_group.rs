@@ -343,7 +343,7 @@ impl BlockGroup {
         if free_bytes > self.len.saturating_sub(self.used()) {
             tracing::error!(
                 group = %self.start, used = self.used(), free_bytes,
-                "more of a block group is called free than what is used leaves: nothing is written there"
+                "more of a block group is called free than its used bytes leave: nothing is written there"
             );
             free = Free::Unusable;
         }

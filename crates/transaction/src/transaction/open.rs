@@ -54,7 +54,7 @@ impl TransactionManager {
             manager.clear_free_space_tree();
         } else if !has_tree {
             tracing::info!(
-                "the volume has no free-space tree: what is free is read from the extent tree"
+                "the volume has no free-space tree: free space is read from the extent tree"
             );
         }
         manager.mark_qgroups_inconsistent()?;

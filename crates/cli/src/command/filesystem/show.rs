@@ -154,7 +154,7 @@ impl Show {
             found = mounted_volumes()?;
             found.retain(|volume| !named || asked.contains(&volume.uuid));
             if named && found.is_empty() {
-                bail!("what is named is not mounted");
+                bail!("the volume is not mounted");
             }
         }
         let found = found.iter().map(VolumeJson::found);

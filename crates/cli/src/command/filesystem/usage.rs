@@ -66,7 +66,7 @@ impl Usage {
             let facts = facts_of(location)?;
             if facts.allocations.is_none() {
                 console.warning(
-                    "only who may search the trees of the volume sees what is allocated on which device",
+                    "only a user who may search the trees of the volume sees the allocations by device",
                 );
             }
             facts.print_overall(&mut console.out, units)?;
@@ -146,7 +146,9 @@ impl Facts {
         let allocations = asked.device_allocations()?;
         let has_parity = |info: &GroupUsage| info.group.profile.is_some_and(|p| p.parities() > 0);
         if allocations.is_none() && spaces.infos.iter().any(has_parity) {
-            bail!("only who may search the trees of the volume sees what RAID5 and RAID6 take");
+            bail!(
+                "only a user who may search the trees of the volume sees the space of RAID5 and RAID6"
+            );
         }
         Facts {
             infos: spaces.infos,

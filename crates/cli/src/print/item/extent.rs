@@ -1,4 +1,4 @@
-//! Extents, who refers to them, and the checksums of data.
+//! Extents, the references to them, and the checksums of data.
 
 use std::io::{self, Write};
 

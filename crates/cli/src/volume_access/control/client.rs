@@ -236,8 +236,7 @@ fn write_back(mount: &Mounted) -> anyhow::Result<bool> {
     if !device.is_ok_and(|device| (major(device), minor(device)) == mount.device) {
         return Ok(false);
     }
-    rustix::fs::syncfs(&dir)
-        .with_context(|| format!("cannot write back what was written to '{shown}'"))?;
+    rustix::fs::syncfs(&dir).with_context(|| format!("cannot write back the data of '{shown}'"))?;
     Ok(true)
 }
 
@@ -335,7 +334,7 @@ pub(super) fn reach(mount: &Mounted) -> anyhow::Result<UnixStream> {
 fn connect(mount: &Mounted, socket: &SocketAddr) -> anyhow::Result<UnixStream> {
     let connection = UnixStream::connect_addr(socket)?;
     let uid = Peer::of(&connection)?.uid;
-    // As numbers of our user namespace, where who mounted may be root.
+    // As numbers of our user namespace, where the user who mounted may be root.
     if uid != 0 && uid != mount.owner {
         bail!("user {uid} answers in its place");
     }

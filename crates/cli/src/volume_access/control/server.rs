@@ -276,7 +276,7 @@ fn serve(served: Served, connection: &Arc<UnixStream>, running: Running) {
         true => caller.as_superuser(),
         false => caller,
     };
-    // Of no use to who is slow on purpose only.
+    // A client that is slow on purpose holds a thread for so long at most.
     let _ = connection.set_read_timeout(Some(REQUEST_TIMEOUT));
     let received = protocol::greeting(connection).and_then(|nonce| {
         let _known = served.point.know(nonce);

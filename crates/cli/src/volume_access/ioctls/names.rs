@@ -1,4 +1,4 @@
-//! From numbers to names, for who may search trees.
+//! From numbers to names, for users who may search trees.
 
 use rustix::io::Errno;
 use ubtrfs_engine::FileId;

@@ -1,4 +1,4 @@
-//! Items of trees, for who may search them.
+//! Items of trees, for users who may search them.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};

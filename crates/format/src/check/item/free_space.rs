@@ -22,7 +22,7 @@ pub enum CorruptFreeSpace {
     /// A block group has extents or bitmaps, as its FREE_SPACE_INFO says.
     #[error("{found} in a block group that uses {wanted}")]
     Form { wanted: KeyType, found: KeyType },
-    #[error("range is not within what stands before it, {before}")]
+    #[error("range is not within the item before it, {before}")]
     Outside { before: Key },
     #[error("free space before it ends at {before_end}, past this one's start")]
     Overlap { before_end: u64 },

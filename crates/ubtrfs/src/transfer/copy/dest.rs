@@ -37,7 +37,7 @@ pub(crate) enum DestError {
     ReplacesDirectory,
     #[error("refused: would replace the image that is read")]
     ReplacesImage,
-    #[error("refused: would replace what is not a directory by one")]
+    #[error("refused: would replace a file that is no directory by one")]
     ReplacedByDirectory,
     #[error("{call}: {source}")]
     Call {
