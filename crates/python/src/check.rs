@@ -3,8 +3,8 @@
 use pyo3::prelude::*;
 use ubtrfs::{Checker, Severity};
 
-use crate::failure::failed;
 use crate::options::paths_of;
+use crate::signals::Signals;
 
 /// Errors, warnings, notes; issues as severity, number and message.
 type Report = ((u64, u64, u64), Vec<(&'static str, u16, String)>);
@@ -25,8 +25,9 @@ pub(crate) fn check(
     if let Some(bytes) = memory_bytes {
         checker = checker.memory_bytes(bytes);
     }
-    let report = py.detach(|| checker.open(&paths_of(&paths))?.run(&mut ()));
-    let report = report.map_err(|error| failed(&error))?;
+    let mut signals = Signals::new();
+    let report = py.detach(|| checker.open(&paths_of(&paths))?.run(&mut signals));
+    let (report, _) = signals.outcome(report)?;
     let issues = report.issues.into_iter().map(|issue| {
         let severity = match issue.severity {
             Severity::Note => "note",

@@ -12,6 +12,7 @@ mod failure;
 mod file;
 mod handle;
 mod options;
+mod signals;
 mod snapshot;
 mod stream;
 mod subvolume;

@@ -36,7 +36,11 @@ impl Stream {
         if let Some(raised) = &self.raised {
             return Err(io::Error::other(raised.to_string()));
         }
-        let called = Python::attach(|py| call(self.object.bind(py)));
+        let called = Python::attach(|py| {
+            // An object that is not written in Python has no handlers run.
+            py.check_signals()?;
+            call(self.object.bind(py))
+        });
         called.map_err(|raised| {
             let error = io::Error::other(raised.to_string());
             self.raised = Some(raised);

@@ -3,9 +3,10 @@
 use std::fs::File;
 
 use pyo3::prelude::*;
-use ubtrfs::Problems;
+use ubtrfs::{CopyOptions, ImportOptions, Problems};
 
-use crate::failure::{failed, failed_host};
+use crate::failure::failed_host;
+use crate::signals::Signals;
 use crate::stream::Stream;
 use crate::subvolume::{Subvolume, bytes_of, path_of};
 
@@ -20,6 +21,20 @@ fn told(problems: &Problems) -> Told {
     (problems.count(), listed.collect())
 }
 
+/// Does work that the handlers of signals can end, without Python's lock.
+fn observed(
+    tree: &Subvolume,
+    py: Python<'_>,
+    work: impl FnOnce(&ubtrfs::Subvolume, &mut Signals) -> ubtrfs::Result<()> + Send,
+) -> PyResult<Told> {
+    let of = tree.handle().get()?;
+    let mut signals = Signals::new();
+    let observer = &mut signals;
+    let done = py.detach(move || work(&of, observer));
+    let ((), problems) = signals.outcome(done)?;
+    Ok(told(&problems))
+}
+
 #[pyfunction]
 pub(crate) fn copy_tree(
     tree: &Subvolume,
@@ -27,8 +42,10 @@ pub(crate) fn copy_tree(
     from: &[u8],
     to: &[u8],
 ) -> PyResult<Told> {
-    let problems = tree.run(py, |of| of.copy_tree(path_of(from), path_of(to)));
-    Ok(told(&problems?))
+    observed(tree, py, |of, signals| {
+        let options = CopyOptions::new();
+        of.copy_tree_with(path_of(from), path_of(to), &options, signals)
+    })
 }
 
 #[pyfunction]
@@ -38,8 +55,10 @@ pub(crate) fn copy_from_host(
     host: &[u8],
     to: &[u8],
 ) -> PyResult<Told> {
-    let problems = tree.run(py, |of| of.copy_from_host(path_of(host), path_of(to)));
-    Ok(told(&problems?))
+    observed(tree, py, |of, signals| {
+        let options = CopyOptions::new();
+        of.copy_from_host_with(path_of(host), path_of(to), &options, signals)
+    })
 }
 
 #[pyfunction]
@@ -49,8 +68,10 @@ pub(crate) fn copy_to_host(
     from: &[u8],
     host: &[u8],
 ) -> PyResult<Told> {
-    let problems = tree.run(py, |of| of.copy_to_host(path_of(from), path_of(host)));
-    Ok(told(&problems?))
+    observed(tree, py, |of, signals| {
+        let options = CopyOptions::new();
+        of.copy_to_host_with(path_of(from), path_of(host), &options, signals)
+    })
 }
 
 #[pyfunction]
@@ -74,12 +95,11 @@ pub(crate) fn import_tar(
     archive: &[u8],
     dir: &[u8],
 ) -> PyResult<Told> {
-    let of = tree.handle().get()?;
-    let problems = py.detach(move || -> PyResult<Problems> {
-        let path = path_of(archive);
-        let archive = File::open(path).map_err(|error| failed_host(&error, path))?;
-        let unpacked = of.import_tar(archive, path_of(dir));
-        unpacked.map_err(|error| failed(&error))
-    });
-    Ok(told(&problems?))
+    let path = path_of(archive);
+    let opened = py.detach(|| File::open(path));
+    let archive = opened.map_err(|error| failed_host(&error, path))?;
+    observed(tree, py, |of, signals| {
+        let options = ImportOptions::new();
+        of.import_tar_with(archive, path_of(dir), &options, signals)
+    })
 }

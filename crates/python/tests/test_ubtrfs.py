@@ -4,6 +4,7 @@ import errno
 import io
 import os
 import pathlib
+import signal
 import stat
 import threading
 import uuid
@@ -606,3 +607,46 @@ def test_check_tells_damage(image):
     assert report.issues[0].severity == "error"
     with pytest.raises(FileNotFoundError):
         ubtrfs.check(image.with_name("none"))
+
+
+class Alarm(Exception):
+    """What the handler of a signal raises."""
+
+
+@pytest.fixture
+def alarm():
+    def ring(*_):
+        raise Alarm
+
+    before = signal.signal(signal.SIGALRM, ring)
+    yield lambda: signal.setitimer(signal.ITIMER_REAL, 0.02)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def test_handler_of_a_signal_ends_long_work(image, tmp_path, alarm):
+    size = 512 << 20
+    with open(tmp_path / "large", "wb") as file:
+        for _ in range(size >> 20):
+            file.write(os.urandom(4096) * 256)
+    with ubtrfs.Volume.create(image, 1 << 30) as volume:
+        root = volume.root
+        alarm()
+        with pytest.raises(Alarm):
+            root.copy_from_host(tmp_path / "large", "/cut")
+        assert root.stat("/cut").st_size < size
+        root.unlink("/cut")
+        root.copy_from_host(tmp_path / "large", "/large")
+        alarm()
+        with pytest.raises(Alarm):
+            root.copy_to_host("/large", tmp_path / "cut")
+        assert (tmp_path / "cut").stat().st_size < size
+        with open(tmp_path / "tar", "wb") as file:
+            alarm()
+            with pytest.raises(Alarm):
+                root.export_tar("/large", file)
+        assert (tmp_path / "tar").stat().st_size < size
+    alarm()
+    with pytest.raises(Alarm):
+        ubtrfs.check(image, read_data=True)
+    assert ubtrfs.check(image).clean

@@ -167,7 +167,7 @@ const ORDERS: &[(&str, &[&str])] = &[
         "python",
         &[
             "failure handle",
-            "file stream",
+            "file signals stream",
             "subvolume",
             "options",
             "check snapshot trees volume",
