@@ -245,7 +245,7 @@ fn names_and_existing_files_are_treated_as_by_cp() {
     let args = ["cp".as_ref(), "-a".as_ref(), a.as_os_str()];
     fail(
         [&args[..], &[at("f").as_os_str()]].concat(),
-        "would replace what is not a directory",
+        "would replace a file that is no directory",
     );
     // COPY-2
     assert!(fs::symlink_metadata(at("f/link")).is_ok());

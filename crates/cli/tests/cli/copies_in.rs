@@ -204,7 +204,7 @@ fn without_a_copies_belong_to_root_and_existing_files_keep_what_they_are() {
         scratch.path().join("e").into(),
         at(""),
     ];
-    fail(args, "would replace what is not a directory");
+    fail(args, "would replace a file that is no directory");
 }
 
 #[test]
