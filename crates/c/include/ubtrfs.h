@@ -16,6 +16,10 @@
  * - Handles may be used by several threads at a time, except a struct ubtrfs_dir. The thread that closes or frees one has it
  *   alone.
  * - Nothing is kept of what a pointer of the caller leads to when a function returns.
+ * - A callback returns: no exception and no longjmp leaves it. It is called in the thread of the caller, and may call functions
+ *   of the library but those that close or free what the call uses.
+ * - The structures here never change, also in later releases, and have no member that is not shown. Those without members, such
+ *   as struct ubtrfs_open_options, are handles, and what is added comes as functions.
  * - No permission is checked, and no umask applies. New files belong to user and group 0.
  * - A fault of the library is -ENOTRECOVERABLE, and no abort.
  *
@@ -892,7 +896,8 @@ int ubtrfs_chown(const struct ubtrfs_subvolume *subvolume,
                  unsigned int flags);
 
 /**
- * Sets times. A time that is NULL stays. `flags` is 0 or UBTRFS_NOFOLLOW.
+ * Sets times. As for utimensat, `nsec` may be UTIME_NOW or UTIME_OMIT of sys/stat.h: the time of this change, and no change.
+ * A time that is NULL stays as well. `flags` is 0 or UBTRFS_NOFOLLOW.
  */
 int ubtrfs_utimens(const struct ubtrfs_subvolume *subvolume,
                    const char *at,

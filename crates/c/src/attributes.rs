@@ -9,7 +9,7 @@ use ubtrfs::FileTimes;
 
 use crate::arguments::{buffer, bytes, copy_whole, handle, path, place, text};
 use crate::failure::{Failure, Result, size, status};
-use crate::metadata::{ubtrfs_stat, ubtrfs_timespec};
+use crate::metadata::{NewTime, ubtrfs_stat, ubtrfs_timespec};
 use crate::subvolume::ubtrfs_subvolume;
 
 /// A link at the end of the path is not followed.
@@ -93,7 +93,8 @@ pub unsafe extern "C" fn ubtrfs_chown(
     })
 }
 
-/// Sets times. A time that is NULL stays. `flags` is 0 or UBTRFS_NOFOLLOW.
+/// Sets times. As for utimensat, `nsec` may be UTIME_NOW or UTIME_OMIT of sys/stat.h: the time of this change, and no change.
+/// A time that is NULL stays as well. `flags` is 0 or UBTRFS_NOFOLLOW.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_utimens(
     subvolume: *const ubtrfs_subvolume,
@@ -107,14 +108,24 @@ pub unsafe extern "C" fn ubtrfs_utimens(
         let (of, at) = unsafe { (handle(subvolume)?, path(at)?) };
         // SAFETY: the head of the header.
         let (atime, mtime) = unsafe { (atime.as_ref(), mtime.as_ref()) };
+        let is_followed = follows(flags)?;
+        let (atime, mtime) = (NewTime::of(atime)?, NewTime::of(mtime)?);
+        if let (NewTime::Kept, NewTime::Kept) = (&atime, &mtime) {
+            // As in the kernel, not even the time of the change.
+            return Ok(());
+        }
         let mut times = FileTimes::new();
-        if let Some(atime) = atime {
-            times = times.set_accessed(atime.to_time()?);
-        }
-        if let Some(mtime) = mtime {
-            times = times.set_modified(mtime.to_time()?);
-        }
-        match follows(flags)? {
+        times = match atime {
+            NewTime::Kept => times,
+            NewTime::Now => times.set_accessed_now(),
+            NewTime::At(time) => times.set_accessed(time),
+        };
+        times = match mtime {
+            NewTime::Kept => times,
+            NewTime::Now => times.set_modified_now(),
+            NewTime::At(time) => times.set_modified(time),
+        };
+        match is_followed {
             true => Ok(of.subvolume.set_times(at, times)?),
             false => Ok(of.subvolume.set_times_nofollow(at, times)?),
         }

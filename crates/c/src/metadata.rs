@@ -50,6 +50,26 @@ impl ubtrfs_timespec {
     }
 }
 
+/// A time that a file shall have.
+pub(crate) enum NewTime {
+    Kept,
+    /// The time of the change.
+    Now,
+    At(SystemTime),
+}
+
+impl NewTime {
+    /// Reads a time of utimensat(2), with its two special values.
+    pub(crate) fn of(time: Option<&ubtrfs_timespec>) -> Result<NewTime> {
+        match time {
+            None => Ok(NewTime::Kept),
+            Some(time) if i64::from(time.nsec) == libc::UTIME_OMIT => Ok(NewTime::Kept),
+            Some(time) if i64::from(time.nsec) == libc::UTIME_NOW => Ok(NewTime::Now),
+            Some(time) => Ok(NewTime::At(time.to_time()?)),
+        }
+    }
+}
+
 /// Attributes of a file.
 #[derive(Debug)]
 #[repr(C)]

@@ -214,6 +214,13 @@ fn files_are_read_and_written_with_times_and_sizes() {
             ubtrfs_utimens(opened.root, f, none, &wrong, 0),
             -libc::EINVAL
         );
+        let special = |nsec: i64| ubtrfs_timespec {
+            sec: 7,
+            nsec: u32::try_from(nsec).unwrap(),
+        };
+        let (now, omit) = (special(libc::UTIME_NOW), special(libc::UTIME_OMIT));
+        assert_eq!(ubtrfs_utimens(opened.root, f, &now, &omit, 0), 0);
+        assert_eq!(ubtrfs_utimens(opened.root, f, none, &omit, 0), 0);
         assert_eq!(ubtrfs_stat(opened.root, f, stat.as_mut_ptr()), 0);
         stat.assume_init()
     };
@@ -223,6 +230,8 @@ fn files_are_read_and_written_with_times_and_sizes() {
         (9, libc::S_IFREG | 0o600, 1)
     );
     assert_eq!((stat.mtime.sec, stat.mtime.nsec), (-2, 500_000_000));
+    let of = |time: ubtrfs_timespec| (time.sec, time.nsec);
+    assert_eq!(of(stat.atime), of(stat.ctime), "both are of one change");
     assert_eq!(opened.open(c"/f", both), Err(-libc::EEXIST));
 }
 

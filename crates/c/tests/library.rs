@@ -1,6 +1,6 @@
 //! The shared library as C programs see it: its symbols, and the example compiled against it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -66,33 +66,67 @@ fn functions_of_header() -> BTreeSet<String> {
     names.map(str::to_owned).collect()
 }
 
+/// Returns the functions that the version script lists, with their nodes, and the nodes themselves.
+fn versions() -> (BTreeMap<String, String>, BTreeSet<String>) {
+    let map = fs::read_to_string(Path::new(HERE).join("ubtrfs.map")).unwrap();
+    let (mut functions, mut nodes) = (BTreeMap::new(), BTreeSet::new());
+    let mut node = String::new();
+    for line in map.lines().map(str::trim) {
+        if let Some(name) = line.strip_suffix(" {") {
+            name.clone_into(&mut node);
+            nodes.insert(node.clone());
+        } else if let Some(function) = line.strip_suffix(';')
+            && function.starts_with("ubtrfs_")
+        {
+            let before = functions.insert(function.to_owned(), node.clone());
+            assert_eq!(before, None, "{function} has two nodes");
+        }
+    }
+    (functions, nodes)
+}
+
 #[test]
-fn shared_library_exports_the_functions_of_the_header_alone() {
+fn each_function_of_the_header_has_a_version() {
+    let (versions, _) = versions();
+    let listed: BTreeSet<String> = versions.into_keys().collect();
+    assert_eq!(listed, functions_of_header(), "see ubtrfs.map");
+}
+
+#[test]
+fn shared_library_exports_the_functions_of_the_version_script_alone() {
     let library = library().join("lib/libubtrfs.so");
     let listed = run(Command::new("nm")
         .args(["-D", "--defined-only"])
         .arg(&library));
+    let (versions, nodes) = versions();
     let symbols = listed.lines().filter_map(|line| line.rsplit(' ').next());
-    let exported: BTreeSet<String> = symbols
-        .filter(|symbol| *symbol != "UBTRFS_0.1")
+    let exported: BTreeMap<String, String> = symbols
+        .filter(|symbol| !nodes.contains(*symbol))
         .map(|symbol| {
-            let versioned = symbol.strip_suffix("@@UBTRFS_0.1");
-            versioned
-                .unwrap_or_else(|| panic!("{symbol} has no version"))
-                .to_owned()
+            let (name, node) = symbol.split_once("@@").unwrap_or((symbol, "none"));
+            (name.to_owned(), node.to_owned())
         })
         .collect();
-    assert_eq!(exported, functions_of_header());
-    assert!(exported.len() > 40, "{exported:?}");
+    assert_eq!(exported, versions);
     let dynamic = run(Command::new("readelf").arg("-d").arg(&library));
     assert!(dynamic.contains("soname: [libubtrfs.so.0]"), "{dynamic}");
 }
 
+/// Returns the flags of the compiler that pkg-config tells.
+fn flags(library: &Path, wanted: &[&str]) -> String {
+    run(Command::new("pkg-config")
+        .env("PKG_CONFIG_PATH", library.join("lib/pkgconfig"))
+        .args(wanted)
+        .arg("ubtrfs"))
+}
+
 /// Compiles a program against the library, as its page says.
 fn compile(library: &Path, source: &Path, program: &Path) {
-    let flags = run(Command::new("pkg-config")
-        .env("PKG_CONFIG_PATH", library.join("lib/pkgconfig"))
-        .args(["--cflags", "--libs", "ubtrfs"]));
+    let flags = flags(library, &["--cflags", "--libs"]);
+    compile_with(&flags, source, program);
+}
+
+fn compile_with(flags: &str, source: &Path, program: &Path) {
     let strict = [
         "-std=c11",
         "-Wall",
@@ -128,6 +162,25 @@ fn programs_of_the_page_make_volumes() {
     assert_eq!((pair.label(), pair.devices().len()), ("pair".into(), 2));
     let volume = Volume::open_read_only(scratch.path().join("archive.img")).unwrap();
     assert_eq!(volume.root().read("/version-1/log").unwrap(), b"a line\n");
+}
+
+#[test]
+fn program_has_the_static_library_within() {
+    let library = library();
+    let scratch = Scratch::new().unwrap();
+    let program = scratch.path().join("archive");
+    let flags = flags(&library, &["--static", "--cflags", "--libs"]);
+    // The linker prefers the shared library, which is beside it.
+    let flags = flags.replace("-lubtrfs", "-l:libubtrfs.a");
+    let source = Path::new(HERE).join("examples/archive.c");
+    compile_with(&flags, &source, &program);
+    let dynamic = run(Command::new("readelf").arg("-d").arg(&program));
+    assert!(!dynamic.contains("libubtrfs"), "{dynamic}");
+    let file = scratch.path().join("file");
+    fs::write(&file, "content").unwrap();
+    let image = scratch.path().join("archive.img");
+    let told = run(Command::new(&program).args([&image, &file]));
+    assert_eq!(told, "/version-1/file: 7 bytes\n");
 }
 
 /// A thread that ends with the process may still have its own handle.

@@ -261,17 +261,20 @@ impl Subvolume {
         })
     }
 
+    /// Sets the times of access and change; without any, both to that of the call.
     fn utime(
         &self,
         py: Python<'_>,
         path: &[u8],
-        atime: Time,
-        mtime: Time,
+        times: Option<(Time, Time)>,
         follow: bool,
     ) -> PyResult<()> {
-        let times = FileTimes::new()
-            .set_accessed(to_time(atime)?)
-            .set_modified(to_time(mtime)?);
+        let times = match times {
+            Some((atime, mtime)) => FileTimes::new()
+                .set_accessed(to_time(atime)?)
+                .set_modified(to_time(mtime)?),
+            None => FileTimes::new().set_accessed_now().set_modified_now(),
+        };
         self.run(py, |of| match follow {
             true => of.set_times(path_of(path), times),
             false => of.set_times_nofollow(path_of(path), times),

@@ -129,6 +129,9 @@ def test_stat_is_a_stat_result(root):
     assert (found.st_size, found.st_uid, found.st_gid, found.st_nlink) == (5000, 12, 0, 1)
     assert (found.st_atime_ns, found.st_mtime_ns) == (-1_500_000_000, 2_000_000_001)
     assert found.st_mtime == pytest.approx(2.000000001)
+    root.utime("/file")
+    now = root.stat("/file")
+    assert now.st_atime_ns == now.st_mtime_ns == now.st_ctime_ns
     assert stat.S_ISLNK(root.lstat("/link").st_mode)
     assert root.readlink("/link") == "file"
     assert root.readlink(b"/link") == b"file"

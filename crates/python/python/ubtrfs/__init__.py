@@ -14,7 +14,6 @@ OSError, with errno and filename. No permission is checked, and no umask applies
 import errno as _errno
 import io
 import os
-import time as _time
 import uuid as _uuid
 from dataclasses import dataclass
 from types import TracebackType
@@ -434,11 +433,10 @@ class Subvolume:
     ) -> None:
         if times is not None and ns is not None:
             raise ValueError("utime: you may specify either 'times' or 'ns' but not both")
-        if ns is None:
-            now = _time.time_ns()
-            ns = (now, now) if times is None else (_to_ns(times[0]), _to_ns(times[1]))
-        atime, mtime = divmod(ns[0], _SECOND_NS), divmod(ns[1], _SECOND_NS)
-        self._tree.utime(os.fsencode(path), atime, mtime, follow_symlinks)
+        if times is not None:
+            ns = (_to_ns(times[0]), _to_ns(times[1]))
+        both = None if ns is None else (divmod(ns[0], _SECOND_NS), divmod(ns[1], _SECOND_NS))
+        self._tree.utime(os.fsencode(path), both, follow_symlinks)
 
     def getxattr(self, path: Path, attribute: Path, *, follow_symlinks: bool = True) -> bytes:
         name = os.fsencode(attribute)
