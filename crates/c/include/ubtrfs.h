@@ -282,6 +282,35 @@ struct ubtrfs_block_groups {
 typedef int (*ubtrfs_block_groups_callback)(const struct ubtrfs_block_groups *groups, void *data);
 
 /**
+ * A device of a volume.
+ */
+struct ubtrfs_device {
+  /**
+   * The number within the volume.
+   */
+  uint64_t id;
+  uint8_t uuid[16];
+  /**
+   * Where it is; NULL if it is missing.
+   */
+  const char *path;
+  /**
+   * The bytes of it that the volume takes.
+   */
+  uint64_t total_bytes;
+  /**
+   * The bytes of it that block groups have.
+   */
+  uint64_t allocated_bytes;
+};
+
+/**
+ * Takes a device of a list; `data` is the caller's. The data behind `device` is gone afterwards. Another result than 0
+ * ends the list.
+ */
+typedef int (*ubtrfs_device_callback)(const struct ubtrfs_device *device, void *data);
+
+/**
  * Counts since a volume was opened for writing.
  */
 struct ubtrfs_statistics {
@@ -725,6 +754,18 @@ int ubtrfs_volume_space(const struct ubtrfs_volume *volume, struct ubtrfs_space 
 int ubtrfs_volume_block_groups(const struct ubtrfs_volume *volume,
                                ubtrfs_block_groups_callback callback,
                                void *data);
+
+/**
+ * Lists the devices by ascending id, those that are missing as well. If the callback ends the list, its result is returned.
+ */
+int ubtrfs_volume_devices(const struct ubtrfs_volume *volume,
+                          ubtrfs_device_callback callback,
+                          void *data);
+
+/**
+ * Tells the devices of all space that is not in use, so that an image becomes smaller. Commits before. Returns the bytes.
+ */
+int64_t ubtrfs_volume_trim(const struct ubtrfs_volume *volume);
 
 /**
  * Counts what was written since the volume was opened; zeros if it was opened for reading.

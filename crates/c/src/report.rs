@@ -5,7 +5,7 @@ use std::ffi::{CString, c_char, c_int, c_uint, c_void};
 use ubtrfs::{BlockGroupKind, Checker, OpenCheck, Severity};
 
 use crate::arguments::{Place, handle, path, paths, place, text_of};
-use crate::failure::{Failure, Result, number, status};
+use crate::failure::{Failure, Result, number, size, status};
 use crate::options::ubtrfs_check_options;
 use crate::volume::ubtrfs_volume;
 
@@ -56,6 +56,21 @@ pub struct ubtrfs_block_groups {
     pub used_bytes: u64,
 }
 
+/// A device of a volume.
+#[derive(Debug)]
+#[repr(C)]
+pub struct ubtrfs_device {
+    /// The number within the volume.
+    pub id: u64,
+    pub uuid: [u8; 16],
+    /// Where it is; NULL if it is missing.
+    pub path: *const c_char,
+    /// The bytes of it that the volume takes.
+    pub total_bytes: u64,
+    /// The bytes of it that block groups have.
+    pub allocated_bytes: u64,
+}
+
 /// Counts since a volume was opened for writing.
 #[derive(Debug)]
 #[repr(C)]
@@ -99,6 +114,11 @@ pub struct ubtrfs_issue {
 /// than 0 ends the list.
 pub type ubtrfs_block_groups_callback =
     Option<unsafe extern "C" fn(groups: *const ubtrfs_block_groups, data: *mut c_void) -> c_int>;
+
+/// Takes a device of a list; `data` is the caller's. The data behind `device` is gone afterwards. Another result than 0
+/// ends the list.
+pub type ubtrfs_device_callback =
+    Option<unsafe extern "C" fn(device: *const ubtrfs_device, data: *mut c_void) -> c_int>;
 
 /// Takes an issue of a list; `data` is the caller's. The data behind `issue` is gone afterwards. Another result than 0
 /// ends the list.
@@ -158,6 +178,49 @@ pub unsafe extern "C" fn ubtrfs_volume_block_groups(
             }
         }
         Ok(0)
+    })
+}
+
+/// Lists the devices by ascending id, those that are missing as well. If the callback ends the list, its result is returned.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_volume_devices(
+    volume: *const ubtrfs_volume,
+    callback: ubtrfs_device_callback,
+    data: *mut c_void,
+) -> c_int {
+    number(|| {
+        // SAFETY: the head of the header.
+        let handle = unsafe { handle(volume)? };
+        let callback = callback.ok_or_else(|| Failure::invalid("the callback is NULL"))?;
+        for of in handle.volume.devices() {
+            let path = of
+                .path
+                .map(|path| text_of(path.into_os_string().into_encoded_bytes()));
+            let device = ubtrfs_device {
+                id: of.id,
+                uuid: of.uuid.0,
+                path: path.as_ref().map_or(std::ptr::null(), |path| path.as_ptr()),
+                total_bytes: of.total_bytes,
+                allocated_bytes: of.allocated_bytes,
+            };
+            // SAFETY: the caller's function gets what its type says.
+            let result = unsafe { callback(&raw const device, data) };
+            if result != 0 {
+                return Ok(result);
+            }
+        }
+        Ok(0)
+    })
+}
+
+/// Tells the devices of all space that is not in use, so that an image becomes smaller. Commits before. Returns the bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_volume_trim(volume: *const ubtrfs_volume) -> i64 {
+    size(|| {
+        // SAFETY: the head of the header.
+        let handle = unsafe { handle(volume)? };
+        let trimmed = handle.volume.trim()?;
+        Ok(usize::try_from(trimmed).unwrap_or(usize::MAX))
     })
 }
 

@@ -82,6 +82,35 @@ fn create(
     }
 }
 
+unsafe extern "C" fn list_device(device: *const ubtrfs_device, data: *mut c_void) -> c_int {
+    // SAFETY: it is the list of the test.
+    let (device, listed) = unsafe { (&*device, &mut *data.cast::<Vec<(u64, bool, u64)>>()) };
+    listed.push((device.id, device.path.is_null(), device.total_bytes));
+    0
+}
+
+#[test]
+fn devices_are_listed_and_told_of_free_space() {
+    let scratch = Scratch::new().unwrap();
+    let paths = [scratch.path().join("one"), scratch.path().join("two")];
+    assert_eq!(create(&paths, &of_mkfs(), ptr::null()), 0, "{}", message());
+    let (images, mut volume) = (texts(&paths), ptr::null_mut());
+    let mut listed: Vec<(u64, bool, u64)> = Vec::new();
+    // SAFETY: as the header asks.
+    unsafe {
+        let images = images.pointers.as_ptr();
+        let opened = ubtrfs_volume_open_with(images, 2, ptr::null(), &mut volume);
+        assert_eq!(opened, 0, "{}", message());
+        let data = (&raw mut listed).cast();
+        assert_eq!(ubtrfs_volume_devices(volume, Some(list_device), data), 0);
+        assert_eq!(ubtrfs_volume_devices(volume, None, data), -libc::EINVAL);
+        assert!(ubtrfs_volume_trim(volume) > 0, "{}", message());
+        assert_eq!(ubtrfs_volume_close(volume), 0);
+    }
+    let size = 512 << 20;
+    assert_eq!(listed, [(1, false, size), (2, false, size)]);
+}
+
 /// Opens a volume and closes it again.
 fn open(paths: &[impl AsRef<Path>], options: *const ubtrfs_open_options) -> c_int {
     let (images, mut volume) = (texts(paths), ptr::null_mut());
