@@ -6,6 +6,7 @@ use std::fmt;
 
 use ubtrfs_format::block_group_flags::Profile;
 use ubtrfs_format::csum::CsumType as Lower;
+use ubtrfs_format::superblock::LABEL_SIZE;
 
 use crate::error::{Naming, Result};
 use crate::reexports::MkfsWarning;
@@ -29,7 +30,7 @@ use crate::reexports::MkfsWarning;
 /// ```
 #[derive(Clone, Debug)]
 pub struct MkfsOptions {
-    /// At most 255 bytes, without a NUL.
+    /// At most [`MkfsOptions::MAX_LABEL_BYTES`], without a NUL.
     pub label: Vec<u8>,
     /// The profile of data. None: by the number of devices.
     pub data: Option<Profile>,
@@ -73,6 +74,9 @@ impl Default for MkfsOptions {
 }
 
 impl MkfsOptions {
+    /// The longest label.
+    pub const MAX_LABEL_BYTES: usize = LABEL_SIZE - 1;
+
     pub(crate) fn to_lower(&self) -> ubtrfs_mkfs::MkfsOptions {
         ubtrfs_mkfs::MkfsOptions {
             label: self.label.clone(),

@@ -20,7 +20,6 @@ use anyhow::{Context, anyhow, bail};
 use ubtrfs::{
     BlockDevice, CsumType, FeatureSet, FileDevice, Mkfs as NewVolume, MkfsOptions, Profile, Uuid,
 };
-use ubtrfs_format::superblock::LABEL_SIZE;
 
 use crate::command::chown::Ownership;
 use crate::presentation::console::Console;
@@ -236,9 +235,10 @@ impl Mkfs {
     fn options(&self, console: &mut Console) -> anyhow::Result<MkfsOptions> {
         let label = self.label.as_ref().map(|label| label.as_bytes().to_vec());
         let label = label.unwrap_or_default();
-        if label.len() >= LABEL_SIZE {
+        let most = MkfsOptions::MAX_LABEL_BYTES;
+        if label.len() > most {
             let label = String::from_utf8_lossy(&label);
-            bail!("label {label} is too long (max {})", LABEL_SIZE - 1);
+            bail!("label {label} is too long (max {most})");
         }
         let csum = &self.csum;
         let csum_type =
