@@ -86,9 +86,9 @@ impl Subvolume {
             (FileKind::Directory, true) => return Err(EngineError::IsADirectory(id).into()),
             (_, true) => {
                 let appends = options.append && !options.truncate;
-                self.engine.hold_for_writing(id, appends)?
+                self.engine.open_file_for_writing(id, appends)?
             }
-            (_, false) => self.engine.hold(id)?,
+            (_, false) => self.engine.open_file(id)?,
         };
         Ok(Opened { hold, made: None })
     }
@@ -197,7 +197,7 @@ impl Subvolume {
     }
 
     fn copy_file(&self, from: &Path, to: &Path) -> Caused<u64> {
-        let from = self.engine.hold(self.resolve(from)?)?;
+        let from = self.engine.open_file(self.resolve(from)?)?;
         let attr = self.engine.attr(from.id())?;
         if attr.kind != FileKind::Regular {
             return Err(EngineError::NotAFile(from.id()).into());

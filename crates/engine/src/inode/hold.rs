@@ -75,8 +75,8 @@ impl Inodes {
         }
     }
 
-    /// Holds an inode of any kind, but an empty subvolume directory.
-    pub(crate) fn hold(self: &Arc<Self>, id: FileId) -> Result<InodeHold> {
+    /// Acquires an inode of any kind, but an empty subvolume directory.
+    pub(crate) fn acquire(self: &Arc<Self>, id: FileId) -> Result<InodeHold> {
         if id.is_empty_subvolume_dir() {
             return Err(Error::NoSuchInode(id));
         }
@@ -94,13 +94,13 @@ impl Inodes {
         Ok(held)
     }
 
-    /// Holds a file that shall be written to, `appends`: at its end only. Writing itself does not ask again.
-    pub(crate) fn hold_for_writing(
+    /// Acquires a file that shall be written to, `appends`: at its end only. Writing itself does not ask again.
+    pub(crate) fn acquire_for_writing(
         self: &Arc<Self>,
         id: FileId,
         appends: bool,
     ) -> Result<InodeHold> {
-        let held = self.hold(id)?;
+        let held = self.acquire(id)?;
         let inode = &held.inode;
         let item = inode_item_cached(&inode.tree, id)?;
         if kind_of(id, &item)? == FileKind::Directory {

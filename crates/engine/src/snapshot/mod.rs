@@ -39,7 +39,7 @@ impl Snapshot {
     pub fn open(volume: &Arc<Volume>, id: RootId) -> Result<Snapshot> {
         let tree = volume.subvolume_tree(id)?;
         let kept = tree.keep_read_only().ok_or(Error::WritableSubvolume(id))?;
-        let root_dir = volume.hold(volume.root_dir(id)?)?;
+        let root_dir = volume.open_file(volume.root_dir(id)?)?;
         if volume.is_writable() {
             volume.sync()?;
         }

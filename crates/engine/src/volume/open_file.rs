@@ -72,18 +72,18 @@ impl OpenFile {
 }
 
 impl Volume {
-    /// Holds an inode of any kind, but an empty subvolume directory.
+    /// Opens an inode of any kind, but an empty subvolume directory.
     ///
     /// Errors: it does not exist, or has lost its last name and is not held.
-    pub fn hold(self: &Arc<Self>, id: FileId) -> Result<OpenFile> {
-        Ok(OpenFile::new(self.inodes.hold(id)?, self))
+    pub fn open_file(self: &Arc<Self>, id: FileId) -> Result<OpenFile> {
+        Ok(OpenFile::new(self.inodes.acquire(id)?, self))
     }
 
-    /// Holds a file that shall be written to; `appends`: at its end only. Writing itself does not ask again.
+    /// Opens a file that shall be written to; `appends`: at its end only. Writing itself does not ask again.
     ///
     /// Errors: a directory; an immutable file, one of a read-only subvolume, and an append-only one if not `appends`.
-    pub fn hold_for_writing(self: &Arc<Self>, id: FileId, appends: bool) -> Result<OpenFile> {
-        let hold = self.inodes.hold_for_writing(id, appends)?;
+    pub fn open_file_for_writing(self: &Arc<Self>, id: FileId, appends: bool) -> Result<OpenFile> {
+        let hold = self.inodes.acquire_for_writing(id, appends)?;
         Ok(OpenFile::new(hold, self))
     }
 }

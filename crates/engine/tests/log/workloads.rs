@@ -387,7 +387,7 @@ impl Run {
                 .keys()
                 .map(|ino| {
                     let id = FileId::new(RootId::FS_TREE, InodeNr(*ino));
-                    volume.hold(id).unwrap()
+                    volume.open_file(id).unwrap()
                 })
                 .collect(),
             false => Vec::new(),

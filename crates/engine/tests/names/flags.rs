@@ -136,7 +136,7 @@ fn guarded_files_are_not_opened_for_writing() {
     let world = World::new();
     let (file, dir) = (world.file("file"), world.dir("dir"));
     let volume = world.volume();
-    let hold = |id, appends| volume.hold_for_writing(id, appends).map(drop);
+    let hold = |id, appends| volume.open_file_for_writing(id, appends).map(drop);
     assert!(matches!(hold(dir, true), Err(Error::IsADirectory(_))));
     hold(file, false).unwrap();
     volume.set_inode_flags(file, InodeFlags::APPEND).unwrap();
@@ -184,7 +184,7 @@ fn guarded_contents_stay() {
     let bytes = vec![1; 8192];
     volume.write(id, 0, &bytes).unwrap();
     volume.write(source, 0, &bytes).unwrap();
-    let open = volume.hold_for_writing(id, false).unwrap();
+    let open = volume.open_file_for_writing(id, false).unwrap();
     let reserve = Fallocate::Reserve { keep_size: false };
     let zero = Fallocate::ZeroRange { keep_size: true };
     let refused = |outcome| assert!(matches!(outcome, Err(Error::NotPermitted(_))));
@@ -197,7 +197,7 @@ fn guarded_contents_stay() {
     refused(volume.clone_range(source, 0, 4096, id, 0).map(drop));
     refused(volume.dedupe_range(source, 0, 4096, id, 0).map(drop));
     refused(volume.copy_range(source, 0, 100, id, 0).map(drop));
-    refused(volume.hold_for_writing(id, true).map(drop));
+    refused(volume.open_file_for_writing(id, true).map(drop));
     // A holder of it may go on.
     volume.write(id, 0, b"x").unwrap();
     volume.truncate_open(&open, 8000).unwrap();
@@ -207,7 +207,7 @@ fn guarded_contents_stay() {
     refused(volume.truncate_open(&open, 5));
     refused(volume.fallocate(id, zero, 0, 4096));
     refused(volume.fallocate(id, Fallocate::PunchHole, 0, 4096));
-    refused(volume.hold_for_writing(id, false).map(drop));
+    refused(volume.open_file_for_writing(id, false).map(drop));
     volume.fallocate(id, reserve, 0, 9000).unwrap();
     volume.append(id, b"more").unwrap();
     assert_eq!(volume.attr(id).unwrap().size, 9004);

@@ -18,8 +18,8 @@ fn held_file_outlives_its_last_name() {
     let world = World::new();
     let id = world.file("file");
     let volume = world.volume();
-    let first = volume.hold(id).unwrap();
-    let second = volume.hold(id).unwrap();
+    let first = volume.open_file(id).unwrap();
+    let second = volume.open_file(id).unwrap();
     volume.unlink(world.top(), b"file").unwrap();
     volume.sync().unwrap();
     assert_eq!(volume.attr(id).unwrap().nlink, 0);
@@ -36,7 +36,7 @@ fn held_file_outlives_its_last_name() {
     drop(second);
     assert!(keys_of(volume, id).is_empty());
     assert!(orphans(volume).is_empty());
-    assert!(matches!(volume.hold(id), Err(Error::NoSuchInode(_))));
+    assert!(matches!(volume.open_file(id), Err(Error::NoSuchInode(_))));
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn nothing_is_made_in_a_directory_without_a_name() {
     let world = World::new();
     let dir = world.dir("dir");
     let volume = world.volume();
-    let held = volume.hold(dir).unwrap();
+    let held = volume.open_file(dir).unwrap();
     volume.rmdir(world.top(), b"dir").unwrap();
     let new = NewInode::file(0o600);
     assert!(matches!(
@@ -99,7 +99,7 @@ fn files_that_a_crash_left_without_a_name_go_when_the_subvolume_is_written_to() 
     let volume = world.volume();
     // It keeps the numbers below from being given out again.
     world.file("last");
-    let held = [file, dir].map(|id| volume.hold(id).unwrap());
+    let held = [file, dir].map(|id| volume.open_file(id).unwrap());
     volume.unlink(world.top(), b"file").unwrap();
     volume.rmdir(world.top(), b"dir").unwrap();
     let temporary = volume
@@ -153,7 +153,7 @@ fn file_with_many_extents_goes_in_steps() {
     }
     volume.sync().unwrap();
     assert!(keys_of(volume, id).len() as u64 > EXTENTS);
-    let held = volume.hold(id).unwrap();
+    let held = volume.open_file(id).unwrap();
     volume.unlink(world.top(), b"file").unwrap();
     let mut byte = [0];
     volume.read(id, 8192, &mut byte).unwrap();

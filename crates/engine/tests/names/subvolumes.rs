@@ -192,8 +192,8 @@ fn held_files_of_a_deleted_subvolume_go_on_until_they_are_released() {
     volume.write(file, 0, b"before").unwrap();
     volume.write(lost, 0, b"x").unwrap();
     let root = volume.root_dir(id).unwrap();
-    let held = volume.hold(file).unwrap();
-    let held_dir = volume.hold(dir).unwrap();
+    let held = volume.open_file(file).unwrap();
+    let held_dir = volume.open_file(dir).unwrap();
     volume.delete_subvolume(world.top(), b"sub").unwrap();
     volume.free_deleted_subvolumes().unwrap();
     assert!(is_missing(volume, "sub"));
@@ -229,7 +229,7 @@ fn held_files_of_a_deleted_subvolume_go_on_until_they_are_released() {
     assert_eq!(volume.attr(lost).unwrap().size, 1);
     drop(held);
     assert!(matches!(volume.attr(file), Err(Error::NoSuchSubvolume(_))));
-    assert!(volume.hold(file).is_err());
+    assert!(volume.open_file(file).is_err());
     volume.free_deleted_subvolumes().unwrap();
     world.shows(|volume| assert!(volume.deleted_subvolumes().unwrap().is_empty()));
 }

@@ -133,7 +133,7 @@ fn unlinking_and_holding_at_once_leaves_nothing() {
         let id = world.file("file");
         thread::scope(|scope| {
             scope.spawn(|| volume.unlink(top, b"file").unwrap());
-            scope.spawn(|| drop(volume.hold(id)));
+            scope.spawn(|| drop(volume.open_file(id)));
         });
         assert!(crate::fixture::keys_of(volume, id).is_empty());
     }

@@ -155,7 +155,7 @@ impl EngineTarget {
     /// Opens a file for reading and writing.
     fn open_slot(&mut self, path: &FsPath, slot: Slot) -> OpResult {
         let id = self.find(path)?;
-        let file = self.volume().hold_for_writing(id, false);
+        let file = self.volume().open_file_for_writing(id, false);
         self.open.insert(slot, file.map_err(errno)?);
         Ok(Outcome::Done)
     }
@@ -175,7 +175,9 @@ impl EngineTarget {
     fn file_to_write(&self, at: &At, appends: bool) -> OpResult<FileId> {
         let id = self.file(at)?;
         if let At::Path(_) = at {
-            self.volume().hold_for_writing(id, appends).map_err(errno)?;
+            self.volume()
+                .open_file_for_writing(id, appends)
+                .map_err(errno)?;
         }
         Ok(id)
     }

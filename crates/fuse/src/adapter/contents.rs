@@ -52,8 +52,8 @@ impl<S: Source> Adapter<S> {
         let volume = self.writing()?;
         let id = self.node(node)?.id;
         let held = match flags.access.writes() || flags.truncate {
-            true => volume.hold_for_writing(id, flags.append && !flags.truncate),
-            false => volume.hold(id),
+            true => volume.open_file_for_writing(id, flags.append && !flags.truncate),
+            false => volume.open_file(id),
         };
         let held = held.map_err(errno)?;
         if flags.truncate {

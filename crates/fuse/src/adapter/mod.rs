@@ -130,7 +130,7 @@ impl<S: Source> Adapter<S> {
         {
             volume.set_lookup_refs(Some(Arc::clone(&known) as _));
         }
-        let held = source.volume().map(|volume| volume.hold(root));
+        let held = source.volume().map(|volume| volume.open_file(root));
         let held = held.and_then(|held| {
             held.inspect_err(|error| tracing::warn!(%error, "the root is not held"))
                 .ok()

@@ -135,7 +135,7 @@ fn files_whose_data_is_on_its_way_lose_their_names_at_once() {
     let blocked = open(&OpenOptions::new().commit_interval(Some(NEVER)));
     let (device, volume, top) = (&blocked.device, &blocked.volume, blocked.top);
     let files = ["deleted", "replaced", "closed"].map(|name| blocked.written(name, 100_000));
-    let held = volume.hold(files[2]).unwrap();
+    let held = volume.open_file(files[2]).unwrap();
     volume.unlink(top, b"closed").unwrap();
     device.hold();
     thread::scope(|scope| {

@@ -263,7 +263,7 @@ fn each_open_file_hears_of_a_loss_once() {
         Err(Error::DataLost { file, .. }) if file == id => true,
         Err(error) => panic!("{error}"),
     };
-    let open = || volume.hold(id).unwrap();
+    let open = || volume.open_file(id).unwrap();
     let (one, two) = (open(), open());
     broken.lose(id);
     let before_anybody_knows = open();

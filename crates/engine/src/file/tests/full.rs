@@ -299,7 +299,7 @@ fn eviction_without_space_is_made_up_for() {
     let volume = rig.volume();
     let id = rig.file(InodeFlags::empty());
     volume.write(id, 0, &[1; 10_000]).unwrap();
-    let held = volume.hold(id).unwrap();
+    let held = volume.open_file(id).unwrap();
     let top = volume.root_dir(RootId::FS_TREE).unwrap();
     volume.unlink(top, b"f0").unwrap();
     volume.sync().unwrap();

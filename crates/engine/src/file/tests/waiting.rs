@@ -165,7 +165,7 @@ fn with_everything_at_hand_no_call_would_wait() {
             let mut read = [0; 5000];
             assert_eq!(volume.read(made, 0, &mut read).unwrap(), 5000);
             assert_eq!(read, [1; 5000]);
-            let held = volume.hold(made).unwrap();
+            let held = volume.open_file(made).unwrap();
             assert!(held.close().is_ok());
             volume.attr(entry.id).unwrap();
             let moved = format!("moved {number}");
@@ -236,8 +236,8 @@ fn last_hold_on_a_file_without_a_name_is_given_back() {
     let rig = Rig::on(&MkfsOptions::default(), 256 * MIB, options());
     let volume = rig.volume();
     let file = rig.file(InodeFlags::empty());
-    let first = volume.hold(file).unwrap();
-    let second = volume.hold(file).unwrap();
+    let first = volume.open_file(file).unwrap();
+    let second = volume.open_file(file).unwrap();
     volume.unlink(top(volume), b"f0").unwrap();
     assert!(scope(|| first.close()).is_ok());
     let second = scope(|| second.close()).unwrap_err();
