@@ -1,6 +1,5 @@
 //! Open files, read and written at offsets.
 
-use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
@@ -10,6 +9,9 @@ use pyo3::types::PyBytes;
 
 use crate::failure::{failed, failed_io};
 use crate::handle::Handle;
+
+/// Bytes that are read without a look at signals.
+const PART_BYTES: usize = 16 << 20;
 
 #[pyclass(frozen, weakref, module = "ubtrfs._ubtrfs")]
 #[derive(Debug)]
@@ -34,14 +36,48 @@ impl File {
     }
 }
 
-/// Reads into a buffer until it is full or the file ends. Returns how many bytes there were.
-fn fill(file: &ubtrfs::File, data: &mut [u8], offset: u64) -> io::Result<usize> {
+/// Reads as many bytes as there are, and no more than are asked for. Memory that is not there is a `MemoryError`.
+fn read<'py>(
+    py: Python<'py>,
+    file: &ubtrfs::File,
+    size: usize,
+    offset: u64,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let left = py.detach(|| Ok(file.metadata()?.len().saturating_sub(offset)));
+    let left = left.map_err(|error| failed(&error))?;
+    let size = size.min(usize::try_from(left).unwrap_or(usize::MAX));
+    if size as u64 > ubtrfs::memory_limit() {
+        let message = format!("{size} bytes are more than memory has");
+        return Err(PyMemoryError::new_err(message));
+    }
     let mut filled = 0;
-    while let Some(rest) = data.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-        match file.read_at(rest, offset.saturating_add(filled as u64))? {
+    let data = PyBytes::new_with(py, size, |data| {
+        filled = fill(py, file, data, offset)?;
+        Ok(())
+    })?;
+    match filled == size {
+        true => Ok(data),
+        // Another thread has cut the file meanwhile.
+        false => PyBytes::new_with(py, filled, |short| {
+            short.copy_from_slice(&data.as_bytes()[..filled]);
+            Ok(())
+        }),
+    }
+}
+
+/// Reads into a buffer until it is full or the file ends. Returns how many bytes there were. Handlers of signals run between
+/// two parts.
+fn fill(py: Python<'_>, file: &ubtrfs::File, data: &mut [u8], offset: u64) -> PyResult<usize> {
+    let mut filled = 0;
+    while filled < data.len() {
+        let end = data.len().min(filled.saturating_add(PART_BYTES));
+        let part = &mut data[filled..end];
+        let read = py.detach(|| file.read_at(part, offset.saturating_add(filled as u64)));
+        match read.map_err(failed_io)? {
             0 => break,
             len => filled += len,
         }
+        py.check_signals()?;
     }
     Ok(filled)
 }
@@ -60,31 +96,9 @@ impl File {
         offset: u64,
     ) -> PyResult<Bound<'py, PyBytes>> {
         let file = self.handle.get()?;
-        // No more than there is, whatever is asked for.
-        let (file, left) = py.detach(move || {
-            let left = file.metadata().map(|of| of.len().saturating_sub(offset));
-            (file, left)
-        });
-        let left = left.map_err(|error| failed(&error))?;
-        let size = size.min(usize::try_from(left).unwrap_or(usize::MAX));
-        if size as u64 > ubtrfs::memory_limit() {
-            let message = format!("{size} bytes are more than memory has");
-            return Err(PyMemoryError::new_err(message));
-        }
-        let mut filled = 0;
-        // A `MemoryError` if there is not so much.
-        let data = PyBytes::new_with(py, size, |data| {
-            let read = py.detach(|| fill(&file, data, offset));
-            filled = read.map_err(failed_io)?;
-            Ok(())
-        });
+        let data = read(py, &file, size, offset);
         py.detach(move || drop(file));
-        let data = data?;
-        match filled == size {
-            true => Ok(data),
-            // Another thread has cut the file meanwhile.
-            false => Ok(PyBytes::new(py, &data.as_bytes()[..filled])),
-        }
+        data
     }
 
     fn write(&self, py: Python<'_>, data: &[u8], offset: u64) -> PyResult<()> {

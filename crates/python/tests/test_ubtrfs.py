@@ -653,3 +653,16 @@ def test_handler_of_a_signal_ends_long_work(image, tmp_path, alarm):
     with pytest.raises(Alarm):
         ubtrfs.check(image, read_data=True)
     assert ubtrfs.check(image).clean
+
+
+def test_handler_of_a_signal_ends_a_long_read(root, alarm):
+    with root.open("/sparse", "wb") as file:
+        file.truncate(1 << 28)
+    with root.open("/sparse", "rb", 0) as file:
+        alarm()
+        with pytest.raises(Alarm):
+            while True:
+                file.read()
+                file.seek(0)
+        file.seek(1 << 20)
+        assert file.read(20 << 20) == bytes(20 << 20)
