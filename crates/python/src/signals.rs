@@ -51,7 +51,7 @@ impl Signals {
     }
 
     /// Runs handlers if that is due. Returns whether one has raised.
-    fn look(&mut self) -> bool {
+    pub(crate) fn look(&mut self) -> bool {
         if self.raised.is_none() && self.looked.elapsed() >= INTERVAL {
             self.raised = Python::attach(|py| py.check_signals()).err();
             self.looked = now();

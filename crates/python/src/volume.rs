@@ -5,11 +5,12 @@ use std::os::unix::ffi::OsStrExt;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
-use ubtrfs::{BlockGroupKind, Profile};
+use ubtrfs::{BlockGroupKind, Profile, TrimOptions};
 
 use crate::failure::failed;
 use crate::handle::Handle;
 use crate::options::{Making, Opening, paths_of};
+use crate::signals::Signals;
 use crate::subvolume::{Subvolume, Time, bytes_of, time_of};
 
 /// Id, path, (UUID, parent's, that of the sent one), (read-only, deleted), (generation, created), (created, changed).
@@ -29,6 +30,9 @@ type Space = (
 );
 /// Number, UUID, path, (total, allocated) bytes.
 type Device = (u64, [u8; 16], Option<Vec<u8>>, (u64, u64));
+
+/// The least size of a sector, and so of a free extent.
+const LEAST_SECTOR: u64 = 4096;
 
 /// Why a group has no value.
 enum Ended {
@@ -195,7 +199,15 @@ impl Volume {
     }
 
     fn trim(&self, py: Python<'_>) -> PyResult<u64> {
-        self.run(py, ubtrfs::Volume::trim)
+        let mut signals = Signals::new();
+        let volume = self.handle.get()?;
+        let observer = &mut signals;
+        let trimmed = py.detach(move || {
+            let options = TrimOptions::new().min_bytes(LEAST_SECTOR);
+            volume.trim_with(&options, |_| !observer.look())
+        });
+        let (trimmed, _) = signals.outcome(trimmed)?;
+        Ok(trimmed)
     }
 
     /// Calls `work` without arguments, and returns what it returns.
