@@ -8,6 +8,7 @@
 //!   would keep a copy of another program's mount, and what is mounted would live on after that program has unmounted
 //!   it. Where `/` is shared, an unmount outside takes the copies in these namespaces away as well.
 //! - UNITS-4: a program ends with the runner, where `setpriv` is there. Servers that it started may live on.
+//! - UNITS-5: the end counts what tests have skipped, for each program and reason.
 //!
 //! Programs write to files, since a pipe would stay open for as long as a server that a test has left behind.
 
@@ -15,7 +16,7 @@
 mod tests;
 
 use std::cmp::Reverse;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::env;
 use std::fmt;
 use std::fs::{self, File};
@@ -85,6 +86,8 @@ struct Ran {
     took: Duration,
     /// None if it passed.
     failure: Option<String>,
+    /// How often a reason was given for a test, or a part of one, that was skipped.
+    skips: BTreeMap<String, usize>,
 }
 
 pub(crate) fn run(root: &Path, args: &[&str]) -> ExitCode {
@@ -251,6 +254,7 @@ impl<'a> Runner<'a> {
             Err(error) => Some(error.to_string()),
         };
         let mut said = fs::read(&log).unwrap_or_default();
+        let skips = skips_in(&String::from_utf8_lossy(&said));
         let verdict = failure.as_deref().unwrap_or("passed");
         let end = format!("units: {name}: {verdict}, {} s\n\n", took.as_secs());
         said.extend(end.as_bytes());
@@ -259,6 +263,7 @@ impl<'a> Runner<'a> {
             name,
             took,
             failure,
+            skips,
         }
     }
 
@@ -320,7 +325,20 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Formats the longest times, and all jobs that failed.
+/// Counts the reasons for skips that a program has given, as `ubtrfs_sim::skip` writes them (UNITS-5).
+fn skips_in(said: &str) -> BTreeMap<String, usize> {
+    let mut skips = BTreeMap::new();
+    for line in said.lines() {
+        // With one thread, the harness has begun the line with the name of the test.
+        let skip = line.split_once("SKIPPED ").map(|(_, skip)| skip);
+        if let Some((_, reason)) = skip.and_then(|skip| skip.split_once(": ")) {
+            *skips.entry(reason.to_owned()).or_default() += 1;
+        }
+    }
+    skips
+}
+
+/// Formats the longest times, all skips, and all jobs that failed.
 fn summary(ran: &mut [Ran], took: Duration) -> String {
     ran.sort_by_key(|ran| Reverse(ran.took));
     let mut lines = vec!["units: the longest:".to_owned()];
@@ -330,6 +348,15 @@ fn summary(ran: &mut [Ran], took: Duration) -> String {
         .iter()
         .filter_map(|ran| Some(format!("  {}: {}", ran.name, ran.failure.as_ref()?)))
         .collect();
+    let count: usize = ran.iter().flat_map(|ran| ran.skips.values()).sum();
+    lines.push(format!(
+        "units: {count} skipped{}",
+        if count == 0 { "" } else { ":" }
+    ));
+    for ran in ran.iter() {
+        let skips = ran.skips.iter();
+        lines.extend(skips.map(|(reason, count)| format!("{count:>6}    {}: {reason}", ran.name)));
+    }
     let (all, seconds) = (ran.len(), took.as_secs());
     lines.push(match failed.len() {
         0 => format!("units: all {all} passed, {seconds} s"),

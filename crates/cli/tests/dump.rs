@@ -23,7 +23,7 @@ fn ready(test: &str) -> bool {
     if version.starts_with(PROGS_VERSION.as_bytes()) {
         return true;
     }
-    eprintln!("SKIPPED {test}: not {PROGS_VERSION}");
+    ubtrfs_sim::skip_optional(format_args!("not {PROGS_VERSION}"));
     false
 }
 

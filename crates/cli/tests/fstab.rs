@@ -2,7 +2,6 @@
 //! place. Needs root: the helpers are laid over `/usr/sbin` in a mount namespace of the test's own.
 
 use std::fs::{self, File};
-use std::io::Write;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
@@ -144,11 +143,6 @@ test "$(type)" = fuse.ubtrfs
 umount "$dir"
 "#;
 
-/// Writes the reason for a skip past the capture of the test harness.
-fn skip(reason: &str) {
-    let _ = writeln!(std::io::stderr(), "SKIPPED: {reason}");
-}
-
 fn can_make_namespaces() -> bool {
     Path::new("/dev/fuse").exists()
         && Command::new("unshare")
@@ -160,7 +154,7 @@ fn can_make_namespaces() -> bool {
 #[test]
 fn lines_of_fstab_are_mounted_and_unmounted() {
     if !can_make_namespaces() {
-        skip("needs /dev/fuse, and root for a mount namespace");
+        ubtrfs_sim::skip("needs /dev/fuse, and root for a mount namespace");
         return;
     }
     let dir = tempfile::tempdir().unwrap();

@@ -211,14 +211,11 @@ fn server_lives_within_the_limit_of_its_group() {
     let group = match Group::new(limit) {
         Ok(group) => group,
         Err(why) => {
-            say(&format!(
-                "SKIPPED: server_lives_within_the_limit_of_its_group: {why}"
-            ));
+            ubtrfs_sim::skip_optional(why);
             return;
         }
     };
-    if !Path::new("/dev/fuse").exists() || !rustix::process::geteuid().is_root() {
-        say("SKIPPED: server_lives_within_the_limit_of_its_group: no /dev/fuse, or not root");
+    if !ubtrfs_sim::is_root_or_skip() || !ubtrfs_sim::has_fuse_or_skip() {
         return;
     }
     let scratch = tempfile::tempdir().unwrap();

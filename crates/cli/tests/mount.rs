@@ -13,17 +13,13 @@ use ubtrfs_format::features::Incompat;
 use ubtrfs_format::superblock::Superblock;
 use ubtrfs_sim::craft;
 use ubtrfs_sim::kernel::{self, KernelMount};
+use ubtrfs_sim::{has_fuse_or_skip, skip, skip_optional};
 
 #[path = "../../../benches/transport/src/switch.rs"]
 mod switch;
 
 fn ubtrfs() -> Command {
     Command::new(env!("CARGO_BIN_EXE_ubtrfs"))
-}
-
-/// Writes the reason for a skip past the capture of the test harness.
-fn skip(reason: &str) {
-    let _ = writeln!(std::io::stderr(), "SKIPPED: {reason}");
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -55,8 +51,7 @@ impl Place {
             skip("no mkfs.btrfs that knows --subvol");
             return None;
         }
-        if !Path::new("/dev/fuse").exists() {
-            skip("no /dev/fuse");
+        if !has_fuse_or_skip() {
             return None;
         }
         Some(Place { dir })
@@ -368,7 +363,7 @@ fn the_log_says_which_way_requests_come_and_what_a_faster_one_needs() {
             faster.ends_with("INFO: requests come through io_uring, which the kernel offers"),
             "{faster}"
         ),
-        Err(error) => skip(&format!("no FUSE over io_uring: {error}")),
+        Err(error) => skip_optional(format_args!("no FUSE over io_uring: {error}")),
     }
     let slower = switch::with_uring(true, || {
         fs::write(switch::SWITCH, "N").unwrap();
@@ -377,8 +372,9 @@ fn the_log_says_which_way_requests_come_and_what_a_faster_one_needs() {
     let (line, advice) = match (slower, Path::new(switch::SWITCH).exists()) {
         (Ok(line), _) => (line, "root allows it with: echo Y > /sys/module/fuse/"),
         (Err(_), false) => (said_at("auto", ""), "Linux 6.14 can"),
-        // The switch is not for us.
-        (Err(_), true) => return,
+        (Err(error), true) => {
+            return skip_optional(format_args!("the switch of io_uring: {error}"));
+        }
     };
     let said = "WARNING: requests come through /dev/fuse: ";
     assert!(line.contains(said) && line.contains(advice), "{line}");
@@ -642,7 +638,7 @@ fn the_roots_of_an_earlier_transaction_are_written_to_as_if_none_had_followed() 
     };
     match system("btrfs").arg("check").arg(place.image()).output() {
         Ok(theirs) => assert_ok(&theirs),
-        Err(error) => skip(&format!("btrfs check: {error}")),
+        Err(error) => skip(format_args!("btrfs check: {error}")),
     }
     let seen = |dir: &Path| {
         assert_eq!(fs::read_dir(dir.join("one")).unwrap().count(), 500);

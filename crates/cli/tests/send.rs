@@ -194,8 +194,7 @@ const LONELY_USER: u32 = 65_531;
 /// Send has threads for parts of its work, and does without.
 #[test]
 fn a_user_without_threads_sends_the_same() {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: needs root, to become a user without threads");
+    if !ubtrfs_sim::is_root_or_skip() {
         return;
     }
     let scratch = Scratch::new().unwrap();
@@ -208,7 +207,7 @@ fn a_user_without_threads_sends_the_same() {
     let mut version = Command::new(&program);
     version.arg("--version").uid(LONELY_USER).gid(LONELY_USER);
     if !version.output().is_ok_and(|said| said.status.success()) {
-        eprintln!("SKIPPED: needs a folder that is open to all");
+        ubtrfs_sim::skip_optional("needs a folder that is open to all");
         return;
     }
     let source = image(&scratch, "source");
@@ -258,8 +257,7 @@ fn a_user_without_threads_sends_the_same() {
 
 #[test]
 fn a_mount_of_ours_sends_what_its_image_sends() {
-    if !Path::new("/dev/fuse").exists() {
-        eprintln!("SKIPPED: no /dev/fuse");
+    if !ubtrfs_sim::has_fuse_or_skip() {
         return;
     }
     let scratch = Scratch::new().unwrap();

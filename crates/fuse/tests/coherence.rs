@@ -18,7 +18,6 @@ mod switch;
 mod writers;
 
 use std::fs;
-use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -79,8 +78,7 @@ fn in_each_way(test: &str, mut play: impl FnMut(&Path)) {
         let served = match with_uring(way.contains("uring"), mount) {
             Ok(served) => served,
             Err(error) => {
-                // Past the capture of the test harness.
-                let _ = writeln!(std::io::stderr(), "SKIPPED: {way}: {error}");
+                ubtrfs_sim::skip_optional(format_args!("{way}: {error}"));
                 continue;
             }
         };

@@ -7,7 +7,6 @@ mod switch;
 
 use std::fs;
 use std::hint;
-use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,6 +16,7 @@ use rustix::io::Errno;
 use ubtrfs_fuse::mount::{
     MountError, Options, Session, TransportChoice, mount_file_system, mount_table,
 };
+use ubtrfs_sim::{skip, skip_optional};
 
 use self::instant::{Instant, Manners};
 use self::switch::{SWITCH, with_uring};
@@ -31,11 +31,11 @@ fn mount_and_turn_off(
     let mounted = with_uring(true, || mount_turning_off(dir, transport, offers, || {}));
     match mounted {
         Err(error) => {
-            let _ = writeln!(std::io::stderr(), "SKIPPED: no FUSE over io_uring: {error}");
+            skip_optional(format_args!("no FUSE over io_uring: {error}"));
             None
         }
         Ok(Err(MountError::NoFuse | MountError::OpenFuse(_))) => {
-            let _ = writeln!(std::io::stderr(), "SKIPPED: cannot mount here");
+            skip("cannot mount here");
             None
         }
         Ok(mounted) => Some(mounted),
@@ -120,7 +120,7 @@ fn a_mount_serves_on_whenever_the_switch_is_turned() {
     let outcome = with_uring(true, || (0..ROUNDS).try_for_each(survives_turns));
     match outcome {
         Err(error) => {
-            let _ = writeln!(std::io::stderr(), "SKIPPED: no FUSE over io_uring: {error}");
+            skip_optional(format_args!("no FUSE over io_uring: {error}"));
         }
         Ok(survived) => survived.unwrap(),
     }

@@ -20,13 +20,13 @@ use std::thread;
 use parking_lot::Mutex;
 use rustix::fs::{AtFlags, CWD, StatxFlags, XattrFlags, statx};
 use rustix::mount::UnmountFlags;
-use rustix::process::geteuid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use ubtrfs_fuse::mount::{
     IfBusy, MountError, Options, Session, TransportChoice, UnmountError, mount_file_system, unmount,
 };
 
 use ubtrfs_fuse_server::request::NodeId;
+use ubtrfs_sim::{is_root_or_skip, skip, skip_optional};
 
 use self::idle::unmount_once_idle;
 use self::instant::{Gate, Instant, Manners, State};
@@ -79,7 +79,7 @@ fn mounts(manners: Manners) -> impl Iterator<Item = Mounted> {
             let source = Path::new("instant");
             let mount = || mount_file_system(file_system, source, dir.path(), &options);
             let mounted = with_uring(transport == TransportChoice::Uring, mount)
-                .map_err(|error| skip(&format!("no FUSE over io_uring: {error}")));
+                .map_err(|error| skip_optional(format_args!("no FUSE over io_uring: {error}")));
             match mounted.ok()? {
                 Ok(session) => Some(Mounted {
                     dir,
@@ -94,17 +94,12 @@ fn mounts(manners: Manners) -> impl Iterator<Item = Mounted> {
                     | MountError::OpenFuse(_)
                     | MountError::Helper(_)),
                 ) => {
-                    skip(&format!("cannot mount here: {error}"));
+                    skip(format_args!("cannot mount here: {error}"));
                     None
                 }
                 Err(error) => panic!("{transport:?}: {error}"),
             }
         })
-}
-
-/// Reports a skipped test past the capture of the test harness.
-fn skip(reason: &str) {
-    let _ = writeln!(std::io::stderr(), "SKIPPED: {reason}");
 }
 
 fn wait_until(what: impl Fn() -> bool) {
@@ -424,8 +419,7 @@ fn a_client_killed_while_it_waits_is_gone_and_the_mount_lives_on() {
 
 #[test]
 fn an_aborted_connection_ends_with_requests_under_way() {
-    if !geteuid().is_root() {
-        skip("needs root to abort connections");
+    if !is_root_or_skip() {
         return;
     }
     for mounted in mounts(manners()) {
@@ -481,8 +475,7 @@ fn names_that_the_kernel_is_told_to_forget_are_asked_for_again() {
 
 #[test]
 fn mounts_below_outlast_any_number_of_news() {
-    if !geteuid().is_root() {
-        skip("needs root to mount below");
+    if !is_root_or_skip() {
         return;
     }
     for mounted in mounts(manners()) {

@@ -24,6 +24,7 @@ mod progress;
 mod raw_ioctl;
 mod rng;
 mod scratch;
+mod skip;
 mod vocabulary;
 mod zeros;
 
@@ -39,5 +40,6 @@ pub use progress::Progress;
 pub use raw_ioctl::{ioctl_bytes, raw_ioctl};
 pub use rng::{Rng, seed};
 pub use scratch::Scratch;
+pub use skip::{has_fuse_or_skip, is_root_or_skip, skip, skip_optional};
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;

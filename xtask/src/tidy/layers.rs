@@ -190,7 +190,7 @@ const ORDERS: &[(&str, &[&str])] = &[
             "lib",
             "error progress raw_ioctl rng zeros",
             "devices program",
-            "scratch",
+            "scratch skip",
             "kernel_oracle",
             "crafted_images vocabulary",
             "model_oracle",

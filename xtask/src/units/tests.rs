@@ -1,5 +1,6 @@
 //! Messages of cargo, the order of programs, and the end of a run.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
@@ -9,7 +10,9 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
-use super::{ENDING_WITH_US, Job, LOGS, LONGEST, Program, Ran, Runner, parse, sort, summary};
+use super::{
+    ENDING_WITH_US, Job, LOGS, LONGEST, Program, Ran, Runner, parse, skips_in, sort, summary,
+};
 
 const SIGTERM: i32 = 15;
 
@@ -33,6 +36,7 @@ fn ran(name: &str, seconds: u64, failure: Option<&str>) -> Ran {
         name: name.to_owned(),
         took: Duration::from_secs(seconds),
         failure: failure.map(str::to_owned),
+        skips: BTreeMap::new(),
     }
 }
 
@@ -175,7 +179,7 @@ fn program_ends_with_the_thread_that_waits_for_it() {
     let args = ["-c", "echo; exec sleep 600"];
     let runner = Runner::new(Path::new("/"), &args, &|_| ());
     if !runner.prefix.starts_with(ENDING_WITH_US) {
-        eprintln!("SKIPPED: no setpriv");
+        ubtrfs_sim::skip("no setpriv");
         return;
     }
     let mut command = runner.command(&system("/bin/sh"));
@@ -197,9 +201,24 @@ fn summary_names_the_longest_and_all_failures() {
     let mut all = [ran("a", 1, None), ran("b", 9, None)];
     let text = summary(&mut all, Duration::from_secs(9));
     let longest = "units: the longest:\n     9 s  b\n     1 s  a\n";
-    assert_eq!(text, format!("{longest}units: all 2 passed, 9 s\n"));
+    assert_eq!(
+        text,
+        format!("{longest}units: 0 skipped\nunits: all 2 passed, 9 s\n")
+    );
     let mut some = [ran("a", 1, Some("exit status: 101")), ran("b", 9, None)];
     let text = summary(&mut some, Duration::from_secs(9));
     let failed = "units: 1 of 2 failed, 9 s:\n  a: exit status: 101\n";
-    assert_eq!(text, format!("{longest}{failed}"));
+    assert_eq!(text, format!("{longest}units: 0 skipped\n{failed}"));
+}
+
+/// UNITS-5
+#[test]
+fn summary_counts_skips_by_reason() {
+    let said = "SKIPPED one: not root\ntest two ... SKIPPED main: part: no /dev/fuse\nok\n\
+                SKIPPED three: not root\nSKIPPED\n";
+    let mut all = [ran("a", 1, None)];
+    all[0].skips = skips_in(said);
+    let text = summary(&mut all, Duration::from_secs(1));
+    let skipped = "units: 3 skipped:\n     2    a: not root\n     1    a: part: no /dev/fuse\n";
+    assert!(text.contains(skipped), "{text}");
 }

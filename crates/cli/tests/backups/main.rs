@@ -6,7 +6,6 @@
 mod btrbk;
 mod snapper;
 
-use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -24,11 +23,7 @@ pub(crate) fn ready(test: &str, programs: &[&str]) -> bool {
         !version.is_ok_and(|output| output.status.success())
     };
     if let Some(absent) = programs.iter().find(is_absent) {
-        // Past the capture of the test harness.
-        let _ = writeln!(
-            std::io::stderr(),
-            "SKIPPED {test}: no {absent}: scripts/setup installs it"
-        );
+        ubtrfs_sim::skip(format_args!("no {absent}: scripts/setup installs it"));
         return false;
     }
     true

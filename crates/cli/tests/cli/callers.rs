@@ -3,16 +3,16 @@
 
 use std::ffi::OsString;
 use std::fs::{self, Permissions};
-use std::io::{Read, Write, pipe};
+use std::io::{Read, pipe};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use ubtrfs_sim::Scratch;
 use ubtrfs_sim::kernel::{KernelVolume, or_skip};
 use ubtrfs_sim::manifest::{Field, assert_same};
+use ubtrfs_sim::{Scratch, is_root_or_skip, skip_optional};
 
 use crate::mounted::Mounted;
 use crate::process::{empty_volume, judged, location, succeed};
@@ -57,11 +57,6 @@ const COMMANDS: &[&str] = &[
     "subvolume delete @home/none",
 ];
 
-pub(crate) fn skip(reason: &str) {
-    // Past the capture of the test harness.
-    let _ = writeln!(std::io::stderr(), "SKIPPED: {reason}");
-}
-
 /// The command where every user may run it; the build's own folder may be private.
 pub(crate) struct Program {
     path: PathBuf,
@@ -86,8 +81,13 @@ impl Program {
             .arg("--version")
             .output()
             .is_ok_and(|said| said.status.success());
+        if !is_root_or_skip() {
+            return None;
+        }
         if !is_setuid || !is_open || !runs {
-            skip("needs root, a set-user-id fusermount3, and /dev/fuse and a folder open to all");
+            skip_optional(
+                "needs a set-user-id fusermount3, and /dev/fuse and a folder open to all",
+            );
             return None;
         }
         Some(program)
@@ -194,8 +194,8 @@ fn root_without_capabilities_is_no_administrator() {
         without.args(words(command, |_| mounted.dir.clone().into()));
         without.output().unwrap()
     };
-    if !rustix::process::geteuid().is_root() {
-        return skip("needs root");
+    if !is_root_or_skip() {
+        return;
     }
     for command in OF_ALL {
         let output = run(command);
@@ -351,7 +351,7 @@ fn root_hands_nothing_to_the_server_of_a_users_mount() {
     mount.extend([mine.into(), dir.clone().into()]);
     let mounted = program.run(USER, mount);
     if !mounted.status.success() {
-        return skip("users may not mount with allow_other (/etc/fuse.conf)");
+        return skip_optional("users may not mount with allow_other (/etc/fuse.conf)");
     }
     let list = "inspect-internal list-chunks @";
     let by_root = program.run(0, words_of(list));

@@ -5,7 +5,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -14,7 +14,6 @@ use std::thread::{self, ScopedJoinHandle};
 
 use rustix::fs::{AtFlags, CWD, Dir, StatxFlags, statx};
 use rustix::mount::{UnmountFlags, mount_bind, unmount};
-use rustix::process::geteuid;
 
 use crate::mounted::Mounted;
 use crate::other_namespace::Elsewhere;
@@ -323,8 +322,7 @@ fn play(mounted: &Mounted, rounds: u8) {
 
 #[test]
 fn readers_see_what_commands_have_done_as_soon_as_they_return() {
-    if !geteuid().is_root() {
-        let _ = writeln!(io::stderr(), "SKIPPED: only root can make bind mounts");
+    if !ubtrfs_sim::is_root_or_skip() {
         return;
     }
     let (ways, rounds) = match std::env::var_os("UBTRFS_SOAK") {
@@ -333,10 +331,7 @@ fn readers_see_what_commands_have_done_as_soon_as_they_return() {
     };
     for way in ways {
         if way.contains("uring") && !Path::new(SWITCH).exists() {
-            let _ = writeln!(
-                io::stderr(),
-                "SKIPPED: {way}: the kernel has no FUSE over io_uring"
-            );
+            ubtrfs_sim::skip_optional(format_args!("{way}: no FUSE over io_uring"));
             continue;
         }
         let Some(mounted) = Mounted::new(way, |_| {}) else {

@@ -290,7 +290,7 @@ fn devices_that_other_programs_have_marked_are_not_written() {
             command.stdin(File::open(place.path("script")).unwrap());
         }
         let Ok(output) = command.output() else {
-            println!("skipped: {program} is not installed");
+            ubtrfs_sim::skip_optional(format_args!("no {program}"));
             continue;
         };
         let said = String::from_utf8_lossy(&output.stderr);
@@ -320,8 +320,7 @@ fn assert_volume_is_made(image: &Path) {
 
 #[test]
 fn copy_of_a_superblock_is_read_by_a_mount_that_asks_for_it() {
-    if !Path::new("/dev/fuse").exists() || !rustix::process::geteuid().is_root() {
-        println!("skipped: needs root and /dev/fuse");
+    if !ubtrfs_sim::is_root_or_skip() || !ubtrfs_sim::has_fuse_or_skip() {
         return;
     }
     let place = Place::new(128);

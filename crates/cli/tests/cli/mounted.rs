@@ -31,8 +31,7 @@ pub(crate) struct Mounted {
 impl Mounted {
     /// Creates a volume and mounts it. Returns None, loudly, where nothing can be mounted.
     pub(crate) fn new(options: &str, fill: impl FnOnce(&Path)) -> Option<Mounted> {
-        if !Path::new("/dev/fuse").exists() {
-            let _ = writeln!(std::io::stderr(), "SKIPPED: no /dev/fuse");
+        if !ubtrfs_sim::has_fuse_or_skip() {
             return None;
         }
         let (scratch, image) = empty_volume();
@@ -377,7 +376,7 @@ impl ReadOnlyBind {
         let dir = of.dir.with_file_name("ro");
         std::fs::create_dir(&dir).unwrap();
         if mount_bind(&of.dir, &dir).is_err() {
-            let _ = writeln!(std::io::stderr(), "SKIPPED: only root can make bind mounts");
+            ubtrfs_sim::skip("only root can make bind mounts");
             return None;
         }
         mount_remount(&dir, MountFlags::BIND | MountFlags::RDONLY, "").unwrap();
@@ -662,8 +661,11 @@ fn run_by_modes(words: &[&str], paths: &[PathBuf]) {
 #[test]
 fn mapped_data_is_kept_by_a_caller_that_cannot_open_the_mounts_directory() {
     let has_rights = Command::new("setpriv").arg("true").status();
-    if !has_rights.is_ok_and(|status| status.success()) || !rustix::process::geteuid().is_root() {
-        let _ = writeln!(std::io::stderr(), "SKIPPED: no setpriv, or not root");
+    if !ubtrfs_sim::is_root_or_skip() {
+        return;
+    }
+    if !has_rights.is_ok_and(|status| status.success()) {
+        ubtrfs_sim::skip("no setpriv");
         return;
     }
     for options in ["rw", "rw,opens"] {

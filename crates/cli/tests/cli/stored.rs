@@ -344,7 +344,7 @@ fn a_volume_without_one_of_its_devices_is_mounted_with_degraded() {
     };
     let dir = scratch.path().join("mnt");
     fs::create_dir(&dir).unwrap();
-    if !Path::new("/dev/fuse").exists() {
+    if !ubtrfs_sim::has_fuse_or_skip() {
         return;
     }
     let both = format!("rw,transport=classic,device={}", devices[1].display());

@@ -23,7 +23,7 @@ use rustix::fs::{IFlags, OFlags, copy_file_range, ioctl_setflags};
 use rustix::process::{Pid, Signal, kill_process};
 use ubtrfs_sim::Rng;
 
-use fixture::{Bench, churn, expect_success, has_fuse, is_soak, say, seed, ubtrfs};
+use fixture::{Bench, churn, expect_success, is_soak, seed, ubtrfs};
 
 const WRITERS: u64 = 3;
 /// Files that are looked at after each kill; older ones are looked at in the end.
@@ -196,7 +196,7 @@ fn work_and_terminate(bench: &Bench, mut server: Child, round: u64, rng: &mut Rn
 
 #[test]
 fn a_server_that_is_told_to_end_serves_its_users_to_the_end_and_loses_nothing() {
-    if !has_fuse() {
+    if !ubtrfs_sim::has_fuse_or_skip() {
         return;
     }
     let seed = seed();
@@ -219,7 +219,7 @@ fn a_server_that_is_told_to_end_serves_its_users_to_the_end_and_loses_nothing() 
 
 #[test]
 fn a_killed_server_loses_nothing_that_was_synced() {
-    if !has_fuse() {
+    if !ubtrfs_sim::has_fuse_or_skip() {
         return;
     }
     let seed = seed();
@@ -313,7 +313,7 @@ fn copied_by(path: &Path, flags: OFlags) -> Vec<u8> {
 
 #[test]
 fn a_copy_is_durable_when_it_returns_where_writes_are() {
-    if !has_fuse() {
+    if !ubtrfs_sim::has_fuse_or_skip() {
         return;
     }
     let bench = Bench::new();
@@ -343,7 +343,7 @@ fn assert_durable(bench: &Bench, options: &str, name: &str, change: Change) {
 
 #[test]
 fn a_file_with_the_flag_for_it_is_durable_when_a_write_returns() {
-    if !has_fuse() {
+    if !ubtrfs_sim::has_fuse_or_skip() {
         return;
     }
     let bench = Bench::new();
@@ -411,11 +411,11 @@ const UNWAITED_ON_SYNC: &[(&str, Change)] = &[
 
 #[test]
 fn a_write_that_nobody_waits_for_is_durable_when_it_is_completed() {
-    if !has_fuse() {
+    if !ubtrfs_sim::has_fuse_or_skip() {
         return;
     }
     if let Err(error) = IoUring::new(1) {
-        say(&format!("SKIPPED: no io_uring: {error}"));
+        ubtrfs_sim::skip_optional(format_args!("no io_uring: {error}"));
         return;
     }
     let bench = Bench::new();
@@ -526,7 +526,7 @@ fn names_below(dir: &Path, prefix: &str) -> Vec<String> {
 
 #[test]
 fn with_dirsync_a_change_of_names_is_durable_when_it_returns() {
-    if !has_fuse() {
+    if !ubtrfs_sim::has_fuse_or_skip() {
         return;
     }
     let bench = Bench::new();

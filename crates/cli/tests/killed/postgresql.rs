@@ -17,7 +17,7 @@ use rustix::process::{Pid, Signal, geteuid, kill_process};
 use ubtrfs_sim::Rng;
 
 use crate::databases::{Database, assert_survives};
-use crate::fixture::{expect_success, has_fuse, say};
+use crate::fixture::{expect_success, say};
 
 /// Debian has each version's programs in a folder of its own, where PATH does not lead.
 const VERSIONS: &str = "/usr/lib/postgresql";
@@ -367,11 +367,11 @@ impl Database for Postgresql {
 
 #[test]
 fn commits_of_postgresql_survive_a_killed_server() {
-    if !has_fuse() {
+    if !ubtrfs_sim::has_fuse_or_skip() {
         return;
     }
     match Programs::find() {
         Ok(programs) => assert_survives("PostgreSQL", &mut Postgresql::new(programs)),
-        Err(why) => say(&format!("SKIPPED: {why}")),
+        Err(why) => ubtrfs_sim::skip(why),
     }
 }

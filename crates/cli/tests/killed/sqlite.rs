@@ -10,7 +10,7 @@ use std::thread;
 use ubtrfs_sim::Rng;
 
 use crate::databases::{Database, assert_survives};
-use crate::fixture::{churn, expect_success, has_fuse, say, system};
+use crate::fixture::{churn, expect_success, system};
 
 /// A journal mode, and what it needs for a commit to be durable when it returns.
 ///
@@ -213,12 +213,12 @@ impl Database for Sqlite {
 
 #[test]
 fn commits_of_sqlite_survive_a_killed_server() {
-    if !has_fuse() {
+    if !ubtrfs_sim::has_fuse_or_skip() {
         return;
     }
     for program in ["sqlite3", "stdbuf"] {
         if let Err(error) = system(program).arg("--version").output() {
-            say(&format!("SKIPPED: {program}: {error}"));
+            ubtrfs_sim::skip(format_args!("{program}: {error}"));
             return;
         }
     }

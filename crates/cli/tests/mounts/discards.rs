@@ -412,7 +412,7 @@ fn fstrim_works_over_io_uring() {
     let mut server = match place.serve_over_uring("nodiscard") {
         Ok(server) => server,
         Err(error) => {
-            let _ = writeln!(std::io::stderr(), "SKIPPED: no FUSE over io_uring: {error}");
+            ubtrfs_sim::skip_optional(format_args!("no FUSE over io_uring: {error}"));
             return;
         }
     };

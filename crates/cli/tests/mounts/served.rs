@@ -1,7 +1,7 @@
 //! A process that serves a mount, and what tests ask of it.
 
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, geteuid, kill_process, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use ubtrfs_sim::Scratch;
 
 use crate::switch;
@@ -36,15 +36,7 @@ pub(crate) fn alone() -> MutexGuard<'static, ()> {
 
 /// Returns whether mounts can be made and laid over each other here; says so if not.
 pub(crate) fn can_mount() -> bool {
-    let can = geteuid().is_root() && Path::new("/dev/fuse").exists();
-    if !can {
-        // Past the capture of the test harness.
-        let _ = writeln!(
-            std::io::stderr(),
-            "SKIPPED: needs root and /dev/fuse to mount"
-        );
-    }
-    can
+    ubtrfs_sim::is_root_or_skip() && ubtrfs_sim::has_fuse_or_skip()
 }
 
 /// A new volume, and a directory to mount it on.

@@ -9,9 +9,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use crate::source::{
-    CHANGES, FILES, OURS, PROGS_VERSION, btrfs, has_progs, ready, shell, snapshot,
-};
+use crate::source::{CHANGES, FILES, OURS, btrfs, has_progs_or_skip, ready, shell, snapshot};
 use ubtrfs_sim::fill::{self, Scale};
 use ubtrfs_sim::kernel::{KernelVolume, MkfsSpec};
 use ubtrfs_stream::{
@@ -127,8 +125,7 @@ fn stream(commands: &[StreamCommand<'_>]) -> Vec<u8> {
 #[test]
 fn odd_streams_are_dumped_as_btrfs_progs_does() {
     let test = "dumps of odd streams";
-    if !has_progs() {
-        eprintln!("SKIPPED {test}: not {}", PROGS_VERSION.escape_ascii());
+    if !has_progs_or_skip() {
         return;
     }
     let every_byte: Vec<u8> = (1..=255).collect();

@@ -61,8 +61,7 @@ fn streams_of_the_kernel_are_received_into_mounts_of_ours() {
     if !ready(test) {
         return;
     }
-    if !Path::new("/dev/fuse").exists() {
-        let _ = writeln!(std::io::stderr(), "SKIPPED {test}: no /dev/fuse");
+    if !ubtrfs_sim::has_fuse_or_skip() {
         return;
     }
     let source = SourceVolume::make(test);
@@ -87,9 +86,7 @@ fn streams_of_the_kernel_are_received_into_mounts_of_ours() {
 /// Standard input is handed over, too, and an error is told to the caller.
 #[test]
 fn a_mount_of_ours_reads_standard_input() {
-    let test = "standard input of a mount";
-    if !Path::new("/dev/fuse").exists() {
-        let _ = writeln!(std::io::stderr(), "SKIPPED {test}: no /dev/fuse");
+    if !ubtrfs_sim::has_fuse_or_skip() {
         return;
     }
     let scratch = Scratch::new().unwrap();
@@ -121,9 +118,7 @@ fn a_mount_of_ours_reads_standard_input() {
 /// It says so as one does that fails.
 #[test]
 fn a_mount_that_ends_leaves_the_name_of_what_is_unfinished() {
-    let test = "a mount that ends while it receives";
-    if !Path::new("/dev/fuse").exists() {
-        let _ = writeln!(std::io::stderr(), "SKIPPED {test}: no /dev/fuse");
+    if !ubtrfs_sim::has_fuse_or_skip() {
         return;
     }
     let scratch = Scratch::new().unwrap();

@@ -13,20 +13,18 @@ use ubtrfs_sim::manifest::{Field, Manifest, assert_same};
 pub(crate) const PROGS_VERSION: &[u8] = b"btrfs-progs v6.14";
 pub(crate) const OURS: &str = env!("CARGO_BIN_EXE_ubtrfs");
 
-pub(crate) fn has_progs() -> bool {
+/// Returns whether there are btrfs-progs of this version. Skips the test if not.
+pub(crate) fn has_progs_or_skip() -> bool {
     let version = Command::new("btrfs").arg("--version").output();
-    version.is_ok_and(|version| version.stdout.starts_with(PROGS_VERSION))
+    let has_progs = version.is_ok_and(|version| version.stdout.starts_with(PROGS_VERSION));
+    if !has_progs {
+        ubtrfs_sim::skip_optional(format_args!("not {}", PROGS_VERSION.escape_ascii()));
+    }
+    has_progs
 }
 
 pub(crate) fn ready(test: &str) -> bool {
-    if !kernel::or_skip(test) {
-        return false;
-    }
-    let has_progs = has_progs();
-    if !has_progs {
-        eprintln!("SKIPPED {test}: not {}", PROGS_VERSION.escape_ascii());
-    }
-    has_progs
+    kernel::or_skip(test) && has_progs_or_skip()
 }
 
 pub(crate) fn btrfs<const N: usize>(args: [&OsStr; N]) {

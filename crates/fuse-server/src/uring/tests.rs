@@ -34,7 +34,7 @@ fn a_refusal_is_known_before_io_uring_is_agreed_on() {
             let error = tried.unwrap_err();
             assert_eq!(Errno::from_io_error(&error), Some(Errno::OPNOTSUPP));
         }
-        Err(error) => eprintln!("SKIPPED: no io_uring: {error}"),
+        Err(error) => ubtrfs_sim::skip_optional(format_args!("no io_uring: {error}")),
     }
 }
 
@@ -46,7 +46,7 @@ fn slots_that_are_refused_make_registering_fail() {
             let error = queue.register(&no_fuse(), &ending).unwrap_err();
             assert_eq!(Errno::from_io_error(&error), Some(Errno::OPNOTSUPP));
         }
-        Err(error) => eprintln!("SKIPPED: no io_uring: {error}"),
+        Err(error) => ubtrfs_sim::skip_optional(format_args!("no io_uring: {error}")),
     }
 }
 
@@ -55,7 +55,7 @@ fn slots_that_are_refused_make_registering_fail() {
 fn slots_that_the_kernel_may_have_are_leaked() {
     let new = || Queue::new(0, &Capacity::of(0));
     let (Ok(offered), Ok(unknown)) = (new(), new()) else {
-        eprintln!("SKIPPED: no io_uring");
+        ubtrfs_sim::skip_optional("no io_uring");
         return;
     };
     let before = slot::dropped();

@@ -82,7 +82,6 @@ fn mounted(mount: &TableEntry, device: BorrowedFd<'_>) -> io::Result<OwnedFd> {
 #[cfg(test)]
 mod tests {
     use std::ffi::CStr;
-    use std::io::Write;
     use std::os::fd::AsFd;
 
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -94,8 +93,7 @@ mod tests {
 
     #[test]
     fn a_connection_whose_mount_lies_under_another_is_ended() {
-        if !geteuid().is_root() || !std::path::Path::new("/dev/fuse").exists() {
-            let _ = writeln!(io::stderr(), "SKIPPED: needs root and /dev/fuse");
+        if !ubtrfs_sim::is_root_or_skip() || !ubtrfs_sim::has_fuse_or_skip() {
             return;
         }
         let dir = tempfile::tempdir().unwrap();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, Permissions};
-use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -17,6 +17,7 @@ mod idle;
 mod switch;
 
 use ubtrfs_fuse_server::request::{ConnectionFlags, FileKind};
+use ubtrfs_sim::{is_root_or_skip, skip, skip_optional};
 
 use self::idle::{BUSY_LIMIT, unmount_once_idle};
 use super::*;
@@ -94,11 +95,6 @@ fn tree() -> Memory {
     memory
 }
 
-/// Reports a skipped test past the capture of the test harness.
-fn skip(reason: &str) {
-    let _ = writeln!(std::io::stderr(), "SKIPPED: {reason}");
-}
-
 fn read_only() -> Options {
     Options {
         read_only: Some(true),
@@ -127,7 +123,7 @@ fn mounted() -> impl Iterator<Item = (tempfile::TempDir, Session)> {
             let dir = tempfile::tempdir().unwrap();
             let mount = || serve_over(dir.path(), transport);
             let mounted = switch::with_uring(transport == TransportChoice::Uring, mount)
-                .map_err(|error| skip(&format!("no FUSE over io_uring: {error}")));
+                .map_err(|error| skip_optional(format_args!("no FUSE over io_uring: {error}")));
             match mounted.ok()? {
                 Ok(session) => Some((dir, session)),
                 Err(
@@ -136,7 +132,7 @@ fn mounted() -> impl Iterator<Item = (tempfile::TempDir, Session)> {
                     | MountError::OpenFuse(_)
                     | MountError::Helper(_)),
                 ) => {
-                    skip(&format!("cannot mount here: {error}"));
+                    skip(format_args!("cannot mount here: {error}"));
                     None
                 }
                 Err(error) => panic!("{transport:?}: {error}"),
@@ -286,8 +282,7 @@ fn a_panic_fails_its_request_and_the_mount_lives_on() {
 
 #[test]
 fn an_acl_lets_in_whom_the_mode_keeps_out() {
-    if !geteuid().is_root() {
-        skip("needs root to become another user");
+    if !is_root_or_skip() {
         return;
     }
     for (dir, session) in mounted() {
@@ -533,8 +528,7 @@ fn elsewhere() -> Child {
 
 #[test]
 fn a_server_lives_on_with_a_mount_elsewhere_and_ends_with_it() {
-    if !geteuid().is_root() {
-        skip("needs root to make a mount namespace");
+    if !is_root_or_skip() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
@@ -564,11 +558,11 @@ fn a_user_mounts_and_unmounts_through_fusermount3() {
     let setuid_helper = fs::metadata("/usr/bin/fusermount3")
         .is_ok_and(|helper| helper.mode() & 0o4000 != 0 && helper.uid() == 0);
     let open_to_all = fs::metadata("/dev/fuse").is_ok_and(|device| device.mode() & 0o6 == 0o6);
-    if !geteuid().is_root() || !setuid_helper || !open_to_all {
-        skip(
-            "needs root to become nobody, a set-user-id fusermount3, and /dev/fuse with \
-             the mode that udev gives it, 0666",
-        );
+    if !is_root_or_skip() {
+        return;
+    }
+    if !setuid_helper || !open_to_all {
+        skip_optional("needs a set-user-id fusermount3, and /dev/fuse with the mode of udev, 0666");
         return;
     }
     // Where the user nobody can run and mount; the build's own folder may be private.

@@ -19,11 +19,11 @@ pub use mount::KernelMount;
 pub use verdict::{Verdict, progs_verdict, read_all, reading_verdict, writing_verdict};
 pub use volume::KernelVolume;
 
-use std::io::Write;
 use std::path::Path;
 
 use crate::Error;
 use crate::program::run;
+use crate::skip::skip_part;
 
 /// Why the kernel cannot be asked here.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -63,17 +63,14 @@ pub fn available() -> Result<(), Why> {
     Ok(())
 }
 
-/// Returns true if the kernel can be asked. Otherwise writes to standard error that `test` is skipped, past the test
-/// harness' capture. With `UBTRFS_REQUIRE_KERNEL` set it panics instead.
+/// Returns true if the kernel can be asked. Otherwise skips `test`, as [`skip`](crate::skip) does.
+#[track_caller]
 pub fn or_skip(test: &str) -> bool {
-    let Err(why) = available() else {
-        return true;
-    };
-    assert!(
-        std::env::var_os("UBTRFS_REQUIRE_KERNEL").is_none(),
-        "{test} needs the kernel's btrfs: {why}"
-    );
-    // eprintln would be captured and shown only for tests that fail.
-    let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {why}");
-    false
+    match available() {
+        Ok(()) => true,
+        Err(why) => {
+            skip_part(test, why);
+            false
+        }
+    }
 }

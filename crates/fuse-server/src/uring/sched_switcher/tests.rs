@@ -17,7 +17,7 @@ fn policy(thread: Pid) -> String {
 #[test]
 fn threads_in_use_get_the_policy_and_lose_it_again() {
     if let Err(error) = sched::try_there_and_back() {
-        eprintln!("SKIPPED: {error}");
+        ubtrfs_sim::skip_optional(error);
         return;
     }
     let loads = QueueLoads::new(2);
@@ -63,7 +63,7 @@ fn threads_in_use_get_the_policy_and_lose_it_again() {
 fn a_switcher_sleeps_until_requests_come_and_ends_when_told() {
     let loads = QueueLoads::new(1);
     let Some(switcher) = SchedSwitcher::start(&loads) else {
-        eprintln!("SKIPPED: policies cannot be switched here");
+        ubtrfs_sim::skip_optional("policies cannot be switched here");
         return;
     };
     while !loads.asleep.load(Ordering::Acquire) {
