@@ -4,8 +4,10 @@
 //! for that, so the last thread that reads starts another one before it serves, up to a limit.
 //!
 //! Invariants
-//! - CLASSIC-1: as long as fewer than `limit` requests wait, a thread reads.
+//! - CLASSIC-1: as long as fewer requests wait than there may be threads, a thread reads.
 //! - CLASSIC-2: every thread has ended when `serve` returns, and with it every use of the file system.
+//!
+//! A thread is counted before it starts, so that there are never more than the limit (`thread_count`).
 
 use std::io;
 use std::num::NonZeroUsize;
@@ -19,6 +21,7 @@ use crate::answer::Server;
 use crate::device::{Device, Frame, Received};
 use crate::request::FileSystem;
 use crate::thread;
+use crate::thread_count::ThreadCount;
 
 /// The threads of a connection.
 pub(crate) struct Readers<F> {
@@ -26,10 +29,9 @@ pub(crate) struct Readers<F> {
     device: Device,
     /// Threads that stay.
     lasting: usize,
-    limit: usize,
     /// Threads that wait for a request.
     reading: AtomicUsize,
-    alive: AtomicUsize,
+    alive: ThreadCount,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Why a thread ended before it should have.
     failure: Mutex<Option<io::Error>>,
@@ -42,9 +44,8 @@ impl<F: FileSystem> Readers<F> {
             server,
             device,
             lasting: threads.get(),
-            limit: threads.get() + surplus,
             reading: AtomicUsize::new(0),
-            alive: AtomicUsize::new(0),
+            alive: ThreadCount::new(threads.get() + surplus),
             threads: Mutex::new(Vec::new()),
             failure: Mutex::new(None),
         })
@@ -53,7 +54,7 @@ impl<F: FileSystem> Readers<F> {
     /// Serves requests until the connection ends.
     pub(crate) fn serve(self: &Arc<Self>) -> io::Result<()> {
         for number in 0..self.lasting {
-            match self.start() {
+            match self.grow() {
                 Ok(()) => {}
                 Err(error) if number == 0 => return Err(error),
                 Err(error) => {
@@ -81,6 +82,19 @@ impl<F: FileSystem> Readers<F> {
         self.failure.lock().get_or_insert(error);
     }
 
+    /// Starts one more thread, if there may be one.
+    fn grow(self: &Arc<Self>) -> io::Result<()> {
+        if !self.alive.add() {
+            return Ok(());
+        }
+        let started = self.start();
+        if started.is_err() {
+            self.alive.remove();
+        }
+        started
+    }
+
+    /// Starts a thread that is counted already.
     fn start(self: &Arc<Self>) -> io::Result<()> {
         let device = self.device.another()?;
         let frame = Frame::new(self.server.negotiated.request_bytes)?;
@@ -88,15 +102,9 @@ impl<F: FileSystem> Readers<F> {
         let mut threads = self.threads.lock();
         threads.retain(|thread| !thread.is_finished());
         let readers = Arc::clone(self);
-        self.alive.fetch_add(1, Ordering::Relaxed);
-        let started = thread::start("ubtrfs-fuse", move || readers.read(&device, frame));
-        match started {
-            Ok(thread) => threads.push(thread),
-            Err(error) => {
-                self.alive.fetch_sub(1, Ordering::Relaxed);
-                return Err(error);
-            }
-        }
+        threads.push(thread::start("ubtrfs-fuse", move || {
+            readers.read(&device, frame)
+        })?);
         Ok(())
     }
 
@@ -109,8 +117,8 @@ impl<F: FileSystem> Readers<F> {
             match received {
                 Ok(Received::Request(header, len)) => {
                     // CLASSIC-1
-                    if was_last {
-                        self.grow();
+                    if was_last && let Err(error) = self.grow() {
+                        tracing::debug!(%error, "no further thread");
                     }
                     device.serve(&self.server, &header, &mut frame, len);
                 }
@@ -121,27 +129,11 @@ impl<F: FileSystem> Readers<F> {
                     break;
                 }
             }
-            if self.reading.load(Ordering::Relaxed) >= self.lasting && self.retire() {
+            let is_one_too_many = self.reading.load(Ordering::Relaxed) >= self.lasting;
+            if is_one_too_many && self.alive.remove_above(self.lasting) {
                 return;
             }
         }
-        self.alive.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    /// Starts one more thread if there may be one.
-    fn grow(self: &Arc<Self>) {
-        if self.alive.load(Ordering::Relaxed) < self.limit
-            && let Err(error) = self.start()
-        {
-            tracing::debug!(%error, "no further thread");
-        }
-    }
-
-    /// Returns whether the calling thread was one too many, and is not counted any more.
-    fn retire(&self) -> bool {
-        let fewer = |alive| (alive > self.lasting).then(|| alive - 1);
-        self.alive
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, fewer)
-            .is_ok()
+        self.alive.remove();
     }
 }

@@ -29,7 +29,9 @@ mod notifier;
 mod panic_guard;
 mod parse;
 pub mod request;
+mod sync;
 mod thread;
+mod thread_count;
 mod uring;
 
 pub use capacity::Capacity;

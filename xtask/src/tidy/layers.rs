@@ -121,8 +121,8 @@ const ORDERS: &[(&str, &[&str])] = &[
     (
         "fuse-server",
         &[
-            "abi clock ending request thread",
-            "capacity encode panic_guard parse",
+            "abi clock ending request sync thread",
+            "capacity encode panic_guard parse thread_count",
             "init",
             "answer",
             "device",
