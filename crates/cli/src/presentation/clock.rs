@@ -8,9 +8,16 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp, Zoned};
+use ubtrfs_format::item::FileTime;
 
 /// ls(1) shows the hour of times up to this old, and the year of older ones.
 const RECENT: SignedDuration = SignedDuration::from_secs(31_556_952 / 2);
+
+/// Returns the time of day.
+pub(crate) fn now() -> Timestamp {
+    // Calendars end with the year 9999.
+    Timestamp::try_from(SystemTime::from(FileTime::now())).unwrap_or(Timestamp::MAX)
+}
 
 fn local(time: SystemTime) -> Option<Zoned> {
     let timestamp = Timestamp::try_from(time).ok()?;
@@ -98,7 +105,7 @@ pub(crate) struct InvalidTime(String);
 pub(crate) fn parse(text: &str) -> Result<SystemTime, InvalidTime> {
     let text = text.trim();
     if text == "now" {
-        return Ok(Timestamp::now().into());
+        return Ok(now().into());
     }
     if let Some(seconds) = text.strip_prefix('@') {
         return seconds_since_1970(seconds).ok_or_else(|| InvalidTime(text.to_owned()));
@@ -127,7 +134,7 @@ pub(crate) fn parse_stamp(text: &str) -> Result<SystemTime, InvalidTime> {
     }
     let number = |text: &str| text.parse::<i16>().map_err(|_| invalid());
     let (year, rest) = match digits.len() {
-        8 => (Timestamp::now().to_zoned(TimeZone::system()).year(), digits),
+        8 => (now().to_zoned(TimeZone::system()).year(), digits),
         10 => {
             let year = number(&digits[..2])?;
             (year + if year < 69 { 2000 } else { 1900 }, &digits[2..])

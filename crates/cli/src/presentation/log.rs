@@ -19,6 +19,7 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter}
 use tracing_subscriber::registry::LookupSpan;
 
 use self::syslog::Syslog;
+use super::clock;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum LogLevel {
@@ -159,7 +160,7 @@ impl Drop for Line {
         let _ = match &*PLACE.read().unwrap_or_else(PoisonError::into_inner) {
             Place::Stderr => io::stderr().write_all(&self.text),
             Place::File(file) => {
-                let mut line = format!("{:.6} ", jiff::Timestamp::now()).into_bytes();
+                let mut line = format!("{:.6} ", clock::now()).into_bytes();
                 line.extend_from_slice(&self.text);
                 (&*file).write_all(&line)
             }

@@ -116,7 +116,7 @@ impl Layout {
             full_time: options.full_time,
             for_terminal,
             owners,
-            now: Timestamp::now(),
+            now: clock::now(),
             lines: Vec::new(),
         }
     }

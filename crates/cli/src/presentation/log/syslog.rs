@@ -4,7 +4,10 @@ use std::io;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 
+use jiff::tz::TimeZone;
 use tracing::Level;
+
+use crate::presentation::clock;
 
 const SOCKET: &str = "/dev/log";
 const FACILITY_DAEMON: u8 = 3 << 3;
@@ -35,7 +38,8 @@ impl Syslog {
             Level::INFO => 6,
             _ => 7,
         };
-        let time = jiff::Zoned::now().strftime("%b %e %H:%M:%S").to_string();
+        let now = clock::now().to_zoned(TimeZone::system());
+        let time = now.strftime("%b %e %H:%M:%S").to_string();
         let head = format!(
             "<{}>{time} ubtrfs[{}]: ",
             FACILITY_DAEMON | severity,
