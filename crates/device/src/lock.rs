@@ -29,7 +29,7 @@ pub(crate) fn lock(file: &File, path: &Path, access: Access) -> Result<(), Devic
         match rustix::fs::flock(file, operation) {
             Ok(()) => return Ok(()),
             Err(Errno::INTR) => {}
-            Err(Errno::WOULDBLOCK) if start.elapsed() < PATIENCE => {
+            Err(Errno::WOULDBLOCK) if clock::now() - start < PATIENCE => {
                 std::thread::sleep(Duration::from_millis(10));
             }
             Err(Errno::WOULDBLOCK) => {
@@ -50,7 +50,7 @@ pub(crate) fn refuse_looped(image: &File, path: &Path) -> Result<(), DeviceError
     let metadata = image.metadata().map_err(open_error(path))?;
     let start = clock::now();
     while let Some(name) = loop_on(&metadata, Access::Write) {
-        if start.elapsed() >= PATIENCE {
+        if clock::now() - start >= PATIENCE {
             return Err(in_use(path, Holder::Loop(name)));
         }
         std::thread::sleep(Duration::from_millis(10));
@@ -62,7 +62,7 @@ pub(crate) fn refuse_looped(image: &File, path: &Path) -> Result<(), DeviceError
 pub(crate) fn refuse_siblings(device: &Metadata, path: &Path) -> Result<(), DeviceError> {
     let start = clock::now();
     while let Some(name) = sibling_of(device) {
-        if start.elapsed() >= PATIENCE {
+        if clock::now() - start >= PATIENCE {
             return Err(in_use(path, Holder::Loop(name)));
         }
         std::thread::sleep(Duration::from_millis(10));

@@ -52,7 +52,7 @@ impl Signals {
 
     /// Runs handlers if that is due. Returns whether one has raised.
     pub(crate) fn look(&mut self) -> bool {
-        if self.raised.is_none() && self.looked.elapsed() >= INTERVAL {
+        if self.raised.is_none() && now() - self.looked >= INTERVAL {
             self.raised = Python::attach(|py| py.check_signals()).err();
             self.looked = now();
         }

@@ -273,7 +273,7 @@ impl Shown {
         };
         if let Some(bar) = console.progress() {
             bar.set_message(counts(progress));
-        } else if self.with_counts && at.elapsed() >= PROGRESS_INTERVAL {
+        } else if self.with_counts && clock::now() - at >= PROGRESS_INTERVAL {
             eprintln!("{}", counts(progress));
             at = clock::now();
         }

@@ -50,7 +50,7 @@ pub(crate) fn when_free<T>(
             (None, true) => limit,
             (None, false) => Duration::ZERO,
         };
-        if start.elapsed() >= limit {
+        if clock::now() - start >= limit {
             return Err(error);
         }
         if !is_told && io::stderr().is_terminal() {

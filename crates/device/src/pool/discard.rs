@@ -235,7 +235,7 @@ impl Pool {
             }
             let begin = clock::now();
             present.block.discard_batch(&mut batch);
-            let took = begin.elapsed().as_nanos() as u64;
+            let took = (clock::now() - begin).as_nanos() as u64;
             self.discards.ns.fetch_add(took, Ordering::Relaxed);
             let mut failure = None;
             for (number, discard) in numbers.into_iter().zip(batch) {

@@ -96,7 +96,7 @@ impl<R> SyncQueue<R> {
         let requests: Vec<&R> = led.taken.iter().map(|taken| &taken.request).collect();
         let done = log(&requests);
         match done {
-            Ok(()) => led.serve(begin.elapsed(), all_came),
+            Ok(()) => led.serve(clock::now() - begin, all_came),
             // It is told, and tries no more.
             Err(_) => led.taken.retain(|taken| !Arc::ptr_eq(taken, &mine)),
         }

@@ -182,7 +182,7 @@ fn write_back(manager: &TransactionManager, volume: &Weak<Volume>) {
         manager
             .threads
             .commit_interval()
-            .saturating_sub(last.elapsed())
+            .saturating_sub(clock::now() - last)
     };
     while manager
         .threads

@@ -200,7 +200,7 @@ impl Watching {
             }
             let (mut seen, running) = self.look()?;
             let machine = Machine {
-                since_last: last.elapsed(),
+                since_last: clock::now() - last,
                 cpus: self.cpus,
                 // The switcher itself runs.
                 runnable: self.runnable.count()?.saturating_sub(running + 1),

@@ -264,7 +264,7 @@ impl Work<'_> {
             self.done = done;
             self.since = clock::now();
         }
-        self.since.elapsed() >= patience
+        clock::now() - self.since >= patience
     }
 }
 

@@ -157,7 +157,7 @@ impl Stats {
             }
         });
         Report {
-            uptime: self.since.elapsed(),
+            uptime: clock::now() - self.since,
             operations: operations.collect(),
             bytes_read: sum(|set| &set.bytes_read),
             bytes_written: sum(|set| &set.bytes_written),

@@ -72,7 +72,9 @@ struct Clock {
 
 impl Clock {
     fn now(&self) -> Duration {
-        self.set.lock().unwrap_or_else(|| self.opened.elapsed())
+        self.set
+            .lock()
+            .unwrap_or_else(|| clock::now() - self.opened)
     }
 }
 

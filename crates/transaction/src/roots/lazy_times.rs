@@ -135,7 +135,7 @@ impl LazyTimes {
     pub fn turn_at_age(&self, age: Duration) -> u64 {
         let order = self.order.lock();
         let mut turns = order.turns.iter();
-        let young = turns.find(|(_, (_, since))| since.elapsed() <= age);
+        let young = turns.find(|(_, (_, since))| clock::now() - *since <= age);
         young.map_or(order.next, |(&turn, _)| turn)
     }
 

@@ -46,7 +46,7 @@ impl WaitCounter {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        let waited = self.since.elapsed().as_nanos() as u64;
+        let waited = (clock::now() - self.since).as_nanos() as u64;
         self.counter.ns.fetch_add(waited, Ordering::Relaxed);
     }
 }

@@ -66,7 +66,7 @@ impl TreeStats {
             let stats = volume.engine().tree_stats(&view)?;
             match &mut list {
                 Some(list) => list.push(&mut console.out, &to_json(id, &stats))?,
-                None => print(&mut console.out, units, &stats, start.elapsed())?,
+                None => print(&mut console.out, units, &stats, clock::now() - start)?,
             }
         }
         match list {
