@@ -255,7 +255,7 @@ pub(crate) fn refused_commands() -> Vec<(Vec<Command<'static>>, &'static str)> {
         ),
         (
             vec![mkfile(b"f"), write(b"f", u64::MAX, b"x")],
-            "beyond what a file can have",
+            "beyond the largest file",
         ),
         (
             vec![mkfile(b"f"), write(b"f", i64::MAX as u64, b"x")],
@@ -269,11 +269,11 @@ pub(crate) fn refused_commands() -> Vec<(Vec<Command<'static>>, &'static str)> {
                     size: 1 << 63,
                 },
             ],
-            "beyond what a file can have",
+            "beyond the largest file",
         ),
         (
             vec![mkfile(b"f"), fallocate(3, u64::MAX, 2)],
-            "beyond what a file can have",
+            "beyond the largest file",
         ),
         (
             vec![mkfile(b"f"), fallocate(0x20, 0, 4096)],
