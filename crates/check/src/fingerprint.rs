@@ -6,7 +6,7 @@
 //!
 //! Not here: what the facts are (`facts`, `inode::names`).
 
-use std::hash::{BuildHasher, RandomState};
+use ubtrfs_device::random_words;
 
 /// A keyed hash of a few words.
 #[derive(Clone, Copy, Debug)]
@@ -20,12 +20,10 @@ fn fold(a: u64, b: u64) -> u64 {
 }
 
 impl Hasher {
-    #[expect(clippy::disallowed_methods, reason = "the one place that asks")]
     pub(crate) fn new() -> Hasher {
-        let state = RandomState::new();
         Hasher {
             // Odd, so that no factor makes everything zero.
-            secret: std::array::from_fn(|index| state.hash_one(index) | 1),
+            secret: random_words().map(|word| word | 1),
         }
     }
 

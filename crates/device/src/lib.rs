@@ -56,7 +56,7 @@ pub use memory::MemDevice;
 pub use memory_limit::{memory_limit, memory_limit_of_groups, memory_of_machine};
 pub use parity::parity;
 pub use pool::{CheckedRead, DeviceInfo, DiscardCounts, Pool, PoolOptions};
-pub use random::random_uuid;
+pub use random::{random_uuid, random_words};
 pub use read_errors::{ReadErrorKind, ReadErrorRecord};
 pub use registration::register_with_kernel;
 pub use scan::{FoundDevice, scan};
