@@ -6,9 +6,7 @@
 //!
 //! Locks: a leaf. `enter` waits and is called without any lock held; `stop` waits for device IO of a single discard.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use parking_lot::{Condvar, Mutex};
+use crate::sync::{AtomicU64, Condvar, Mutex, Ordering};
 
 #[derive(Debug, Default)]
 pub(super) struct TrimGate {

@@ -4,6 +4,8 @@
 mod nocow;
 #[path = "../../src/space/space_info.rs"]
 mod space_info;
+#[path = "../../src/space/trim_gate.rs"]
+mod trim_gate;
 
 mod tests;
 

@@ -119,6 +119,24 @@ impl<T> DerefMut for MutexGuard<'_, T> {
     }
 }
 
+/// A lock for readers and a writer with the interface of parking_lot.
+#[derive(Debug)]
+pub(crate) struct RwLock<T>(loom::sync::RwLock<T>);
+
+impl<T> RwLock<T> {
+    pub(crate) fn new(value: T) -> RwLock<T> {
+        RwLock(loom::sync::RwLock::new(value))
+    }
+
+    pub(crate) fn read(&self) -> loom::sync::RwLockReadGuard<'_, T> {
+        self.0.read().unwrap()
+    }
+
+    pub(crate) fn write(&self) -> loom::sync::RwLockWriteGuard<'_, T> {
+        self.0.write().unwrap()
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Condvar(loom::sync::Condvar);
 

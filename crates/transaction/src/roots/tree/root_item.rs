@@ -1,9 +1,11 @@
 //! The root item of a tree, and the holds on its inodes that outlive it (TREE-3).
+//!
+//! A deletion marks the tree before it looks for holds, and the release of a hold counts it down before it looks for the
+//! mark. Both orders are sequentially consistent, so one of the two meets the other, and the blocks are freed.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-
-use parking_lot::RwLock;
 use ubtrfs_format::item::{RootItem, RootItemFlags};
+
+use crate::sync::{AtomicBool, AtomicU64, Ordering, RwLock};
 
 #[derive(Debug)]
 pub(super) struct SharedRootItem {
@@ -40,7 +42,7 @@ impl SharedRootItem {
     pub(super) fn change(&self, change: impl FnOnce(&mut RootItem)) {
         let mut item = self.item.write();
         change(&mut item);
-        self.deleted.store(is_deleted(&item), Ordering::Release);
+        self.deleted.store(is_deleted(&item), Ordering::SeqCst);
         self.read_only.store(is_read_only(&item), Ordering::Release);
     }
 
@@ -56,7 +58,7 @@ impl SharedRootItem {
 
     #[inline]
     pub(super) fn is_held(&self) -> bool {
-        self.held_inodes.load(Ordering::Acquire) > 0
+        self.held_inodes.load(Ordering::SeqCst) > 0
     }
 
     /// Counts a hold on an inode. False if the tree has been deleted and none of its inodes is held.
@@ -72,7 +74,7 @@ impl SharedRootItem {
 
     /// Drops a hold. True if it was the last one of a subvolume that has been deleted.
     pub(super) fn release(&self) -> bool {
-        self.held_inodes.fetch_sub(1, Ordering::AcqRel) == 1 && self.is_deleted()
+        self.held_inodes.fetch_sub(1, Ordering::SeqCst) == 1 && self.deleted.load(Ordering::SeqCst)
     }
 
     /// Has the tree stay read-only. False if it is not.

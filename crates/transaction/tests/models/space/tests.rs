@@ -1,4 +1,4 @@
-//! SPACE-INFO-2 and NOCOW-WRITERS-1.
+//! SPACE-INFO-2, NOCOW-WRITERS-1 and TRIM-GATE-1.
 
 use std::sync::Arc;
 
@@ -8,8 +8,9 @@ use loom::thread;
 use super::block_group::BlockGroup;
 use super::nocow::NocowWrite;
 use super::space_info::{SpaceInfo, release, replace};
+use super::trim_gate::TrimGate;
 use crate::check;
-use crate::sync::Ordering;
+use crate::sync::{Mutex, Ordering};
 
 /// The size of a chunk.
 const CHUNK: u64 = 10;
@@ -208,5 +209,78 @@ fn reopened_group_shows_its_writers_what_was_done_while_it_was_closed() {
             group.nocow_writers().open();
         }
         writer.join().unwrap();
+    });
+}
+
+/// An extent that is free, or out while it is discarded.
+#[derive(Default)]
+struct FreeExtent {
+    gate: TrimGate,
+    is_free: Mutex<bool>,
+}
+
+impl FreeExtent {
+    fn new() -> Arc<FreeExtent> {
+        let extent = FreeExtent::default();
+        *extent.is_free.lock() = true;
+        Arc::new(extent)
+    }
+
+    fn take(&self) -> bool {
+        std::mem::take(&mut *self.is_free.lock())
+    }
+
+    /// Takes the extent as `alloc` does.
+    fn allocate(&self) -> bool {
+        let moment = self.gate.moment();
+        if self.take() {
+            return true;
+        }
+        if self.gate.was_quiet_since(moment) {
+            return false;
+        }
+        let _stopped = self.gate.stop();
+        self.take()
+    }
+
+    /// Takes the extent out if it is there, and gives it back.
+    fn discard(&self) {
+        let _entered = self.gate.enter();
+        if self.take() {
+            *self.is_free.lock() = true;
+        }
+    }
+}
+
+/// TRIM-GATE-1
+#[test]
+fn allocation_succeeds_though_its_extent_is_out() {
+    check(4, || {
+        let extent = FreeExtent::new();
+        let discarding = Arc::clone(&extent);
+        let discarding = thread::spawn(move || discarding.discard());
+        assert!(extent.allocate());
+        discarding.join().unwrap();
+    });
+}
+
+/// TRIM-GATE-1
+#[test]
+fn one_of_two_allocations_succeeds_beside_a_discard() {
+    check(2, || {
+        let extent = FreeExtent::new();
+        let threads = [true, false].map(|allocates| {
+            let extent = Arc::clone(&extent);
+            thread::spawn(move || match allocates {
+                true => extent.allocate(),
+                false => {
+                    extent.discard();
+                    false
+                }
+            })
+        });
+        let here = extent.allocate();
+        let there = threads.map(|thread| thread.join().unwrap());
+        assert!(here != there[0]);
     });
 }
