@@ -259,7 +259,7 @@ pub(crate) fn refused_commands() -> Vec<(Vec<Command<'static>>, &'static str)> {
         ),
         (
             vec![mkfile(b"f"), write(b"f", i64::MAX as u64, b"x")],
-            "beyond what a file",
+            "beyond the largest file",
         ),
         (
             vec![
