@@ -8,6 +8,7 @@
 //! - `pool`: threads for what has to wait
 //! - `sched_switcher`: has the threads of queues yield, when `sched_policy` says so, by what it sees of the `load`,
 //!   with a policy of the scheduler's (`sched`)
+//! - `switcher_sleep`: the sleep of the thread that does so
 
 mod load;
 mod pool;
@@ -17,6 +18,7 @@ mod sched;
 mod sched_policy;
 mod sched_switcher;
 mod slot;
+mod switcher_sleep;
 
 use std::fs;
 use std::io;

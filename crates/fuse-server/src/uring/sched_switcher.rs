@@ -1,6 +1,6 @@
 //! The thread that has the threads of queues yield while that pays (`sched_policy`).
 //!
-//! It looks every few milliseconds while requests come, and sleeps while none do.
+//! It looks every few milliseconds while requests come, and sleeps while none do (`switcher_sleep`).
 //!
 //! Invariants
 //! - SWITCHER-1: while the switcher sleeps, and after its end, no thread yields.
@@ -9,9 +9,8 @@
 //! Locks: a queue's `thread`, a leaf, held while its thread is looked at or given a policy.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
-use std::thread::{self, JoinHandle, Thread};
+use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -20,25 +19,21 @@ use rustix::thread::{Pid, gettid};
 use super::load::{self, Gauged, Runnable, ThreadGauge, online_cpus};
 use super::sched::{self, Policy};
 use super::sched_policy::{Machine, PERIOD, Record, SchedPolicy, Seen};
+use super::switcher_sleep::{ServedRequests, SwitcherSleep};
 use crate::clock;
-
-/// A queue looks whether the switcher sleeps once in so many requests.
-const REQUESTS_A_LOOK: u64 = 64;
 
 /// The loads that queues report to the switcher.
 #[derive(Debug)]
 pub(super) struct QueueLoads {
     queues: Box<[QueueLoad]>,
-    switcher: OnceLock<Thread>,
-    asleep: AtomicBool,
-    ended: AtomicBool,
+    switcher: SwitcherSleep,
 }
 
 /// The load of one queue, which is written to with every request.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct QueueLoad {
-    served: AtomicU64,
+    served: ServedRequests,
     thread: Mutex<Option<Pid>>,
 }
 
@@ -46,9 +41,7 @@ impl QueueLoads {
     pub(super) fn new(queues: usize) -> Arc<Self> {
         Arc::new(Self {
             queues: (0..queues).map(|_| QueueLoad::default()).collect(),
-            switcher: OnceLock::new(),
-            asleep: AtomicBool::new(false),
-            ended: AtomicBool::new(false),
+            switcher: SwitcherSleep::default(),
         })
     }
 
@@ -57,13 +50,6 @@ impl QueueLoads {
         let load = &self.queues[queue];
         *load.thread.lock() = Some(gettid());
         SignedOn { loads: self, load }
-    }
-
-    fn wake(&self) {
-        self.asleep.store(false, Ordering::Release);
-        if let Some(switcher) = self.switcher.get() {
-            switcher.unpark();
-        }
     }
 }
 
@@ -77,15 +63,7 @@ impl SignedOn<'_> {
     /// Counts so many requests that have come.
     #[inline]
     pub(super) fn count(&self, requests: u64) {
-        // No other thread writes.
-        let before = self.load.served.load(Ordering::Relaxed);
-        let now = before + requests;
-        self.load.served.store(now, Ordering::Relaxed);
-        if before / REQUESTS_A_LOOK != now / REQUESTS_A_LOOK
-            && self.loads.asleep.load(Ordering::Relaxed)
-        {
-            self.loads.wake();
-        }
+        self.load.served.add(requests, &self.loads.switcher);
     }
 }
 
@@ -130,6 +108,7 @@ fn start(loads: &Arc<QueueLoads>) -> io::Result<SchedSwitcher> {
         // SWITCHER-1
         let _ = watching.apply(false);
     })?;
+    loads.switcher.set_thread(thread.thread().clone());
     Ok(SchedSwitcher {
         loads: Arc::clone(loads),
         thread: Some(thread),
@@ -138,8 +117,7 @@ fn start(loads: &Arc<QueueLoads>) -> io::Result<SchedSwitcher> {
 
 impl Drop for SchedSwitcher {
     fn drop(&mut self) {
-        self.loads.ended.store(true, Ordering::Release);
-        self.loads.wake();
+        self.loads.switcher.end();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -184,18 +162,16 @@ impl Watching {
     }
 
     fn run(&mut self) -> io::Result<()> {
-        let _ = self.loads.switcher.set(thread::current());
         let mut policy = SchedPolicy::default();
         let mut next = None;
         let mut last = clock::now();
         loop {
             if next.is_none() {
-                self.sleep();
+                self.loads.switcher.sleep();
                 self.look()?;
                 last = clock::now();
             }
-            thread::park_timeout(next.unwrap_or(PERIOD));
-            if self.loads.ended.load(Ordering::Acquire) {
+            if self.loads.switcher.pause(next.unwrap_or(PERIOD)) {
                 return Ok(());
             }
             let (mut seen, running) = self.look()?;
@@ -215,21 +191,12 @@ impl Watching {
         }
     }
 
-    /// Sleeps until requests come.
-    fn sleep(&self) {
-        self.loads.asleep.store(true, Ordering::Release);
-        while self.loads.asleep.load(Ordering::Acquire) && !self.loads.ended.load(Ordering::Acquire)
-        {
-            thread::park();
-        }
-    }
-
     /// Returns the observations of each queue since the last look, and how many of their threads run or want to.
     fn look(&mut self) -> io::Result<(Vec<(Record, Seen)>, usize)> {
         let mut running = 0;
         let mut all = Vec::with_capacity(self.queues.len());
         for (queue, load) in self.queues.iter_mut().zip(&self.loads.queues) {
-            let served = load.served.load(Ordering::Relaxed);
+            let served = load.served.get();
             let mut seen = Seen {
                 served: served - queue.served,
                 ..Seen::default()

@@ -1,52 +1,11 @@
-//! `thread_count` under loom, which runs all interleavings of a few threads.
+//! Two files of the crate under loom, which runs all interleavings of a few threads: `thread_count` and
+//! `uring/switcher_sleep`.
 //!
-//! The source is compiled here once more, in a module of the same name. `sync` has the atomics of loom.
+//! The sources are compiled here once more. `sync` has the atomics and threads of loom.
 
-// The module is private in the crate.
+// The modules are private in the crate.
 #![allow(unreachable_pub)]
 
-#[path = "../../src/thread_count.rs"]
+mod switcher_sleep;
+mod sync;
 mod thread_count;
-
-mod sync {
-    pub(crate) use loom::sync::atomic::{AtomicUsize, Ordering};
-}
-
-use loom::sync::Arc;
-use loom::thread;
-
-use thread_count::ThreadCount;
-
-/// THREAD-COUNT-1
-#[test]
-fn threads_that_grow_at_once_stay_within_the_limit() {
-    loom::model(|| {
-        let count = Arc::new(ThreadCount::new(2));
-        assert!(count.add());
-        let others = [(); 2].map(|()| {
-            let count = Arc::clone(&count);
-            thread::spawn(move || count.add())
-        });
-        let added = others.map(|other| other.join().unwrap());
-        assert_eq!(added.into_iter().filter(|&added| added).count(), 1);
-        assert!(!count.add());
-    });
-}
-
-#[test]
-fn threads_that_retire_at_once_leave_those_that_last() {
-    loom::model(|| {
-        let count = Arc::new(ThreadCount::new(3));
-        assert!(count.add() && count.add());
-        let other = {
-            let count = Arc::clone(&count);
-            thread::spawn(move || count.remove_above(1))
-        };
-        let ours = count.remove_above(1);
-        assert!(ours != other.join().unwrap());
-        // A place is free once a thread that could not start is not counted any more.
-        assert!(count.add() && count.add() && !count.add());
-        count.remove();
-        assert!(count.add());
-    });
-}

@@ -1,7 +1,9 @@
 //! Policies that threads really have.
 
 use std::sync::mpsc::channel;
+use std::thread;
 
+use super::super::switcher_sleep::REQUESTS_A_LOOK;
 use super::*;
 
 /// Returns the policy of a thread, as the kernel shows it.
@@ -66,18 +68,18 @@ fn a_switcher_sleeps_until_requests_come_and_ends_when_told() {
         ubtrfs_sim::skip_optional("policies cannot be switched here");
         return;
     };
-    while !loads.asleep.load(Ordering::Acquire) {
-        thread::yield_now();
-    }
+    let wait_until_asleep = || {
+        while !loads.switcher.is_asleep() {
+            thread::yield_now();
+        }
+    };
+    wait_until_asleep();
     let load = loads.sign_on(0);
     load.count(REQUESTS_A_LOOK - 1);
-    assert!(loads.asleep.load(Ordering::Acquire));
+    assert!(loads.switcher.is_asleep());
     load.count(1);
-    assert!(!loads.asleep.load(Ordering::Acquire));
     // Nothing more comes: it goes back to sleep.
-    while !loads.asleep.load(Ordering::Acquire) {
-        thread::yield_now();
-    }
+    wait_until_asleep();
     drop(load);
     drop(switcher);
 }
