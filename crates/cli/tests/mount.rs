@@ -13,7 +13,7 @@ use ubtrfs_format::features::Incompat;
 use ubtrfs_format::superblock::Superblock;
 use ubtrfs_sim::craft;
 use ubtrfs_sim::kernel::{self, KernelMount};
-use ubtrfs_sim::{has_fuse_or_skip, skip, skip_optional};
+use ubtrfs_sim::{has_fuse_or_skip, skip, skip_optional, with_roots_rights};
 
 #[path = "../../../benches/transport/src/switch.rs"]
 mod switch;
@@ -622,7 +622,8 @@ fn the_roots_of_an_earlier_transaction_are_written_to_as_if_none_had_followed() 
     let Some(place) = Place::new() else { return };
     without_its_last_transaction(&place);
     assert_eq!(place.mount("rw").status.code(), Some(1));
-    assert_ok(&place.mount("rw,usebackuproot"));
+    let rights = with_roots_rights("rw,usebackuproot");
+    assert_ok(&place.mount(&rights));
     let contents = vec![b'x'; 3 << 20];
     for number in 0..500 {
         let name = format!("one/file{number}");

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use ubtrfs_sim::Scratch;
-use ubtrfs_sim::kernel::{KernelVolume, MkfsSpec};
+use ubtrfs_sim::kernel::{KernelVolume, MkfsSpec, available_or_skip};
 
 fn run(program: &str, args: &[&OsStr]) -> Output {
     Command::new(program).args(args).output().unwrap()
@@ -295,6 +295,9 @@ fn a_mount_of_ours_sends_what_its_image_sends() {
 
 #[test]
 fn a_mount_of_the_kernel_sends_by_ioctl() {
+    if !available_or_skip() {
+        return;
+    }
     let volume = KernelVolume::make(&MkfsSpec::new()).unwrap();
     let mount = volume.mount("").unwrap();
     let live = mount.path().join("live");

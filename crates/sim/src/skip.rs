@@ -8,10 +8,12 @@ use std::fmt::Display;
 use std::io::Write;
 use std::path::Path;
 
+use crate::rights::is_root;
+
 /// Reports what the calling test lacks. Panics if `UBTRFS_REQUIRE_KERNEL` is set.
 #[track_caller]
 pub fn skip(lack: impl Display) {
-    skip_part(&test(), lack);
+    skip_part(&calling_test(), lack);
 }
 
 /// Reports what a test or a part of one lacks. Panics if `UBTRFS_REQUIRE_KERNEL` is set.
@@ -26,11 +28,11 @@ pub(crate) fn skip_part(part: &str, lack: impl Display) {
 
 /// Reports what the calling test lacks, where `UBTRFS_REQUIRE_KERNEL` does not require it.
 pub fn skip_optional(lack: impl Display) {
-    report(&test(), &lack);
+    report(&calling_test(), &lack);
 }
 
 /// Returns the name of the calling test: the harness gives it to the thread.
-fn test() -> String {
+pub(crate) fn calling_test() -> String {
     let thread = std::thread::current();
     thread.name().unwrap_or("a thread").to_owned()
 }
@@ -43,7 +45,7 @@ fn report(part: &str, lack: &dyn Display) {
 /// Returns whether the test runs as root. Skips it if not.
 #[track_caller]
 pub fn is_root_or_skip() -> bool {
-    let is_root = rustix::process::geteuid().is_root();
+    let is_root = is_root();
     if !is_root {
         skip("not root");
     }

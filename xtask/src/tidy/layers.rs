@@ -188,7 +188,7 @@ const ORDERS: &[(&str, &[&str])] = &[
         &[
             // The type `Result`.
             "lib",
-            "error progress raw_ioctl rng zeros",
+            "error progress raw_ioctl rights rng zeros",
             "devices program",
             "scratch skip",
             "kernel_oracle",

@@ -14,7 +14,7 @@ use crate::callers::{
     said,
 };
 use crate::mounted::Mounted;
-use crate::process::{empty_volume, judged, location, succeed};
+use crate::process::{empty_volume, judge, location, succeed};
 use crate::subvolumes::{self, COMMANDS, assert_as_progs, listed, words};
 
 const ALLOWED: &str = "user_subvol_rm_allowed";
@@ -276,7 +276,7 @@ fn a_user_is_shown_of_each_mount_what_he_may_see() {
         );
     }
     mounted.unmount();
-    judged(&image);
+    judge(&image);
 }
 
 /// Returns the output of a program, without places and times. Generations are numbers.

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 
 use serde_json::Value;
 use ubtrfs_sim::images::{self, Image};
+use ubtrfs_sim::is_root;
 use ubtrfs_sim::manifest::{Entry, Field, Kind, Manifest, assert_same};
 
 use crate::process::{other_devices, succeed, ubtrfs};
@@ -90,7 +91,27 @@ fn unhex(hex: &str) -> Vec<u8> {
 fn plain(mut manifest: Manifest) -> Manifest {
     let is_plain = |kind| matches!(kind, Kind::File | Kind::Dir | Kind::Symlink);
     manifest.entries.retain(|entry| is_plain(entry.stat.kind));
+    if !is_root() {
+        without_unreadable(&mut manifest);
+    }
     manifest
+}
+
+/// Leaves out files and directories that their own owner cannot read.
+fn without_unreadable(manifest: &mut Manifest) {
+    let is_readable = |entry: &Entry| {
+        let needed = match entry.stat.kind {
+            Kind::Dir => 0o500,
+            _ => 0o400,
+        };
+        entry.stat.mode & needed == needed
+    };
+    let (readable, others) = std::mem::take(&mut manifest.entries)
+        .into_iter()
+        .partition::<Vec<Entry>, _>(is_readable);
+    manifest.entries = readable;
+    let is_of_other = |path: &[u8]| others.iter().any(|entry| entry.path == path);
+    manifest.faults.retain(|fault| !is_of_other(&fault.path));
 }
 
 #[test]

@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use serde_json::Value;
-use ubtrfs_sim::images;
 use ubtrfs_sim::kernel::{KernelVolume, or_skip};
+use ubtrfs_sim::{images, with_roots_rights};
 
 use crate::edits::write;
 use crate::mounted::Mounted;
@@ -153,7 +153,7 @@ fn mounted_volumes_alone_are_shown() {
 
 #[test]
 fn dry_run_deletes_nothing_in_a_mount() {
-    let Some(mounted) = Mounted::new("rw", |_| {}) else {
+    let Some(mounted) = Mounted::new(&with_roots_rights("rw"), |_| {}) else {
         return;
     };
     let subvolume = mounted.dir.join("a");

@@ -11,7 +11,7 @@ use rustix::mount::{UnmountFlags, unmount};
 use ubtrfs_sim::kernel::{self, LoopDevice};
 
 use crate::mounted::Mounted;
-use crate::process::{empty_volume, judged, succeed, ubtrfs};
+use crate::process::{empty_volume, judge, succeed, ubtrfs};
 use crate::switch::with_uring;
 
 const FILES: usize = 4000;
@@ -76,7 +76,7 @@ fn space_is_given_out_again_while_a_reader_has_stopped() {
         }
     }
     mounted.unmount();
-    judged(&mounted.image);
+    judge(&mounted.image);
 }
 
 #[test]

@@ -21,7 +21,7 @@ use std::thread;
 use io_uring::{IoUring, opcode, types};
 use rustix::fs::{IFlags, OFlags, copy_file_range, ioctl_setflags};
 use rustix::process::{Pid, Signal, kill_process};
-use ubtrfs_sim::Rng;
+use ubtrfs_sim::{Rng, with_roots_rights};
 
 use fixture::{Bench, churn, expect_success, is_soak, seed, ubtrfs};
 
@@ -532,7 +532,8 @@ fn with_dirsync_a_change_of_names_is_durable_when_it_returns() {
     let bench = Bench::new();
     for options in ["transport=auto", "transport=classic", "opens"] {
         for (name, change, left) in NAMING {
-            let mut server = bench.serve_with(&format!("commit=300,dirsync,{options}"));
+            let mut server =
+                bench.serve_with(&with_roots_rights(&format!("commit=300,dirsync,{options}")));
             let dir = bench.mountpoint().join(format!("{name}-{options}"));
             fs::create_dir_all(dir.join("dir")).unwrap();
             for file in ["file", "dir/inside"] {

@@ -23,7 +23,8 @@ use std::path::Path;
 
 use crate::Error;
 use crate::program::run;
-use crate::skip::skip_part;
+use crate::rights::is_root;
+use crate::skip::{calling_test, skip_part};
 
 /// Why the kernel cannot be asked here.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -44,7 +45,7 @@ pub fn available() -> Result<(), Why> {
     if std::env::var_os("UBTRFS_SKIP_KERNEL").is_some() {
         return Err(Why::Unwanted);
     }
-    if !rustix::process::geteuid().is_root() {
+    if !is_root() {
         return Err(Why::NotRoot);
     }
     let filesystems = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
@@ -61,6 +62,12 @@ pub fn available() -> Result<(), Why> {
         }
     }
     Ok(())
+}
+
+/// Returns true if the kernel can be asked. Otherwise skips the calling test.
+#[track_caller]
+pub fn available_or_skip() -> bool {
+    or_skip(&calling_test())
 }
 
 /// Returns true if the kernel can be asked. Otherwise skips `test`, as [`skip`](crate::skip) does.

@@ -17,6 +17,8 @@ use ubtrfs_stream::{
 };
 
 use crate::edits::Editor;
+use ubtrfs_sim::kernel::available_or_skip;
+
 use crate::fixture::{Source, V1, V2_COMPRESSED};
 
 /// Where `is_inline` offsets of extents begin in an item.
@@ -164,6 +166,9 @@ fn is_ref_to(item: &(Key, Vec<u8>), name: &[u8]) -> bool {
 
 #[test]
 fn names_that_lead_elsewhere_are_refused() {
+    if !available_or_skip() {
+        return;
+    }
     let made = made();
     for name in [&b"../er"[..], b"l/ter", b"lat\0r"] {
         let crafted = edited(&made, |item| {
@@ -180,6 +185,9 @@ fn names_that_lead_elsewhere_are_refused() {
 
 #[test]
 fn parents_that_are_no_directories_are_refused() {
+    if !available_or_skip() {
+        return;
+    }
     let made = made();
     // The number of "above/file", which is a file.
     let crafted = edited(&made, |item| {
@@ -194,6 +202,9 @@ fn parents_that_are_no_directories_are_refused() {
 
 #[test]
 fn directories_that_hold_themselves_are_refused() {
+    if !available_or_skip() {
+        return;
+    }
     let made = made();
     let crafted = edited(&made, |item| {
         let is_one = is_ref_to(item, b"above");
@@ -207,6 +218,9 @@ fn directories_that_hold_themselves_are_refused() {
 
 #[test]
 fn parts_beyond_their_extent_are_refused() {
+    if !available_or_skip() {
+        return;
+    }
     let made = made();
     for offset in [0_u64.wrapping_sub(4096), 1 << 40] {
         let crafted = edited(&made, |(key, bytes)| {
@@ -225,6 +239,9 @@ fn parts_beyond_their_extent_are_refused() {
 /// Any damage with sound checksums ends in a stream or an error.
 #[test]
 fn mutated_snapshots_are_sent_or_refused() {
+    if !available_or_skip() {
+        return;
+    }
     let mut rng = Rng::new(seed("send mutated"));
     let is_soak = std::env::var_os("UBTRFS_SOAK").is_some();
     let (volumes, rounds) = if is_soak { (20, 3000) } else { (1, 150) };
@@ -263,6 +280,9 @@ fn mutated_snapshots_are_sent_or_refused() {
 /// The kernel sends them so, too. Versions 1 and 2 have no command for more.
 #[test]
 fn files_with_verity_are_sent_as_others() {
+    if !available_or_skip() {
+        return;
+    }
     let made = made();
     let mut crafted = made.crafted.clone();
     let mut changed = 0;

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use ubtrfs_sim::{Progress, Rng, seed};
 
+use ubtrfs_sim::kernel::available_or_skip;
+
 use crate::fixture::{Source, Target, V1};
 
 /// Movable inodes: directories, and one file at the end.
@@ -98,6 +100,9 @@ fn make(root: &Path, forest: &Forest) {
 /// RECEIVER-1, RECEIVER-2
 #[test]
 fn forests_become_one_another() {
+    if !available_or_skip() {
+        return;
+    }
     let all = forests();
     let mut rng = Rng::new(seed("send puzzles"));
     let is_soak = std::env::var_os("UBTRFS_SOAK").is_some();

@@ -3,6 +3,8 @@
 use ubtrfs_sim::{Progress, Rng, seed};
 
 use crate::edits::Editor;
+use ubtrfs_sim::kernel::available_or_skip;
+
 use crate::fixture::{Source, Target, V1, V2, V2_COMPRESSED, btrfs};
 use crate::received_by_us::OwnTarget;
 
@@ -84,6 +86,9 @@ fn run(script_seed: u64) {
 /// DATA-1
 #[test]
 fn random_scripts_are_received_as_they_are() {
+    if !available_or_skip() {
+        return;
+    }
     let mut seeds = Rng::new(seed("send scripts"));
     let count = match std::env::var_os("UBTRFS_SOAK") {
         Some(_) => SOAK_SCRIPTS,

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use rustix::fs::{CWD, FallocateFlags, RenameFlags, fallocate, renameat_with};
 use ubtrfs_sim::Rng;
-use ubtrfs_sim::kernel::MkfsSpec;
+use ubtrfs_sim::kernel::{MkfsSpec, available_or_skip};
 
 use ubtrfs_stream::Diff;
 
@@ -59,6 +59,9 @@ fn open(path: &Path) -> File {
 /// Names that no longer fit one item of references, in directories that are renamed, replaced and removed.
 #[test]
 fn links_beyond_one_item() {
+    if !available_or_skip() {
+        return;
+    }
     let mut source = Source::of(&MkfsSpec::new().nodesize(4096), "");
     let live = source.live();
     let name = |number: u32| format!("{number:03} {}", "n".repeat(200));
@@ -96,6 +99,9 @@ fn links_beyond_one_item() {
 /// A deep hierarchy is turned upside down, and its files keep their directories.
 #[test]
 fn a_hierarchy_is_inverted() {
+    if !available_or_skip() {
+        return;
+    }
     let mut source = Source::new("");
     let live = source.live();
     let count = 60;
@@ -127,6 +133,9 @@ fn a_hierarchy_is_inverted() {
 /// Numbers of inodes are given out again, also that of a file to a directory and back, under the same names.
 #[test]
 fn numbers_are_given_out_again() {
+    if !available_or_skip() {
+        return;
+    }
     let mut source = Source::new("");
     let live = source.live();
     let at = |path: &str| live.join(path);
@@ -168,6 +177,9 @@ fn numbers_are_given_out_again() {
 /// Capabilities stay when what clears them changes, and go when they are removed.
 #[test]
 fn capabilities_follow_what_clears_them() {
+    if !available_or_skip() {
+        return;
+    }
     let mut source = Source::new("");
     let live = source.live();
     let capability = |bits: u8| [&[1, 0, 0, 2][..], &[bits; 16]].concat();
@@ -196,6 +208,9 @@ fn capabilities_follow_what_clears_them() {
 /// Ends of files that are no whole sectors, cloned within and across files, into shorter and longer ones.
 #[test]
 fn tails_are_cloned() {
+    if !available_or_skip() {
+        return;
+    }
     let mut source = Source::new("");
     let live = source.live();
     let at = |path: &str| live.join(path);
@@ -235,6 +250,9 @@ fn tails_are_cloned() {
 /// The end of a file is cut off and is there again, in the same extent.
 #[test]
 fn ends_come_back() {
+    if !available_or_skip() {
+        return;
+    }
     for options in ["", ",compress-force=zstd"] {
         let mut source = Source::new(options);
         let live = source.live();
@@ -256,6 +274,9 @@ fn ends_come_back() {
 
 #[test]
 fn differences_tell_of_ends_that_come_back() {
+    if !available_or_skip() {
+        return;
+    }
     let mut source = Source::new("");
     let path = source.live().join("file");
     fs::write(&path, random(3 * SECTOR, 1)).unwrap();
@@ -276,6 +297,9 @@ fn differences_tell_of_ends_that_come_back() {
 /// Parts of compressed extents, at offsets in them, in shorter files, in several places.
 #[test]
 fn compressed_extents_are_shared_in_parts() {
+    if !available_or_skip() {
+        return;
+    }
     for algorithm in ["zlib", "lzo", "zstd"] {
         let mut source = Source::new(&format!(",compress-force={algorithm}"));
         let live = source.live();
@@ -321,6 +345,9 @@ fn compressed_extents_are_shared_in_parts() {
 /// Space beyond the end of a file is not sent, and what is written there later is.
 #[test]
 fn preallocated_space_is_written_later() {
+    if !available_or_skip() {
+        return;
+    }
     for options in ["", ",compress-force=zstd", ",nodatacow"] {
         let mut source = Source::new(options);
         let live = source.live();
@@ -348,6 +375,9 @@ fn preallocated_space_is_written_later() {
 /// Directories that hold nested subvolumes are moved, replaced by files, and removed.
 #[test]
 fn nested_subvolumes_are_left_out() {
+    if !available_or_skip() {
+        return;
+    }
     let mut source = Source::new("");
     let live = source.live();
     let at = |path: &str| live.join(path);
@@ -373,6 +403,9 @@ fn nested_subvolumes_are_left_out() {
 /// Attributes as large as a node takes, with names and values of any bytes.
 #[test]
 fn large_attributes_are_carried() {
+    if !available_or_skip() {
+        return;
+    }
     let spec = MkfsSpec::new().nodesize(65_536);
     let mut source = Source::of(&spec, "");
     let live = source.live();
@@ -391,6 +424,9 @@ fn large_attributes_are_carried() {
 /// Names of any bytes, in one directory, change places in a ring; some of them look like those that a sender makes.
 #[test]
 fn names_change_places_in_rings() {
+    if !available_or_skip() {
+        return;
+    }
     let mut source = Source::new("");
     let live = source.live();
     let names: Vec<std::ffi::OsString> = {
