@@ -20,9 +20,9 @@ pub enum CheckError {
     /// The root of the tree that was asked for.
     #[error("no tree block can be read at {bytenr}")]
     NoTreeRoot { bytenr: u64 },
-    #[error("no thread can be started that reads trees: {0}")]
+    #[error("cannot start a thread that reads trees: {0}")]
     Thread(std::io::Error),
-    #[error("cannot write or read back records that memory has no room for: {0}")]
+    #[error("cannot keep records in a temporary file: {0}")]
     Spill(#[from] std::io::Error),
     /// The observer ended it.
     #[error("cancelled")]

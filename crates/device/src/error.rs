@@ -163,7 +163,9 @@ pub enum DeviceError {
         len: u64,
         source: io::Error,
     },
-    #[error("cannot rebuild logical {logical}: {lost} stripes lost, {parities} can be")]
+    #[error(
+        "cannot rebuild logical {logical}: {lost} stripes are lost, parity restores {parities}"
+    )]
     Rebuild {
         logical: Logical,
         lost: usize,
@@ -332,7 +334,7 @@ pub struct Attempt {
 
 #[derive(Debug, thiserror::Error)]
 pub enum AttemptProblem {
-    #[error("content does not check")]
+    #[error("its checksum or header does not match")]
     Content,
     #[error(transparent)]
     Device(#[from] DeviceError),

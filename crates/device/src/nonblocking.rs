@@ -11,7 +11,7 @@ use std::io;
 
 /// It cannot be done without waiting, which this thread must not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("it would have to wait")]
+#[error("the call would block")]
 pub struct WouldBlock;
 
 impl From<WouldBlock> for io::Error {

@@ -15,7 +15,7 @@ const WARNED: usize = 100;
 pub enum ReadErrorKind {
     /// The device refused, with this message.
     Io(String),
-    /// The content does not check: its sum, or what its header says.
+    /// The checksum or the header does not match.
     Content,
     /// Neither this mirror nor what it would be rebuilt from could be read.
     Rebuild(String),

@@ -75,7 +75,7 @@ pub enum Error {
     NoConvergence(usize),
     #[error("a commit panicked: {0}")]
     CommitPanicked(String),
-    #[error("no thread for commits: {0}")]
+    #[error("cannot start the thread that commits: {0}")]
     Thread(#[source] std::io::Error),
     #[error("not a directory")]
     NotADirectory(FileId),
@@ -85,7 +85,7 @@ pub enum Error {
     NotASymlink(FileId),
     #[error("not a regular file")]
     NotAFile(FileId),
-    #[error("the name exists")]
+    #[error("file exists")]
     Exists,
     #[error("directory {} of subvolume {} is not empty", .0.ino, .0.root)]
     NotEmpty(FileId),
@@ -118,7 +118,7 @@ pub enum Error {
     NoXattr,
     #[error("attributes with this prefix are not supported")]
     XattrNamespace,
-    #[error("no room for the attribute beside others")]
+    #[error("no space for the attribute beside others")]
     XattrTooBig,
     #[error("too many levels of symbolic links")]
     TooManySymlinks,
@@ -234,7 +234,7 @@ pub enum CorruptItem {
     ExtentUnmapped { logical: Logical },
     #[error("file extents overlap")]
     ExtentOverlap,
-    #[error("{0} cannot be the number of an inode")]
+    #[error("{0} is not a valid inode number")]
     InodeNumber(InodeNr),
     #[error("inode {0} has no name")]
     NoName(InodeNr),
@@ -242,7 +242,7 @@ pub enum CorruptItem {
     NotListed,
     #[error("directories or subvolumes form a loop")]
     Loop,
-    #[error("it is of inode {0}, which does not exist")]
+    #[error("it belongs to inode {0}, which does not exist")]
     LogNoInode(InodeNr),
     #[error("it needs an inode of another kind")]
     LogKind,
@@ -252,7 +252,7 @@ pub enum CorruptItem {
     LogIndexTaken(u64),
     #[error("a directory would have {0} names")]
     LogDirectoryNames(u32),
-    #[error("the extent at {0} lies in space that is in use, or that is none for data")]
+    #[error("the extent at {0} lies in space that is in use or is not for data")]
     LogExtentInUse(Logical),
 }
 

@@ -64,9 +64,9 @@ pub enum MkfsError {
     Chunk(#[from] ChunkProblem),
     #[error(transparent)]
     Build(#[from] BuildError),
-    #[error("{devices} devices to write to, planned for {planned}")]
+    #[error("{devices} devices given, the layout needs {planned}")]
     DeviceCount { devices: usize, planned: usize },
-    #[error("device {devid} has {found} bytes, planned for {planned}")]
+    #[error("device {devid} has {found} bytes, the layout needs {planned}")]
     DeviceShrank {
         devid: DevId,
         found: u64,

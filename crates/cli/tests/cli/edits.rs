@@ -208,7 +208,7 @@ fn failures_are_said_and_the_rest_is_done() {
     succeed(["mkdir".into(), at("dir"), at("dir/sub")]);
     write(&image, "file", b"contents");
     let cases: &[(&[&str], &str)] = &[
-        (&["mkdir", "@dir"], "the name exists"),
+        (&["mkdir", "@dir"], "file exists"),
         (&["mkdir", "@none/x"], "no such file or directory"),
         (&["mkdir", "-p", "@file/x"], "not a directory"),
         (&["mkdir", "-m", "9", "@x"], "invalid mode"),
@@ -218,10 +218,10 @@ fn failures_are_said_and_the_rest_is_done() {
         (&["rm", "@none"], "no such file or directory"),
         (&["rm", "-r", "@"], "refusing to remove"),
         (&["rm", "-r", "@dir/.."], "refusing to remove"),
-        (&["ln", "-T", "@file", "@dir"], "the name exists"),
+        (&["ln", "-T", "@file", "@dir"], "file exists"),
         (&["ln", "@dir", "@x"], "is a directory"),
         (&["ln", "@none", "@x"], "no such file or directory"),
-        (&["ln", "-s", "x", "@file"], "the name exists"),
+        (&["ln", "-s", "x", "@file"], "file exists"),
         (&["mv", "@none", "@x"], "no such file or directory"),
         (&["mv", "@file", "@file"], "are the same file"),
         (&["mv", "@file", "@dir", "@x"], "is not a directory"),
@@ -255,7 +255,7 @@ fn failures_are_said_and_the_rest_is_done() {
     // One of several.
     fail(
         ["mkdir".into(), at("one"), at("dir"), at("two")],
-        "the name exists",
+        "file exists",
     );
     let listed = succeed(["ls".into(), at("")]);
     assert_eq!(String::from_utf8(listed).unwrap(), "dir\nfile\none\ntwo\n");

@@ -389,14 +389,14 @@ fn a_file_that_is_no_archive_is_named() {
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(stderr.contains(message), "{stderr}");
     };
-    refused(b"", "no tar archive");
-    refused(&[7; 2048], "no tar archive");
+    refused(b"", "not a tar archive");
+    refused(&[7; 2048], "not a tar archive");
     let mut archive = Crafted::new();
     archive
         .file("first", "kept")
         .file("second", &"x".repeat(5000));
     let bytes = archive.builder.into_inner().unwrap();
-    refused(&bytes[..3000], "ends within the member");
+    refused(&bytes[..3000], "ends inside the member");
     assert_eq!(
         succeed(["cat".into(), location(&image, "in/first")]),
         b"kept"

@@ -79,7 +79,7 @@ fn an_error_ends_a_script_with_its_line() {
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(
         stderr(&output),
-        "ERROR: line 4: cannot make directory '/a': the name exists\n"
+        "ERROR: line 4: cannot make directory '/a': file exists\n"
     );
     assert_eq!(succeed(["ls".into(), location(&image, "")]), b"a\n");
 

@@ -210,7 +210,7 @@ pub(crate) fn refused_commands() -> Vec<(Vec<Command<'static>>, &'static str)> {
             "write 'l' failed",
         ),
         (vec![mkfile(b"f"), mkfile(b"f/g")], "not a directory"),
-        (vec![mkfile(b"f"), mkfile(b"f")], "the name exists"),
+        (vec![mkfile(b"f"), mkfile(b"f")], "file exists"),
         (
             vec![Command::Rename {
                 path: b"a",
@@ -410,7 +410,7 @@ fn subvolumes_are_begun_in_order_and_by_name() {
     let output = rig.receive(&stream(&[SUBVOL, mkfile(b"f"), end]), &[]);
     assert!(output.status.success(), "{output:?}");
     assert!(rig.is_read_only("s"));
-    rig.refused(&stream(&[SUBVOL, end]), &[], "the name exists");
+    rig.refused(&stream(&[SUBVOL, end]), &[], "file exists");
     // A parent that may have changed since.
     rig.succeed(&["property", "set", "-f", "VOLUME", "ro", "false"], "dir/s");
     rig.refused(&missing, &[], "cannot find parent subvolume");

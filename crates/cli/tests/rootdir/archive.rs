@@ -303,9 +303,9 @@ fn damaged_archives_are_refused_by_their_place() {
             assert!(said.contains(error), "{error}: {said}");
         }
     };
-    refuse(b"", "no tar archive: no header at byte 0");
-    refuse(&[b'z'; 4096], "no tar archive: no header at byte 0");
-    refuse(&whole[..10_000], "archive ends within the member at byte");
+    refuse(b"", "not a tar archive: no header at byte 0");
+    refuse(&[b'z'; 4096], "not a tar archive: no header at byte 0");
+    refuse(&whole[..10_000], "archive ends inside the member at byte");
     let mut damaged = whole.clone();
     damaged[0] ^= 1;
     refuse(&damaged, "no header at byte 0");
@@ -370,7 +370,7 @@ fn pipe_that_ends_early_leaves_no_volume() {
     let output = child.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(
-        said.contains("archive ends within the member at byte 0"),
+        said.contains("archive ends inside the member at byte 0"),
         "{said}"
     );
     let listed = Command::new(env!("CARGO_BIN_EXE_ubtrfs"))

@@ -99,7 +99,7 @@ fn options_are_refused_in_the_words_of_mkfs_btrfs() {
             "--rootdir SOURCE -d raid5 -m raid1 OTHER",
             "RAID5 block groups cannot be filled",
         ),
-        ("--rootdir FILE", "no tar archive: no header at byte 0"),
+        ("--rootdir FILE", "not a tar archive: no header at byte 0"),
         ("--rootdir FILE --reflink", "--reflink needs a folder"),
     ] {
         let other = scratch.path().join("w.img");

@@ -8,11 +8,11 @@ use std::path::PathBuf;
 pub enum ArchiveError {
     #[error("archive at byte {offset}: {source}")]
     Read { offset: u64, source: io::Error },
-    #[error("archive ends within the member at byte {offset}")]
+    #[error("archive ends inside the member at byte {offset}")]
     Truncated { offset: u64 },
-    #[error("no tar archive: no header at byte {offset}")]
+    #[error("not a tar archive: no header at byte {offset}")]
     NoHeader { offset: u64 },
-    #[error("archive at byte {offset}: {field} is no number that can be")]
+    #[error("archive at byte {offset}: {field} is not a valid number")]
     Number { offset: u64, field: &'static str },
     #[error("archive at byte {offset}: extended header is not well formed")]
     Pax { offset: u64 },
@@ -22,7 +22,7 @@ pub enum ArchiveError {
     TooManyParts { offset: u64, max: usize },
     #[error("archive at byte {offset}: name or header of {len} bytes is too long")]
     TooLong { offset: u64, len: u64 },
-    #[error("archive at byte {offset}: part of a file that goes on in another volume")]
+    #[error("archive at byte {offset}: the file continues in another volume of the archive")]
     MultiVolume { offset: u64 },
     #[error("{}: leads out of the archive", path.display())]
     Outside { path: PathBuf },

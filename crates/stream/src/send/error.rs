@@ -16,10 +16,10 @@ pub enum SendError {
     /// The top level, and a subvolume that is being deleted.
     #[error("subvolume {0} has no name")]
     Nameless(RootId),
-    #[error("cannot keep numbers of inodes in a temporary file")]
+    #[error("cannot keep inode numbers in a temporary file")]
     Spill(#[source] io::Error),
     /// It has panicked.
-    #[error("the thread that compares has ended early")]
+    #[error("the thread that compares the snapshots ended early")]
     Thread,
     #[error("compressed data needs stream version 2")]
     CompressedNeedsVersion2,

@@ -96,22 +96,22 @@ pub enum CorruptItem {
     ExtentUnmapped { logical: Logical },
     #[error("a tree block that is in use has no reference")]
     Unreferenced,
-    #[error("{0} cannot be the number of an inode")]
+    #[error("{0} is not a valid inode number")]
     InodeNumber(InodeNr),
     #[error("block group has no FREE_SPACE_INFO")]
     NoFreeSpaceInfo,
-    #[error("{found} free ranges, not {said}")]
+    #[error("{found} free ranges, FREE_SPACE_INFO says {said}")]
     FreeSpaceCount { said: u64, found: u64 },
-    #[error("free space is not in the form that FREE_SPACE_INFO says")]
+    #[error("free space is stored in another form than FREE_SPACE_INFO says")]
     FreeSpaceForm,
     #[error("free space is not whole sectors of its block group")]
     FreeSpaceRange,
     #[error("free space overlaps the range before it")]
     FreeSpaceOverlap,
-    #[error("bitmap of free space is missing, or has not the size or place that it should")]
+    #[error("bitmap of free space is missing, or its size or place is wrong")]
     FreeSpaceBitmap,
-    #[error("space became free that was free")]
+    #[error("space that is free would be freed again")]
     AlreadyFree,
-    #[error("space became used that was not free")]
+    #[error("space that is in use would be allocated again")]
     NotFree,
 }

@@ -62,7 +62,7 @@ impl fmt::Display for ExtentShape {
 /// A contradiction between an extent and its references.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RefError {
-    #[error("extent at {bytenr} is {one} to some and {other} to others")]
+    #[error("references disagree about the extent at {bytenr}: {one} and {other}")]
     Shapes {
         bytenr: Logical,
         one: ExtentShape,
@@ -82,7 +82,7 @@ pub enum RefError {
         shape: ExtentShape,
         reference: Option<RefKey>,
     },
-    #[error("{shape} at {bytenr} is something else by its item {key}")]
+    #[error("{shape} at {bytenr} does not match its item {key}")]
     Unlike {
         bytenr: Logical,
         shape: ExtentShape,

@@ -15,7 +15,7 @@ pub enum SpaceError {
         profile: Profile,
     },
     /// The superblock must name every system chunk.
-    #[error("the superblock has no room for another system chunk")]
+    #[error("the superblock's array of system chunks is full")]
     SystemChunkArray,
     #[error("no block group at {start}")]
     NoBlockGroup { start: Logical },

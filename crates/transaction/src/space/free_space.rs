@@ -40,9 +40,9 @@ const FEW_RUNS: usize = 4;
 pub enum FreeSpaceError {
     #[error("{len} bytes at {start} are not whole sectors of the block group")]
     Outside { start: u64, len: u64 },
-    #[error("{len} bytes at {start} become free that were free, at least in part")]
+    #[error("{len} bytes at {start} would be freed, and some of them are free")]
     AlreadyFree { start: u64, len: u64 },
-    #[error("{len} bytes at {start} become used that were not free, at least in part")]
+    #[error("{len} bytes at {start} would be allocated, and some of them are in use")]
     NotFree { start: u64, len: u64 },
 }
 

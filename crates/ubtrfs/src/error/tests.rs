@@ -353,7 +353,7 @@ fn an_error_names_the_operation_and_its_paths() {
     let (from, to) = (Path::new("/x"), Path::new("/y"));
     let refused = Err::<(), _>(EngineError::Exists).naming_both("rename", from, to);
     let text = refused.unwrap_err().to_string();
-    assert_eq!(text, "cannot rename '/x' to '/y': the name exists");
+    assert_eq!(text, "cannot rename '/x' to '/y': file exists");
     let same = Err::<(), _>(Cause::SameFile).naming("share", from);
     assert_eq!(same.unwrap_err().kind(), Kind::InvalidInput);
     assert_eq!(Cause::NoName(path()).kind(), Kind::ResourceBusy);

@@ -14,7 +14,7 @@ pub enum CorruptDirItem {
     #[error("{rest} bytes at the end hold no whole record")]
     CrossesEnd { rest: u32 },
     /// Neither an inode nor a subvolume.
-    #[error("entry points to {0}, which no entry can")]
+    #[error("entry points to {0}, which is neither an inode nor a subvolume")]
     Location(Key),
     /// An attribute points nowhere.
     #[error("attribute points to {0}")]
