@@ -15,7 +15,7 @@
  *   the size.
  * - Handles may be used by several threads at a time, except a struct ubtrfs_dir. The thread that closes or frees one has it
  *   alone.
- * - Nothing is kept of what a pointer of the caller leads to when a function returns.
+ * - Nothing is kept of what a pointer of the caller leads to when a function returns, but the `data` of a callback in options.
  * - A callback returns: no exception and no longjmp leaves it. It is called in the thread of the caller, and may call functions
  *   of the library but those that close or free what the call uses.
  * - The structures here never change, also in later releases, and have no member that is not shown. Those without members, such

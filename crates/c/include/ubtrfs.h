@@ -15,7 +15,7 @@
  *   the size.
  * - Handles may be used by several threads at a time, except a struct ubtrfs_dir. The thread that closes or frees one has it
  *   alone.
- * - Nothing is kept of what a pointer of the caller leads to when a function returns.
+ * - Nothing is kept of what a pointer of the caller leads to when a function returns, but the `data` of a callback in options.
  * - A callback returns: no exception and no longjmp leaves it. It is called in the thread of the caller, and may call functions
  *   of the library but those that close or free what the call uses.
  * - The structures here never change, also in later releases, and have no member that is not shown. Those without members, such
@@ -162,14 +162,71 @@ struct ubtrfs_mkfs_options;
 struct ubtrfs_open_options;
 
 /**
+ * How a stream is received. New ones are those of ubtrfs_receive.
+ */
+struct ubtrfs_receive_options;
+
+/**
  * A subvolume: a tree of files. Paths begin at its root.
  */
 struct ubtrfs_subvolume;
 
 /**
+ * How a tree is copied or archived. New ones are those of ubtrfs_copy_tree and its like.
+ */
+struct ubtrfs_transfer_options;
+
+/**
  * An open volume.
  */
 struct ubtrfs_volume;
+
+/**
+ * How far a long call is. Counts are of the whole call, and 0 where they mean nothing to it.
+ */
+struct ubtrfs_progress {
+  /**
+   * The file that the call is at, as it names files in messages; of a stream that is received, the subvolume and the
+   * path within. NULL if it is at none.
+   */
+  const char *path;
+  /**
+   * The subject of a check, for people, such as "extents"; else NULL.
+   */
+  const char *subject;
+  /**
+   * The number of the phase of a check, from 1.
+   */
+  int phase;
+  /**
+   * How many phases a check has.
+   */
+  int phases;
+  /**
+   * Files of a tree that were begun, or commands of a stream that is received.
+   */
+  uint64_t files;
+  /**
+   * Bytes of file data that were copied or archived, of the stream that is sent or received, or of space that was
+   * trimmed. Data that copies share is not among them.
+   */
+  uint64_t bytes;
+  /**
+   * Tree blocks that a check has read.
+   */
+  uint64_t blocks;
+  /**
+   * Issues that a check has found.
+   */
+  uint64_t issues;
+};
+
+/**
+ * Hears how far a call is, at least before each file and with each part of its data; `data` is the caller's. The data
+ * behind `progress` is gone afterwards. Another result than 0 ends the call, which returns -EINTR. The callback is not
+ * called again, and what was done stays.
+ */
+typedef int (*ubtrfs_progress_callback)(const struct ubtrfs_progress *progress, void *data);
 
 /**
  * A time: seconds since 1970 in UTC, and nanoseconds.
@@ -448,6 +505,14 @@ struct ubtrfs_send_options {
    * UBTRFS_SEND_COMPRESSED and UBTRFS_SEND_NO_DATA.
    */
   unsigned int flags;
+  /**
+   * Hears of the progress. May be NULL.
+   */
+  ubtrfs_progress_callback progress;
+  /**
+   * The argument that `progress` is called with.
+   */
+  void *progress_data;
 };
 
 /**
@@ -622,6 +687,36 @@ int ubtrfs_mkfs_options_set_source_date_epoch(struct ubtrfs_mkfs_options *option
                                               uint32_t seconds);
 
 /**
+ * Makes a directory of what the volume is filled with a subvolume. The path is that within it.
+ */
+int ubtrfs_mkfs_options_add_subvolume(struct ubtrfs_mkfs_options *options,
+                                      const char *dir,
+                                      bool read_only);
+
+/**
+ * Sets the owner of the root directory of a volume that is not filled. It is user and group 0 unless it is set.
+ */
+int ubtrfs_mkfs_options_set_root_owner(struct ubtrfs_mkfs_options *options,
+                                       uint32_t uid,
+                                       uint32_t gid);
+
+/**
+ * Cuts a volume that is filled to the least size at which it can still be written to.
+ */
+int ubtrfs_mkfs_options_set_shrink(struct ubtrfs_mkfs_options *options, bool shrink);
+
+/**
+ * Discards what devices hold before a volume is made on them, as mkfs.btrfs does. It is not done unless it is set.
+ */
+int ubtrfs_mkfs_options_set_discard(struct ubtrfs_mkfs_options *options,
+                                    bool discard);
+
+/**
+ * Has ubtrfs_volume_format overwrite what files and devices hold.
+ */
+int ubtrfs_mkfs_options_set_force(struct ubtrfs_mkfs_options *options, bool force);
+
+/**
  * Makes options of checks.
  */
 int ubtrfs_check_options_new(struct ubtrfs_check_options **options);
@@ -651,6 +746,14 @@ int ubtrfs_check_options_set_max_issues(struct ubtrfs_check_options *options, si
  * Adds a place where other devices are looked for, as ubtrfs_open_options_add_scan.
  */
 int ubtrfs_check_options_add_scan(struct ubtrfs_check_options *options, const char *place);
+
+/**
+ * Has a callback hear of the progress of each check that takes the options. NULL is none. `data` is kept until the
+ * options are freed.
+ */
+int ubtrfs_check_options_set_progress(struct ubtrfs_check_options *options,
+                                      ubtrfs_progress_callback callback,
+                                      void *data);
 
 /**
  * Returns the version of the library, such as "0.1.0".
@@ -683,6 +786,19 @@ int ubtrfs_volume_create_with(const char *const *images,
                               const struct ubtrfs_mkfs_options *mkfs_options,
                               const struct ubtrfs_open_options *open_options,
                               struct ubtrfs_volume **volume);
+
+/**
+ * Makes a volume on so many files and block devices that exist, each as large as it is, and opens it for writing. Their
+ * contents are lost. The rest is as for ubtrfs_volume_create_with.
+ *
+ * -EEXIST if one holds a file system, a partition table or the like, unless ubtrfs_mkfs_options_set_force was told.
+ * -EBUSY if one is in use. Nothing was written then.
+ */
+int ubtrfs_volume_format(const char *const *devices,
+                         size_t device_count,
+                         const struct ubtrfs_mkfs_options *mkfs_options,
+                         const struct ubtrfs_open_options *open_options,
+                         struct ubtrfs_volume **volume);
 
 /**
  * Opens the volume that has all of so many files or devices. Others that it has are looked for where the options say, which
@@ -766,6 +882,18 @@ int ubtrfs_volume_devices(const struct ubtrfs_volume *volume,
  * Tells the devices of all space that is not in use, so that an image becomes smaller. Commits before. Returns the bytes.
  */
 int64_t ubtrfs_volume_trim(const struct ubtrfs_volume *volume);
+
+/**
+ * Tells the devices of a part of the space that is not in use, as ubtrfs_volume_trim. It begins at the address `start`
+ * within the volume and goes on for `len` bytes, which may be UINT64_MAX. Free extents below `min_bytes` are left out.
+ * Unallocated space has no address, and is trimmed in any case. The callback may be NULL.
+ */
+int64_t ubtrfs_volume_trim_with(const struct ubtrfs_volume *volume,
+                                uint64_t start,
+                                uint64_t len,
+                                uint64_t min_bytes,
+                                ubtrfs_progress_callback progress,
+                                void *data);
 
 /**
  * Counts what was written since the volume was opened; zeros if it was opened for reading.
@@ -1053,14 +1181,112 @@ int ubtrfs_fdatasync(const struct ubtrfs_file *file);
 int ubtrfs_fstat(const struct ubtrfs_file *file, struct ubtrfs_stat *stat);
 
 /**
+ * Makes options of transfers of trees.
+ */
+int ubtrfs_transfer_options_new(struct ubtrfs_transfer_options **options);
+
+/**
+ * Frees options. NULL is no error.
+ */
+void ubtrfs_transfer_options_free(struct ubtrfs_transfer_options *options);
+
+/**
+ * Has a callback hear of the progress of each call that takes the options. NULL is none. `data` is kept until the options
+ * are freed.
+ */
+int ubtrfs_transfer_options_set_progress(struct ubtrfs_transfer_options *options,
+                                         ubtrfs_progress_callback callback,
+                                         void *data);
+
+/**
+ * Says whether copies keep owners, modes, times, extended attributes and hard links. They do unless it is set. Without it
+ * a file that exists is overwritten, and keeps its owner and mode.
+ */
+int ubtrfs_transfer_options_set_preserve(struct ubtrfs_transfer_options *options,
+                                         bool preserve);
+
+/**
+ * Copies what a link leads to, if the path of the original is one. Links below are copied as links in any case.
+ */
+int ubtrfs_transfer_options_set_follow(struct ubtrfs_transfer_options *options,
+                                       bool follow);
+
+/**
+ * Copies what is in a directory into one that exists. -ENOTDIR if one of the two is none.
+ */
+int ubtrfs_transfer_options_set_contents(struct ubtrfs_transfer_options *options, bool contents);
+
+/**
+ * Sets the permission bits that files in a volume go without if their modes are not kept, and directories of which an
+ * archive says nothing. It is 0 unless it is set.
+ */
+int ubtrfs_transfer_options_set_umask(struct ubtrfs_transfer_options *options,
+                                      uint32_t umask);
+
+/**
+ * Sets when copies share the data of their originals: "auto", which is where they can, "always" or "never".
+ */
+int ubtrfs_transfer_options_set_reflink(struct ubtrfs_transfer_options *options,
+                                        const char *reflink);
+
+/**
+ * Sets the treatment of holes: "auto", which keeps them, "always", which makes them of blocks of zeros as well, or
+ * "never".
+ */
+int ubtrfs_transfer_options_set_sparse(struct ubtrfs_transfer_options *options,
+                                       const char *sparse);
+
+/**
+ * Makes options of receiving.
+ */
+int ubtrfs_receive_options_new(struct ubtrfs_receive_options **options);
+
+/**
+ * Frees options. NULL is no error.
+ */
+void ubtrfs_receive_options_free(struct ubtrfs_receive_options *options);
+
+/**
+ * Has a callback hear of the progress of each call that takes the options. NULL is none. `data` is kept until the options
+ * are freed.
+ */
+int ubtrfs_receive_options_set_progress(struct ubtrfs_receive_options *options,
+                                        ubtrfs_progress_callback callback,
+                                        void *data);
+
+/**
+ * Decompresses data that is compressed in the stream, and stores it as other data.
+ */
+int ubtrfs_receive_options_set_force_decompress(struct ubtrfs_receive_options *options,
+                                                bool force_decompress);
+
+/**
+ * Receives all streams that are behind each other. Without it, nothing behind the end of the first is read.
+ */
+int ubtrfs_receive_options_set_all_streams(struct ubtrfs_receive_options *options,
+                                           bool all_streams);
+
+/**
  * Copies a file, or a directory with all below, to another path. Data is shared. Returns how many files it could not copy:
- * the callback, which may be NULL, hears of the first 1000.
+ * the callback, which may be NULL, hears of each.
  */
 int64_t ubtrfs_copy_tree(const struct ubtrfs_subvolume *subvolume,
                          const char *from,
                          const char *to,
                          ubtrfs_problem_callback callback,
                          void *data);
+
+/**
+ * Copies as ubtrfs_copy_tree, to a path in a subvolume that may be of another volume, in the way that the options say. They
+ * may be NULL. Data is shared within a volume.
+ */
+int64_t ubtrfs_copy_tree_with(const struct ubtrfs_subvolume *subvolume,
+                              const char *from,
+                              const struct ubtrfs_subvolume *to_subvolume,
+                              const char *to,
+                              const struct ubtrfs_transfer_options *options,
+                              ubtrfs_problem_callback callback,
+                              void *data);
 
 /**
  * Copies a file of this machine, or a directory with all below, into the volume. Links are copied as links. Returns as
@@ -1073,6 +1299,16 @@ int64_t ubtrfs_copy_from_host(const struct ubtrfs_subvolume *subvolume,
                               void *data);
 
 /**
+ * Copies as ubtrfs_copy_from_host, in the way that the options say, which may be NULL.
+ */
+int64_t ubtrfs_copy_from_host_with(const struct ubtrfs_subvolume *subvolume,
+                                   const char *host,
+                                   const char *to,
+                                   const struct ubtrfs_transfer_options *options,
+                                   ubtrfs_problem_callback callback,
+                                   void *data);
+
+/**
  * Copies a file, or a directory with all below, to this machine. Returns as ubtrfs_copy_tree.
  */
 int64_t ubtrfs_copy_to_host(const struct ubtrfs_subvolume *subvolume,
@@ -1080,6 +1316,16 @@ int64_t ubtrfs_copy_to_host(const struct ubtrfs_subvolume *subvolume,
                             const char *host,
                             ubtrfs_problem_callback callback,
                             void *data);
+
+/**
+ * Copies as ubtrfs_copy_to_host, in the way that the options say, which may be NULL.
+ */
+int64_t ubtrfs_copy_to_host_with(const struct ubtrfs_subvolume *subvolume,
+                                 const char *from,
+                                 const char *host,
+                                 const struct ubtrfs_transfer_options *options,
+                                 ubtrfs_problem_callback callback,
+                                 void *data);
 
 /**
  * Writes a file, or a directory with all below, as a tar archive to a file descriptor. Returns as ubtrfs_copy_tree.
@@ -1091,6 +1337,16 @@ int64_t ubtrfs_export_tar(const struct ubtrfs_subvolume *subvolume,
                           void *data);
 
 /**
+ * Writes an archive as ubtrfs_export_tar. The options, which may be NULL, have the progress; the others mean nothing.
+ */
+int64_t ubtrfs_export_tar_with(const struct ubtrfs_subvolume *subvolume,
+                               const char *at,
+                               int fd,
+                               const struct ubtrfs_transfer_options *options,
+                               ubtrfs_problem_callback callback,
+                               void *data);
+
+/**
  * Unpacks a tar archive, compressed or not, from a file descriptor into a directory. Files that exist are replaced. Returns
  * as ubtrfs_copy_tree.
  */
@@ -1099,6 +1355,17 @@ int64_t ubtrfs_import_tar(const struct ubtrfs_subvolume *subvolume,
                           const char *dir,
                           ubtrfs_problem_callback callback,
                           void *data);
+
+/**
+ * Unpacks an archive as ubtrfs_import_tar. The options, which may be NULL, have the progress and the umask; the others mean
+ * nothing.
+ */
+int64_t ubtrfs_import_tar_with(const struct ubtrfs_subvolume *subvolume,
+                               int fd,
+                               const char *dir,
+                               const struct ubtrfs_transfer_options *options,
+                               ubtrfs_problem_callback callback,
+                               void *data);
 
 /**
  * Writes a read-only subvolume to a file descriptor, as a stream that ubtrfs_receive and btrfs receive take. Commits
@@ -1118,6 +1385,17 @@ int ubtrfs_receive(const struct ubtrfs_subvolume *subvolume,
                    int fd,
                    ubtrfs_name_callback callback,
                    void *data);
+
+/**
+ * Makes the subvolumes of streams in a directory, as ubtrfs_receive, in the way that the options say. They may be NULL. If
+ * the progress ends the call, the subvolume that it was in stays, and is writable.
+ */
+int ubtrfs_receive_with(const struct ubtrfs_subvolume *subvolume,
+                        const char *dir,
+                        int fd,
+                        const struct ubtrfs_receive_options *options,
+                        ubtrfs_name_callback callback,
+                        void *data);
 
 /**
  * Tells what changed from one read-only subvolume to another, in the order of paths. Commits before. If the callback

@@ -1,15 +1,16 @@
 //! Options of volumes that are made, opened and checked. They are handles, so that a later release can have more of them.
 
-use std::ffi::{c_char, c_int};
+use std::ffi::{c_char, c_int, c_void};
 use std::mem;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::{Duration, UNIX_EPOCH};
 
-use ubtrfs::{Builder, Checker, Compress, CsumType, Mkfs, MkfsOptions, Profile, Uuid};
+use ubtrfs::{Access, Builder, Checker, Compress, CsumType, Mkfs, MkfsOptions, Profile, Uuid};
 
 use crate::arguments::{handle_alone, handle_place, optional_text, path, take_back, text};
 use crate::failure::{Failure, Result, status};
+use crate::progress::{Listener, ubtrfs_progress_callback};
 
 /// How a volume is opened. New ones are those of ubtrfs_volume_open for writing.
 #[derive(Debug, Default)]
@@ -29,6 +30,10 @@ pub struct ubtrfs_mkfs_options {
     uuid: Option<Uuid>,
     contents: Option<PathBuf>,
     source_date_epoch: Option<u64>,
+    subvolumes: Vec<(PathBuf, Access)>,
+    discard: bool,
+    shrink: bool,
+    pub(crate) force: bool,
 }
 
 /// How a volume is checked. New ones are those of ubtrfs_check without flags.
@@ -36,6 +41,7 @@ pub struct ubtrfs_mkfs_options {
 pub struct ubtrfs_check_options {
     checker: Checker,
     scan: Vec<PathBuf>,
+    pub(crate) listener: Listener,
 }
 
 impl ubtrfs_open_options {
@@ -77,7 +83,10 @@ impl ubtrfs_mkfs_options {
         if let Some(seconds) = self.source_date_epoch {
             mkfs = mkfs.repeatable(UNIX_EPOCH + Duration::from_secs(seconds));
         }
-        mkfs
+        for (path, access) in &self.subvolumes {
+            mkfs = mkfs.make_subvolume(path, *access);
+        }
+        mkfs.discard(self.discard).shrink(self.shrink)
     }
 }
 
@@ -96,7 +105,7 @@ impl ubtrfs_check_options {
 /// # Safety
 ///
 /// As [`handle_alone`].
-unsafe fn set<T>(options: *mut T, change: impl FnOnce(&mut T) -> Result<()>) -> c_int {
+pub(crate) unsafe fn set<T>(options: *mut T, change: impl FnOnce(&mut T) -> Result<()>) -> c_int {
     status(|| {
         // SAFETY: the caller's.
         change(unsafe { handle_alone(options)? })
@@ -108,7 +117,7 @@ unsafe fn set<T>(options: *mut T, change: impl FnOnce(&mut T) -> Result<()>) -> 
 /// # Safety
 ///
 /// As [`text`].
-unsafe fn named<T>(
+pub(crate) unsafe fn named<T>(
     name: *const c_char,
     what: &str,
     read: impl FnOnce(&str) -> Option<T>,
@@ -448,6 +457,84 @@ pub unsafe extern "C" fn ubtrfs_mkfs_options_set_source_date_epoch(
     unsafe { set(options, change) }
 }
 
+/// Makes a directory of what the volume is filled with a subvolume. The path is that within it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_mkfs_options_add_subvolume(
+    options: *mut ubtrfs_mkfs_options,
+    dir: *const c_char,
+    read_only: bool,
+) -> c_int {
+    let change = |options: &mut ubtrfs_mkfs_options| {
+        let access = match read_only {
+            true => Access::ReadOnly,
+            false => Access::Writable,
+        };
+        // SAFETY: the head of the header.
+        let dir = unsafe { path(dir)? };
+        options.subvolumes.push((dir.to_owned(), access));
+        Ok(())
+    };
+    // SAFETY: the head of the header.
+    unsafe { set(options, change) }
+}
+
+/// Sets the owner of the root directory of a volume that is not filled. It is user and group 0 unless it is set.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_mkfs_options_set_root_owner(
+    options: *mut ubtrfs_mkfs_options,
+    uid: u32,
+    gid: u32,
+) -> c_int {
+    let change = |options: &mut ubtrfs_mkfs_options| {
+        options.options.root_owner = (uid, gid);
+        Ok(())
+    };
+    // SAFETY: the head of the header.
+    unsafe { set(options, change) }
+}
+
+/// Cuts a volume that is filled to the least size at which it can still be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_mkfs_options_set_shrink(
+    options: *mut ubtrfs_mkfs_options,
+    shrink: bool,
+) -> c_int {
+    let change = |options: &mut ubtrfs_mkfs_options| {
+        options.shrink = shrink;
+        Ok(())
+    };
+    // SAFETY: the head of the header.
+    unsafe { set(options, change) }
+}
+
+/// Discards what devices hold before a volume is made on them, as mkfs.btrfs does. It is not done unless it is set.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_mkfs_options_set_discard(
+    options: *mut ubtrfs_mkfs_options,
+    discard: bool,
+) -> c_int {
+    let change = |options: &mut ubtrfs_mkfs_options| {
+        options.discard = discard;
+        Ok(())
+    };
+    // SAFETY: the head of the header.
+    unsafe { set(options, change) }
+}
+
+/// Has ubtrfs_volume_format overwrite what files and devices hold.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_mkfs_options_set_force(
+    options: *mut ubtrfs_mkfs_options,
+    force: bool,
+) -> c_int {
+    let change = |options: &mut ubtrfs_mkfs_options| {
+        options.force = force;
+        Ok(())
+    };
+    // SAFETY: the head of the header.
+    unsafe { set(options, change) }
+}
+
 /// Makes options of checks.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_check_options_new(
@@ -518,6 +605,23 @@ pub unsafe extern "C" fn ubtrfs_check_options_add_scan(
     let change = |options: &mut ubtrfs_check_options| {
         // SAFETY: the head of the header.
         options.scan.push(unsafe { path(place)? }.to_owned());
+        Ok(())
+    };
+    // SAFETY: the head of the header.
+    unsafe { set(options, change) }
+}
+
+/// Has a callback hear of the progress of each check that takes the options. NULL is none. `data` is kept until the
+/// options are freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_check_options_set_progress(
+    options: *mut ubtrfs_check_options,
+    callback: ubtrfs_progress_callback,
+    data: *mut c_void,
+) -> c_int {
+    let change = |options: &mut ubtrfs_check_options| {
+        // SAFETY: the head of the header.
+        options.listener = unsafe { Listener::new(callback, data) };
         Ok(())
     };
     // SAFETY: the head of the header.

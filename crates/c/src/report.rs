@@ -2,11 +2,12 @@
 
 use std::ffi::{CString, c_char, c_int, c_uint, c_void};
 
-use ubtrfs::{BlockGroupKind, Checker, OpenCheck, Severity};
+use ubtrfs::{BlockGroupKind, Checker, OpenCheck, Severity, TrimOptions};
 
 use crate::arguments::{Place, handle, path, paths, place, text_of};
 use crate::failure::{Failure, Result, number, size, status};
 use crate::options::ubtrfs_check_options;
+use crate::progress::{Listener, Meter, ubtrfs_progress_callback};
 use crate::volume::ubtrfs_volume;
 
 /// Block groups of data.
@@ -224,6 +225,33 @@ pub unsafe extern "C" fn ubtrfs_volume_trim(volume: *const ubtrfs_volume) -> i64
     })
 }
 
+/// Tells the devices of a part of the space that is not in use, as ubtrfs_volume_trim. It begins at the address `start`
+/// within the volume and goes on for `len` bytes, which may be UINT64_MAX. Free extents below `min_bytes` are left out.
+/// Unallocated space has no address, and is trimmed in any case. The callback may be NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_volume_trim_with(
+    volume: *const ubtrfs_volume,
+    start: u64,
+    len: u64,
+    min_bytes: u64,
+    progress: ubtrfs_progress_callback,
+    data: *mut c_void,
+) -> i64 {
+    size(|| {
+        // SAFETY: the head of the header.
+        let handle = unsafe { handle(volume)? };
+        // SAFETY: the caller's function gets what its type says.
+        let mut meter = Meter::new(unsafe { Listener::new(progress, data) });
+        let options = TrimOptions::new().start(start).len(len);
+        let options = options.min_bytes(min_bytes);
+        let trimmed = handle
+            .volume
+            .trim_with(&options, |bytes| meter.reach(bytes));
+        let trimmed = meter.outcome(trimmed)?;
+        Ok(usize::try_from(trimmed).unwrap_or(usize::MAX))
+    })
+}
+
 /// Counts what was written since the volume was opened; zeros if it was opened for reading.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_volume_statistics(
@@ -267,7 +295,7 @@ pub unsafe extern "C" fn ubtrfs_check(
         };
         let check = Checker::new().read_data(reads_data).open(&[image])?;
         // SAFETY: the head of the header.
-        unsafe { tell(check, callback, data, &mut place) }
+        unsafe { tell(check, Listener::default(), callback, data, &mut place) }
     })
 }
 
@@ -288,9 +316,10 @@ pub unsafe extern "C" fn ubtrfs_check_with(
         // SAFETY: the head of the header.
         let options = unsafe { options.as_ref() };
         let checker = options.map(ubtrfs_check_options::checker);
+        let listener = options.map_or_else(Listener::default, |options| options.listener);
         let check = checker.unwrap_or_default().open(&images)?;
         // SAFETY: the head of the header.
-        unsafe { tell(check, callback, data, &mut place) }
+        unsafe { tell(check, listener, callback, data, &mut place) }
     })
 }
 
@@ -301,11 +330,14 @@ pub unsafe extern "C" fn ubtrfs_check_with(
 /// The callback takes what its type says.
 unsafe fn tell(
     check: OpenCheck,
+    listener: Listener,
     callback: ubtrfs_issue_callback,
     data: *mut c_void,
     report: &mut Place<'_, ubtrfs_check_report>,
 ) -> Result<c_int> {
-    let found = check.run(&mut ())?;
+    let mut meter = Meter::new(listener);
+    let found = check.run(&mut meter);
+    let found = meter.outcome(found)?;
     report.put(ubtrfs_check_report {
         errors: found.errors,
         warnings: found.warnings,

@@ -1,6 +1,8 @@
 //! Snapshots sent and received as streams, and compared.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::fs::File;
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::{ptr, slice};
 
@@ -8,7 +10,9 @@ use ubtrfs::{ChangeKind, SendOptions, Snapshot};
 
 use crate::arguments::{file_of, handle, path, text_of};
 use crate::failure::{Failure, Result, number, status};
+use crate::progress::{Listener, Meter, ReceiveMeter, ubtrfs_progress_callback};
 use crate::subvolume::ubtrfs_subvolume;
+use crate::transfer_options::ubtrfs_receive_options;
 
 /// Sends compressed data as it is, in a stream of version 2.
 pub const UBTRFS_SEND_COMPRESSED: c_uint = 1;
@@ -35,6 +39,10 @@ pub struct ubtrfs_send_options {
     pub clone_source_count: usize,
     /// UBTRFS_SEND_COMPRESSED and UBTRFS_SEND_NO_DATA.
     pub flags: c_uint,
+    /// Hears of the progress. May be NULL.
+    pub progress: ubtrfs_progress_callback,
+    /// The argument that `progress` is called with.
+    pub progress_data: *mut c_void,
 }
 
 /// A change of a name between two snapshots.
@@ -58,6 +66,29 @@ pub type ubtrfs_name_callback =
 /// ends the list.
 pub type ubtrfs_change_callback =
     Option<unsafe extern "C" fn(change: *const ubtrfs_change, data: *mut c_void) -> c_int>;
+
+/// The end of a stream that is sent, with its progress.
+struct Watched {
+    out: File,
+    meter: Meter,
+}
+
+impl Write for Watched {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        let len = match self.meter.is_ended() {
+            true => 0,
+            false => self.out.write(buf)?,
+        };
+        match self.meter.advance(len as u64) {
+            true => Ok(len),
+            false => Err(io::Error::other("cancelled")),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
 
 /// Returns the handles of an array.
 ///
@@ -97,6 +128,8 @@ pub unsafe extern "C" fn ubtrfs_send(
             clone_sources: ptr::null(),
             clone_source_count: 0,
             flags: 0,
+            progress: None,
+            progress_data: ptr::null_mut(),
         };
         // SAFETY: the head of the header.
         let wanted = unsafe { options.as_ref() }.unwrap_or(&all);
@@ -122,7 +155,14 @@ pub unsafe extern "C" fn ubtrfs_send(
         for source in &sources {
             options = options.clone_source(source);
         }
-        Ok(snapshot.send_with(&options, out)?)
+        // SAFETY: the caller's function gets what its type says.
+        let listener = unsafe { Listener::new(wanted.progress, wanted.progress_data) };
+        let mut out = Watched {
+            out,
+            meter: Meter::new(listener),
+        };
+        let sent = snapshot.send_with(&options, &mut out);
+        out.meter.outcome(sent)
     })
 }
 
@@ -139,21 +179,63 @@ pub unsafe extern "C" fn ubtrfs_receive(
 ) -> c_int {
     number(|| {
         // SAFETY: the head of the header.
-        let (of, dir, stream) = unsafe { (handle(subvolume)?, path(dir)?, file_of(fd)?) };
-        let names = of.subvolume.receive(dir, stream)?;
-        let Some(callback) = callback else {
-            return Ok(0);
-        };
-        for name in names {
-            let name = text_of(name.as_os_str().as_bytes());
-            // SAFETY: the caller's function gets what its type says.
-            let result = unsafe { callback(name.as_ptr(), data) };
-            if result != 0 {
-                return Ok(result);
-            }
-        }
-        Ok(0)
+        unsafe { receive(subvolume, dir, fd, None, callback, data) }
     })
+}
+
+/// Makes the subvolumes of streams in a directory, as ubtrfs_receive, in the way that the options say. They may be NULL. If
+/// the progress ends the call, the subvolume that it was in stays, and is writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_receive_with(
+    subvolume: *const ubtrfs_subvolume,
+    dir: *const c_char,
+    fd: c_int,
+    options: *const ubtrfs_receive_options,
+    callback: ubtrfs_name_callback,
+    data: *mut c_void,
+) -> c_int {
+    number(|| {
+        // SAFETY: the head of the header.
+        unsafe { receive(subvolume, dir, fd, options.as_ref(), callback, data) }
+    })
+}
+
+/// Receives, and tells the callback of the names.
+///
+/// # Safety
+///
+/// The rules of the header.
+unsafe fn receive(
+    subvolume: *const ubtrfs_subvolume,
+    dir: *const c_char,
+    fd: c_int,
+    options: Option<&ubtrfs_receive_options>,
+    callback: ubtrfs_name_callback,
+    data: *mut c_void,
+) -> Result<c_int> {
+    // SAFETY: the head of the header.
+    let (of, dir, stream) = unsafe { (handle(subvolume)?, path(dir)?, file_of(fd)?) };
+    let (how, listener) = options
+        .map(|of| (of.options, of.listener))
+        .unwrap_or_default();
+    let mut meter = ReceiveMeter {
+        meter: Meter::new(listener),
+        names: Vec::new(),
+    };
+    let received = of.subvolume.receive_with(dir, stream, &how, &mut meter);
+    meter.meter.outcome(received)?;
+    let Some(callback) = callback else {
+        return Ok(0);
+    };
+    for name in meter.names {
+        let name = text_of(name.as_os_str().as_bytes());
+        // SAFETY: the caller's function gets what its type says.
+        let result = unsafe { callback(name.as_ptr(), data) };
+        if result != 0 {
+            return Ok(result);
+        }
+    }
+    Ok(0)
 }
 
 /// Tells what changed from one read-only subvolume to another, in the order of paths. Commits before. If the callback

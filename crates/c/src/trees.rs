@@ -1,37 +1,39 @@
 //! Whole trees: copied within a volume and from and to this machine, and as tar archives.
 
 use std::ffi::{c_char, c_int, c_void};
-use std::os::unix::ffi::OsStrExt;
+use std::ptr;
 
-use ubtrfs::Problems;
+use ubtrfs::TransferObserver;
 
-use crate::arguments::{file_of, handle, path, text_of};
-use crate::failure::size;
+use crate::arguments::{file_of, handle, path};
+use crate::failure::{Result, size};
+use crate::progress::{TransferMeter, ubtrfs_problem_callback};
 use crate::subvolume::ubtrfs_subvolume;
+use crate::transfer_options::ubtrfs_transfer_options;
 
-/// Hears of a file that could not be transferred, and why; `data` is the caller's. Both texts are gone afterwards.
-pub type ubtrfs_problem_callback =
-    Option<unsafe extern "C" fn(path: *const c_char, message: *const c_char, data: *mut c_void)>;
-
-/// Tells the caller of problems, and returns how many there are.
+/// Does a transfer. Returns how many problems there were.
 ///
 /// # Safety
 ///
-/// The callback takes what its type says.
-unsafe fn tell(problems: &Problems, callback: ubtrfs_problem_callback, data: *mut c_void) -> usize {
-    if let Some(callback) = callback {
-        for problem in problems.listed() {
-            let path = text_of(problem.path.as_os_str().as_bytes());
-            let message = text_of(&problem.message);
-            // SAFETY: the caller's.
-            unsafe { callback(path.as_ptr(), message.as_ptr(), data) };
-        }
-    }
-    usize::try_from(problems.count()).unwrap_or(usize::MAX)
+/// The options are null or living, and the callback takes what its type says.
+unsafe fn transfer(
+    options: *const ubtrfs_transfer_options,
+    callback: ubtrfs_problem_callback,
+    data: *mut c_void,
+    work: impl FnOnce(&ubtrfs_transfer_options, &mut dyn TransferObserver) -> ubtrfs::Result<()>,
+) -> Result<usize> {
+    let default = ubtrfs_transfer_options::default();
+    // SAFETY: the caller's.
+    let options = unsafe { options.as_ref() }.unwrap_or(&default);
+    // SAFETY: the caller's.
+    let mut meter = unsafe { TransferMeter::new(options.listener, callback, data) };
+    let done = work(options, &mut meter);
+    meter.meter.outcome(done)?;
+    Ok(meter.problems)
 }
 
 /// Copies a file, or a directory with all below, to another path. Data is shared. Returns how many files it could not copy:
-/// the callback, which may be NULL, hears of the first 1000.
+/// the callback, which may be NULL, hears of each.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_copy_tree(
     subvolume: *const ubtrfs_subvolume,
@@ -40,12 +42,38 @@ pub unsafe extern "C" fn ubtrfs_copy_tree(
     callback: ubtrfs_problem_callback,
     data: *mut c_void,
 ) -> i64 {
+    // SAFETY: the head of the header.
+    unsafe { ubtrfs_copy_tree_with(subvolume, from, subvolume, to, ptr::null(), callback, data) }
+}
+
+/// Copies as ubtrfs_copy_tree, to a path in a subvolume that may be of another volume, in the way that the options say. They
+/// may be NULL. Data is shared within a volume.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_copy_tree_with(
+    subvolume: *const ubtrfs_subvolume,
+    from: *const c_char,
+    to_subvolume: *const ubtrfs_subvolume,
+    to: *const c_char,
+    options: *const ubtrfs_transfer_options,
+    callback: ubtrfs_problem_callback,
+    data: *mut c_void,
+) -> i64 {
     size(|| {
         // SAFETY: the head of the header.
-        let (of, from, to) = unsafe { (handle(subvolume)?, path(from)?, path(to)?) };
-        let problems = of.subvolume.copy_tree(from, to)?;
+        let (of, from, into, to) = unsafe {
+            (
+                handle(subvolume)?,
+                path(from)?,
+                handle(to_subvolume)?,
+                path(to)?,
+            )
+        };
         // SAFETY: the head of the header.
-        Ok(unsafe { tell(&problems, callback, data) })
+        unsafe {
+            transfer(options, callback, data, |options, observer| {
+                (of.subvolume).copy_tree_to(from, &into.subvolume, to, &options.copy, observer)
+            })
+        }
     })
 }
 
@@ -59,12 +87,29 @@ pub unsafe extern "C" fn ubtrfs_copy_from_host(
     callback: ubtrfs_problem_callback,
     data: *mut c_void,
 ) -> i64 {
+    // SAFETY: the head of the header.
+    unsafe { ubtrfs_copy_from_host_with(subvolume, host, to, ptr::null(), callback, data) }
+}
+
+/// Copies as ubtrfs_copy_from_host, in the way that the options say, which may be NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_copy_from_host_with(
+    subvolume: *const ubtrfs_subvolume,
+    host: *const c_char,
+    to: *const c_char,
+    options: *const ubtrfs_transfer_options,
+    callback: ubtrfs_problem_callback,
+    data: *mut c_void,
+) -> i64 {
     size(|| {
         // SAFETY: the head of the header.
         let (of, host, to) = unsafe { (handle(subvolume)?, path(host)?, path(to)?) };
-        let problems = of.subvolume.copy_from_host(host, to)?;
         // SAFETY: the head of the header.
-        Ok(unsafe { tell(&problems, callback, data) })
+        unsafe {
+            transfer(options, callback, data, |options, observer| {
+                (of.subvolume).copy_from_host_with(host, to, &options.copy, observer)
+            })
+        }
     })
 }
 
@@ -77,12 +122,29 @@ pub unsafe extern "C" fn ubtrfs_copy_to_host(
     callback: ubtrfs_problem_callback,
     data: *mut c_void,
 ) -> i64 {
+    // SAFETY: the head of the header.
+    unsafe { ubtrfs_copy_to_host_with(subvolume, from, host, ptr::null(), callback, data) }
+}
+
+/// Copies as ubtrfs_copy_to_host, in the way that the options say, which may be NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_copy_to_host_with(
+    subvolume: *const ubtrfs_subvolume,
+    from: *const c_char,
+    host: *const c_char,
+    options: *const ubtrfs_transfer_options,
+    callback: ubtrfs_problem_callback,
+    data: *mut c_void,
+) -> i64 {
     size(|| {
         // SAFETY: the head of the header.
         let (of, from, host) = unsafe { (handle(subvolume)?, path(from)?, path(host)?) };
-        let problems = of.subvolume.copy_to_host(from, host)?;
         // SAFETY: the head of the header.
-        Ok(unsafe { tell(&problems, callback, data) })
+        unsafe {
+            transfer(options, callback, data, |options, observer| {
+                (of.subvolume).copy_to_host_with(from, host, &options.copy, observer)
+            })
+        }
     })
 }
 
@@ -95,12 +157,29 @@ pub unsafe extern "C" fn ubtrfs_export_tar(
     callback: ubtrfs_problem_callback,
     data: *mut c_void,
 ) -> i64 {
+    // SAFETY: the head of the header.
+    unsafe { ubtrfs_export_tar_with(subvolume, at, fd, ptr::null(), callback, data) }
+}
+
+/// Writes an archive as ubtrfs_export_tar. The options, which may be NULL, have the progress; the others mean nothing.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_export_tar_with(
+    subvolume: *const ubtrfs_subvolume,
+    at: *const c_char,
+    fd: c_int,
+    options: *const ubtrfs_transfer_options,
+    callback: ubtrfs_problem_callback,
+    data: *mut c_void,
+) -> i64 {
     size(|| {
         // SAFETY: the head of the header.
         let (of, at, out) = unsafe { (handle(subvolume)?, path(at)?, file_of(fd)?) };
-        let problems = of.subvolume.export_tar(at, out)?;
         // SAFETY: the head of the header.
-        Ok(unsafe { tell(&problems, callback, data) })
+        unsafe {
+            transfer(options, callback, data, |_, observer| {
+                of.subvolume.export_tar_with(at, out, observer)
+            })
+        }
     })
 }
 
@@ -114,11 +193,29 @@ pub unsafe extern "C" fn ubtrfs_import_tar(
     callback: ubtrfs_problem_callback,
     data: *mut c_void,
 ) -> i64 {
+    // SAFETY: the head of the header.
+    unsafe { ubtrfs_import_tar_with(subvolume, fd, dir, ptr::null(), callback, data) }
+}
+
+/// Unpacks an archive as ubtrfs_import_tar. The options, which may be NULL, have the progress and the umask; the others mean
+/// nothing.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_import_tar_with(
+    subvolume: *const ubtrfs_subvolume,
+    fd: c_int,
+    dir: *const c_char,
+    options: *const ubtrfs_transfer_options,
+    callback: ubtrfs_problem_callback,
+    data: *mut c_void,
+) -> i64 {
     size(|| {
         // SAFETY: the head of the header.
         let (of, archive, dir) = unsafe { (handle(subvolume)?, file_of(fd)?, path(dir)?) };
-        let problems = of.subvolume.import_tar(archive, dir)?;
         // SAFETY: the head of the header.
-        Ok(unsafe { tell(&problems, callback, data) })
+        unsafe {
+            transfer(options, callback, data, |options, observer| {
+                (of.subvolume).import_tar_with(archive, dir, &options.import, observer)
+            })
+        }
     })
 }

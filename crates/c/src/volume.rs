@@ -4,12 +4,12 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::ptr;
 
-use ubtrfs::{MkfsOptions, Volume};
+use ubtrfs::{Builder, MkfsOptions, Volume};
 
 use crate::arguments::{
     buffer, copy_whole, handle, handle_place, optional_text, path, paths, place, take_back, text,
 };
-use crate::failure::{Failure, number, size, status};
+use crate::failure::{Failure, Result, number, size, status};
 use crate::metadata::ubtrfs_timespec;
 use crate::options::{ubtrfs_mkfs_options, ubtrfs_open_options};
 
@@ -101,6 +101,17 @@ pub unsafe extern "C" fn ubtrfs_volume_open(
     })
 }
 
+fn new_volume(
+    mkfs: Option<&ubtrfs_mkfs_options>,
+    open: Option<&ubtrfs_open_options>,
+) -> Result<Builder> {
+    if open.is_some_and(ubtrfs_open_options::reads_only) {
+        return Err(Failure::invalid("a new volume is for writing"));
+    }
+    let builder = open.map_or_else(Volume::builder, ubtrfs_open_options::builder);
+    Ok(builder.mkfs(mkfs.map(ubtrfs_mkfs_options::mkfs).unwrap_or_default()))
+}
+
 /// Makes a volume of so many files that must not exist, each of this size, and opens it for writing. Options may be NULL:
 /// those of ubtrfs_volume_create and ubtrfs_volume_open. That a new volume is opened for reading is -EINVAL.
 #[unsafe(no_mangle)]
@@ -117,12 +128,33 @@ pub unsafe extern "C" fn ubtrfs_volume_create_with(
         let (made, images) = unsafe { (handle_place(volume)?, paths(images, image_count)?) };
         // SAFETY: the head of the header.
         let (mkfs, open) = unsafe { (mkfs_options.as_ref(), open_options.as_ref()) };
-        if open.is_some_and(ubtrfs_open_options::reads_only) {
-            return Err(Failure::invalid("a new volume is for writing"));
-        }
-        let builder = open.map_or_else(Volume::builder, ubtrfs_open_options::builder);
-        let mkfs = mkfs.map(ubtrfs_mkfs_options::mkfs).unwrap_or_default();
-        let volume = builder.mkfs(mkfs).create_all(&images, size_bytes)?;
+        let volume = new_volume(mkfs, open)?.create_all(&images, size_bytes)?;
+        made.give(ubtrfs_volume { volume });
+        Ok(())
+    })
+}
+
+/// Makes a volume on so many files and block devices that exist, each as large as it is, and opens it for writing. Their
+/// contents are lost. The rest is as for ubtrfs_volume_create_with.
+///
+/// -EEXIST if one holds a file system, a partition table or the like, unless ubtrfs_mkfs_options_set_force was told.
+/// -EBUSY if one is in use. Nothing was written then.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_volume_format(
+    devices: *const *const c_char,
+    device_count: usize,
+    mkfs_options: *const ubtrfs_mkfs_options,
+    open_options: *const ubtrfs_open_options,
+    volume: *mut *mut ubtrfs_volume,
+) -> c_int {
+    status(|| {
+        // SAFETY: the head of the header.
+        let (made, devices) = unsafe { (handle_place(volume)?, paths(devices, device_count)?) };
+        // SAFETY: the head of the header.
+        let (mkfs, open) = unsafe { (mkfs_options.as_ref(), open_options.as_ref()) };
+        let force = mkfs.is_some_and(|mkfs| mkfs.force);
+        let builder = new_volume(mkfs, open)?.force(force);
+        let volume = builder.format_all(&devices)?;
         made.give(ubtrfs_volume { volume });
         Ok(())
     })

@@ -251,6 +251,8 @@ fn streams_and_trees_refuse_what_is_none() {
             clone_sources: ptr::null(),
             clone_source_count: 0,
             flags: 1 << 9,
+            progress: None,
+            progress_data: ptr::null_mut(),
         };
         assert_eq!(ubtrfs_send(root, &raw const options, 2), -libc::EINVAL);
         assert_eq!(message(), "invalid argument: unknown flags");

@@ -9,6 +9,7 @@ use cbindgen::{Builder, Config, Language, Style};
 const SOURCES: &[&str] = &[
     "failure",
     "metadata",
+    "progress",
     "options",
     "volume",
     "group",
@@ -18,6 +19,7 @@ const SOURCES: &[&str] = &[
     "attributes",
     "directory",
     "file",
+    "transfer_options",
     "trees",
     "streams",
 ];

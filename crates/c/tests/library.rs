@@ -300,3 +300,28 @@ fn example_in_c_keeps_each_version() {
             .arg(&image));
     }
 }
+
+#[test]
+fn callbacks_hear_of_progress_and_end_long_calls() {
+    let library = library();
+    let scratch = Scratch::new().unwrap();
+    let program = scratch.path().join("long_calls");
+    let source = Path::new(HERE).join("tests/long_calls.c");
+    compile(&library, &source, &program);
+    let tree = scratch.path().join("tree");
+    fs::create_dir_all(tree.join("dir")).unwrap();
+    fs::write(tree.join("file"), vec![b'x'; 3 << 20]).unwrap();
+    let two = fs::File::create_new(scratch.path().join("two.img")).unwrap();
+    two.set_len(512 << 20).unwrap();
+    run(Command::new(&program)
+        .arg(scratch.path())
+        .env("LD_LIBRARY_PATH", library.join("lib")));
+    let pair = Volume::builder().scan([scratch.path()]).read_only();
+    let pair = pair.open(scratch.path().join("one.img")).unwrap();
+    assert_eq!(
+        (pair.label(), pair.devices().len()),
+        ("formatted".into(), 2)
+    );
+    let copied = pair.root().read("/unpacked/tree/file").unwrap();
+    assert!(copied == vec![b'x'; 3 << 20]);
+}

@@ -17,6 +17,7 @@ pub(crate) fn check(
     read_data: bool,
     memory_bytes: Option<u64>,
     max_issues: usize,
+    progress: Option<Py<PyAny>>,
 ) -> PyResult<Report> {
     let mut checker = Checker::new()
         .read_data(read_data)
@@ -25,7 +26,7 @@ pub(crate) fn check(
     if let Some(bytes) = memory_bytes {
         checker = checker.memory_bytes(bytes);
     }
-    let mut signals = Signals::new();
+    let mut signals = Signals::new(progress);
     let report = py.detach(|| checker.open(&paths_of(&paths))?.run(&mut signals));
     let (report, _) = signals.outcome(report)?;
     let issues = report.issues.into_iter().map(|issue| {

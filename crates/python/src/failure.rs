@@ -8,8 +8,17 @@ use pyo3::PyErr;
 use pyo3::exceptions::PyOSError;
 
 pub(crate) fn failed(error: &ubtrfs::Error) -> PyErr {
+    failed_with(error, strerror(error))
+}
+
+/// Creates the exception of an error with the library's text, whatever its errno.
+pub(crate) fn failed_in_words(error: &ubtrfs::Error) -> PyErr {
+    failed_with(error, error.to_string())
+}
+
+fn failed_with(error: &ubtrfs::Error, strerror: String) -> PyErr {
     let text = |path: &Path| path.as_os_str().to_owned();
-    let (errno, strerror) = (error.errno(), strerror(error));
+    let errno = error.errno();
     let none: Option<OsString> = None;
     match (error.path().map(text), error.to().map(text)) {
         (Some(path), Some(to)) => PyOSError::new_err((errno, strerror, path, none, to)),

@@ -5,7 +5,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use ubtrfs::{Builder, Compress, CsumType, FeatureSet, Mkfs, MkfsOptions, Profile, Uuid};
+use ubtrfs::{Access, Builder, Compress, CsumType, FeatureSet, Mkfs, MkfsOptions, Profile, Uuid};
 
 use crate::failure::failed;
 use crate::subvolume::path_of;
@@ -44,6 +44,11 @@ pub(crate) struct Making {
     features: Option<String>,
     rootdir: Option<Vec<u8>>,
     source_date_epoch: Option<u64>,
+    subvolumes: Vec<Vec<u8>>,
+    read_only_subvolumes: Vec<Vec<u8>>,
+    root_owner: (u32, u32),
+    shrink: bool,
+    discard_before: bool,
 }
 
 pub(crate) fn paths_of(all: &[Vec<u8>]) -> Vec<PathBuf> {
@@ -112,7 +117,7 @@ impl Making {
             sectorsize: self.sector_size.unwrap_or(default.sectorsize),
             csum_type: csum_type.unwrap_or(default.csum_type),
             features,
-            root_owner: default.root_owner,
+            root_owner: self.root_owner,
         });
         if let Some(uuid) = self.uuid {
             mkfs = mkfs.uuid(Uuid(uuid));
@@ -125,6 +130,12 @@ impl Making {
             let present = present.ok_or_else(|| PyValueError::new_err("no such time"))?;
             mkfs = mkfs.repeatable(present);
         }
-        Ok(mkfs)
+        for path in paths_of(&self.subvolumes) {
+            mkfs = mkfs.make_subvolume(path, Access::Writable);
+        }
+        for path in paths_of(&self.read_only_subvolumes) {
+            mkfs = mkfs.make_subvolume(path, Access::ReadOnly);
+        }
+        Ok(mkfs.shrink(self.shrink).discard(self.discard_before))
     }
 }

@@ -1,26 +1,50 @@
-//! Signals of Python while the library works, such as that of Ctrl-C.
+//! Progress of the library's work for Python, and signals meanwhile, such as that of Ctrl-C.
+//!
+//! A callable hears of the progress. An exception that it raises ends the work.
 //!
 //! Python runs the handlers of signals in its main thread between two of its own instructions, and there are none while the
 //! library works. So an observer has them run now and then. A handler that raises ends the work.
 //!
 //! Not here: streams, whose file objects have handlers run as well (`stream`).
 
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
-use ubtrfs::{CheckObserver, Problems, TransferObserver, TransferProblem};
+use pyo3::types::PyBytes;
+use ubtrfs::{
+    CheckObserver, CheckProgress, Problems, ReceiveObserver, StreamCommand, TransferObserver,
+    TransferProblem,
+};
 
 use crate::failure::failed;
 
 /// The time between two looks. Each has to wait for Python's lock, which other threads may hold.
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// An observer that runs the handlers of signals, and lists the problems of a transfer.
+/// An observer that tells a callable of the progress and runs the handlers of signals. It lists the problems of a transfer,
+/// and the names of what was received.
 pub(crate) struct Signals {
     looked: Instant,
     raised: Option<PyErr>,
     problems: Problems,
+    names: Vec<PathBuf>,
+    callable: Option<Py<PyAny>>,
+    progress: Progress,
+}
+
+/// How far the work is.
+#[derive(Default)]
+struct Progress {
+    path: Option<Vec<u8>>,
+    subject: Option<&'static str>,
+    phase: usize,
+    phases: usize,
+    files: u64,
+    bytes: u64,
+    blocks: u64,
+    issues: u64,
 }
 
 #[expect(
@@ -32,12 +56,63 @@ fn now() -> Instant {
 }
 
 impl Signals {
-    pub(crate) fn new() -> Signals {
+    pub(crate) fn new(callable: Option<Py<PyAny>>) -> Signals {
         Signals {
             looked: now(),
             raised: None,
             problems: Problems::default(),
+            names: Vec::new(),
+            callable,
+            progress: Progress::default(),
         }
+    }
+
+    /// Tells the callable of the progress, unless an exception has ended the work.
+    fn tell(&mut self) {
+        let Some(callable) = self.callable.as_ref().filter(|_| self.raised.is_none()) else {
+            return;
+        };
+        let of = &self.progress;
+        let called = Python::attach(|py| {
+            let path = of.path.as_ref().map(|path| PyBytes::new(py, path));
+            let counts = (of.files, of.bytes, of.blocks, of.issues);
+            callable.call1(py, (path, of.subject, (of.phase, of.phases), counts))
+        });
+        self.raised = called.err();
+    }
+
+    fn begin_at(&mut self, path: &Path) {
+        if self.callable.is_some() {
+            self.progress.path = Some(path.as_os_str().as_bytes().to_vec());
+            self.progress.files += 1;
+            self.tell();
+        }
+    }
+
+    /// Notes so many more bytes.
+    pub(crate) fn advance(&mut self, len_bytes: u64) {
+        self.progress.bytes += len_bytes;
+        self.tell();
+    }
+
+    /// Notes that there are so many bytes in all. Returns whether the work goes on.
+    pub(crate) fn reach(&mut self, bytes: u64) -> bool {
+        self.progress.bytes = bytes;
+        self.tell();
+        !self.look()
+    }
+
+    /// Returns the exception that ended the work.
+    pub(crate) fn take_raised(&mut self) -> PyResult<()> {
+        self.raised.take().map_or(Ok(()), Err)
+    }
+
+    pub(crate) fn names(self) -> Vec<PathBuf> {
+        self.names
+    }
+
+    pub(crate) fn problems(&self) -> &Problems {
+        &self.problems
     }
 
     /// Returns the outcome of work that was observed, with its problems. An exception of a handler comes before the error that
@@ -61,6 +136,14 @@ impl Signals {
 }
 
 impl TransferObserver for Signals {
+    fn begin(&mut self, path: &Path) {
+        self.begin_at(path);
+    }
+
+    fn transferred(&mut self, len_bytes: u64) {
+        self.advance(len_bytes);
+    }
+
     fn is_cancelled(&mut self) -> bool {
         self.look()
     }
@@ -70,7 +153,37 @@ impl TransferObserver for Signals {
     }
 }
 
+impl ReceiveObserver for Signals {
+    fn begin(&mut self, command: &StreamCommand<'_>) {
+        match command.path() {
+            Some(path) => self.begin_at(&command.subvolume().join(path)),
+            None => self.begin_at(command.subvolume()),
+        }
+    }
+
+    fn advanced(&mut self, bytes: u64) {
+        self.advance(bytes);
+    }
+
+    fn is_cancelled(&mut self) -> bool {
+        self.look()
+    }
+
+    fn finished(&mut self, subvolume: &Path) {
+        self.names.push(subvolume.to_owned());
+    }
+}
+
 impl CheckObserver for Signals {
+    fn progress(&mut self, progress: &CheckProgress) {
+        self.progress.subject = Some(progress.subject);
+        self.progress.phase = progress.phase;
+        self.progress.phases = progress.phases;
+        self.progress.blocks = progress.blocks;
+        self.progress.issues = progress.issues;
+        self.tell();
+    }
+
     fn is_cancelled(&mut self) -> bool {
         self.look()
     }

@@ -1,14 +1,15 @@
 //! Read-only subvolumes sent, received and compared.
 
-use std::io::BufReader;
+use std::io::{self, BufReader, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use ubtrfs::{ChangeKind, SendOptions, Snapshot};
+use ubtrfs::{ChangeKind, ReceiveOptions, SendOptions, Snapshot};
 
 use crate::failure::failed;
 use crate::handle::Handle;
+use crate::signals::Signals;
 use crate::stream::Stream;
 use crate::subvolume::{Subvolume, bytes_of, path_of};
 
@@ -21,6 +22,7 @@ const BATCH: usize = 64;
 type Change = (&'static str, Vec<u8>, Option<Vec<u8>>);
 
 #[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "they are those of Python")]
 pub(crate) fn send(
     tree: &Subvolume,
     py: Python<'_>,
@@ -29,13 +31,18 @@ pub(crate) fn send(
     clone_sources: Vec<PyRef<'_, Subvolume>>,
     compressed: bool,
     no_data: bool,
+    progress: Option<Py<PyAny>>,
 ) -> PyResult<()> {
     let of = tree.handle().get()?;
     let parent = parent.map(|parent| parent.handle().get()).transpose()?;
     let sources = clone_sources.iter().map(|source| source.handle().get());
     let sources = sources.collect::<PyResult<Vec<_>>>()?;
     let mut stream = Stream::new(out);
-    let out = &mut stream;
+    let mut signals = Signals::new(progress);
+    let out = Metered {
+        stream: &mut stream,
+        signals: &mut signals,
+    };
     // The handles end here: the last one of a volume closes it.
     let sent = py.detach(move || {
         let snapshot = Snapshot::open(&of)?;
@@ -51,7 +58,29 @@ pub(crate) fn send(
         }
         snapshot.send_with(&options, out)
     });
+    signals.take_raised()?;
     stream.outcome(sent)
+}
+
+/// A stream that is sent, with its progress.
+struct Metered<'a> {
+    stream: &'a mut Stream,
+    signals: &'a mut Signals,
+}
+
+impl Write for Metered<'_> {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        if self.signals.look() {
+            return Err(io::Error::other("cancelled"));
+        }
+        let len = self.stream.write(buf)?;
+        self.signals.advance(len as u64);
+        Ok(len)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
 }
 
 #[pyfunction]
@@ -60,12 +89,24 @@ pub(crate) fn receive<'py>(
     py: Python<'py>,
     dir: &[u8],
     stream: Py<PyAny>,
+    force_decompress: bool,
+    all_streams: bool,
+    progress: Option<Py<PyAny>>,
 ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
     let of = tree.handle().get()?;
     let mut stream = Stream::new(stream);
+    let mut signals = Signals::new(progress);
     let reader = BufReader::with_capacity(BUFFER_BYTES, &mut stream);
-    let names = py.detach(move || of.receive(path_of(dir), reader));
-    let names = stream.outcome(names)?.into_iter();
+    let observer = &mut signals;
+    let received = py.detach(move || {
+        let options = ReceiveOptions::new()
+            .force_decompress(force_decompress)
+            .all_streams(all_streams);
+        of.receive_with(path_of(dir), reader, &options, observer)
+    });
+    signals.take_raised()?;
+    stream.outcome(received)?;
+    let names = signals.names().into_iter();
     Ok(names
         .map(|name| PyBytes::new(py, &bytes_of(name)))
         .collect())

@@ -21,14 +21,15 @@ fn told(problems: &Problems) -> Told {
     (problems.count(), listed.collect())
 }
 
-/// Does work that the handlers of signals can end, without Python's lock.
+/// Does work that a callable hears of, and that the handlers of signals can end, without Python's lock.
 fn observed(
     tree: &Subvolume,
     py: Python<'_>,
+    progress: Option<Py<PyAny>>,
     work: impl FnOnce(&ubtrfs::Subvolume, &mut Signals) -> ubtrfs::Result<()> + Send,
 ) -> PyResult<Told> {
     let of = tree.handle().get()?;
-    let mut signals = Signals::new();
+    let mut signals = Signals::new(progress);
     let observer = &mut signals;
     let done = py.detach(move || work(&of, observer));
     let ((), problems) = signals.outcome(done)?;
@@ -41,8 +42,9 @@ pub(crate) fn copy_tree(
     py: Python<'_>,
     from: &[u8],
     to: &[u8],
+    progress: Option<Py<PyAny>>,
 ) -> PyResult<Told> {
-    observed(tree, py, |of, signals| {
+    observed(tree, py, progress, |of, signals| {
         let options = CopyOptions::new();
         of.copy_tree_with(path_of(from), path_of(to), &options, signals)
     })
@@ -54,8 +56,9 @@ pub(crate) fn copy_from_host(
     py: Python<'_>,
     host: &[u8],
     to: &[u8],
+    progress: Option<Py<PyAny>>,
 ) -> PyResult<Told> {
-    observed(tree, py, |of, signals| {
+    observed(tree, py, progress, |of, signals| {
         let options = CopyOptions::new();
         of.copy_from_host_with(path_of(host), path_of(to), &options, signals)
     })
@@ -67,8 +70,9 @@ pub(crate) fn copy_to_host(
     py: Python<'_>,
     from: &[u8],
     host: &[u8],
+    progress: Option<Py<PyAny>>,
 ) -> PyResult<Told> {
-    observed(tree, py, |of, signals| {
+    observed(tree, py, progress, |of, signals| {
         let options = CopyOptions::new();
         of.copy_to_host_with(path_of(from), path_of(host), &options, signals)
     })
@@ -80,12 +84,16 @@ pub(crate) fn export_tar(
     py: Python<'_>,
     path: &[u8],
     out: Py<PyAny>,
+    progress: Option<Py<PyAny>>,
 ) -> PyResult<Told> {
     let of = tree.handle().get()?;
+    let mut signals = Signals::new(progress);
     let mut stream = Stream::new(out);
-    let out = &mut stream;
-    let problems = py.detach(move || of.export_tar(path_of(path), out));
-    Ok(told(&stream.outcome(problems)?))
+    let (out, observer) = (&mut stream, &mut signals);
+    let exported = py.detach(move || of.export_tar_with(path_of(path), out, observer));
+    signals.take_raised()?;
+    stream.outcome(exported)?;
+    Ok(told(signals.problems()))
 }
 
 #[pyfunction]
@@ -94,11 +102,12 @@ pub(crate) fn import_tar(
     py: Python<'_>,
     archive: &[u8],
     dir: &[u8],
+    progress: Option<Py<PyAny>>,
 ) -> PyResult<Told> {
     let path = path_of(archive);
     let opened = py.detach(|| File::open(path));
     let archive = opened.map_err(|error| failed_host(&error, path))?;
-    observed(tree, py, |of, signals| {
+    observed(tree, py, progress, |of, signals| {
         let options = ImportOptions::new();
         of.import_tar_with(archive, path_of(dir), &options, signals)
     })

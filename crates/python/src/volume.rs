@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use ubtrfs::{BlockGroupKind, Profile, TrimOptions};
 
-use crate::failure::failed;
+use crate::failure::{failed, failed_in_words};
 use crate::handle::Handle;
 use crate::options::{Making, Opening, paths_of};
 use crate::signals::Signals;
@@ -92,6 +92,21 @@ impl Volume {
     ) -> PyResult<Volume> {
         let builder = builder(making, opening)?;
         Volume::opened(py, || builder.create_all(&paths_of(&paths), size))
+    }
+
+    #[staticmethod]
+    fn format(
+        py: Python<'_>,
+        paths: Vec<Vec<u8>>,
+        force: bool,
+        making: &Bound<'_, PyDict>,
+        opening: &Bound<'_, PyDict>,
+    ) -> PyResult<Volume> {
+        let builder = builder(making, opening)?.force(force);
+        let formatted = py.detach(|| builder.format_all(&paths_of(&paths)));
+        let volume = formatted.map_err(|error| failed_in_words(&error))?;
+        let handle = Handle::new(volume);
+        Ok(Volume { handle })
     }
 
     #[staticmethod]
@@ -198,13 +213,13 @@ impl Volume {
         ))
     }
 
-    fn trim(&self, py: Python<'_>) -> PyResult<u64> {
-        let mut signals = Signals::new();
+    fn trim(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<u64> {
+        let mut signals = Signals::new(progress);
         let volume = self.handle.get()?;
         let observer = &mut signals;
         let trimmed = py.detach(move || {
             let options = TrimOptions::new().min_bytes(LEAST_SECTOR);
-            volume.trim_with(&options, |_| !observer.look())
+            volume.trim_with(&options, |bytes| observer.reach(bytes))
         });
         let (trimmed, _) = signals.outcome(trimmed)?;
         Ok(trimmed)

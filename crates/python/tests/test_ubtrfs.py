@@ -4,8 +4,10 @@ import errno
 import io
 import os
 import pathlib
+import shutil
 import signal
 import stat
+import subprocess
 import threading
 import uuid
 
@@ -610,6 +612,142 @@ def test_check_tells_damage(image):
     assert report.issues[0].severity == "error"
     with pytest.raises(FileNotFoundError):
         ubtrfs.check(image.with_name("none"))
+
+
+def test_existing_images_are_formatted_and_not_overwritten_unless_forced(tmp_path):
+    one, two = tmp_path / "one.img", tmp_path / "two.img"
+    with ubtrfs.Volume.create(one, SIZE, label="old") as volume:
+        volume.root.mkdir("/kept")
+    with open(two, "wb") as file:
+        file.truncate(2 * SIZE)
+    with pytest.raises(FileExistsError) as error:
+        ubtrfs.Volume.format(two, devices=[one])
+    assert "one.img' appears to contain an existing filesystem (btrfs)" in error.value.strerror
+    with ubtrfs.Volume.open(one) as volume:
+        assert volume.root.listdir() == ["kept"]
+    assert not any(two.read_bytes())
+    with ubtrfs.Volume.format(one, devices=[two], force=True, label="new", discard_before=True) as volume:
+        assert [device.total for device in volume.devices()] == [SIZE, 2 * SIZE]
+        assert (volume.label, volume.root.listdir()) == ("new", [])
+    with pytest.raises(FileNotFoundError):
+        ubtrfs.Volume.format(tmp_path / "none")
+
+
+def test_image_is_formatted_with_subvolumes_of_a_folder_and_cut(tmp_path):
+    for name in ("both", "frozen"):
+        (tmp_path / "folder" / name).mkdir(parents=True)
+    image = tmp_path / "volume.img"
+    with open(image, "wb") as file:
+        file.truncate(SIZE)
+    contents = dict(rootdir=tmp_path / "folder", subvolumes=["both"], read_only_subvolumes=[b"frozen"])
+    with ubtrfs.Volume.format(image, shrink=True, **contents) as volume:
+        assert not volume.subvolume("/both").read_only
+        assert volume.subvolume("/frozen").read_only
+        assert volume.space().total < SIZE
+    with ubtrfs.Volume.in_memory(SIZE, root_owner=(1000, 1001)) as volume:
+        stat = volume.root.stat("/")
+        assert (stat.st_uid, stat.st_gid) == (1000, 1001)
+
+
+def test_loop_device_is_formatted(tmp_path):
+    image = tmp_path / "volume.img"
+    with open(image, "wb") as file:
+        file.truncate(SIZE)
+    attached = None
+    if os.geteuid() == 0 and shutil.which("losetup"):
+        attached = subprocess.run(["losetup", "--find", "--show", str(image)], capture_output=True, text=True)
+    if attached is None or attached.returncode:
+        pytest.skip("no loop device can be attached")
+    device = attached.stdout.strip()
+    try:
+        with ubtrfs.Volume.format(device, label="loop") as volume:
+            assert [of.path for of in volume.devices()] == [device]
+        with pytest.raises(FileExistsError):
+            ubtrfs.Volume.format(device)
+        assert ubtrfs.check(device).clean
+    finally:
+        subprocess.run(["losetup", "--detach", device], check=True)
+    with ubtrfs.Volume.open(image, read_only=True) as volume:
+        assert volume.label == "loop"
+
+
+def test_keyword_argument_that_is_not_known_is_refused(image):
+    with pytest.raises(TypeError, match=r"Volume.create\(\) got an unexpected keyword argument 'lable'"):
+        ubtrfs.Volume.create(image, SIZE, lable="typo")
+    assert not image.exists()
+
+
+class Enough(Exception):
+    """What a callable of progress raises."""
+
+
+def test_progress_is_told_and_an_exception_ends_the_call(image, tmp_path):
+    source = tmp_path / "source"
+    (source / "dir").mkdir(parents=True)
+    (source / "file").write_bytes(os.urandom(4096) * 768)
+    size = 3 << 20
+    heard = []
+
+    def enough(_):
+        heard.append(None)
+        raise Enough
+
+    def twice(call):
+        """Calls twice: what the first progress raises ends the first call. Returns the last progress of the second."""
+        heard.clear()
+        with pytest.raises(Enough):
+            call(enough)
+        assert len(heard) == 1
+        heard.clear()
+        result = call(heard.append)
+        assert len(heard) > 1 and all(isinstance(of, ubtrfs.Progress) for of in heard)
+        return result, heard[-1]
+
+    with ubtrfs.Volume.create(image, SIZE) as volume:
+        root = volume.root
+        _, last = twice(lambda hear: root.copy_from_host(source, "/tree", progress=hear))
+        assert (last.files, last.bytes) == (3, size)
+        assert {of.path for of in heard} >= {str(source), str(source / "file")}
+        _, last = twice(lambda hear: root.copy_tree("/tree", "/again", progress=hear))
+        assert last.files == 3
+        _, last = twice(lambda hear: root.copy_to_host("/tree", tmp_path / "back", progress=hear))
+        assert (last.files, last.bytes) == (3, size)
+        archive = tmp_path / "tree.tar"
+
+        def export(hear):
+            with open(archive, "wb") as out:
+                root.export_tar("/tree", out, progress=hear)
+
+        assert twice(export)[1].bytes == size
+        root.mkdir("/unpacked")
+        _, last = twice(lambda hear: root.import_tar(archive, "/unpacked", progress=hear))
+        assert last.bytes == size
+
+        sent = volume.snapshot("/", "/sent", read_only=True)
+        stream = io.BytesIO()
+
+        def send(hear):
+            stream.seek(0)
+            sent.send(stream, progress=hear)
+
+        assert twice(send)[1].bytes == len(stream.getvalue())
+
+        def receive(hear):
+            stream.seek(0)
+            # A call that is ended leaves the subvolume that it was in.
+            if root.exists("/received"):
+                root.rename("/received", "/ended")
+            root.mkdir("/received")
+            options = dict(force_decompress=True, all_streams=True)
+            return root.receive(stream, "/received", progress=hear, **options)
+
+        names, last = twice(receive)
+        assert names == ["sent"] and last.bytes >= size
+        assert any(of.path == "sent/tree/file" for of in heard)
+        trimmed, last = twice(lambda hear: volume.trim(progress=hear))
+        assert 0 < last.bytes <= trimmed
+    report, last = twice(lambda hear: ubtrfs.check(image, progress=hear))
+    assert report.clean and last.phase == last.phases and last.blocks > 0 and last.subject
 
 
 class Alarm(Exception):

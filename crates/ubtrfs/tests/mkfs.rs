@@ -160,3 +160,53 @@ fn image_grows_for_its_files_and_is_cut_behind_them() {
     let (total, least) = make("grown", filled.growth(Growth::IfNeeded));
     assert!(total > least, "{total} of {least}");
 }
+
+#[test]
+fn existing_images_are_formatted_and_not_overwritten_unless_forced() {
+    let folder = tempfile::tempdir().unwrap();
+    let [one, two] = ["one", "two"].map(|name| folder.path().join(name));
+    Volume::create(&one, VOLUME_BYTES).unwrap().close().unwrap();
+    let file = fs::File::create_new(&two).unwrap();
+    file.set_len(2 * VOLUME_BYTES).unwrap();
+    let content = |path| fs::read(path).unwrap();
+    let before = content(&one);
+
+    let format = |force: bool, paths: &[&Path]| Volume::builder().force(force).format_all(paths);
+    let refused = format(false, &[&two, &one]).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::AlreadyExists);
+    assert!(
+        refused
+            .to_string()
+            .contains("one' appears to contain an existing filesystem (btrfs)"),
+        "{refused}"
+    );
+    assert!(content(&one) == before && content(&two).iter().all(|byte| *byte == 0));
+    let missing = folder.path().join("missing");
+    let refused = format(true, &[&one, &missing]).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::NotFound);
+    let refused = format(true, &[&one, &one]).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::ResourceBusy);
+    assert!(content(&one) == before && !missing.exists());
+
+    let volume = format(true, &[&one, &two]).unwrap();
+    let sizes = |volume: &Volume| -> Vec<u64> {
+        let devices = volume.devices().into_iter();
+        devices.map(|device| device.total_bytes).collect()
+    };
+    assert_eq!(sizes(&volume), [VOLUME_BYTES, 2 * VOLUME_BYTES]);
+    volume.close().unwrap();
+    fs::File::options()
+        .write(true)
+        .open(&two)
+        .unwrap()
+        .set_len(0)
+        .unwrap();
+    fs::File::options()
+        .write(true)
+        .open(&two)
+        .unwrap()
+        .set_len(VOLUME_BYTES)
+        .unwrap();
+    let volume = format(false, &[&two]).unwrap();
+    assert_eq!(sizes(&volume), [VOLUME_BYTES]);
+}

@@ -157,8 +157,9 @@ const ORDERS: &[(&str, &[&str])] = &[
         &[
             "failure",
             "arguments metadata",
+            "progress",
             "options",
-            "volume",
+            "transfer_options volume",
             "group report subvolume",
             "attributes directory file paths streams trees",
         ],

@@ -32,6 +32,7 @@ from typing import (
     Protocol,
     Tuple,
     Type,
+    TypedDict,
     TypeVar,
     Union,
     overload,
@@ -46,6 +47,7 @@ from ._reports import (
     CheckReport,
     Device,
     Problem,
+    Progress,
     Space,
     Statistics,
     TransferError,
@@ -53,6 +55,7 @@ from ._reports import (
 
 if TYPE_CHECKING:
     from _typeshed import OpenBinaryMode, OpenTextMode, ReadableBuffer
+    from typing_extensions import Unpack
 
 __all__ = [
     "BlockGroups",
@@ -62,7 +65,9 @@ __all__ = [
     "CheckReport",
     "Device",
     "DirEntry",
+    "MakeOptions",
     "Problem",
+    "Progress",
     "RawFile",
     "ScandirIterator",
     "Space",
@@ -78,6 +83,7 @@ __version__ = _ubtrfs.__version__
 Path = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
 
 _T = TypeVar("_T")
+_Hears = Optional[Callable[[Progress], object]]
 
 
 class _Readable(Protocol):
@@ -467,25 +473,29 @@ class Subvolume:
     def removexattr(self, path: Path, attribute: Path, *, follow_symlinks: bool = True) -> None:
         self._tree.removexattr(os.fsencode(path), os.fsencode(attribute), follow_symlinks)
 
-    def copy_tree(self, src: Path, dst: Path) -> None:
-        """Copies a file, or a directory with all below. Data is shared. Files that fail are a TransferError at the end."""
-        _told(_ubtrfs.copy_tree(self._tree, os.fsencode(src), os.fsencode(dst)))
+    def copy_tree(self, src: Path, dst: Path, *, progress: _Hears = None) -> None:
+        """Copies a file, or a directory with all below. Data is shared. Files that fail are a TransferError at the end.
 
-    def copy_from_host(self, host: Path, dst: Path) -> None:
+        `progress` is called with a Progress before each file and with each part of its data, as in all long calls. An
+        exception that it raises ends the call, which raises it. What was done stays.
+        """
+        _told(_ubtrfs.copy_tree(self._tree, os.fsencode(src), os.fsencode(dst), _hearing(progress)))
+
+    def copy_from_host(self, host: Path, dst: Path, *, progress: _Hears = None) -> None:
         """Copies a file of this machine, or a directory with all below, into the volume. Links are copied as links."""
-        _told(_ubtrfs.copy_from_host(self._tree, os.fsencode(host), os.fsencode(dst)))
+        _told(_ubtrfs.copy_from_host(self._tree, os.fsencode(host), os.fsencode(dst), _hearing(progress)))
 
-    def copy_to_host(self, src: Path, host: Path) -> None:
+    def copy_to_host(self, src: Path, host: Path, *, progress: _Hears = None) -> None:
         """Copies a file, or a directory with all below, to this machine."""
-        _told(_ubtrfs.copy_to_host(self._tree, os.fsencode(src), os.fsencode(host)))
+        _told(_ubtrfs.copy_to_host(self._tree, os.fsencode(src), os.fsencode(host), _hearing(progress)))
 
-    def export_tar(self, path: Path, out: _Writable) -> None:
+    def export_tar(self, path: Path, out: _Writable, *, progress: _Hears = None) -> None:
         """Writes a file, or a directory with all below, as a tar archive to a binary file object."""
-        _told(_ubtrfs.export_tar(self._tree, os.fsencode(path), out))
+        _told(_ubtrfs.export_tar(self._tree, os.fsencode(path), out, _hearing(progress)))
 
-    def import_tar(self, archive: Path, path: Path = "/") -> None:
+    def import_tar(self, archive: Path, path: Path = "/", *, progress: _Hears = None) -> None:
         """Unpacks the tar archive of this path of the machine, compressed or not, into a directory."""
-        _told(_ubtrfs.import_tar(self._tree, os.fsencode(archive), os.fsencode(path)))
+        _told(_ubtrfs.import_tar(self._tree, os.fsencode(archive), os.fsencode(path), _hearing(progress)))
 
     def send(
         self,
@@ -495,6 +505,7 @@ class Subvolume:
         clone_sources: "Iterable[Subvolume]" = (),
         compressed: bool = False,
         no_data: bool = False,
+        progress: _Hears = None,
     ) -> None:
         """Writes this read-only subvolume to a binary file object, as a stream that `btrfs receive` takes as well.
 
@@ -502,11 +513,24 @@ class Subvolume:
         """
         sources = [source._tree for source in clone_sources]
         above = None if parent is None else parent._tree
-        _ubtrfs.send(self._tree, out, above, sources, compressed, no_data)
+        _ubtrfs.send(self._tree, out, above, sources, compressed, no_data, _hearing(progress))
 
-    def receive(self, stream: _Readable, path: Path = "/") -> List[str]:
-        """Makes the subvolumes of a stream in a directory, from a binary file object. Returns their names."""
-        names = _ubtrfs.receive(self._tree, os.fsencode(path), stream)
+    def receive(
+        self,
+        stream: _Readable,
+        path: Path = "/",
+        *,
+        force_decompress: bool = False,
+        all_streams: bool = False,
+        progress: _Hears = None,
+    ) -> List[str]:
+        """Makes the subvolumes of a stream in a directory, from a binary file object. Returns their names.
+
+        With `force_decompress`, compressed data is stored as other data. With `all_streams`, those behind the first are
+        received as well.
+        """
+        hears = _hearing(progress)
+        names = _ubtrfs.receive(self._tree, os.fsencode(path), stream, force_decompress, all_streams, hears)
         return [os.fsdecode(name) for name in names]
 
     def changes_since(self, old: "Subvolume") -> "Changes":
@@ -544,6 +568,22 @@ class Changes:
         self.close()
 
 
+def _hearing(progress: _Hears) -> "_ubtrfs._Hears":
+    if progress is None:
+        return None
+    hear = progress
+
+    def tell(
+        path: Optional[bytes],
+        subject: Optional[str],
+        phases: Tuple[int, int],
+        counts: Tuple[int, int, int, int],
+    ) -> None:
+        hear(Progress(None if path is None else os.fsdecode(path), subject, *phases, *counts))
+
+    return tell
+
+
 def _told(problems: Tuple[int, List[Tuple[bytes, str]]]) -> None:
     count, listed = problems
     if count:
@@ -558,14 +598,17 @@ def check(
     read_data: bool = False,
     memory_bytes: Optional[int] = None,
     max_issues: int = 1000,
+    progress: _Hears = None,
 ) -> CheckReport:
     """Checks a volume that no program writes to. It only reads, and shares no code with what writes volumes.
 
     With `read_data`, all data of every mirror is read and compared with its checksums. `devices` and `scan` are as for
     `Volume.open`. Records beyond `memory_bytes` go to a temporary file. The report lists the first `max_issues`.
+    `progress` is as for `Subvolume.copy_tree`.
     """
     places = [os.fsencode(place) for place in scan]
-    counts, issues = _ubtrfs.check(_paths(path, devices), places, read_data, memory_bytes, max_issues)
+    hears = _hearing(progress)
+    counts, issues = _ubtrfs.check(_paths(path, devices), places, read_data, memory_bytes, max_issues, hears)
     return CheckReport(*counts, tuple(CheckIssue(*issue) for issue in issues))
 
 
@@ -573,30 +616,89 @@ def _paths(path: Path, devices: Iterable[Path]) -> List[bytes]:
     return [os.fsencode(path), *map(os.fsencode, devices)]
 
 
-def _making(
-    label: str,
-    uuid: Optional[_uuid.UUID],
-    data: Optional[str],
-    metadata: Optional[str],
-    checksum: Optional[str],
-    node_size: Optional[int],
-    sector_size: Optional[int],
-    features: Optional[str],
-    rootdir: Optional[Path],
-    source_date_epoch: Optional[int],
-) -> "_ubtrfs.Making":
-    return {
-        "label": os.fsencode(label),
-        "uuid": None if uuid is None else uuid.bytes,
-        "data": data,
-        "metadata": metadata,
-        "checksum": checksum,
-        "node_size": node_size,
-        "sector_size": sector_size,
-        "features": features,
-        "rootdir": None if rootdir is None else os.fsencode(rootdir),
-        "source_date_epoch": source_date_epoch,
+class MakeOptions(TypedDict, total=False):
+    """The options of a new volume.
+
+    - `label`, `uuid`, `checksum`, `node_size`, `sector_size`: as of `mkfs.btrfs`. `features` is a list as of its `-O`
+    - `data` and `metadata`: profiles, such as "raid1"
+    - `rootdir`: a folder or tar archive that the volume is filled from. `shrink` cuts it to the least size after that
+    - `subvolumes` and `read_only_subvolumes`: directories of it that become subvolumes, by their paths within
+    - `source_date_epoch`: the same files and options make the same volume
+    - `root_owner`: user and group of the root directory of a volume that is not filled
+    - `discard_before`: discards what devices hold
+    - `compress`, `cache_bytes`, `memory_bytes`, `commit_interval`, `discard`: as of `Volume.open`
+    """
+
+    label: str
+    uuid: Optional[_uuid.UUID]
+    data: Optional[str]
+    metadata: Optional[str]
+    checksum: Optional[str]
+    node_size: Optional[int]
+    sector_size: Optional[int]
+    features: Optional[str]
+    rootdir: Optional[Path]
+    source_date_epoch: Optional[int]
+    subvolumes: Iterable[Path]
+    read_only_subvolumes: Iterable[Path]
+    root_owner: Tuple[int, int]
+    shrink: bool
+    discard_before: bool
+    compress: Optional[str]
+    cache_bytes: Optional[int]
+    memory_bytes: Optional[int]
+    commit_interval: Optional[float]
+    discard: bool
+
+
+_DEFAULTS: MakeOptions = {
+    "label": "",
+    "uuid": None,
+    "data": None,
+    "metadata": None,
+    "checksum": None,
+    "node_size": None,
+    "sector_size": None,
+    "features": None,
+    "rootdir": None,
+    "source_date_epoch": None,
+    "subvolumes": (),
+    "read_only_subvolumes": (),
+    "root_owner": (0, 0),
+    "shrink": False,
+    "discard_before": False,
+    "compress": None,
+    "cache_bytes": None,
+    "memory_bytes": None,
+    "commit_interval": 30.0,
+    "discard": True,
+}
+
+
+def _new(method: str, options: MakeOptions) -> "Tuple[_ubtrfs.Making, _ubtrfs.Opening]":
+    for name in options:
+        if name not in _DEFAULTS:
+            raise TypeError(f"Volume.{method}() got an unexpected keyword argument {name!r}")
+    of: Any = {**_DEFAULTS, **options}
+    making: _ubtrfs.Making = {
+        "label": os.fsencode(of["label"]),
+        "uuid": None if of["uuid"] is None else of["uuid"].bytes,
+        "data": of["data"],
+        "metadata": of["metadata"],
+        "checksum": of["checksum"],
+        "node_size": of["node_size"],
+        "sector_size": of["sector_size"],
+        "features": of["features"],
+        "rootdir": None if of["rootdir"] is None else os.fsencode(of["rootdir"]),
+        "source_date_epoch": of["source_date_epoch"],
+        "subvolumes": [os.fsencode(path) for path in of["subvolumes"]],
+        "read_only_subvolumes": [os.fsencode(path) for path in of["read_only_subvolumes"]],
+        "root_owner": of["root_owner"],
+        "shrink": of["shrink"],
+        "discard_before": of["discard_before"],
     }
+    names = ("compress", "cache_bytes", "memory_bytes", "commit_interval", "discard")
+    return making, _opening(*(of[name] for name in names))
 
 
 def _opening(
@@ -604,7 +706,7 @@ def _opening(
     cache_bytes: Optional[int],
     memory_bytes: Optional[int],
     commit_interval: Optional[float],
-    discard: bool = True,
+    discard: bool,
 ) -> "_ubtrfs.Opening":
     return {
         "read_only": False,
@@ -642,59 +744,36 @@ class Volume:
         size: int,
         *,
         devices: Iterable[Path] = (),
-        label: str = "",
-        uuid: Optional[_uuid.UUID] = None,
-        data: Optional[str] = None,
-        metadata: Optional[str] = None,
-        checksum: Optional[str] = None,
-        node_size: Optional[int] = None,
-        sector_size: Optional[int] = None,
-        features: Optional[str] = None,
-        rootdir: Optional[Path] = None,
-        source_date_epoch: Optional[int] = None,
-        compress: Optional[str] = None,
-        cache_bytes: Optional[int] = None,
-        memory_bytes: Optional[int] = None,
-        commit_interval: Optional[float] = 30.0,
-        discard: bool = True,
+        **options: "Unpack[MakeOptions]",
     ) -> "Volume":
         """Makes a volume in a file that must not exist, and opens it. The file is sparse.
 
-        `devices` are further files of the same size. `data` and `metadata` are profiles, such as "raid1", and `features` is
-        a list as of `mkfs.btrfs -O`. `rootdir` is a folder or tar archive that the volume is filled from. With
-        `source_date_epoch` the same files and options make the same volume. The rest is as for `open`.
+        `devices` are further files of the same size. `MakeOptions` has the other keyword arguments.
         """
-        making = _making(
-            label, uuid, data, metadata, checksum, node_size, sector_size, features, rootdir, source_date_epoch
-        )
-        opening = _opening(compress, cache_bytes, memory_bytes, commit_interval, discard)
+        making, opening = _new("create", options)
         return cls(_ubtrfs.Volume.create(_paths(path, devices), size, making, opening))
 
     @classmethod
-    def in_memory(
+    def format(
         cls,
-        size: int,
+        path: Path,
         *,
-        label: str = "",
-        uuid: Optional[_uuid.UUID] = None,
-        data: Optional[str] = None,
-        metadata: Optional[str] = None,
-        checksum: Optional[str] = None,
-        node_size: Optional[int] = None,
-        sector_size: Optional[int] = None,
-        features: Optional[str] = None,
-        rootdir: Optional[Path] = None,
-        source_date_epoch: Optional[int] = None,
-        compress: Optional[str] = None,
-        cache_bytes: Optional[int] = None,
-        memory_bytes: Optional[int] = None,
-        commit_interval: Optional[float] = 30.0,
+        devices: Iterable[Path] = (),
+        force: bool = False,
+        **options: "Unpack[MakeOptions]",
     ) -> "Volume":
-        """Makes a volume in memory, by the options of `create`."""
-        making = _making(
-            label, uuid, data, metadata, checksum, node_size, sector_size, features, rootdir, source_date_epoch
-        )
-        opening = _opening(compress, cache_bytes, memory_bytes, commit_interval)
+        """Makes a volume on a file or block device that exists, as large as it is, and opens it. Its contents are lost.
+
+        A FileExistsError if it holds a file system, a partition table or the like, unless `force` is true. `devices` are
+        further files and devices. `MakeOptions` has the other keyword arguments.
+        """
+        making, opening = _new("format", options)
+        return cls(_ubtrfs.Volume.format(_paths(path, devices), force, making, opening))
+
+    @classmethod
+    def in_memory(cls, size: int, **options: "Unpack[MakeOptions]") -> "Volume":
+        """Makes a volume in memory. `MakeOptions` has the keyword arguments."""
+        making, opening = _new("in_memory", options)
         return cls(_ubtrfs.Volume.in_memory(size, making, opening))
 
     @classmethod
@@ -782,9 +861,9 @@ class Volume:
         """Counts what was written since the volume was opened; zeros if it was opened for reading."""
         return Statistics(*self._volume.statistics())
 
-    def trim(self) -> int:
+    def trim(self, *, progress: _Hears = None) -> int:
         """Tells the devices of all space that is not in use, so that an image becomes smaller. Returns its bytes."""
-        return self._volume.trim()
+        return self._volume.trim(_hearing(progress))
 
     def group(self, work: Callable[[], _T]) -> _T:
         """Calls `work`, and commits all that it did at once: after a power cut there is all of it or nothing.

@@ -102,6 +102,28 @@ class Change:
 
 
 @dataclass(frozen=True)
+class Progress:
+    """How far a long call is. Counts are of the whole call, and 0 where they mean nothing to it."""
+
+    #: The file that the call is at. Of a stream that is received, the subvolume and the path within.
+    path: Optional[str]
+    #: The subject of a check, for people, such as "extents".
+    subject: Optional[str]
+    #: The number of the phase of a check, from 1.
+    phase: int
+    phases: int
+    #: Files of a tree that were begun, or commands of a stream that is received.
+    files: int
+    #: Bytes of data copied or archived, of the stream sent or received, or of trimmed space. Data that copies share is not
+    #: among them.
+    bytes: int
+    #: Tree blocks that a check has read.
+    blocks: int
+    #: Issues that a check has found.
+    issues: int
+
+
+@dataclass(frozen=True)
 class Problem:
     """A file that was not transferred."""
 

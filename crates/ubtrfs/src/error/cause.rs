@@ -84,6 +84,9 @@ pub(crate) enum Cause {
     /// An observer ended the work.
     #[error("cancelled")]
     Cancelled,
+    /// A file or device that a new volume would overwrite, and a description of what it holds.
+    #[error("'{}' appears to contain {found}", Escaped::of(path))]
+    Occupied { path: PathBuf, found: String },
     /// Options that contradict each other.
     #[error("invalid options: {0}")]
     InvalidOptions(&'static str),

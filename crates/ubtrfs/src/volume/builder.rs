@@ -9,7 +9,7 @@ use ubtrfs_device::{BlockDevice, FileDevice, MemDevice};
 use ubtrfs_engine::{DiscardMode, OpenOptions, Rescue};
 
 use super::Volume;
-use crate::error::{Caused, Naming, Result};
+use crate::error::{Cause, Caused, Naming, Result};
 use crate::mkfs::Mkfs;
 
 type Devices = Vec<(PathBuf, Arc<dyn BlockDevice>)>;
@@ -65,6 +65,7 @@ pub struct Builder {
     options: OpenOptions,
     mkfs: Mkfs,
     read_only: bool,
+    force: bool,
 }
 
 /// A log that was dropped. [`Builder::clear_log`] has an example.
@@ -253,6 +254,63 @@ impl Builder {
             file.is_kept = true;
         }
         Ok(volume)
+    }
+
+    /// Says whether [`Builder::format_all`] overwrites what files and devices hold. It does not by default.
+    #[must_use]
+    pub fn force(mut self, force: bool) -> Builder {
+        self.force = force;
+        self
+    }
+
+    /// Makes a volume on files and block devices that exist, each as large as it is, and opens it. Their contents are
+    /// lost.
+    ///
+    /// ```
+    /// use std::io::ErrorKind;
+    /// use ubtrfs::Volume;
+    ///
+    /// # fn main() -> Result<(), ubtrfs::Error> {
+    /// # let folder = tempfile::tempdir().expect("there is room");
+    /// # let path = folder.path().join("volume.img");
+    /// Volume::create(&path, 1 << 30)?.close()?;
+    /// let refused = Volume::builder().format_all(&[&path]).unwrap_err();
+    /// assert_eq!(refused.kind(), ErrorKind::AlreadyExists);
+    /// let volume = Volume::builder().force(true).format_all(&[&path])?;
+    /// assert_eq!(volume.root().read_dir("/")?.count(), 0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// - one holds a file system, a partition table or the like (`AlreadyExists`), unless [`Builder::force`] is true
+    /// - one is in use, or is named twice (`ResourceBusy`), or is missing (`NotFound`)
+    /// - those of [`Builder::make`]
+    ///
+    /// Nothing was written after an error of the first two kinds.
+    pub fn format_all<P: AsRef<Path>>(self, paths: &[P]) -> Result<Volume> {
+        let paths: Vec<&Path> = paths.iter().map(AsRef::as_ref).collect();
+        let shown = paths.first().copied().unwrap_or(Path::new(""));
+        self.format_existing(&paths).naming("create volume", shown)
+    }
+
+    fn format_existing(self, paths: &[&Path]) -> Caused<Volume> {
+        let mut devices: Devices = Vec::new();
+        for path in paths {
+            // It stays locked from here on, so that the device that was looked at is the one that is overwritten.
+            let device = FileDevice::open(path, ubtrfs_device::Access::Write)?;
+            if !self.force
+                && let Some(found) = ubtrfs_device::find_signature(&device).naming("read", path)?
+            {
+                return Err(Cause::Occupied {
+                    path: path.to_path_buf(),
+                    found: found.to_string(),
+                });
+            }
+            devices.push((path.to_path_buf(), Arc::new(device)));
+        }
+        self.format(devices)
     }
 
     /// Makes a volume in memory; what is not written takes none.

@@ -1,0 +1,259 @@
+//! Progress of long calls, and how a program ends them.
+
+use std::ffi::{CString, c_char, c_int, c_void};
+use std::mem;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::ptr;
+
+use ubtrfs::{
+    CheckObserver, CheckProgress, ReceiveObserver, StreamCommand, TransferObserver, TransferProblem,
+};
+
+use crate::arguments::text_of;
+use crate::failure::{Failure, Result};
+
+/// How far a long call is. Counts are of the whole call, and 0 where they mean nothing to it.
+#[derive(Debug)]
+#[repr(C)]
+pub struct ubtrfs_progress {
+    /// The file that the call is at, as it names files in messages; of a stream that is received, the subvolume and the
+    /// path within. NULL if it is at none.
+    pub path: *const c_char,
+    /// The subject of a check, for people, such as "extents"; else NULL.
+    pub subject: *const c_char,
+    /// The number of the phase of a check, from 1.
+    pub phase: c_int,
+    /// How many phases a check has.
+    pub phases: c_int,
+    /// Files of a tree that were begun, or commands of a stream that is received.
+    pub files: u64,
+    /// Bytes of file data that were copied or archived, of the stream that is sent or received, or of space that was
+    /// trimmed. Data that copies share is not among them.
+    pub bytes: u64,
+    /// Tree blocks that a check has read.
+    pub blocks: u64,
+    /// Issues that a check has found.
+    pub issues: u64,
+}
+
+/// Hears how far a call is, at least before each file and with each part of its data; `data` is the caller's. The data
+/// behind `progress` is gone afterwards. Another result than 0 ends the call, which returns -EINTR. The callback is not
+/// called again, and what was done stays.
+pub type ubtrfs_progress_callback =
+    Option<unsafe extern "C" fn(progress: *const ubtrfs_progress, data: *mut c_void) -> c_int>;
+
+/// Hears of a file that could not be transferred, and why; `data` is the caller's. Both texts are gone afterwards.
+pub type ubtrfs_problem_callback =
+    Option<unsafe extern "C" fn(path: *const c_char, message: *const c_char, data: *mut c_void)>;
+
+/// A callback, and what it is called with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Listener {
+    callback: ubtrfs_progress_callback,
+    data: *mut c_void,
+}
+
+impl Default for Listener {
+    fn default() -> Listener {
+        Listener {
+            callback: None,
+            data: ptr::null_mut(),
+        }
+    }
+}
+
+impl Listener {
+    /// Creates a listener.
+    ///
+    /// # Safety
+    ///
+    /// The callback takes what its type says, in all calls that the listener is used in.
+    pub(crate) unsafe fn new(callback: ubtrfs_progress_callback, data: *mut c_void) -> Listener {
+        Listener { callback, data }
+    }
+}
+
+/// The progress of a call, as its listener hears of it.
+pub(crate) struct Meter {
+    listener: Listener,
+    path: Option<CString>,
+    subject: Option<CString>,
+    progress: ubtrfs_progress,
+    is_ended: bool,
+    /// The listener was called since the work asked last whether it is to end.
+    was_told: bool,
+}
+
+impl Meter {
+    pub(crate) fn new(listener: Listener) -> Meter {
+        Meter {
+            listener,
+            path: None,
+            subject: None,
+            progress: ubtrfs_progress {
+                path: ptr::null(),
+                subject: ptr::null(),
+                phase: 0,
+                phases: 0,
+                files: 0,
+                bytes: 0,
+                blocks: 0,
+                issues: 0,
+            },
+            is_ended: false,
+            was_told: false,
+        }
+    }
+
+    fn tell(&mut self) {
+        let Some(callback) = self.listener.callback.filter(|_| !self.is_ended) else {
+            return;
+        };
+        let pointer = |text: &Option<CString>| text.as_ref().map_or(ptr::null(), |of| of.as_ptr());
+        self.progress.path = pointer(&self.path);
+        self.progress.subject = pointer(&self.subject);
+        // SAFETY: as `Listener::new` has it.
+        self.is_ended = unsafe { callback(&raw const self.progress, self.listener.data) } != 0;
+        self.was_told = true;
+    }
+
+    fn begin(&mut self, path: &Path) {
+        if self.listener.callback.is_some() {
+            self.path = Some(text_of(path.as_os_str().as_bytes()));
+            self.progress.files += 1;
+            self.tell();
+        }
+    }
+
+    /// Notes so many more bytes. Returns whether the work goes on.
+    pub(crate) fn advance(&mut self, len_bytes: u64) -> bool {
+        self.progress.bytes += len_bytes;
+        self.tell();
+        !self.is_ended
+    }
+
+    /// Notes that there are so many bytes in all. Returns whether the work goes on.
+    pub(crate) fn reach(&mut self, bytes: u64) -> bool {
+        self.progress.bytes = bytes;
+        self.advance(0)
+    }
+
+    pub(crate) fn is_ended(&self) -> bool {
+        self.is_ended
+    }
+
+    /// Asks the listener whether the work is to end, unless it has just been told.
+    fn ask(&mut self) -> bool {
+        if !mem::take(&mut self.was_told) {
+            self.tell();
+            self.was_told = false;
+        }
+        self.is_ended
+    }
+
+    /// Returns the outcome of work. That the listener ended it comes before the error that it led to.
+    pub(crate) fn outcome<T>(&self, done: ubtrfs::Result<T>) -> Result<T> {
+        match done {
+            Err(error) if error.errno() == libc::EINTR => Err(error.into()),
+            _ if self.is_ended => Err(Failure::new(libc::EINTR, "cancelled")),
+            done => Ok(done?),
+        }
+    }
+}
+
+impl CheckObserver for Meter {
+    fn progress(&mut self, progress: &CheckProgress) {
+        let number = |count| c_int::try_from(count).unwrap_or(c_int::MAX);
+        self.subject = Some(text_of(progress.subject));
+        self.progress.phase = number(progress.phase);
+        self.progress.phases = number(progress.phases);
+        self.progress.blocks = progress.blocks;
+        self.progress.issues = progress.issues;
+        self.tell();
+    }
+
+    fn is_cancelled(&mut self) -> bool {
+        self.ask()
+    }
+}
+
+/// The progress of a transfer of a tree, with a callback for its problems.
+pub(crate) struct TransferMeter {
+    pub(crate) meter: Meter,
+    callback: ubtrfs_problem_callback,
+    data: *mut c_void,
+    pub(crate) problems: usize,
+}
+
+impl TransferMeter {
+    /// Creates the meter of a transfer.
+    ///
+    /// # Safety
+    ///
+    /// The callback takes what its type says.
+    pub(crate) unsafe fn new(
+        listener: Listener,
+        callback: ubtrfs_problem_callback,
+        data: *mut c_void,
+    ) -> TransferMeter {
+        TransferMeter {
+            meter: Meter::new(listener),
+            callback,
+            data,
+            problems: 0,
+        }
+    }
+}
+
+impl TransferObserver for TransferMeter {
+    fn begin(&mut self, path: &Path) {
+        self.meter.begin(path);
+    }
+
+    fn transferred(&mut self, len_bytes: u64) {
+        self.meter.advance(len_bytes);
+    }
+
+    fn is_cancelled(&mut self) -> bool {
+        self.meter.ask()
+    }
+
+    fn failed(&mut self, path: &Path, problem: TransferProblem) {
+        self.problems += 1;
+        if let Some(callback) = self.callback {
+            let path = text_of(path.as_os_str().as_bytes());
+            let message = text_of(problem.to_string());
+            // SAFETY: as `new` has it.
+            unsafe { callback(path.as_ptr(), message.as_ptr(), self.data) };
+        }
+    }
+}
+
+/// The progress of receiving, with the names of the subvolumes that were made.
+pub(crate) struct ReceiveMeter {
+    pub(crate) meter: Meter,
+    pub(crate) names: Vec<PathBuf>,
+}
+
+impl ReceiveObserver for ReceiveMeter {
+    fn begin(&mut self, command: &StreamCommand<'_>) {
+        let subvolume = command.subvolume();
+        match command.path() {
+            Some(path) => self.meter.begin(&subvolume.join(path)),
+            None => self.meter.begin(subvolume),
+        }
+    }
+
+    fn advanced(&mut self, bytes: u64) {
+        self.meter.advance(bytes);
+    }
+
+    fn is_cancelled(&mut self) -> bool {
+        self.meter.ask()
+    }
+
+    fn finished(&mut self, subvolume: &Path) {
+        self.names.push(subvolume.to_owned());
+    }
+}
