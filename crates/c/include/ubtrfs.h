@@ -172,7 +172,7 @@ struct ubtrfs_receive_options;
 struct ubtrfs_subvolume;
 
 /**
- * How a tree is copied or archived. New ones are those of ubtrfs_copy_tree and its like.
+ * How a tree is copied, archived or removed. New ones are those of ubtrfs_copy_tree and its like.
  */
 struct ubtrfs_transfer_options;
 
@@ -203,7 +203,7 @@ struct ubtrfs_progress {
    */
   int phases;
   /**
-   * Files of a tree that were begun, or commands of a stream that is received.
+   * Files of a tree that were begun or removed, or commands of a stream that is received.
    */
   uint64_t files;
   /**
@@ -484,7 +484,7 @@ struct ubtrfs_dirent {
 };
 
 /**
- * Hears of a file that could not be transferred, and why; `data` is the caller's. Both texts are gone afterwards.
+ * Hears of a file that could not be transferred or removed, and why; `data` is the caller's. Both texts are gone afterwards.
  */
 typedef void (*ubtrfs_problem_callback)(const char *path, const char *message, void *data);
 
@@ -936,6 +936,30 @@ int ubtrfs_subvolume_open(const struct ubtrfs_subvolume *dir,
                           struct ubtrfs_subvolume **subvolume);
 
 /**
+ * Opens the subvolume of an id. -ENOENT if there is none.
+ */
+int ubtrfs_volume_subvolume_by_id(const struct ubtrfs_volume *volume,
+                                  uint64_t id,
+                                  struct ubtrfs_subvolume **subvolume);
+
+/**
+ * Opens the subvolume that a mount shows if none is named.
+ */
+int ubtrfs_volume_default_subvolume(const struct ubtrfs_volume *volume,
+                                    struct ubtrfs_subvolume **subvolume);
+
+/**
+ * Has a mount show this subvolume if none is named.
+ */
+int ubtrfs_volume_set_default_subvolume(const struct ubtrfs_volume *volume,
+                                        const struct ubtrfs_subvolume *subvolume);
+
+/**
+ * Runs commits until the space of all deleted subvolumes is free.
+ */
+int ubtrfs_volume_free_deleted_subvolumes(const struct ubtrfs_volume *volume);
+
+/**
  * Frees a handle. NULL is no error.
  */
 void ubtrfs_subvolume_free(struct ubtrfs_subvolume *subvolume);
@@ -1181,6 +1205,33 @@ int ubtrfs_fdatasync(const struct ubtrfs_file *file);
 int ubtrfs_fstat(const struct ubtrfs_file *file, struct ubtrfs_stat *stat);
 
 /**
+ * Reserves space, punches a hole or zeroes a range, as fallocate(2). `mode` is 0, FALLOC_FL_PUNCH_HOLE |
+ * FALLOC_FL_KEEP_SIZE, or FALLOC_FL_ZERO_RANGE.
+ */
+int ubtrfs_fallocate(const struct ubtrfs_file *file,
+                     int mode,
+                     uint64_t offset,
+                     uint64_t size_bytes);
+
+/**
+ * Finds data or a hole at an offset or behind it, as lseek(2). `whence` is SEEK_DATA or SEEK_HOLE. Returns the offset, or
+ * -ENXIO if there is none.
+ */
+int64_t ubtrfs_lseek(const struct ubtrfs_file *file,
+                     uint64_t offset,
+                     int whence);
+
+/**
+ * Has a range of `to` share a range of `from`: no data is copied. Both begin at blocks, and end at one or at the end of
+ * `from`.
+ */
+int ubtrfs_clone_range(const struct ubtrfs_file *from,
+                       uint64_t from_offset,
+                       uint64_t size_bytes,
+                       const struct ubtrfs_file *to,
+                       uint64_t to_offset);
+
+/**
  * Makes options of transfers of trees.
  */
 int ubtrfs_transfer_options_new(struct ubtrfs_transfer_options **options);
@@ -1235,6 +1286,13 @@ int ubtrfs_transfer_options_set_reflink(struct ubtrfs_transfer_options *options,
  */
 int ubtrfs_transfer_options_set_sparse(struct ubtrfs_transfer_options *options,
                                        const char *sparse);
+
+/**
+ * Removes subvolumes as other directories: all that is in them, then the empty subvolume. They are a problem unless it is
+ * set.
+ */
+int ubtrfs_transfer_options_set_enter_subvolumes(struct ubtrfs_transfer_options *options,
+                                                 bool enter_subvolumes);
 
 /**
  * Makes options of receiving.
@@ -1366,6 +1424,17 @@ int64_t ubtrfs_import_tar_with(const struct ubtrfs_subvolume *subvolume,
                                const struct ubtrfs_transfer_options *options,
                                ubtrfs_problem_callback callback,
                                void *data);
+
+/**
+ * Removes a file, or a directory with all below, past files that cannot be removed. Links are removed themselves. The
+ * options, which may be NULL, have the progress and the treatment of subvolumes. Returns how many problems there were: the
+ * callback, which may be NULL, hears of each. A directory in which something stays is one.
+ */
+int64_t ubtrfs_remove_tree(const struct ubtrfs_subvolume *subvolume,
+                           const char *at,
+                           const struct ubtrfs_transfer_options *options,
+                           ubtrfs_problem_callback callback,
+                           void *data);
 
 /**
  * Writes a read-only subvolume to a file descriptor, as a stream that ubtrfs_receive and btrfs receive take. Commits

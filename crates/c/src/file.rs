@@ -159,3 +159,62 @@ pub unsafe extern "C" fn ubtrfs_fstat(file: *const ubtrfs_file, stat: *mut ubtrf
         Ok(())
     })
 }
+
+/// Reserves space, punches a hole or zeroes a range, as fallocate(2). `mode` is 0, FALLOC_FL_PUNCH_HOLE |
+/// FALLOC_FL_KEEP_SIZE, or FALLOC_FL_ZERO_RANGE.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_fallocate(
+    file: *const ubtrfs_file,
+    mode: c_int,
+    offset: u64,
+    size_bytes: u64,
+) -> c_int {
+    const PUNCH_HOLE: c_int = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+    status(|| {
+        // SAFETY: the head of the header.
+        let of = unsafe { handle(file)? };
+        let done = match mode {
+            0 => of.file.allocate(offset, size_bytes),
+            PUNCH_HOLE => of.file.punch_hole(offset, size_bytes),
+            libc::FALLOC_FL_ZERO_RANGE => of.file.zero_range(offset, size_bytes),
+            _ => return Err(Failure::invalid("unknown mode")),
+        };
+        Ok(done?)
+    })
+}
+
+/// Finds data or a hole at an offset or behind it, as lseek(2). `whence` is SEEK_DATA or SEEK_HOLE. Returns the offset, or
+/// -ENXIO if there is none.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_lseek(file: *const ubtrfs_file, offset: u64, whence: c_int) -> i64 {
+    size(|| {
+        // SAFETY: the head of the header.
+        let of = unsafe { handle(file)? };
+        let found = match whence {
+            libc::SEEK_DATA => of.file.seek_data(offset)?,
+            libc::SEEK_HOLE => of.file.seek_hole(offset)?,
+            _ => return Err(Failure::invalid("unknown whence")),
+        };
+        let none = || Failure::new(libc::ENXIO, "there is none behind the offset");
+        let found = found.ok_or_else(none)?;
+        Ok(usize::try_from(found).unwrap_or(usize::MAX))
+    })
+}
+
+/// Has a range of `to` share a range of `from`: no data is copied. Both begin at blocks, and end at one or at the end of
+/// `from`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_clone_range(
+    from: *const ubtrfs_file,
+    from_offset: u64,
+    size_bytes: u64,
+    to: *const ubtrfs_file,
+    to_offset: u64,
+) -> c_int {
+    status(|| {
+        // SAFETY: the head of the header.
+        let (from, to) = unsafe { (handle(from)?, handle(to)?) };
+        let (from, to) = (&from.file, &to.file);
+        Ok(to.clone_range(from, from_offset, size_bytes, to_offset)?)
+    })
+}

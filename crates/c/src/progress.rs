@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::ptr;
 
 use ubtrfs::{
-    CheckObserver, CheckProgress, ReceiveObserver, StreamCommand, TransferObserver, TransferProblem,
+    CheckObserver, CheckProgress, Error, FileType, ReceiveObserver, RemovalObserver, StreamCommand,
+    TransferObserver, TransferProblem,
 };
 
 use crate::arguments::text_of;
@@ -26,7 +27,7 @@ pub struct ubtrfs_progress {
     pub phase: c_int,
     /// How many phases a check has.
     pub phases: c_int,
-    /// Files of a tree that were begun, or commands of a stream that is received.
+    /// Files of a tree that were begun or removed, or commands of a stream that is received.
     pub files: u64,
     /// Bytes of file data that were copied or archived, of the stream that is sent or received, or of space that was
     /// trimmed. Data that copies share is not among them.
@@ -43,7 +44,7 @@ pub struct ubtrfs_progress {
 pub type ubtrfs_progress_callback =
     Option<unsafe extern "C" fn(progress: *const ubtrfs_progress, data: *mut c_void) -> c_int>;
 
-/// Hears of a file that could not be transferred, and why; `data` is the caller's. Both texts are gone afterwards.
+/// Hears of a file that could not be transferred or removed, and why; `data` is the caller's. Both texts are gone afterwards.
 pub type ubtrfs_problem_callback =
     Option<unsafe extern "C" fn(path: *const c_char, message: *const c_char, data: *mut c_void)>;
 
@@ -178,7 +179,7 @@ impl CheckObserver for Meter {
     }
 }
 
-/// The progress of a transfer of a tree, with a callback for its problems.
+/// The progress of a transfer or a removal of a tree, with a callback for its problems.
 pub(crate) struct TransferMeter {
     pub(crate) meter: Meter,
     callback: ubtrfs_problem_callback,
@@ -204,6 +205,16 @@ impl TransferMeter {
             problems: 0,
         }
     }
+
+    fn tell_problem(&mut self, path: &Path, message: &str) {
+        self.problems += 1;
+        if let Some(callback) = self.callback {
+            let path = text_of(path.as_os_str().as_bytes());
+            let message = text_of(message);
+            // SAFETY: as `new` has it.
+            unsafe { callback(path.as_ptr(), message.as_ptr(), self.data) };
+        }
+    }
 }
 
 impl TransferObserver for TransferMeter {
@@ -220,13 +231,22 @@ impl TransferObserver for TransferMeter {
     }
 
     fn failed(&mut self, path: &Path, problem: TransferProblem) {
-        self.problems += 1;
-        if let Some(callback) = self.callback {
-            let path = text_of(path.as_os_str().as_bytes());
-            let message = text_of(problem.to_string());
-            // SAFETY: as `new` has it.
-            unsafe { callback(path.as_ptr(), message.as_ptr(), self.data) };
-        }
+        self.tell_problem(path, &problem.to_string());
+    }
+}
+
+impl RemovalObserver for TransferMeter {
+    fn removed(&mut self, path: &Path, _: FileType) {
+        self.meter.begin(path);
+    }
+
+    fn is_cancelled(&mut self) -> bool {
+        self.meter.ask()
+    }
+
+    fn failed(&mut self, path: &Path, error: Error) -> ubtrfs::Result<()> {
+        self.tell_problem(path, &error.reason().to_string());
+        Ok(())
     }
 }
 

@@ -1,6 +1,7 @@
 //! Subvolumes and snapshots.
 
 use std::ffi::{c_char, c_int, c_uint};
+use std::io::ErrorKind;
 
 use ubtrfs::{Access, Subvolume};
 
@@ -42,6 +43,67 @@ pub unsafe extern "C" fn ubtrfs_subvolume_open(
         let subvolume = dir.subvolume.subvolume(at)?;
         opened.give(ubtrfs_subvolume { subvolume });
         Ok(())
+    })
+}
+
+/// Opens the subvolume of an id. -ENOENT if there is none.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_volume_subvolume_by_id(
+    volume: *const ubtrfs_volume,
+    id: u64,
+    subvolume: *mut *mut ubtrfs_subvolume,
+) -> c_int {
+    status(|| {
+        // SAFETY: the head of the header.
+        let (opened, handle) = unsafe { (handle_place(subvolume)?, handle(volume)?) };
+        let subvolume = handle.volume.subvolume_by_id(id);
+        let subvolume = subvolume.map_err(|error| match error.kind() {
+            // Its errno is that of a file that is gone, as for handles.
+            ErrorKind::NotFound => Failure::new(libc::ENOENT, error.to_string()),
+            _ => error.into(),
+        })?;
+        opened.give(ubtrfs_subvolume { subvolume });
+        Ok(())
+    })
+}
+
+/// Opens the subvolume that a mount shows if none is named.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_volume_default_subvolume(
+    volume: *const ubtrfs_volume,
+    subvolume: *mut *mut ubtrfs_subvolume,
+) -> c_int {
+    status(|| {
+        // SAFETY: the head of the header.
+        let (opened, handle) = unsafe { (handle_place(subvolume)?, handle(volume)?) };
+        let subvolume = handle.volume.default_subvolume()?;
+        opened.give(ubtrfs_subvolume { subvolume });
+        Ok(())
+    })
+}
+
+/// Has a mount show this subvolume if none is named.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_volume_set_default_subvolume(
+    volume: *const ubtrfs_volume,
+    subvolume: *const ubtrfs_subvolume,
+) -> c_int {
+    status(|| {
+        // SAFETY: the head of the header.
+        let (handle, subvolume) = unsafe { (handle(volume)?, handle(subvolume)?) };
+        Ok((handle.volume).set_default_subvolume(&subvolume.subvolume)?)
+    })
+}
+
+/// Runs commits until the space of all deleted subvolumes is free.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_volume_free_deleted_subvolumes(
+    volume: *const ubtrfs_volume,
+) -> c_int {
+    status(|| {
+        // SAFETY: the head of the header.
+        let handle = unsafe { handle(volume)? };
+        Ok(handle.volume.free_deleted_subvolumes()?)
     })
 }
 

@@ -3,18 +3,19 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::mem;
 
-use ubtrfs::{CopyOptions, ImportOptions, ReceiveOptions, Reflink, Sparse};
+use ubtrfs::{CopyOptions, ImportOptions, ReceiveOptions, Reflink, RemoveOptions, Sparse};
 
 use crate::arguments::{handle_place, take_back};
 use crate::failure::status;
 use crate::options::{named, set};
 use crate::progress::{Listener, ubtrfs_progress_callback};
 
-/// How a tree is copied or archived. New ones are those of ubtrfs_copy_tree and its like.
+/// How a tree is copied, archived or removed. New ones are those of ubtrfs_copy_tree and its like.
 #[derive(Debug, Default)]
 pub struct ubtrfs_transfer_options {
     pub(crate) copy: CopyOptions,
     pub(crate) import: ImportOptions,
+    pub(crate) remove: RemoveOptions,
     pub(crate) listener: Listener,
 }
 
@@ -165,6 +166,21 @@ pub unsafe extern "C" fn ubtrfs_transfer_options_set_sparse(
         // SAFETY: the head of the header.
         let sparse = unsafe { named(sparse, "sparse", read)? };
         options.change(|copy| copy.sparse(sparse));
+        Ok(())
+    };
+    // SAFETY: the head of the header.
+    unsafe { set(options, change) }
+}
+
+/// Removes subvolumes as other directories: all that is in them, then the empty subvolume. They are a problem unless it is
+/// set.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_transfer_options_set_enter_subvolumes(
+    options: *mut ubtrfs_transfer_options,
+    enter_subvolumes: bool,
+) -> c_int {
+    let change = |options: &mut ubtrfs_transfer_options| {
+        options.remove = options.remove.enter_subvolumes(enter_subvolumes);
         Ok(())
     };
     // SAFETY: the head of the header.

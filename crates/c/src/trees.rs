@@ -3,15 +3,13 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
 
-use ubtrfs::TransferObserver;
-
 use crate::arguments::{file_of, handle, path};
 use crate::failure::{Result, size};
 use crate::progress::{TransferMeter, ubtrfs_problem_callback};
 use crate::subvolume::ubtrfs_subvolume;
 use crate::transfer_options::ubtrfs_transfer_options;
 
-/// Does a transfer. Returns how many problems there were.
+/// Does a transfer or a removal. Returns how many problems there were.
 ///
 /// # Safety
 ///
@@ -20,7 +18,7 @@ unsafe fn transfer(
     options: *const ubtrfs_transfer_options,
     callback: ubtrfs_problem_callback,
     data: *mut c_void,
-    work: impl FnOnce(&ubtrfs_transfer_options, &mut dyn TransferObserver) -> ubtrfs::Result<()>,
+    work: impl FnOnce(&ubtrfs_transfer_options, &mut TransferMeter) -> ubtrfs::Result<()>,
 ) -> Result<usize> {
     let default = ubtrfs_transfer_options::default();
     // SAFETY: the caller's.
@@ -215,6 +213,29 @@ pub unsafe extern "C" fn ubtrfs_import_tar_with(
         unsafe {
             transfer(options, callback, data, |options, observer| {
                 (of.subvolume).import_tar_with(archive, dir, &options.import, observer)
+            })
+        }
+    })
+}
+
+/// Removes a file, or a directory with all below, past files that cannot be removed. Links are removed themselves. The
+/// options, which may be NULL, have the progress and the treatment of subvolumes. Returns how many problems there were: the
+/// callback, which may be NULL, hears of each. A directory in which something stays is one.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_remove_tree(
+    subvolume: *const ubtrfs_subvolume,
+    at: *const c_char,
+    options: *const ubtrfs_transfer_options,
+    callback: ubtrfs_problem_callback,
+    data: *mut c_void,
+) -> i64 {
+    size(|| {
+        // SAFETY: the head of the header.
+        let (of, at) = unsafe { (handle(subvolume)?, path(at)?) };
+        // SAFETY: the head of the header.
+        unsafe {
+            transfer(options, callback, data, |options, observer| {
+                (of.subvolume).remove_tree_with(at, &options.remove, observer)
             })
         }
     })

@@ -325,3 +325,17 @@ fn callbacks_hear_of_progress_and_end_long_calls() {
     let copied = pair.root().read("/unpacked/tree/file").unwrap();
     assert!(copied == vec![b'x'; 3 << 20]);
 }
+
+#[test]
+fn ranges_are_shared_and_the_default_subvolume_chosen() {
+    let library = library();
+    let scratch = Scratch::new().unwrap();
+    let program = scratch.path().join("ranges");
+    compile(&library, &Path::new(HERE).join("tests/ranges.c"), &program);
+    let image = scratch.path().join("volume.img");
+    run(Command::new(&program)
+        .arg(&image)
+        .env("LD_LIBRARY_PATH", library.join("lib")));
+    let volume = Volume::open_read_only(&image).unwrap();
+    assert_eq!(volume.root().read("/copy").unwrap(), vec![b'x'; 32 << 10]);
+}

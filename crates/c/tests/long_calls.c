@@ -170,6 +170,34 @@ static void transfer(const struct ubtrfs_subvolume *root, const struct ubtrfs_su
     ubtrfs_transfer_options_free(options);
 }
 
+static void count_kept(const char *path, const char *message, void *data)
+{
+    CHECK(!strcmp(path, "/doomed/sub") || !strcmp(path, "/doomed"));
+    CHECK(message[0]);
+    ++*(unsigned *)data;
+}
+
+static void remove_tree(const struct ubtrfs_subvolume *root)
+{
+    struct ubtrfs_transfer_options *options;
+    struct ubtrfs_stat stat;
+    struct heard heard;
+    unsigned kept = 0;
+
+    CHECK(ubtrfs_mkdir_all(root, "/doomed/dir/below") == 0);
+    CHECK(ubtrfs_subvolume_create(root, "/doomed/sub", NULL) == 0);
+    CHECK(ubtrfs_transfer_options_new(&options) == 0);
+    CHECK(ubtrfs_transfer_options_set_progress(options, hear, &heard) == 0);
+    TWICE(heard, ubtrfs_remove_tree(root, "/doomed", options, count_kept, &kept), 2);
+    CHECK(kept == 2 && heard.files == 2 && heard.has_path);
+    CHECK(ubtrfs_transfer_options_set_enter_subvolumes(options, true) == 0);
+    listen(&heard, 0);
+    CHECK(ubtrfs_remove_tree(root, "/doomed", options, NULL, NULL) == 0 && heard.files == 2);
+    CHECK(ubtrfs_stat(root, "/doomed", &stat) == -ENOENT);
+    CHECK(ubtrfs_remove_tree(root, "/doomed", NULL, NULL, NULL) == -ENOENT);
+    ubtrfs_transfer_options_free(options);
+}
+
 static void stream(const struct ubtrfs_subvolume *root, const struct ubtrfs_subvolume *other)
 {
     struct ubtrfs_send_options sending = {0};
@@ -264,6 +292,7 @@ int main(int argc, char **argv)
     CHECK(ubtrfs_volume_root(volume, &root) == 0 && ubtrfs_volume_root(other, &other_root) == 0);
     CHECK(ubtrfs_stat(root, "/", &stat) == 0 && stat.uid == 1000 && stat.gid == 1001);
     transfer(root, other_root);
+    remove_tree(root);
     stream(root, other_root);
 
     listen(&heard, 1);

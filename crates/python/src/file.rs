@@ -115,6 +115,38 @@ impl File {
         self.run(py, |file| file.set_len(size))
     }
 
+    fn allocate(&self, py: Python<'_>, offset: u64, size: u64) -> PyResult<()> {
+        self.run(py, |file| file.allocate(offset, size))
+    }
+
+    fn punch_hole(&self, py: Python<'_>, offset: u64, size: u64) -> PyResult<()> {
+        self.run(py, |file| file.punch_hole(offset, size))
+    }
+
+    fn seek_data(&self, py: Python<'_>, offset: u64) -> PyResult<Option<u64>> {
+        self.run(py, |file| file.seek_data(offset))
+    }
+
+    fn seek_hole(&self, py: Python<'_>, offset: u64) -> PyResult<Option<u64>> {
+        self.run(py, |file| file.seek_hole(offset))
+    }
+
+    fn clone_range(
+        &self,
+        py: Python<'_>,
+        source: PyRef<'_, File>,
+        source_offset: u64,
+        size: u64,
+        offset: u64,
+    ) -> PyResult<()> {
+        let source = source.handle.get()?;
+        self.run(py, |file| {
+            let cloned = file.clone_range(&source, source_offset, size, offset);
+            drop(source);
+            cloned
+        })
+    }
+
     fn sync(&self, py: Python<'_>) -> PyResult<()> {
         self.run(py, ubtrfs::File::sync_all)
     }

@@ -37,6 +37,7 @@ fn _ubtrfs(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(trees::copy_tree, module)?)?;
     module.add_function(wrap_pyfunction!(trees::copy_from_host, module)?)?;
     module.add_function(wrap_pyfunction!(trees::copy_to_host, module)?)?;
+    module.add_function(wrap_pyfunction!(trees::remove_tree, module)?)?;
     module.add_function(wrap_pyfunction!(trees::export_tar, module)?)?;
     module.add_function(wrap_pyfunction!(trees::import_tar, module)?)
 }

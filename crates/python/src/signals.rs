@@ -14,16 +14,18 @@ use std::time::{Duration, Instant};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use ubtrfs::{
-    CheckObserver, CheckProgress, Problems, ReceiveObserver, StreamCommand, TransferObserver,
-    TransferProblem,
+    CheckObserver, CheckProgress, Error, FileType, ReceiveObserver, RemovalObserver, StreamCommand,
+    TransferObserver, TransferProblem,
 };
 
 use crate::failure::failed;
 
+/// Problems that are listed.
+const MAX_LISTED: usize = 1000;
 /// The time between two looks. Each has to wait for Python's lock, which other threads may hold.
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// An observer that tells a callable of the progress and runs the handlers of signals. It lists the problems of a transfer,
+/// An observer that tells a callable of the progress and runs the handlers of signals. It lists the problems of a tree,
 /// and the names of what was received.
 pub(crate) struct Signals {
     looked: Instant,
@@ -32,6 +34,23 @@ pub(crate) struct Signals {
     names: Vec<PathBuf>,
     callable: Option<Py<PyAny>>,
     progress: Progress,
+}
+
+/// The files that the work has failed for. The first are listed.
+#[derive(Default)]
+pub(crate) struct Problems {
+    pub(crate) count: u64,
+    /// Paths and messages.
+    pub(crate) listed: Vec<(PathBuf, String)>,
+}
+
+impl Problems {
+    fn add(&mut self, path: &Path, message: String) {
+        self.count += 1;
+        if self.listed.len() < MAX_LISTED {
+            self.listed.push((path.to_owned(), message));
+        }
+    }
 }
 
 /// How far the work is.
@@ -111,8 +130,8 @@ impl Signals {
         self.names
     }
 
-    pub(crate) fn problems(&self) -> &Problems {
-        &self.problems
+    pub(crate) fn problems(self) -> Problems {
+        self.problems
     }
 
     /// Returns the outcome of work that was observed, with its problems. An exception of a handler comes before the error that
@@ -149,7 +168,22 @@ impl TransferObserver for Signals {
     }
 
     fn failed(&mut self, path: &Path, problem: TransferProblem) {
-        self.problems.failed(path, problem);
+        self.problems.add(path, problem.to_string());
+    }
+}
+
+impl RemovalObserver for Signals {
+    fn removed(&mut self, path: &Path, _: FileType) {
+        self.begin_at(path);
+    }
+
+    fn is_cancelled(&mut self) -> bool {
+        self.look()
+    }
+
+    fn failed(&mut self, path: &Path, error: Error) -> ubtrfs::Result<()> {
+        self.problems.add(path, error.reason().to_string());
+        Ok(())
     }
 }
 

@@ -3,22 +3,20 @@
 use std::fs::File;
 
 use pyo3::prelude::*;
-use ubtrfs::{CopyOptions, ImportOptions, Problems};
+use ubtrfs::{CopyOptions, ImportOptions, RemoveOptions};
 
 use crate::failure::failed_host;
-use crate::signals::Signals;
+use crate::signals::{Problems, Signals};
 use crate::stream::Stream;
 use crate::subvolume::{Subvolume, bytes_of, path_of};
 
 /// How many problems there were, and the paths and messages of the first.
 type Told = (u64, Vec<(Vec<u8>, String)>);
 
-fn told(problems: &Problems) -> Told {
-    let listed = problems.listed().iter().map(|problem| {
-        let path = bytes_of(problem.path.as_os_str());
-        (path, problem.message.clone())
-    });
-    (problems.count(), listed.collect())
+fn told(problems: Problems) -> Told {
+    let listed = problems.listed.into_iter();
+    let listed = listed.map(|(path, message)| (bytes_of(path), message));
+    (problems.count, listed.collect())
 }
 
 /// Does work that a callable hears of, and that the handlers of signals can end, without Python's lock.
@@ -33,7 +31,7 @@ fn observed(
     let observer = &mut signals;
     let done = py.detach(move || work(&of, observer));
     let ((), problems) = signals.outcome(done)?;
-    Ok(told(&problems))
+    Ok(told(problems))
 }
 
 #[pyfunction]
@@ -75,6 +73,20 @@ pub(crate) fn copy_to_host(
     observed(tree, py, progress, |of, signals| {
         let options = CopyOptions::new();
         of.copy_to_host_with(path_of(from), path_of(host), &options, signals)
+    })
+}
+
+#[pyfunction]
+pub(crate) fn remove_tree(
+    tree: &Subvolume,
+    py: Python<'_>,
+    path: &[u8],
+    enter_subvolumes: bool,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Told> {
+    observed(tree, py, progress, |of, signals| {
+        let options = RemoveOptions::new().enter_subvolumes(enter_subvolumes);
+        of.remove_tree_with(path_of(path), &options, signals)
     })
 }
 

@@ -1,8 +1,10 @@
 //! Volumes.
 
 use std::ffi::OsStr;
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 
+use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use ubtrfs::{BlockGroupKind, Profile, TrimOptions};
@@ -129,6 +131,39 @@ impl Volume {
     fn root(&self, py: Python<'_>) -> PyResult<Subvolume> {
         let root = self.run(py, |volume| Ok(volume.root().clone()));
         root.map(Subvolume::new)
+    }
+
+    fn subvolume_by_id(&self, py: Python<'_>, id: u64) -> PyResult<Subvolume> {
+        let volume = self.handle.get()?;
+        let subvolume = py.detach(move || volume.subvolume_by_id(id));
+        let subvolume = subvolume.map_err(|error| match error.kind() {
+            // Its errno is that of a file that is gone, as for handles.
+            ErrorKind::NotFound => PyOSError::new_err((libc::ENOENT, error.to_string())),
+            _ => failed(&error),
+        });
+        subvolume.map(Subvolume::new)
+    }
+
+    fn default_subvolume(&self, py: Python<'_>) -> PyResult<Subvolume> {
+        let subvolume = self.run(py, ubtrfs::Volume::default_subvolume);
+        subvolume.map(Subvolume::new)
+    }
+
+    fn set_default_subvolume(
+        &self,
+        py: Python<'_>,
+        subvolume: PyRef<'_, Subvolume>,
+    ) -> PyResult<()> {
+        let subvolume = subvolume.handle().get()?;
+        self.run(py, |volume| {
+            let set = volume.set_default_subvolume(&subvolume);
+            drop(subvolume);
+            set
+        })
+    }
+
+    fn free_deleted_subvolumes(&self, py: Python<'_>) -> PyResult<()> {
+        self.run(py, ubtrfs::Volume::free_deleted_subvolumes)
     }
 
     fn uuid<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {

@@ -677,6 +677,56 @@ def test_keyword_argument_that_is_not_known_is_refused(image):
     assert not image.exists()
 
 
+def test_ranges_are_reserved_found_and_shared(root):
+    with root.open("/file", "w+b", 0) as file, root.open("/copy", "w+b", 0) as copy:
+        file.write(b"x" * 65536)
+        file.sync()
+        copy.clone_range(file, 16384, 32768, 0)
+        assert root.stat("/copy").st_size == 32768
+        assert copy.readall() == b"x" * 32768
+        file.punch_hole(0, 8192)
+        assert file.seek(0, os.SEEK_DATA) == 8192 == file.tell()
+        assert file.seek(8192, os.SEEK_HOLE) == 65536
+        for offset, whence in ((65536, os.SEEK_DATA), (-1, os.SEEK_HOLE)):
+            with pytest.raises(OSError) as error:
+                file.seek(offset, whence)
+            assert error.value.errno == errno.ENXIO
+        file.allocate(0, 131072)
+        assert root.stat("/file").st_size == 131072
+    with root.open("/file", "rb", 0) as file, pytest.raises(io.UnsupportedOperation):
+        file.punch_hole(0, 4096)
+
+
+def test_default_subvolume_is_chosen_and_deleted_ones_freed(image):
+    with ubtrfs.Volume.create(image, SIZE) as volume:
+        assert volume.default_subvolume.id == volume.root.id == 5
+        made = volume.create_subvolume("/made")
+        assert volume.subvolume_by_id(made.id).id == made.id
+        volume.default_subvolume = made
+        assert volume.default_subvolume.id == made.id
+        volume.default_subvolume = volume.root
+        with pytest.raises(FileNotFoundError):
+            volume.subvolume_by_id(made.id + 1)
+        volume.delete_subvolume("/made")
+        volume.free_deleted_subvolumes()
+        assert [of.id for of in volume.subvolumes()] == [5]
+
+
+def test_tree_is_removed_past_files_that_stay(root):
+    root.makedirs("/doomed/dir")
+    root.create_subvolume("/doomed/sub")
+    with pytest.raises(ubtrfs.TransferError) as error:
+        root.remove_tree("/doomed")
+    assert [of.path for of in error.value.problems] == ["/doomed/sub", "/doomed"]
+    assert error.value.count == 2 and root.listdir("/doomed") == ["sub"]
+    heard = []
+    root.remove_tree("/doomed", enter_subvolumes=True, progress=heard.append)
+    assert [of.path for of in heard] == ["/doomed/sub", "/doomed"]
+    assert not root.exists("/doomed")
+    with pytest.raises(FileNotFoundError):
+        root.remove_tree("/doomed")
+
+
 class Enough(Exception):
     """What a callable of progress raises."""
 
@@ -744,6 +794,8 @@ def test_progress_is_told_and_an_exception_ends_the_call(image, tmp_path):
         names, last = twice(receive)
         assert names == ["sent"] and last.bytes >= size
         assert any(of.path == "sent/tree/file" for of in heard)
+        _, last = twice(lambda hear: root.remove_tree("/unpacked", progress=hear))
+        assert last.files > 1
         trimmed, last = twice(lambda hear: volume.trim(progress=hear))
         assert 0 < last.bytes <= trimmed
     report, last = twice(lambda hear: ubtrfs.check(image, progress=hear))

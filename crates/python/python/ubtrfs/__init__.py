@@ -489,6 +489,13 @@ class Subvolume:
         """Copies a file, or a directory with all below, to this machine."""
         _told(_ubtrfs.copy_to_host(self._tree, os.fsencode(src), os.fsencode(host), _hearing(progress)))
 
+    def remove_tree(self, path: Path, *, enter_subvolumes: bool = False, progress: _Hears = None) -> None:
+        """Removes a file, or a directory with all below, past files that cannot be removed: a TransferError at the end.
+
+        Subvolumes below are among these, unless `enter_subvolumes` is true.
+        """
+        _told(_ubtrfs.remove_tree(self._tree, os.fsencode(path), enter_subvolumes, _hearing(progress)))
+
     def export_tar(self, path: Path, out: _Writable, *, progress: _Hears = None) -> None:
         """Writes a file, or a directory with all below, as a tar archive to a binary file object."""
         _told(_ubtrfs.export_tar(self._tree, os.fsencode(path), out, _hearing(progress)))
@@ -831,6 +838,23 @@ class Volume:
     def subvolume(self, path: Path) -> Subvolume:
         """Opens the subvolume that a path from the top level leads to."""
         return self.root.subvolume(path)
+
+    def subvolume_by_id(self, id: int) -> Subvolume:
+        """Opens the subvolume of an id."""
+        return Subvolume(self._volume.subvolume_by_id(id), self._opened)
+
+    @property
+    def default_subvolume(self) -> Subvolume:
+        """The subvolume that a mount shows if none is named."""
+        return Subvolume(self._volume.default_subvolume(), self._opened)
+
+    @default_subvolume.setter
+    def default_subvolume(self, subvolume: Subvolume) -> None:
+        self._volume.set_default_subvolume(subvolume._tree)
+
+    def free_deleted_subvolumes(self) -> None:
+        """Runs commits until the space of all deleted subvolumes is free."""
+        self._volume.free_deleted_subvolumes()
 
     def create_subvolume(self, path: Path) -> Subvolume:
         """Makes an empty subvolume, and commits."""

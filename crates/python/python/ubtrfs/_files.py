@@ -3,7 +3,9 @@
 Not here: opening (`Subvolume.open`).
 """
 
+import errno
 import io
+import os
 import threading
 import weakref
 from typing import TYPE_CHECKING, Any, Optional, Union
@@ -134,6 +136,12 @@ class RawFile(io.RawIOBase):
                 position = self._position + offset
             elif whence == io.SEEK_END:
                 position = self._native.size() + offset
+            elif whence in (os.SEEK_DATA, os.SEEK_HOLE):
+                find = self._native.seek_data if whence == os.SEEK_DATA else self._native.seek_hole
+                found = find(offset) if offset >= 0 else None
+                if found is None:
+                    raise OSError(errno.ENXIO, os.strerror(errno.ENXIO))
+                position = found
             else:
                 raise ValueError(f"invalid whence: {whence}")
             if position < 0:
@@ -151,6 +159,21 @@ class RawFile(io.RawIOBase):
             wanted = self._position if size is None else size
             self._native.truncate(wanted)
         return wanted
+
+    def allocate(self, offset: int, size: int) -> None:
+        """Reserves space for a range, like os.posix_fallocate."""
+        self._check(self._writes, "writing")
+        self._native.allocate(offset, size)
+
+    def punch_hole(self, offset: int, size: int) -> None:
+        """Frees the space of a range, which reads as zeros then. Flush what lies above first."""
+        self._check(self._writes, "writing")
+        self._native.punch_hole(offset, size)
+
+    def clone_range(self, source: "RawFile", source_offset: int, size: int, offset: int) -> None:
+        """Has a range share one of `source`: no data is copied. Ranges begin at blocks. Flush what lies above first."""
+        self._check(self._writes, "writing")
+        self._native.clone_range(source._native, source_offset, size, offset)
 
     def sync(self) -> None:
         """Makes the file durable, with its name if it is new. Flush what lies above first."""

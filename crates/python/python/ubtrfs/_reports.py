@@ -112,7 +112,7 @@ class Progress:
     #: The number of the phase of a check, from 1.
     phase: int
     phases: int
-    #: Files of a tree that were begun, or commands of a stream that is received.
+    #: Files of a tree that were begun or removed, or commands of a stream that is received.
     files: int
     #: Bytes of data copied or archived, of the stream sent or received, or of trimmed space. Data that copies share is not
     #: among them.
@@ -125,18 +125,18 @@ class Progress:
 
 @dataclass(frozen=True)
 class Problem:
-    """A file that was not transferred."""
+    """A file that was not transferred or removed."""
 
     path: str
     message: str
 
 
 class TransferError(OSError):
-    """Some files of a tree were not transferred, like shutil.Error. All others were."""
+    """Some files of a tree were not transferred or removed, like shutil.Error. All others were."""
 
     def __init__(self, count: int, problems: List[Problem]) -> None:
         first = f": {problems[0].path}: {problems[0].message}" if problems else ""
-        super().__init__(f"{count} files were not transferred{first}")
+        super().__init__(f"{count} files failed{first}")
         #: How many there are.
         self.count = count
         #: The first 1000.
