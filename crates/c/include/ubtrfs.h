@@ -368,6 +368,42 @@ struct ubtrfs_device {
 typedef int (*ubtrfs_device_callback)(const struct ubtrfs_device *device, void *data);
 
 /**
+ * The errors of a device that the kernel's btrfs has counted, as `btrfs device stats` has them.
+ */
+struct ubtrfs_device_errors {
+  /**
+   * The number within the volume.
+   */
+  uint64_t id;
+  /**
+   * Writes that failed.
+   */
+  uint64_t write_errors;
+  /**
+   * Reads that failed.
+   */
+  uint64_t read_errors;
+  /**
+   * Flushes that failed.
+   */
+  uint64_t flush_errors;
+  /**
+   * Blocks whose checksum was another.
+   */
+  uint64_t corruption_errors;
+  /**
+   * Tree blocks of another transaction than the one that was meant.
+   */
+  uint64_t generation_errors;
+};
+
+/**
+ * Takes the errors of a device of a list; `data` is the caller's. The data behind `errors` is gone afterwards. Another
+ * result than 0 ends the list.
+ */
+typedef int (*ubtrfs_device_errors_callback)(const struct ubtrfs_device_errors *errors, void *data);
+
+/**
  * Counts since a volume was opened for writing.
  */
 struct ubtrfs_statistics {
@@ -877,6 +913,13 @@ int ubtrfs_volume_block_groups(const struct ubtrfs_volume *volume,
 int ubtrfs_volume_devices(const struct ubtrfs_volume *volume,
                           ubtrfs_device_callback callback,
                           void *data);
+
+/**
+ * Lists the errors of the devices by ascending id. If the callback ends the list, its result is returned.
+ */
+int ubtrfs_volume_device_errors(const struct ubtrfs_volume *volume,
+                                ubtrfs_device_errors_callback callback,
+                                void *data);
 
 /**
  * Tells the devices of all space that is not in use, so that an image becomes smaller. Commits before. Returns the bytes.

@@ -72,6 +72,24 @@ pub struct ubtrfs_device {
     pub allocated_bytes: u64,
 }
 
+/// The errors of a device that the kernel's btrfs has counted, as `btrfs device stats` has them.
+#[derive(Debug)]
+#[repr(C)]
+pub struct ubtrfs_device_errors {
+    /// The number within the volume.
+    pub id: u64,
+    /// Writes that failed.
+    pub write_errors: u64,
+    /// Reads that failed.
+    pub read_errors: u64,
+    /// Flushes that failed.
+    pub flush_errors: u64,
+    /// Blocks whose checksum was another.
+    pub corruption_errors: u64,
+    /// Tree blocks of another transaction than the one that was meant.
+    pub generation_errors: u64,
+}
+
 /// Counts since a volume was opened for writing.
 #[derive(Debug)]
 #[repr(C)]
@@ -120,6 +138,11 @@ pub type ubtrfs_block_groups_callback =
 /// ends the list.
 pub type ubtrfs_device_callback =
     Option<unsafe extern "C" fn(device: *const ubtrfs_device, data: *mut c_void) -> c_int>;
+
+/// Takes the errors of a device of a list; `data` is the caller's. The data behind `errors` is gone afterwards. Another
+/// result than 0 ends the list.
+pub type ubtrfs_device_errors_callback =
+    Option<unsafe extern "C" fn(errors: *const ubtrfs_device_errors, data: *mut c_void) -> c_int>;
 
 /// Takes an issue of a list; `data` is the caller's. The data behind `issue` is gone afterwards. Another result than 0
 /// ends the list.
@@ -206,6 +229,36 @@ pub unsafe extern "C" fn ubtrfs_volume_devices(
             };
             // SAFETY: the caller's function gets what its type says.
             let result = unsafe { callback(&raw const device, data) };
+            if result != 0 {
+                return Ok(result);
+            }
+        }
+        Ok(0)
+    })
+}
+
+/// Lists the errors of the devices by ascending id. If the callback ends the list, its result is returned.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_volume_device_errors(
+    volume: *const ubtrfs_volume,
+    callback: ubtrfs_device_errors_callback,
+    data: *mut c_void,
+) -> c_int {
+    number(|| {
+        // SAFETY: the head of the header.
+        let handle = unsafe { handle(volume)? };
+        let callback = callback.ok_or_else(|| Failure::invalid("the callback is NULL"))?;
+        for of in handle.volume.device_errors()? {
+            let errors = ubtrfs_device_errors {
+                id: of.device_id,
+                write_errors: of.write_errors,
+                read_errors: of.read_errors,
+                flush_errors: of.flush_errors,
+                corruption_errors: of.corruption_errors,
+                generation_errors: of.generation_errors,
+            };
+            // SAFETY: the caller's function gets what its type says.
+            let result = unsafe { callback(&raw const errors, data) };
             if result != 0 {
                 return Ok(result);
             }

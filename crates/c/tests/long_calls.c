@@ -224,6 +224,15 @@ static void stream(const struct ubtrfs_subvolume *root, const struct ubtrfs_subv
     ubtrfs_subvolume_free(sent);
 }
 
+static int count_device(const struct ubtrfs_device_errors *errors, void *data)
+{
+    unsigned *devices = data;
+    CHECK(errors->id == ++*devices);
+    CHECK(errors->write_errors + errors->read_errors + errors->flush_errors == 0);
+    CHECK(errors->corruption_errors + errors->generation_errors == 0);
+    return errors->id == 2 ? 7 : 0;
+}
+
 /* Formats two images, the first of which holds a volume, and returns the new one. */
 static struct ubtrfs_volume *format(void)
 {
@@ -282,6 +291,7 @@ int main(int argc, char **argv)
     struct ubtrfs_space space;
     struct ubtrfs_stat stat;
     struct heard heard;
+    unsigned devices = 0;
 
     CHECK(argc == 2 && chdir(argv[1]) == 0);
     other = format_filled();
@@ -291,6 +301,8 @@ int main(int argc, char **argv)
     volume = format();
     CHECK(ubtrfs_volume_root(volume, &root) == 0 && ubtrfs_volume_root(other, &other_root) == 0);
     CHECK(ubtrfs_stat(root, "/", &stat) == 0 && stat.uid == 1000 && stat.gid == 1001);
+    CHECK(ubtrfs_volume_device_errors(volume, count_device, &devices) == 7 && devices == 2);
+    CHECK(ubtrfs_volume_device_errors(volume, NULL, NULL) == -EINVAL);
     transfer(root, other_root);
     remove_tree(root);
     stream(root, other_root);

@@ -32,6 +32,8 @@ type Space = (
 );
 /// Number, UUID, path, (total, allocated) bytes.
 type Device = (u64, [u8; 16], Option<Vec<u8>>, (u64, u64));
+/// The number of a device, and its errors: of writes, reads, flushes, corruption and generations.
+type Errors = (u64, u64, u64, u64, u64, u64);
 
 /// The least size of a sector, and so of a free extent.
 const LEAST_SECTOR: u64 = 4096;
@@ -233,6 +235,21 @@ impl Volume {
             (of.id, of.uuid.0, path, bytes)
         };
         Ok(devices.map(device).collect())
+    }
+
+    fn device_errors(&self, py: Python<'_>) -> PyResult<Vec<Errors>> {
+        let all = self.run(py, ubtrfs::Volume::device_errors)?.into_iter();
+        let plain = all.map(|of| {
+            (
+                of.device_id,
+                of.write_errors,
+                of.read_errors,
+                of.flush_errors,
+                of.corruption_errors,
+                of.generation_errors,
+            )
+        });
+        Ok(plain.collect())
     }
 
     /// Returns the numbers of commits, logs and flushes of data, then the bytes of data, metadata and logs.

@@ -538,6 +538,7 @@ def test_volume_of_two_devices_is_made_found_and_opened_degraded(tmp_path):
     with ubtrfs.Volume.create(one, 512 << 20, devices=[two], **options, **sizes, **tuning) as volume:
         assert (volume.label, volume.uuid, len(volume.devices())) == ("pair", wanted, 2)
         assert {group.profile for group in volume.space().block_groups} == {"RAID1"}
+        assert volume.device_errors() == [ubtrfs.DeviceErrors(id, 0, 0, 0, 0, 0) for id in (1, 2)]
         with volume.root.open("/file", "wb") as file:
             file.write(b"x" * (1 << 20))
         volume.sync()

@@ -46,6 +46,7 @@ from ._reports import (
     CheckIssue,
     CheckReport,
     Device,
+    DeviceErrors,
     Problem,
     Progress,
     Space,
@@ -64,6 +65,7 @@ __all__ = [
     "CheckIssue",
     "CheckReport",
     "Device",
+    "DeviceErrors",
     "DirEntry",
     "MakeOptions",
     "Problem",
@@ -880,6 +882,10 @@ class Volume:
     def devices(self) -> List[Device]:
         """Lists the devices by ascending id, those that are missing as well."""
         return [_device(*device) for device in self._volume.devices()]
+
+    def device_errors(self) -> List[DeviceErrors]:
+        """Reads the errors that were counted of each device, by ascending id."""
+        return [DeviceErrors(*errors) for errors in self._volume.device_errors()]
 
     def statistics(self) -> Statistics:
         """Counts what was written since the volume was opened; zeros if it was opened for reading."""

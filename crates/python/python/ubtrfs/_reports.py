@@ -46,6 +46,21 @@ class Device:
 
 
 @dataclass(frozen=True)
+class DeviceErrors:
+    """The errors of a device that the kernel's btrfs has counted, as `btrfs device stats` has them."""
+
+    #: The id of the device.
+    id: int
+    write: int
+    read: int
+    flush: int
+    #: Blocks whose checksum was another.
+    corruption: int
+    #: Tree blocks of another transaction than the one that was meant.
+    generation: int
+
+
+@dataclass(frozen=True)
 class Statistics:
     """Counts since a volume was opened for writing."""
 
