@@ -30,7 +30,7 @@ pub(crate) fn lock(file: &File, path: &Path, access: Access) -> Result<(), Devic
             Ok(()) => return Ok(()),
             Err(Errno::INTR) => {}
             Err(Errno::WOULDBLOCK) if clock::now() - start < PATIENCE => {
-                std::thread::sleep(Duration::from_millis(10));
+                clock::sleep(Duration::from_millis(10));
             }
             Err(Errno::WOULDBLOCK) => {
                 let holder = file.metadata().ok().map(|locked| holder_of(&locked));
@@ -53,7 +53,7 @@ pub(crate) fn refuse_looped(image: &File, path: &Path) -> Result<(), DeviceError
         if clock::now() - start >= PATIENCE {
             return Err(in_use(path, Holder::Loop(name)));
         }
-        std::thread::sleep(Duration::from_millis(10));
+        clock::sleep(Duration::from_millis(10));
     }
     Ok(())
 }
@@ -65,7 +65,7 @@ pub(crate) fn refuse_siblings(device: &Metadata, path: &Path) -> Result<(), Devi
         if clock::now() - start >= PATIENCE {
             return Err(in_use(path, Holder::Loop(name)));
         }
-        std::thread::sleep(Duration::from_millis(10));
+        clock::sleep(Duration::from_millis(10));
     }
     Ok(())
 }

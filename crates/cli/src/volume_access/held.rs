@@ -57,7 +57,7 @@ pub(crate) fn when_free<T>(
             eprintln!("Waiting: {} is in use ({holder})", path.display());
         }
         is_told = true;
-        std::thread::sleep(PAUSE);
+        clock::sleep(PAUSE);
     }
 }
 

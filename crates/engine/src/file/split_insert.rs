@@ -12,9 +12,9 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::thread;
 use std::time::Duration;
 
+use ubtrfs_device::clock;
 use ubtrfs_format::compress::Compression;
 use ubtrfs_transaction::csum_tree::CsumShape;
 use ubtrfs_transaction::{EditEstimate, FREEING_ITEMS, Reservation};
@@ -292,7 +292,7 @@ impl Files {
                 return Ok(Some(reservation));
             }
             // Operations of others have the room, and give it back when they leave.
-            thread::sleep(OTHERS_TAKE);
+            clock::sleep(OTHERS_TAKE);
         }
         Err(Error::NoSpace)
     }

@@ -12,7 +12,6 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
 
 use rustix::process::geteuid;
@@ -141,7 +140,7 @@ impl Reclaim {
                     tracing::info!("claimed the device again");
                     return Ok(volume.pool().check_unchanged()?);
                 }
-                Err(_) if clock::now() < until => thread::sleep(TRY_EVERY),
+                Err(_) if clock::now() < until => clock::sleep(TRY_EVERY),
                 // The kernel has it for our mount still.
                 Err(_) if is_kept(self.device) => return Ok(()),
                 Err(error) => return Err(error.into()),
@@ -220,7 +219,7 @@ mod tests {
         loop {
             match open() {
                 Err(error) if is_taken(&error) && std::time::Instant::now() < until => {
-                    thread::sleep(TRY_EVERY);
+                    clock::sleep(TRY_EVERY);
                 }
                 opened => return opened.unwrap(),
             }

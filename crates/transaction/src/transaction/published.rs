@@ -6,10 +6,10 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use ubtrfs_device::clock;
 use ubtrfs_tree::{Epoch, FrozenSet};
 
 use super::manager::TransactionManager;
@@ -90,7 +90,7 @@ impl TransactionManager {
             if self.pinned_by_epoch.lock().released >= freed {
                 return;
             }
-            thread::sleep(READERS_TAKE);
+            clock::sleep(READERS_TAKE);
         }
     }
 }

@@ -4,9 +4,8 @@
 //! Not here: the sums that reservations count in (`reservation`).
 
 use std::sync::{Arc, Weak};
-use std::thread;
 
-use ubtrfs_device::nonblocking;
+use ubtrfs_device::{clock, nonblocking};
 use ubtrfs_format::ids::Transid;
 
 use super::estimate::EditEstimate;
@@ -109,7 +108,7 @@ impl TransactionManager {
             }
             if has_reserved {
                 // By operations that are about to leave, perhaps.
-                thread::sleep(READERS_TAKE);
+                clock::sleep(READERS_TAKE);
             }
         }
         Err(Error::NoSpace)
@@ -153,7 +152,7 @@ impl TransactionManager {
                 return reservation;
             }
             *waits -= 1;
-            thread::sleep(READERS_TAKE);
+            clock::sleep(READERS_TAKE);
         }
     }
 

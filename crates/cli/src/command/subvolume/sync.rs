@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use ubtrfs::Volume;
+use ubtrfs_device::clock;
 use ubtrfs_format::ids::RootId;
 
 use crate::presentation::console::Console;
@@ -127,7 +128,7 @@ impl ByIoctls for Sync {
                 return Ok(());
             }
             left = waiting;
-            std::thread::sleep(pause);
+            clock::sleep(pause);
         }
     }
 }

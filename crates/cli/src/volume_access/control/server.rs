@@ -41,6 +41,8 @@ use crate::volume_access::session::{MountSession, Session};
 const MAX_CLIENTS: usize = 64;
 /// A client that was let in is to say what it wants within this time.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// The longest wait before a connection is accepted again after one that could not be.
+const SHORTAGE_TAKES: Duration = Duration::from_millis(100);
 /// How long the end of the mount waits for commands that do not notice it.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 /// Within this time, a connection whose last mount has gone is gone as well, even if a process has just looked at it.
@@ -203,6 +205,14 @@ impl Clients {
         })
     }
 
+    /// Waits until a client ends, or the mount does. Waits for a moment only: others may have given back what was short.
+    fn wait_for_end_of_one(&self) {
+        let state = self.lock();
+        if !state.is_ending {
+            drop(self.one_ended.wait_timeout(state, SHORTAGE_TAKES));
+        }
+    }
+
     /// Ends all commands at their next output, and waits for them.
     fn end(&self) {
         let mut state = self.lock();
@@ -244,8 +254,8 @@ fn accept(served: &Served, listener: &UnixListener, clients: &Arc<Clients>) {
                 if clients.lock().is_ending {
                     return;
                 }
-                // Out of descriptors, most likely: until another client has ended.
-                std::thread::sleep(Duration::from_millis(100));
+                // Out of descriptors, most likely.
+                clients.wait_for_end_of_one();
                 continue;
             }
         };
