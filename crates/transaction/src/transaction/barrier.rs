@@ -32,6 +32,12 @@ impl TransactionBarrier {
         self.running.mine().read()
     }
 
+    /// Returns whether operations of this thread are kept out.
+    #[cfg(test)]
+    pub(super) fn is_closed_to_this_thread(&self) -> bool {
+        self.running.mine().try_read().is_none()
+    }
+
     /// Waits until all operations have left, and keeps others out.
     pub(super) fn write(&self) -> Closed<'_> {
         Closed {

@@ -40,8 +40,9 @@ impl<T: Default> Default for Striped<T> {
     }
 }
 
+/// Returns the number of the calling thread's stripe, in the order of [`Striped::iter`].
 #[inline]
-fn my_stripe() -> usize {
+pub(super) fn my_stripe() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
         static MINE: usize = NEXT.fetch_add(1, Ordering::Relaxed) % STRIPES;

@@ -33,6 +33,9 @@ pub(super) struct Wake {
     stop: bool,
     /// How often those that wait for room were told to look again.
     notices: u64,
+    /// So many threads wait for more notices than that number.
+    #[cfg(test)]
+    waiting: (u64, u64),
 }
 
 /// Why the background thread woke.
@@ -77,9 +80,22 @@ impl Threads {
     /// Waits until there were more notices than `seen`.
     pub(super) fn wait_beyond(&self, seen: u64) {
         let mut wake = self.wake.lock();
+        #[cfg(test)]
+        if wake.notices == seen {
+            let (since, others) = wake.waiting;
+            wake.waiting = (seen, if since == seen { others + 1 } else { 1 });
+        }
         while wake.notices == seen {
             self.delta_freed.wait(&mut wake);
         }
+    }
+
+    /// Returns how many threads wait for a notice, with all notices so far seen.
+    #[cfg(test)]
+    pub(super) fn waiting_for_notice(&self) -> u64 {
+        let wake = self.wake.lock();
+        let (since, waiting) = wake.waiting;
+        if since == wake.notices { waiting } else { 0 }
     }
 
     /// Asks the background thread for a commit.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::{DEVICE_BYTES, device_of, open_on, xattr};
 use crate::transaction::EditEstimate;
+use crate::transaction::stripes::my_stripe;
 
 const DELTA_BYTES: u64 = 1 << 20;
 const WAITERS: u64 = 24;
@@ -49,34 +50,26 @@ fn an_operation_aborts_while_a_freeze_waits_for_it() {
     let within = enter(cost);
     // So many that one of them enters where the operation has entered.
     let (sender, receiver) = mpsc::channel();
+    let (tells_stripe, stripes) = mpsc::channel();
     for _ in 0..WAITERS {
-        let sender = sender.clone();
+        let (sender, tells_stripe) = (sender.clone(), tells_stripe.clone());
         thread::spawn(move || {
+            tells_stripe.send(my_stripe()).unwrap_or(());
             let refused = manager.reserve_metadata(cost).err();
             sender.send(refused.map(|error| error.to_string()))
         });
     }
-    wait_until(|| manager.stats().delta_waits.count == WAITERS);
-    // The waiting threads are asleep.
-    thread::sleep(Duration::from_millis(100));
+    wait_until(|| manager.threads.waiting_for_notice() == WAITERS);
     thread::spawn(|| manager.commit_running());
-    // The freeze keeps others out: one that asks hears nothing, until those that wait have looked as well.
-    wait_until(|| {
-        let (begins, begun) = mpsc::channel();
-        let (entered, enters) = mpsc::channel();
-        thread::spawn(move || {
-            begins.send(()).unwrap_or(());
-            entered.send(manager.has_memory_for(cost))
-        });
-        begun.recv_timeout(AT_MOST).expect("a thread runs");
-        if enters.recv_timeout(Duration::from_millis(100)).is_ok() {
-            return false;
-        }
-        // The waiting threads look at a freeze in progress.
-        manager.threads.notify_frozen();
-        thread::sleep(Duration::from_millis(100));
-        enters.try_recv().is_err()
-    });
+    // The freeze waits for the operation. It has closed the stripes before this one, and keeps others out of this one.
+    wait_until(|| manager.running.is_closed_to_this_thread());
+    let mut kept_out = 0;
+    for stripe in stripes.iter().take(WAITERS as usize) {
+        kept_out += u64::from(stripe <= my_stripe());
+    }
+    // The waiting threads look at a freeze in progress: some are kept out, the others wait again.
+    manager.threads.notify_frozen();
+    wait_until(|| manager.threads.waiting_for_notice() == WAITERS - kept_out);
     let (aborted, aborts) = mpsc::channel();
     thread::spawn(move || {
         manager.abort(&"an error within an operation");
