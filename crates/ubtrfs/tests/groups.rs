@@ -102,7 +102,8 @@ fn first_version(volume: &Volume) {
     volume.sync().unwrap();
 }
 
-/// Changes all parts to each version, each in a group or without, while other threads change, sync and commit. Returns
+/// Changes all parts to each version, each in a group or without, while other threads change, sync and commit. All is
+/// durable between the parts without a group; within one, an operation of another thread has begun. Returns
 /// the states that power cuts leave.
 fn record(in_groups: bool) -> CrashStates {
     let recorder = Recorder::new();
@@ -114,7 +115,8 @@ fn record(in_groups: bool) -> CrashStates {
         .unwrap();
     first_version(&volume);
     recorder.mark(0u64);
-    let (is_done, rounds) = (AtomicBool::new(false), AtomicU64::new(0));
+    let is_done = AtomicBool::new(false);
+    let (begun, rounds) = (AtomicU64::new(0), AtomicU64::new(0));
     // A log may not tell of a part of a group.
     let sync_file = || volume.root().open_file("/one").unwrap().sync_all().unwrap();
     let write = || volume.root().write("/noise", vec![1; 30_000]).unwrap();
@@ -122,22 +124,31 @@ fn record(in_groups: bool) -> CrashStates {
     let others: [&(dyn Fn() + Sync); 3] = [&sync_file, &write, &sync];
     thread::scope(|scope| {
         for other in others {
-            let (is_done, rounds) = (&is_done, &rounds);
+            let (is_done, begun, rounds) = (&is_done, &begun, &rounds);
             scope.spawn(move || {
                 while !is_done.load(Ordering::Relaxed) {
+                    begun.fetch_add(1, Ordering::Relaxed);
                     other();
                     rounds.fetch_add(1, Ordering::Relaxed);
-                    thread::sleep(Duration::from_millis(7));
+                    thread::yield_now();
                 }
             });
         }
         for version in 1..=VERSIONS {
             let before = rounds.load(Ordering::Relaxed);
-            let pause = || thread::sleep(Duration::from_millis(4));
+            // The others may all wait for the group's end.
+            let wait_for_others = || {
+                let before = rounds.load(Ordering::Relaxed);
+                while begun.load(Ordering::Relaxed) <= before {
+                    thread::yield_now();
+                }
+            };
             match in_groups {
-                true => volume.group(|| change(&volume, version, &pause)).unwrap(),
+                true => volume
+                    .group(|| change(&volume, version, &wait_for_others))
+                    .unwrap(),
                 false => {
-                    change(&volume, version, &pause).unwrap();
+                    change(&volume, version, &|| volume.sync().unwrap()).unwrap();
                     volume.sync().unwrap();
                 }
             }
