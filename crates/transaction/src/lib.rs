@@ -21,6 +21,7 @@ mod transaction;
 pub use backref::{DataExtent, ExtentUser, RootsOfBlocks};
 pub use error::{CorruptItem, Error, ExtentShape, RefError, RefKey, Result, SpaceError};
 pub use file_id::{FileId, IdHasher};
+pub use transaction::failpoint;
 #[cfg(any(test, feature = "testing"))]
 pub use transaction::testing;
 pub use transaction::{

@@ -213,30 +213,44 @@ impl Pool {
     ///
     /// Everything that it leads to must have been flushed.
     pub fn commit_superblock(&self, superblock: &Superblock) -> Result<(), DeviceError> {
-        self.write_first_superblocks(superblock)?;
+        self.write_first_superblocks(superblock, || Ok::<_, DeviceError>(()))?;
         self.write_other_superblocks(superblock)
     }
 
-    /// Writes the first copy of every device's superblock: of a commit, or of a log. Returns when it is durable.
+    /// Writes the first copy of every device's superblock: of a commit, or of a log. Returns when it is durable. Calls
+    /// `between` after each device but the last.
     ///
     /// Everything that it leads to must have been flushed.
-    pub fn write_first_superblocks(&self, superblock: &Superblock) -> Result<(), DeviceError> {
-        nonblocking::check()?;
+    ///
+    /// # Errors
+    /// Those of `between` and of the devices. Nothing is written after the first one.
+    pub fn write_first_superblocks<E: From<DeviceError>>(
+        &self,
+        superblock: &Superblock,
+        between: impl FnMut() -> Result<(), E>,
+    ) -> Result<(), E> {
+        nonblocking::check().map_err(DeviceError::from)?;
         // From here on copies of this generation are our own (JUDGE-2), even if not all get written.
         let generation = superblock.generation.get();
         self.generation.fetch_max(generation, Ordering::AcqRel);
         // COPIES-1
-        self.write_copies(superblock, Copies::First)?;
-        self.flush()
+        self.write_copies(superblock, Copies::First, between)?;
+        Ok(self.flush()?)
     }
 
     /// Writes the other copies like the first ones of [`Pool::write_first_superblocks`]. The next flush makes them durable.
     pub fn write_other_superblocks(&self, superblock: &Superblock) -> Result<(), DeviceError> {
         nonblocking::check()?;
-        self.write_copies(superblock, Copies::Others)
+        self.write_copies(superblock, Copies::Others, || Ok(()))
     }
 
-    fn write_copies(&self, superblock: &Superblock, copies: Copies) -> Result<(), DeviceError> {
+    fn write_copies<E: From<DeviceError>>(
+        &self,
+        superblock: &Superblock,
+        copies: Copies,
+        mut between: impl FnMut() -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut is_first = true;
         for device in self.devices.load().values() {
             let (Some(block), Some(path), Some(item)) =
                 (device.block(), device.path(), device.item)
@@ -247,6 +261,10 @@ impl Pool {
                 // A stranger's device, or a seed's, stays as it is.
                 continue;
             }
+            if !is_first {
+                between()?;
+            }
+            is_first = false;
             let own = Superblock {
                 dev_item: item,
                 ..superblock.clone()

@@ -335,7 +335,7 @@ pub(crate) fn base_of(devices: Vec<MemDevice>) -> Vec<MemDevice> {
     devices.iter().map(|device| (**device).clone()).collect()
 }
 
-fn shared(devices: &[Arc<MemDevice>]) -> Vec<Arc<dyn BlockDevice>> {
+pub(crate) fn shared(devices: &[Arc<MemDevice>]) -> Vec<Arc<dyn BlockDevice>> {
     let share = |device: &Arc<MemDevice>| Arc::clone(device) as Arc<dyn BlockDevice>;
     devices.iter().map(share).collect()
 }

@@ -224,7 +224,8 @@ impl Commit<'_> {
         reach(Failpoint::BlocksDurable)?;
         lap.end(&mut phases.write);
         let superblock = self.superblock()?;
-        self.manager.write_superblock(&superblock)?;
+        self.manager
+            .write_superblock(&superblock, Failpoint::SuperblockOnSomeDevices)?;
         reach(Failpoint::SuperblockDurable)?;
         pool.write_other_superblocks(&superblock)?;
         reach(Failpoint::SuperblockCopied)?;

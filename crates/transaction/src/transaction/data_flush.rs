@@ -16,6 +16,7 @@ use ubtrfs_device::nonblocking;
 use ubtrfs_format::ids::Logical;
 use ubtrfs_format::superblock::Superblock;
 
+use super::failpoint::{Failpoint, reach};
 use super::manager::TransactionManager;
 use crate::error::Result;
 
@@ -74,12 +75,19 @@ impl TransactionManager {
     /// Writes the first copy of every device's superblock, of a commit or of a log. Returns when it is durable, with all
     /// data written before.
     ///
-    /// Everything that it leads to must have been flushed.
-    pub(super) fn write_superblock(&self, superblock: &Superblock) -> Result<()> {
+    /// Everything that it leads to must have been flushed. The step `between_devices` is reached after each device but
+    /// the last.
+    pub(super) fn write_superblock(
+        &self,
+        superblock: &Superblock,
+        between_devices: Failpoint,
+    ) -> Result<()> {
         // WRITER-6
         let alone = self.begin_flush()?;
         let pool = self.roots.pool();
-        self.flush_by(&alone, || Ok(pool.write_first_superblocks(superblock)?))
+        self.flush_by(&alone, || {
+            pool.write_first_superblocks(superblock, || reach(between_devices))
+        })
     }
 
     /// Waits for other flushes. None begins as long as the guard lives.

@@ -288,7 +288,7 @@ impl LogSession<'_> {
         let mut superblock = (*roots.superblock()).clone();
         superblock.log_root = root.bytenr.0.into();
         superblock.log_root_level = root.level;
-        manager.write_superblock(&superblock)?;
+        manager.write_superblock(&superblock, Failpoint::LogSuperblockOnSomeDevices)?;
         reach(Failpoint::LogSuperblockDurable).inspect_err(|error| manager.abort(error))?;
         state.places.written();
         let idle_bytes = state.places.idle() as u64 * u64::from(nodesize);

@@ -15,7 +15,7 @@ mod edit_tallies;
 mod edit_target;
 mod estimate;
 pub(crate) mod extent_items;
-mod failpoint;
+pub mod failpoint;
 mod handle;
 mod lifetime;
 mod log_trees;

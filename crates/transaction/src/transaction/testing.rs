@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 
 pub use super::failpoint::Failpoint;
 
-/// A call at a step of a commit or a log.
+/// A call at a step of a commit, a log or a replay.
 type Hook = Rc<dyn Fn(Failpoint) -> Result<(), Error>>;
 
 thread_local! {
@@ -16,12 +16,12 @@ thread_local! {
     static HOOK: RefCell<Option<Hook>> = const { RefCell::new(None) };
 }
 
-/// Calls a hook at each step of commits and logs, as long as this lives.
+/// Calls a hook at each step of commits, logs and replays, as long as this lives.
 #[derive(Debug)]
 #[must_use]
 pub struct Hooked(());
 
-/// Calls `hook` at each step of the commits and logs that this thread makes. The step fails as it does.
+/// Calls `hook` at each step of the commits, logs and replays that this thread makes. The step fails as it does.
 pub fn at_failpoints(hook: impl Fn(Failpoint) -> Result<(), Error> + 'static) -> Hooked {
     HOOK.set(Some(Rc::new(hook)));
     Hooked(())
@@ -33,7 +33,11 @@ impl Drop for Hooked {
     }
 }
 
-pub(super) fn reach(step: Failpoint) -> Result<()> {
+/// Calls the hook of this thread at a step.
+///
+/// # Errors
+/// That of the hook.
+pub fn reach(step: Failpoint) -> Result<()> {
     let hook = HOOK.with_borrow(Option::clone);
     hook.map_or(Ok(()), |hook| hook(step))
 }

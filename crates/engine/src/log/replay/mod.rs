@@ -30,6 +30,7 @@ use crate::error::{Error, Result};
 use crate::inode::Inodes;
 use extent_table::ExtentTable;
 use ubtrfs_transaction::FileId;
+use ubtrfs_transaction::failpoint::{Failpoint, reach};
 use ubtrfs_transaction::roots::{Roots, Tree, blocks};
 use ubtrfs_transaction::{EditTarget, EditsInMemory, Reservation};
 
@@ -40,6 +41,7 @@ pub(crate) fn replay(inodes: &Inodes) -> Result<()> {
         return Ok(());
     };
     tracing::info!(subvolumes = log.subvolumes.len(), "replaying the fsync log");
+    reach(Failpoint::LogFound)?;
     let nodesize = inodes.roots.node_store().nodesize() as u64;
     // REPLAY-1: unpinned after the commit.
     for block in log.blocks().map_err(unreadable)? {
@@ -47,7 +49,9 @@ pub(crate) fn replay(inodes: &Inodes) -> Result<()> {
     }
     // A full volume must be opened, and the kernel reserves nothing here either.
     let txn = manager.join_transaction(Reservation::already_made())?;
-    let replayed = replay_into(inodes, &log, &txn, Some(ExtentTable::new(inodes, &txn)?));
+    let extents = ExtentTable::new(inodes, &txn)?;
+    let replayed = replay_into(inodes, &log, &txn, Some(extents))
+        .and_then(|()| Ok(reach(Failpoint::LogReplayed)?));
     txn.edit_superblock(|edits| edits.log_replayed = true);
     drop(txn);
     // REPLAY-2
@@ -94,6 +98,7 @@ fn replay_into(
             nbytes: None,
         };
         subvolume.run(log)?;
+        reach(Failpoint::SubvolumeReplayed)?;
     }
     Ok(())
 }
