@@ -144,9 +144,27 @@ impl Subvolume {
     /// It is a subvolume, or one is below (`CrossesDevices`), in which case nothing is removed. A file that cannot be
     /// removed, such as an immutable one, ends the removal half-way.
     pub fn remove_dir_all(&self, path: impl AsRef<Path>) -> Result<()> {
+        self.remove_dir_all_with(path, &mut Unobserved)
+    }
+
+    /// Removes a directory as [`Subvolume::remove_dir_all`] does, and tells an observer how it goes on. The first failure
+    /// ends the removal, which returns it: [`RemovalObserver::failed`] is not called.
+    ///
+    /// # Errors
+    ///
+    /// - those of [`Subvolume::remove_dir_all`]
+    /// - the observer cancelled it (`Interrupted`)
+    ///
+    /// Each file that was removed before is gone.
+    pub fn remove_dir_all_with(
+        &self,
+        path: impl AsRef<Path>,
+        observer: &mut dyn RemovalObserver,
+    ) -> Result<()> {
         let _entered = self.engine.enter();
         let path = path.as_ref();
-        self.remove_tree(path).naming("remove directory", path)
+        let removed = self.remove_tree(path, observer);
+        removed.naming("remove directory", path)
     }
 
     /// Removes a file, or a directory with all that is in it, and tells an observer how it goes on. Links are removed
@@ -191,13 +209,15 @@ impl Subvolume {
         }
     }
 
-    fn remove_tree(&self, path: &Path) -> Caused<()> {
+    fn remove_tree(&self, path: &Path, observer: &mut dyn RemovalObserver) -> Caused<()> {
         let (end, name) = self.dir_to_remove(path)?;
         let id = end.id.ok_or(EngineError::NotFound)?;
         match self.engine.attr(id)?.kind {
             FileKind::Directory => {}
             FileKind::Symlink if !end.has_slash => {
-                return Ok(self.engine.unlink(end.dir, &name)?);
+                self.engine.unlink(end.dir, &name)?;
+                observer.removed(path, FileType::new(FileKind::Symlink));
+                return Ok(());
             }
             FileKind::Symlink => {
                 // A slash asks for the directory behind the link, which is not this path's to remove.
@@ -212,11 +232,16 @@ impl Subvolume {
             }
             refuse_subvolumes(&self.engine, id, path)?;
             let engine = &self.engine;
-            let mut observer = FirstFailure { engine };
-            let mut removal = Removal::new(engine, Subvolumes::Refuse, &mut observer);
+            let mut told = FirstFailure {
+                engine,
+                told: Told(observer),
+            };
+            let mut removal = Removal::new(engine, Subvolumes::Refuse, &mut told);
             removal.contents(id, path.as_os_str().as_bytes())?;
         }
-        Ok(self.engine.rmdir(end.dir, &name)?)
+        self.engine.rmdir(end.dir, &name)?;
+        observer.removed(path, FileType::new(FileKind::Directory));
+        Ok(())
     }
 }
 
@@ -243,6 +268,15 @@ fn refuse_subvolumes(engine: &Engine, top: FileId, path: &Path) -> Caused<()> {
         }
     }
     Ok(())
+}
+
+/// An observer that nothing is told.
+struct Unobserved;
+
+impl RemovalObserver for Unobserved {
+    fn failed(&mut self, _: &Path, error: Error) -> Result<()> {
+        Err(error)
+    }
 }
 
 /// Passes on to a listener of a program.
@@ -277,12 +311,19 @@ impl Observer for Told<'_> {
 /// Ends a removal at the first failure.
 struct FirstFailure<'a> {
     engine: &'a Engine,
+    told: Told<'a>,
 }
 
 impl Observer for FirstFailure<'_> {
     type Stop = Error;
 
-    fn removed(&mut self, _: &[u8], _: FileKind) {}
+    fn begin(&mut self, path: &[u8]) -> Result<()> {
+        self.told.begin(path)
+    }
+
+    fn removed(&mut self, path: &[u8], kind: FileKind) {
+        self.told.removed(path, kind);
+    }
 
     fn failed(&mut self, path: &[u8], problem: RemovalProblem<'_>) -> Result<()> {
         let path = Path::new(OsStr::from_bytes(path));

@@ -153,6 +153,14 @@ fn removal_is_cancelled_between_files() {
     assert_cancelled(&removed.unwrap_err());
     assert_eq!(len(root, "/tree/large"), None);
     assert_eq!(len(root, "/tree/second"), Some(0));
+    // The removal that ends at the first failure.
+    let removed = root.remove_dir_all_with("/tree", &mut Cancels::after(1));
+    assert_cancelled(&removed.unwrap_err());
+    assert_eq!(len(root, "/tree/second"), None);
+    assert_eq!(len(root, "/tree/third"), Some(0));
+    root.remove_dir_all_with("/tree", &mut Cancels::after(2))
+        .unwrap();
+    assert!(!root.exists("/tree").unwrap());
 }
 
 #[test]

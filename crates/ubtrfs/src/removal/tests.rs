@@ -18,8 +18,10 @@ fn directory_that_was_moved_away_is_gone_and_one_that_was_not_is_damaged() {
         index: 2,
     };
     let dir = find("/top");
+    let mut unobserved = Unobserved;
     let mut observer = FirstFailure {
         engine: &root.engine,
+        told: Told(&mut unobserved),
     };
     let mut refused = |entry: &Entry| {
         let refused = Refused::Elsewhere;
