@@ -30,7 +30,7 @@ use crate::invocation::command_line::{Cli, PROGRAM};
 use crate::invocation::invoked_as::InvokedAs;
 use crate::invocation::{as_btrfs, command_line, invoked_as, mount_helper};
 use crate::presentation::console::Console;
-use crate::presentation::told::Told;
+use crate::presentation::error_chain::ErrorChain;
 use crate::presentation::{console, log};
 use crate::volume_access::control::Outcome;
 use crate::volume_access::location::LocationParser;
@@ -105,7 +105,7 @@ fn main() -> ExitCode {
 }
 
 fn failure(error: &anyhow::Error) -> ExitCode {
-    eprintln!("ERROR: {}", Told(error));
+    eprintln!("ERROR: {}", ErrorChain(error));
     ExitCode::FAILURE
 }
 
@@ -121,7 +121,7 @@ fn run_by_ioctls(command: clap::Command, args: &[OsString], refusal: anyhow::Err
         return failure(&refusal);
     };
     run(&cli, |console| {
-        tracing::debug!(reason = %Told(&refusal), "done by ioctls");
+        tracing::debug!(reason = %ErrorChain(&refusal), "done by ioctls");
         let done = by_ioctls.run_by_ioctls(console);
         done.map_err(|error| match ioctls::is_unknown(&error) {
             true => refusal,

@@ -46,7 +46,7 @@ mount -t fuse.ubtrfs "$image" "$dir" -o ro
 test "$(cat "$dir/new" "$dir/more")" = "new
 more"
 if mount -o remount,rw "$dir" 2> "$fstab.err"; then exit 1; fi
-grep -q "opened for reading only" "$fstab.err"
+grep -q "opened read-only" "$fstab.err"
 findmnt -n -o OPTIONS "$dir" | grep -q '^ro,'
 umount "$dir"
 free

@@ -164,14 +164,15 @@ fn root_directory_belongs_to_the_user_that_makes_the_volume() {
 }
 
 #[test]
-fn image_that_becomes_larger_than_asked_for_is_told() {
+fn image_that_becomes_larger_than_requested_is_reported() {
     let place = Place::new();
     fs::create_dir(place.path("tree")).unwrap();
     let least = 114_294_784;
     let small = place.mkfs("-b 10M --rootdir tree v.img");
     assert_eq!(small.code, Some(0), "{}", small.err);
-    let told = format!("size 10485760 is too small for this volume: the image has {least} bytes");
-    assert!(small.err.contains(&told), "{}", small.err);
+    let warning =
+        format!("size 10485760 is too small for this volume: the image has {least} bytes");
+    assert!(small.err.contains(&warning), "{}", small.err);
     assert_eq!(fs::metadata(place.path("v.img")).unwrap().len(), least);
     let enough = place.mkfs("-f -b 200M --rootdir tree v.img");
     assert_eq!((enough.code, &*enough.err), (Some(0), ""));
@@ -346,7 +347,7 @@ fn refusals_have_the_words_of_mkfs_btrfs_and_leave_no_trace() {
 }
 
 #[test]
-fn old_content_is_discarded_unless_told_otherwise() {
+fn old_content_is_discarded_unless_disabled() {
     let place = Place::new();
     let fill = || fs::write(place.path("v.img"), vec![0xaa; 200 << 20]).unwrap();
     let allocated = || fs::metadata(place.path("v.img")).unwrap().blocks() * 512;

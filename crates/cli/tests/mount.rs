@@ -327,7 +327,7 @@ fn the_helpers_do_what_mount_and_umount_ask() {
 }
 
 #[test]
-fn a_log_file_tells_of_the_mount() {
+fn a_log_file_records_the_mount() {
     let Some(place) = Place::new() else { return };
     let log = place.dir.path().join("mount.log");
     let options = format!("ro,loglevel=info,log={}", log.display());
@@ -355,7 +355,7 @@ fn the_log_says_which_way_requests_come_and_what_a_faster_one_needs() {
     let said = |transport| said_at(transport, ",loglevel=info");
     let classic = said("classic");
     assert!(
-        classic.ends_with("INFO: requests come through /dev/fuse, as wanted"),
+        classic.ends_with("INFO: requests come through /dev/fuse, as requested"),
         "{classic}"
     );
     match switch::with_uring(true, || said("auto")) {

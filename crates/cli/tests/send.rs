@@ -38,9 +38,9 @@ fn succeed(args: &[&OsStr]) -> Output {
 #[track_caller]
 fn refused(args: &[&OsStr], message: &str) {
     let output = ubtrfs(args);
-    let told = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{args:?}: {told}");
-    assert!(told.contains(message), "{args:?}: {told}");
+    let messages = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{args:?}: {messages}");
+    assert!(messages.contains(message), "{args:?}: {messages}");
 }
 
 fn os(text: &str) -> &OsStr {
@@ -168,7 +168,7 @@ fn refusals_have_the_words_of_btrfs_progs() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_told_of() {
+fn a_reader_that_goes_away_is_reported() {
     let scratch = Scratch::new().unwrap();
     let source = image(&scratch, "source");
     let mut child = Command::new(env!("CARGO_BIN_EXE_ubtrfs"))
@@ -181,10 +181,10 @@ fn a_reader_that_goes_away_is_told_of() {
     child.stdout.take().unwrap().read_exact(&mut head).unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    let told = text(&output.stderr);
+    let messages = text(&output.stderr);
     assert!(
-        told.contains("ERROR: failed to write the stream: Broken pipe"),
-        "{told}"
+        messages.contains("ERROR: failed to write the stream: Broken pipe"),
+        "{messages}"
     );
 }
 
@@ -245,14 +245,14 @@ fn a_user_without_threads_sends_the_same() {
         let wanted = succeed(&args).stdout;
         assert!(wanted.len() > 10 << 20);
         let sent = alone(program.as_os_str(), &args);
-        let told = text(&sent.stderr);
-        assert!(sent.status.success(), "{args:?}: {told}");
-        assert!(sent.stdout == wanted, "{args:?}: {told}");
+        let messages = text(&sent.stderr);
+        assert!(sent.status.success(), "{args:?}: {messages}");
+        assert!(sent.stdout == wanted, "{args:?}: {messages}");
     }
     let checked = alone(program.as_os_str(), &[os("check"), source.as_os_str()]);
-    let told = text(&checked.stderr);
-    assert!(!told.contains("panicked"), "{told}");
-    assert!(told.contains("cannot start a thread"), "{told}");
+    let messages = text(&checked.stderr);
+    assert!(!messages.contains("panicked"), "{messages}");
+    assert!(messages.contains("cannot start a thread"), "{messages}");
 }
 
 #[test]

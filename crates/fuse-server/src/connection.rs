@@ -195,7 +195,7 @@ fn queues<F: FileSystem>(
     capacity: &Capacity,
 ) -> io::Result<(Option<Queues<F>>, Option<String>)> {
     if choice == TransportChoice::Classic {
-        tracing::info!("requests come through /dev/fuse, as wanted");
+        tracing::info!("requests come through /dev/fuse, as requested");
         return Ok((None, None));
     }
     let made = if offer.has(flag::OVER_IO_URING) {

@@ -58,7 +58,7 @@ impl<F: FileSystem> Readers<F> {
                 Ok(()) => {}
                 Err(error) if number == 0 => return Err(error),
                 Err(error) => {
-                    tracing::warn!(%error, number, "fewer threads than asked for");
+                    tracing::warn!(%error, number, "fewer threads than requested");
                     break;
                 }
             }

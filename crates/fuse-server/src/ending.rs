@@ -31,7 +31,7 @@ impl Ending {
     /// Signals that the kernel has ended the connection.
     pub(crate) fn come(&self) {
         if let Err(error) = rustix::io::write(&self.event, &1u64.to_ne_bytes()) {
-            tracing::error!(%error, "the end of the connection is not heard of");
+            tracing::error!(%error, "cannot signal the end of the connection");
         }
     }
 

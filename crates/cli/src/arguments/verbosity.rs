@@ -13,7 +13,7 @@ pub(crate) fn with_verbosity(command: clap::Command) -> clap::Command {
     }
     let verbose = Arg::new(VERBOSE)
         .action(ArgAction::Count)
-        .help("Say more; repeat for more");
+        .help("Increase verbosity; repeat for more");
     let quiet = Arg::new(QUIET)
         .action(ArgAction::SetTrue)
         .help("Print only errors");

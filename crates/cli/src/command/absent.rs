@@ -1,4 +1,4 @@
-//! Commands of btrfs-progs that ubtrfs does not have. A user of one is told so, and not that it is unknown.
+//! Commands of btrfs-progs that ubtrfs does not have. The error says so, instead of calling it unknown.
 
 use std::ffi::OsString;
 

@@ -66,10 +66,10 @@ pub(crate) struct Check {
     /// List at most this many issues; the others are counted
     #[arg(long, value_name = "COUNT", default_value_t = 1000)]
     max_issues: usize,
-    /// Memory for buffers and caches, in MiB; by default 256, or a third of what this process may take if that is less
+    /// Memory for buffers and caches, in MiB; by default 256, or a third of what this process may use if that is less
     #[arg(long, value_name = "MIB")]
     memory: Option<u64>,
-    /// Only read; always so
+    /// Write nothing (always done)
     #[arg(long)]
     readonly: bool,
     /// Not done: ubtrfs does not repair volumes
@@ -84,7 +84,7 @@ pub(crate) struct Check {
     /// Not done: nothing is written
     #[arg(long, value_name = "VERSION", hide = true)]
     clear_space_cache: Option<OsString>,
-    /// Not done: the sums of quota groups are not judged
+    /// Not done: the sums of quota groups are not checked
     #[arg(short = 'Q', long, hide = true)]
     qgroup_report: bool,
     /// Not done: 'inspect-internal logical-resolve' shows the files that share an extent
@@ -137,7 +137,7 @@ impl Check {
             console.warning("the volume has a log, which the next mount replays");
         }
         if report.has_quotas {
-            console.warning("the volume has quota groups: their sums are not judged");
+            console.warning("the volume has quota groups: their sums are not checked");
         }
         match console.is_json() {
             true => json::write_map(&mut console.out, "check", &to_json(&report))?,
@@ -164,7 +164,7 @@ impl Check {
             (
                 self.qgroup_report,
                 "--qgroup-report",
-                "the sums of quota groups are not judged",
+                "the sums of quota groups are not checked",
             ),
             (
                 self.subvol_extents.is_some(),

@@ -19,6 +19,7 @@ use crate::volume_access::reason::Reasoned;
 /// with -R are passed over.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Chmod {
+    /// Octal mode or symbolic changes
     #[arg(value_name = "MODE", allow_hyphen_values = true)]
     mode: ModeChange,
     #[arg(required = true, value_name = "IMAGE:/PATH")]

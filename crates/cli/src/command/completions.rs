@@ -12,6 +12,7 @@ use crate::program::Program;
 /// Print the completions for a shell
 #[derive(Debug, clap::Args)]
 pub(crate) struct Completions {
+    /// Shell that reads the completions
     shell: Shell,
 }
 

@@ -38,8 +38,10 @@ const INPUT_BYTES: usize = 1 << 20;
 /// leads nowhere. Below directories that are copied, links are replaced.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Cp {
+    /// Files and directories to copy: IMAGE:/PATH, or paths of this machine
     #[arg(required = true, value_name = "SOURCE")]
     sources: Vec<Operand>,
+    /// Directory or new name: IMAGE:/PATH, or a path of this machine
     #[arg(required = true, value_name = "DESTINATION")]
     destination: Operand,
     /// Copy directories and all below, and keep mode, owner (outside volumes: as root), times, attributes, ACLs,

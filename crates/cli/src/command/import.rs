@@ -32,6 +32,7 @@ pub(crate) struct Import {
     /// The archive; - is standard input
     #[arg(value_name = "ARCHIVE")]
     archive: PathBuf,
+    /// Directory to unpack into
     #[arg(value_name = "IMAGE:/DIR")]
     location: Location,
     /// Name each file that is unpacked

@@ -21,6 +21,7 @@ pub(crate) struct Ln {
     /// The target: a path IMAGE:/PATH in the same volume, or with -s any text
     #[arg(required = true, value_name = "TARGET")]
     targets: Vec<OsString>,
+    /// Name of the link, or directory of the links
     #[arg(required = true, value_name = "IMAGE:/PATH")]
     link: Location,
     /// Make symbolic links

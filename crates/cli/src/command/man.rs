@@ -7,10 +7,11 @@ use clap::{Arg, ArgAction, Command};
 
 use crate::program::Program;
 
-/// Write the manual pages into a folder
+/// Write the manual pages into a directory
 #[derive(Debug, clap::Args)]
 #[command(hide = true)]
 pub(crate) struct Man {
+    /// Directory to write into
     dir: PathBuf,
 }
 

@@ -20,8 +20,8 @@ use ubtrfs_fuse::mount::{
 };
 
 use crate::presentation::console::Console;
+use crate::presentation::error_chain::ErrorChain;
 use crate::presentation::log::{self, LogLevel};
-use crate::presentation::told::Told;
 use crate::program::Program;
 use crate::volume_access::control::{Control, Leavers, Served};
 use crate::volume_access::held;
@@ -36,22 +36,23 @@ const THIS_PROGRAM: &str = "/proc/self/exe";
 ///
 /// Options of `mount -t btrfs`: `ro, subvol=PATH, subvolid=ID, compress[=ALGORITHM[:LEVEL]], compress-force, nodatacow,
 /// nodatasum, max_inline=BYTES, commit=SECONDS, flushoncommit, notreelog, clear_cache, space_cache=v2, degraded,
-/// device=DEVICE, rescue=WAY[:WAY...], usebackuproot, nologreplay, noacl, user_subvol_rm_allowed`, and the opposites
+/// device=DEVICE, rescue=MODE[:MODE...], usebackuproot, nologreplay, noacl, user_subvol_rm_allowed`, and the opposites
 /// `datacow, datasum, noflushoncommit, treelog, acl, nouser_subvol_rm_allowed`. With `space_cache=v2` a volume without
 /// a free-space tree gets one. With `notreelog` a sync of a file or a directory is a commit, and writes no log. Options
 /// without a meaning here (autodefrag, ssd, ...) are accepted, with a warning where that matters.
 ///
-/// The ways of `rescue` are `usebackuproot, nologreplay, ignorebadroots, ignoredatacsums, ignoremetacsums,
-/// ignoresuperflags`, and `all`, which is all but the first. `ibadroots` and its kin are short for them. `recovery` and
-/// `norecovery` are older words for `usebackuproot` and `nologreplay`.
+/// The modes of `rescue` are `usebackuproot, nologreplay, ignorebadroots, ignoredatacsums, ignoremetacsums,
+/// ignoresuperflags`, and `all`, which is all but the first. `ibadroots` and the like are short forms. `recovery` and
+/// `norecovery` are older names of `usebackuproot` and `nologreplay`.
 ///
-/// Freed space is discarded: an image gets holes, a device that takes discards is told. With `discard=async` it is in
-/// the background, some time later; this is the default where a device takes discards. With `discard=sync` or `discard`
-/// it is in the commit, with `nodiscard` only on request (fstrim, `ubtrfs filesystem trim`).
+/// Freed space is discarded: an image gets holes, and a device receives discards if it supports them. With
+/// `discard=async` that is in the background, some time later; this is the default where a device supports discards.
+/// With `discard=sync` or `discard` it is in the commit, with `nodiscard` only on request (fstrim, `ubtrfs filesystem
+/// trim`).
 ///
 /// Options of mount(8): `sync, dirsync, noexec, nosymfollow, noatime, relatime, nodiratime, strictatime, lazytime,
 /// nosuid, nodev, user` and its kin, and `context=` and its kin where there is SELinux. `relatime` is the default.
-/// Reading from the kernel's cache moves no access time, not even with `strictatime`: the kernel does not tell of it.
+/// Reading from the kernel's cache updates no access time, not even with `strictatime`: the kernel does not report it.
 ///
 /// Options of FUSE: `allow_other, fsname=NAME, threads=N, blkdev, noblkdev, default_permissions, fakeroot`. By default
 /// the kernel checks modes and owners (`default_permissions`). With `fakeroot` the user who mounts may read and change
@@ -65,8 +66,8 @@ const THIS_PROGRAM: &str = "/proc/self/exe";
 ///
 /// fsync(2) and `ubtrfs filesystem sync` make durable what was written to any mount. sync(1), sync -f and syncfs(2) do
 /// so on mounts that root makes of block devices, and with `loop` of images. Then the kernel has a loop device for the
-/// image, and umount(2) waits for the last commit. The kernel does not tell other mounts of a sync. Data written there
-/// is durable after the next commit.
+/// image, and umount(2) waits for the last commit. The kernel sends no sync to other mounts. Data written there is
+/// durable after the next commit.
 ///
 /// With `remount` a mount that is there takes others of these: `ro, rw`, those of mount(8) but `dirsync`, and how data
 /// is stored and committed (`compress, nodatacow, nodatasum, max_inline, commit, flushoncommit,
@@ -80,10 +81,10 @@ pub(crate) struct Mount {
     /// Stay in the foreground; interrupt (Ctrl-C) unmounts
     #[arg(short, long)]
     foreground: bool,
-    /// Mount for reading only, as -o ro
+    /// Mount read-only, as -o ro does
     #[arg(short, long)]
     read_only: bool,
-    /// Take unknown options, with a warning
+    /// Accept unknown options, with a warning
     #[arg(short, long)]
     sloppy: bool,
     /// Check options and stop before the volume is opened
@@ -142,10 +143,10 @@ impl Mount {
         } = remount.apply(path)?;
         say_without_effect(&without_effect);
         if !live.is_empty() {
-            let mut tell = process::Command::new(THIS_PROGRAM);
-            tell.args(["filesystem", "remount"]).args([&live]);
-            let told = tell.arg(&mountpoint).status();
-            if !told.context("cannot run this program")?.success() {
+            let mut command = process::Command::new(THIS_PROGRAM);
+            command.args(["filesystem", "remount"]).args([&live]);
+            let outcome = command.arg(&mountpoint).status();
+            if !outcome.context("cannot run this program")?.success() {
                 bail!(
                     "{}: still mounted without '{}'",
                     mountpoint.display(),
@@ -255,7 +256,7 @@ impl Mount {
         if let Err(error) = &ended {
             tracing::error!("{error}");
             if matches!(error, MountError::Close(_)) {
-                leavers.tell_failure();
+                leavers.report_failure();
             }
         }
         // The end of the process ends their connections.
@@ -328,10 +329,10 @@ fn name_the_way_to_read(error: anyhow::Error) -> anyhow::Error {
     match error.downcast_ref() {
         Some(engine) if ubtrfs_engine::Error::is_of_log(engine) => anyhow::anyhow!(
             "{}; -o ro,rescue=nologreplay shows the last commit without it, 'rescue zero-log' clears it",
-            Told(&error)
+            ErrorChain(&error)
         ),
         Some(engine) if ubtrfs_engine::Error::is_unwritable(engine) => {
-            anyhow::anyhow!("{}; -o ro mounts it for reading", Told(&error))
+            anyhow::anyhow!("{}; -o ro mounts it for reading", ErrorChain(&error))
         }
         _ => error,
     }
@@ -422,6 +423,6 @@ fn listen(
     };
     match Control::start(served) {
         Ok(control) => session.accompany(control),
-        Err(error) => tracing::warn!(%error, "no commands will work on the mount"),
+        Err(error) => tracing::warn!(%error, "commands cannot reach the mount"),
     }
 }

@@ -21,8 +21,10 @@ use crate::volume_access::reason::Reasoned;
 /// The last argument is the new name, or a directory that takes the files under their own names.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Mv {
+    /// Files and directories to move
     #[arg(required = true, value_name = "IMAGE:/PATH")]
     sources: Vec<Location>,
+    /// New name, or directory to move into
     #[arg(required = true, value_name = "IMAGE:/PATH")]
     destination: Location,
     /// Leave files that exist, without a message

@@ -20,14 +20,14 @@ const NAMES_HOLDERS: usize = 4;
 /// Unmount volumes that `ubtrfs mount` mounted
 ///
 /// Returns when all that was written is durable and the image or device is free. Another mount namespace (a
-/// container, a service) may have a copy of the mount. Then what was written is made durable, and the processes are named
-/// that keep the volume in use.
+/// container, a service) may have a copy of the mount. Then what was written is made durable, and a warning names the
+/// processes that keep the volume in use.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Umount {
-    /// Take the name away now, and end when the mount is no longer in use
+    /// Detach the mount now, and end when it is no longer in use
     #[arg(short, long)]
     lazy: bool,
-    /// Where it is mounted, or the image or device that is mounted
+    /// Mount points, or the images or devices that are mounted
     #[arg(required = true, value_name = "DIR|IMAGE")]
     targets: Vec<PathBuf>,
 }
@@ -60,7 +60,7 @@ fn unmount(target: &Path, console: &mut Console) {
     if let Err(error) = mount::unmount(target, IfBusy::Refuse) {
         return match asked {
             Asked::Hangs => console.error(format_args!(
-                "{error}; the process that serves it does not answer: --lazy takes the name away all the same"
+                "{error}; the process that serves it does not answer: --lazy detaches the mount all the same"
             )),
             _ => console.error(error),
         };
@@ -78,7 +78,7 @@ fn unmount(target: &Path, console: &mut Console) {
             Afterwards::Ended => return,
             Afterwards::LivesOn => {
                 return console.warning(format_args!(
-                    "{}: unmounted here; the last writes are durable with the next commit only; {}",
+                    "{}: unmounted here; the last writes become durable with the next commit; {}",
                     entry.mountpoint.display(),
                     elsewhere(&entry)
                 ));

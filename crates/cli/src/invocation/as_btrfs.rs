@@ -109,7 +109,7 @@ pub(crate) fn read(command: &clap::Command, args: Vec<OsString>) -> Line {
         Asked::Nothing => {}
     }
     let Some(verb) = rest.first() else {
-        // Told as help is, and an error all the same.
+        // ErrorChain as help is, and an error all the same.
         help(command, &[]);
         return Line::Done(ExitCode::FAILURE);
     };

@@ -51,13 +51,13 @@ pub(crate) struct GlobalOptions {
     #[arg(long, global = true, value_enum, value_name = "FORMAT", default_value_t = Format::Text,
           help_heading = "Global options")]
     pub(crate) format: Format,
-    /// Say more; repeat for more
+    /// Increase verbosity; repeat for more
     #[arg(short, long, action = ArgAction::Count)]
     pub(crate) verbose: u8,
     /// Print only errors
     #[arg(short, long)]
     pub(crate) quiet: bool,
-    /// Change nothing, and show what would be done; only of 'subvolume delete'
+    /// Change nothing, and show what would be done; only for 'subvolume delete'
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// Set the log level; the variable UBTRFS_LOG sets it for each part of the program
@@ -83,7 +83,9 @@ pub(crate) struct GlobalOptions {
 }
 
 pub(crate) fn definition() -> clap::Command {
-    with_mounts(absent::with_note(with_verbosity(Cli::command())))
+    with_mounts(absent::with_note(with_verbosity(with_operands(
+        Cli::command(),
+    ))))
 }
 
 pub(crate) fn parse(matches: &ArgMatches) -> Result<Cli, clap::Error> {
@@ -107,6 +109,28 @@ fn run_for(matches: &ArgMatches, output: ClientOutput) -> anyhow::Result<u8> {
     Ok(console.finish(result))
 }
 
+/// Explains operands that have no help of their own, by the names of their values.
+fn with_operands(command: clap::Command) -> clap::Command {
+    let command = command.mut_args(|arg| match operand_help(&arg) {
+        Some(help) if arg.is_positional() && arg.get_help().is_none() => arg.help(help),
+        _ => arg,
+    });
+    command.mut_subcommands(with_operands)
+}
+
+fn operand_help(arg: &Arg) -> Option<&'static str> {
+    let [name] = arg.get_value_names()? else {
+        return None;
+    };
+    match name.as_str() {
+        "IMAGE" => Some("Image or device of the volume"),
+        "IMAGE:/PATH" => Some("Path in a volume"),
+        "IMAGE[:/PATH]" => Some("Path in a volume; IMAGE alone is its top directory"),
+        "IMAGE:/SUBVOL" | "IMAGE[:/SUBVOLUME]" => Some("Subvolume; IMAGE alone is its root"),
+        _ => None,
+    }
+}
+
 /// Has help say which commands work on mounts as well.
 fn with_mounts(command: clap::Command) -> clap::Command {
     command.mut_subcommands(|group| match control::GROUPS.contains(&group.get_name()) {
@@ -120,9 +144,7 @@ fn with_mount(command: clap::Command) -> clap::Command {
     let is_location = |arg: &Arg| arg.get_value_parser().type_id() == TypeId::of::<Location>();
     let names_volume = command.get_positionals().any(is_location);
     match names_volume {
-        true => command.after_help(
-            "In the place of IMAGE or IMAGE:/PATH there may be a path in a mount of ubtrfs.",
-        ),
+        true => command.after_help("A path in a mount of ubtrfs may replace IMAGE or IMAGE:/PATH."),
         false => command,
     }
 }
@@ -149,5 +171,21 @@ mod tests {
     #[test]
     fn the_command_line_is_defined_without_contradictions() {
         definition().debug_assert();
+    }
+
+    #[test]
+    fn each_option_and_operand_has_help() {
+        assert_eq!(without_help(definition()), [""; 0]);
+    }
+
+    fn without_help(mut command: clap::Command) -> Vec<String> {
+        command.build();
+        let name = command.get_name();
+        let arguments = command.get_arguments();
+        let unexplained = arguments
+            .filter(|arg| !arg.is_hide_set() && arg.get_help().is_none())
+            .map(|arg| format!("{name} {arg}"));
+        let below = command.get_subcommands().cloned().flat_map(without_help);
+        unexplained.chain(below).collect()
     }
 }

@@ -2,7 +2,7 @@
 //! standard error.
 //!
 //! A command writes results to `Console::out` with `?`; a reader that goes away (`| head`) ends the
-//! program quietly. A command that goes on past an error tells `Console::error`, and the exit code
+//! program quietly. A command that continues after an error calls `Console::error`, and the exit code
 //! says so at the end.
 
 use std::fmt;
@@ -20,8 +20,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
 
+use crate::presentation::error_chain::ErrorChain;
 use crate::presentation::quoting::Escaped;
-use crate::presentation::told::Told;
 
 const FAILURE: u8 = 1;
 /// The exit code that a shell reports for a program ended by SIGPIPE.
@@ -43,7 +43,7 @@ pub(crate) const PIECE_BYTES: usize = OUT_BUFFER_BYTES;
 pub(crate) enum Format {
     Text,
     Json,
-    /// For figures only.
+    /// For 'filesystem stats' only.
     Prometheus,
 }
 
@@ -236,7 +236,7 @@ impl Console {
     }
 
     /// Has that process know something, if there is one and it reads.
-    pub(crate) fn tell_client(&self, message: &[u8]) {
+    pub(crate) fn notify_client(&self, message: &[u8]) {
         if let Some(client) = &self.out.get_ref().client {
             // One that stands still is not waited for.
             let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
@@ -284,12 +284,12 @@ impl Console {
             Some(line) => format!("{level}: line {line}: {text}\n"),
             None => format!("{level}: {text}\n"),
         };
-        self.tell(&message);
+        self.write_message(&message);
     }
 
-    fn tell(&self, message: &str) {
+    fn write_message(&self, message: &str) {
         let client = self.out.get_ref().client.as_ref();
-        // If this fails, nothing is left to tell it to.
+        // If this fails, there is no other place to report it.
         let show = || match client {
             Some(client) => drop(ClientErr(client).write_all(message.as_bytes())),
             None => drop(io::stderr().write_all(message.as_bytes())),
@@ -303,7 +303,7 @@ impl Console {
     /// Says on standard error what is going on, unless only errors are wanted.
     pub(crate) fn say(&mut self, text: impl fmt::Display) {
         if !self.quiet {
-            self.tell(&format!("{text}\n"));
+            self.write_message(&format!("{text}\n"));
         }
     }
 
@@ -337,9 +337,9 @@ impl Console {
     pub(crate) fn failed(&mut self, error: &anyhow::Error) {
         match self.if_refused {
             Some(hint) if error.chain().any(hint.is_refusal) => {
-                self.error(format_args!("{} ({})", Told(error), hint.text));
+                self.error(format_args!("{} ({})", ErrorChain(error), hint.text));
             }
-            _ => self.error(Told(error)),
+            _ => self.error(ErrorChain(error)),
         }
     }
 

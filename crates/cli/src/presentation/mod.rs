@@ -4,6 +4,7 @@
 
 pub(crate) mod clock;
 pub(crate) mod console;
+pub(crate) mod error_chain;
 pub(crate) mod file_facts;
 pub(crate) mod json;
 pub(crate) mod log;
@@ -12,7 +13,6 @@ pub(crate) mod profiles;
 pub(crate) mod quoting;
 pub(crate) mod size_suffix;
 pub(crate) mod table;
-pub(crate) mod told;
 pub(crate) mod transfer_console;
 pub(crate) mod units;
 pub(crate) mod xattr_text;

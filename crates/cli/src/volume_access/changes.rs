@@ -99,14 +99,14 @@ impl Target {
 
     /// Tells a mount that a name means something else now, and makes that durable where the mount promises so.
     pub(crate) fn entry_changed(&self, dir: &Dir, name: &[u8]) -> Result<(), Reason> {
-        self.tell_entry(id_of(dir), name);
+        self.notify_entry(id_of(dir), name);
         match self.must_sync_directories() {
             true => dir.sync_all().reason(),
             false => Ok(()),
         }
     }
 
-    fn tell_entry(&self, dir: FileId, name: &[u8]) {
+    fn notify_entry(&self, dir: FileId, name: &[u8]) {
         let Some(changes) = self.mount_changes() else {
             return;
         };
@@ -139,7 +139,7 @@ impl Target {
         if let Some(changes) = self.mount_changes() {
             changes.removed(dir, name, id_of(root));
         }
-        self.tell_entry(dir, name);
+        self.notify_entry(dir, name);
         match self.must_sync_directories() {
             // A log of the directory cannot say that a subvolume is gone.
             true => self.volume.sync().reason(),

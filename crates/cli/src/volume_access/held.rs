@@ -36,7 +36,7 @@ pub(crate) fn when_free<T>(
     mut open: impl FnMut() -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
     let start = clock::now();
-    let mut is_told = false;
+    let mut is_reported = false;
     loop {
         let error = match open() {
             Ok(opened) => return Ok(opened),
@@ -53,10 +53,10 @@ pub(crate) fn when_free<T>(
         if clock::now() - start >= limit {
             return Err(error);
         }
-        if !is_told && io::stderr().is_terminal() {
+        if !is_reported && io::stderr().is_terminal() {
             eprintln!("Waiting: {} is in use ({holder})", path.display());
         }
-        is_told = true;
+        is_reported = true;
         clock::sleep(PAUSE);
     }
 }

@@ -233,11 +233,11 @@ pub(crate) struct DeviceOptions {
     /// Another device or image of the same volume; repeat for each
     #[arg(long = "device", value_name = "DEVICE")]
     devices: Vec<PathBuf>,
-    /// Look for the volume's other devices in this folder (/dev: among the block devices), and not beside the one that
-    /// is named; repeat for more
+    /// Search this directory for the volume's other devices (/dev: all block devices), instead of the directory of the
+    /// one that is named; repeat for more
     #[arg(long = "scan", value_name = "DIR")]
     scan: Vec<PathBuf>,
-    /// Go on although devices are missing, as far as the profiles allow
+    /// Open the volume even if devices are missing, as far as the profiles allow
     #[arg(long)]
     degraded: bool,
     /// The volume's other devices are not looked for beside those that are named.
@@ -294,7 +294,9 @@ impl DeviceOptions {
         }
         match session.rights() {
             None if self.names_devices() => {
-                bail!("the shell has its volume open: its devices are named when it is started");
+                bail!(
+                    "the shell's volume is open already: name its devices when the shell is started"
+                );
             }
             Some(_) => {
                 self.refuse_for_mount()?;
@@ -313,7 +315,7 @@ impl DeviceOptions {
 
     pub(crate) fn refuse_for_mount(&self) -> anyhow::Result<()> {
         match self.names_devices() {
-            true => bail!("the volume is mounted: its devices were named when it was"),
+            true => bail!("the volume is mounted already: name its devices when it is mounted"),
             false => Ok(()),
         }
     }
@@ -322,7 +324,9 @@ impl DeviceOptions {
     pub(crate) fn open_locations(&self, locations: &[Location]) -> anyhow::Result<Volume> {
         match locations {
             [location] if location.session().is_some() => self.open(location),
-            [first, ..] if first.session().is_some() => bail!("a mount is named alone"),
+            [first, ..] if first.session().is_some() => {
+                bail!("only one volume can be named if it is mounted")
+            }
             locations => {
                 let images: Vec<_> = locations.iter().map(|l| l.image.clone()).collect();
                 self.open_all(&images)
@@ -437,13 +441,13 @@ fn check_accessible(image: &Path) -> anyhow::Result<()> {
 pub(crate) struct VolumeOptions {
     #[command(flatten)]
     pub(crate) devices: DeviceOptions,
-    /// Paths begin at the subvolume at this path (from the top level) instead of at the default one
+    /// Begin paths at the subvolume of this path (from the top level) instead of the default one
     #[arg(long, value_name = "PATH", conflicts_with = "subvolid")]
     subvol: Option<OsString>,
-    /// Paths begin at the subvolume of this id instead of at the default one; 5 is the top level
+    /// Begin paths at the subvolume of this id instead of the default one; 5 is the top level
     #[arg(long, value_name = "ID")]
     subvolid: Option<u64>,
-    /// Leave freed space in the image or on the device, where a command changes it
+    /// Do not discard the space that a command frees in the image or on the device
     #[arg(long)]
     nodiscard: bool,
 }
@@ -568,7 +572,7 @@ impl VolumeOptions {
     /// Refuses --nodiscard for a volume that is open already.
     fn refuse_nodiscard(&self) -> anyhow::Result<()> {
         match self.nodiscard {
-            true => bail!("--nodiscard is for a volume that is opened by the command"),
+            true => bail!("--nodiscard has no effect on a volume that is open already"),
             false => Ok(()),
         }
     }

@@ -162,7 +162,7 @@ fn without_times(text: &str) -> String {
     out
 }
 
-/// Runs all with a program as `btrfs`, and returns what is told of it.
+/// Runs all with a program as `btrfs`, and returns its reports.
 fn run(program: &str) -> String {
     let rig = Rig::new();
     fs::create_dir(rig.dir().join("bin")).unwrap();

@@ -26,7 +26,7 @@ $snapper status 1..2
 "#;
 
 /// Changes that snapper tells, by kind and path. A name of an inode that goes away is of the kernel's stream, and no file.
-fn told_by_snapper(text: &str, top: &Path) -> BTreeSet<(char, String)> {
+fn reported_by_snapper(text: &str, top: &Path) -> BTreeSet<(char, String)> {
     let top = format!("{}/", top.display());
     let line = |line: &str| {
         let (flags, path) = line.split_once(' ').unwrap();
@@ -44,8 +44,8 @@ fn told_by_snapper(text: &str, top: &Path) -> BTreeSet<(char, String)> {
 }
 
 /// Changes that `subvolume diff` tells, in words of snapper, which knows no renames and no times.
-fn told_by_us(text: &str) -> BTreeSet<(char, String)> {
-    let mut told = BTreeSet::new();
+fn reported_by_us(text: &str) -> BTreeSet<(char, String)> {
+    let mut reported = BTreeSet::new();
     let (mut gone, mut new) = (BTreeMap::new(), BTreeMap::new());
     for line in text.lines() {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -60,7 +60,7 @@ fn told_by_us(text: &str) -> BTreeSet<(char, String)> {
             "changed" => {
                 let (_, what) = line.split_once(": ").unwrap();
                 if what.split(", ").any(|what| !what.ends_with("time")) {
-                    told.insert(('c', name.to_owned()));
+                    reported.insert(('c', name.to_owned()));
                 }
             }
             _ => panic!("{line}"),
@@ -72,14 +72,14 @@ fn told_by_us(text: &str) -> BTreeSet<(char, String)> {
             Some(before) if before == *kind => 'c',
             Some(_) => 't',
         };
-        told.insert((how, (*name).to_owned()));
+        reported.insert((how, (*name).to_owned()));
     }
-    told.extend(gone.keys().map(|name| ('-', (*name).to_owned())));
-    told
+    reported.extend(gone.keys().map(|name| ('-', (*name).to_owned())));
+    reported
 }
 
 #[test]
-fn snapper_tells_what_we_tell() {
+fn snapper_reports_what_we_report() {
     if !ready("snapper", &["snapper"]) {
         return;
     }
@@ -93,7 +93,7 @@ fn snapper_tells_what_we_tell() {
     fs::write(scratch.path().join("inside"), inside).unwrap();
     let output = script(scratch.path(), "unshare -m bash -euo pipefail inside");
     assert!(output.status.success(), "{output:?}");
-    let told = told_by_snapper(&String::from_utf8(output.stdout).unwrap(), &top);
+    let reported = reported_by_snapper(&String::from_utf8(output.stdout).unwrap(), &top);
     mount.unmount().unwrap();
     let image = volume.devices()[0].display();
     let diff = format!(
@@ -102,6 +102,6 @@ fn snapper_tells_what_we_tell() {
     let output = script(scratch.path(), &diff);
     assert!(output.status.success(), "{output:?}");
     let ours = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(told_by_us(&ours), told, "{ours}");
-    assert!(told.len() > 15, "{told:?}");
+    assert_eq!(reported_by_us(&ours), reported, "{ours}");
+    assert!(reported.len() > 15, "{reported:?}");
 }

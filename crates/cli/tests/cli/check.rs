@@ -69,7 +69,7 @@ fn fault_is_named_and_makes_the_command_fail() {
 }
 
 #[test]
-fn note_is_told_and_does_not_make_the_command_fail() {
+fn note_is_shown_and_does_not_make_the_command_fail() {
     let image = images::image("crc32c-zstd").unwrap();
     let device = File::options().write(true).open(&image.devices[0]).unwrap();
     device.write_all_at(&[0; 4096], SECOND_COPY).unwrap();
@@ -140,20 +140,20 @@ fn an_image_without_a_volume_is_an_error() {
 }
 
 #[test]
-fn progress_is_told_to_a_file_when_it_is_asked_for() {
+fn progress_is_written_to_a_file_on_request() {
     let image = images::image("crc32c-zstd").unwrap();
     let (_, silent, _) = check(&[], &image.devices);
     assert!(!silent.contains(" blocks, "), "{silent}");
     for options in [&["-p"][..], &["--progress", "--format", "json"]] {
-        let (_, told, code) = check(options, &image.devices);
+        let (_, progress, code) = check(options, &image.devices);
         assert_eq!(code, 0);
-        let lines: Vec<&str> = told.lines().collect();
+        let lines: Vec<&str> = progress.lines().collect();
         assert_eq!(lines[0], "[1/8] checking superblocks");
         let last = lines.last().unwrap();
         assert!(
             last.starts_with("[8/8] checking references to extents: ")
                 && last.ends_with(" 0 issues"),
-            "{told}"
+            "{progress}"
         );
     }
 }

@@ -33,7 +33,7 @@ fn image(dir: &Path) -> PathBuf {
 }
 
 #[test]
-fn changes_between_two_snapshots_are_told_in_the_order_of_paths() {
+fn changes_between_two_snapshots_are_listed_in_the_order_of_paths() {
     let dir = tempfile::tempdir().unwrap();
     let image = image(dir.path());
     let text = run(&image, &["subvolume", "diff"], &["old", "new"]);

@@ -173,7 +173,7 @@ fn options_may_stand_between_and_behind_operands() {
 }
 
 #[test]
-fn cause_of_an_error_is_told_once() {
+fn cause_of_an_error_is_shown_once() {
     let (dir, image) = empty_volume();
     let none = dir.path().join("none");
     let root = location(&image, "");
@@ -471,7 +471,7 @@ fn help_says_where_a_path_in_a_mount_will_do() {
         "device usage",
     ] {
         assert!(
-            help(words).contains("a path in a mount of ubtrfs"),
+            help(words).contains("A path in a mount of ubtrfs"),
             "{words}"
         );
     }
@@ -480,7 +480,7 @@ fn help_says_where_a_path_in_a_mount_will_do() {
 }
 
 #[test]
-fn each_volume_that_takes_no_commit_is_told() {
+fn each_volume_that_takes_no_commit_is_reported() {
     let scratch = tempfile::tempdir().unwrap();
     let images = ["one", "other"].map(|name| scratch.path().join(name));
     for image in &images {
@@ -494,10 +494,10 @@ fn each_volume_that_takes_no_commit_is_told() {
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(1));
-    let told = String::from_utf8(output.stderr).unwrap();
+    let messages = String::from_utf8(output.stderr).unwrap();
     for image in &images {
         let failure = format!("cannot commit to '{}'", image.display());
-        assert!(told.contains(&failure), "{told}");
+        assert!(messages.contains(&failure), "{messages}");
     }
 }
 

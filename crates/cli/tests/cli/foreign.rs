@@ -117,7 +117,7 @@ const WRITERS: [&str; 17] = [
 
 const LINUX_PARTITION: &[u8] = b"\x83\0\0\0\0\x08\0\0\0\0\x10\0";
 
-/// Marks as formats leave them, with the name that is told.
+/// Marks as formats leave them, with the name that is reported.
 type Marked = (&'static str, &'static [(u64, &'static [u8])]);
 
 const MARKED: [Marked; 11] = [

@@ -193,7 +193,7 @@ fn log_is_cleared_on_all_devices_of_a_volume() {
     let nowhere = ubtrfs_sim::Scratch::new().unwrap();
     let said = clear(&[&both[0], "--scan".as_ref(), nowhere.path()]);
     assert!(
-        said.contains("device 2 is missing: it keeps the log"),
+        said.contains("device 2 is missing: its copy of the log remains"),
         "{said}"
     );
     assert!(!has_log(&both[0]) && has_log(&both[1]));

@@ -187,7 +187,7 @@ fn nobody_at_the_path_of_a_mount_is_taken_for_its_server() {
         clients.find_map(|client| answer(&mut client.unwrap()))
     });
     in_another_network(|| {
-        fail(stats(&mounted.dir), "another process answers in its place");
+        fail(stats(&mounted.dir), "another process answers instead");
     });
     assert_eq!(taken.join().unwrap(), Some(0));
     // Where the server itself is found it is asked.
@@ -225,7 +225,7 @@ fn a_process_with_the_name_in_another_network_namespace_is_not_taken_for_the_ser
         });
         succeed(stats(&mounted.dir));
         let _ = fs::remove_file(&path);
-        let message = format!("user {STRANGER} answers in its place");
+        let message = format!("a process of user {STRANGER} answers instead");
         fail(stats(&mounted.dir), &message);
         drop(impostor);
     });

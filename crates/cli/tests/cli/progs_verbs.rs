@@ -41,7 +41,7 @@ fn devices_are_ready_when_all_are_there() {
     });
     let several = several.unwrap();
     let first = several.devices[0].as_os_str();
-    fail(["device".as_ref(), "ready".as_ref(), first], " are there");
+    fail(["device".as_ref(), "ready".as_ref(), first], " are present");
     let folder = several.devices[0].parent().unwrap().as_os_str();
     succeed([
         "device".as_ref(),

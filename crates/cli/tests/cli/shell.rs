@@ -117,9 +117,9 @@ fn commands_of_a_shell_stay_in_its_volume() {
         );
     };
     for command in ["mkfs x", "mount x y", "check x", "shell x", "man x"] {
-        refused(command, "is no command of the shell");
+        refused(command, "is not a command of the shell");
     }
-    refused("ls --device x /", "the shell has its volume open");
+    refused("ls --device x /", "the shell's volume is open already");
     refused("cp - x", "standard input is the shell's own");
     refused("cp host:a host:b", "is in a volume");
     refused("cd /none", "cannot enter '/none'");

@@ -103,7 +103,13 @@ fn make_durable(path: &Path, contents: &[u8], way: u64) -> io::Result<()> {
 }
 
 /// Makes files, syncs each if that is wanted, and tells of it, until the mount or the receiver is gone.
-fn write_and_tell(dir: &Path, prefix: &str, mut rng: Rng, told: &Sender<Synced>, is_synced: bool) {
+fn write_and_report(
+    dir: &Path,
+    prefix: &str,
+    mut rng: Rng,
+    sender: &Sender<Synced>,
+    is_synced: bool,
+) {
     for number in 0u64.. {
         // Of an empty file nothing is written, so that the flag to sync what is written means nothing.
         let len = 1 + match rng.below(4) {
@@ -121,7 +127,7 @@ fn write_and_tell(dir: &Path, prefix: &str, mut rng: Rng, told: &Sender<Synced>,
             true => make_durable(&path, &file.contents(), rng.below(4)),
             false => fs::write(&path, file.contents()),
         };
-        if made.is_err() || told.send(file).is_err() {
+        if made.is_err() || sender.send(file).is_err() {
             return;
         }
     }
@@ -134,14 +140,14 @@ fn work_and_kill(bench: &Bench, mut server: Child, round: u64, rng: &mut Rng) ->
     let is_over = AtomicBool::new(false);
     let mut synced = Vec::new();
     thread::scope(|scope| {
-        let (told, heard) = channel();
+        let (sender, heard) = channel();
         for writer in 0..WRITERS {
-            let (told, rng, dir) = (told.clone(), Rng::new(rng.next_u64()), &dir);
+            let (sender, rng, dir) = (sender.clone(), Rng::new(rng.next_u64()), &dir);
             scope.spawn(move || {
-                write_and_tell(dir, &format!("r{round}-w{writer}"), rng, &told, true);
+                write_and_report(dir, &format!("r{round}-w{writer}"), rng, &sender, true);
             });
         }
-        drop(told);
+        drop(sender);
         let churner = Rng::new(rng.next_u64());
         let (dir, is_over) = (&dir, &is_over);
         scope.spawn(move || churn(dir, &format!("r{}", round % 3), churner, is_over));
@@ -166,20 +172,20 @@ fn work_and_terminate(bench: &Bench, mut server: Child, round: u64, rng: &mut Rn
     let is_over = AtomicBool::new(false);
     let mut written = Vec::new();
     thread::scope(|scope| {
-        let (told, heard) = channel();
+        let (sender, heard) = channel();
         for user in 0..=WRITERS {
             let held = File::open(bench.mountpoint()).unwrap();
             let dir = PathBuf::from(format!("/proc/self/fd/{}", held.as_raw_fd()));
-            let (told, rng, is_over) = (told.clone(), Rng::new(rng.next_u64()), &is_over);
+            let (sender, rng, is_over) = (sender.clone(), Rng::new(rng.next_u64()), &is_over);
             scope.spawn(move || {
                 match user {
                     0 => churn(&dir, &format!("r{}", round % 3), rng, is_over),
-                    _ => write_and_tell(&dir, &format!("r{round}-w{user}"), rng, &told, false),
+                    _ => write_and_report(&dir, &format!("r{round}-w{user}"), rng, &sender, false),
                 }
                 drop(held);
             });
         }
-        drop(told);
+        drop(sender);
         written.extend(heard.iter().take(enough));
         kill_process(Pid::from_child(&server), Signal::TERM).unwrap();
         while bench.is_mounted() {
@@ -195,7 +201,7 @@ fn work_and_terminate(bench: &Bench, mut server: Child, round: u64, rng: &mut Rn
 }
 
 #[test]
-fn a_server_that_is_told_to_end_serves_its_users_to_the_end_and_loses_nothing() {
+fn a_server_that_is_asked_to_end_serves_its_users_to_the_end_and_loses_nothing() {
     if !ubtrfs_sim::has_fuse_or_skip() {
         return;
     }

@@ -37,8 +37,8 @@ struct Journalled {
     synchronous: &'static str,
     /// Transactions that have to be there: numbers from 1 on.
     acknowledged: u64,
-    /// The last transaction that the program told of.
-    told: u64,
+    /// The last transaction that the program reported.
+    reported: u64,
     /// Transactions that the last recovery found.
     found: u64,
 }
@@ -78,7 +78,7 @@ impl Journalled {
     }
 
     /// Feeds transactions until the program ends, and sends the number of each commit that it acknowledged.
-    fn write_and_tell(&self, dir: &Path, mut rng: Rng, told: &Sender<(&'static str, u64)>) {
+    fn write_and_report(&self, dir: &Path, mut rng: Rng, sender: &Sender<(&'static str, u64)>) {
         let mut child = self.program(dir).spawn().unwrap();
         let mut input = child.stdin.take().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
@@ -96,7 +96,7 @@ impl Journalled {
             for line in output.lines().map_while(Result::ok) {
                 let number = line.strip_prefix("commit ").map(str::parse);
                 if let Some(number) = number {
-                    told.send((self.mode, number.unwrap())).unwrap();
+                    sender.send((self.mode, number.unwrap())).unwrap();
                 }
             }
         });
@@ -124,7 +124,7 @@ impl Journalled {
             wrong();
         }
         // The one that was under way may be there.
-        let wanted = self.acknowledged..=self.told + 1;
+        let wanted = self.acknowledged..=self.reported + 1;
         assert!(
             wanted.contains(&found),
             "{by}: {mode}: {found} transactions, {wanted:?} were expected"
@@ -163,12 +163,12 @@ impl Database for Sqlite {
         let is_over = AtomicBool::new(false);
         let (mut acknowledged, mut late) = (Vec::new(), Vec::new());
         thread::scope(|scope| {
-            let (told, heard) = channel();
+            let (sender, heard) = channel();
             for database in &self.0 {
-                let (told, rng) = (told.clone(), Rng::new(rng.next_u64()));
-                scope.spawn(move || database.write_and_tell(dir, rng, &told));
+                let (sender, rng) = (sender.clone(), Rng::new(rng.next_u64()));
+                scope.spawn(move || database.write_and_report(dir, rng, &sender));
             }
-            drop(told);
+            drop(sender);
             let churner = Rng::new(rng.next_u64());
             let is_over = &is_over;
             scope.spawn(move || churn(dir, &format!("r{}", round % 3), churner, is_over));
@@ -182,18 +182,18 @@ impl Database for Sqlite {
         let commits = acknowledged.len() + late.len();
         assert!(commits >= enough, "writers gave up after {commits}");
         for database in &mut self.0 {
-            let last_of = |told: &[(&str, u64)]| {
-                let of_it = told.iter().filter(|(mode, _)| *mode == database.mode);
+            let last_of = |reported: &[(&str, u64)]| {
+                let of_it = reported.iter().filter(|(mode, _)| *mode == database.mode);
                 of_it.map(|(_, number)| *number).max()
             };
             let (before, after) = (last_of(&acknowledged), last_of(&late));
-            let told = after.or(before).unwrap_or(database.acknowledged);
+            let reported = after.or(before).unwrap_or(database.acknowledged);
             let is_sure = database.mode != TELLS_TOO_MUCH;
             database.acknowledged = match is_sure {
-                true => told,
+                true => reported,
                 false => before.unwrap_or(database.acknowledged),
             };
-            database.told = told;
+            database.reported = reported;
         }
         commits as u64
     }
@@ -206,7 +206,7 @@ impl Database for Sqlite {
 
     fn accept(&mut self) {
         for database in &mut self.0 {
-            (database.acknowledged, database.told) = (database.found, database.found);
+            (database.acknowledged, database.reported) = (database.found, database.found);
         }
     }
 }
@@ -226,7 +226,7 @@ fn commits_of_sqlite_survive_a_killed_server() {
         mode,
         synchronous,
         acknowledged: 0,
-        told: 0,
+        reported: 0,
         found: 0,
     });
     assert_survives("SQLite", &mut Sqlite(databases.into()));

@@ -1,4 +1,4 @@
-//! Freed space that devices are told of: by option, on request, and by commands on images.
+//! Discards of freed space: by option, on request, and by commands on images.
 //!
 //! An image shows it by its blocks.
 
@@ -63,12 +63,12 @@ fn remount(place: &Place, words: &str) -> Output {
 }
 
 /// Returns the figures of `filesystem discard` for the mount.
-fn told(place: &Place) -> Value {
+fn figures(place: &Place) -> Value {
     let mut command = ubtrfs();
     command.args(["filesystem", "discard", "--format", "json"]);
     let output = command.arg(&place.mountpoint).output().unwrap();
-    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
-    told["filesystem-discard"].clone()
+    let figures: Value = serde_json::from_slice(&output.stdout).unwrap();
+    figures["filesystem-discard"].clone()
 }
 
 fn fstrim(path: &Path, options: &[&str]) -> Output {
@@ -116,7 +116,7 @@ fn option_says_when_freed_space_is_discarded() {
         ("nodiscard", "none", false),
     ] {
         let mut server = place.serve_with(options);
-        assert_eq!(told(&place)["mode"], mode, "{options}");
+        assert_eq!(figures(&place)["mode"], mode, "{options}");
         write_file(&place, "file", 64 * MIB);
         sync(&place);
         let full = allocated(&place.image);
@@ -128,7 +128,7 @@ fn option_says_when_freed_space_is_discarded() {
             is_small,
             "{options}: {left} of {full}"
         );
-        let waiting = told(&place)["discardable_bytes"].as_u64().unwrap();
+        let waiting = figures(&place)["discardable_bytes"].as_u64().unwrap();
         assert_eq!(waiting >= 60 * MIB, mode == "async", "{options}: {waiting}");
         place.umount();
         assert!(server.end().unwrap().success());
@@ -156,10 +156,10 @@ fn remount_changes_when_freed_space_is_discarded() {
             sync(&place);
             remove_file(&place, "file");
             assert!(remount(&place, to).status.success());
-            assert_eq!(told(&place)["mode"], mode, "from {from}");
+            assert_eq!(figures(&place)["mode"], mode, "from {from}");
             // A remount that says nothing of it leaves it.
             assert!(remount(&place, "commit=7").status.success());
-            assert_eq!(told(&place)["mode"], mode, "from {from}");
+            assert_eq!(figures(&place)["mode"], mode, "from {from}");
         }
     }
     let refused = remount(&place, "discard=later");
@@ -187,7 +187,7 @@ fn fstrim_discards_what_is_free_and_says_how_much() {
     let first = fstrim(&place.mountpoint, &[]);
     assert!(trimmed(&first) > 300 * MIB, "{first:?}");
     assert!(allocated(&place.image) + 95 * MIB < full);
-    assert_eq!(told(&place)["trim_bytes"], trimmed(&first));
+    assert_eq!(figures(&place)["trim_bytes"], trimmed(&first));
     // Free space of block groups again, what no chunk has only once; of any directory.
     let again = fstrim(&place.mountpoint.join("dir"), &[]);
     assert!((1..trimmed(&first)).contains(&trimmed(&again)), "{again:?}");
@@ -225,15 +225,15 @@ fn discards_are_for_root_and_the_owner_of_the_mount_to_ask_for() {
     let refused = trim.arg(&place.mountpoint).uid(NOBODY).output().unwrap();
     let said = String::from_utf8_lossy(&refused.stderr);
     assert!(said.contains("Operation not permitted"), "{said}");
-    let before = told(&place);
+    let before = figures(&place);
     for words in [&["trim"][..], &["discard", "--iops", "1"]] {
         let mut command = ubtrfs();
         command.arg("filesystem").args(words).arg(&place.mountpoint);
         let refused = command.uid(NOBODY).output().unwrap();
         assert!(!refused.status.success(), "{words:?}");
     }
-    assert_eq!(told(&place)["iops_limit"], before["iops_limit"]);
-    assert_eq!(told(&place)["trim_bytes"], 0);
+    assert_eq!(figures(&place)["iops_limit"], before["iops_limit"]);
+    assert_eq!(figures(&place)["trim_bytes"], 0);
     place.umount();
 }
 
@@ -246,9 +246,9 @@ fn limits_are_shown_and_set() {
     let place = Place::new(512 * MIB);
     let _server = place.serve();
     let limits = || {
-        let told = told(&place);
+        let figures = figures(&place);
         let names = ["iops_limit", "kbps_limit", "max_discard_size"];
-        names.map(|name| told[name].as_u64().unwrap())
+        names.map(|name| figures[name].as_u64().unwrap())
     };
     assert_eq!(limits(), [1000, 0, 64 * MIB]);
     let set = |words: &[&str]| {
@@ -327,7 +327,7 @@ fn server_that_is_killed_in_a_trim_leaves_a_sound_volume() {
         .spawn()
         .unwrap();
     let until = Instant::now() + MOMENT;
-    while told(&place)["trim_bytes"] == 0 {
+    while figures(&place)["trim_bytes"] == 0 {
         assert!(Instant::now() < until, "nothing was trimmed");
     }
     server.signal(Signal::KILL);
@@ -366,7 +366,7 @@ fn must_work(place: &Place) {
 
 /// Kills fstrim while it waits for the mount. False if it was done before.
 fn kill_in_the_middle(place: &Place, server: &Server) -> bool {
-    let trim_bytes = || told(place)["trim_bytes"].as_u64().unwrap();
+    let trim_bytes = || figures(place)["trim_bytes"].as_u64().unwrap();
     let before = trim_bytes();
     let mut fstrim = Command::new("fstrim");
     let mut trim = fstrim.arg(&place.mountpoint).spawn().unwrap();
@@ -452,7 +452,7 @@ impl Drop for WithoutHoles {
 }
 
 #[test]
-fn image_that_can_have_no_holes_is_told_of_once() {
+fn image_that_can_have_no_holes_is_reported_once() {
     if !can_mount() {
         return;
     }
@@ -467,7 +467,7 @@ fn image_that_can_have_no_holes_is_told_of_once() {
     let mut server = ubtrfs();
     server.args(["mount", "-o", &options]);
     assert_ok(server.args([&image, &place.mountpoint]));
-    assert_eq!(told(&place)["possible"], false);
+    assert_eq!(figures(&place)["possible"], false);
     write_file(&place, "file", MIB);
     sync(&place);
     remove_file(&place, "file");
@@ -511,7 +511,7 @@ fn remove_tree(place: &Place, options: &[&str]) {
 }
 
 #[test]
-fn removed_tree_leaves_a_small_image_unless_told_otherwise() {
+fn removed_tree_leaves_a_small_image_unless_disabled() {
     let place = Place::new(512 * MIB);
     let empty = allocated(&place.image);
     let full = filled(&place);
@@ -532,8 +532,10 @@ fn removed_tree_leaves_a_small_image_unless_told_otherwise() {
         let mut command = ubtrfs();
         command.args(["filesystem", "trim", "--format", "json"]);
         let output = command.args(options).arg(&place.image).output().unwrap();
-        let told: Value = serde_json::from_slice(&output.stdout).unwrap();
-        told["filesystem-trim"]["trimmed_bytes"].as_u64().unwrap()
+        let figures: Value = serde_json::from_slice(&output.stdout).unwrap();
+        figures["filesystem-trim"]["trimmed_bytes"]
+            .as_u64()
+            .unwrap()
     };
     // Space without a chunk is trimmed whatever the shortest extent is.
     let unallocated = trim(&["--minimum", "1T"]);
@@ -551,7 +553,7 @@ fn removed_tree_leaves_a_small_image_unless_told_otherwise() {
 }
 
 #[test]
-fn shell_leaves_a_small_image_unless_told_otherwise() {
+fn shell_leaves_a_small_image_unless_disabled() {
     for (options, is_small) in [(&[][..], true), (&["--nodiscard"], false)] {
         let place = Place::new(512 * MIB);
         filled(&place);
@@ -574,5 +576,5 @@ fn shell_leaves_a_small_image_unless_told_otherwise() {
     drop(script);
     let refused = shell.wait_with_output().unwrap();
     let said = String::from_utf8(refused.stderr).unwrap();
-    assert!(said.contains("opened by the command"), "{said}");
+    assert!(said.contains("a volume that is open already"), "{said}");
 }

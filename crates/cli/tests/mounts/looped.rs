@@ -160,7 +160,7 @@ fn a_loop_device_of_a_mount_for_reading_only_is_so_too() {
             .args(["mount", "-o", "remount,rw"])
             .arg(&place.mountpoint),
     );
-    assert!(refused.contains("opened for reading only"), "{refused}");
+    assert!(refused.contains("opened read-only"), "{refused}");
     let [device] = &place.loops()[..] else {
         panic!("{:?}", place.loops());
     };

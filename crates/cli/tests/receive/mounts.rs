@@ -83,7 +83,7 @@ fn streams_of_the_kernel_are_received_into_mounts_of_ours() {
     kernels.unmount().unwrap();
 }
 
-/// Standard input is handed over, too, and an error is told to the caller.
+/// Standard input is passed as well, and an error is reported to the caller.
 #[test]
 fn a_mount_of_ours_reads_standard_input() {
     if !ubtrfs_sim::has_fuse_or_skip() {

@@ -401,7 +401,7 @@ fn compressed_archive_gives_the_bytes_of_the_plain_one() {
     let output = through_pipe("", &compressed, &image);
     assert_success("a pipe", &output);
     assert!(expected == [fs::read(&image).unwrap()]);
-    // One that is cut short is told.
+    // One that is cut short is reported.
     fs::remove_file(&image).unwrap();
     let short = fs::read(&compressed).unwrap();
     fs::write(&compressed, &short[..short.len() - 9]).unwrap();

@@ -100,7 +100,7 @@ fn options_are_refused_in_the_words_of_mkfs_btrfs() {
             "RAID5 block groups cannot be filled",
         ),
         ("--rootdir FILE", "not a tar archive: no header at byte 0"),
-        ("--rootdir FILE --reflink", "--reflink needs a folder"),
+        ("--rootdir FILE --reflink", "--reflink needs a directory"),
     ] {
         let other = scratch.path().join("w.img");
         let words: Vec<String> = words

@@ -65,7 +65,7 @@ fn copies_of_a_folder_give_the_same_bytes() {
     }
 }
 
-/// Makes a volume of files without being told its UUID, and gives its bytes.
+/// Makes a volume of files without a given UUID, and returns its bytes.
 fn make_unnamed(words: &str, rootdir: &Path, images: &[&Path]) -> Vec<Vec<u8>> {
     for image in images {
         let _ = fs::remove_file(image);

@@ -73,7 +73,7 @@ impl Pool {
                     && !state.ended
                     && let Err(error) = self.start(&mut state)
                 {
-                    tracing::warn!(%error, "fewer threads than wanted");
+                    tracing::warn!(%error, "fewer threads than requested");
                 }
                 drop(state);
                 job();

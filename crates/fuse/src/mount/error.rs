@@ -21,7 +21,7 @@ pub enum MountError {
         mountpoint: PathBuf,
     },
     #[error(
-        "{}: the process that served the mount there has ended, and the rest of the mount cannot be taken away: {error}",
+        "{}: the process that served the mount there has ended, and the stale mount cannot be removed: {error}",
         mountpoint.display()
     )]
     ServerGone {
@@ -29,7 +29,7 @@ pub enum MountError {
         error: UnmountError,
     },
     #[error(
-        "{}: the process that served the mount has ended: unmount the rest, or mount anew",
+        "{}: the process that served the mount has ended: unmount it, or mount again",
         .0.display()
     )]
     NotServed(PathBuf),
@@ -52,7 +52,7 @@ pub enum MountError {
     #[error("cannot run fusermount3: {0}")]
     RunHelper(io::Error),
     #[error(
-        "{}: the volume was opened for reading only, or a transaction of it failed: unmount it and mount it anew",
+        "{}: the volume was opened read-only, or a transaction failed: unmount it and mount it again",
         .0.display()
     )]
     OpenedForReading(PathBuf),
@@ -103,7 +103,7 @@ pub enum UnmountError {
     NotOurs { path: PathBuf, fs_type: String },
     #[error("{}: target is busy: something still has a file or its working directory there", .0.display())]
     Busy(PathBuf),
-    #[error("{}: another mount lies over it, and has to go first", .0.display())]
+    #[error("{}: another mount is on top of it: unmount that one first", .0.display())]
     Covered(PathBuf),
     #[error("{}: must be superuser or the user who mounted it to unmount", .0.display())]
     NotPermitted(PathBuf),

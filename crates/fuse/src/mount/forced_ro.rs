@@ -60,13 +60,13 @@ fn make_read_only(volume: &Lifetime, device: Option<(u32, u32)>) {
         match device.map_or(Err(Errno::NOENT), reconfigure) {
             Ok(()) => return tracing::warn!("the mount is forced read-only"),
             Err(Errno::BUSY) if pause == FIRST_PAUSE => tracing::error!(
-                "the mount takes no changes any more, and shows 'rw' until no file is open for writing"
+                "the mount refuses changes from now on; it shows 'rw' until no file is open for writing"
             ),
             Err(Errno::BUSY) => {}
             Err(error) => {
                 return tracing::error!(
                     %error,
-                    "the mount takes no changes any more, and goes on showing 'rw'"
+                    "the mount refuses changes from now on, but still shows 'rw'"
                 );
             }
         }

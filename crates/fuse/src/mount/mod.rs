@@ -186,7 +186,7 @@ fn serve<F: FileSystem>(
     match unserved.but_for_rings {
         Some(file_system) if options.transport == TransportChoice::Auto => {
             tracing::warn!(error = %unserved.error,
-                "the kernel offered io_uring and refuses it: mounting again without");
+                "the kernel offered io_uring and refuses it: mounting again without it");
             let connected = mounted_by(file_system, TransportChoice::Classic);
             connected.map_err(|unserved| unserved.error)
         }
@@ -228,7 +228,7 @@ pub fn clear_dead(mountpoint: &Path) -> Result<(), MountError> {
             error,
         })?;
         tracing::warn!(source = %entry.source.display(), mountpoint = %place.display(),
-            "the process that served the mount has ended: the rest of the mount is taken away");
+            "the process that served the mount has ended: the stale mount is removed");
     }
     Ok(())
 }

@@ -311,7 +311,7 @@ fn handle_signals(place: &MountPlace, written: &Written, readers: &mut [(i32, Un
             && place.is_mounted()
             && let Err(error) = written.make_durable_then(|| ())
         {
-            tracing::error!(%error, "the last writes are durable with the next commit only");
+            tracing::error!(%error, "the last writes become durable with the next commit");
         }
         end = Some(&place.device);
     }

@@ -220,7 +220,7 @@ impl Report {
             let aborted = u8::from(self.aborted.is_some());
             let _ = write!(
                 out,
-                "# HELP ubtrfs_{name} Whether a transaction failed, so that nothing is taken any more.\n\
+                "# HELP ubtrfs_{name} 1 if a transaction failed, so that changes are refused.\n\
                  # TYPE ubtrfs_{name} gauge\nubtrfs_{name}{{{place}}} {aborted}\n"
             );
             let name = "commit_phase_seconds_total";

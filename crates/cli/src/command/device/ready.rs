@@ -7,15 +7,15 @@ use ubtrfs::scan;
 
 use crate::presentation::quoting::Escaped;
 
-/// Tell whether all devices of a volume are there
+/// Check whether all devices of a volume are present
 ///
-/// They are looked for among the block devices of the machine and in the folders of --scan. Exit code 0: all are
-/// there; 1: some are missing.
+/// The block devices of the machine and the directories of --scan are searched. Exit code 0: all devices are present;
+/// 1: some are missing.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Ready {
     /// One of the devices or images
     device: PathBuf,
-    /// Look in this folder as well; repeat for more
+    /// Search this directory as well; repeat for more
     #[arg(long = "scan", value_name = "DIR")]
     scan: Vec<PathBuf>,
 }
@@ -34,7 +34,7 @@ impl Ready {
         let volume = volume.unwrap_or(named);
         if volume.missing_devices() > 0 {
             bail!(
-                "volume {} has {} devices, and {} are there",
+                "volume {} has {} devices, and {} are present",
                 volume.uuid,
                 volume.total_devices,
                 volume.devices.len()

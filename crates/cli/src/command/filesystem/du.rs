@@ -247,7 +247,7 @@ impl ByIoctls for Du {
                     let is_shown = set.is_some() || !self.summarize;
                     let output = match &mut output {
                         Some(output) => output,
-                        // A mount that tells of no extents is refused without a word.
+                        // A mount that reports no extents is refused without a word.
                         None => output.insert(self.start(console)?),
                     };
                     match is_shown {

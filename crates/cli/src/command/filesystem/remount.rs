@@ -9,8 +9,10 @@ use crate::volume_access::location::{Location, VolumeOptions};
 /// Take other options for a mount
 #[derive(Debug, clap::Args)]
 pub(crate) struct Remount {
+    /// Options, separated by commas
     #[arg(value_name = "OPTIONS")]
     words: OsString,
+    /// A path in a mount of ubtrfs
     #[arg(value_name = "DIR")]
     location: Location,
     #[command(flatten)]

@@ -24,7 +24,7 @@ use crate::volume_access::location::{DeviceOptions, Location, LocationParser};
 /// Show volumes and the devices they are on
 #[derive(Debug, clap::Args)]
 pub(crate) struct Show {
-    /// Images, devices, folders to look through, or the UUID or label of a volume among the block devices
+    /// Images, devices, directories to search, or the UUID or label of a volume among the block devices
     #[arg(value_name = "IMAGE|DIR|UUID|LABEL", value_parser = LocationParser::Images)]
     targets: Vec<Location>,
     /// Look through the block devices of the machine

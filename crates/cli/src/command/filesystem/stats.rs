@@ -8,7 +8,7 @@ use crate::presentation::console::{Console, Format};
 use crate::presentation::json;
 use crate::volume_access::location::Location;
 
-/// Show live figures of a mount
+/// Show live statistics of a mount
 ///
 /// The counts begin when the volume was mounted: requests by kind with how long they took, bytes, commits and their
 /// phases, waits, and cache hits. With --format prometheus as Prometheus reads them.

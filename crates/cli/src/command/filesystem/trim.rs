@@ -17,11 +17,11 @@ use crate::volume_access::ioctls::{Asked, ByIoctls};
 use crate::volume_access::location::{Location, VolumeOptions};
 use crate::volume_access::reason::Reasoned;
 
-/// Discard all free space, so that an image becomes smaller or an SSD learns of it
+/// Discard all free space, in images as holes and on SSDs by TRIM
 ///
-/// Free space in the range is told to the devices, and then all space that no chunk has, whatever the range is. An
-/// image gets holes. The total that is printed counts each copy of a profile. On a mount, root and the user who mounted
-/// may ask; fstrim(8) does the same there.
+/// Free space in the range is discarded, and then all space outside chunks, whatever the range is. The total that is
+/// printed counts each copy of a profile. On a mount, root and the user who mounted may trim; fstrim(8) does the same
+/// there.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Trim {
     #[arg(value_name = "IMAGE")]
@@ -32,7 +32,7 @@ pub(crate) struct Trim {
     /// Discard in this many bytes from there; without it, up to the end
     #[arg(long, value_name = "BYTES", value_parser = parse_size)]
     length: Option<u64>,
-    /// Leave out free extents that are shorter
+    /// Skip free extents that are shorter
     #[arg(long, value_name = "BYTES", value_parser = parse_size, default_value = "0")]
     minimum: u64,
     #[command(flatten)]

@@ -66,7 +66,7 @@ impl Usage {
             let facts = facts_of(location)?;
             if facts.allocations.is_none() {
                 console.warning(
-                    "only a user who may search the trees of the volume sees the allocations by device",
+                    "cannot read detailed chunk info, per-device usage will not be shown, run as root",
                 );
             }
             facts.print_overall(&mut console.out, units)?;
@@ -146,9 +146,7 @@ impl Facts {
         let allocations = asked.device_allocations()?;
         let has_parity = |info: &GroupUsage| info.group.profile.is_some_and(|p| p.parities() > 0);
         if allocations.is_none() && spaces.infos.iter().any(has_parity) {
-            bail!(
-                "only a user who may search the trees of the volume sees the space of RAID5 and RAID6"
-            );
+            bail!("cannot read the space of RAID5 and RAID6: run as root");
         }
         Facts {
             infos: spaces.infos,

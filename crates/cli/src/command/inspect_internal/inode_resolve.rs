@@ -14,6 +14,7 @@ use crate::volume_access::location::{Location, VolumeOptions};
 /// Show the paths of an inode of the subvolume that the path is in
 #[derive(Debug, clap::Args)]
 pub(crate) struct InodeResolve {
+    /// Inode number
     inode: u64,
     #[arg(value_name = "IMAGE[:/PATH]")]
     location: Location,

@@ -13,8 +13,8 @@ use ubtrfs_format::ids::Logical;
 use super::mounted_paths::MountedPaths;
 use super::{paths_from, root_of, write_location};
 use crate::presentation::console::Console;
+use crate::presentation::error_chain::ErrorChain;
 use crate::presentation::json;
-use crate::presentation::told::Told;
 use crate::volume_access::ioctls::ByIoctls;
 use crate::volume_access::location::{Location, VolumeOptions};
 
@@ -102,7 +102,7 @@ impl LogicalResolve {
                     }
                 }
                 Err(error) => {
-                    let error = Told(&error);
+                    let error = ErrorChain(&error);
                     console.error(format_args!("inode {ino} of subvolume {root}: {error}"))
                 }
             }

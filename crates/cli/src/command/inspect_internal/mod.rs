@@ -18,7 +18,7 @@ use crate::presentation::console::Console;
 use crate::volume_access::ioctls::ByIoctls;
 use crate::volume_access::location::{Location, Opened};
 
-/// Look at the insides of a volume
+/// Inspect the internal structures of a volume
 #[derive(Debug, clap::Args)]
 #[command(arg_required_else_help = true)]
 pub(crate) struct InspectInternal {

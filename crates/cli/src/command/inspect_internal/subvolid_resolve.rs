@@ -14,6 +14,7 @@ use crate::volume_access::location::{DeviceOptions, Location};
 /// Show the path of a subvolume from the top level
 #[derive(Debug, clap::Args)]
 pub(crate) struct SubvolidResolve {
+    /// Id of the subvolume
     subvolid: u64,
     #[arg(value_name = "IMAGE")]
     location: Location,
@@ -34,7 +35,7 @@ impl SubvolidResolve {
         volume.subvolume_tree(id)?;
         let path = volume.subvolume_path(id)?;
         if path.is_empty() && id != RootId::FS_TREE {
-            bail!("subvolume {id} stands nowhere");
+            bail!("subvolume {id} has no path");
         }
         print(console, &path)
     }

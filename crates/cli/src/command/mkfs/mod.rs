@@ -95,7 +95,7 @@ pub(crate) struct Mkfs {
 
     /// Give the root directory to this user and group [default: to the user who runs the command]
     ///
-    /// Names, or numbers. mkfs.btrfs gives it to root. With --rootdir it belongs to the owner of the folder.
+    /// Names, or numbers. mkfs.btrfs gives it to root. With --rootdir it belongs to the owner of that directory.
     #[arg(
         long,
         value_name = "USER[:GROUP]",
@@ -120,7 +120,7 @@ pub(crate) struct Mkfs {
     /// Print only errors
     #[arg(short, long)]
     quiet: bool,
-    /// Say more
+    /// Increase verbosity
     #[arg(short, long, action = clap::ArgAction::Count)]
     verbose: u8,
     /// Print version

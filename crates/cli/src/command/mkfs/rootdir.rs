@@ -21,7 +21,7 @@ const TEMPORARY: &str = "/var/tmp";
 
 #[derive(Debug, clap::Args)]
 pub(super) struct RootdirArgs {
-    /// Fill the volume with the files of a folder or a tar archive; "-" reads one from standard input
+    /// Fill the volume with the files of a directory or a tar archive; "-" reads one from standard input
     ///
     /// An archive may be compressed by gzip, zstd, xz or bzip2. With SOURCE_DATE_EPOCH in the environment, the same
     /// files and options make the same volume, byte for byte. Without -U its UUIDs follow from these as well. Two such
@@ -42,7 +42,7 @@ pub(super) struct RootdirArgs {
     /// Set flags of PATH and what is below: nodatacow, nodatasum
     #[arg(long, value_name = "FLAGS:PATH", help_heading = "Creation")]
     inode_flags: Vec<PathBuf>,
-    /// Share blocks with the folder's files instead of copying, where the file system can
+    /// Share blocks with the directory's files instead of copying, where the file system can
     #[arg(long, help_heading = "Creation")]
     reflink: bool,
     /// (with --rootdir) shrink the filled filesystem to minimal size
@@ -131,7 +131,7 @@ impl RootdirArgs {
         }
         if self.reflink && !resolved.is_folder {
             bail!(
-                "--reflink needs a folder, and {} is none",
+                "--reflink needs a directory, and {} is not one",
                 rootdir.display()
             );
         }

@@ -26,12 +26,13 @@ pub(crate) struct Set {
     /// ro, label or compression
     #[arg(value_name = "NAME")]
     name: String,
+    /// New value
     #[arg(value_name = "VALUE")]
     value: OsString,
     /// The kind of object, if the path may mean several
     #[arg(short = 't', long = "type", value_name = "TYPE")]
     kind: Option<Kind>,
-    /// Make a subvolume that was received writable; it forgets what it was received from
+    /// Make a received subvolume writable, which clears its received UUID
     #[arg(short, long)]
     force: bool,
     #[command(flatten)]

@@ -21,7 +21,7 @@ pub(super) fn open(
     }
     // Its paths and its standard input are not this process's.
     if console.is_of_client() {
-        bail!("no stream was handed over");
+        bail!("the command sent no stream");
     }
     let file = stream_input::open(path)?;
     Ok(buffered(file, is_shared))

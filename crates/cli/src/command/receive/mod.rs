@@ -149,7 +149,7 @@ impl ByIoctls for Receive {
                 .written_path()
                 .canonicalize()
                 .and_then(|path| mountpoint_of(&path))
-                .with_context(|| format!("cannot tell where '{destination}' is mounted"))?,
+                .with_context(|| format!("cannot find where '{destination}' is mounted"))?,
         };
         let mut receiving = KernelTarget::new(dir, mountpoint);
         let received = self.receive(console, |options, observer| {

@@ -55,11 +55,11 @@ impl ReceiveObserver for ConsoleObserver<'_> {
         let name = Escaped(subvolume);
         match command.name() {
             "subvol" => {
-                self.console.tell_client(&receiving(subvolume));
+                self.console.notify_client(&receiving(subvolume));
                 self.console.say(format_args!("At subvol {name}"));
             }
             "snapshot" => {
-                self.console.tell_client(&receiving(subvolume));
+                self.console.notify_client(&receiving(subvolume));
                 // As btrfs-progs has it.
                 if !self.console.quiet {
                     let out = &mut self.console.out;
@@ -85,7 +85,7 @@ impl ReceiveObserver for ConsoleObserver<'_> {
     }
 
     fn finished(&mut self, _: &Path) {
-        self.console.tell_client(&receiving(b""));
+        self.console.notify_client(&receiving(b""));
     }
 
     fn failed(&mut self, error: Error) {

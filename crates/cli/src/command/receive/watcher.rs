@@ -6,25 +6,25 @@ use ubtrfs_engine::FileId;
 use ubtrfs_fuse::Changes;
 use ubtrfs_stream::Watcher;
 
-/// So many changes are told before the kernel is waited for: what waits to be told takes memory.
+/// Changes that are sent before the kernel is waited for: changes that wait take memory.
 const AT_ONCE: u64 = 1024;
 
 #[derive(Debug)]
 pub(super) struct MountWatcher {
     changes: Changes,
-    told: AtomicU64,
+    sent: AtomicU64,
 }
 
 impl MountWatcher {
     pub(super) fn boxed(changes: Changes) -> Box<dyn Watcher> {
         Box::new(MountWatcher {
             changes,
-            told: AtomicU64::new(0),
+            sent: AtomicU64::new(0),
         })
     }
 
     fn count(&self) {
-        if self.told.fetch_add(1, Ordering::Relaxed) % AT_ONCE == AT_ONCE - 1 {
+        if self.sent.fetch_add(1, Ordering::Relaxed) % AT_ONCE == AT_ONCE - 1 {
             self.changes.wait();
         }
     }

@@ -35,7 +35,9 @@ impl ZeroLog {
             .clear()
             .with_context(|| format!("cannot clear the log on '{shown}'"))?;
         for devid in &cleared.missing_devices {
-            console.warning(format_args!("device {devid} is missing: it keeps the log"));
+            console.warning(format_args!(
+                "device {devid} is missing: its copy of the log remains"
+            ));
         }
         if !console.quiet {
             let (root, level) = (cleared.log_root.unwrap_or(0), cleared.level);

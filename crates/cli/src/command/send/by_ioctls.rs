@@ -118,8 +118,8 @@ fn piped<T: std::marker::Send>(
             .map_err(|error| anyhow!("no thread can be started that sends: {error}"))?;
         let copied = copy(reader, out);
         let sent = sending.join();
-        let told = |error| anyhow!("failed to write the stream: {error}");
-        copied.map_err(told)?;
+        let failure = |error| anyhow!("failed to write the stream: {error}");
+        copied.map_err(failure)?;
         sent.map_err(|_| anyhow!("the thread that sends has panicked"))
     })
 }

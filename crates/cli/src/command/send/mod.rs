@@ -95,7 +95,7 @@ impl Send {
             }
             let mut sink = output.sink(console);
             let sent = subvolume.snapshot.send_behind(&options, &mut sink);
-            sent.map_err(output::told_of_send)?;
+            sent.map_err(output::send_failure)?;
             // With clone sources alone, each is one for those after it.
             if !self.clones.is_empty() && parent.is_none() {
                 clones.push(subvolume);

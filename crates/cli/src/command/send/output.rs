@@ -66,7 +66,7 @@ impl Output {
     }
 
     pub(super) fn finish(&mut self, console: &mut Console) -> anyhow::Result<()> {
-        self.sink(console).flush().map_err(told)
+        self.sink(console).flush().map_err(stream_failure)
     }
 }
 
@@ -95,18 +95,18 @@ pub(super) fn refuse_terminal() -> anyhow::Result<()> {
 }
 
 /// Returns the error of a write of the stream. A reader that goes away ends other commands without a word. Here the
-/// stream is not whole, and that is told.
-fn told(cause: impl fmt::Display) -> anyhow::Error {
+/// stream is not whole, and that is an error.
+fn stream_failure(cause: impl fmt::Display) -> anyhow::Error {
     anyhow!("failed to write the stream: {cause}")
 }
 
-pub(super) fn told_of_send(error: ubtrfs::Error) -> anyhow::Error {
+pub(super) fn send_failure(error: ubtrfs::Error) -> anyhow::Error {
     if !error.is_of_stream() {
         return Reason::from(error).into();
     }
     let source = error.source();
     match source.and_then(|source| source.downcast_ref::<io::Error>()) {
-        Some(source) => told(source),
-        None => told(error.reason()),
+        Some(source) => stream_failure(source),
+        None => stream_failure(error.reason()),
     }
 }

@@ -45,7 +45,7 @@ pub(crate) struct Shell {
     /// Keep changes of times alone in memory until sync, or the end
     #[arg(long, conflicts_with = "read_only")]
     lazytime: bool,
-    /// Go on after a command that failed; the exit code says so at the end
+    /// Continue after a command that failed; the exit code is 1 at the end
     #[arg(short, long)]
     keep_going: bool,
     #[command(flatten)]
@@ -283,7 +283,7 @@ fn run_line(
     console.quiet |= verbosity.quiet;
     let done = match &line.verb {
         Verb::Command(_) if NOT_IN_SHELL.contains(&name.as_str()) => {
-            bail!("'{name}' is no command of the shell")
+            bail!("'{name}' is not a command of the shell")
         }
         Verb::Command(command) => command.run(console, program),
         Verb::Cd { dir } => directory(session, dir).map(|dir| session.set_dir(dir)),

@@ -93,7 +93,7 @@ impl Delete {
 
     fn check(&self) -> anyhow::Result<()> {
         match self.subvolid.is_some() && self.locations.len() > 1 {
-            true => bail!("one id is of one volume"),
+            true => bail!("--subvolid takes one volume"),
             false => Ok(()),
         }
     }
@@ -133,7 +133,7 @@ impl Delete {
         console: &mut Console,
     ) -> anyhow::Result<()> {
         if subvolumes.parent(id).is_none() {
-            bail!("{}: it stands in no directory", cannot_destroy(id));
+            bail!("{}: it is in no directory", cannot_destroy(id));
         }
         let mut path = b"/".to_vec();
         path.extend(
@@ -327,8 +327,7 @@ fn by_id(place: &Asked, id: RootId, mountpoint: &Path) -> anyhow::Result<Victim>
     let subvolumes = Subvolumes::ask(place, mountpoint)?;
     let top = Asked::at(mountpoint).and_then(|top| top.root_id()).ok();
     let path = subvolumes.path(id, top);
-    let path =
-        path.with_context(|| format!("{}: it stands in no directory", cannot_destroy(id)))?;
+    let path = path.with_context(|| format!("{}: it is in no directory", cannot_destroy(id)))?;
     let path = mountpoint.join(OsStr::from_bytes(&path));
     let root = None;
     Ok(Victim { id, path, root })

@@ -20,8 +20,10 @@ use crate::volume_access::reason::Reasoned;
 #[derive(Debug, clap::Args)]
 #[command(name = "diff")]
 pub(crate) struct DiffSnapshots {
+    /// Older snapshot
     #[arg(value_name = "IMAGE:/OLD")]
     old: Location,
+    /// Newer snapshot
     #[arg(value_name = "IMAGE:/NEW")]
     new: Location,
     #[command(flatten)]

@@ -145,7 +145,7 @@ fn flags_text(flags: [(bool, &str); 3]) -> String {
     }
 }
 
-/// Converts an extent that a mount tells of.
+/// Converts an extent that a mount reports.
 fn found(key: Key, extent: &FileExtent<'_>) -> Found {
     let (disk_start, offset, is_preallocated) = match extent {
         FileExtent::Inline { .. } => (0, 0, false),

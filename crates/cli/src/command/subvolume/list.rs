@@ -393,7 +393,7 @@ impl ByIoctls for List {
         let asked = Asked::open(&self.location)?;
         let subvolumes = Subvolumes::ask_at(&asked, &self.location)?;
         if self.deleted && !subvolumes.is_all {
-            bail!("only a user who may search the trees of the volume sees deleted subvolumes");
+            bail!("cannot list deleted subvolumes: run as root");
         }
         self.print(console, &subvolumes, asked.root_id()?)
     }

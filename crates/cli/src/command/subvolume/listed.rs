@@ -1,4 +1,4 @@
-//! The subvolumes that there are, as an open volume lists them or a mount tells.
+//! The subvolumes that there are, as an open volume or a mount lists them.
 
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
@@ -64,7 +64,7 @@ impl Listed {
         }
     }
 
-    /// Takes what a mount tells; `dir_path` gives the path of a directory in its subvolume.
+    /// Takes what a mount reports; `dir_path` gives the path of a directory in its subvolume.
     fn of_mount(info: EngineInfo, dir_path: impl Fn(FileId) -> Option<Vec<u8>>) -> Listed {
         let item = info.item;
         let some = |uuid: Uuid| Some(uuid).filter(|uuid| !uuid.is_nil());
@@ -121,7 +121,7 @@ pub(super) struct Subvolumes {
     by_id: BTreeMap<RootId, Listed>,
     /// Where paths begin.
     pub(super) top: RootId,
-    /// Whether there are no others. A caller who does not see all is told nothing of deleted ones.
+    /// Whether there are no others. A caller who does not see all gets no deleted ones.
     pub(super) is_all: bool,
 }
 

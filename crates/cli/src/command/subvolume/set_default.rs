@@ -19,6 +19,7 @@ pub(crate) struct SetDefault {
     /// The subvolume, or its id before the image
     #[arg(value_name = "IMAGE:/SUBVOLUME|ID")]
     subvolume: Location,
+    /// Path in the volume, if the subvolume is given by its id
     #[arg(value_name = "IMAGE:/PATH")]
     location: Option<Location>,
     #[command(flatten)]

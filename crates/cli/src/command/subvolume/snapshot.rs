@@ -23,6 +23,7 @@ use crate::volume_access::reason::Reasoned;
 pub(crate) struct Snapshot {
     #[arg(value_name = "IMAGE[:/SUBVOLUME]")]
     source: Location,
+    /// Name of the snapshot, or directory to make it in
     #[arg(value_name = "IMAGE:/PATH")]
     destination: Location,
     /// Make the snapshot read-only

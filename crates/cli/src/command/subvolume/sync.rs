@@ -22,7 +22,7 @@ pub(crate) struct Sync {
     /// Wait for these subvolumes; otherwise for all that are deleted
     #[arg(value_name = "ID")]
     ids: Vec<u64>,
-    /// Seconds between looks, at mounts that are asked by ioctls
+    /// Seconds between checks [default: 0.2]; only for mounts that ubtrfs asks by ioctls
     #[arg(short = 's', value_name = "SECONDS")]
     seconds: Option<u64>,
     #[command(flatten)]

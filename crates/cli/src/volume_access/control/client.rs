@@ -66,7 +66,7 @@ pub(crate) fn run_elsewhere(
             // The code that opens it says what is wrong.
             Err(error) => {
                 let shown = Escaped::of(argument);
-                tracing::debug!(%shown, %error, "cannot tell its mount");
+                tracing::debug!(%shown, %error, "cannot find its mount");
             }
         }
     }
@@ -84,7 +84,7 @@ pub(crate) fn run_elsewhere(
     let group = line.names.first().copied().unwrap_or_default();
     if !GROUPS.contains(&group) {
         bail!(
-            "'{}' is in a mount: '{group}' is for images, the system's own commands work there",
+            "'{}' is in a mount: '{group}' works on images: use the system's own commands there",
             Escaped::of(first)
         );
     }
@@ -288,7 +288,7 @@ fn have_it_run(mount: &Mounted, request: &Request, input: Option<&File>) -> Resu
         )),
         ProtocolError::Version(version) => Failed::NotBegun(anyhow!(
             "the mount at '{shown}' is served by version {version} of this program, and this is version {VERSION}: \
-             use that one, or unmount and mount anew"
+             use that one, or unmount it and mount it again"
         )),
         ProtocolError::Io(error) => {
             Failed::Unfinished(anyhow::Error::from(error).context(unreachable() + &left))
@@ -336,16 +336,16 @@ fn connect(mount: &Mounted, socket: &SocketAddr) -> anyhow::Result<UnixStream> {
     let uid = Peer::of(&connection)?.uid;
     // As numbers of our user namespace, where the user who mounted may be root.
     if uid != 0 && uid != mount.owner {
-        bail!("user {uid} answers in its place");
+        bail!("a process of user {uid} answers instead");
     }
     let nonce = Nonce(random_uuid().0);
     if !protocol::greet(&connection, nonce)? {
-        bail!("no command is taken");
+        bail!("it refuses commands");
     }
     // A process of a user who may answer is not the mount's for that.
     match rustix::fs::getxattr(&mount.place, nonce.attribute(), &mut [0u8; 1]) {
         Ok(_) => Ok(connection),
-        Err(Errno::NODATA) => bail!("another process answers in its place"),
+        Err(Errno::NODATA) => bail!("another process answers instead"),
         Err(error) => Err(error.into()),
     }
 }

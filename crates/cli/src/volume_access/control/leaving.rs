@@ -24,7 +24,7 @@ const LOOKS_EVERY: Duration = Duration::from_millis(500);
 /// How long a process takes to end once its sockets are closed.
 const ENDS_WITHIN: Duration = Duration::from_secs(2);
 
-/// A server that has been told of the unmounting to come.
+/// A server that has been notified of the coming unmount.
 #[derive(Debug)]
 pub(crate) struct Leaving(UnixStream);
 
@@ -87,7 +87,7 @@ impl Leaving {
         let sent = Request::to_leave(mount.device).send(&socket, &null, &null, None);
         match protocol::exit_code(&socket, &mut None) {
             Ok(READY) => Ok(Leaving(socket)),
-            Ok(code) => bail!("it answers {code}"),
+            Ok(code) => bail!("it answers with code {code}"),
             Err(error) => {
                 sent?;
                 Err(error.into())
@@ -95,7 +95,7 @@ impl Leaving {
         }
     }
 
-    /// Tells that the mount is gone, and waits for the server's answer or end. A `server` that is known is waited for as
+    /// Reports that the mount is gone, and waits for the server's answer or end. A `server` that is known is waited for as
     /// long as it works, any other for `patience`.
     pub(crate) fn unmounted(self, server: Option<&Server>, patience: Duration) -> Unmounted {
         let Leaving(mut socket) = self;

@@ -31,7 +31,7 @@ use super::protocol::{
 use super::socket_file::SocketFile;
 use crate::presentation::clock;
 use crate::presentation::console::{Client, RefusalHint};
-use crate::presentation::told::Told;
+use crate::presentation::error_chain::ErrorChain;
 use crate::program::{ClientOutput, Program};
 use crate::volume_access::location::LocationParser;
 use crate::volume_access::reason::is_refusal;
@@ -86,7 +86,7 @@ impl Leavers {
     }
 
     /// Tells that the last commit failed.
-    pub(crate) fn tell_failure(&self) {
+    pub(crate) fn report_failure(&self) {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for mut connection in all.iter().map(|connection| &**connection) {
             // A client that has gone away hears nothing.
@@ -276,10 +276,10 @@ fn accept(served: &Served, listener: &UnixListener, clients: &Arc<Clients>) {
 fn serve(served: Served, connection: &Arc<UnixStream>, running: Running) {
     let Peer { uid, gid, pid } = match Peer::of(connection) {
         Ok(peer) => peer,
-        Err(error) => return tracing::warn!(%error, "a client without a name"),
+        Err(error) => return tracing::warn!(%error, "cannot get the credentials of a client"),
     };
     if uid != 0 && uid != geteuid().as_raw() {
-        return tracing::warn!(uid, "a command of a stranger was refused");
+        return tracing::warn!(uid, "refused a command of another user");
     }
     let caller = caller_of(pid, uid, gid);
     let caller = match served.is_fakeroot {
@@ -297,7 +297,7 @@ fn serve(served: Served, connection: &Arc<UnixStream>, running: Running) {
         Ok(request) => request,
         Err(error @ ProtocolError::Version(_)) => {
             let _ = protocol::refuse_version(connection);
-            return tracing::warn!(%error, "refused");
+            return tracing::warn!(%error, "refused a command of another version");
         }
         Err(error) => return tracing::debug!(%error, "no request"),
     };
@@ -307,7 +307,7 @@ fn serve(served: Served, connection: &Arc<UnixStream>, running: Running) {
         input,
     } = descriptors;
     if request.device != served.device {
-        return tracing::warn!(uid, "a command for another mount was refused");
+        return tracing::warn!(uid, "refused a command for another mount");
     }
     tracing::debug!(uid, pid, args = ?request.args, "command");
     if request.is_to_leave() {
@@ -327,23 +327,23 @@ fn serve(served: Served, connection: &Arc<UnixStream>, running: Running) {
     };
     let code = outcome.unwrap_or_else(|error| {
         // If this fails, no other place is left for the message.
-        let _ = writeln!(stderr, "ERROR: {}", Told(&error));
+        let _ = writeln!(stderr, "ERROR: {}", ErrorChain(&error));
         1
     });
     let _ = (&**connection).write_all(&[code]);
 }
 
-/// Tells a client that unmounts whether the file system lives on, which is committed then. Otherwise the connection
-/// ends with this process, which so tells the client.
+/// Notifies a client that unmounts if the file system lives on, which is committed then. Otherwise the connection
+/// ends with this process, and the client sees that.
 fn see_off(afterlife: &Afterlife, leavers: &Leavers, connection: &Arc<UnixStream>) {
     // From now on, as a mount that ends at once may end the process before this thread runs again.
     leavers.add(connection);
     let mut said = [0];
-    let told = connection
+    let notified = connection
         .set_read_timeout(None)
         .and_then(|()| protocol::say_ready(connection))
         .and_then(|()| (&**connection).read_exact(&mut said));
-    if told.is_err() || said != [UNMOUNTED] {
+    if notified.is_err() || said != [UNMOUNTED] {
         return leavers.remove(connection);
     }
     if afterlife.ends_within(LINGERS_AT_MOST) {

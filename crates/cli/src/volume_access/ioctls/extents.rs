@@ -26,10 +26,10 @@ impl Asked {
             map.length.set(u64::MAX);
             map.extent_count.set(map.extents.len() as u32);
             self.ask::<{ args::FIEMAP }, _>(&mut *map)?;
-            let told = map.mapped_extents.get() as usize;
-            let told = map.extents.iter().take(told);
+            let returned = map.mapped_extents.get() as usize;
+            let returned = map.extents.iter().take(returned);
             let mut flow = ControlFlow::Break(());
-            for extent in told {
+            for extent in returned {
                 each(extent);
                 start = extent.logical.get().saturating_add(extent.length.get());
                 flow = match extent.flags.get() & args::FIEMAP_LAST {
@@ -96,9 +96,9 @@ fn users_in(list: &[u64]) -> (Vec<ExtentUser>, u32) {
     let Ok(head) = Container::read_from_bytes(head) else {
         return (Vec::new(), 0);
     };
-    let told = values.iter().take(head.elem_cnt.get() as usize);
-    let told: Vec<u64> = told.copied().collect();
-    let users = told.chunks_exact(3).map(|user| ExtentUser {
+    let returned = values.iter().take(head.elem_cnt.get() as usize);
+    let returned: Vec<u64> = returned.copied().collect();
+    let users = returned.chunks_exact(3).map(|user| ExtentUser {
         ino: InodeNr(user[0]),
         offset: user[1],
         root: RootId(user[2]),

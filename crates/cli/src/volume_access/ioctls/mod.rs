@@ -79,7 +79,7 @@ impl Asked {
         ))
     }
 
-    /// Has the answer in the place of the argument. Of SPACE_INFO the argument holds the list that its head tells of.
+    /// Has the answer in the place of the argument. Of SPACE_INFO the argument holds the list that its head describes.
     fn ask<const NUMBER: Opcode, T: FromBytes + IntoBytes>(
         &self,
         argument: &mut T,

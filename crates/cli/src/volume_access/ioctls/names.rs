@@ -46,7 +46,7 @@ impl Asked {
     ///
     /// # Errors
     ///
-    /// NOENT: there is no such subvolume, or it stands in no directory.
+    /// NOENT: there is no such subvolume, or it is in no directory.
     pub(crate) fn subvolume_path(
         &self,
         id: RootId,

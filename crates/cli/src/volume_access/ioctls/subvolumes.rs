@@ -183,8 +183,8 @@ impl Asked {
         let mut args = SubvolRootref::new_zeroed();
         loop {
             let asked = self.ask::<{ args::GET_SUBVOL_ROOTREF }, _>(&mut args);
-            let told = args.rootref.iter().take(args.num_items.into());
-            found.extend(told.map(|of| (RootId(of.treeid.get()), of.dirid.get())));
+            let returned = args.rootref.iter().take(args.num_items.into());
+            found.extend(returned.map(|of| (RootId(of.treeid.get()), of.dirid.get())));
             match asked {
                 // There are more, and the argument says from where on.
                 Err(Errno::OVERFLOW) if args.num_items > 0 => {}

@@ -116,8 +116,8 @@ impl Asked {
             infos: Vec::new(),
             reserve: (0, 0),
         };
-        let told = usize::try_from(list.total_spaces.get()).unwrap_or(usize::MAX);
-        for space in list.spaces.iter().take(told) {
+        let returned = usize::try_from(list.total_spaces.get()).unwrap_or(usize::MAX);
+        for space in list.spaces.iter().take(returned) {
             let flags = space.flags.get();
             let (total, used) = (space.total_bytes.get(), space.used_bytes.get());
             match flags & args::GLOBAL_RESERVE != 0 {

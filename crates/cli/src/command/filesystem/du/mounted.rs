@@ -1,4 +1,4 @@
-//! The space that files in a mount use, by the extents that the kernel tells of.
+//! The space that files in a mount use, by the extents that the kernel reports.
 
 use std::collections::HashSet;
 use std::fs::{self, Metadata, ReadDir};
@@ -44,7 +44,7 @@ impl Meter {
     ///
     /// # Errors
     ///
-    /// The argument cannot be measured, or the mount tells of no extents.
+    /// The argument cannot be measured, or the mount reports no extents.
     pub(super) fn measure(
         &mut self,
         path: &Path,
@@ -57,7 +57,7 @@ impl Meter {
         };
         let metadata = fs::metadata(path).with_context(not_measured)?;
         if !is_btrfs(path) {
-            // FUSE tells of no extents.
+            // FUSE reports no extents.
             return Err(Errno::NOTTY.into());
         }
         if metadata.is_file() {
@@ -155,7 +155,7 @@ impl Meter {
     fn file(&mut self, path: &Path) -> anyhow::Result<Usage> {
         let asked = Asked::at(path)?;
         let mut usage = Usage::default();
-        let told = asked.extents(&mut |extent| {
+        let outcome = asked.extents(&mut |extent| {
             let flags = extent.flags.get();
             if flags & (args::FIEMAP_UNKNOWN | args::FIEMAP_DELALLOC | args::FIEMAP_INLINE) != 0 {
                 return;
@@ -168,10 +168,10 @@ impl Meter {
                 self.ranges.insert(start..start.saturating_add(len));
             }
         });
-        match told {
-            // Of the kernel itself, for file systems that tell of no extents.
+        match outcome {
+            // Of the kernel itself, for file systems that report no extents.
             Err(Errno::OPNOTSUPP) => Err(Errno::NOTTY.into()),
-            told => Ok(told.map(|()| usage)?),
+            outcome => Ok(outcome.map(|()| usage)?),
         }
     }
 }

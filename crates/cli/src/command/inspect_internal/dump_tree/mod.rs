@@ -73,11 +73,11 @@ pub(crate) struct DumpTree {
     /// Print the checksums of data
     #[arg(long)]
     csum_items: bool,
-    /// Look for the volume's other devices in this folder (/dev: among the block devices), and not beside the one that
-    /// is named; repeat for more
+    /// Search this directory for the volume's other devices (/dev: all block devices), instead of the directory of the
+    /// one that is named; repeat for more
     #[arg(long, value_name = "DIR")]
     scan: Vec<PathBuf>,
-    /// Go on although devices are missing; always so
+    /// Open the volume even if devices are missing (always done)
     #[arg(long, hide = true)]
     degraded: bool,
 }

@@ -7,9 +7,9 @@ use std::fmt;
 /// A cause that its error has quoted already is passed over. Errors of the layers below quote the system's error and name
 /// it as their source as well.
 #[derive(Debug)]
-pub(crate) struct Told<'a>(pub(crate) &'a anyhow::Error);
+pub(crate) struct ErrorChain<'a>(pub(crate) &'a anyhow::Error);
 
-impl fmt::Display for Told<'_> {
+impl fmt::Display for ErrorChain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = String::new();
         for cause in self.0.chain() {
@@ -40,16 +40,16 @@ mod tests {
     }
 
     #[test]
-    fn cause_that_is_quoted_is_told_once() {
+    fn cause_that_is_quoted_is_shown_once() {
         let source = io::Error::from_raw_os_error(2);
         let wanted = format!("no volume: cannot open it: {source}");
         let error = Err::<(), _>(Quoting { source }).context("no volume");
-        assert_eq!(Told(&error.unwrap_err()).to_string(), wanted);
+        assert_eq!(ErrorChain(&error.unwrap_err()).to_string(), wanted);
     }
 
     #[test]
     fn causes_that_are_not_quoted_follow() {
         let error = anyhow::anyhow!("c").context("b").context("a");
-        assert_eq!(Told(&error).to_string(), "a: b: c");
+        assert_eq!(ErrorChain(&error).to_string(), "a: b: c");
     }
 }
