@@ -9,9 +9,9 @@
 //! - `committing`;
 //! - the way of `data_flush`: shared while data is written, exclusive to close it;
 //! - `running`: shared in operations, exclusive for the freeze;
-//! - `flushing` of `data_flush`: during flushes.
+//! - `flushing` of `flush_order`: during flushes.
 //!
-//! Not here: reservations (`reserve_metadata`), the order of data and flushes (`data_flush`), threads (`threads`), the phases of a
+//! Not here: reservations (`reserve_metadata`), data and flushes (`data_flush`), threads (`threads`), the phases of a
 //! commit (`commit`).
 
 use std::fmt::Display;

@@ -3,7 +3,7 @@
 //! From low to high: `failpoint`, `delayed_refs`, `extent_items`, `estimate`, `worst_case`, `stripes` < `edit_tallies`
 //! < `running`, `barrier`, `reservation_cache`, `reservation` < `manager`, with `handle`, `reserve_metadata`,
 //! `data_flush`, `threads`, `cleaner_state`, `background_discard` < `commit` < `open`. The work of layers above for
-//! transactions is the trait in `reclaim`.
+//! transactions is the trait in `reclaim`. Below `data_flush` alone is `flush_order`.
 
 mod background_discard;
 mod barrier;
@@ -16,6 +16,7 @@ mod edit_target;
 mod estimate;
 pub(crate) mod extent_items;
 pub mod failpoint;
+mod flush_order;
 mod handle;
 mod lifetime;
 mod log_trees;

@@ -149,7 +149,7 @@ fn no_flush_of_data_hears_of_a_superblock_error() {
                 is_written.wait();
                 volume.fail_next_flush();
                 write_data(manager);
-                if manager.data_flush.flushing.is_locked() {
+                if manager.data_flush.order.flushing.is_locked() {
                     has_flushed.wait();
                     return manager.commit_through(committed);
                 }
