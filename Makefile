@@ -38,7 +38,7 @@ endif
 quick       := $(addprefix --package ubtrfs-,format device tree transaction engine mkfs check stream fuse-server) \
                --package ubtrfs --package xtask
 
-.PHONY: help setup build built demo test beside test-quick fmt clippy tidy unit outside python doc count pages deb deb-test static static-test conform conform-quick soak bench install library install-library uninstall clean
+.PHONY: help setup build built demo test beside test-quick fmt clippy tidy unit unit-user outside python doc count pages deb deb-test static static-test conform conform-quick soak bench install library install-library uninstall clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 14
@@ -95,6 +95,9 @@ tidy:
 unit: ## all tests of the crates, two of their programs at once
 	$(requiring) $(CARGO) xtask units
 
+unit-user: ## as root: the tests of the crates as a user without root, which skips those that need it
+	$(CARGO) xtask units --without-root
+
 # Beside the library for Python, which needs crates with these features as well.
 outside: ## build and run a program that has the library alone
 	$(CARGO) build --locked --package outside --package ubtrfs-python
@@ -139,7 +142,7 @@ soak: setup build ## all tests and conform in their long form: hours
 	UBTRFS_SOAK=1 $(CARGO) test --workspace --locked --release -- --nocapture
 	UBTRFS_SOAK=1 UBTRFS=$(CURDIR)/$(ubtrfs) scripts/conform $(PARTS)
 	$(MAKE) static-test
-	$(MAKE) pages count deb-test
+	$(MAKE) pages count deb-test unit-user
 
 # QUICK=1 takes a few minutes; BENCH="--rounds 5 s0-dbench" chooses rounds and workloads.
 bench: build ## the published workloads beside the kernel's btrfs; QUICK=1: a short form

@@ -9,6 +9,8 @@
 //!   it. Where `/` is shared, an unmount outside takes the copies in these namespaces away as well.
 //! - UNITS-4: a program ends with the runner, where `setpriv` is there. Servers that it started may live on.
 //! - UNITS-5: the end counts what tests have skipped, for each program and reason.
+//! - UNITS-6: `--without-root` runs the programs as a user that owns nothing. Tests that need root are skipped then. The
+//!   tests in the documentation are left out: that user has no cargo.
 //!
 //! Programs write to files, since a pipe would stay open for as long as a server that a test has left behind.
 
@@ -37,6 +39,19 @@ const LOGS: &str = "target/units";
 const ENDING_WITH_US: &[&str] = &["setpriv", "--pdeathsig", "TERM", "--"];
 /// Runs a program in a mount namespace, which lasts as long as the program and the servers that it leaves behind.
 const IN_NAMESPACE: &[&str] = &["unshare", "--mount", "--propagation", "slave", "--"];
+
+/// Runs a program as `nobody`. A change of the user forgets what [`ENDING_WITH_US`] has set.
+const WITHOUT_ROOT: &[&str] = &[
+    "setpriv",
+    "--reuid",
+    "nobody",
+    "--regid",
+    "nogroup",
+    "--clear-groups",
+    "--pdeathsig",
+    "TERM",
+    "--",
+];
 
 /// The programs that take longest, which begin first: else one would run alone at the end.
 const LONGEST: &[&str] = &[
@@ -94,8 +109,19 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> ExitCode {
     let began = Instant::now();
     // A reader that has gone away is no reason to run less.
     let show = |text: &[u8]| drop(io::stdout().write_all(text));
-    let runner = Runner::new(root, args, &show);
-    let ran = build(root).and_then(|programs| runner.run_all(jobs_of(programs)));
+    let (without_root, args) = match args {
+        ["--without-root", rest @ ..] => (true, rest),
+        all => (false, all),
+    };
+    let ran = build(root).and_then(|programs| {
+        let mut runner = Runner::new(root, args, &show);
+        let mut jobs = jobs_of(programs);
+        if without_root {
+            runner.leave_root()?;
+            jobs.retain(|job| matches!(job, Job::Program(_)));
+        }
+        runner.run_all(jobs)
+    });
     let mut ran = match ran {
         Ok(ran) => ran,
         Err(why) => {
@@ -192,6 +218,7 @@ struct Runner<'a> {
     args: &'a [&'a str],
     /// The words before each program: those of [`ENDING_WITH_US`] and [`IN_NAMESPACE`] that work here.
     prefix: Vec<&'static str>,
+    without_root: bool,
     /// Takes a text that is to stay together.
     show: &'a (dyn Fn(&[u8]) + Sync),
 }
@@ -213,8 +240,16 @@ impl<'a> Runner<'a> {
             root,
             args,
             prefix,
+            without_root: false,
             show,
         }
+    }
+
+    /// UNITS-6
+    fn leave_root(&mut self) -> Result<(), String> {
+        self.prefix.extend(WITHOUT_ROOT);
+        self.without_root = true;
+        attempt(&self.prefix).map_err(|why| format!("programs cannot run without root: {why}"))
     }
 
     /// UNITS-2: a failure is an outcome like any other here.
@@ -292,6 +327,10 @@ impl<'a> Runner<'a> {
             }
         }
         command.env("CARGO_MANIFEST_DIR", &program.folder);
+        if self.without_root {
+            command.env_remove("UBTRFS_REQUIRE_KERNEL");
+            command.env("HOME", env::temp_dir());
+        }
         command
     }
 }

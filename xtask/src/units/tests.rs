@@ -196,6 +196,21 @@ fn program_ends_with_the_thread_that_waits_for_it() {
     assert_eq!(status.signal(), Some(SIGTERM));
 }
 
+/// UNITS-6
+#[test]
+fn programs_without_root_are_those_of_nobody() {
+    let args = ["-c", "id -un; id -Gn; echo $HOME"];
+    let mut runner = Runner::new(Path::new("/"), &args, &|_| ());
+    if !ubtrfs_sim::is_root_or_skip() {
+        assert!(runner.leave_root().is_err());
+        return;
+    }
+    runner.leave_root().unwrap();
+    let output = runner.command(&system("/bin/sh")).output().unwrap();
+    let wanted = format!("nobody\nnogroup\n{}\n", std::env::temp_dir().display());
+    assert_eq!(String::from_utf8_lossy(&output.stdout), wanted);
+}
+
 #[test]
 fn summary_names_the_longest_and_all_failures() {
     let mut all = [ran("a", 1, None), ran("b", 9, None)];
