@@ -260,11 +260,17 @@ impl ChunkMap {
     /// Finds the chunk that holds an address.
     pub fn find(&self, logical: Logical) -> Option<Arc<MappedChunk>> {
         let found = self.snapshot.load().search(logical);
-        if found.is_none() && self.behind.load(Ordering::Acquire) {
+        found.or_else(|| self.find_again(logical))
+    }
+
+    /// Searches once more for an address that a snapshot lacked.
+    #[cold]
+    fn find_again(&self, logical: Logical) -> Option<Arc<MappedChunk>> {
+        if self.behind.load(Ordering::Acquire) {
             self.publish();
-            return self.snapshot.load().search(logical);
         }
-        found
+        // Also if it is not behind: another thread may have published since the first search.
+        self.snapshot.load().search(logical)
     }
 
     /// Finds the chunk that holds an address, like [`ChunkMap::find`]; no chunk is an error.

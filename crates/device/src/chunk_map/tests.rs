@@ -164,3 +164,15 @@ fn every_address_finds_its_chunk_while_chunks_are_added() {
         })
     ));
 }
+
+#[test]
+fn search_that_missed_finds_a_chunk_that_another_thread_published() {
+    let map = ChunkMap::new();
+    let old = map.snapshot.load_full();
+    map.insert(single(4 << 20, 1 << 20)).unwrap();
+    let chunk = Logical(4 << 20);
+    assert!(old.search(chunk).is_none());
+    // The other thread, between the two steps of a search.
+    map.publish();
+    assert_eq!(map.find_again(chunk).unwrap().logical(), chunk);
+}
