@@ -12,7 +12,6 @@
 use std::io;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
@@ -29,9 +28,7 @@ pub(crate) struct Readers<F> {
     device: Device,
     /// Threads that stay.
     lasting: usize,
-    /// Threads that wait for a request.
-    reading: AtomicUsize,
-    alive: ThreadCount,
+    count: ThreadCount,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Why a thread ended before it should have.
     failure: Mutex<Option<io::Error>>,
@@ -44,8 +41,7 @@ impl<F: FileSystem> Readers<F> {
             server,
             device,
             lasting: threads.get(),
-            reading: AtomicUsize::new(0),
-            alive: ThreadCount::new(threads.get() + surplus),
+            count: ThreadCount::new(threads.get(), threads.get() + surplus),
             threads: Mutex::new(Vec::new()),
             failure: Mutex::new(None),
         })
@@ -54,7 +50,11 @@ impl<F: FileSystem> Readers<F> {
     /// Serves requests until the connection ends.
     pub(crate) fn serve(self: &Arc<Self>) -> io::Result<()> {
         for number in 0..self.lasting {
-            match self.grow() {
+            let started = match self.count.add() {
+                true => self.start(),
+                false => break,
+            };
+            match started {
                 Ok(()) => {}
                 Err(error) if number == 0 => return Err(error),
                 Err(error) => {
@@ -82,20 +82,16 @@ impl<F: FileSystem> Readers<F> {
         self.failure.lock().get_or_insert(error);
     }
 
-    /// Starts one more thread, if there may be one.
-    fn grow(self: &Arc<Self>) -> io::Result<()> {
-        if !self.alive.add() {
-            return Ok(());
-        }
-        let started = self.start();
+    /// Starts a thread that is counted already. If that fails, it is not counted any more.
+    fn start(self: &Arc<Self>) -> io::Result<()> {
+        let started = self.spawn();
         if started.is_err() {
-            self.alive.remove();
+            self.count.remove();
         }
         started
     }
 
-    /// Starts a thread that is counted already.
-    fn start(self: &Arc<Self>) -> io::Result<()> {
+    fn spawn(self: &Arc<Self>) -> io::Result<()> {
         let device = self.device.another()?;
         let frame = Frame::new(self.server.negotiated.request_bytes)?;
         // A search for threads to wait for finds this one or its maker.
@@ -111,13 +107,17 @@ impl<F: FileSystem> Readers<F> {
     /// Runs one thread, which reads and serves requests until the connection ends or the thread retires.
     fn read(self: Arc<Self>, device: &Device, mut frame: Frame) {
         loop {
-            self.reading.fetch_add(1, Ordering::Relaxed);
+            self.count.begin_read();
             let received = device.receive(&mut frame);
-            let was_last = self.reading.fetch_sub(1, Ordering::Relaxed) == 1;
+            if !matches!(received, Ok(Received::Request(..))) {
+                self.count.end_read();
+            }
             match received {
                 Ok(Received::Request(header, len)) => {
                     // CLASSIC-1
-                    if was_last && let Err(error) = self.grow() {
+                    if self.count.begin_serving()
+                        && let Err(error) = self.start()
+                    {
                         tracing::debug!(%error, "no further thread");
                     }
                     device.serve(&self.server, &header, &mut frame, len);
@@ -129,11 +129,10 @@ impl<F: FileSystem> Readers<F> {
                     break;
                 }
             }
-            let is_one_too_many = self.reading.load(Ordering::Relaxed) >= self.lasting;
-            if is_one_too_many && self.alive.remove_above(self.lasting) {
+            if self.count.retire() {
                 return;
             }
         }
-        self.alive.remove();
+        self.count.remove();
     }
 }

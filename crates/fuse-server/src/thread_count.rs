@@ -1,36 +1,81 @@
-//! A count of threads with a limit. `tests/models` tries it under loom.
+//! The counts of threads that live and of those that read. `tests/models` tries them under loom.
+//!
+//! Both are halves of one number, so that a thread judges by both in one step.
 //!
 //! Invariants
-//! - THREAD-COUNT-1: the count never exceeds the limit, whichever threads add at the same time.
+//! - THREAD-COUNT-1: never more threads live than the limit, whichever are added at the same time.
+//! - THREAD-COUNT-2: while fewer threads serve requests than may live, one reads or is about to.
 
 use crate::sync::{AtomicUsize, Ordering};
 
+const ONE_READS: usize = 1;
+const ONE_LIVES: usize = 1 << (usize::BITS / 2);
+
 pub(crate) struct ThreadCount {
     count: AtomicUsize,
+    /// How many stay.
+    lasting: usize,
     limit: usize,
 }
 
 impl ThreadCount {
-    pub(crate) fn new(limit: usize) -> ThreadCount {
+    pub(crate) fn new(lasting: usize, limit: usize) -> ThreadCount {
+        assert!(limit < ONE_LIVES, "a limit of {limit} threads");
         ThreadCount {
             count: AtomicUsize::new(0),
+            lasting,
             limit,
         }
     }
 
-    /// Counts one more thread. Returns false if there may be none.
+    /// Counts one more thread that lives. Returns false if there may be none.
     pub(crate) fn add(&self) -> bool {
-        // THREAD-COUNT-1: the limit and the count are looked at in one step.
-        self.update(|count| (count < self.limit).then_some(count + 1))
+        self.update(|count| self.has_place(count).then_some(count + ONE_LIVES))
     }
 
     pub(crate) fn remove(&self) {
-        self.count.fetch_sub(1, Ordering::Relaxed);
+        self.count.fetch_sub(ONE_LIVES, Ordering::Relaxed);
     }
 
-    /// Counts one thread less if there are more than `lasting`. Returns false if there are not.
-    pub(crate) fn remove_above(&self, lasting: usize) -> bool {
-        self.update(|count| (count > lasting).then(|| count - 1))
+    /// Counts a thread that begins to read.
+    pub(crate) fn begin_read(&self) {
+        self.count.fetch_add(ONE_READS, Ordering::Relaxed);
+    }
+
+    /// Counts a thread that reads no more, and has nothing to serve.
+    pub(crate) fn end_read(&self) {
+        self.count.fetch_sub(ONE_READS, Ordering::Relaxed);
+    }
+
+    /// Counts a thread that reads no more, as it serves. If it was the last that read, and there may be one more, that one
+    /// is counted as well. Returns true then: the caller has to start it.
+    pub(crate) fn begin_serving(&self) -> bool {
+        // THREAD-COUNT-2
+        let adds = |count| reading(count) == 1 && self.has_place(count);
+        let change = |count| match adds(count) {
+            true => count - ONE_READS + ONE_LIVES,
+            false => count - ONE_READS,
+        };
+        let updated = self
+            .count
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| {
+                Some(change(count))
+            });
+        updated.is_ok_and(adds)
+    }
+
+    /// Counts one thread less, which served, if enough others read and live. Returns false if they do not.
+    pub(crate) fn retire(&self) -> bool {
+        // THREAD-COUNT-2: else the last that reads could take a request meanwhile, and find no place for another.
+        self.update(|count| {
+            let is_one_too_many = reading(count) >= self.lasting && living(count) > self.lasting;
+            is_one_too_many.then(|| count - ONE_LIVES)
+        })
+    }
+
+    /// THREAD-COUNT-1
+    fn has_place(&self, count: usize) -> bool {
+        living(count) < self.limit
     }
 
     fn update(&self, change: impl FnMut(usize) -> Option<usize>) -> bool {
@@ -39,4 +84,12 @@ impl ThreadCount {
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, change);
         updated.is_ok()
     }
+}
+
+fn living(count: usize) -> usize {
+    count / ONE_LIVES
+}
+
+fn reading(count: usize) -> usize {
+    count % ONE_LIVES
 }
