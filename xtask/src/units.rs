@@ -9,7 +9,7 @@
 //!   it. Where `/` is shared, an unmount outside takes the copies in these namespaces away as well.
 //! - UNITS-4: a program ends with the runner, where `setpriv` is there. Servers that it started may live on.
 //! - UNITS-5: the end counts what tests have skipped, for each program and reason.
-//! - UNITS-6: `--without-root` runs the programs as a user that owns nothing. Tests that need root are skipped then. The
+//! - UNITS-6: `--without-root` runs the programs as a user that owns nothing, and may write to `target/tmp`. Tests that need root are skipped then. The
 //!   tests in the documentation are left out: that user has no cargo.
 //!
 //! Programs write to files, since a pipe would stay open for as long as a server that a test has left behind.
@@ -23,6 +23,7 @@ use std::env;
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -249,6 +250,10 @@ impl<'a> Runner<'a> {
     fn leave_root(&mut self) -> Result<(), String> {
         self.prefix.extend(WITHOUT_ROOT);
         self.without_root = true;
+        let scratch = self.root.join("target/tmp");
+        fs::create_dir_all(&scratch)
+            .and_then(|()| fs::set_permissions(&scratch, fs::Permissions::from_mode(0o1777)))
+            .map_err(|error| format!("{}: {error}", scratch.display()))?;
         attempt(&self.prefix).map_err(|why| format!("programs cannot run without root: {why}"))
     }
 

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
@@ -42,7 +43,10 @@ fn archive() -> PathBuf {
 /// Links the library once for all tests of this process, and returns its folder.
 fn library() -> PathBuf {
     static LINKED: Mutex<bool> = Mutex::new(false);
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("libubtrfs");
+    // Another user could not replace it.
+    let user = fs::metadata("/proc/self").unwrap().uid();
+    let name = format!("libubtrfs-{user}");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let mut is_linked = LINKED.lock().unwrap();
     if !*is_linked {
         let script = Path::new(HERE).join("../../scripts/c-library");

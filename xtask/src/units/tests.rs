@@ -200,7 +200,8 @@ fn program_ends_with_the_thread_that_waits_for_it() {
 #[test]
 fn programs_without_root_are_those_of_nobody() {
     let args = ["-c", "id -un; id -Gn; echo $HOME"];
-    let mut runner = Runner::new(Path::new("/"), &args, &|_| ());
+    let scratch = ubtrfs_sim::Scratch::new().unwrap();
+    let mut runner = Runner::new(scratch.path(), &args, &|_| ());
     if !ubtrfs_sim::is_root_or_skip() {
         assert!(runner.leave_root().is_err());
         return;
