@@ -80,6 +80,12 @@ impl DiscardGeometry {
     }
 }
 
+/// Reads an attribute of a device's queue. None if the system does not tell it.
+pub(crate) fn queue_attribute(rdev: u64, name: &str) -> Option<String> {
+    let text = fs::read_to_string(queue_folder(rdev)?.join(name)).ok()?;
+    Some(text.trim().to_owned())
+}
+
 /// Finds the folder in sysfs of a device's queue. A partition uses that of the device above it.
 fn queue_folder(rdev: u64) -> Option<PathBuf> {
     let link = format!("/sys/dev/block/{}:{}", major(rdev), minor(rdev));

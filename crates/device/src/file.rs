@@ -20,7 +20,7 @@ use crate::access::Access;
 use crate::block_device::{BlockDevice, DeviceDiscard, DeviceRead, PastEnd};
 use crate::block_discard;
 use crate::claim::DeviceClaim;
-use crate::discard_geometry::DiscardGeometry;
+use crate::discard_geometry::{DiscardGeometry, queue_attribute};
 use crate::error::{DeviceError, Holder, open_error};
 use crate::file_clone;
 use crate::lock::{Unlocking, lock, lock_backing, refuse_looped, refuse_siblings};
@@ -141,6 +141,17 @@ impl FileDevice {
             claim: None,
             _backing: None,
         })
+    }
+
+    /// Returns whether it is a zoned device that takes writes in order alone.
+    pub fn is_host_managed(&self) -> bool {
+        let zoned = match self.is_block {
+            true => self.file.metadata().ok(),
+            false => None,
+        };
+        zoned
+            .and_then(|metadata| queue_attribute(metadata.rdev(), "zoned"))
+            .is_some_and(|zoned| zoned == "host-managed")
     }
 
     /// Reads what the page cache has, all of it or none.

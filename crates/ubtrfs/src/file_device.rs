@@ -77,6 +77,11 @@ impl FileDevice {
         self.0.is_block()
     }
 
+    /// Returns whether it is a zoned device that takes writes in order alone. No volume can be made there.
+    pub fn is_host_managed(&self) -> bool {
+        self.0.is_host_managed()
+    }
+
     /// Describes for people what the device seems to hold, such as a file system or a partition table. A new volume would
     /// destroy it. None if nothing is known of it.
     ///

@@ -87,6 +87,9 @@ pub(crate) enum Cause {
     /// A file or device that a new volume would overwrite, and a description of what it holds.
     #[error("'{}' appears to contain {found}", Escaped::of(path))]
     Occupied { path: PathBuf, found: String },
+    /// A zoned device, whose format is not supported.
+    #[error("'{}': zoned devices are not supported", Escaped::of(.0))]
+    Zoned(PathBuf),
     /// Options that contradict each other.
     #[error("invalid options: {0}")]
     InvalidOptions(&'static str),

@@ -26,6 +26,7 @@ impl Cause {
             Cause::NotOpenFor(_) => bad_descriptor(),
             Cause::Cancelled => io::ErrorKind::Interrupted,
             Cause::Elsewhere => io::ErrorKind::InvalidData,
+            Cause::Zoned(_) => io::ErrorKind::Unsupported,
             Cause::Occupied { .. } => io::ErrorKind::AlreadyExists,
             Cause::OtherVolume | Cause::Subvolume(_) => io::ErrorKind::CrossesDevices,
             Cause::Mkfs(error) => mkfs_kind(error),

@@ -285,10 +285,11 @@ impl Builder {
     /// # Errors
     ///
     /// - one holds a file system, a partition table or the like (`AlreadyExists`), unless [`Builder::force`] is true
+    /// - one is a zoned device (`Unsupported`)
     /// - one is in use, or is named twice (`ResourceBusy`), or is missing (`NotFound`)
     /// - those of [`Builder::make`]
     ///
-    /// Nothing was written after an error of the first two kinds.
+    /// Nothing was written after an error of the first three kinds.
     pub fn format_all<P: AsRef<Path>>(self, paths: &[P]) -> Result<Volume> {
         let paths: Vec<&Path> = paths.iter().map(AsRef::as_ref).collect();
         let shown = paths.first().copied().unwrap_or(Path::new(""));
@@ -300,6 +301,9 @@ impl Builder {
         for path in paths {
             // It stays locked from here on, so that the device that was looked at is the one that is overwritten.
             let device = FileDevice::open(path, ubtrfs_device::Access::Write)?;
+            if device.is_host_managed() {
+                return Err(Cause::Zoned(path.to_path_buf()));
+            }
             if !self.force
                 && let Some(found) = ubtrfs_device::find_signature(&device).naming("read", path)?
             {

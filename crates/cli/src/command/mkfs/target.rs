@@ -82,21 +82,17 @@ impl Target {
             let path = path.display();
             bail!("{path} is smaller than requested size, expected {wanted}, found {len_bytes}");
         }
-        let target = Target {
+        if device.is_host_managed() {
+            bail!("{}: zoned devices are not supported", path.display());
+        }
+        Ok(Target {
             path: path.to_owned(),
             used_bytes: byte_count.unwrap_or(len_bytes).max(least.unwrap_or(0)),
             may_have_any_size: byte_count.is_none() && least.is_some_and(|least| len_bytes < least),
             exists: true,
             device: Some(device),
             sysfs: sysfs(metadata),
-        };
-        if target
-            .queue("zoned")
-            .is_some_and(|zoned| zoned == "host-managed")
-        {
-            bail!("{}: zoned devices are not supported", path.display());
-        }
-        Ok(target)
+        })
     }
 
     fn new_file(
