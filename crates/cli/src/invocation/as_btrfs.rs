@@ -109,7 +109,7 @@ pub(crate) fn read(command: &clap::Command, args: Vec<OsString>) -> Line {
         Asked::Nothing => {}
     }
     let Some(verb) = rest.first() else {
-        // ErrorChain as help is, and an error all the same.
+        // It is an error, though it shows the help.
         help(command, &[]);
         return Line::Done(ExitCode::FAILURE);
     };
