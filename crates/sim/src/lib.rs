@@ -17,6 +17,7 @@
 mod crafted_images;
 mod devices;
 mod error;
+mod fingerprint;
 mod kernel_oracle;
 mod model_oracle;
 mod program;
@@ -35,6 +36,7 @@ pub use devices::{
     new_volume_on, record,
 };
 pub use error::Error;
+pub use fingerprint::fingerprint;
 pub use kernel_oracle::{fill, kernel, manifest, matrix};
 pub use model_oracle::{model, oracle, script};
 pub use progress::Progress;

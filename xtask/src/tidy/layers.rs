@@ -190,7 +190,7 @@ const ORDERS: &[(&str, &[&str])] = &[
             // The type `Result`.
             "lib",
             "error progress raw_ioctl rights rng zeros",
-            "devices program",
+            "devices fingerprint program",
             "scratch skip",
             "kernel_oracle",
             "crafted_images vocabulary",

@@ -6,6 +6,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use ubtrfs_engine::{OpenOptions, Rescue, Volume};
+use ubtrfs_sim::fingerprint;
 use ubtrfs_sim::kernel::{
     CutVolume, Feature, KernelMount, MkfsSpec, Profile, or_skip, progs_verdict,
 };
@@ -84,26 +85,23 @@ fn differences(left: &Manifest, right: &Manifest, ignored: &[Field]) -> Vec<Stri
 pub(crate) const OF_REPLAY: [Field; 2] = [Field::Mtime, Field::Ctime];
 
 fn judge(volume: &CutVolume, cut: &Cut) -> Vec<String> {
-    let bytes = |devices: &[PathBuf]| -> Vec<String> {
-        let sum = |device: &PathBuf| {
-            let sum = Command::new("cksum").arg(device).output().unwrap();
-            String::from_utf8(sum.stdout).unwrap()
-        };
-        devices.iter().map(sum).collect()
+    let contents = |devices: &[PathBuf]| -> Vec<u64> {
+        let fingerprints = devices.iter().map(|device| fingerprint(device));
+        fingerprints.map(Result::unwrap).collect()
     };
     let theirs = volume.copy(&cut.devices).unwrap();
     let mount = KernelMount::new(&theirs, "").unwrap();
     let expected = Manifest::of_dir(mount.path()).unwrap();
     mount.unmount().unwrap();
 
-    let before = bytes(&cut.devices);
+    let before = contents(&cut.devices);
     let read = open(&cut.devices, false).map(|volume| shown::manifest(&volume));
     let read = match read {
         Ok(read) => read,
         Err(error) => return vec![format!("read: {error}")],
     };
     let mut wrong = differences(&expected, &read, &OF_REPLAY);
-    if before != bytes(&cut.devices) {
+    if before != contents(&cut.devices) {
         wrong.push("a reader wrote".to_owned());
     }
     let written = match open(&cut.devices, true) {
