@@ -24,7 +24,7 @@ usage: cargo xtask tidy              check the sources against the rules of the 
                                      compare (or keep) the instructions of the layers' hottest work
        cargo xtask units [ARG...]    run all tests, some programs at once; ARGs go to each of them
        cargo xtask units --without-root [ARG...]
-                                     run them as the user nobody, who has to be able to enter this folder";
+                                     run them as the user nobody, if that user can enter this folder";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();

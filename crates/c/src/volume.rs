@@ -137,7 +137,7 @@ pub unsafe extern "C" fn ubtrfs_volume_create_with(
 /// Makes a volume on so many files and block devices that exist, each as large as it is, and opens it for writing. Their
 /// contents are lost. The rest is as for ubtrfs_volume_create_with.
 ///
-/// -EEXIST if one holds a file system, a partition table or the like, unless ubtrfs_mkfs_options_set_force was told.
+/// -EEXIST if one holds a file system, a partition table or the like, unless ubtrfs_mkfs_options_set_force allows it.
 /// -EBUSY if one is in use. Nothing was written then.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_volume_format(
