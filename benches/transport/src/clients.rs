@@ -76,7 +76,7 @@ pub(crate) struct Work {
 
 struct Client {
     child: Child,
-    tell: ChildStdin,
+    begin: ChildStdin,
     heard: BufReader<ChildStdout>,
     place: PathBuf,
 }
@@ -103,7 +103,7 @@ impl Crew {
     /// Has all do the next phase. Gives the means over all clients, but the longest of all.
     pub(crate) fn phase(&mut self) -> Result<Times> {
         for client in &mut self.0 {
-            client.tell.write_all(b"\n")?;
+            client.begin.write_all(b"\n")?;
         }
         let share = 1.0 / self.0.len() as f64;
         let mut times = Times::default();
@@ -118,7 +118,7 @@ impl Crew {
     pub(crate) fn end(self) -> Result<()> {
         let mut places = Vec::new();
         for mut client in self.0 {
-            drop(client.tell);
+            drop(client.begin);
             if !client.child.wait()?.success() {
                 bail!("a client failed");
             }
@@ -155,11 +155,11 @@ fn start(place: PathBuf, prefix: &str, work: &Work) -> Result<Client> {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()?;
-    let tell = child.stdin.take().context("a client's input")?;
+    let begin = child.stdin.take().context("a client's input")?;
     let heard = BufReader::new(child.stdout.take().context("a client's output")?);
     Ok(Client {
         child,
-        tell,
+        begin,
         heard,
         place,
     })

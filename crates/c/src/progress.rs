@@ -83,7 +83,7 @@ pub(crate) struct Meter {
     progress: ubtrfs_progress,
     is_ended: bool,
     /// The listener was called since the work asked last whether it is to end.
-    was_told: bool,
+    was_called: bool,
 }
 
 impl Meter {
@@ -103,11 +103,11 @@ impl Meter {
                 issues: 0,
             },
             is_ended: false,
-            was_told: false,
+            was_called: false,
         }
     }
 
-    fn tell(&mut self) {
+    fn report(&mut self) {
         let Some(callback) = self.listener.callback.filter(|_| !self.is_ended) else {
             return;
         };
@@ -116,21 +116,21 @@ impl Meter {
         self.progress.subject = pointer(&self.subject);
         // SAFETY: as `Listener::new` has it.
         self.is_ended = unsafe { callback(&raw const self.progress, self.listener.data) } != 0;
-        self.was_told = true;
+        self.was_called = true;
     }
 
     fn begin(&mut self, path: &Path) {
         if self.listener.callback.is_some() {
             self.path = Some(text_of(path.as_os_str().as_bytes()));
             self.progress.files += 1;
-            self.tell();
+            self.report();
         }
     }
 
     /// Notes so many more bytes. Returns whether the work goes on.
     pub(crate) fn advance(&mut self, len_bytes: u64) -> bool {
         self.progress.bytes += len_bytes;
-        self.tell();
+        self.report();
         !self.is_ended
     }
 
@@ -144,11 +144,11 @@ impl Meter {
         self.is_ended
     }
 
-    /// Asks the listener whether the work is to end, unless it has just been told.
+    /// Asks the listener whether the work is to end, unless it was just called.
     fn ask(&mut self) -> bool {
-        if !mem::take(&mut self.was_told) {
-            self.tell();
-            self.was_told = false;
+        if !mem::take(&mut self.was_called) {
+            self.report();
+            self.was_called = false;
         }
         self.is_ended
     }
@@ -171,7 +171,7 @@ impl CheckObserver for Meter {
         self.progress.phases = number(progress.phases);
         self.progress.blocks = progress.blocks;
         self.progress.issues = progress.issues;
-        self.tell();
+        self.report();
     }
 
     fn is_cancelled(&mut self) -> bool {
@@ -206,7 +206,7 @@ impl TransferMeter {
         }
     }
 
-    fn tell_problem(&mut self, path: &Path, message: &str) {
+    fn report_problem(&mut self, path: &Path, message: &str) {
         self.problems += 1;
         if let Some(callback) = self.callback {
             let path = text_of(path.as_os_str().as_bytes());
@@ -231,7 +231,7 @@ impl TransferObserver for TransferMeter {
     }
 
     fn failed(&mut self, path: &Path, problem: TransferProblem) {
-        self.tell_problem(path, &problem.to_string());
+        self.report_problem(path, &problem.to_string());
     }
 }
 
@@ -245,7 +245,7 @@ impl RemovalObserver for TransferMeter {
     }
 
     fn failed(&mut self, path: &Path, error: Error) -> ubtrfs::Result<()> {
-        self.tell_problem(path, &error.reason().to_string());
+        self.report_problem(path, &error.reason().to_string());
         Ok(())
     }
 }

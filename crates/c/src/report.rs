@@ -348,7 +348,7 @@ pub unsafe extern "C" fn ubtrfs_check(
         };
         let check = Checker::new().read_data(reads_data).open(&[image])?;
         // SAFETY: the head of the header.
-        unsafe { tell(check, Listener::default(), callback, data, &mut place) }
+        unsafe { run_check(check, Listener::default(), callback, data, &mut place) }
     })
 }
 
@@ -372,7 +372,7 @@ pub unsafe extern "C" fn ubtrfs_check_with(
         let listener = options.map_or_else(Listener::default, |options| options.listener);
         let check = checker.unwrap_or_default().open(&images)?;
         // SAFETY: the head of the header.
-        unsafe { tell(check, listener, callback, data, &mut place) }
+        unsafe { run_check(check, listener, callback, data, &mut place) }
     })
 }
 
@@ -381,7 +381,7 @@ pub unsafe extern "C" fn ubtrfs_check_with(
 /// # Safety
 ///
 /// The callback takes what its type says.
-unsafe fn tell(
+unsafe fn run_check(
     check: OpenCheck,
     listener: Listener,
     callback: ubtrfs_issue_callback,

@@ -303,8 +303,8 @@ fn group_returns_what_its_work_does() {
         let mut statistics = MaybeUninit::uninit();
         // SAFETY: as the header asks; the place is filled unless there is an error.
         unsafe {
-            let told = ubtrfs_volume_statistics(opened.volume, statistics.as_mut_ptr());
-            assert_eq!(told, 0);
+            let status = ubtrfs_volume_statistics(opened.volume, statistics.as_mut_ptr());
+            assert_eq!(status, 0);
             statistics.assume_init().commits
         }
     };

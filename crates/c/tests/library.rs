@@ -183,8 +183,8 @@ fn program_has_the_static_library_within() {
     let file = scratch.path().join("file");
     fs::write(&file, "content").unwrap();
     let image = scratch.path().join("archive.img");
-    let told = run(Command::new(&program).args([&image, &file]));
-    assert_eq!(told, "/version-1/file: 7 bytes\n");
+    let printed = run(Command::new(&program).args([&image, &file]));
+    assert_eq!(printed, "/version-1/file: 7 bytes\n");
 }
 
 /// A thread that ends with the process may still have its own handle.
@@ -221,13 +221,13 @@ fn example_in_c_sends_what_a_folder_became() {
     fs::create_dir(&folder).unwrap();
     fs::write(folder.join("one"), vec![b'x'; 200_000]).unwrap();
     fs::write(folder.join("two"), b"second").unwrap();
-    let told = backup(&[], "first");
-    assert_eq!(told, "/version-1: at most 1024 MiB, committed\n");
+    let printed = backup(&[], "first");
+    assert_eq!(printed, "/version-1: at most 1024 MiB, committed\n");
     fs::write(folder.join("three"), b"third").unwrap();
     let suppressions = suppressions();
-    let told = backup(&[VALGRIND, &[&suppressions]].concat(), "second");
-    assert!(told.contains("\nadded: files/three\n"), "{told}");
-    assert!(told.contains("\n/version-2: at most"), "{told}");
+    let printed = backup(&[VALGRIND, &[&suppressions]].concat(), "second");
+    assert!(printed.contains("\nadded: files/three\n"), "{printed}");
+    assert!(printed.contains("\n/version-2: at most"), "{printed}");
 
     let backup = Volume::in_memory(1 << 30).unwrap();
     for stream in ["first", "second"] {

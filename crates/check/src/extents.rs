@@ -197,7 +197,7 @@ impl ExtentReader<'_, '_> {
         let length = if is_block { 0 } else { extent.length };
         self.state
             .facts
-            .tell(Side::ExtentTree, extent.bytenr, length, fact, 1)?;
+            .add(Side::ExtentTree, extent.bytenr, length, fact, 1)?;
         self.current = Some(extent);
         for reference in decoded.refs {
             self.reference(key, reference)?;
@@ -289,7 +289,7 @@ impl ExtentReader<'_, '_> {
         }
         self.state
             .facts
-            .tell(Side::ExtentTree, bytenr, length, fact, count)
+            .add(Side::ExtentTree, bytenr, length, fact, count)
     }
 
     fn finish_extent(&mut self) {

@@ -130,7 +130,7 @@ impl Facts {
     }
 
     /// Adds a fact that a side states. `length` is that of data, as the side knows it; 0 for blocks.
-    pub(crate) fn tell(
+    pub(crate) fn add(
         &mut self,
         side: Side,
         bytenr: u64,
@@ -174,13 +174,13 @@ impl Facts {
             level: node.level(),
             generation: node.generation().0,
         };
-        self.tell(Side::Trees, bytenr, 0, block, 1)?;
+        self.add(Side::Trees, bytenr, 0, block, 1)?;
         let child = match is_full {
             true => Fact::SharedBlockRef { parent: bytenr },
             false => Fact::TreeRef { root: owner },
         };
         for ptr in node.ptrs().get(first_slot..).unwrap_or_default() {
-            self.tell(Side::Trees, ptr.blockptr.get(), 0, child, 1)?;
+            self.add(Side::Trees, ptr.blockptr.get(), 0, child, 1)?;
         }
         for (slot, head) in node.heads().iter().enumerate() {
             if head.key.item_type != KeyType::EXTENT_DATA.0 {
@@ -207,7 +207,7 @@ impl Facts {
                 *allocated = allocated.saturating_add(length);
                 *referenced = referenced.saturating_add(body.num_bytes.get());
             }
-            self.tell(Side::Trees, disk.0, length, data, 1)?;
+            self.add(Side::Trees, disk.0, length, data, 1)?;
         }
         Ok(())
     }
@@ -219,7 +219,7 @@ impl Facts {
             RootId::TREE_RELOC => Fact::SharedBlockRef { parent: bytenr },
             tree => Fact::TreeRef { root: tree.0 },
         };
-        self.tell(Side::Trees, bytenr, 0, fact, 1)
+        self.add(Side::Trees, bytenr, 0, fact, 1)
     }
 }
 
@@ -233,10 +233,8 @@ mod tests {
                 // One extent has one reference more on one side.
                 let count = if (bytenr, root) == (7 << 12, 9) { 2 } else { 1 };
                 let fact = Fact::TreeRef { root };
-                facts
-                    .tell(Side::ExtentTree, bytenr, 0, fact, count)
-                    .unwrap();
-                facts.tell(Side::Trees, bytenr, 0, fact, 1).unwrap();
+                facts.add(Side::ExtentTree, bytenr, 0, fact, count).unwrap();
+                facts.add(Side::Trees, bytenr, 0, fact, 1).unwrap();
             }
         }
     }

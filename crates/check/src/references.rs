@@ -95,8 +95,8 @@ struct Extent {
     /// A file was met that uses it.
     is_used: bool,
     has_recorded_refs: bool,
-    is_length_told: bool,
-    is_missing_told: bool,
+    is_length_reported: bool,
+    is_missing_reported: bool,
     are_blocks_judged: bool,
     reference: Option<Reference>,
     /// References that no file has, until a file is met that uses the extent otherwise.
@@ -125,8 +125,8 @@ impl Extent {
             data_item: None,
             is_used: false,
             has_recorded_refs: false,
-            is_length_told: false,
-            is_missing_told: false,
+            is_length_reported: false,
+            is_missing_reported: false,
             are_blocks_judged: false,
             reference: None,
             unused: Vec::new(),
@@ -177,12 +177,12 @@ impl Extent {
     /// Compares the extent's length in a file with that in its item.
     fn compare_length(&mut self, state: &mut State<'_>, file: u64) {
         match self.data_item {
-            Some(item) if item != file && !self.is_length_told => {
-                self.is_length_told = true;
+            Some(item) if item != file && !self.is_length_reported => {
+                self.is_length_reported = true;
                 state.add(self.at(), Fault::DataExtentLength { item, file });
             }
-            None if !self.is_missing_told => {
-                self.is_missing_told = true;
+            None if !self.is_missing_reported => {
+                self.is_missing_reported = true;
                 let fault = Fault::DataWithoutExtent { length: file };
                 state.add_unless(self.item_lost, self.at(), fault);
             }

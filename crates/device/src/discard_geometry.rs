@@ -55,12 +55,12 @@ impl DiscardGeometry {
 
     /// Finds the geometry of a block device; None if it takes no discards. Without sysfs the first discard tells.
     pub(crate) fn of_block_device(device: &File) -> Option<DiscardGeometry> {
-        let told = device
+        let limits = device
             .metadata()
             .ok()
             .and_then(|metadata| queue_folder(metadata.rdev()))
             .and_then(|queue| Self::of_queue(&queue));
-        match told {
+        match limits {
             None => Some(DiscardGeometry::new(MIN_GRANULARITY, MAX_REQUEST_BYTES)),
             Some((_, 0)) => None,
             Some((granularity, max_bytes)) => {

@@ -214,8 +214,8 @@ mod tests {
         let second = File::open(file.path()).unwrap();
         let refused = lock(&second, file.path(), Access::Read).unwrap_err();
         let path = file.path().display();
-        let told = format!("{path} is in use by this process (it has the volume open already)");
-        assert_eq!(refused.to_string(), told);
+        let message = format!("{path} is in use by this process (it has the volume open already)");
+        assert_eq!(refused.to_string(), message);
         drop(first);
         lock(&second, file.path(), Access::Read).unwrap();
     }

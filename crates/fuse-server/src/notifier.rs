@@ -71,8 +71,8 @@ pub(crate) struct Waiting {
     nodes_since: u64,
     /// The last number.
     given: u64,
-    /// The one that was taken, and is being told.
-    telling: Option<u64>,
+    /// The one that was taken, and is being sent.
+    sending: Option<u64>,
     ended: bool,
 }
 
@@ -95,10 +95,10 @@ impl Waiting {
     }
 
     /// Returns whether nothing is left of the notices up to this number.
-    fn has_told(&self, number: u64) -> bool {
+    fn has_sent(&self, number: u64) -> bool {
         let first = self.exact.front().map(|(number, _)| *number);
         let coarse = (!self.nodes.is_empty()).then_some(self.nodes_since);
-        let left = [self.telling, first, coarse];
+        let left = [self.sending, first, coarse];
         self.ended || left.into_iter().flatten().all(|left| left > number)
     }
 
@@ -112,7 +112,7 @@ impl Waiting {
             }
         }
         let (number, notice) = self.exact.pop_front().unzip();
-        self.telling = number;
+        self.sending = number;
         notice
     }
 }
@@ -122,8 +122,8 @@ impl Waiting {
 struct Lane {
     waiting: Mutex<Waiting>,
     changed: Condvar,
-    /// One more was told.
-    told: Condvar,
+    /// One more was sent.
+    sent: Condvar,
 }
 
 impl Lane {
@@ -135,7 +135,7 @@ impl Lane {
     fn end(&self) {
         self.waiting.lock().ended = true;
         self.changed.notify_all();
-        self.told.notify_all();
+        self.sent.notify_all();
     }
 
     /// Returns the next notice, or none at the end of the connection. The caller has told the kernel the notice before.
@@ -146,7 +146,7 @@ impl Lane {
                 return None;
             }
             let notice = waiting.take();
-            self.told.notify_all();
+            self.sent.notify_all();
             if notice.is_some() {
                 return notice;
             }
@@ -158,12 +158,12 @@ impl Lane {
     fn drain(&self, until: Option<Instant>) -> bool {
         let mut waiting = self.waiting.lock();
         let given = waiting.given;
-        while !waiting.has_told(given) {
+        while !waiting.has_sent(given) {
             match until {
-                None => self.told.wait(&mut waiting),
+                None => self.sent.wait(&mut waiting),
                 Some(until) if clock::now() >= until => return false,
                 Some(until) => {
-                    self.told.wait_until(&mut waiting, until);
+                    self.sent.wait_until(&mut waiting, until);
                 }
             }
         }

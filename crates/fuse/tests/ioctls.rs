@@ -265,7 +265,7 @@ fn more_subvolumes_than_fit_are_told_in_parts() {
     if !or_skip("more_subvolumes_than_fit_are_told_in_parts") {
         return;
     }
-    let told = |top: &Path| {
+    let answers = |top: &Path| {
         let root = File::open(top).unwrap();
         for number in 0..300 {
             let name = named(format!("s{number}").as_bytes());
@@ -277,10 +277,10 @@ fn more_subvolumes_than_fit_are_told_in_parts() {
     };
     let theirs = KernelVolume::make(&MkfsSpec::new()).unwrap();
     let kernel = theirs.mount("").unwrap();
-    let expected = told(kernel.path());
+    let expected = answers(kernel.path());
     kernel.unmount().unwrap();
     assert_eq!(expected[0].0, Err(Errno::OVERFLOW));
-    with_ours("", |dir| assert!(told(dir) == expected));
+    with_ours("", |dir| assert!(answers(dir) == expected));
 }
 
 #[test]

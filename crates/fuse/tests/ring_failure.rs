@@ -97,11 +97,11 @@ fn a_queue_that_fails_ends_the_connection_with_all_that_waits() {
         thread::yield_now();
     }
     break_a_ring();
-    let (tell, heard) = channel();
+    let (sender, heard) = channel();
     let asked = path.clone();
     thread::spawn(move || {
         let error = ask_everywhere(&asked);
-        tell.send((error, waiting.wait().unwrap())).unwrap();
+        sender.send((error, waiting.wait().unwrap())).unwrap();
     });
     let (error, reader) = within(&heard);
     assert!(
@@ -114,8 +114,8 @@ fn a_queue_that_fails_ends_the_connection_with_all_that_waits() {
     assert!(!reader.success());
     *gate.open.lock() = true;
     gate.opened.notify_all();
-    let (tell, heard) = channel();
-    thread::spawn(move || tell.send(session.wait()).unwrap());
+    let (sender, heard) = channel();
+    thread::spawn(move || sender.send(session.wait()).unwrap());
     let ended = within(&heard);
     assert!(matches!(ended, Err(MountError::Connection(_))), "{ended:?}");
     let table = mount_table().unwrap();

@@ -87,7 +87,7 @@ impl Signals {
     }
 
     /// Tells the callable of the progress, unless an exception has ended the work.
-    fn tell(&mut self) {
+    fn report(&mut self) {
         let Some(callable) = self.callable.as_ref().filter(|_| self.raised.is_none()) else {
             return;
         };
@@ -104,20 +104,20 @@ impl Signals {
         if self.callable.is_some() {
             self.progress.path = Some(path.as_os_str().as_bytes().to_vec());
             self.progress.files += 1;
-            self.tell();
+            self.report();
         }
     }
 
     /// Notes so many more bytes.
     pub(crate) fn advance(&mut self, len_bytes: u64) {
         self.progress.bytes += len_bytes;
-        self.tell();
+        self.report();
     }
 
     /// Notes that there are so many bytes in all. Returns whether the work goes on.
     pub(crate) fn reach(&mut self, bytes: u64) -> bool {
         self.progress.bytes = bytes;
-        self.tell();
+        self.report();
         !self.look()
     }
 
@@ -215,7 +215,7 @@ impl CheckObserver for Signals {
         self.progress.phases = progress.phases;
         self.progress.blocks = progress.blocks;
         self.progress.issues = progress.issues;
-        self.tell();
+        self.report();
     }
 
     fn is_cancelled(&mut self) -> bool {

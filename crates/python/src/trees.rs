@@ -11,9 +11,9 @@ use crate::stream::Stream;
 use crate::subvolume::{Subvolume, bytes_of, path_of};
 
 /// How many problems there were, and the paths and messages of the first.
-type Told = (u64, Vec<(Vec<u8>, String)>);
+type Listed = (u64, Vec<(Vec<u8>, String)>);
 
-fn told(problems: Problems) -> Told {
+fn listed(problems: Problems) -> Listed {
     let listed = problems.listed.into_iter();
     let listed = listed.map(|(path, message)| (bytes_of(path), message));
     (problems.count, listed.collect())
@@ -25,13 +25,13 @@ fn observed(
     py: Python<'_>,
     progress: Option<Py<PyAny>>,
     work: impl FnOnce(&ubtrfs::Subvolume, &mut Signals) -> ubtrfs::Result<()> + Send,
-) -> PyResult<Told> {
+) -> PyResult<Listed> {
     let of = tree.handle().get()?;
     let mut signals = Signals::new(progress);
     let observer = &mut signals;
     let done = py.detach(move || work(&of, observer));
     let ((), problems) = signals.outcome(done)?;
-    Ok(told(problems))
+    Ok(listed(problems))
 }
 
 #[pyfunction]
@@ -41,7 +41,7 @@ pub(crate) fn copy_tree(
     from: &[u8],
     to: &[u8],
     progress: Option<Py<PyAny>>,
-) -> PyResult<Told> {
+) -> PyResult<Listed> {
     observed(tree, py, progress, |of, signals| {
         let options = CopyOptions::new();
         of.copy_tree_with(path_of(from), path_of(to), &options, signals)
@@ -55,7 +55,7 @@ pub(crate) fn copy_from_host(
     host: &[u8],
     to: &[u8],
     progress: Option<Py<PyAny>>,
-) -> PyResult<Told> {
+) -> PyResult<Listed> {
     observed(tree, py, progress, |of, signals| {
         let options = CopyOptions::new();
         of.copy_from_host_with(path_of(host), path_of(to), &options, signals)
@@ -69,7 +69,7 @@ pub(crate) fn copy_to_host(
     from: &[u8],
     host: &[u8],
     progress: Option<Py<PyAny>>,
-) -> PyResult<Told> {
+) -> PyResult<Listed> {
     observed(tree, py, progress, |of, signals| {
         let options = CopyOptions::new();
         of.copy_to_host_with(path_of(from), path_of(host), &options, signals)
@@ -83,7 +83,7 @@ pub(crate) fn remove_tree(
     path: &[u8],
     enter_subvolumes: bool,
     progress: Option<Py<PyAny>>,
-) -> PyResult<Told> {
+) -> PyResult<Listed> {
     observed(tree, py, progress, |of, signals| {
         let options = RemoveOptions::new().enter_subvolumes(enter_subvolumes);
         of.remove_tree_with(path_of(path), &options, signals)
@@ -97,7 +97,7 @@ pub(crate) fn export_tar(
     path: &[u8],
     out: Py<PyAny>,
     progress: Option<Py<PyAny>>,
-) -> PyResult<Told> {
+) -> PyResult<Listed> {
     let of = tree.handle().get()?;
     let mut signals = Signals::new(progress);
     let mut stream = Stream::new(out);
@@ -105,7 +105,7 @@ pub(crate) fn export_tar(
     let exported = py.detach(move || of.export_tar_with(path_of(path), out, observer));
     signals.take_raised()?;
     stream.outcome(exported)?;
-    Ok(told(signals.problems()))
+    Ok(listed(signals.problems()))
 }
 
 #[pyfunction]
@@ -115,7 +115,7 @@ pub(crate) fn import_tar(
     archive: &[u8],
     dir: &[u8],
     progress: Option<Py<PyAny>>,
-) -> PyResult<Told> {
+) -> PyResult<Listed> {
     let path = path_of(archive);
     let opened = py.detach(|| File::open(path));
     let archive = opened.map_err(|error| failed_host(&error, path))?;

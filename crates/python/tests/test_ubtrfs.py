@@ -441,7 +441,7 @@ def test_error_of_a_stream_object_reaches_the_caller(root):
         root.receive(Broken())
 
 
-def test_changes_between_snapshots_are_told(root):
+def test_changes_between_snapshots_are_listed(root):
     data = root.create_subvolume("/data")
     for name in ("kept", "old", "gone"):
         data.open(f"/{name}", "w").close()
@@ -732,7 +732,7 @@ class Enough(Exception):
     """What a callable of progress raises."""
 
 
-def test_progress_is_told_and_an_exception_ends_the_call(image, tmp_path):
+def test_progress_is_reported_and_an_exception_ends_the_call(image, tmp_path):
     source = tmp_path / "source"
     (source / "dir").mkdir(parents=True)
     (source / "file").write_bytes(os.urandom(4096) * 768)

@@ -7,18 +7,18 @@ use parking_lot::Mutex;
 
 const EVERY: Duration = Duration::from_secs(10);
 
-/// May be told by several threads.
+/// May be shared by several threads.
 #[derive(Debug)]
 pub struct Progress {
     name: String,
     total: usize,
     begun: Instant,
     /// None where progress is not shown.
-    told: Option<Mutex<Told>>,
+    shown: Option<Mutex<Shown>>,
 }
 
 #[derive(Debug)]
-struct Told {
+struct Shown {
     done: usize,
     next: Instant,
 }
@@ -26,8 +26,8 @@ struct Told {
 impl Progress {
     pub fn new(name: impl Into<String>, total: usize) -> Progress {
         let begun = Instant::now();
-        let told = std::env::var_os("UBTRFS_SOAK").map(|_| {
-            Mutex::new(Told {
+        let shown = std::env::var_os("UBTRFS_SOAK").map(|_| {
+            Mutex::new(Shown {
                 done: 0,
                 next: begun + EVERY,
             })
@@ -36,25 +36,25 @@ impl Progress {
             name: name.into(),
             total,
             begun,
-            told,
+            shown,
         }
     }
 
     /// Counts one more of the total as done. `detail` is what there is to say beside it.
     pub fn step<D: fmt::Display>(&self, detail: impl FnOnce() -> D) {
-        let Some(told) = &self.told else {
+        let Some(shown) = &self.shown else {
             return;
         };
-        let mut told = told.lock();
-        told.done += 1;
+        let mut shown = shown.lock();
+        shown.done += 1;
         let now = Instant::now();
-        if now >= told.next {
-            told.next = now + EVERY;
+        if now >= shown.next {
+            shown.next = now + EVERY;
             let seconds = self.begun.elapsed().as_secs();
             let Progress { name, total, .. } = self;
             eprintln!(
                 "{name}: {} of {total}, {seconds} s, {}",
-                told.done,
+                shown.done,
                 detail()
             );
         }

@@ -23,7 +23,7 @@ pub struct WriteBehind<'o> {
     buffer: Vec<u8>,
     writer: Writer<'o>,
     /// A write has returned the error that ended the writing.
-    has_told: bool,
+    has_failed: bool,
 }
 
 enum Writer<'o> {
@@ -72,7 +72,7 @@ impl Write for WriteBehind<'_> {
 
 impl WriteBehind<'_> {
     fn hand_over(&mut self) -> io::Result<()> {
-        if self.has_told {
+        if self.has_failed {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
         let handed_over = match &self.writer {
@@ -83,13 +83,13 @@ impl WriteBehind<'_> {
                 written
             }
         };
-        self.has_told = handed_over.is_err();
+        self.has_failed = handed_over.is_err();
         handed_over
     }
 
     /// Hands over what is left, unless a write has returned an error.
     fn finish(mut self) -> io::Result<()> {
-        if self.has_told {
+        if self.has_failed {
             return Ok(());
         }
         self.flush()?;
@@ -150,7 +150,7 @@ pub fn write_behind<T>(
                 }),
                 Err(_) => Writer::Here(out),
             },
-            has_told: false,
+            has_failed: false,
         };
         let done = work(&mut behind);
         (done, behind.finish())

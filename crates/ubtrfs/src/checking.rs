@@ -253,9 +253,9 @@ impl<F: FnMut(&CheckProgress)> CheckObserver for F {
 }
 
 /// Passes on to a listener of a program.
-struct Told<'o>(&'o mut dyn CheckObserver);
+struct Forwarded<'o>(&'o mut dyn CheckObserver);
 
-impl Observer for Told<'_> {
+impl Observer for Forwarded<'_> {
     fn progress(&mut self, progress: &Progress) {
         self.0.progress(&CheckProgress::of(progress));
     }
@@ -449,8 +449,8 @@ impl OpenCheck {
     ///
     /// As [`Checker::check`]; the observer cancelled it (`Interrupted`).
     pub fn run(self, observer: &mut dyn CheckObserver) -> Result<CheckReport> {
-        let mut told = Told(observer);
-        let report = ubtrfs_check::check_pool(self.pool, &self.options, &mut told);
+        let mut forwarded = Forwarded(observer);
+        let report = ubtrfs_check::check_pool(self.pool, &self.options, &mut forwarded);
         let report = report.naming("check", &self.shown)?;
         Ok(CheckReport::of(report))
     }

@@ -16,7 +16,7 @@ use crate::transfer::copy::{
     Copier, CopyError, CopyOptions as CopierOptions, Destination, FromHost, FromVolume,
     HostFile as CopiedFile, Made, Reflink, Source, Sparse, ToHost, ToVolume, Top, open_directory,
 };
-use crate::transfer_observer::{Told, TransferObserver};
+use crate::transfer_observer::{Forwarded, TransferObserver};
 use crate::trees::Problems;
 
 /// How files are copied, for [`Subvolume::copy_tree_with`] and the other copies.
@@ -401,8 +401,8 @@ impl Subvolume {
                 volume: &self.engine,
             };
             let destination = ToHost::new(false, Vec::new());
-            let mut told = Told(observer);
-            let mut copier = Copier::new(&source, destination, options.copier, &mut told);
+            let mut forwarded = Forwarded(observer);
+            let mut copier = Copier::new(&source, destination, options.copier, &mut forwarded);
             Ok(copier.copy_into(&original, &made, from.as_os_str().as_bytes())?)
         });
         copied.naming("copy", from)
@@ -419,9 +419,9 @@ struct Copy<'a, S, D> {
 
 impl<S: Source, D: Destination> Copy<'_, S, D> {
     fn run(self, file: &S::File, from: &Path, top: Top<D::Dir>, name: Option<&[u8]>) -> Caused<()> {
-        let mut told = Told(self.observer);
+        let mut forwarded = Forwarded(self.observer);
         let options = self.options.copier;
-        let mut copier = Copier::new(self.source, self.destination, options, &mut told);
+        let mut copier = Copier::new(self.source, self.destination, options, &mut forwarded);
         let from = from.as_os_str().as_bytes();
         match name {
             Some(name) => copier.copy_as(file, top, name, from)?,

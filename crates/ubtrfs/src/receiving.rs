@@ -122,7 +122,7 @@ impl ReceiveOptions {
         mut stream: impl Read,
         observer: &mut dyn ReceiveObserver,
     ) -> Caused<()> {
-        let mut observer = Told(observer);
+        let mut observer = Forwarded(observer);
         let mut is_first = true;
         loop {
             let mut reader = match StreamReader::open(&mut stream) {
@@ -173,9 +173,9 @@ pub trait ReceiveObserver {
 impl ReceiveObserver for () {}
 
 /// Hands on the news of a receiver.
-struct Told<'o>(&'o mut dyn ReceiveObserver);
+struct Forwarded<'o>(&'o mut dyn ReceiveObserver);
 
-impl Observer for Told<'_> {
+impl Observer for Forwarded<'_> {
     fn begin(&mut self, subvolume: &[u8], command: &Command<'_>) {
         self.0.begin(&StreamCommand { subvolume, command });
     }

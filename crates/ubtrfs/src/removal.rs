@@ -190,8 +190,8 @@ impl Subvolume {
         let subvolumes = options.subvolumes();
         let place = self.place_to_remove(path, subvolumes);
         let (dir, name) = place.naming("remove", path)?;
-        let mut told = Told(observer);
-        let mut removal = Removal::new(&self.engine, subvolumes, &mut told);
+        let mut forwarded = Forwarded(observer);
+        let mut removal = Removal::new(&self.engine, subvolumes, &mut forwarded);
         removal.tree(dir, &name, path.as_os_str().as_bytes())
     }
 
@@ -232,11 +232,11 @@ impl Subvolume {
             }
             refuse_subvolumes(&self.engine, id, path)?;
             let engine = &self.engine;
-            let mut told = FirstFailure {
+            let mut forwarded = FirstFailure {
                 engine,
-                told: Told(observer),
+                observer: Forwarded(observer),
             };
-            let mut removal = Removal::new(engine, Subvolumes::Refuse, &mut told);
+            let mut removal = Removal::new(engine, Subvolumes::Refuse, &mut forwarded);
             removal.contents(id, path.as_os_str().as_bytes())?;
         }
         self.engine.rmdir(end.dir, &name)?;
@@ -280,9 +280,9 @@ impl RemovalObserver for Unobserved {
 }
 
 /// Passes on to a listener of a program.
-struct Told<'a>(&'a mut dyn RemovalObserver);
+struct Forwarded<'a>(&'a mut dyn RemovalObserver);
 
-impl Observer for Told<'_> {
+impl Observer for Forwarded<'_> {
     type Stop = Error;
 
     fn begin(&mut self, path: &[u8]) -> Result<()> {
@@ -311,18 +311,18 @@ impl Observer for Told<'_> {
 /// Ends a removal at the first failure.
 struct FirstFailure<'a> {
     engine: &'a Engine,
-    told: Told<'a>,
+    observer: Forwarded<'a>,
 }
 
 impl Observer for FirstFailure<'_> {
     type Stop = Error;
 
     fn begin(&mut self, path: &[u8]) -> Result<()> {
-        self.told.begin(path)
+        self.observer.begin(path)
     }
 
     fn removed(&mut self, path: &[u8], kind: FileKind) {
-        self.told.removed(path, kind);
+        self.observer.removed(path, kind);
     }
 
     fn failed(&mut self, path: &[u8], problem: RemovalProblem<'_>) -> Result<()> {

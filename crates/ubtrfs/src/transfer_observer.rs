@@ -104,9 +104,9 @@ impl fmt::Display for TransferProblem {
 }
 
 /// Passes on to a listener of a program.
-pub(crate) struct Told<'a>(pub(crate) &'a mut dyn TransferObserver);
+pub(crate) struct Forwarded<'a>(pub(crate) &'a mut dyn TransferObserver);
 
-impl Told<'_> {
+impl Forwarded<'_> {
     fn begin(&mut self, path: &[u8]) {
         self.0.begin(Path::new(OsStr::from_bytes(path)));
     }
@@ -116,7 +116,7 @@ impl Told<'_> {
     }
 }
 
-impl Observer<CopyProblem> for Told<'_> {
+impl Observer<CopyProblem> for Forwarded<'_> {
     fn begin(&mut self, path: &[u8]) {
         self.begin(path);
     }
@@ -134,7 +134,7 @@ impl Observer<CopyProblem> for Told<'_> {
     }
 }
 
-impl Observer<TarProblem> for Told<'_> {
+impl Observer<TarProblem> for Forwarded<'_> {
     fn begin(&mut self, path: &[u8]) {
         self.begin(path);
     }
@@ -152,7 +152,7 @@ impl Observer<TarProblem> for Told<'_> {
     }
 }
 
-impl Observer<UnpackError> for Told<'_> {
+impl Observer<UnpackError> for Forwarded<'_> {
     fn begin(&mut self, path: &[u8]) {
         self.begin(path);
     }

@@ -14,7 +14,7 @@ use crate::error::{Caused, Naming, Result};
 use crate::subvolume::Subvolume;
 use crate::transfer::tar::{Archiver, TarError};
 use crate::transfer::unpack::{UnpackError, Unpacker};
-use crate::transfer_observer::{Told, TransferObserver, TransferProblem};
+use crate::transfer_observer::{Forwarded, TransferObserver, TransferProblem};
 
 /// Problems that are listed.
 const MAX_LISTED: usize = 1000;
@@ -160,11 +160,11 @@ impl Subvolume {
         observer: &mut dyn TransferObserver,
     ) -> Result<()> {
         let path = path.as_ref();
-        let written = self.write_tar(path, out, &mut Told(observer));
+        let written = self.write_tar(path, out, &mut Forwarded(observer));
         written.naming("export", path)
     }
 
-    fn write_tar(&self, path: &Path, out: impl Write, observer: &mut Told<'_>) -> Caused<()> {
+    fn write_tar(&self, path: &Path, out: impl Write, observer: &mut Forwarded<'_>) -> Caused<()> {
         let file = self.resolve_link(path)?;
         let name = path.file_name().map_or(&b"."[..], OsStr::as_bytes);
         let mut out = BufWriter::with_capacity(BUFFER_BYTES, out);
@@ -208,7 +208,7 @@ impl Subvolume {
         let shown = options.shown_as.as_deref().unwrap_or(dir);
         let unpacked = self.directory(dir).and_then(|top| {
             let mut members = Members::of(archive).map_err(UnpackError::from)?;
-            let mut observer = Told(observer);
+            let mut observer = Forwarded(observer);
             let top = (top, shown.as_os_str().as_bytes());
             let mut unpacker = Unpacker::new(&self.engine, top, options.umask, &mut observer);
             Ok(unpacker.all(&mut members)?)

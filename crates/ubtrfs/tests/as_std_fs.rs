@@ -292,11 +292,11 @@ impl Judge {
         let (theirs, ours) = (outcome(&pair.host), outcome(&pair.root));
         let (their_tree, our_tree) = (whole(&pair.host), whole(&pair.root));
         if theirs != ours {
-            let told = format!("{call}: std::fs {theirs:?}, here {ours:?}");
-            self.differences.push(told);
+            let difference = format!("{call}: std::fs {theirs:?}, here {ours:?}");
+            self.differences.push(difference);
         } else if their_tree != our_tree {
-            let told = format!("{call}: std::fs leaves {their_tree:?}, here {our_tree:?}");
-            self.differences.push(told);
+            let difference = format!("{call}: std::fs leaves {their_tree:?}, here {our_tree:?}");
+            self.differences.push(difference);
         }
         if their_tree == pair.before && our_tree == pair.before {
             self.pair = Some(pair);
@@ -446,10 +446,10 @@ fn calls_by_paths_are_as_in_std_fs() {
         judge.compare(&call, |place| place.rename(from, to));
     }
     env::set_current_dir("/").unwrap();
-    let told = judge.differences.join("\n");
+    let differences = judge.differences.join("\n");
     assert!(
         judge.differences.is_empty(),
-        "{} of {}:\n{told}",
+        "{} of {}:\n{differences}",
         judge.differences.len(),
         judge.cases
     );

@@ -330,7 +330,7 @@ fn trim_calls_the_program_while_others_change_and_group() {
     let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
     volume.root().write("/file", b"content").unwrap();
     let trimming = volume.clone();
-    let (told, hear) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
         let mut calls = 0;
         let trimmed = trimming.trim_with(&TrimOptions::new(), |_| {
@@ -343,9 +343,9 @@ fn trim_calls_the_program_while_others_change_and_group() {
             calls < 3
         });
         // Nobody hears after the test has failed.
-        let _ = told.send((trimmed, calls));
+        let _ = sender.send((trimmed, calls));
     });
-    let ended = hear.recv_timeout(Duration::from_secs(60));
+    let ended = receiver.recv_timeout(Duration::from_secs(60));
     let (trimmed, calls) = ended.expect("the trim waits for itself");
     trimmed.unwrap();
     assert_eq!(calls, 3);

@@ -61,11 +61,11 @@ fn removal_goes_past_failures_and_tells_them() {
         (ended.map_err(|error| error.kind()), removals.lines)
     };
     let options = RemoveOptions::new();
-    let (ended, told) = removed("/top", options, Some("/top/a/kept"));
+    let (ended, failures) = removed("/top", options, Some("/top/a/kept"));
     assert_eq!(ended, Err(ErrorKind::PermissionDenied));
-    assert_eq!(told, ["/top/a/kept: PermissionDenied"]);
+    assert_eq!(failures, ["/top/a/kept: PermissionDenied"]);
 
-    let (ended, told) = removed("/top", options, None);
+    let (ended, failures) = removed("/top", options, None);
     assert_eq!(ended, Ok(()));
     let wanted = [
         "/top/a/kept: PermissionDenied",
@@ -74,7 +74,7 @@ fn removal_goes_past_failures_and_tells_them() {
         "/top/link",
         "/top: DirectoryNotEmpty",
     ];
-    assert_eq!(told, wanted);
+    assert_eq!(failures, wanted);
 
     root.set_flags("/top/a/kept", FileFlags::default()).unwrap();
     let refused = |path| removed(path, options, None);
@@ -82,7 +82,7 @@ fn removal_goes_past_failures_and_tells_them() {
     assert_eq!(refused("/").0, Err(ErrorKind::ResourceBusy));
     assert_eq!(refused("/none").0, Err(ErrorKind::NotFound));
     assert_eq!(refused("/top/a/kept/").0, Err(ErrorKind::NotADirectory));
-    let (ended, told) = removed("/top/", options.enter_subvolumes(true), None);
+    let (ended, failures) = removed("/top/", options.enter_subvolumes(true), None);
     assert_eq!(ended, Ok(()));
     let wanted = [
         "/top/a/kept",
@@ -91,7 +91,7 @@ fn removal_goes_past_failures_and_tells_them() {
         "/top/sub/",
         "/top//",
     ];
-    assert_eq!(told, wanted);
+    assert_eq!(failures, wanted);
 
     root.write("/file", b"").unwrap();
     assert_eq!(removed("/file", options, None).1, ["/file"]);
@@ -107,9 +107,9 @@ fn removal_ends_where_all_would_fail() {
     data.set_read_only(true).unwrap();
     let mut removals = Removals::default();
     let options = RemoveOptions::new();
-    let told = data.remove_tree_with("/dir", &options, &mut removals);
+    let removed = data.remove_tree_with("/dir", &options, &mut removals);
     // Only this subvolume cannot be changed.
-    told.unwrap();
+    removed.unwrap();
     assert_eq!(removals.lines.len(), 3, "{:?}", removals.lines);
 
     data.set_read_only(false).unwrap();
@@ -393,9 +393,9 @@ fn entry_knows_the_attributes_of_its_file() {
 
 /// Problems as a copy tells them.
 #[derive(Default)]
-struct Told(Vec<(PathBuf, TransferProblem)>);
+struct Failures(Vec<(PathBuf, TransferProblem)>);
 
-impl TransferObserver for Told {
+impl TransferObserver for Failures {
     fn failed(&mut self, path: &Path, problem: TransferProblem) {
         self.0.push((path.to_owned(), problem));
     }
@@ -449,7 +449,7 @@ fn copy_to_the_host_heeds_the_umask_and_leaves_it_alone() {
 }
 
 #[test]
-fn damaged_range_is_copied_as_zeros_and_told() {
+fn damaged_range_is_copied_as_zeros_and_reported() {
     const SECTOR: usize = 4096;
     let folder = tempfile::tempdir().unwrap();
     let image = folder.path().join("image");
@@ -467,16 +467,17 @@ fn damaged_range_is_copied_as_zeros_and_told() {
 
     let volume = Volume::open_read_only(&image).unwrap();
     let other = Volume::in_memory(VOLUME_BYTES).unwrap();
-    let mut told = Told::default();
+    let mut failures = Failures::default();
     let options = CopyOptions::new();
-    let copied = volume
-        .root()
-        .copy_tree_to("/file", other.root(), "/copy", &options, &mut told);
+    let copied =
+        volume
+            .root()
+            .copy_tree_to("/file", other.root(), "/copy", &options, &mut failures);
     copied.unwrap();
     content[2 * SECTOR..3 * SECTOR].fill(0);
     assert_eq!(other.root().read("/copy").unwrap(), content);
-    let [(path, problem)] = &told.0[..] else {
-        panic!("{:?}", told.0);
+    let [(path, problem)] = &failures.0[..] else {
+        panic!("{:?}", failures.0);
     };
     assert_eq!(path, Path::new("/file"));
     assert!(problem.is_partial(), "{problem}");
@@ -493,24 +494,25 @@ fn problems_of_archives_have_kinds() {
     root.create_dir("/dir").unwrap();
     root.create_node("/dir/socket", SOCKET, 0).unwrap();
     root.write("/dir/file", b"content").unwrap();
-    let mut told = Told::default();
+    let mut failures = Failures::default();
     let archive = fs::File::create(&path).unwrap();
-    root.export_tar_with("/dir", archive, &mut told).unwrap();
-    let [(member, problem)] = &told.0[..] else {
-        panic!("{:?}", told.0);
+    root.export_tar_with("/dir", archive, &mut failures)
+        .unwrap();
+    let [(member, problem)] = &failures.0[..] else {
+        panic!("{:?}", failures.0);
     };
     assert_eq!(member, Path::new("dir/socket"));
     assert_eq!(problem.kind(), ErrorKind::Unsupported);
     assert!(problem.is_of_kind() && !problem.is_partial());
 
     root.create_dir_all("/into/dir/file/kept").unwrap();
-    let mut told = Told::default();
+    let mut failures = Failures::default();
     let archive = fs::File::open(&path).unwrap();
     let options = ImportOptions::new();
-    let unpacked = root.import_tar_with(archive, "/into", &options, &mut told);
+    let unpacked = root.import_tar_with(archive, "/into", &options, &mut failures);
     unpacked.unwrap();
-    let [(member, problem)] = &told.0[..] else {
-        panic!("{:?}", told.0);
+    let [(member, problem)] = &failures.0[..] else {
+        panic!("{:?}", failures.0);
     };
     assert_eq!(member, Path::new("dir/file"));
     assert_eq!(problem.kind(), ErrorKind::DirectoryNotEmpty);

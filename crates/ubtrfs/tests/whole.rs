@@ -109,7 +109,7 @@ fn check_lists_what_is_wrong() {
 }
 
 #[test]
-fn differences_go_through_streams_and_are_told() {
+fn differences_go_through_streams_and_are_listed() {
     let volume = Volume::in_memory(VOLUME_BYTES).unwrap();
     let data = volume.root().create_subvolume("/data").unwrap();
     data.create_dir("/dir").unwrap();

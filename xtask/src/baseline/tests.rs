@@ -21,7 +21,7 @@ fn change(key: &str, known: usize, found: usize) -> Change {
 }
 
 #[test]
-fn more_and_fewer_than_known_are_told() {
+fn more_and_fewer_than_known_are_reported() {
     let known = baseline("# remark 1\na 2\nb -> c 3\nd 1\n");
     let found = counts(&[("a", 3), ("b -> c", 3), ("e", 1)]);
     assert_eq!(known.grown(&found), [change("a", 2, 3), change("e", 0, 1)]);

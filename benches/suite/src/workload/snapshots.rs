@@ -162,8 +162,8 @@ fn send_in_process(sent: &Sent<'_>) -> Result<Alone> {
     command.args(sent.parent);
     let output = command.stderr(Stdio::inherit()).output()?;
     ensure!(output.status.success(), "{command:?}: {}", output.status);
-    let told = String::from_utf8(output.stdout)?;
-    let mut words = told.split_whitespace();
+    let printed = String::from_utf8(output.stdout)?;
+    let mut words = printed.split_whitespace();
     let mut next = || words.next().context("three numbers were asked for");
     Ok(Alone {
         seconds: next()?.parse()?,

@@ -91,7 +91,7 @@ impl<'v> DataReader<'v> {
         let csum_bytes = self.csum_type.size_bytes();
         let mut unread: Option<(u64, u64)> = None;
         let tree = self.tree;
-        let tell = |state: &mut State<'_>, run: &mut Option<(u64, u64)>| {
+        let report = |state: &mut State<'_>, run: &mut Option<(u64, u64)>| {
             if let Some((at, length)) = run.take() {
                 let fault = Fault::DataUnreadable { mirror, length };
                 state.add(Place::tree(tree).at(at), fault);
@@ -102,7 +102,7 @@ impl<'v> DataReader<'v> {
             let data = &mut self.data[..self.sectorsize];
             match self.pool.read_mirror(Logical(at), data, mirror) {
                 Ok(()) => {
-                    tell(state, &mut unread);
+                    report(state, &mut unread);
                     let found = self.csum_type.compute(data);
                     if found.significant(self.csum_type) != wanted {
                         mismatch(self.pool, state, self.tree, (at, mirror));
@@ -115,7 +115,7 @@ impl<'v> DataReader<'v> {
                 }
             }
         }
-        tell(state, &mut unread);
+        report(state, &mut unread);
     }
 }
 

@@ -134,16 +134,16 @@ fn all_signatures_are_told_with_the_places_of_their_marks() {
     // The sum of a superblock can look like anything.
     let by_chance: (usize, &[u8]) = (0x10000, b"\x01\x16\x19\x70");
     let all = find_signatures(&device(&[magic, swap, by_chance])).unwrap();
-    let told: Vec<_> = all
+    let found: Vec<_> = all
         .iter()
         .map(|found| (found.signature, found.marks[0].clone()))
         .collect();
     assert_eq!(
-        told,
+        found,
         [
             (Signature::FileSystem("btrfs"), 65600..65608),
             (Signature::FileSystem("swap"), 4086..4096),
         ]
     );
-    assert!(told[0].0.is_btrfs() && !told[1].0.is_btrfs());
+    assert!(found[0].0.is_btrfs() && !found[1].0.is_btrfs());
 }

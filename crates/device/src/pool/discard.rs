@@ -241,8 +241,8 @@ impl Pool {
             for (number, discard) in numbers.into_iter().zip(batch) {
                 match self.judge_discard(present, discard) {
                     Ok(bytes) => {
-                        if let Ok(told) = &mut outcomes[number] {
-                            *told += bytes;
+                        if let Ok(discarded) = &mut outcomes[number] {
+                            *discarded += bytes;
                         }
                     }
                     Err(error) => _ = failure.get_or_insert((number, error)),

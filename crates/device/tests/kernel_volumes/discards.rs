@@ -56,8 +56,8 @@ fn block_device_tells_its_unit_and_gives_blocks_back() {
     let queue = Path::new("/sys/block")
         .join(looped.path().file_name().unwrap())
         .join("queue/discard_granularity");
-    let told: u64 = fs::read_to_string(queue).unwrap().trim().parse().unwrap();
-    assert_eq!(limits.granularity, told.max(4096));
+    let granularity: u64 = fs::read_to_string(queue).unwrap().trim().parse().unwrap();
+    assert_eq!(limits.granularity, granularity.max(4096));
     device.discard(2 * MIB, 4 * MIB).unwrap();
     assert!(allocated(&image) <= before - 4 * MIB);
 }

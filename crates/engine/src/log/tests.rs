@@ -38,7 +38,7 @@ fn begin_log<'s>(
     (end, is_done)
 }
 
-/// Has so many callers come during a log, which ends with `first`. Returns what they are told; `log` logs for them.
+/// Has so many callers come during a log, which ends with `first`. Returns what they are outcomes; `log` logs for them.
 fn come_during_a_log(
     queue: &Queue,
     callers: u32,
@@ -53,8 +53,8 @@ fn come_during_a_log(
         wait_for(queue, callers.len());
         end.send(first).unwrap();
         assert_eq!(is_done.recv(), Ok(first));
-        let told = callers.into_iter().map(|caller| caller.join().unwrap());
-        told.collect()
+        let outcomes = callers.into_iter().map(|caller| caller.join().unwrap());
+        outcomes.collect()
     })
 }
 
@@ -63,13 +63,13 @@ fn come_during_a_log(
 fn those_that_came_during_a_log_share_the_next() {
     let queue = Queue::default();
     let logs = Mutex::new(Vec::new());
-    let told = come_during_a_log(&queue, 6, Ok(()), &|requests| {
+    let outcomes = come_during_a_log(&queue, 6, Ok(()), &|requests| {
         let mut numbers: Vec<u32> = requests.iter().map(|&&number| number).collect();
         numbers.sort_unstable();
         logs.lock().push(numbers);
         Ok(())
     });
-    assert_eq!(told, [Ok(()); 6]);
+    assert_eq!(outcomes, [Ok(()); 6]);
     assert_eq!(*logs.lock(), [[1, 2, 3, 4, 5, 6]]);
     let state = queue.state.lock();
     assert_eq!((state.crowd, state.is_led), (6, false));
@@ -79,11 +79,11 @@ fn those_that_came_during_a_log_share_the_next() {
 fn those_served_and_those_that_came_meanwhile_are_expected_together() {
     let queue = Queue::default();
     let expected = Mutex::new(0);
-    let told = come_during_a_log(&queue, 2, Ok(()), &|_| {
+    let outcomes = come_during_a_log(&queue, 2, Ok(()), &|_| {
         *expected.lock() = queue.state.lock().crowd;
         Ok(())
     });
-    assert_eq!(told, [Ok(()); 2]);
+    assert_eq!(outcomes, [Ok(()); 2]);
     assert_eq!(*expected.lock(), 3);
     // The first one did not come back.
     assert_eq!(queue.state.lock().crowd, 2);
@@ -94,7 +94,7 @@ fn those_served_and_those_that_came_meanwhile_are_expected_together() {
 fn failure_is_told_to_one_and_the_others_try_again() {
     let queue = Queue::default();
     let failures = Mutex::new(Vec::new());
-    let told = come_during_a_log(&queue, 4, Err("the first"), &|requests| {
+    let outcomes = come_during_a_log(&queue, 4, Err("the first"), &|requests| {
         let mut failures = failures.lock();
         match failures.len() {
             0 | 1 => {
@@ -104,7 +104,10 @@ fn failure_is_told_to_one_and_the_others_try_again() {
             _ => Ok(()),
         }
     });
-    assert_eq!(told.iter().filter(|outcome| outcome.is_err()).count(), 2);
+    assert_eq!(
+        outcomes.iter().filter(|outcome| outcome.is_err()).count(),
+        2
+    );
     assert_eq!(*failures.lock(), [4, 3]);
 }
 

@@ -61,7 +61,7 @@ fn run_on_faulty(
 /// Fails each write, flush and discard of random logs, on each device.
 fn requests_fail(test: &str, base: &[MemDevice], count: usize) {
     let mut rng = Rng::new(seed(test));
-    let (mut faults, mut told) = (0, 0);
+    let (mut faults, mut reported) = (0, 0);
     for _ in 0..count {
         let (steps, _) = random_log(base, &mut rng);
         let (before, _) = run_on_faulty(base, &[], None);
@@ -73,13 +73,13 @@ fn requests_fail(test: &str, base: &[MemDevice], count: usize) {
             for fault in each.filter(is_write) {
                 let (_, refused) = run_on_faulty(base, &steps, Some((device, fault)));
                 faults += 1;
-                told += usize::from(refused > 0);
+                reported += usize::from(refused > 0);
             }
         }
     }
-    println!("{faults} faults, {told} of them told by a sync");
+    println!("{faults} faults, {reported} of them reported by a sync");
     assert!(
-        faults > told,
+        faults > reported,
         "a commit takes the place of a log that cannot be written"
     );
 }

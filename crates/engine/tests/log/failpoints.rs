@@ -135,7 +135,7 @@ fn fails_at(base: &[MemDevice], steps: &[Step], nth: usize, point: Failpoint) {
         assert_eq!(stats.unlogged[Unlogged::Failed as usize], 1, "{what}");
         assert!(again.is_ok(), "{what}");
     } else {
-        assert!(refused > 0, "the caller is told: {what}");
+        assert!(refused > 0, "the caller gets the error: {what}");
         assert!(matches!(again, Err(Error::Aborted(_))), "{what}");
     }
     run.cut().unwrap_or_else(|wrong| panic!("{what}: {wrong}"));

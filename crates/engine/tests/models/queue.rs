@@ -84,10 +84,10 @@ fn sync_side_by_side(volume: &Arc<Volume>, callers: u64, ends: fn(u64) -> End) -
 }
 
 /// Runs callers whose first log ends in this way, and a sync after them.
-fn first_log_ends(callers: u64, preemptions: usize, ends: fn(u64) -> End, told: usize) {
+fn first_log_ends(callers: u64, preemptions: usize, ends: fn(u64) -> End, reported: usize) {
     check(preemptions, move || {
         let volume = Arc::new(Volume::default());
-        assert_eq!(sync_side_by_side(&volume, callers, ends), told);
+        assert_eq!(sync_side_by_side(&volume, callers, ends), reported);
         let logs = volume.logs.load(Ordering::Relaxed);
         assert!(logs <= callers, "{logs} logs of {callers} callers");
         assert_eq!(volume.change_and_sync(callers, |_| End::Written), Ok(()));

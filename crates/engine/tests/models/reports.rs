@@ -32,17 +32,17 @@ fn each_open_file_reports_an_error_once() {
         let failing = thread::spawn(move || failing.0.lock().add("no room".to_owned()));
         let beside = Arc::clone(&file);
         let beside = thread::spawn(move || (beside.sync(&other), other));
-        let told = file.sync(&one);
+        let reported = file.sync(&one);
         failing.join().unwrap();
-        let (told_beside, other) = beside.join().unwrap();
-        for (told, open) in [(told, one), (told_beside, other)] {
-            assert_eq!(told + file.sync(&open), 1);
+        let (reported_beside, other) = beside.join().unwrap();
+        for (reported, open) in [(reported, one), (reported_beside, other)] {
+            assert_eq!(reported + file.sync(&open), 1);
             assert_eq!(file.sync(&open), 0);
         }
     });
 }
 
-/// Two threads that sync through one open file: one of them is told.
+/// Two threads that sync through one open file: one of them is reported.
 #[test]
 fn syncs_through_one_open_file_report_an_error_once() {
     check(3, || {
@@ -51,8 +51,8 @@ fn syncs_through_one_open_file_report_an_error_once() {
         file.0.lock().add("no room".to_owned());
         let (beside, through) = (Arc::clone(&file), Arc::clone(&open));
         let beside = thread::spawn(move || beside.sync(&through));
-        let told = file.sync(&open);
-        assert_eq!(told + beside.join().unwrap(), 1);
+        let reported = file.sync(&open);
+        assert_eq!(reported + beside.join().unwrap(), 1);
         // Nobody else has to hear of it.
         assert_eq!(file.sync(&file.open()), 0);
     });

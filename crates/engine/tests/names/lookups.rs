@@ -180,13 +180,13 @@ fn nothing_is_found_in_a_deleted_subvolume_nor_in_the_place_of_one() {
 
 /// The inode that a name led to when `turn` was set: odd turns are under way.
 #[derive(Default)]
-struct Told {
+struct NamedInode {
     turn: AtomicU64,
     /// 0: to nothing.
     ino: AtomicU64,
 }
 
-impl Told {
+impl NamedInode {
     fn change(&self, make: impl FnOnce() -> u64) {
         self.turn.fetch_add(1, Ordering::SeqCst);
         let ino = make();
@@ -194,13 +194,13 @@ impl Told {
         self.turn.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Asserts that a lookup finds the inode that was told, if that did not change meanwhile. True if it did not.
+    /// Asserts that a lookup finds the inode that was named, if that did not change meanwhile. True if it did not.
     fn judge(&self, find: impl FnOnce() -> Option<FileId>) -> bool {
         let turn = self.turn.load(Ordering::SeqCst);
-        let told = self.ino.load(Ordering::SeqCst);
+        let named = self.ino.load(Ordering::SeqCst);
         let found = find().map_or(0, |id| id.ino.0);
         let is_still = turn.is_multiple_of(2) && self.turn.load(Ordering::SeqCst) == turn;
-        assert!(!is_still || found == told, "found {found}, told {told}");
+        assert!(!is_still || found == named, "found {found}, named {named}");
         is_still
     }
 }
@@ -214,7 +214,7 @@ fn names_that_change_while_others_look_are_never_shown_as_they_were() {
     let world = World::new();
     let volume = world.volume();
     let dir = world.dir("dir");
-    let (name, moved) = (Told::default(), Told::default());
+    let (name, moved) = (NamedInode::default(), NamedInode::default());
     let judged = AtomicU64::new(0);
     let done = AtomicBool::new(false);
     let find = |of: &[u8]| volume.lookup(dir, of).unwrap();
@@ -279,8 +279,8 @@ fn names_that_change_while_others_look_are_never_shown_as_they_were() {
                 });
                 other
             });
-            for (of, told) in [("name", &name), ("moved", &moved)] {
-                told.change(|| {
+            for (of, inode) in [("name", &name), ("moved", &moved)] {
+                inode.change(|| {
                     volume.unlink(dir, of.as_bytes()).unwrap();
                     0
                 });

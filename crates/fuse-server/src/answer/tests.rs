@@ -276,7 +276,7 @@ fn an_empty_room_for_an_xattr_gets_its_length() {
 }
 
 #[test]
-fn opens_are_elided_where_the_kernel_can_be_told() {
+fn opens_are_elided_where_the_kernel_knows_of_it() {
     let mut buffer = [0; 64];
     let asked = input::OpenIn::new_zeroed();
     let opened = ask(opcode::OPEN, &asked, b"", &mut buffer);

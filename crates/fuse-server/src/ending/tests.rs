@@ -9,9 +9,9 @@ fn a_nap_ends_with_the_connection() {
     let ending = Ending::new().unwrap();
     assert!(!ending.nap(Duration::from_millis(1)));
     std::thread::scope(|scope| {
-        let (tell, heard) = channel();
+        let (sender, heard) = channel();
         let napping = &ending;
-        scope.spawn(move || tell.send(napping.nap(Duration::from_secs(3600))).unwrap());
+        scope.spawn(move || sender.send(napping.nap(Duration::from_secs(3600))).unwrap());
         ending.come();
         assert!(heard.recv().unwrap());
     });

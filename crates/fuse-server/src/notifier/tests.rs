@@ -85,7 +85,7 @@ fn notices_before_a_moment_do_not_depend_on_later_ones() {
     }
     let given = waiting.given;
     let mut count = 0;
-    while !waiting.has_told(given) {
+    while !waiting.has_sent(given) {
         assert!(waiting.take().is_some());
         count += 1;
         // There is always more to tell.
@@ -102,7 +102,7 @@ fn nothing_waits_after_the_end() {
         ..Waiting::default()
     };
     waiting.put(name(1));
-    assert!(waiting.has_told(u64::MAX));
+    assert!(waiting.has_sent(u64::MAX));
     assert_eq!(waiting.take(), None);
 }
 

@@ -76,11 +76,11 @@ impl<F: FileSystem> Queues<F> {
         let (ready, made) = channel();
         let mut threads = Vec::new();
         for number in 0..count {
-            let (begin, told) = sync_channel(1);
+            let (begin, begun) = sync_channel(1);
             let ready = ready.clone();
             let loads = Arc::clone(&loads);
             let thread = crate::thread::start(&format!("ubtrfs-ring-{number}"), move || {
-                live(number, &capacity, &loads, &ready, &told)
+                live(number, &capacity, &loads, &ready, &begun)
             })?;
             threads.push((begin, thread));
         }
@@ -166,7 +166,7 @@ fn live<F: FileSystem>(
     capacity: &Capacity,
     loads: &QueueLoads,
     ready: &Sender<io::Result<()>>,
-    told: &Receiver<Begin<F>>,
+    begun: &Receiver<Begin<F>>,
 ) {
     pin(number);
     let load = loads.sign_on(number.into());
@@ -178,7 +178,7 @@ fn live<F: FileSystem>(
         }
     };
     let _ = ready.send(Ok(()));
-    let Ok(begin) = told.recv() else {
+    let Ok(begin) = begun.recv() else {
         // The kernel did not agree after all.
         return queue.abandon();
     };

@@ -53,10 +53,10 @@ pub(super) fn is_normal() -> bool {
 /// Checks that a thread may leave `SCHED_IDLE` again, which needs CAP_SYS_NICE or RLIMIT_NICE. This is tried with a
 /// thread that sleeps, for one that wants to run might not get to.
 pub(super) fn try_there_and_back() -> io::Result<()> {
-    let (tell, heard) = channel();
+    let (sender, heard) = channel();
     let (release, released) = channel::<()>();
     let thread = thread::start("ubtrfs-try", move || {
-        let _ = tell.send(gettid());
+        let _ = sender.send(gettid());
         let _ = released.recv();
     })?;
     let tried = match heard.recv() {

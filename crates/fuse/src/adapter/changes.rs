@@ -132,14 +132,14 @@ impl Changes {
             start: part.start.max(last),
             ..part
         };
-        let mut is_told = true;
+        let mut is_sent = true;
         for (span, patience) in [(sure, DROPPING_AT_MOST), (edge, DROPPING_EDGE_AT_MOST)] {
             if span.start < span.end {
                 self.pages(id, span);
-                is_told = self.drain_nodes_within(patience);
+                is_sent = self.drain_nodes_within(patience);
             }
         }
-        is_told
+        is_sent
     }
 
     fn drain_nodes_within(&self, patience: Duration) -> bool {
@@ -148,7 +148,7 @@ impl Changes {
     }
 
     /// Returns whether no notice about a node waits to be told to the kernel.
-    pub(super) fn has_told_nodes(&self) -> bool {
+    pub(super) fn has_sent_nodes(&self) -> bool {
         self.drain_nodes_within(Duration::ZERO)
     }
 

@@ -259,8 +259,8 @@ impl<S: Source> Adapter<S> {
     /// waits for the write (no AIO). A write that failed may have changed a part.
     fn drop_written_past_cache(&self, node: NodeId, id: FileId, range: Span) {
         self.known.begin_drop(node.0);
-        let is_told = self.changes.changed_past_cache(id, range);
-        self.known.end_drop(node.0, is_told);
+        let is_sent = self.changes.changed_past_cache(id, range);
+        self.known.end_drop(node.0, is_sent);
     }
 
     /// Has the kernel drop pages that a request may have changed, of which it will say that it failed. The kernel holds the
@@ -283,8 +283,8 @@ impl<S: Source> Adapter<S> {
             }
             return;
         }
-        let has_told = || self.changes.has_told_nodes();
-        if let Some(reread) = self.known.take_reread(node.0, range, has_told)
+        let has_sent = || self.changes.has_sent_nodes();
+        if let Some(reread) = self.known.take_reread(node.0, range, has_sent)
             && !self.changes.drop_pages(id, reread, range)
         {
             self.known.note_late_drop(node.0);

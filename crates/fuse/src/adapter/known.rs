@@ -262,12 +262,12 @@ impl KnownNodes {
         }
     }
 
-    /// Ends `begin_drop`; `is_told` is false if the notice waits.
-    pub(super) fn end_drop(&self, number: u64, is_told: bool) {
+    /// Ends `begin_drop`; `is_sent` is false if the notice waits.
+    pub(super) fn end_drop(&self, number: u64, is_sent: bool) {
         if let Some(node) = self.shard(number).lock().get_mut(&number) {
             // The kernel may have forgotten the node meanwhile, and looked it up again.
             node.drops = node.drops.saturating_sub(1);
-            node.is_late |= !is_told;
+            node.is_late |= !is_sent;
             self.note_dropped(node);
         }
     }
@@ -312,12 +312,12 @@ impl KnownNodes {
 
     /// Returns the part of a buffered write for which a read may have been served between the drop and the write. The
     /// write is about to be answered. The kernel begins the file's next one after that: so only this one can be older
-    /// than drops that are over. `has_told`: whether the notifier has no notice left to send.
+    /// than drops that are over. `has_sent`: whether the notifier has no notice left to send.
     pub(super) fn take_reread(
         &self,
         number: u64,
         range: Span,
-        has_told: impl Fn() -> bool,
+        has_sent: impl Fn() -> bool,
     ) -> Option<Span> {
         if !self.were_pages_dropped() {
             return None;
@@ -325,7 +325,7 @@ impl KnownNodes {
         let mut shard = self.shard(number).lock();
         let node = shard.get_mut(&number)?;
         let reread = node.pages.reread_of(range);
-        node.is_late = node.is_late && !has_told();
+        node.is_late = node.is_late && !has_sent();
         // KNOWN-4
         if node.drops == 0 && !node.is_late {
             self.set_pages(node, Pages::Kept);

@@ -1,7 +1,7 @@
 //! `mount -o remount`: other options for a mount that is there.
 //!
 //! The kernel keeps flags and acts on them without asking the process that serves the mount. An option that it decides
-//! by itself (how data is stored, when access times change) it is to be told (`Remounted`).
+//! by itself (how data is stored, when access times change) it is to be live_words (`Remounted`).
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -367,23 +367,29 @@ mod tests {
     #[test]
     fn the_process_that_serves_is_told_what_changes() {
         let relatime = MountFlags::RELATIME;
-        let told = |words: &str, after| {
+        let live_words = |words: &str, after| {
             let remount = parse(words).unwrap();
             assert!(remount.without_effect.is_empty(), "{words}");
             String::from_utf8(remount.live_words(relatime, after)).unwrap()
         };
-        assert_eq!(told("remount,rw,relatime", relatime), "");
+        assert_eq!(live_words("remount,rw,relatime", relatime), "");
         assert_eq!(
-            told("remount,compress=zstd:3,commit=5,nodiscard", relatime),
+            live_words("remount,compress=zstd:3,commit=5,nodiscard", relatime),
             "compress=zstd:3,commit=5,nodiscard"
         );
         let after = MountFlags::NOATIME | MountFlags::LAZYTIME;
-        assert_eq!(told("remount,noatime,lazytime", after), "lazytime,noatime");
+        assert_eq!(
+            live_words("remount,noatime,lazytime", after),
+            "lazytime,noatime"
+        );
         let after = relatime | MountFlags::SYNCHRONOUS;
-        assert_eq!(told("remount,sync", after), "sync");
+        assert_eq!(live_words("remount,sync", after), "sync");
         let after = MountFlags::STRICTATIME | MountFlags::NODIRATIME;
         let words = "remount,max_inline=0,strictatime,nodiratime";
-        assert_eq!(told(words, after), "max_inline=0,nodiratime,strictatime");
+        assert_eq!(
+            live_words(words, after),
+            "max_inline=0,nodiratime,strictatime"
+        );
     }
 
     #[test]

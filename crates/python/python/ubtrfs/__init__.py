@@ -481,30 +481,30 @@ class Subvolume:
         `progress` is called with a Progress before each file and with each part of its data, as in all long calls. An
         exception that it raises ends the call, which raises it. What was done stays.
         """
-        _told(_ubtrfs.copy_tree(self._tree, os.fsencode(src), os.fsencode(dst), _hearing(progress)))
+        _raise_problems(_ubtrfs.copy_tree(self._tree, os.fsencode(src), os.fsencode(dst), _hearing(progress)))
 
     def copy_from_host(self, host: Path, dst: Path, *, progress: _Hears = None) -> None:
         """Copies a file of this machine, or a directory with all below, into the volume. Links are copied as links."""
-        _told(_ubtrfs.copy_from_host(self._tree, os.fsencode(host), os.fsencode(dst), _hearing(progress)))
+        _raise_problems(_ubtrfs.copy_from_host(self._tree, os.fsencode(host), os.fsencode(dst), _hearing(progress)))
 
     def copy_to_host(self, src: Path, host: Path, *, progress: _Hears = None) -> None:
         """Copies a file, or a directory with all below, to this machine."""
-        _told(_ubtrfs.copy_to_host(self._tree, os.fsencode(src), os.fsencode(host), _hearing(progress)))
+        _raise_problems(_ubtrfs.copy_to_host(self._tree, os.fsencode(src), os.fsencode(host), _hearing(progress)))
 
     def remove_tree(self, path: Path, *, enter_subvolumes: bool = False, progress: _Hears = None) -> None:
         """Removes a file, or a directory with all below, past files that cannot be removed: a TransferError at the end.
 
         Subvolumes below are among these, unless `enter_subvolumes` is true.
         """
-        _told(_ubtrfs.remove_tree(self._tree, os.fsencode(path), enter_subvolumes, _hearing(progress)))
+        _raise_problems(_ubtrfs.remove_tree(self._tree, os.fsencode(path), enter_subvolumes, _hearing(progress)))
 
     def export_tar(self, path: Path, out: _Writable, *, progress: _Hears = None) -> None:
         """Writes a file, or a directory with all below, as a tar archive to a binary file object."""
-        _told(_ubtrfs.export_tar(self._tree, os.fsencode(path), out, _hearing(progress)))
+        _raise_problems(_ubtrfs.export_tar(self._tree, os.fsencode(path), out, _hearing(progress)))
 
     def import_tar(self, archive: Path, path: Path = "/", *, progress: _Hears = None) -> None:
         """Unpacks the tar archive of this path of the machine, compressed or not, into a directory."""
-        _told(_ubtrfs.import_tar(self._tree, os.fsencode(archive), os.fsencode(path), _hearing(progress)))
+        _raise_problems(_ubtrfs.import_tar(self._tree, os.fsencode(archive), os.fsencode(path), _hearing(progress)))
 
     def send(
         self,
@@ -582,7 +582,7 @@ def _hearing(progress: _Hears) -> "_ubtrfs._Hears":
         return None
     hear = progress
 
-    def tell(
+    def report(
         path: Optional[bytes],
         subject: Optional[str],
         phases: Tuple[int, int],
@@ -590,10 +590,10 @@ def _hearing(progress: _Hears) -> "_ubtrfs._Hears":
     ) -> None:
         hear(Progress(None if path is None else os.fsdecode(path), subject, *phases, *counts))
 
-    return tell
+    return report
 
 
-def _told(problems: Tuple[int, List[Tuple[bytes, str]]]) -> None:
+def _raise_problems(problems: Tuple[int, List[Tuple[bytes, str]]]) -> None:
     count, listed = problems
     if count:
         raise TransferError(count, [Problem(os.fsdecode(bytes(path)), text) for path, text in listed])

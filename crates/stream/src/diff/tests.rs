@@ -117,7 +117,7 @@ fn assert_tells(entries: &[DiffEntry], old: &Tree, new: &Tree) {
             .map(|(name, inode)| (names.paths[name].clone(), *inode))
             .collect()
     };
-    let told = |kind, path: fn(&DiffEntry) -> Option<&Vec<u8>>| -> BTreeSet<(Vec<u8>, u64)> {
+    let paths_of = |kind, path: fn(&DiffEntry) -> Option<&Vec<u8>>| -> BTreeSet<(Vec<u8>, u64)> {
         let of_kind = entries
             .iter()
             .filter(|entry| entry.kind == kind || entry.kind == ChangeKind::Renamed);
@@ -137,7 +137,7 @@ fn assert_tells(entries: &[DiffEntry], old: &Tree, new: &Tree) {
         })
         .collect();
     assert_eq!(gone, unlike(old, new), "names that are gone");
-    let come = told(ChangeKind::Added, |entry| Some(&entry.path));
+    let come = paths_of(ChangeKind::Added, |entry| Some(&entry.path));
     assert_eq!(come, unlike(new, old), "names that came");
     for (inode, (attr, xattrs, data)) in &new.inodes {
         if !is_kept(*inode) {
@@ -189,19 +189,19 @@ fn assert_tells(entries: &[DiffEntry], old: &Tree, new: &Tree) {
         let differing = all
             .into_iter()
             .filter(|name| before.get(*name) != after.get(*name));
-        let xattrs_told: BTreeSet<_> = detailed
+        let xattrs_listed: BTreeSet<_> = detailed
             .iter()
             .flat_map(|e| &e.xattrs)
             .map(|x| &x.name)
             .collect();
-        assert_eq!(xattrs_told, differing.collect(), "{what}");
-        let is_told = |at: u64| {
+        assert_eq!(xattrs_listed, differing.collect(), "{what}");
+        let is_listed = |at: u64| {
             let mut ranges = detailed.iter().flat_map(|entry| &entry.data);
             ranges.any(|range| (range.start..range.end).contains(&at))
         };
         for (at, byte) in data.iter().enumerate() {
             let is_same = old_data.get(at).copied().unwrap_or(0) == *byte;
-            assert!(is_same || is_told(at as u64), "byte {at} differs: {what}");
+            assert!(is_same || is_listed(at as u64), "byte {at} differs: {what}");
         }
     }
     let order =

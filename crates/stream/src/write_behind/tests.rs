@@ -62,7 +62,7 @@ fn failure_reaches_a_later_write() {
 }
 
 #[test]
-fn failure_of_the_last_bytes_is_told() {
+fn failure_of_the_last_bytes_is_returned() {
     let mut out = short(1_000);
     let (done, written) = write_behind(&mut out, |behind| write_parts(behind, 1));
     done.unwrap();

@@ -153,9 +153,9 @@ fn refused(made: &Made, crafted: &Crafted, wanted: CorruptFile) {
     for options in [V1, V2_COMPRESSED] {
         for with_parent in [false, true] {
             let sent = made.send(crafted, with_parent, options);
-            let is_told =
+            let is_named =
                 matches!(&sent, Some(Err(SendError::Corrupt { what, .. })) if *what == wanted);
-            assert!(is_told, "{with_parent}: {sent:?}");
+            assert!(is_named, "{with_parent}: {sent:?}");
         }
     }
 }

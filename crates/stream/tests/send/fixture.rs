@@ -99,8 +99,8 @@ impl Source {
         }
         command.arg("-f").args([&stream, &self.top().join(name)]);
         let output = command.output().unwrap();
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{command:?}: {told}");
+        let messages = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{command:?}: {messages}");
         stream
     }
 
@@ -226,9 +226,9 @@ impl Target {
             .args([stream, self.mount.path()])
             .output()
             .unwrap();
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        match !output.status.success() || told.contains("ERROR") {
-            true => Err(format!("{told}\n{}", dumped(stream))),
+        let messages = String::from_utf8_lossy(&output.stderr).into_owned();
+        match !output.status.success() || messages.contains("ERROR") {
+            true => Err(format!("{messages}\n{}", dumped(stream))),
             false => Ok(()),
         }
     }
@@ -293,6 +293,6 @@ pub(crate) fn btrfs(args: &[&str], paths: &[&Path]) {
         .args(paths)
         .output()
         .unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{args:?} {paths:?}: {told}");
+    let messages = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{args:?} {paths:?}: {messages}");
 }

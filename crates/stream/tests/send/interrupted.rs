@@ -158,10 +158,10 @@ fn data_that_cannot_be_read_is_named() {
     let top = volume.root_dir(RootId::FS_TREE).unwrap();
     let id = volume.resolve(top, b"s").unwrap().root;
     let snapshot = Snapshot::open(&volume, id).unwrap();
-    let told = send(None, &snapshot, usize::MAX, &|| ()).unwrap_err();
-    let told = told.to_string();
+    let error = send(None, &snapshot, usize::MAX, &|| ()).unwrap_err();
+    let error = error.to_string();
     assert!(
-        told.contains("\"b\"") || told.contains("inode 258"),
-        "{told}"
+        error.contains("\"b\"") || error.contains("inode 258"),
+        "{error}"
     );
 }

@@ -44,8 +44,8 @@ pub(super) struct DiscardCounters {
 
 impl DiscardCounters {
     /// Counts a region of that size, if a device was told of any of it.
-    pub(super) fn count(&self, told: &Result<u64, DeviceError>, bytes: u64) {
-        if !told.as_ref().is_ok_and(|&told| told > 0) {
+    pub(super) fn count(&self, discarded: &Result<u64, DeviceError>, bytes: u64) {
+        if !discarded.as_ref().is_ok_and(|&bytes| bytes > 0) {
             return;
         }
         let class = DISCARD_SIZES.partition_point(|&size| size < bytes);

@@ -71,7 +71,7 @@ impl BlockDevice for Watched {
         if let Some(errno) = *self.errno.lock() {
             return Err(io::Error::from_raw_os_error(errno));
         }
-        assert!(!*self.panics.lock(), "told to panic");
+        assert!(!*self.panics.lock(), "it was to panic");
         let meeting = self.meeting.lock().take();
         if let Some(barrier) = meeting {
             barrier.wait();

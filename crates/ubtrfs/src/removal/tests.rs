@@ -21,7 +21,7 @@ fn directory_that_was_moved_away_is_gone_and_one_that_was_not_is_damaged() {
     let mut unobserved = Unobserved;
     let mut observer = FirstFailure {
         engine: &root.engine,
-        told: Told(&mut unobserved),
+        observer: Forwarded(&mut unobserved),
     };
     let mut refused = |entry: &Entry| {
         let refused = Refused::Elsewhere;

@@ -195,7 +195,7 @@ fn two_clones_are_not_written() {
         let clones = generations.map(clone).to_vec();
         let error = open_with(clones, &writing()).unwrap_err();
         assert!(
-            matches!(error, DeviceError::DuplicateDevice { generations: told, .. } if told == generations),
+            matches!(error, DeviceError::DuplicateDevice { generations: found, .. } if found == generations),
             "{error}"
         );
     }

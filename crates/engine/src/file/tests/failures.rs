@@ -65,8 +65,8 @@ fn lost_data_is_told_until_more_was_written_and_leaves_the_file_as_it_was() {
     let nth = broken.device.counts().writes;
     // The batch, and then each write of it alone.
     (nth..nth + 30).for_each(|nth| broken.device.add(Fault::Write { nth }));
-    let told = volume.fsync(id);
-    assert!(matches!(told, Err(Error::DataLost { file, .. }) if file == id));
+    let outcome = volume.fsync(id);
+    assert!(matches!(outcome, Err(Error::DataLost { file, .. }) if file == id));
     broken.device.heal();
     assert_eq!(broken.read(id), [1; 20_000]);
     // Another writer has not seen the error.
@@ -95,7 +95,7 @@ fn one_file_is_lost_and_others_of_its_batch_are_not() {
     broken.device.add(Fault::Write {
         nth: nth + 2 * ids.len() as u64,
     });
-    let told = volume.sync();
+    let outcome = volume.sync();
     let lost: Vec<FileId> = ids
         .iter()
         .copied()
@@ -105,8 +105,8 @@ fn one_file_is_lost_and_others_of_its_batch_are_not() {
         .iter()
         .filter(|id| broken.read(**id) == [5; 10_000])
         .count();
-    assert_eq!((lost.len(), kept), (1, 9), "{told:?}");
-    assert!(told.is_err());
+    assert_eq!((lost.len(), kept), (1, 9), "{outcome:?}");
+    assert!(outcome.is_err());
     // The sync has reported the error, and fsync reports it to a caller that has the file.
     assert!(matches!(volume.fsync(lost[0]), Err(Error::DataLost { .. })));
     volume.sync().unwrap();

@@ -315,7 +315,7 @@ fn tree_that_is_not_at_hand_is_not_passed_over_as_damaged() {
 
 /// Less than a sector, and more than is copied for being small: nothing is whole, so nothing is shared.
 #[test]
-fn a_copy_of_less_than_a_large_sector_ends_where_it_was_told() {
+fn a_copy_of_less_than_a_large_sector_ends_where_it_was_to_end() {
     let mkfs = MkfsOptions {
         sectorsize: 64 << 10,
         nodesize: Some(64 << 10),

@@ -185,7 +185,7 @@ impl Logged {
 
 /// REPLAY-2
 #[test]
-fn step_of_a_replay_that_fails_is_told_and_leaves_the_volume_as_it_was() {
+fn step_of_a_replay_that_fails_is_reported_and_leaves_the_volume_as_it_was() {
     for logged in logged() {
         logged.each_point(|what, nth, point| {
             let devices = StoppingDevices::new(&logged.devices);
@@ -230,7 +230,7 @@ fn stop_at_a_step_of_a_replay_is_followed_by_the_same_replay() {
 }
 
 #[test]
-fn step_of_a_replay_in_memory_that_fails_is_told() {
+fn step_of_a_replay_in_memory_that_fails_is_reported() {
     for logged in logged() {
         for nth in 0..=SUBVOLUMES.len() {
             let devices = StoppingDevices::new(&logged.devices);

@@ -11,12 +11,12 @@ use super::*;
 fn as_many_jobs_run_at_once_as_there_may_be_threads() {
     let pool = Pool::new(4).unwrap();
     let together = Arc::new(Barrier::new(4));
-    let (tell, done) = channel();
+    let (sender, done) = channel();
     for _ in 0..40 {
-        let (together, tell) = (Arc::clone(&together), tell.clone());
+        let (together, sender) = (Arc::clone(&together), sender.clone());
         pool.run(move || {
             together.wait();
-            tell.send(()).unwrap();
+            sender.send(()).unwrap();
         });
     }
     assert_eq!(done.iter().take(40).count(), 40);
@@ -28,8 +28,8 @@ fn as_many_jobs_run_at_once_as_there_may_be_threads() {
 fn one_thread_is_spare_and_a_job_after_another_needs_no_further_one() {
     let pool = Pool::new(4).unwrap();
     for _ in 0..10 {
-        let (tell, heard) = channel();
-        pool.run(move || tell.send(()).unwrap());
+        let (sender, heard) = channel();
+        pool.run(move || sender.send(()).unwrap());
         heard.recv().unwrap();
         while pool.state.lock().idle < 2 {
             std::thread::yield_now();
@@ -45,7 +45,7 @@ fn threads_are_not_pinned_as_the_giver_of_jobs() {
     let all = sched_getaffinity(None).unwrap();
     let pool = Pool::new(4).unwrap();
     let first = (0..CpuSet::MAX_CPU).find(|&cpu| all.is_set(cpu)).unwrap();
-    let (tell, heard) = channel();
+    let (sender, heard) = channel();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut one = CpuSet::new();
@@ -53,15 +53,15 @@ fn threads_are_not_pinned_as_the_giver_of_jobs() {
             sched_setaffinity(None, &one).unwrap();
             let together = Arc::new(Barrier::new(4));
             for _ in 0..4 {
-                let (tell, together) = (tell.clone(), Arc::clone(&together));
+                let (sender, together) = (sender.clone(), Arc::clone(&together));
                 pool.run(move || {
                     together.wait();
-                    tell.send(sched_getaffinity(None).unwrap()).unwrap();
+                    sender.send(sched_getaffinity(None).unwrap()).unwrap();
                 });
             }
         });
     });
-    drop(tell);
+    drop(sender);
     let cpus: Vec<_> = heard.iter().take(4).collect();
     assert!(cpus.len() == 4 && cpus.iter().all(|cpus| *cpus == all));
     pool.end();

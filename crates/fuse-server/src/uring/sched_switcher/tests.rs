@@ -23,16 +23,16 @@ fn threads_in_use_get_the_policy_and_lose_it_again() {
         return;
     }
     let loads = QueueLoads::new(2);
-    let (tell, heard) = channel();
+    let (sender, heard) = channel();
     let (release, released) = channel::<()>();
     let own = Arc::clone(&loads);
     let queue = thread::spawn(move || {
         let load = own.sign_on(1);
         load.count(3);
-        tell.send(gettid()).unwrap();
+        sender.send(gettid()).unwrap();
         let _ = released.recv();
         drop(load);
-        tell.send(gettid()).unwrap();
+        sender.send(gettid()).unwrap();
     });
     let id = heard.recv().unwrap();
     let mut watching = Watching::new(Arc::clone(&loads)).unwrap();
@@ -62,7 +62,7 @@ fn threads_in_use_get_the_policy_and_lose_it_again() {
 }
 
 #[test]
-fn a_switcher_sleeps_until_requests_come_and_ends_when_told() {
+fn a_switcher_sleeps_until_requests_come_and_ends_when_asked() {
     let loads = QueueLoads::new(1);
     let Some(switcher) = SchedSwitcher::start(&loads) else {
         ubtrfs_sim::skip_optional("policies cannot be switched here");

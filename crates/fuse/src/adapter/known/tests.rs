@@ -83,7 +83,7 @@ fn pages_are_not_kept_while_any_drop_is_under_way() {
     let known = known();
     known.add(NUMBER, FileKind::Regular);
     let page = Span::new(0, 4096);
-    let take = |has_told: bool| known.take_reread(NUMBER, page, || has_told);
+    let take = |has_sent: bool| known.take_reread(NUMBER, page, || has_sent);
     known.begin_drop(NUMBER);
     known.begin_drop(NUMBER);
     assert_eq!(take(true), None);

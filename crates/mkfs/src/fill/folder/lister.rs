@@ -40,7 +40,7 @@ struct Frame {
     dir: Option<Arc<OpenDir>>,
     /// Device and number.
     identity: (u64, u64),
-    told_path: Vec<u8>,
+    shown_path: Vec<u8>,
     names: Names,
     next: usize,
     flags: InodeFlags,
@@ -130,7 +130,7 @@ impl Lister {
         }))?;
         self.stack.push(Frame {
             identity: (stat.st_dev, stat.st_ino),
-            told_path: dir.path().to_vec(),
+            shown_path: dir.path().to_vec(),
             dir: Some(Arc::new(dir)),
             names,
             next: 0,
@@ -152,7 +152,7 @@ impl Lister {
         self.path.truncate(frame.path_len);
         if frame.dir.is_none() {
             let child = left.dir.expect("the lowest directories are open");
-            let dir = child.open_parent(frame.told_path.clone())?;
+            let dir = child.open_parent(frame.shown_path.clone())?;
             let stat = dir.stat()?;
             if (stat.st_dev, stat.st_ino) != frame.identity {
                 let path = dir.path_of(b"");

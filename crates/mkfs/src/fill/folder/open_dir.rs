@@ -51,7 +51,7 @@ impl OpenDir {
         let fd = fd.map_err(|errno| self.failed("open", name, errno))?;
         Ok(OpenDir {
             fd,
-            path: self.told(name),
+            path: self.shown_path(name),
         })
     }
 
@@ -83,7 +83,7 @@ impl OpenDir {
         &self.path
     }
 
-    fn told(&self, name: &[u8]) -> Vec<u8> {
+    fn shown_path(&self, name: &[u8]) -> Vec<u8> {
         let mut path = self.path.clone();
         if !path.ends_with(b"/") && !name.is_empty() {
             path.push(b'/');
@@ -98,7 +98,7 @@ impl OpenDir {
 
     /// Returns the path of a name in it, for messages.
     pub(super) fn path_of(&self, name: &[u8]) -> PathBuf {
-        PathBuf::from(OsStr::from_bytes(&self.told(name)))
+        PathBuf::from(OsStr::from_bytes(&self.shown_path(name)))
     }
 
     pub(super) fn failed(

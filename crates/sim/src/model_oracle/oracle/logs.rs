@@ -208,7 +208,7 @@ impl<'a> Logs<'a> {
             if let Some(target) = lasting(spells, &self.moments)
                 && !self.has(name, target, |_| true)
             {
-                faults.push(format!("{} always led to {target:?}", told(name)));
+                faults.push(format!("{} always led to {target:?}", shown(name)));
             }
         }
         faults
@@ -235,10 +235,10 @@ impl<'a> Logs<'a> {
         for (key, ops) in last {
             let mut lost = Vec::new();
             self.judge_synced(key, ops, &mut lost);
-            let told = lost
+            let found = lost
                 .iter()
                 .map(|lost| format!("{key:?}, synced by operation {ops}: {lost}"));
-            faults.extend(told);
+            faults.extend(found);
         }
         faults
     }
@@ -262,7 +262,7 @@ impl<'a> Logs<'a> {
             let of_it = spells.iter().any(|spell| spell.target == Some(key));
             if of_it || name.0 == key {
                 let fault = self.synced_name(name, spells, key, &since, is_kept);
-                lost.extend(fault.map(|fault| format!("{} {fault}", told(name))));
+                lost.extend(fault.map(|fault| format!("{} {fault}", shown(name))));
             }
         }
     }
@@ -387,7 +387,7 @@ fn listed(differences: &[Difference]) -> String {
     each.join("; ")
 }
 
-fn told((dir, name): &Name) -> String {
+fn shown((dir, name): &Name) -> String {
     format!("{dir:?}/{}", name.escape_ascii())
 }
 

@@ -264,8 +264,8 @@ fn error_of_a_sender_ends_the_search() {
         Err::<(), _>(failed())
     };
     let (old, new) = (Some(&pair.old), &pair.new);
-    let told = find_beside(old, new, WhichDifferences::All, take).unwrap_err();
-    assert!(matches!(told, SendError::Spill(_)));
-    let told = without_threads(|| find_beside(old, new, WhichDifferences::All, take)).unwrap_err();
-    assert!(matches!(told, SendError::Spill(_)));
+    let error = find_beside(old, new, WhichDifferences::All, take).unwrap_err();
+    assert!(matches!(error, SendError::Spill(_)));
+    let error = without_threads(|| find_beside(old, new, WhichDifferences::All, take)).unwrap_err();
+    assert!(matches!(error, SendError::Spill(_)));
 }

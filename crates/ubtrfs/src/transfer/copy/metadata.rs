@@ -60,7 +60,7 @@ pub(super) struct MetadataSetter {
     /// The bits that copies go without whose modes are not kept.
     umask: u32,
     /// Whether it was said that the destination takes no attributes.
-    told_unsupported: bool,
+    reported_unsupported: bool,
 }
 
 impl MetadataSetter {
@@ -71,7 +71,7 @@ impl MetadataSetter {
             preserve,
             is_root: rustix::process::geteuid().is_root(),
             umask: if preserve { 0 } else { process_umask() },
-            told_unsupported: false,
+            reported_unsupported: false,
         }
     }
 
@@ -151,14 +151,14 @@ impl MetadataSetter {
         let set = rustix::fs::setxattr(through_proc(&fd), name, value, XattrFlags::empty());
         let Err(errno) = set else { return };
         // Properties of btrfs mean nothing elsewhere.
-        if errno == Errno::NOTSUP && (name.starts_with(b"btrfs.") || self.told_unsupported) {
+        if errno == Errno::NOTSUP && (name.starts_with(b"btrfs.") || self.reported_unsupported) {
             return;
         }
         if errno == Errno::PERM && !self.is_root {
             tracing::debug!(name = %Escaped(name), "attribute left out: only root may set it");
             return;
         }
-        self.told_unsupported |= errno == Errno::NOTSUP;
+        self.reported_unsupported |= errno == Errno::NOTSUP;
         problems.push(MetadataError::new(
             format_args!("attribute {}", Escaped(name)),
             errno,

@@ -11,14 +11,14 @@ use super::*;
 use crate::adapter::WHOLE_FILE;
 use crate::adapter::flushing::For;
 
-type Told = (NodeId, u64, u64);
+type Dropped = (NodeId, u64, u64);
 
 /// A kernel that drops at once what it is told to, and remembers it.
 #[derive(Debug, Default)]
 struct Obedient {
     /// Before the answer of a request that has changed it past the kernel's cache.
-    written: Mutex<Vec<Told>>,
-    changed: Mutex<Vec<Told>>,
+    written: Mutex<Vec<Dropped>>,
+    changed: Mutex<Vec<Dropped>>,
     /// It is told nothing in time.
     is_late: AtomicBool,
 }
@@ -66,7 +66,7 @@ fn obedient(mount: &Mount) -> Arc<Obedient> {
     kernel
 }
 
-fn told(list: &Mutex<Vec<Told>>) -> Vec<Told> {
+fn drain(list: &Mutex<Vec<Dropped>>) -> Vec<Dropped> {
     std::mem::take(&mut list.lock())
 }
 
@@ -93,19 +93,19 @@ fn pages_are_dropped_before_a_direct_write_is_answered() {
     let (mount, kernel) = obedient_mount();
     let (node, handle) = mount.file(NodeId::ROOT, "f");
     mount.put((node, handle), 0, &PAGE);
-    assert_eq!(told(&kernel.written), []);
+    assert_eq!(drain(&kernel.written), []);
     // A whole page past the engine's buffer, and a part of one through it.
     for (offset, bytes) in [(4096, &PAGE[..]), (512, &PAGE[..512])] {
         let written = mount.write(&USER, node, handle, offset, bytes, &DIRECT);
         assert_eq!(written, Ok(bytes.len()));
         let expected = [(node, offset, bytes.len() as u64)];
-        assert_eq!(told(&kernel.written), expected);
+        assert_eq!(drain(&kernel.written), expected);
     }
     // A write that has failed may have changed a part.
     let written = mount.write(&USER, node, handle, u64::MAX - 8191, &PAGE, &DIRECT);
     written.unwrap_err();
-    assert_eq!(told(&kernel.written), [(node, u64::MAX - 8191, 4096)]);
-    assert_eq!(told(&kernel.changed), []);
+    assert_eq!(drain(&kernel.written), [(node, u64::MAX - 8191, 4096)]);
+    assert_eq!(drain(&kernel.changed), []);
 }
 
 /// The kernel may have sent a buffered write before it dropped the page, which a read has brought back since.
@@ -116,7 +116,7 @@ fn a_page_that_was_reread_after_a_drop_is_dropped_again_by_the_next_buffered_wri
     let (node, handle) = file;
     let put = |offset| {
         mount.put(file, offset, b"buffered");
-        told(&kernel.changed)
+        drain(&kernel.changed)
     };
     let again = |offset| [(node, offset, 8)];
     let read = || mount.bytes(file).len();
@@ -138,7 +138,7 @@ fn a_page_that_was_reread_after_a_drop_is_dropped_again_by_the_next_buffered_wri
     mount
         .flush(mount.node(node).unwrap().id, WHOLE_FILE, For::Search)
         .unwrap();
-    assert_eq!(told(&kernel.changed), [(node, 0, u64::MAX)]);
+    assert_eq!(drain(&kernel.changed), [(node, 0, u64::MAX)]);
     read();
     drop_by_direct();
     assert_eq!(put(8), again(8), "the second drop had another range");
@@ -147,13 +147,13 @@ fn a_page_that_was_reread_after_a_drop_is_dropped_again_by_the_next_buffered_wri
 
 /// The notice of a drop may reach the kernel while it sends any later write.
 #[test]
-fn a_drop_that_comes_late_may_meet_each_buffered_write_until_the_kernel_was_told() {
+fn a_drop_that_comes_late_may_meet_each_buffered_write_until_the_notice_is_sent() {
     let (mount, kernel) = obedient_mount();
     let file = mount.file(NodeId::ROOT, "f");
     let (node, handle) = file;
     let put = || {
         mount.put(file, 0, &PAGE);
-        told(&kernel.changed)
+        drain(&kernel.changed)
     };
     let again = [(node, 0, 4096)];
     mount.put(file, 0, &PAGE);
@@ -178,7 +178,7 @@ fn a_buffered_write_has_only_those_pages_dropped_that_were_read() {
     let (node, handle) = file;
     let put = |offset, bytes: &[u8]| {
         mount.put(file, offset, bytes);
-        told(&kernel.changed)
+        drain(&kernel.changed)
     };
     put(0, &[b'b'; 5 * 4096]);
     let drop_and_read = |offset, len| {
@@ -216,13 +216,13 @@ fn pages_are_dropped_before_a_change_fails_that_may_have_got_half_way() {
     for mode in [0, 0x11] {
         let refused = mount.fallocate(&USER, node, handle, (4096, too_much), mode);
         assert_eq!(refused, Err(Errno::NOSPC));
-        assert_eq!(told(&kernel.written), [(node, 4096, too_much)]);
+        assert_eq!(drain(&kernel.written), [(node, 4096, too_much)]);
     }
     let file = (node, handle);
     let refused = mount.copy_file_range(&USER, end(file, 0), end(file, 1024), 4096);
     assert_eq!(refused, Err(Errno::INVAL));
-    assert_eq!(told(&kernel.written), [(node, 1024, 4096)]);
-    assert_eq!(told(&kernel.changed), [], "nothing is left for later");
+    assert_eq!(drain(&kernel.written), [(node, 1024, 4096)]);
+    assert_eq!(drain(&kernel.changed), [], "nothing is left for later");
     mount.forget(node, 1);
 }
 
@@ -253,7 +253,7 @@ fn pages_are_dropped_before_a_copy_fails_that_cannot_be_synced() {
     device.add(Fault::WriteRange { range: 0..u64::MAX });
     let failed = mount.copy_file_range(&USER, end(source, 0), end(synced, 8192), 4096);
     assert_eq!(failed, Err(Errno::IO));
-    assert_eq!(told(&kernel.written), [(synced.0, 8192, 4096)]);
+    assert_eq!(drain(&kernel.written), [(synced.0, 8192, 4096)]);
     device.heal();
     mount.forget(source.0, 1);
     mount.forget(synced.0, 1);
@@ -272,12 +272,12 @@ fn pages_behind_a_copy_are_dropped_if_a_later_part_of_it_has_failed() {
     let len = (PART + PAGE.len()) as u64;
     let copied = mount.copy_file_range(&USER, end(source, 0), end(copy, 1), len);
     assert_eq!(copied, Ok(len));
-    assert_eq!(told(&kernel.written), []);
+    assert_eq!(drain(&kernel.written), []);
     device.add(Fault::ReadRange { range: 0..u64::MAX });
     let copied = mount.copy_file_range(&USER, end(source, 0), end(copy, 1), len);
     assert_eq!(copied, Ok(PART as u64));
     let rest = (copy.0, 1 + PART as u64, PAGE.len() as u64);
-    assert_eq!(told(&kernel.written), [rest]);
+    assert_eq!(drain(&kernel.written), [rest]);
     device.heal();
     mount.forget(source.0, 1);
     mount.forget(copy.0, 1);

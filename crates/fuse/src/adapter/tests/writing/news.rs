@@ -38,7 +38,7 @@ impl Notifier for Deaf {
 }
 
 #[test]
-fn no_ioctl_changes_a_name_while_too_many_wait_to_be_told() {
+fn no_ioctl_changes_a_name_while_too_many_notices_wait() {
     // The deletion asks the rights of the calling process.
     if !ubtrfs_sim::is_root_or_skip() {
         return;
