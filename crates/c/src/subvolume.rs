@@ -1,7 +1,6 @@
 //! Subvolumes and snapshots.
 
 use std::ffi::{c_char, c_int, c_uint};
-use std::io::ErrorKind;
 
 use ubtrfs::{Access, Subvolume};
 
@@ -56,12 +55,7 @@ pub unsafe extern "C" fn ubtrfs_volume_subvolume_by_id(
     status(|| {
         // SAFETY: the head of the header.
         let (opened, handle) = unsafe { (handle_place(subvolume)?, handle(volume)?) };
-        let subvolume = handle.volume.subvolume_by_id(id);
-        let subvolume = subvolume.map_err(|error| match error.kind() {
-            // Its errno is that of a file that is gone, as for handles.
-            ErrorKind::NotFound => Failure::new(libc::ENOENT, error.to_string()),
-            _ => error.into(),
-        })?;
+        let subvolume = handle.volume.subvolume_by_id(id)?;
         opened.give(ubtrfs_subvolume { subvolume });
         Ok(())
     })

@@ -1,10 +1,8 @@
 //! Volumes.
 
 use std::ffi::OsStr;
-use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 
-use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use ubtrfs::{BlockGroupKind, Profile, TrimOptions};
@@ -138,11 +136,7 @@ impl Volume {
     fn subvolume_by_id(&self, py: Python<'_>, id: u64) -> PyResult<Subvolume> {
         let volume = self.handle.get()?;
         let subvolume = py.detach(move || volume.subvolume_by_id(id));
-        let subvolume = subvolume.map_err(|error| match error.kind() {
-            // Its errno is that of a file that is gone, as for handles.
-            ErrorKind::NotFound => PyOSError::new_err((libc::ENOENT, error.to_string())),
-            _ => failed(&error),
-        });
+        let subvolume = subvolume.map_err(|error| failed_in_words(&error));
         subvolume.map(Subvolume::new)
     }
 

@@ -12,7 +12,7 @@ use ubtrfs_engine::{Error as EngineError, FileId};
 use ubtrfs_format::ids::{InodeNr, RootId};
 use ubtrfs_format::uuid::Uuid;
 
-use crate::error::{Error, Naming, Result};
+use crate::error::{Cause, Error, Naming, Result};
 use crate::handle::Engine;
 use crate::subvolume::{Subvolume, SubvolumeInfo};
 
@@ -153,7 +153,12 @@ impl Volume {
     ///
     /// There is none (`NotFound`).
     pub fn subvolume_by_id(&self, id: u64) -> Result<Subvolume> {
-        let opened = self.open_subvolume(RootId(id));
+        let opened = self
+            .open_subvolume(RootId(id))
+            .map_err(|error| match error {
+                EngineError::NoSuchSubvolume(_) => Cause::NoSubvolume(id),
+                other => other.into(),
+            });
         opened.naming_alone("open subvolume")
     }
 

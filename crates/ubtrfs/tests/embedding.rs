@@ -583,6 +583,12 @@ fn subvolumes_are_listed_with_what_is_known_of_them() {
     data.delete_subvolume("/before").unwrap();
     let gone = volume.subvolume_by_id(snapshot.id()).unwrap_err();
     assert_eq!(gone.kind(), ErrorKind::NotFound, "{gone}");
+    assert_eq!(gone.errno(), rustix::io::Errno::NOENT.raw_os_error());
+    let id = snapshot.id();
+    assert_eq!(
+        gone.to_string(),
+        format!("cannot open subvolume: no subvolume has the id {id}")
+    );
     // An extent tree is no subvolume.
     assert!(volume.subvolume_by_id(2).is_err());
 }

@@ -72,6 +72,9 @@ pub(crate) enum Cause {
     /// A subvolume, which only its deletion removes with its contents.
     #[error("'{}' is a subvolume", Escaped::of(.0))]
     Subvolume(PathBuf),
+    /// An id that no subvolume has.
+    #[error("no subvolume has the id {0}")]
+    NoSubvolume(u64),
     /// A directory that a damaged volume has in several places.
     #[error("directory stands in more than one place")]
     Elsewhere,

@@ -25,6 +25,7 @@ impl Cause {
             }
             Cause::NotOpenFor(_) => bad_descriptor(),
             Cause::Cancelled => io::ErrorKind::Interrupted,
+            Cause::NoSubvolume(_) => io::ErrorKind::NotFound,
             Cause::Elsewhere => io::ErrorKind::InvalidData,
             Cause::Zoned(_) => io::ErrorKind::Unsupported,
             Cause::Occupied { .. } => io::ErrorKind::AlreadyExists,
