@@ -116,7 +116,7 @@ pages: build ## run the commands that the pages for users show
 	UBTRFS=$(CURDIR)/$(ubtrfs) scripts/try-pages
 
 deb: setup build library ## make Debian packages of the command and the library in target/deb
-	scripts/deb $(packages) $(archive)
+	scripts/deb $(packages) $(archive) $(if $(filter dev,$(PROFILE)),0)
 
 deb-test: deb
 	scripts/try-deb $(packages)

@@ -17,7 +17,6 @@
 mod crafted_images;
 mod devices;
 mod error;
-mod fingerprint;
 mod kernel_oracle;
 mod model_oracle;
 mod program;
@@ -27,6 +26,7 @@ mod rights;
 mod rng;
 mod scratch;
 mod skip;
+mod sparse_files;
 mod vocabulary;
 mod zeros;
 
@@ -36,7 +36,6 @@ pub use devices::{
     new_volume_on, record,
 };
 pub use error::Error;
-pub use fingerprint::fingerprint;
 pub use kernel_oracle::{fill, kernel, manifest, matrix};
 pub use model_oracle::{model, oracle, script};
 pub use progress::Progress;
@@ -45,5 +44,6 @@ pub use rights::{is_root, with_roots_rights};
 pub use rng::{Rng, seed};
 pub use scratch::Scratch;
 pub use skip::{has_fuse_or_skip, is_root_or_skip, skip, skip_optional};
+pub use sparse_files::{fingerprint, read_data, read_sparse};
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -190,7 +190,7 @@ const ORDERS: &[(&str, &[&str])] = &[
             // The type `Result`.
             "lib",
             "error progress raw_ioctl rights rng zeros",
-            "devices fingerprint program",
+            "devices sparse_files program",
             "scratch skip",
             "kernel_oracle",
             "crafted_images vocabulary",

@@ -18,7 +18,7 @@ use ubtrfs_format::name_hash::name_hash;
 use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::fill::{Scale, hard_cases};
 use ubtrfs_sim::kernel::{self, Feature, KernelMount, KernelVolume, MkfsSpec, Profile};
-use ubtrfs_sim::{Rng, new_volume};
+use ubtrfs_sim::{Rng, new_volume, read_data};
 use ubtrfs_transaction::EditEstimate;
 use ubtrfs_transaction::roots::Tree;
 use ubtrfs_transaction::space::BlockGroup;
@@ -195,7 +195,7 @@ fn judge(made: &KernelVolume) {
             if kind.is_dir() {
                 pending.push(entry.path());
             } else if kind.is_file() {
-                std::fs::read(entry.path()).unwrap();
+                read_data(&entry.path()).unwrap();
             }
         }
     }

@@ -18,6 +18,7 @@ use ubtrfs_format::superblock::{SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock}
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::fault::FaultDevice;
+use crate::read_sparse;
 
 /// Device index and offset.
 type Place = (usize, u64);
@@ -45,7 +46,7 @@ impl Crafted {
     pub fn load(devices: &[PathBuf]) -> Crafted {
         let images: Vec<Vec<u8>> = devices
             .iter()
-            .map(|path| std::fs::read(path).expect("device files can be read"))
+            .map(|path| read_sparse(path).expect("device files can be read"))
             .collect();
         let first = SUPERBLOCK_OFFSETS[0] as usize;
         let superblock = Superblock::from_block(&images[0][first..first + SUPERBLOCK_SIZE])
