@@ -203,11 +203,11 @@ struct ubtrfs_progress {
    */
   int phases;
   /**
-   * Files of a tree that were begun or removed, or commands of a stream that is received.
+   * Files of a tree that were begun, filled in or removed, or commands of a stream that is received.
    */
   uint64_t files;
   /**
-   * Bytes of file data that were copied or archived, of the stream that is sent or received, or of space that was
+   * Bytes of file data that were copied, filled in or archived, of the stream that is sent or received, or of space that was
    * trimmed. Data that copies share is not among them.
    */
   uint64_t bytes;
@@ -751,6 +751,14 @@ int ubtrfs_mkfs_options_set_discard(struct ubtrfs_mkfs_options *options,
  * Has ubtrfs_volume_format overwrite what files and devices hold.
  */
 int ubtrfs_mkfs_options_set_force(struct ubtrfs_mkfs_options *options, bool force);
+
+/**
+ * Has a callback hear how each volume is filled that is made with the options. NULL is none. `data` is kept until the
+ * options are freed. If the callback ends a filling, there is no volume.
+ */
+int ubtrfs_mkfs_options_set_progress(struct ubtrfs_mkfs_options *options,
+                                     ubtrfs_progress_callback callback,
+                                     void *data);
 
 /**
  * Makes options of checks.

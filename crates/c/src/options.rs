@@ -34,6 +34,7 @@ pub struct ubtrfs_mkfs_options {
     discard: bool,
     shrink: bool,
     pub(crate) force: bool,
+    pub(crate) listener: Listener,
 }
 
 /// How a volume is checked. New ones are those of ubtrfs_check without flags.
@@ -529,6 +530,23 @@ pub unsafe extern "C" fn ubtrfs_mkfs_options_set_force(
 ) -> c_int {
     let change = |options: &mut ubtrfs_mkfs_options| {
         options.force = force;
+        Ok(())
+    };
+    // SAFETY: the head of the header.
+    unsafe { set(options, change) }
+}
+
+/// Has a callback hear how each volume is filled that is made with the options. NULL is none. `data` is kept until the
+/// options are freed. If the callback ends a filling, there is no volume.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ubtrfs_mkfs_options_set_progress(
+    options: *mut ubtrfs_mkfs_options,
+    callback: ubtrfs_progress_callback,
+    data: *mut c_void,
+) -> c_int {
+    let change = |options: &mut ubtrfs_mkfs_options| {
+        // SAFETY: the head of the header.
+        options.listener = unsafe { Listener::new(callback, data) };
         Ok(())
     };
     // SAFETY: the head of the header.

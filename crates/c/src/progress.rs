@@ -5,10 +5,11 @@ use std::mem;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::ptr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ubtrfs::{
-    CheckObserver, CheckProgress, Error, FileType, ReceiveObserver, RemovalObserver, StreamCommand,
-    TransferObserver, TransferProblem,
+    CheckObserver, CheckProgress, Error, FileType, FillObserver, Mkfs, ReceiveObserver,
+    RemovalObserver, StreamCommand, TransferObserver, TransferProblem,
 };
 
 use crate::arguments::text_of;
@@ -27,9 +28,9 @@ pub struct ubtrfs_progress {
     pub phase: c_int,
     /// How many phases a check has.
     pub phases: c_int,
-    /// Files of a tree that were begun or removed, or commands of a stream that is received.
+    /// Files of a tree that were begun, filled in or removed, or commands of a stream that is received.
     pub files: u64,
-    /// Bytes of file data that were copied or archived, of the stream that is sent or received, or of space that was
+    /// Bytes of file data that were copied, filled in or archived, of the stream that is sent or received, or of space that was
     /// trimmed. Data that copies share is not among them.
     pub bytes: u64,
     /// Tree blocks that a check has read.
@@ -85,6 +86,9 @@ pub(crate) struct Meter {
     /// The listener was called since the work asked last whether it is to end.
     was_called: bool,
 }
+
+// SAFETY: the library calls observers in the thread that has called it. So the callback and its pointers stay there.
+unsafe impl Send for Meter {}
 
 impl Meter {
     pub(crate) fn new(listener: Listener) -> Meter {
@@ -176,6 +180,44 @@ impl CheckObserver for Meter {
 
     fn is_cancelled(&mut self) -> bool {
         self.ask()
+    }
+}
+
+/// The progress of filling a new volume, shared by the call and by the observer that the volume is made with.
+#[derive(Clone)]
+pub(crate) struct FillMeter(Arc<Mutex<Meter>>);
+
+impl FillMeter {
+    pub(crate) fn new(listener: Listener) -> FillMeter {
+        FillMeter(Arc::new(Mutex::new(Meter::new(listener))))
+    }
+
+    /// Has the listener hear how a volume is filled.
+    pub(crate) fn observe(&self, mkfs: Mkfs) -> Mkfs {
+        mkfs.observe(Arc::new(Mutex::new(self.clone())))
+    }
+
+    /// Returns the outcome of making a volume, as [`Meter::outcome`].
+    pub(crate) fn outcome<T>(&self, made: ubtrfs::Result<T>) -> Result<T> {
+        self.meter().outcome(made)
+    }
+
+    fn meter(&self) -> MutexGuard<'_, Meter> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl FillObserver for FillMeter {
+    fn begin(&mut self, path: &Path) {
+        self.meter().begin(path);
+    }
+
+    fn transferred(&mut self, len_bytes: u64) {
+        self.meter().advance(len_bytes);
+    }
+
+    fn is_cancelled(&mut self) -> bool {
+        self.meter().ask()
     }
 }
 

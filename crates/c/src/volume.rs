@@ -12,6 +12,7 @@ use crate::arguments::{
 use crate::failure::{Failure, Result, number, size, status};
 use crate::metadata::ubtrfs_timespec;
 use crate::options::{ubtrfs_mkfs_options, ubtrfs_open_options};
+use crate::progress::{FillMeter, Listener};
 
 /// Opens for reading: others may do the same meanwhile.
 pub const UBTRFS_READ_ONLY: c_uint = 1;
@@ -104,12 +105,18 @@ pub unsafe extern "C" fn ubtrfs_volume_open(
 fn new_volume(
     mkfs: Option<&ubtrfs_mkfs_options>,
     open: Option<&ubtrfs_open_options>,
-) -> Result<Builder> {
+    make: impl FnOnce(Builder) -> ubtrfs::Result<Volume>,
+) -> Result<ubtrfs_volume> {
     if open.is_some_and(ubtrfs_open_options::reads_only) {
         return Err(Failure::invalid("a new volume is for writing"));
     }
+    let listener = mkfs.map_or_else(Listener::default, |mkfs| mkfs.listener);
+    let meter = FillMeter::new(listener);
+    let mkfs = mkfs.map(ubtrfs_mkfs_options::mkfs).unwrap_or_default();
     let builder = open.map_or_else(Volume::builder, ubtrfs_open_options::builder);
-    Ok(builder.mkfs(mkfs.map(ubtrfs_mkfs_options::mkfs).unwrap_or_default()))
+    let made = make(builder.mkfs(meter.observe(mkfs)));
+    let volume = meter.outcome(made)?;
+    Ok(ubtrfs_volume { volume })
 }
 
 /// Makes a volume of so many files that must not exist, each of this size, and opens it for writing. Options may be NULL:
@@ -128,8 +135,8 @@ pub unsafe extern "C" fn ubtrfs_volume_create_with(
         let (made, images) = unsafe { (handle_place(volume)?, paths(images, image_count)?) };
         // SAFETY: the head of the header.
         let (mkfs, open) = unsafe { (mkfs_options.as_ref(), open_options.as_ref()) };
-        let volume = new_volume(mkfs, open)?.create_all(&images, size_bytes)?;
-        made.give(ubtrfs_volume { volume });
+        let make = |builder: Builder| builder.create_all(&images, size_bytes);
+        made.give(new_volume(mkfs, open, make)?);
         Ok(())
     })
 }
@@ -153,9 +160,8 @@ pub unsafe extern "C" fn ubtrfs_volume_format(
         // SAFETY: the head of the header.
         let (mkfs, open) = unsafe { (mkfs_options.as_ref(), open_options.as_ref()) };
         let force = mkfs.is_some_and(|mkfs| mkfs.force);
-        let builder = new_volume(mkfs, open)?.force(force);
-        let volume = builder.format_all(&devices)?;
-        made.give(ubtrfs_volume { volume });
+        let make = |builder: Builder| builder.force(force).format_all(&devices);
+        made.give(new_volume(mkfs, open, make)?);
         Ok(())
     })
 }

@@ -263,6 +263,7 @@ static struct ubtrfs_volume *format_filled(void)
     struct ubtrfs_mkfs_options *mkfs;
     struct ubtrfs_volume *volume;
     struct ubtrfs_subvolume *root, *dir;
+    struct heard heard;
     int fd = opened(path, O_WRONLY | O_CREAT);
 
     CHECK(ftruncate(fd, (off_t)IMAGE_BYTES) == 0 && close(fd) == 0);
@@ -271,7 +272,9 @@ static struct ubtrfs_volume *format_filled(void)
     CHECK(ubtrfs_mkfs_options_set_shrink(mkfs, true) == 0);
     CHECK(ubtrfs_mkfs_options_add_subvolume(mkfs, NULL, true) == -EINVAL);
     CHECK(ubtrfs_mkfs_options_add_subvolume(mkfs, "dir", true) == 0);
-    CHECK(ubtrfs_volume_format(&path, 1, mkfs, NULL, &volume) == 0);
+    CHECK(ubtrfs_mkfs_options_set_progress(mkfs, hear, &heard) == 0);
+    TWICE(heard, ubtrfs_volume_format(&path, 1, mkfs, NULL, &volume), 0);
+    CHECK(heard.has_path && heard.files == 3 && heard.bytes >= 3 << 20);
     CHECK(ubtrfs_volume_root(volume, &root) == 0);
     CHECK(ubtrfs_subvolume_open(root, "/dir", &dir) == 0);
     CHECK(ubtrfs_subvolume_id(dir) > 255 && ubtrfs_mkdir(dir, "/new", 0755) == -EROFS);

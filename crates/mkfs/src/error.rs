@@ -95,4 +95,6 @@ pub enum MkfsError {
     /// A file failed that holds what is put aside while a volume is filled.
     #[error("temporary file: {0}")]
     Scratch(io::Error),
+    #[error("cancelled")]
+    Cancelled,
 }

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use ubtrfs::{
-    CheckObserver, CheckProgress, Error, FileType, ReceiveObserver, RemovalObserver, StreamCommand,
-    TransferObserver, TransferProblem,
+    CheckObserver, CheckProgress, Error, FileType, FillObserver, ReceiveObserver, RemovalObserver,
+    StreamCommand, TransferObserver, TransferProblem,
 };
 
 use crate::failure::failed;
@@ -151,6 +151,20 @@ impl Signals {
             self.looked = now();
         }
         self.raised.is_some()
+    }
+}
+
+impl FillObserver for Signals {
+    fn begin(&mut self, path: &Path) {
+        self.begin_at(path);
+    }
+
+    fn transferred(&mut self, len_bytes: u64) {
+        self.advance(len_bytes);
+    }
+
+    fn is_cancelled(&mut self) -> bool {
+        self.look()
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -75,11 +76,24 @@ impl Volume {
     }
 }
 
-/// Returns the builder of a new volume.
-fn builder(making: &Bound<'_, PyDict>, opening: &Bound<'_, PyDict>) -> PyResult<ubtrfs::Builder> {
-    let mkfs = making.extract::<Making>()?.mkfs()?;
-    let builder = opening.extract::<Opening>()?.builder()?;
-    Ok(builder.mkfs(mkfs))
+/// The options of a new volume: how it is made, how it is opened, and the callable that hears of its progress.
+type NewVolume<'py> = (Bound<'py, PyDict>, Bound<'py, PyDict>, Option<Py<PyAny>>);
+
+/// Makes a volume. An exception of the callable or a handler of signals comes before the error that it led to.
+fn new_volume(
+    py: Python<'_>,
+    (making, opening, progress): NewVolume<'_>,
+    failed: fn(&ubtrfs::Error) -> PyErr,
+    make: impl FnOnce(ubtrfs::Builder) -> ubtrfs::Result<ubtrfs::Volume> + Send,
+) -> PyResult<Volume> {
+    let signals = Arc::new(Mutex::new(Signals::new(progress)));
+    let mkfs = making.extract::<Making>()?.mkfs()?.observe(signals.clone());
+    let builder = opening.extract::<Opening>()?.builder()?.mkfs(mkfs);
+    let made = py.detach(|| make(builder));
+    let mut signals = signals.lock().unwrap_or_else(PoisonError::into_inner);
+    signals.take_raised()?;
+    let handle = Handle::new(made.map_err(|error| failed(&error))?);
+    Ok(Volume { handle })
 }
 
 #[pymethods]
@@ -89,11 +103,10 @@ impl Volume {
         py: Python<'_>,
         paths: Vec<Vec<u8>>,
         size: u64,
-        making: &Bound<'_, PyDict>,
-        opening: &Bound<'_, PyDict>,
+        options: NewVolume<'_>,
     ) -> PyResult<Volume> {
-        let builder = builder(making, opening)?;
-        Volume::opened(py, || builder.create_all(&paths_of(&paths), size))
+        let make = |builder: ubtrfs::Builder| builder.create_all(&paths_of(&paths), size);
+        new_volume(py, options, failed, make)
     }
 
     #[staticmethod]
@@ -101,25 +114,15 @@ impl Volume {
         py: Python<'_>,
         paths: Vec<Vec<u8>>,
         force: bool,
-        making: &Bound<'_, PyDict>,
-        opening: &Bound<'_, PyDict>,
+        options: NewVolume<'_>,
     ) -> PyResult<Volume> {
-        let builder = builder(making, opening)?.force(force);
-        let formatted = py.detach(|| builder.format_all(&paths_of(&paths)));
-        let volume = formatted.map_err(|error| failed_in_words(&error))?;
-        let handle = Handle::new(volume);
-        Ok(Volume { handle })
+        let make = |builder: ubtrfs::Builder| builder.force(force).format_all(&paths_of(&paths));
+        new_volume(py, options, failed_in_words, make)
     }
 
     #[staticmethod]
-    fn in_memory(
-        py: Python<'_>,
-        size: u64,
-        making: &Bound<'_, PyDict>,
-        opening: &Bound<'_, PyDict>,
-    ) -> PyResult<Volume> {
-        let builder = builder(making, opening)?;
-        Volume::opened(py, || builder.in_memory(size))
+    fn in_memory(py: Python<'_>, size: u64, options: NewVolume<'_>) -> PyResult<Volume> {
+        new_volume(py, options, failed, |builder| builder.in_memory(size))
     }
 
     #[staticmethod]

@@ -801,6 +801,15 @@ def test_progress_is_reported_and_an_exception_ends_the_call(image, tmp_path):
         assert 0 < last.bytes <= trimmed
     report, last = twice(lambda hear: ubtrfs.check(image, progress=hear))
     assert report.clean and last.phase == last.phases and last.blocks > 0 and last.subject
+    filled = tmp_path / "filled.img"
+
+    def fill(hear):
+        with ubtrfs.Volume.create(filled, SIZE, rootdir=source, progress=hear) as volume:
+            assert volume.root.exists("/file")
+
+    _, last = twice(fill)
+    assert (last.files, last.bytes) == (3, size)
+    assert {of.path for of in heard} == {"", "dir", "file"}
 
 
 class Alarm(Exception):
@@ -844,6 +853,13 @@ def test_handler_of_a_signal_ends_long_work(image, tmp_path, alarm):
     with pytest.raises(Alarm):
         ubtrfs.check(image, read_data=True)
     assert ubtrfs.check(image).clean
+    source = tmp_path / "source"
+    source.mkdir()
+    (tmp_path / "large").rename(source / "large")
+    alarm()
+    with pytest.raises(Alarm):
+        ubtrfs.Volume.create(tmp_path / "filled.img", 1 << 30, rootdir=source)
+    assert not (tmp_path / "filled.img").exists()
 
 
 def test_handler_of_a_signal_ends_a_long_read(root, alarm):

@@ -2,11 +2,12 @@
 //!
 //! Not here: opening them (`volume`), what a volume consists of (`ubtrfs-mkfs`).
 
+use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use ubtrfs_device::{BlockDevice, memory_limit};
@@ -16,8 +17,8 @@ use ubtrfs_format::compress::Compression;
 use ubtrfs_format::item::{InodeFlags, Timespec};
 use ubtrfs_format::uuid::Uuid;
 use ubtrfs_mkfs::{
-    ArchiveReader, FillOptions, FilledVolume, FlagsRequest, Growth, Identity, Input, LeftOutAcls,
-    MkfsError, Plan, Scratch, SubvolumeRequest, TimeRule, VolumeChunks, fill,
+    ArchiveReader, FillObserver, FillOptions, FilledVolume, FlagsRequest, Growth, Identity, Input,
+    LeftOutAcls, MkfsError, Plan, Scratch, SubvolumeRequest, TimeRule, VolumeChunks, fill,
 };
 
 use crate::error::{Cause, Caused, Naming, Result};
@@ -61,6 +62,37 @@ pub struct Mkfs {
     size: Size,
     reflink: bool,
     scratch_dir: Option<PathBuf>,
+    observer: Option<SharedObserver>,
+}
+
+/// The observer of a filling. Between two calls of it others may lock it.
+#[derive(Clone)]
+struct SharedObserver(Arc<Mutex<dyn FillObserver + Send>>);
+
+impl fmt::Debug for SharedObserver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedObserver").finish_non_exhaustive()
+    }
+}
+
+impl SharedObserver {
+    fn lock(&self) -> MutexGuard<'_, dyn FillObserver + Send + 'static> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl FillObserver for SharedObserver {
+    fn begin(&mut self, path: &Path) {
+        self.lock().begin(path);
+    }
+
+    fn transferred(&mut self, len_bytes: u64) {
+        self.lock().transferred(len_bytes);
+    }
+
+    fn is_cancelled(&mut self) -> bool {
+        self.lock().is_cancelled()
+    }
 }
 
 /// The files that a volume is filled with.
@@ -294,6 +326,13 @@ impl Mkfs {
         self
     }
 
+    /// Has an observer hear how far the filling of the volume is, and end it. [`FillObserver`] has an example.
+    #[must_use]
+    pub fn observe(mut self, observer: Arc<Mutex<dyn FillObserver + Send>>) -> Mkfs {
+        self.observer = Some(SharedObserver(observer));
+        self
+    }
+
     /// Sets the compression of the builder, unless there is one of its own.
     pub(crate) fn or_compress(mut self, compress: Compress) -> Mkfs {
         self.compress.get_or_insert(compress);
@@ -436,8 +475,9 @@ impl PlannedVolume {
     /// - there are more or fewer devices than were planned, or one is shorter (`InvalidInput`): nothing was written
     /// - a device fails
     /// - what the volume is filled with cannot be read, changes meanwhile, or does not fit (`StorageFull`)
+    /// - an observer ends it (`Interrupted`)
     ///
-    /// After an error of the last two kinds, the devices hold no volume, or their old contents whole.
+    /// After an error of the last three kinds, the devices hold no volume, or their old contents whole.
     pub fn write(self, devices: &[(&Path, &dyn BlockDevice)]) -> Result<MadeVolume> {
         let written = self.written(devices);
         written.naming_alone("make a volume")
@@ -466,7 +506,12 @@ impl PlannedVolume {
             Work::Filled(input) => {
                 let options = mkfs.fill_options(devices.iter().map(|(path, _)| *path));
                 let sized: Vec<_> = bare.zip(device_bytes).collect();
-                let filled = fill(&mkfs.options.to_lower(), &identity, &sized, input, &options)?;
+                let mut observer = mkfs.observer.clone();
+                let observer = observer
+                    .as_mut()
+                    .map(|shared| shared as &mut dyn FillObserver);
+                let lower = mkfs.options.to_lower();
+                let filled = fill(&lower, &identity, &sized, input, &options, observer)?;
                 let FilledVolume {
                     geometry,
                     layout,

@@ -229,3 +229,50 @@ pub use ubtrfs_device::memory_limit;
 /// # }
 /// ```
 pub use ubtrfs_device::Holder;
+
+/// A listener to the filling of a new volume, for [`Mkfs::observe`](crate::Mkfs::observe).
+///
+/// ```
+/// use std::io::ErrorKind;
+/// use std::path::{Path, PathBuf};
+/// use std::sync::{Arc, Mutex};
+/// use ubtrfs::{FillObserver, Mkfs, MkfsOptions, Volume};
+///
+/// #[derive(Default)]
+/// struct Progress {
+///     files: Vec<PathBuf>,
+///     bytes: u64,
+///     is_ended: bool,
+/// }
+///
+/// impl FillObserver for Progress {
+///     fn begin(&mut self, path: &Path) {
+///         self.files.push(path.to_owned());
+///     }
+///     fn transferred(&mut self, len_bytes: u64) {
+///         self.bytes += len_bytes;
+///     }
+///     fn is_cancelled(&mut self) -> bool {
+///         self.is_ended
+///     }
+/// }
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let host = tempfile::tempdir()?;
+/// # std::fs::write(host.path().join("file"), vec![7; 1 << 20])?;
+/// let progress = Arc::new(Mutex::new(Progress::default()));
+/// let mkfs = Mkfs::new(MkfsOptions::default())
+///     .fill_from(host.path())
+///     .observe(progress.clone());
+/// Volume::builder().mkfs(mkfs.clone()).in_memory(256 << 20)?;
+/// let mut heard = progress.lock().unwrap();
+/// assert_eq!((heard.bytes, &*heard.files), (1 << 20, &[PathBuf::new(), "file".into()][..]));
+/// heard.is_ended = true;
+/// drop(heard);
+///
+/// let ended = Volume::builder().mkfs(mkfs).in_memory(256 << 20).unwrap_err();
+/// assert_eq!(ended.kind(), ErrorKind::Interrupted);
+/// # Ok(())
+/// # }
+/// ```
+pub use ubtrfs_mkfs::FillObserver;

@@ -1,10 +1,11 @@
-//! Messages and progress of copying, unpacking, archiving and removing trees, on a console.
+//! Messages and progress of copying, unpacking, archiving and removing trees and of filling volumes, on a console.
 
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use ubtrfs::{FileType, RemovalObserver, TransferObserver, TransferProblem};
+use indicatif::ProgressBar;
+use ubtrfs::{FileType, FillObserver, RemovalObserver, TransferObserver, TransferProblem};
 
 use crate::presentation::console::Console;
 use crate::presentation::quoting::{Escaped, ShellQuoted};
@@ -124,5 +125,29 @@ impl RemovalObserver for TransferConsole<'_> {
         self.console
             .error(format_args!("cannot remove '{path}': {reason}"));
         Ok(())
+    }
+}
+
+/// The filling of a new volume, as a console shows it.
+#[derive(Debug)]
+pub(crate) struct FillConsole(Option<ProgressBar>);
+
+impl FillConsole {
+    pub(crate) fn new(console: &Console) -> FillConsole {
+        FillConsole(console.progress().cloned())
+    }
+}
+
+impl FillObserver for FillConsole {
+    fn begin(&mut self, path: &Path) {
+        if let Some(bar) = &self.0 {
+            bar.set_message(Escaped::of(path).to_string());
+        }
+    }
+
+    fn transferred(&mut self, len_bytes: u64) {
+        if let Some(bar) = &self.0 {
+            bar.inc(len_bytes);
+        }
     }
 }

@@ -51,7 +51,7 @@ impl ContentsHash {
 }
 
 /// Hashes files that are placed, on devices of so many bytes.
-fn hash_of(files: &Filled<'_>, created: i64, sizes: &[u64]) -> Result<[u8; 16], MkfsError> {
+fn hash_of(files: &Filled<'_, '_>, created: i64, sizes: &[u64]) -> Result<[u8; 16], MkfsError> {
     let mut hash = ContentsHash::default();
     hash.push(format!("{:?}", files.geometry).as_bytes());
     hash.push(&created.to_le_bytes());
@@ -82,7 +82,7 @@ fn hash_of(files: &Filled<'_>, created: i64, sizes: &[u64]) -> Result<[u8; 16], 
 /// Gives everything that was made so far the UUIDs that follow from the contents.
 pub(super) fn identify(
     identity: &Identity,
-    files: &mut Filled<'_>,
+    files: &mut Filled<'_, '_>,
     layout: &mut VolumeChunks,
     sizes: &[u64],
 ) -> Result<Identity, MkfsError> {

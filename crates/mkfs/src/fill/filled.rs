@@ -1,5 +1,6 @@
 //! The result of a walk over files: items, checksums and extents, put aside until trees are built of them.
 
+use std::cell::RefCell;
 use std::io::Read;
 use std::ops::Range;
 
@@ -9,6 +10,7 @@ use ubtrfs_format::key::{Key, KeyType};
 use super::byte_log::{ByteLog, Scratch};
 use super::data_space::{PlacedData, PlacedExtent};
 use super::item_sorter::SortedItems;
+use super::observer::Watch;
 use crate::chunks::Place;
 use crate::error::MkfsError;
 use crate::extents::data_extent;
@@ -16,16 +18,18 @@ use crate::files::{Files, Push, Subvolume};
 use crate::options::Geometry;
 
 #[derive(Debug)]
-pub(super) struct Filled<'a> {
+pub(super) struct Filled<'a, 'o> {
     pub(super) geometry: &'a Geometry,
     pub(super) subvolumes: Vec<Subvolume>,
     pub(super) default_subvolume: RootId,
     pub(super) items: SortedItems,
     pub(super) extents: ExtentLog,
     pub(super) data: PlacedData,
+    /// Asked whenever items go by, for that is done several times.
+    pub(super) watch: RefCell<Watch<'o>>,
 }
 
-impl Files for Filled<'_> {
+impl Files for Filled<'_, '_> {
     fn subvolumes(&self) -> &[Subvolume] {
         &self.subvolumes
     }
@@ -39,15 +43,18 @@ impl Files for Filled<'_> {
     }
 
     fn each_item(&self, subvolume: RootId, push: &mut Push<'_>) -> Result<(), MkfsError> {
-        self.items.each(subvolume, push)
+        let mut watch = self.watch.borrow_mut();
+        watch.pass_items(push, |push| self.items.each(subvolume, push))
     }
 
     fn each_csum(&self, push: &mut Push<'_>) -> Result<(), MkfsError> {
-        self.data.csums.each(push)
+        let mut watch = self.watch.borrow_mut();
+        watch.pass_items(push, |push| self.data.csums.each(push))
     }
 
     fn each_extent(&self, push: &mut Push<'_>) -> Result<(), MkfsError> {
-        self.extents.each(self.geometry, push)
+        let mut watch = self.watch.borrow_mut();
+        watch.pass_items(push, |push| self.extents.each(self.geometry, push))
     }
 
     fn used(&self, chunk: usize) -> &[Range<u64>] {

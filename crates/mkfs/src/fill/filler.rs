@@ -35,6 +35,7 @@ use super::error::FillError;
 use super::filled::ExtentLog;
 use super::inode::{Name, dir_entry, put_name, put_names, put_xattrs};
 use super::item_sorter::{ItemSorter, Record, SortedItems};
+use super::observer::Watch;
 use super::source::{Attributes, Body, Event, LinkId, Source};
 use super::times::TimeRule;
 use super::{FillStats, SubvolumeRequest};
@@ -61,6 +62,7 @@ pub(super) struct FillerSetup<'a> {
 pub(super) struct Filler<'a, 'd> {
     setup: FillerSetup<'a>,
     data: &'d mut DataSpace<'a>,
+    watch: Watch<'d>,
     items: ItemSorter,
     extents: ExtentLog,
     subvolumes: Vec<Numbered>,
@@ -97,10 +99,15 @@ pub(super) struct Walked {
 }
 
 impl<'a, 'd> Filler<'a, 'd> {
-    pub(super) fn new(setup: FillerSetup<'a>, data: &'d mut DataSpace<'a>) -> Filler<'a, 'd> {
+    pub(super) fn new(
+        setup: FillerSetup<'a>,
+        data: &'d mut DataSpace<'a>,
+        watch: Watch<'d>,
+    ) -> Filler<'a, 'd> {
         let scratch = setup.scratch;
         Filler {
             data,
+            watch,
             items: ItemSorter::new(&scratch.dir, scratch.sorting_bytes()),
             extents: ExtentLog::new(scratch),
             subvolumes: Vec::new(),
@@ -179,8 +186,11 @@ impl<'a, 'd> Filler<'a, 'd> {
 
     /// Returns the path of a name where the walk is.
     fn path(&self, name: &[u8]) -> PathBuf {
-        let dirs = self.dirs.iter().skip(1).map(|dir| dir.name.as_slice());
-        dirs.chain([name]).map(OsStr::from_bytes).collect()
+        path_in(&self.dirs, name)
+    }
+
+    fn begin(&mut self, name: &[u8]) -> Result<(), FillError> {
+        Ok(self.watch.begin(|| path_in(&self.dirs, name))?)
     }
 
     fn max_item_bytes(&self) -> usize {
@@ -204,6 +214,7 @@ impl<'a, 'd> Filler<'a, 'd> {
         name_bytes: u64,
         subvolume: Option<usize>,
     ) -> Result<(), FillError> {
+        self.begin(&name)?;
         self.check(&name, &attributes)?;
         self.stats.directories += 1;
         let parent = self.dirs.last().map(|dir| dir.subvolume);
@@ -368,6 +379,7 @@ impl<'a, 'd> Filler<'a, 'd> {
         link: Option<(LinkId, u32)>,
         body: Body,
     ) -> Result<(), FillError> {
+        self.begin(&name)?;
         self.check(&name, &attributes)?;
         let kind = kind(&attributes);
         let subvolume = self
@@ -415,6 +427,13 @@ impl<'a, 'd> Filler<'a, 'd> {
         self.items.push(&self.scratch)?;
         Ok(())
     }
+}
+
+/// Returns the path of a name in the last of directories, below the root.
+fn path_in(dirs: &[Dir], name: &[u8]) -> PathBuf {
+    // The root's own name is no part of it.
+    let names = dirs.iter().map(|dir| dir.name.as_slice()).chain([name]);
+    names.skip(1).map(OsStr::from_bytes).collect()
 }
 
 fn kind(attributes: &Attributes) -> FileKind {

@@ -26,11 +26,13 @@ mod hash_table;
 mod inode;
 mod item_sorter;
 mod marks;
+mod observer;
 mod paged;
 mod source;
 mod stripe_writer;
 mod times;
 
+use std::cell::RefCell;
 use std::fmt;
 use std::fs::File;
 use std::io::Read;
@@ -44,6 +46,7 @@ use ubtrfs_format::item::InodeFlags;
 
 pub use self::byte_log::Scratch;
 pub use self::error::FillError;
+pub use self::observer::FillObserver;
 pub use self::times::TimeRule;
 pub use crate::archive::ArchiveError;
 
@@ -54,6 +57,7 @@ use self::filled::Filled;
 use self::filler::{Filler, FillerSetup, Walked};
 use self::folder::{Folder, FolderOptions};
 use self::marks::Marks;
+use self::observer::Watch;
 use self::source::{Source, Times};
 use super::chunk_growth::Spare;
 use super::chunks::VolumeChunks;
@@ -184,7 +188,9 @@ pub fn fill(
     devices: &[(&dyn BlockDevice, u64)],
     input: Input,
     fill: &FillOptions,
+    observer: Option<&mut dyn FillObserver>,
 ) -> Result<FilledVolume, FillError> {
+    let mut watch = Watch::new(observer);
     let geometry = filled_geometry(options, devices.len(), fill)?;
     let sizes: Vec<u64> = devices.iter().map(|(_, bytes)| *bytes).collect();
     let mut start = VolumeChunks::without_chunks(&geometry, identity, &sizes)?;
@@ -199,13 +205,13 @@ pub fn fill(
     start.add_system(&geometry, spare)?;
     let coding = Coding::new(&geometry, fill.compression);
     let scratch = &fill.scratch;
-    let opened = Opened::new(input, &coding, identity, fill)?;
+    let opened = Opened::new(input, &coding, identity, fill, &mut watch)?;
 
     let devices: Vec<&dyn BlockDevice> = devices.iter().map(|(device, _)| *device).collect();
     let targets = Targets::new(&start.devices, &devices)?;
     targets.wipe(fill.discard)?;
     let mut data = DataSpace::new(&geometry, spare, start, &targets, may_grow, scratch);
-    let mut source = opened.source(&mut data, scratch)?;
+    let mut source = opened.source(&mut data, scratch, &mut watch)?;
     if fill.reflink {
         data.sharing = Sharing::On { shared_bytes: 0 };
     }
@@ -219,7 +225,8 @@ pub fn fill(
         requests: &fill.subvolumes,
         new_uuid: &|id| identity.subvolume_uuid(id),
     };
-    let walked = Filler::new(setup, &mut data).fill(source.as_mut())?;
+    let filler = Filler::new(setup, &mut data, watch.lend());
+    let walked = filler.fill(source.as_mut())?;
     let left_out = source.left_out();
     drop(source);
     let volume = Unfinished {
@@ -234,7 +241,7 @@ pub fn fill(
         stats,
         sharing,
         identity,
-    } = volume.finish(data, walked, fill)?;
+    } = volume.finish(data, walked, fill, watch.lend())?;
     Ok(FilledVolume {
         layout,
         stats,
@@ -277,6 +284,7 @@ impl Opened {
         coding: &Coding,
         identity: &Identity,
         fill: &FillOptions,
+        watch: &mut Watch<'_>,
     ) -> Result<Opened, FillError> {
         let marks = Marks::new(&fill.subvolumes, &fill.flags);
         let coding = coding.clone();
@@ -301,7 +309,7 @@ impl Opened {
         let owners = fill.owners.clone();
         let mut archive = Archive::new(members, marks, coding, (made, owners), &fill.scratch)?;
         if archive.is_seekable() {
-            archive.scan()?;
+            archive.scan(watch)?;
         }
         Ok(Opened::Archive(Box::new(archive)))
     }
@@ -310,12 +318,13 @@ impl Opened {
         self,
         data: &mut DataSpace<'_>,
         scratch: &Scratch,
+        watch: &mut Watch<'_>,
     ) -> Result<Box<dyn Source>, FillError> {
         match self {
             Opened::Folder(folder) => Ok(Box::new(folder)),
             Opened::Archive(mut archive) => {
                 if !archive.is_seekable() {
-                    archive.receive(data)?;
+                    archive.receive(data, watch)?;
                 }
                 Ok(Box::new(archive.replay(data, scratch)?))
             }
@@ -358,6 +367,7 @@ impl Unfinished<'_> {
         mut data: DataSpace<'_>,
         walked: Walked,
         fill: &FillOptions,
+        watch: Watch<'_>,
     ) -> Result<Finished, FillError> {
         let is_over = data.is_over();
         let sharing = std::mem::replace(&mut data.sharing, Sharing::NotWanted);
@@ -370,6 +380,7 @@ impl Unfinished<'_> {
             items: walked.items,
             extents: walked.extents,
             data: placed,
+            watch: RefCell::new(watch),
         };
         if is_over {
             return Err(self.no_space(&files, base));
@@ -422,7 +433,7 @@ impl Unfinished<'_> {
     fn place_trees(
         &self,
         identity: &Identity,
-        files: &Filled<'_>,
+        files: &Filled<'_, '_>,
         base: VolumeChunks,
         spare: Spare,
     ) -> Result<PlacedTrees, MkfsError> {
@@ -459,7 +470,7 @@ impl Unfinished<'_> {
     }
 
     /// Tells how large the devices would have to be.
-    fn no_space(&self, files: &Filled<'_>, mut base: VolumeChunks) -> FillError {
+    fn no_space(&self, files: &Filled<'_, '_>, mut base: VolumeChunks) -> FillError {
         base.lift_limits();
         match self.place_trees(self.identity, files, base, Spare::Least) {
             Ok(placed) => FillError::NoSpace {

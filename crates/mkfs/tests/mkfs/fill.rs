@@ -1,6 +1,7 @@
 //! Filling as a library: devices that do not grow, that fail, and that are read back by our own reader.
 
-use std::fs;
+use std::collections::BTreeSet;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -11,8 +12,8 @@ use ubtrfs_format::block_group_flags::Profile;
 use ubtrfs_format::uuid::Uuid;
 use ubtrfs_mkfs::archive::OwnerNames;
 use ubtrfs_mkfs::{
-    FillError, FillOptions, FilledVolume, Growth, Identity, Input, MkfsOptions, Scratch, TimeRule,
-    fill,
+    ArchiveReader, FillError, FillObserver, FillOptions, FilledVolume, Growth, Identity, Input,
+    MkfsError, MkfsOptions, Scratch, TimeRule, fill,
 };
 
 use crate::cases::{MIB, identity, open};
@@ -65,7 +66,7 @@ fn run(
         .map(|device| (*device, device.len_bytes()))
         .collect();
     let input = Input::Folder(PathBuf::from(source));
-    fill(&mkfs_options, identity, &sized, input, options)
+    fill(&mkfs_options, identity, &sized, input, options, None)
 }
 
 #[test]
@@ -240,4 +241,117 @@ fn budget_does_not_show() {
         images.push(image);
     }
     assert!(images.windows(2).all(|pair| pair[0] == pair[1]));
+}
+
+/// Ends a filling when it has been asked so often, and counts what it hears.
+#[derive(Debug, Default)]
+struct Counting {
+    asked: usize,
+    end_at: Option<usize>,
+    paths: Vec<PathBuf>,
+    bytes: u64,
+}
+
+impl FillObserver for Counting {
+    fn begin(&mut self, path: &Path) {
+        self.paths.push(path.to_owned());
+    }
+
+    fn transferred(&mut self, len_bytes: u64) {
+        self.bytes += len_bytes;
+    }
+
+    fn is_cancelled(&mut self) -> bool {
+        self.asked += 1;
+        Some(self.asked) == self.end_at
+    }
+}
+
+/// Fills a device, and returns the result with what an observer heard.
+fn observed(
+    device: &MemDevice,
+    input: Input,
+    end_at: Option<usize>,
+) -> (Result<FilledVolume, FillError>, Counting) {
+    let mut observer = Counting {
+        end_at,
+        ..Counting::default()
+    };
+    let sized: [(&dyn BlockDevice, u64); 1] = [(device, device.len_bytes())];
+    let mkfs_options = MkfsOptions::default();
+    let options = fill_options(Growth::Never);
+    let watched = Some(&mut observer as &mut dyn FillObserver);
+    let made = fill(
+        &mkfs_options,
+        &identity(1),
+        &sized,
+        input,
+        &options,
+        watched,
+    );
+    (made, observer)
+}
+
+#[test]
+fn observer_hears_of_each_file_and_ends_the_filling_anywhere() {
+    let source = folder(3);
+    fs::write(source.path().join("zeros"), vec![0; MIB as usize]).unwrap();
+    // Enough items for several looks while the trees are made.
+    for number in 0..1200 {
+        fs::write(source.path().join(format!("sub/empty-{number}")), "").unwrap();
+    }
+    let archive_path = source.path().with_extension("tar");
+    let mut archive = tar::Builder::new(File::create(&archive_path).unwrap());
+    // Not in the order of names, so that data from a pipe has to be placed again.
+    for name in ["zeros", "data-2", "data-0", "data-1"] {
+        archive
+            .append_path_with_name(source.path().join(name), name)
+            .unwrap();
+    }
+    archive
+        .append_dir_all("sub", source.path().join("sub"))
+        .unwrap();
+    archive.finish().unwrap();
+    let folder = || Input::Folder(source.path().to_owned());
+    let archive = || Input::Archive(File::open(&archive_path).unwrap());
+    let stream = || Input::Reader(ArchiveReader(Box::new(File::open(&archive_path).unwrap())));
+    let inputs: [(&str, &dyn Fn() -> Input); 3] = [
+        ("folder", &folder),
+        ("archive", &archive),
+        ("stream", &stream),
+    ];
+    for (kind, input) in inputs {
+        let device = MemDevice::new(300 * MIB);
+        let (made, heard) = observed(&device, input(), None);
+        let stats = made.unwrap().stats;
+        let count = u64::try_from(heard.paths.len()).unwrap();
+        // A stream names each file as it comes, and the root does not come.
+        let met = stats.directories + stats.files - u64::from(kind == "stream");
+        assert_eq!(count, met, "{kind}");
+        let paths: BTreeSet<&PathBuf> = heard.paths.iter().collect();
+        assert_eq!(paths.len(), heard.paths.len(), "{kind}");
+        assert!(paths.contains(&PathBuf::from("sub/small")), "{kind}");
+        // Zeros count where they are read as data.
+        assert!(
+            heard.bytes >= 3 * MIB + 5 && heard.bytes <= 4 * MIB + 5,
+            "{kind}"
+        );
+        assert!(
+            heard.asked > heard.paths.len() + 5,
+            "{kind}: {}",
+            heard.asked
+        );
+
+        let near_the_end = heard.asked - 8..=heard.asked;
+        let at = (1..heard.asked).step_by(199).chain(near_the_end);
+        for end_at in at {
+            let device = MemDevice::new(300 * MIB);
+            let (made, again) = observed(&device, input(), Some(end_at));
+            let error = made.unwrap_err();
+            let is_cancelled = matches!(error, FillError::Mkfs(MkfsError::Cancelled));
+            assert!(is_cancelled, "{kind} {end_at}: {error}");
+            assert_eq!(again.asked, end_at, "{kind}: it was asked again");
+            assert_eq!(volume_on(&device), None, "{kind} {end_at}");
+        }
+    }
 }

@@ -635,6 +635,7 @@ class MakeOptions(TypedDict, total=False):
     - `source_date_epoch`: the same files and options make the same volume
     - `root_owner`: user and group of the root directory of a volume that is not filled
     - `discard_before`: discards what devices hold
+    - `progress`: as for `Subvolume.copy_tree`, while the volume is filled. An exception leaves no volume
     - `compress`, `cache_bytes`, `memory_bytes`, `commit_interval`, `discard`: as of `Volume.open`
     """
 
@@ -653,6 +654,7 @@ class MakeOptions(TypedDict, total=False):
     root_owner: Tuple[int, int]
     shrink: bool
     discard_before: bool
+    progress: "_Hears"
     compress: Optional[str]
     cache_bytes: Optional[int]
     memory_bytes: Optional[int]
@@ -676,6 +678,7 @@ _DEFAULTS: MakeOptions = {
     "root_owner": (0, 0),
     "shrink": False,
     "discard_before": False,
+    "progress": None,
     "compress": None,
     "cache_bytes": None,
     "memory_bytes": None,
@@ -684,7 +687,7 @@ _DEFAULTS: MakeOptions = {
 }
 
 
-def _new(method: str, options: MakeOptions) -> "Tuple[_ubtrfs.Making, _ubtrfs.Opening]":
+def _new(method: str, options: MakeOptions) -> "Tuple[_ubtrfs.Making, _ubtrfs.Opening, _ubtrfs._Hears]":
     for name in options:
         if name not in _DEFAULTS:
             raise TypeError(f"Volume.{method}() got an unexpected keyword argument {name!r}")
@@ -707,7 +710,7 @@ def _new(method: str, options: MakeOptions) -> "Tuple[_ubtrfs.Making, _ubtrfs.Op
         "discard_before": of["discard_before"],
     }
     names = ("compress", "cache_bytes", "memory_bytes", "commit_interval", "discard")
-    return making, _opening(*(of[name] for name in names))
+    return making, _opening(*(of[name] for name in names)), _hearing(of["progress"])
 
 
 def _opening(
@@ -759,8 +762,7 @@ class Volume:
 
         `devices` are further files of the same size. `MakeOptions` has the other keyword arguments.
         """
-        making, opening = _new("create", options)
-        return cls(_ubtrfs.Volume.create(_paths(path, devices), size, making, opening))
+        return cls(_ubtrfs.Volume.create(_paths(path, devices), size, _new("create", options)))
 
     @classmethod
     def format(
@@ -776,14 +778,12 @@ class Volume:
         A FileExistsError if it holds a file system, a partition table or the like, unless `force` is true. `devices` are
         further files and devices. `MakeOptions` has the other keyword arguments.
         """
-        making, opening = _new("format", options)
-        return cls(_ubtrfs.Volume.format(_paths(path, devices), force, making, opening))
+        return cls(_ubtrfs.Volume.format(_paths(path, devices), force, _new("format", options)))
 
     @classmethod
     def in_memory(cls, size: int, **options: "Unpack[MakeOptions]") -> "Volume":
         """Makes a volume in memory. `MakeOptions` has the keyword arguments."""
-        making, opening = _new("in_memory", options)
-        return cls(_ubtrfs.Volume.in_memory(size, making, opening))
+        return cls(_ubtrfs.Volume.in_memory(size, _new("in_memory", options)))
 
     @classmethod
     def open(

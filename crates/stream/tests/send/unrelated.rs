@@ -91,6 +91,7 @@ fn filled(a: Files, b: Files) -> Arc<Volume> {
         &[(&device, DEVICE_BYTES)],
         Input::Folder(source),
         &options,
+        None,
     );
     made.unwrap();
     volume(device, &OpenOptions::new())

@@ -201,6 +201,7 @@ fn mkfs_kind(error: &MkfsError) -> io::ErrorKind {
         MkfsError::DeviceTooSmall { .. }
         | MkfsError::NoRoomForChunk { .. }
         | MkfsError::NoRoomForBlock { .. } => io::ErrorKind::StorageFull,
+        MkfsError::Cancelled => io::ErrorKind::Interrupted,
         MkfsError::NotSettled { .. } | MkfsError::Chunk(_) | MkfsError::Build(_) => {
             io::ErrorKind::Other
         }

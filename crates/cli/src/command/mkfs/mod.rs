@@ -14,6 +14,7 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, anyhow, bail};
@@ -22,8 +23,9 @@ use ubtrfs::{
 };
 
 use crate::command::chown::Ownership;
-use crate::presentation::console::Console;
+use crate::presentation::console::{COPY_PROGRESS, Console};
 use crate::presentation::size_suffix::parse_size;
+use crate::presentation::transfer_console::FillConsole;
 use crate::volume_access::reason::Reasoned;
 use rootdir::{Rootdir, RootdirArgs};
 use summary::Summary;
@@ -187,6 +189,9 @@ impl Mkfs {
             Some(rootdir) => {
                 warn(console);
                 let filled = rootdir.fill(new_volume, &targets)?;
+                console.start_progress(COPY_PROGRESS);
+                let observer = FillConsole::new(console);
+                let filled = filled.observe(Arc::new(Mutex::new(observer)));
                 filled.plan(&sizes).reason()?
             }
         };
@@ -204,6 +209,7 @@ impl Mkfs {
             .map(|device| (device.path(), device as &dyn BlockDevice))
             .collect();
         let written = planned.write(&named).reason();
+        console.end_progress();
         let made = match rootdir {
             None => written.context("error during mkfs")?,
             Some(_) => written.inspect_err(|_| {

@@ -32,6 +32,7 @@ use super::data_space::DataSpace;
 use super::encode::{Coding, Part};
 use super::error::FillError;
 use super::marks::Marks;
+use super::observer::Watch;
 use super::source::{Attributes, Times};
 use crate::archive::{Member, MemberBody, Members, OwnerNames};
 use crate::error::MkfsError;
@@ -71,23 +72,30 @@ impl Archive {
     }
 
     /// Meets all members of an archive that can be read anywhere.
-    pub(super) fn scan(&mut self) -> Result<(), FillError> {
+    pub(super) fn scan(&mut self, watch: &mut Watch<'_>) -> Result<(), FillError> {
         while let Some(member) = self.members.next_member()? {
+            watch.ask()?;
             self.meet(member, None)?;
         }
         Ok(self.names.finish()?)
     }
 
     /// Meets all members, and places their data.
-    pub(super) fn receive(&mut self, data: &mut DataSpace<'_>) -> Result<(), FillError> {
+    pub(super) fn receive(
+        &mut self,
+        data: &mut DataSpace<'_>,
+        watch: &mut Watch<'_>,
+    ) -> Result<(), FillError> {
         while let Some(member) = self.members.next_member()? {
-            self.meet(member, Some(data))?;
+            watch.begin(|| PathBuf::from(OsStr::from_bytes(&member.path)))?;
+            self.meet(member, Some((data, watch)))?;
             if data.is_over() {
                 self.coding.skip_contents();
             }
         }
         // The rest is read, too: its writer must not find the pipe closed.
         self.members.drain()?;
+        watch.end_files();
         Ok(self.names.finish()?)
     }
 
@@ -115,7 +123,11 @@ impl Archive {
         self.left_out.get_or_insert_with(first).files += 1;
     }
 
-    fn meet(&mut self, member: Member, data: Option<&mut DataSpace<'_>>) -> Result<(), FillError> {
+    fn meet(
+        &mut self,
+        member: Member,
+        placing: Option<(&mut DataSpace<'_>, &mut Watch<'_>)>,
+    ) -> Result<(), FillError> {
         let path = &member.path;
         let (attributes, is_whole) = &Attributes::of(&member, &self.owners);
         if let MemberBody::HardLink(target) = &member.body {
@@ -139,18 +151,21 @@ impl Archive {
                     .map(|parts| self.stored.push_parts(parts))
                     .transpose()?;
                 let at = self.members.stream.position();
-                stored = match data {
+                stored = match placing {
                     None => Stored::InArchive { at },
-                    Some(data) => {
+                    Some((data, watch)) => {
                         let mut contents = MemberData::new(size, parts);
                         let mut encoder = self.coding.encoder(flags);
                         let mut place = self.stored.placing();
                         let (stream, offset) = (&mut self.members.stream, member.offset);
                         let mut emit = |part| match part {
-                            Part::Inline(inline) => place.inline(&inline),
+                            Part::Inline(inline) => {
+                                place.inline(&inline)?;
+                                Ok(watch.transferred(inline.file_bytes)?)
+                            }
                             Part::Piece(piece) => {
                                 data.place(&piece, &mut |extent| place.extent(extent))?;
-                                Ok(())
+                                Ok(watch.transferred(piece.file_bytes)?)
                             }
                         };
                         let read = &mut read_stream(stream, offset);

@@ -143,7 +143,7 @@ impl Filler<'_, '_> {
                 put_inline(&mut file.extents, &inline);
                 file.nbytes = inline.file_bytes;
                 file.is_inline = true;
-                return Ok(());
+                return Ok(self.watch.transferred(inline.file_bytes)?);
             }
             Part::Piece(piece) => piece,
         };
@@ -156,7 +156,7 @@ impl Filler<'_, '_> {
             self.extent(file, extent)?;
         }
         self.placed = placed;
-        Ok(())
+        Ok(self.watch.transferred(piece.file_bytes)?)
     }
 
     fn extent(&mut self, file: &mut OpenFile, extent: PlacedExtent) -> Result<(), FillError> {
