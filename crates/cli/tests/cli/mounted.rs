@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::fs::{File, Permissions};
 use std::io::Write;
 use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
@@ -13,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{StatVfsMountFlags, inotify};
 use rustix::mount::{MountFlags, UnmountFlags, mount_bind, mount_remount, unmount};
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use ubtrfs_sim::{Scratch, fingerprint, is_root_or_skip, with_roots_rights};
 
 use crate::mapped::{MAPPED_BYTES, Mapped, let_pages_lie};
@@ -447,6 +449,53 @@ fn a_reader_that_goes_away_ends_the_command() {
         .unwrap();
     let code = String::from_utf8(output.stderr).unwrap();
     assert!(matches!(code.trim(), "0" | "141"), "{code}");
+}
+
+/// Returns the process that serves the mount of an image.
+fn server_of(image: &Path) -> Pid {
+    let image = image.as_os_str().as_bytes();
+    let is_server = |pid: &i32| {
+        let args = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        args.split(|&byte| byte == 0).any(|arg| arg == image)
+    };
+    let processes = std::fs::read_dir("/proc").unwrap();
+    let names = processes.map(|process| process.unwrap().file_name());
+    let mut pids = names.filter_map(|name| name.to_str()?.parse().ok());
+    let pid = pids.find(is_server).expect("a process serves the mount");
+    Pid::from_raw(pid).expect("no process has the number 0")
+}
+
+#[test]
+fn a_command_waits_while_the_server_has_no_descriptors_left() {
+    let Some(mounted) = Mounted::new("rw", fill) else {
+        return;
+    };
+    let server = server_of(&mounted.image);
+    let limit = getrlimit(Resource::Nofile);
+    let limit_server = |current| {
+        let limit = Rlimit { current, ..limit };
+        prlimit(Some(server), Resource::Nofile, limit).unwrap()
+    };
+    let create = |name: &str| {
+        let mut command = ubtrfs();
+        command.args(["subvolume", "create", "-q"]);
+        command.arg(mounted.dir.join(name));
+        command
+    };
+    let before = limit_server(Some(1)).current;
+    // The server has a descriptor ready for this one, but none for its output.
+    let refused = create("refused").output().unwrap();
+    let message = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(1), "{message}");
+    assert!(message.contains("cannot reach the process"), "{message}");
+    let mut command = create("new").spawn().unwrap();
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_millis(300) {
+        assert_eq!(command.try_wait().unwrap(), None, "it ended too soon");
+    }
+    limit_server(before);
+    assert!(command.wait().unwrap().success());
+    assert!(mounted.dir.join("new").is_dir() && !mounted.dir.join("refused").exists());
 }
 
 #[test]

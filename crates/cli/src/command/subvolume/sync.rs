@@ -23,8 +23,8 @@ pub(crate) struct Sync {
     #[arg(value_name = "ID")]
     ids: Vec<u64>,
     /// Seconds between checks [default: 0.2]; only for mounts that ubtrfs asks by ioctls
-    #[arg(short = 's', value_name = "SECONDS")]
-    seconds: Option<u64>,
+    #[arg(short = 's', value_name = "SECONDS", value_parser = parse_pause)]
+    pause: Option<Duration>,
     #[command(flatten)]
     volume: VolumeOptions,
 }
@@ -72,6 +72,14 @@ impl Sync {
     }
 }
 
+fn parse_pause(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().map(Duration::try_from_secs_f64);
+    match seconds {
+        Some(Ok(pause)) if !pause.is_zero() => Ok(pause),
+        _ => Err("not a number of seconds above 0".into()),
+    }
+}
+
 fn say_how_many(all: usize, console: &mut Console) -> anyhow::Result<()> {
     let plural = if all == 1 { "" } else { "s" };
     Ok(writeln!(
@@ -110,7 +118,7 @@ impl ByIoctls for Sync {
         console.out.flush()?;
         // The thread that deletes them wakes up with a commit.
         asked.sync()?;
-        let pause = self.seconds.map_or(PAUSE, Duration::from_secs);
+        let pause = self.pause.unwrap_or(PAUSE);
         let mut gone = 0;
         loop {
             let mut waiting = Vec::new();
