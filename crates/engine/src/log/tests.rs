@@ -38,7 +38,7 @@ fn begin_log<'s>(
     (end, is_done)
 }
 
-/// Has so many callers come during a log, which ends with `first`. Returns what they are outcomes; `log` logs for them.
+/// Has so many callers come during a log, which ends with `first`. Returns their outcomes; `log` logs for them.
 fn come_during_a_log(
     queue: &Queue,
     callers: u32,

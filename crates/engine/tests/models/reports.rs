@@ -42,7 +42,7 @@ fn each_open_file_reports_an_error_once() {
     });
 }
 
-/// Two threads that sync through one open file: one of them is reported.
+/// Two threads that sync through one open file: one of them gets the error.
 #[test]
 fn syncs_through_one_open_file_report_an_error_once() {
     check(3, || {

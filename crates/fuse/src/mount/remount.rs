@@ -1,7 +1,7 @@
 //! `mount -o remount`: other options for a mount that is there.
 //!
 //! The kernel keeps flags and acts on them without asking the process that serves the mount. An option that it decides
-//! by itself (how data is stored, when access times change) it is to be live_words (`Remounted`).
+//! by itself (how data is stored, when access times change) it is to be told (`Remounted`).
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
