@@ -479,11 +479,31 @@ impl PlannedVolume {
     ///
     /// After an error of the last three kinds, the devices hold no volume, or their old contents whole.
     pub fn write(self, devices: &[(&Path, &dyn BlockDevice)]) -> Result<MadeVolume> {
-        let written = self.written(devices);
+        let mut observer = self.mkfs.observer.clone();
+        let observer = observer.as_mut().map(|of| of as &mut dyn FillObserver);
+        let written = self.written(devices, observer);
         written.naming_alone("make a volume")
     }
 
-    fn written(self, devices: &[(&Path, &dyn BlockDevice)]) -> Caused<MadeVolume> {
+    /// Writes the volume as [`PlannedVolume::write`], and has this observer hear how far the filling is.
+    ///
+    /// # Errors
+    ///
+    /// As [`PlannedVolume::write`].
+    pub fn write_with(
+        self,
+        devices: &[(&Path, &dyn BlockDevice)],
+        observer: &mut dyn FillObserver,
+    ) -> Result<MadeVolume> {
+        let written = self.written(devices, Some(observer));
+        written.naming_alone("make a volume")
+    }
+
+    fn written(
+        self,
+        devices: &[(&Path, &dyn BlockDevice)],
+        observer: Option<&mut dyn FillObserver>,
+    ) -> Caused<MadeVolume> {
         let PlannedVolume {
             mkfs,
             identity,
@@ -506,10 +526,6 @@ impl PlannedVolume {
             Work::Filled(input) => {
                 let options = mkfs.fill_options(devices.iter().map(|(path, _)| *path));
                 let sized: Vec<_> = bare.zip(device_bytes).collect();
-                let mut observer = mkfs.observer.clone();
-                let observer = observer
-                    .as_mut()
-                    .map(|shared| shared as &mut dyn FillObserver);
                 let lower = mkfs.options.to_lower();
                 let filled = fill(&lower, &identity, &sized, input, &options, observer)?;
                 let FilledVolume {

@@ -587,7 +587,7 @@ fn subvolumes_are_listed_with_what_is_known_of_them() {
     let id = snapshot.id();
     assert_eq!(
         gone.to_string(),
-        format!("cannot open subvolume: no subvolume has the id {id}")
+        format!("cannot open subvolume: subvolume {id} does not exist")
     );
     // An extent tree is no subvolume.
     assert!(volume.subvolume_by_id(2).is_err());

@@ -130,24 +130,21 @@ impl RemovalObserver for TransferConsole<'_> {
 
 /// The filling of a new volume, as a console shows it.
 #[derive(Debug)]
-pub(crate) struct FillConsole(Option<ProgressBar>);
+pub(crate) struct FillConsole(ProgressBar);
 
 impl FillConsole {
-    pub(crate) fn new(console: &Console) -> FillConsole {
-        FillConsole(console.progress().cloned())
+    /// Creates an observer if the console shows progress.
+    pub(crate) fn new(console: &Console) -> Option<FillConsole> {
+        console.progress().cloned().map(FillConsole)
     }
 }
 
 impl FillObserver for FillConsole {
     fn begin(&mut self, path: &Path) {
-        if let Some(bar) = &self.0 {
-            bar.set_message(Escaped::of(path).to_string());
-        }
+        self.0.set_message(Escaped::of(path).to_string());
     }
 
     fn transferred(&mut self, len_bytes: u64) {
-        if let Some(bar) = &self.0 {
-            bar.inc(len_bytes);
-        }
+        self.0.inc(len_bytes);
     }
 }

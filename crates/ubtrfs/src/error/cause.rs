@@ -73,7 +73,7 @@ pub(crate) enum Cause {
     #[error("'{}' is a subvolume", Escaped::of(.0))]
     Subvolume(PathBuf),
     /// An id that no subvolume has.
-    #[error("no subvolume has the id {0}")]
+    #[error("subvolume {0} does not exist")]
     NoSubvolume(u64),
     /// A directory that a damaged volume has in several places.
     #[error("directory stands in more than one place")]

@@ -14,7 +14,6 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, anyhow, bail};
@@ -189,9 +188,6 @@ impl Mkfs {
             Some(rootdir) => {
                 warn(console);
                 let filled = rootdir.fill(new_volume, &targets)?;
-                console.start_progress(COPY_PROGRESS);
-                let observer = FillConsole::new(console);
-                let filled = filled.observe(Arc::new(Mutex::new(observer)));
                 filled.plan(&sizes).reason()?
             }
         };
@@ -208,8 +204,15 @@ impl Mkfs {
             .iter()
             .map(|device| (device.path(), device as &dyn BlockDevice))
             .collect();
-        let written = planned.write(&named).reason();
+        if rootdir.is_some() {
+            console.start_progress(COPY_PROGRESS);
+        }
+        let written = match FillConsole::new(console) {
+            Some(mut observer) => planned.write_with(&named, &mut observer),
+            None => planned.write(&named),
+        };
         console.end_progress();
+        let written = written.reason();
         let made = match rootdir {
             None => written.context("error during mkfs")?,
             Some(_) => written.inspect_err(|_| {
