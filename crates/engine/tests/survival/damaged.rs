@@ -240,12 +240,14 @@ fn check(devices: &Devices) -> std::result::Result<Report, String> {
 
 /// Returns the numbers of the faults that were there, and of those that follow with the next commit.
 fn numbers(report: &Report) -> BTreeSet<u16> {
-    // The superblock tells what the block groups say together.
     let follows = |fault: &Fault| match fault {
+        // The superblock tells what the block groups say together.
         Fault::BlockGroupUsed { .. } => Some(Fault::BytesUsed {
             superblock: 0,
             found: 0,
         }),
+        // A new file may get the number of one whose inode was lost, and entries with it.
+        Fault::EntryToNothing { .. } => Some(Fault::InodeRefMissing { inode: 0, index: 0 }),
         _ => None,
     };
     let issues = report.issues.iter();

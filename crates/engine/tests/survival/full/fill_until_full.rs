@@ -293,7 +293,7 @@ fn three_threads() {
 #[test]
 fn wide_trees_beside_data() {
     fn files() -> u64 {
-        count(2000, 40_000) as u64
+        count(2000, 30_000) as u64
     }
     let begin = |place: &Place| {
         place.subvolume("live")?;
