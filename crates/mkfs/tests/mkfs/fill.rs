@@ -300,7 +300,8 @@ fn observer_hears_of_each_file_and_ends_the_filling_anywhere() {
     for number in 0..1200 {
         fs::write(source.path().join(format!("sub/empty-{number}")), "").unwrap();
     }
-    let archive_path = source.path().with_extension("tar");
+    let archive_dir = tempfile::tempdir().unwrap();
+    let archive_path = archive_dir.path().join("v.tar");
     let mut archive = tar::Builder::new(File::create(&archive_path).unwrap());
     // Not in the order of names, so that data from a pipe has to be placed again.
     for name in ["zeros", "data-2", "data-0", "data-1"] {

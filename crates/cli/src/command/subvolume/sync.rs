@@ -140,3 +140,17 @@ impl ByIoctls for Sync {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_are_seconds_above_zero() {
+        let millis = |text| parse_pause(text).map(|pause| pause.as_millis());
+        assert_eq!((millis("2"), millis("0.2")), (Ok(2000), Ok(200)));
+        for text in ["0", "-1", "1e30", "NaN", "soon", ""] {
+            assert!(parse_pause(text).is_err(), "{text}");
+        }
+    }
+}
