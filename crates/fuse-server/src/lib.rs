@@ -8,6 +8,7 @@
 //! - `forget_reader`: FORGETs, which io_uring does not carry
 //! - `ending`: how threads hear of the end
 //! - `notifier`: the way back to the kernel's caches
+//! - `pool`: threads for what has to wait
 //! - `connection`: all of these together, for one mount
 //!
 //! Not here: mounting, and any file system.
@@ -28,6 +29,7 @@ mod init;
 mod notifier;
 mod panic_guard;
 mod parse;
+mod pool;
 pub mod request;
 mod sync;
 mod thread;

@@ -15,17 +15,16 @@
 //! - NOTIFY-3: memory for names is bounded. A command waits after each change until all was told. An ioctl cannot:
 //!   a holder of the directory's lock may wait for its answer. A program that lists a directory into memory that does
 //!   not come holds that lock without end. So an ioctl begins no change while `EXACT_MAX` names wait.
-//!
-//! A direct write is told by the thread that serves it, before its answer (`Notifier::contents_changed`), as is a change
-//! that failed half way. The thread has released all locks by then, and the kernel holds none for it that it waits for
-//! here.
+//! - NOTIFY-4: a drop that a request waits for has a thread of its own, and so waits for the locks of its pages alone.
+//!   At most `DROPPING_HERE` requests lend theirs, fewer than the kernel sends in the background. The lock of a page may
+//!   belong to a read that it sends when one of them is answered.
 //!
 //! Locks: a lane's, a leaf, never held while the kernel is told something.
 
-mod places;
-
 use std::collections::{BTreeSet, VecDeque};
+use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -33,16 +32,24 @@ use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
-use self::places::Places;
 use crate::abi;
 use crate::abi::output::{NotifyDeleteOut, NotifyInvalEntryOut, NotifyInvalInodeOut};
+use crate::capacity::BACKGROUND_MIN;
 use crate::clock;
 use crate::device::Device;
-use crate::request::{NodeId, Notifier};
+use crate::pool::Pool;
+use crate::request::{NodeId, Notifier, PageDrop};
 use crate::thread;
 
 /// Notices that wait one by one.
 const EXACT_MAX: usize = 4096;
+/// Drops that may each have a thread. Those beyond wait for one: earlier ones end, if need be because their requests
+/// wait no longer.
+const DROPPERS_MAX: usize = 128;
+/// Asking takes a microsecond where no page is locked. The kernel sends 12 requests at a time by default.
+const DROPPING_HERE: usize = 8;
+// NOTIFY-4
+const _: () = assert!(DROPPING_HERE < 12 && DROPPING_HERE < BACKGROUND_MIN as usize);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Notice {
@@ -177,8 +184,21 @@ pub(crate) struct Queue {
     names: Arc<Lane>,
     nodes: Arc<Lane>,
     /// None in tests.
-    device: Option<Arc<Device>>,
-    places: Places,
+    kernel: Option<Kernel>,
+    /// Requests that have lent their threads to drops.
+    dropping_here: AtomicUsize,
+}
+
+/// The way to the kernel, and the threads that drop pages.
+struct Kernel {
+    device: Arc<Device>,
+    droppers: Arc<Pool>,
+}
+
+impl fmt::Debug for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Kernel").finish_non_exhaustive()
+    }
 }
 
 impl Notifier for Queue {
@@ -201,17 +221,50 @@ impl Notifier for Queue {
         self.nodes.put(Notice::Node { node, contents });
     }
 
-    fn contents_changed(&self, node: NodeId, offset: u64, len: u64) -> bool {
-        let contents = Some((offset, Some(len)));
-        match (&self.device, self.places.enter()) {
-            (Some(device), Some(_place)) => {
-                send(device, &Notice::Node { node, contents });
-                true
-            }
-            _ => {
-                self.node_changed(node, contents);
-                false
-            }
+    fn drop_pages(
+        &self,
+        node: NodeId,
+        range: (u64, Option<u64>),
+        over: Box<dyn FnOnce() + Send>,
+    ) -> Arc<PageDrop> {
+        let Some(kernel) = &self.kernel else {
+            over();
+            return PageDrop::finished();
+        };
+        let drop = PageDrop::new();
+        let (device, under_way) = (Arc::clone(&kernel.device), Arc::clone(&drop));
+        let contents = Some(range);
+        kernel.droppers.run(move || {
+            under_way.begin();
+            send(&device, &Notice::Node { node, contents });
+            over();
+            under_way.finish();
+        });
+        drop
+    }
+
+    fn drop_pages_here(&self, node: NodeId, range: (u64, Option<u64>)) -> bool {
+        // NOTIFY-4
+        let place =
+            self.dropping_here
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |taken| {
+                    (taken < DROPPING_HERE).then_some(taken + 1)
+                });
+        if place.is_err() {
+            return false;
+        }
+        if let Some(kernel) = &self.kernel {
+            let contents = Some(range);
+            send(&kernel.device, &Notice::Node { node, contents });
+        }
+        self.dropping_here.fetch_sub(1, Ordering::Relaxed);
+        true
+    }
+
+    fn drop_attributes(&self, node: NodeId) {
+        if let Some(kernel) = &self.kernel {
+            let contents = None;
+            send(&kernel.device, &Notice::Node { node, contents });
         }
     }
 
@@ -239,9 +292,13 @@ pub(crate) struct Invalidator {
 impl Invalidator {
     pub(crate) fn start(device: Device) -> std::io::Result<Self> {
         let device = Arc::new(device);
+        let kernel = Kernel {
+            device: Arc::clone(&device),
+            droppers: Pool::new("ubtrfs-drop", DROPPERS_MAX)?,
+        };
         let mut invalidator = Self {
             queue: Arc::new(Queue {
-                device: Some(Arc::clone(&device)),
+                kernel: Some(kernel),
                 ..Queue::default()
             }),
             threads: Vec::new(),
@@ -276,6 +333,9 @@ impl Drop for Invalidator {
         self.queue.nodes.end();
         for thread in self.threads.drain(..) {
             let _ = thread.join();
+        }
+        if let Some(kernel) = &self.queue.kernel {
+            kernel.droppers.end();
         }
     }
 }

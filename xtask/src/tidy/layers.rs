@@ -126,6 +126,7 @@ const ORDERS: &[(&str, &[&str])] = &[
             "init",
             "answer",
             "device",
+            "pool",
             "dev_fuse forget_reader notifier uring",
             "connection",
         ],

@@ -123,3 +123,13 @@ fn news_of_nodes_wait_for_no_news_of_names() {
     queue.nodes.end();
     nodes.join().unwrap();
 }
+
+// NOTIFY-4
+#[test]
+fn a_drop_is_left_to_another_thread_where_so_many_requests_lend_theirs() {
+    let queue = Queue::default();
+    assert!(queue.drop_pages_here(NodeId(2), (0, None)));
+    queue.dropping_here.store(DROPPING_HERE, Ordering::Relaxed);
+    assert!(!queue.drop_pages_here(NodeId(2), (0, None)));
+    assert_eq!(queue.dropping_here.load(Ordering::Relaxed), DROPPING_HERE);
+}

@@ -22,6 +22,7 @@
 mod change;
 mod errno;
 mod notify;
+mod page_drop;
 mod reply;
 mod verb;
 mod watched;
@@ -34,6 +35,7 @@ pub use change::{
 };
 pub use errno::{Errno, Result};
 pub use notify::Notifier;
+pub use page_drop::PageDrop;
 pub use reply::{
     Attr, Attributes, ConnectionFlags, Context, DeviceNr, DirEntry, DirPlusSink, DirSink, Entry,
     FileKind, Handle, IoctlAnswer, Lookup, NodeId, Opened, Room, SeekFor, StatFs, Time,

@@ -1,9 +1,10 @@
 //! The way from a file system back to the kernel's caches.
 
 use std::fmt::Debug;
+use std::sync::Arc;
 use std::time::Instant;
 
-use super::NodeId;
+use super::{NodeId, PageDrop};
 
 /// Tells the kernel that something it remembers is true no longer.
 ///
@@ -21,12 +22,25 @@ pub trait Notifier: Debug + Send + Sync {
     /// for a length or to the end.
     fn node_changed(&self, node: NodeId, contents: Option<(u64, Option<u64>)>);
 
-    /// Notifies the kernel that a request has changed `len` bytes past its cache. Returns when the kernel has forgotten
-    /// the range and all older attributes. If that takes long, it returns false when the kernel is about to be told.
+    /// Has the kernel drop its pages of a range of a file, and all older attributes. The range is an offset, and a length
+    /// or none to the end. Dirty pages are written first. A thread of its own asks the kernel and then calls `over`, which it
+    /// also calls when the connection is gone. The call does not wait; `PageDrop` does.
+    fn drop_pages(
+        &self,
+        node: NodeId,
+        range: (u64, Option<u64>),
+        over: Box<dyn FnOnce() + Send>,
+    ) -> Arc<PageDrop>;
+
+    /// Does the same on the calling thread, and waits for it. Returns false, and does nothing, where as many threads do
+    /// so as may: the kernel may need the others for requests that these wait for.
     ///
-    /// It is called by the thread that serves the request, under no lock and where it may wait. No page of the range
-    /// may be locked for the request.
-    fn contents_changed(&self, node: NodeId, offset: u64, len: u64) -> bool;
+    /// It is called by the thread that serves a request, under no lock and where it may wait. No page of the range may be
+    /// locked for the request.
+    fn drop_pages_here(&self, node: NodeId, range: (u64, Option<u64>)) -> bool;
+
+    /// Has the kernel drop the attributes of `node` at once. It takes no lock that a request may hold.
+    fn drop_attributes(&self, node: NodeId);
 
     /// Returns whether so few names wait to be told that more may come. A thread that may wait for the kernel calls
     /// `drain` instead.

@@ -5,13 +5,11 @@
 //! wait without end. FORGET and INTERRUPT go on coming through `/dev/fuse` (`forget_reader`).
 //!
 //! - `slot`: the buffers of a request; `ring`: commands to the kernel; `queue`: a queue's thread
-//! - `pool`: threads for what has to wait
 //! - `sched_switcher`: has the threads of queues yield, when `sched_policy` says so, by what it sees of the `load`,
 //!   with a policy of the scheduler's (`sched`)
 //! - `switcher_sleep`: the sleep of the thread that does so
 
 mod load;
-mod pool;
 mod queue;
 mod ring;
 mod sched;
@@ -29,7 +27,6 @@ use std::thread::{self, JoinHandle};
 
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-use self::pool::Pool;
 use self::queue::{Queue, Service};
 use self::ring::Ring;
 use self::sched_switcher::{QueueLoads, SchedSwitcher};
@@ -37,6 +34,7 @@ use crate::answer::Server;
 use crate::capacity::Capacity;
 use crate::device::Device;
 use crate::ending::Ending;
+use crate::pool::Pool;
 use crate::request::FileSystem;
 
 const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
@@ -108,7 +106,7 @@ impl<F: FileSystem> Queues<F> {
         let limit = self.capacity.places() * self.threads.len();
         let devices = self.threads.iter().map(|_| device.another());
         let devices = devices.collect::<io::Result<Vec<_>>>()?;
-        let pool = Pool::new(limit)?;
+        let pool = Pool::new("ubtrfs-pool", limit)?;
         let (registered, outcomes) = channel();
         let mut serving = Serving {
             threads: Vec::new(),

@@ -20,7 +20,6 @@ use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 
-use super::pool::Pool;
 use super::ring::{Completion, Ring};
 use super::sched_switcher::SignedOn;
 use super::slot::Slot;
@@ -29,6 +28,7 @@ use crate::answer::{Outcome, Pending, Server};
 use crate::capacity::Capacity;
 use crate::device::Device;
 use crate::ending::Ending;
+use crate::pool::Pool;
 use crate::request::FileSystem;
 
 /// How long the kernel may take from letting slots go to the end of the connection.

@@ -10,25 +10,20 @@ use std::time::Duration;
 
 use parking_lot::RwLock;
 use ubtrfs_device::clock;
-use ubtrfs_fuse_server::request::{NodeId, Notifier};
+use ubtrfs_fuse_server::request::{NodeId, Notifier, PageDrop};
 
-use super::known::Span;
 use super::nodes::Listed;
 use super::number::Numbering;
 use super::source::FileId;
+use super::span::Span;
 
-const FLUSHING_AT_MOST: Duration = Duration::from_secs(30);
-/// Where no lock is in the way it takes as long as a thread needs to run. The kernel locks a large folio as a whole: a
-/// lock of the last page is then in the way of all its pages.
-const DROPPING_AT_MOST: Duration = Duration::from_millis(200);
-/// Where the kernel may hold a lock until the answer.
-const DROPPING_EDGE_AT_MOST: Duration = Duration::from_millis(20);
 const DRAIN_AT_MOST: Duration = Duration::from_secs(1);
 
 /// Where changes below a mount are told.
 #[derive(Clone, Debug)]
 pub struct Changes {
     nodes: NodeIds,
+    folio_bytes: u64,
     /// Before it is there, no kernel is connected that could have cached anything.
     notifier: Arc<RwLock<Option<Arc<dyn Notifier>>>>,
 }
@@ -53,20 +48,35 @@ impl NodeIds {
     }
 }
 
-/// Returns where the page begins that the kernel may have locked for a buffered write; the end, if there is none.
-fn sure_end(range: Span) -> u64 {
-    let page = rustix::param::page_size() as u64;
-    let last = range.end.saturating_sub(1) / page * page;
-    match range.start <= last && range.end.is_multiple_of(page) {
-        true => range.end,
-        false => last,
+/// Up to here the kernel holds pages of FUSE one by one (looked for in /proc/kpageflags of Linux 6.18).
+const LAST_WITHOUT_FOLIOS: (u32, u32) = (6, 18);
+/// The largest folio that the kernel makes, and thus drops at once.
+const LARGEST_FOLIO_BYTES: u64 = 2 << 20;
+
+/// Returns the unit in which this kernel may hold pages.
+fn folio_bytes() -> u64 {
+    let system = rustix::system::uname();
+    let release = system.release().to_string_lossy();
+    let mut numbers = release.split(|letter: char| !letter.is_ascii_digit());
+    let mut next = || numbers.next().and_then(|number| number.parse::<u32>().ok());
+    match (next(), next()) {
+        (Some(major), Some(minor)) if (major, minor) <= LAST_WITHOUT_FOLIOS => {
+            rustix::param::page_size() as u64
+        }
+        _ => LARGEST_FOLIO_BYTES,
     }
+}
+
+/// Returns a range as the kernel is told of it.
+fn range_of(span: Span) -> Range {
+    (span.start, (span.end != u64::MAX).then(|| span.len()))
 }
 
 impl Changes {
     pub(super) fn new(root: FileId, numbering: Numbering) -> Self {
         Self {
             nodes: NodeIds { root, numbering },
+            folio_bytes: folio_bytes(),
             notifier: Arc::default(),
         }
     }
@@ -103,53 +113,42 @@ impl Changes {
         self.node_changed(id, Some((0, None)));
     }
 
-    /// Notifies the kernel that a request has changed a range of a file past the kernel's cache, before the request is
-    /// answered. Returns false if the kernel is notified later.
-    pub(super) fn changed_past_cache(&self, id: FileId, range: Span) -> bool {
-        self.notifier().is_none_or(|notifier| {
-            let len = range.end - range.start;
-            notifier.contents_changed(self.nodes.node(id), range.start, len)
-        })
+    pub(super) fn page_bytes(&self) -> u64 {
+        rustix::param::page_size() as u64
     }
 
-    /// Notifies the kernel that contents of a range of a file have changed.
-    pub(super) fn pages(&self, id: FileId, range: Span) {
-        self.node_changed(id, Some((range.start, Some(range.end - range.start))));
+    /// Returns the unit in which the kernel holds pages, and drops them.
+    pub(super) fn folio_bytes(&self) -> u64 {
+        self.folio_bytes
     }
 
-    /// Has the kernel drop what it holds of a part of a range that a buffered write has changed. False if it has not in
-    /// time. For the thread that serves the write.
-    ///
-    /// The kernel may have the last page of the write locked until the answer, if the write covers a part of it. Then
-    /// no read can have brought old contents back. So all before it is told first, and waited for longer.
-    pub(super) fn drop_pages(&self, id: FileId, part: Span, range: Span) -> bool {
-        let last = sure_end(range);
-        let sure = Span {
-            end: part.end.min(last),
-            ..part
-        };
-        let edge = Span {
-            start: part.start.max(last),
-            ..part
-        };
-        let mut is_sent = true;
-        for (span, patience) in [(sure, DROPPING_AT_MOST), (edge, DROPPING_EDGE_AT_MOST)] {
-            if span.start < span.end {
-                self.pages(id, span);
-                is_sent = self.drain_nodes_within(patience);
+    /// Has the kernel drop what it holds of a range, and then calls `over`. Does not wait.
+    pub(super) fn drop_pages(
+        &self,
+        node: NodeId,
+        range: Span,
+        over: Box<dyn FnOnce() + Send>,
+    ) -> Arc<PageDrop> {
+        match self.notifier() {
+            Some(notifier) => notifier.drop_pages(node, range_of(range), over),
+            None => {
+                over();
+                PageDrop::finished()
             }
         }
-        is_sent
     }
 
-    fn drain_nodes_within(&self, patience: Duration) -> bool {
+    /// Does the same on this thread, and waits. Returns false, and does nothing, if too many do.
+    pub(super) fn drop_pages_here(&self, node: NodeId, range: Span) -> bool {
         self.notifier()
-            .is_none_or(|notifier| notifier.drain_nodes(Some(clock::now() + patience)))
+            .is_none_or(|notifier| notifier.drop_pages_here(node, range_of(range)))
     }
 
-    /// Returns whether no notice about a node waits to be told to the kernel.
-    pub(super) fn has_sent_nodes(&self) -> bool {
-        self.drain_nodes_within(Duration::ZERO)
+    /// Has the kernel drop the attributes of a file at once.
+    pub(super) fn drop_attributes(&self, node: NodeId) {
+        if let Some(notifier) = self.notifier() {
+            notifier.drop_attributes(node);
+        }
     }
 
     fn node_changed(&self, id: FileId, contents: Option<Range>) {
@@ -175,19 +174,6 @@ impl Changes {
     /// Returns the kernel's node of a file.
     pub(super) fn node_of(&self, id: FileId) -> NodeId {
         self.nodes.node(id)
-    }
-
-    /// Has the kernel write the dirty pages that it holds of ranges of files, and waits for it. False if it has not in
-    /// time: the thread that would take what it writes may be this one.
-    pub(super) fn flush(&self, ranges: Vec<(NodeId, Range)>) -> bool {
-        let Some(notifier) = self.notifier() else {
-            return true;
-        };
-        // The kernel writes pages before it drops them from its cache.
-        for (node, range) in ranges {
-            notifier.node_changed(node, Some(range));
-        }
-        notifier.drain_nodes(Some(clock::now() + FLUSHING_AT_MOST))
     }
 
     /// Waits until the kernel has heard of what was told before, or for a moment. A program that is in the kernel's

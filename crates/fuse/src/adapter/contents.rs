@@ -27,9 +27,10 @@ use super::changes;
 use super::errno::errno;
 use super::flushing::For;
 use super::handles::OpenHandle;
-use super::known::Span;
+use super::known::{QuickWrite, Store, StoresBefore};
 use super::names::new_inode;
 use super::source::Source;
+use super::span::Span;
 use super::{Adapter, Node, WHOLE_FILE};
 
 const MAX_OFFSET: u64 = i64::MAX as u64;
@@ -38,6 +39,20 @@ const PUNCH_HOLE: u32 = 0x2;
 const ZERO_RANGE: u32 = 0x10;
 /// The most bytes that one request copies where extents cannot be shared.
 const COPY_BYTES: u64 = 64 << 20;
+
+/// The way on which the bytes of a write have come.
+enum Way<'a> {
+    PastCache,
+    /// By page writeback. Parts that a newer write covers are left out.
+    FromCache(
+        #[expect(dead_code, reason = "it is in service until dropped")] Store<'a>,
+        Vec<Span>,
+    ),
+    /// Copied into pages by a caller that waits; the thread may not.
+    Quick(QuickWrite<'a>),
+    /// The same, on a thread that may wait.
+    Buffered(StoresBefore),
+}
 
 impl<S: Source> Adapter<S> {
     pub(super) fn open_file(
@@ -176,9 +191,10 @@ impl<S: Source> Adapter<S> {
         how: &ReadHow,
     ) -> Result<usize> {
         let id = self.node(node)?.id;
-        self.known
-            .note_read(node.0, Span::new(offset, out.len() as u64));
+        let pages = Span::new(offset, out.len() as u64).rounded(self.changes.page_bytes());
+        let reading = self.known.begin_read(node.0, pages);
         let len = self.source.read(id, offset, out)?;
+        drop(reading);
         if !how.no_atime {
             self.note_read(id, self.live.atime());
         }
@@ -209,12 +225,23 @@ impl<S: Source> Adapter<S> {
     ) -> Result<usize> {
         let volume = self.writing()?;
         let id = self.node(node)?.id;
-        let is_buffered = !how.direct && !how.from_cache;
         let range = Span::new(offset, bytes.len() as u64);
-        if how.sync || how.direct || is_buffered && self.known.was_reread(node.0, range) {
+        let pages = range.rounded(self.changes.folio_bytes());
+        if how.sync || how.direct {
             // A write that is repeated elsewhere must not be done already: it may append.
             nonblocking::check().map_err(|_| Errno::WOULD_BLOCK)?;
         }
+        let way = if how.direct {
+            Way::PastCache
+        } else if how.from_cache {
+            let (store, parts) = self.known.begin_store(node.0, range);
+            Way::FromCache(store, parts)
+        } else if nonblocking::is_set() {
+            let write = self.known.begin_quick_write(node.0, pages);
+            Way::Quick(write.ok_or(Errno::WOULD_BLOCK)?)
+        } else {
+            Way::Buffered(self.known.begin_write(node.0))
+        };
         let open = self.handles.get(handle);
         let end = offset.saturating_add(bytes.len() as u64);
         let appended = match open {
@@ -224,13 +251,16 @@ impl<S: Source> Adapter<S> {
         let by = how.kill_setid.then_some(context);
         let rights = self.remove_privs(volume, (node, id), open.as_deref(), by);
         let written = rights.and_then(|()| {
-            match how.direct {
-                true => match volume.write_direct(id, offset, bytes) {
+            match &way {
+                Way::PastCache => match volume.write_direct(id, offset, bytes) {
                     Err(Error::Unaligned) => volume.write(id, offset, bytes),
                     outcome => outcome,
                 },
+                Way::FromCache(_, parts) => parts
+                    .iter()
+                    .try_for_each(|part| volume.write(id, part.start, part.of(offset, bytes))),
                 // REQ-7: readers find the bytes from here on.
-                false => volume.write(id, offset, bytes),
+                Way::Quick(_) | Way::Buffered(_) => volume.write(id, offset, bytes),
             }
             .map_err(errno)
         });
@@ -242,53 +272,31 @@ impl<S: Source> Adapter<S> {
                 Err(_) => part.failed(),
             }
         }
-        if how.direct {
-            self.drop_written_past_cache(node, id, range);
-        } else if is_buffered {
-            self.drop_reread(node, id, range);
+        match way {
+            Way::PastCache => self.drop_written_past_cache(node, range),
+            Way::FromCache(..) => {}
+            // It is served once more.
+            Way::Quick(_) if written == Err(Errno::WOULD_BLOCK) => {}
+            Way::Quick(write) => {
+                // DROPS-3: it has met no drop.
+                let old = self.known.take_old(node.0, pages);
+                debug_assert_eq!(old, []);
+                drop(write);
+            }
+            Way::Buffered(before) => {
+                let old = self.known.take_old(node.0, pages);
+                match written {
+                    Ok(()) if old.is_empty() => {}
+                    Ok(()) => self.drop_old(volume, (node, id), (offset, bytes), old, before)?,
+                    Err(_) => self.drop_old_of_failed(node, old),
+                }
+            }
         }
         written?;
         if how.sync {
             fsync(volume, id, open.as_deref()).map_err(errno)?;
         }
         Ok(bytes.len())
-    }
-
-    /// Has the kernel drop the pages of a direct write. It has dropped them before it sent the write. Those that were
-    /// read since are older than the write, as attributes may be. The kernel itself drops them again only if a thread
-    /// waits for the write (no AIO). A write that failed may have changed a part.
-    fn drop_written_past_cache(&self, node: NodeId, id: FileId, range: Span) {
-        self.known.begin_drop(node.0);
-        let is_sent = self.changes.changed_past_cache(id, range);
-        self.known.end_drop(node.0, is_sent);
-    }
-
-    /// Has the kernel drop pages that a request may have changed, of which it will say that it failed. The kernel holds the
-    /// lock of the file until the answer, and so sends no buffered write that could meet this. A thread that may not wait
-    /// has changed all or nothing.
-    fn drop_partly_changed(&self, node: NodeId, id: FileId, range: Span) {
-        if !nonblocking::is_set() && !self.changes.changed_past_cache(id, range) {
-            self.known.note_late_drop(node.0);
-        }
-    }
-
-    /// Has the kernel drop what was read between an earlier drop and a buffered write, before the write is answered. No
-    /// buffered write is sent meanwhile, so this drop is not noted unless it comes late.
-    fn drop_reread(&self, node: NodeId, id: FileId, range: Span) {
-        if nonblocking::is_set() {
-            // The read has come since the write began. The next write has the kernel drop this again.
-            if self.known.was_reread(node.0, range) {
-                self.changes.pages(id, range);
-                self.known.note_late_drop(node.0);
-            }
-            return;
-        }
-        let has_sent = || self.changes.has_sent_nodes();
-        if let Some(reread) = self.known.take_reread(node.0, range, has_sent)
-            && !self.changes.drop_pages(id, reread, range)
-        {
-            self.known.note_late_drop(node.0);
-        }
     }
 
     /// Refuses a write that flags of a file forbid, if they were not checked when the file was opened.
@@ -363,7 +371,7 @@ impl<S: Source> Adapter<S> {
         let id = self.node(node)?.id;
         let outcome = volume.fallocate(id, how, offset, len);
         if outcome.as_ref().is_err_and(|error| !error.is_would_block()) {
-            self.drop_partly_changed(node, id, Span::new(offset, len));
+            self.drop_partly_changed(node, Span::new(offset, len));
         }
         outcome.map_err(errno)
     }
@@ -388,18 +396,18 @@ impl<S: Source> Adapter<S> {
         };
         let copied = volume.copy_range(src, from.offset, len, dst, to.offset);
         if copied.as_ref().is_err_and(|error| !error.is_would_block()) {
-            self.drop_partly_changed(to.node, dst, Span::new(to.offset, len));
+            self.drop_partly_changed(to.node, Span::new(to.offset, len));
         }
         let copied = copied.map_err(errno)?;
         if copied < len {
             // The part that has failed behind this one may be done in part. The kernel drops only pages of what was copied.
             let rest = Span::new(to.offset.saturating_add(copied), len - copied);
-            self.drop_partly_changed(to.node, dst, rest);
+            self.drop_partly_changed(to.node, rest);
         }
         if syncs && copied > 0 {
             let synced = fsync(volume, dst, open.as_deref());
             if synced.is_err() {
-                self.drop_partly_changed(to.node, dst, Span::new(to.offset, copied));
+                self.drop_partly_changed(to.node, Span::new(to.offset, copied));
             }
             synced.map_err(errno)?;
         }

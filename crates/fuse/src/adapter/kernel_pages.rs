@@ -7,17 +7,24 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
+use ubtrfs_device::clock;
 use ubtrfs_format::ids::RootId;
-use ubtrfs_fuse_server::request::{Errno, NodeId, Result};
+use ubtrfs_fuse_server::request::{Errno, NodeId, PageDrop, Result};
 
 use super::WHOLE_FILE;
 use super::changes::{Changes, Range};
+use super::coherence;
 use super::flushing::{Flushing, For};
 use super::handles::Handles;
 use super::known::KnownNodes;
 use super::nodes::NodeTable;
 use super::number::{Meaning, Numbering};
+use super::span::Span;
+
+/// The thread that would take what the kernel writes may be the one that waits.
+const FLUSHING_AT_MOST: Duration = Duration::from_secs(30);
 
 /// The dirty pages of a mount that the kernel holds. For threads that serve no request, too.
 #[derive(Clone, Debug)]
@@ -70,12 +77,18 @@ impl KernelPages {
 
     pub(super) fn flush(&self, why: For, ranges: Vec<(NodeId, Range)>) -> Result<()> {
         let _turn = self.flushing.enter(why).ok_or(Errno::BUSY)?;
-        let nodes: Vec<_> = ranges.iter().map(|(node, _)| node.0).collect();
-        nodes.iter().for_each(|&node| self.known.begin_drop(node));
-        let is_flushed = self.changes.flush(ranges);
-        let end = |&node: &u64| self.known.end_drop(node, is_flushed);
-        nodes.iter().for_each(end);
-        if is_flushed {
+        // The kernel writes pages before it drops them from its cache.
+        let drops: Vec<_> = ranges
+            .into_iter()
+            .map(|(node, (start, len))| {
+                let range = Span::new(start, len.unwrap_or(u64::MAX));
+                coherence::begin_drop(&self.changes, &self.known, node, range)
+            })
+            .collect();
+        let until = clock::now() + FLUSHING_AT_MOST;
+        let is_over =
+            |drop: &Arc<PageDrop>| drop.wait(until.saturating_duration_since(clock::now()));
+        if drops.iter().all(is_over) {
             return Ok(());
         }
         // The caller would go on without it: a copy by holes, a snapshot.

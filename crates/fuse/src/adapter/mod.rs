@@ -17,8 +17,10 @@ mod appends;
 mod attributes;
 mod by_handle;
 mod changes;
+mod coherence;
 mod contents;
 mod control;
+mod drops;
 mod errno;
 mod file_system;
 mod flags;
@@ -34,6 +36,7 @@ mod names;
 mod nodes;
 mod number;
 mod source;
+mod span;
 mod volume;
 mod xattr;
 

@@ -1,7 +1,10 @@
 //! Nodes from their first entry to the last that is forgotten.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use ubtrfs_format::ids::InodeNr;
 
+use super::super::span::Span;
 use super::*;
 
 const HOME: RootId = RootId(256);
@@ -55,45 +58,101 @@ fn kept_node_is_let_go_of_once_when_it_leaves() {
 
 /// KNOWN-3
 #[test]
-fn nodes_with_dropped_pages_are_counted_until_they_leave() {
+fn files_that_were_read_or_written_may_have_pages() {
     let known = known();
-    let dropped = || known.dropped.load(Ordering::SeqCst);
-    for number in NUMBER..NUMBER + 3 {
+    for number in NUMBER..NUMBER + 4 {
         known.add(number, FileKind::Regular);
-        known.begin_drop(number);
-        known.end_drop(number, true);
-        known.note_late_drop(number);
+        assert!(!known.may_have_pages(number));
     }
-    assert_eq!(dropped(), 3);
-    let page = Span::new(4096, 4096);
-    known.note_read(NUMBER, page);
-    assert_eq!(dropped(), 3);
-    let take = || known.take_reread(NUMBER, Span::new(0, 6000), || true);
-    assert_eq!(take(), Some(Span::new(4096, 1904)));
-    assert_eq!(dropped(), 2);
-    assert!(!known.forget(NUMBER + 1, 1));
-    assert_eq!(dropped(), 1);
-    known.forget_all();
-    assert_eq!(dropped(), 0);
+    let pages = Span::new(0, 4096);
+    drop(known.begin_read(NUMBER, pages));
+    drop(known.begin_quick_write(NUMBER + 1, pages).unwrap());
+    known.begin_write(NUMBER + 2);
+    let mut files = known.files();
+    files.sort_unstable();
+    assert_eq!(files, [NUMBER, NUMBER + 1, NUMBER + 2].map(NodeId));
 }
 
-/// KNOWN-4
+/// SERVICE-1
 #[test]
-fn pages_are_not_kept_while_any_drop_is_under_way() {
+fn a_drop_begins_while_no_write_is_served_that_may_not_wait() {
     let known = known();
     known.add(NUMBER, FileKind::Regular);
-    let page = Span::new(0, 4096);
-    let take = |has_sent: bool| known.take_reread(NUMBER, page, || has_sent);
-    known.begin_drop(NUMBER);
-    known.begin_drop(NUMBER);
-    assert_eq!(take(true), None);
-    known.note_read(NUMBER, page);
-    assert_eq!(take(true), Some(page));
-    known.end_drop(NUMBER, true);
-    assert_eq!(take(true), Some(page));
-    known.end_drop(NUMBER, false);
-    assert_eq!(take(false), Some(page), "it is told later");
-    assert_eq!(take(true), Some(page));
-    assert_eq!(take(true), None);
-    assert_eq!(known.dropped.load(Ordering::SeqCst), 0);
+    let pages = Span::new(0, 4096);
+    let write = known.begin_quick_write(NUMBER, pages).unwrap();
+    let has_begun = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let drop_pages = scope.spawn(|| {
+            let number = known.begin_drop(NUMBER, pages);
+            has_begun.store(true, Ordering::SeqCst);
+            number
+        });
+        let far = Span::new(1 << 20, 4096);
+        while known.begin_quick_write(NUMBER, far).is_some() {
+            std::thread::yield_now();
+        }
+        assert!(!has_begun.load(Ordering::SeqCst));
+        drop(write);
+        let number = drop_pages.join().unwrap();
+        assert!(known.begin_quick_write(NUMBER, far).is_some());
+        assert!(known.begin_quick_write(NUMBER, pages).is_none());
+        known.end_drop(NUMBER, number);
+        assert!(known.begin_quick_write(NUMBER, pages).is_none());
+        assert_eq!(known.take_old(NUMBER, far), []);
+        assert!(known.begin_quick_write(NUMBER, pages).is_some());
+    });
+}
+
+/// SERVICE-2
+#[test]
+fn a_shield_waits_for_dirty_pages_that_came_before_it() {
+    let known = known();
+    known.add(NUMBER, FileKind::Regular);
+    let (page, written) = (Span::new(0, 4096), [Span::new(10, 20)]);
+    let before = known.begin_write(NUMBER);
+    let (shield, may_be_replaced) = known.raise_shield(NUMBER, &written, before);
+    assert!(!may_be_replaced);
+    drop(shield);
+    let (store, parts) = known.begin_store(NUMBER, page);
+    assert_eq!(parts, [page]);
+    std::thread::scope(|scope| {
+        let raised = scope.spawn(|| known.raise_shield(NUMBER, &written, before));
+        // One that comes now is told of the shield, and is not waited for.
+        let later = loop {
+            let (later, parts) = known.begin_store(NUMBER, page);
+            if parts != [page] {
+                assert_eq!(parts, page.without(written[0]).collect::<Vec<_>>());
+                break later;
+            }
+        };
+        assert!(!raised.is_finished());
+        drop(store);
+        let (shield, may_be_replaced) = raised.join().unwrap();
+        assert!(may_be_replaced);
+        drop(later);
+        drop(shield);
+    });
+    let (_store, parts) = known.begin_store(NUMBER, page);
+    assert_eq!(parts, [page]);
+}
+
+#[test]
+fn a_read_may_hold_a_page_from_one_look_to_the_next() {
+    let known = known();
+    known.add(NUMBER, FileKind::Regular);
+    let begin = || known.begin_read(NUMBER, Span::new(0, 4096));
+    let first = begin();
+    assert!(!known.may_hold_page(NUMBER), "it has just begun");
+    assert!(known.may_hold_page(NUMBER));
+    let second = begin();
+    assert!(known.may_hold_page(NUMBER));
+    drop(first);
+    assert!(!known.may_hold_page(NUMBER), "the second has begun since");
+    assert!(known.may_hold_page(NUMBER));
+    drop(second);
+    assert!(!known.may_hold_page(NUMBER));
+    let (store, _) = known.begin_store(NUMBER, Span::new(0, 4096));
+    assert!(known.may_hold_page(NUMBER));
+    drop(store);
+    assert!(!known.may_hold_page(NUMBER));
 }

@@ -13,14 +13,37 @@ use crate::adapter::flushing::For;
 
 type Dropped = (NodeId, u64, u64);
 
-/// A kernel that drops at once what it is told to, and remembers it.
+/// A kernel that drops what it is told to, and remembers it.
 #[derive(Debug, Default)]
 struct Obedient {
-    /// Before the answer of a request that has changed it past the kernel's cache.
-    written: Mutex<Vec<Dropped>>,
-    changed: Mutex<Vec<Dropped>>,
-    /// It is told nothing in time.
-    is_late: AtomicBool,
+    /// By threads of requests.
+    here: Mutex<Vec<Dropped>>,
+    /// By threads of the notifier.
+    elsewhere: Mutex<Vec<Dropped>>,
+    /// Threads of requests may not be lent.
+    has_no_place: AtomicBool,
+    /// Drops by threads of the notifier wait until the test ends them.
+    holds: AtomicBool,
+    held: Mutex<Vec<Held>>,
+}
+
+/// A drop that a test ends.
+struct Held {
+    over: Box<dyn FnOnce() + Send>,
+    drop: Arc<PageDrop>,
+}
+
+impl std::fmt::Debug for Held {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Held").finish_non_exhaustive()
+    }
+}
+
+impl Held {
+    fn end(self) {
+        (self.over)();
+        self.drop.finish();
+    }
 }
 
 impl Notifier for Obedient {
@@ -28,24 +51,47 @@ impl Notifier for Obedient {
 
     fn entry_deleted(&self, _: NodeId, _: &[u8], _: NodeId) {}
 
-    fn node_changed(&self, node: NodeId, contents: Option<(u64, Option<u64>)>) {
-        let (offset, len) = contents.unwrap();
-        self.changed
-            .lock()
-            .push((node, offset, len.unwrap_or(u64::MAX)));
+    fn node_changed(&self, _: NodeId, _: Option<(u64, Option<u64>)>) {}
+
+    fn drop_pages(
+        &self,
+        node: NodeId,
+        (offset, len): (u64, Option<u64>),
+        over: Box<dyn FnOnce() + Send>,
+    ) -> Arc<PageDrop> {
+        let dropped = (node, offset, len.unwrap_or(u64::MAX));
+        self.elsewhere.lock().push(dropped);
+        let drop = PageDrop::new();
+        let held = Held {
+            over,
+            drop: Arc::clone(&drop),
+        };
+        if self.holds.load(Ordering::SeqCst) {
+            self.held.lock().push(held);
+        } else {
+            held.end();
+        }
+        drop
     }
 
-    fn contents_changed(&self, node: NodeId, offset: u64, len: u64) -> bool {
-        self.written.lock().push((node, offset, len));
-        !self.is_late.load(Ordering::Relaxed)
+    fn drop_pages_here(&self, node: NodeId, (offset, len): (u64, Option<u64>)) -> bool {
+        if self.has_no_place.load(Ordering::SeqCst) {
+            return false;
+        }
+        self.here
+            .lock()
+            .push((node, offset, len.unwrap_or(u64::MAX)));
+        true
     }
+
+    fn drop_attributes(&self, _: NodeId) {}
 
     fn has_room_for_names(&self) -> bool {
         true
     }
 
     fn drain_nodes(&self, _: Option<Instant>) -> bool {
-        !self.is_late.load(Ordering::Relaxed)
+        true
     }
 
     fn drain(&self, _: Option<Instant>) -> bool {
@@ -88,121 +134,130 @@ const DIRECT: WriteHow = WriteHow {
     sync: false,
 };
 
+const FROM_CACHE: WriteHow = WriteHow {
+    from_cache: true,
+    direct: false,
+    ..DIRECT
+};
+
 #[test]
 fn pages_are_dropped_before_a_direct_write_is_answered() {
     let (mount, kernel) = obedient_mount();
     let (node, handle) = mount.file(NodeId::ROOT, "f");
     mount.put((node, handle), 0, &PAGE);
-    assert_eq!(drain(&kernel.written), []);
+    assert_eq!(drain(&kernel.here), []);
     // A whole page past the engine's buffer, and a part of one through it.
     for (offset, bytes) in [(4096, &PAGE[..]), (512, &PAGE[..512])] {
         let written = mount.write(&USER, node, handle, offset, bytes, &DIRECT);
         assert_eq!(written, Ok(bytes.len()));
         let expected = [(node, offset, bytes.len() as u64)];
-        assert_eq!(drain(&kernel.written), expected);
+        assert_eq!(drain(&kernel.here), expected);
     }
     // A write that has failed may have changed a part.
     let written = mount.write(&USER, node, handle, u64::MAX - 8191, &PAGE, &DIRECT);
     written.unwrap_err();
-    assert_eq!(drain(&kernel.written), [(node, u64::MAX - 8191, 4096)]);
-    assert_eq!(drain(&kernel.changed), []);
+    assert_eq!(drain(&kernel.here), [(node, u64::MAX - 8191, 4096)]);
+    assert_eq!(drain(&kernel.elsewhere), []);
 }
 
-/// The kernel may have sent a buffered write before it dropped the page, which a read has brought back since.
+/// The kernel may have copied a buffered write into a page before it dropped the page, which a read has brought back.
 #[test]
-fn a_page_that_was_reread_after_a_drop_is_dropped_again_by_the_next_buffered_write() {
+fn a_page_that_was_dropped_and_reread_is_dropped_again_by_the_next_buffered_write() {
     let (mount, kernel) = obedient_mount();
     let file = mount.file(NodeId::ROOT, "f");
     let (node, handle) = file;
     let put = |offset| {
         mount.put(file, offset, b"buffered");
-        drain(&kernel.changed)
+        drain(&kernel.elsewhere)
     };
-    let again = |offset| [(node, offset, 8)];
-    let read = || mount.bytes(file).len();
-    read();
-    assert_eq!(put(0), []);
-
-    let drop_by_direct = || {
-        let written = mount.write(&USER, node, handle, 0, &PAGE, &DIRECT);
+    let page = |number: u64| (node, number * 4096, 4096);
+    mount.put(file, 0, &[b'b'; 8 * 4096]);
+    let read = |number: u64, count: usize| {
+        let mut out = vec![0; count * 4096];
+        let how = ReadHow::default();
+        mount
+            .read(&USER, node, handle, number * 4096, &mut out, &how)
+            .unwrap();
+    };
+    let drop_by_direct = |number: u64| {
+        let written = mount.write(&USER, node, handle, number * 4096, &PAGE, &DIRECT);
         assert_eq!(written, Ok(PAGE.len()));
+        assert_eq!(drain(&kernel.here), [page(number)]);
     };
-    drop_by_direct();
+    read(0, 8);
+    assert_eq!(put(0), []);
+    drop_by_direct(0);
     assert_eq!(put(0), [], "nothing was read since");
-    drop_by_direct();
-    read();
-    assert_eq!(put(100), again(100));
-    read();
-    assert_eq!(put(100), [], "the one that was under way is over");
+    drop_by_direct(0);
+    read(0, 8);
+    assert_eq!(put(4096), [], "another page was dropped");
+    drop_by_direct(1);
+    read(2, 6);
+    assert_eq!(put(4096), [], "another page was read");
+    drop_by_direct(1);
+    drop_by_direct(6);
+    read(0, 8);
+    assert_eq!(put(4100), [page(1)]);
+    assert_eq!(put(6 * 4096), [], "the one that was under way is over");
 
     mount
         .flush(mount.node(node).unwrap().id, WHOLE_FILE, For::Search)
         .unwrap();
-    assert_eq!(drain(&kernel.changed), [(node, 0, u64::MAX)]);
-    read();
-    drop_by_direct();
-    assert_eq!(put(8), again(8), "the second drop had another range");
+    assert_eq!(drain(&kernel.elsewhere), [(node, 0, u64::MAX)]);
+    read(2, 1);
+    read(4, 1);
+    mount.put(file, 100, &[b'c'; 7 * 4096]);
+    assert_eq!(drain(&kernel.elsewhere), [page(2), page(4)]);
     mount.forget(node, 1);
 }
 
-/// The notice of a drop may reach the kernel while it sends any later write.
+/// No time limit decides.
 #[test]
-fn a_drop_that_comes_late_may_meet_each_buffered_write_until_the_notice_is_sent() {
+fn no_request_is_answered_before_the_drop_that_it_waits_for_is_over() {
     let (mount, kernel) = obedient_mount();
     let file = mount.file(NodeId::ROOT, "f");
     let (node, handle) = file;
-    let put = || {
-        mount.put(file, 0, &PAGE);
-        drain(&kernel.changed)
-    };
-    let again = [(node, 0, 4096)];
     mount.put(file, 0, &PAGE);
-    kernel.is_late.store(true, Ordering::Relaxed);
-    let written = mount.write(&USER, node, handle, 0, &PAGE, &DIRECT);
-    assert_eq!(written, Ok(PAGE.len()));
-    assert_eq!(put(), [], "nothing was read since");
-    mount.bytes(file);
-    assert_eq!(put(), again);
-    assert_eq!(put(), again, "the kernel may have been told since");
-    kernel.is_late.store(false, Ordering::Relaxed);
-    assert_eq!(put(), again, "it was told before this one was over");
-    mount.bytes(file);
-    assert_eq!(put(), []);
-    mount.forget(node, 1);
-}
-
-#[test]
-fn a_buffered_write_has_only_those_pages_dropped_that_were_read() {
-    let (mount, kernel) = obedient_mount();
-    let file = mount.file(NodeId::ROOT, "f");
-    let (node, handle) = file;
-    let put = |offset, bytes: &[u8]| {
-        mount.put(file, offset, bytes);
-        drain(&kernel.changed)
+    kernel.has_no_place.store(true, Ordering::SeqCst);
+    kernel.holds.store(true, Ordering::SeqCst);
+    let is_answered = AtomicBool::new(false);
+    let wait_for_held = || {
+        while kernel.held.lock().is_empty() {
+            std::thread::yield_now();
+        }
+        assert!(!is_answered.load(Ordering::SeqCst));
+        kernel.held.lock().pop().unwrap()
     };
-    put(0, &[b'b'; 5 * 4096]);
-    let drop_and_read = |offset, len| {
+    let direct = || {
         let written = mount.write(&USER, node, handle, 0, &PAGE, &DIRECT);
         assert_eq!(written, Ok(PAGE.len()));
-        let mut out = vec![0; len];
-        mount
-            .read(&USER, node, handle, offset, &mut out, &ReadHow::default())
-            .unwrap();
+        is_answered.store(true, Ordering::SeqCst);
     };
-    drop_and_read(4096, 4096);
-    assert_eq!(put(2 * 4096, &PAGE), []);
-    drop_and_read(4096, 2 * 4096);
-    assert_eq!(put(100, &[b'c'; 4 * 4096]), [(node, 4096, 2 * 4096)]);
-    drop_and_read(0, 5 * 4096);
-    let page = 4096;
-    let expected = [(node, 100, 3 * page - 100), (node, 3 * page, 100)];
-    assert_eq!(
-        put(100, &[b'd'; 3 * 4096]),
-        expected,
-        "the page that the kernel may hold locked comes last"
-    );
-    drop_and_read(0, 5 * 4096);
-    assert_eq!(put(4096, &[b'e'; 2 * 4096]), [(node, 4096, 2 * page)]);
+    std::thread::scope(|scope| {
+        let request = scope.spawn(direct);
+        let held = wait_for_held();
+        held.end();
+        request.join().unwrap();
+    });
+    mount.bytes(file);
+    is_answered.store(false, Ordering::SeqCst);
+    std::thread::scope(|scope| {
+        let request = scope.spawn(|| {
+            mount.put(file, 0, b"new");
+            is_answered.store(true, Ordering::SeqCst);
+        });
+        let held = wait_for_held();
+        // The page was dirty, and the kernel writes it before it drops it. Its bytes are older than the write.
+        let old = [b'o'; 8];
+        let written = mount.write(&USER, node, handle, 0, &old, &FROM_CACHE);
+        assert_eq!(written, Ok(old.len()));
+        held.end();
+        request.join().unwrap();
+    });
+    assert_eq!(&mount.bytes(file)[..8], b"newooooo");
+    let written = mount.write(&USER, node, handle, 0, b"oo", &FROM_CACHE);
+    assert_eq!(written, Ok(2));
+    assert_eq!(&mount.bytes(file)[..4], b"oowo", "the write is over");
     mount.forget(node, 1);
 }
 
@@ -216,13 +271,13 @@ fn pages_are_dropped_before_a_change_fails_that_may_have_got_half_way() {
     for mode in [0, 0x11] {
         let refused = mount.fallocate(&USER, node, handle, (4096, too_much), mode);
         assert_eq!(refused, Err(Errno::NOSPC));
-        assert_eq!(drain(&kernel.written), [(node, 4096, too_much)]);
+        assert_eq!(drain(&kernel.here), [(node, 4096, too_much)]);
     }
     let file = (node, handle);
     let refused = mount.copy_file_range(&USER, end(file, 0), end(file, 1024), 4096);
     assert_eq!(refused, Err(Errno::INVAL));
-    assert_eq!(drain(&kernel.written), [(node, 1024, 4096)]);
-    assert_eq!(drain(&kernel.changed), [], "nothing is left for later");
+    assert_eq!(drain(&kernel.here), [(node, 1024, 4096)]);
+    assert_eq!(drain(&kernel.elsewhere), [], "nothing is left for later");
     mount.forget(node, 1);
 }
 
@@ -253,7 +308,7 @@ fn pages_are_dropped_before_a_copy_fails_that_cannot_be_synced() {
     device.add(Fault::WriteRange { range: 0..u64::MAX });
     let failed = mount.copy_file_range(&USER, end(source, 0), end(synced, 8192), 4096);
     assert_eq!(failed, Err(Errno::IO));
-    assert_eq!(drain(&kernel.written), [(synced.0, 8192, 4096)]);
+    assert_eq!(drain(&kernel.here), [(synced.0, 8192, 4096)]);
     device.heal();
     mount.forget(source.0, 1);
     mount.forget(synced.0, 1);
@@ -272,12 +327,12 @@ fn pages_behind_a_copy_are_dropped_if_a_later_part_of_it_has_failed() {
     let len = (PART + PAGE.len()) as u64;
     let copied = mount.copy_file_range(&USER, end(source, 0), end(copy, 1), len);
     assert_eq!(copied, Ok(len));
-    assert_eq!(drain(&kernel.written), []);
+    assert_eq!(drain(&kernel.here), []);
     device.add(Fault::ReadRange { range: 0..u64::MAX });
     let copied = mount.copy_file_range(&USER, end(source, 0), end(copy, 1), len);
     assert_eq!(copied, Ok(PART as u64));
     let rest = (copy.0, 1 + PART as u64, PAGE.len() as u64);
-    assert_eq!(drain(&kernel.written), [rest]);
+    assert_eq!(drain(&kernel.here), [rest]);
     device.heal();
     mount.forget(source.0, 1);
     mount.forget(copy.0, 1);

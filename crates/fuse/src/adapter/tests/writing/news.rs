@@ -20,9 +20,21 @@ impl Notifier for Deaf {
 
     fn node_changed(&self, _: NodeId, _: Option<(u64, Option<u64>)>) {}
 
-    fn contents_changed(&self, _: NodeId, _: u64, _: u64) -> bool {
+    fn drop_pages(
+        &self,
+        _: NodeId,
+        _: (u64, Option<u64>),
+        over: Box<dyn FnOnce() + Send>,
+    ) -> Arc<PageDrop> {
+        over();
+        PageDrop::finished()
+    }
+
+    fn drop_pages_here(&self, _: NodeId, _: (u64, Option<u64>)) -> bool {
         true
     }
+
+    fn drop_attributes(&self, _: NodeId) {}
 
     fn has_room_for_names(&self) -> bool {
         self.has_room.load(Ordering::Relaxed)
@@ -96,9 +108,21 @@ impl Notifier for Listening {
         self.hear("listing");
     }
 
-    fn contents_changed(&self, _: NodeId, _: u64, _: u64) -> bool {
+    fn drop_pages(
+        &self,
+        _: NodeId,
+        _: (u64, Option<u64>),
+        over: Box<dyn FnOnce() + Send>,
+    ) -> Arc<PageDrop> {
+        over();
+        PageDrop::finished()
+    }
+
+    fn drop_pages_here(&self, _: NodeId, _: (u64, Option<u64>)) -> bool {
         true
     }
+
+    fn drop_attributes(&self, _: NodeId) {}
 
     fn has_room_for_names(&self) -> bool {
         true

@@ -1,7 +1,7 @@
-//! Threads for requests that have to wait.
+//! Threads for work that has to wait: requests that a queue cannot answer, and drops of cached pages.
 //!
-//! Threads are started up to a limit, and stay. Beyond the limit requests wait for a thread; none of them
-//! depends on another request.
+//! Threads are started up to a limit, and stay. Beyond the limit jobs wait for a thread. No request depends on a job
+//! that waits so, and a drop that waits so ends when others end.
 //!
 //! Invariants
 //! - JOBS-1: while fewer than `limit` jobs run, a thread is idle or starting.
@@ -20,8 +20,10 @@ use parking_lot::{Condvar, Mutex};
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Where requests go that a queue cannot answer.
-pub(super) struct Pool {
+/// Threads, and the jobs that wait for one.
+pub(crate) struct Pool {
+    /// The name of its threads.
+    name: &'static str,
     state: Mutex<State>,
     changed: Condvar,
     limit: usize,
@@ -38,8 +40,9 @@ struct State {
 
 impl Pool {
     /// Makes a pool of up to `limit` threads, on the CPUs of the caller.
-    pub(super) fn new(limit: usize) -> io::Result<Arc<Self>> {
+    pub(crate) fn new(name: &'static str, limit: usize) -> io::Result<Arc<Self>> {
         let pool = Arc::new(Self {
+            name,
             state: Mutex::default(),
             changed: Condvar::new(),
             limit,
@@ -48,15 +51,21 @@ impl Pool {
         Ok(pool)
     }
 
-    /// Has a job run on a thread of the pool. Not after `end`.
-    pub(super) fn run(&self, job: impl FnOnce() + Send + 'static) {
-        self.state.lock().jobs.push_back(Box::new(job));
+    /// Has a job run on a thread of the pool. After `end` the caller runs it.
+    pub(crate) fn run(&self, job: impl FnOnce() + Send + 'static) {
+        let mut state = self.state.lock();
+        if state.ended {
+            drop(state);
+            return job();
+        }
+        state.jobs.push_back(Box::new(job));
+        drop(state);
         self.changed.notify_one();
     }
 
     fn start(self: &Arc<Self>, state: &mut State) -> io::Result<()> {
         let pool = Arc::clone(self);
-        let thread = thread::start("ubtrfs-pool", move || pool.work())?;
+        let thread = thread::start(self.name, move || pool.work())?;
         state.threads.push(thread);
         state.idle += 1;
         Ok(())
@@ -88,7 +97,7 @@ impl Pool {
     }
 
     /// Runs what waits, and ends the threads.
-    pub(super) fn end(&self) {
+    pub(crate) fn end(&self) {
         let threads = {
             let mut state = self.state.lock();
             state.ended = true;

@@ -9,7 +9,7 @@ use super::*;
 
 #[test]
 fn as_many_jobs_run_at_once_as_there_may_be_threads() {
-    let pool = Pool::new(4).unwrap();
+    let pool = Pool::new("ubtrfs-pool", 4).unwrap();
     let together = Arc::new(Barrier::new(4));
     let (sender, done) = channel();
     for _ in 0..40 {
@@ -26,7 +26,7 @@ fn as_many_jobs_run_at_once_as_there_may_be_threads() {
 // JOBS-1
 #[test]
 fn one_thread_is_spare_and_a_job_after_another_needs_no_further_one() {
-    let pool = Pool::new(4).unwrap();
+    let pool = Pool::new("ubtrfs-pool", 4).unwrap();
     for _ in 0..10 {
         let (sender, heard) = channel();
         pool.run(move || sender.send(()).unwrap());
@@ -43,7 +43,7 @@ fn one_thread_is_spare_and_a_job_after_another_needs_no_further_one() {
 #[test]
 fn threads_are_not_pinned_as_the_giver_of_jobs() {
     let all = sched_getaffinity(None).unwrap();
-    let pool = Pool::new(4).unwrap();
+    let pool = Pool::new("ubtrfs-pool", 4).unwrap();
     let first = (0..CpuSet::MAX_CPU).find(|&cpu| all.is_set(cpu)).unwrap();
     let (sender, heard) = channel();
     std::thread::scope(|scope| {

@@ -1,0 +1,137 @@
+//! Dropping cached pages that a request has made old, before the request is answered.
+//!
+//! Invariants
+//! - COHERENCE-1: a request is answered once the kernel holds no page that is older than the request and that a program
+//!   can read. Such a page is up to date and in the cache; a page that is locked to be read is not up to date.
+//! - COHERENCE-2: bytes that a write has put into the file are not replaced by pages that were read before it.
+//!
+//! A drop waits for the locks of its pages. Most belong to requests in service, which end by themselves. Two may be held
+//! until the answer that waits for the drop. The kernel locks a page for a write of a part of it, if it is not up to date.
+//! And a read may wait in the kernel, which sends only so many at once in the background. Neither page has bytes that a
+//! program can read, and the read will be served after this request.
+//!
+//! So a request waits no longer when the drop's thread has slept in the kernel through `LOOKS` looks. No request is in
+//! service then that could hold a lock. A lock that the kernel takes for itself, in reclaim or migration, is over long before.
+//! The drop goes on, and counts as under way until it is over.
+//!
+//! Not here: which pages may be old (`drops`), requests in service (`known::in_service`), threads that ask the kernel
+//! (`request::Notifier`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ubtrfs_device::nonblocking;
+use ubtrfs_engine::{FileId, Volume};
+use ubtrfs_fuse_server::request::{NodeId, PageDrop, Result};
+
+use super::Adapter;
+use super::changes::Changes;
+use super::errno::errno;
+use super::known::{KnownNodes, StoresBefore};
+use super::source::Source;
+use super::span::Span;
+
+/// The time between two looks at a drop that does not end.
+const LOOK: Duration = Duration::from_millis(50);
+const LOOKS: u32 = 20;
+
+/// The thread that asks the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asker {
+    /// The request's, if not too many do. The kernel holds no lock of a page for the request.
+    ThisThread,
+    Another,
+}
+
+/// Has the kernel drop pages on a thread of its own. It is noted as under way until it is over.
+pub(super) fn begin_drop(
+    changes: &Changes,
+    known: &Arc<KnownNodes>,
+    node: NodeId,
+    range: Span,
+) -> Arc<PageDrop> {
+    let number = known.begin_drop(node.0, range.rounded(changes.folio_bytes()));
+    let known = Arc::clone(known);
+    let over = Box::new(move || known.end_drop(node.0, number));
+    changes.drop_pages(node, range, over)
+}
+
+impl<S: Source> Adapter<S> {
+    /// Has the kernel drop the pages of a direct write. It has dropped them before it sent the write. Those that were
+    /// read since are older than the write, as attributes may be. The kernel itself drops them again only if a thread
+    /// waits for the write (no AIO). A write that failed may have changed a part.
+    pub(super) fn drop_written_past_cache(&self, node: NodeId, range: Span) {
+        if self.known.may_have_pages(node.0) {
+            self.drop_and_wait(node, range, Asker::ThisThread);
+        } else {
+            self.changes.drop_attributes(node);
+        }
+    }
+
+    /// Has the kernel drop pages that a request may have changed which is about to fail. The kernel holds the lock of the
+    /// file until the answer, and so sends no buffered write that could meet this. A thread that may not wait has changed
+    /// all or nothing.
+    pub(super) fn drop_partly_changed(&self, node: NodeId, range: Span) {
+        if !nonblocking::is_set() {
+            self.drop_and_wait(node, range, Asker::ThisThread);
+        }
+    }
+
+    /// Has the kernel drop pages of a buffered write that were read after they had been dropped and before the write was
+    /// done. One may be dirty by a mapping. The kernel writes it before it drops it, with old bytes in place of the
+    /// write's. So those are kept, and put once more if such a page came before.
+    pub(super) fn drop_old(
+        &self,
+        volume: &Volume,
+        (node, id): (NodeId, FileId),
+        (offset, bytes): (u64, &[u8]),
+        old: Vec<Span>,
+        before: StoresBefore,
+    ) -> Result<()> {
+        // COHERENCE-2
+        let range = Span::new(offset, bytes.len() as u64);
+        let written: Vec<_> = old.iter().filter_map(|pages| pages.common(range)).collect();
+        let (_shield, may_be_replaced) = self.known.raise_shield(node.0, &written, before);
+        if may_be_replaced {
+            for part in &written {
+                volume
+                    .write(id, part.start, part.of(range.start, bytes))
+                    .map_err(errno)?;
+            }
+        }
+        for pages in old {
+            self.drop_and_wait(node, pages, Asker::Another);
+        }
+        Ok(())
+    }
+
+    /// Has the kernel drop the pages for a write that has failed, and may have changed a part.
+    pub(super) fn drop_old_of_failed(&self, node: NodeId, old: Vec<Span>) {
+        for pages in old {
+            self.drop_and_wait(node, pages, Asker::Another);
+        }
+    }
+
+    // COHERENCE-1
+    fn drop_and_wait(&self, node: NodeId, range: Span, asker: Asker) {
+        if asker == Asker::ThisThread {
+            let pages = range.rounded(self.changes.folio_bytes());
+            let number = self.known.begin_drop(node.0, pages);
+            let is_over = self.changes.drop_pages_here(node, range);
+            self.known.end_drop(node.0, number);
+            if is_over {
+                return;
+            }
+        }
+        let drop = begin_drop(&self.changes, &self.known, node, range);
+        let mut looks = 0;
+        while !drop.wait(LOOK) {
+            let only_waits = drop.is_asleep() && !self.known.may_hold_page(node.0);
+            looks = if only_waits { looks + 1 } else { 0 };
+            if looks == LOOKS {
+                tracing::debug!(node = node.0, ?range, "the kernel holds the lock of a page");
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! Requests that touch the pages of a file, from their arrival until they are served.
+//!
+//! Invariants
+//! - SERVICE-1: a drop begins while no write is in service that may not wait (DROPS-3). Such a write that comes while
+//!   one waits to begin is turned away, so that it does begin.
+//! - SERVICE-2: once a shield is raised, no bytes of dirty pages that it covers reach the file any more.
+//!
+//! Locks: a node's shard, which is not held while a request is served.
+
+use super::super::drops::{DropNr, Drops};
+use super::super::span::Span;
+use super::{KnownNodes, Node, Nodes};
+
+/// A read, until it is dropped.
+#[derive(Debug)]
+pub(in super::super) struct Read<'a> {
+    known: &'a KnownNodes,
+    node: u64,
+    /// Its index in the node's counts.
+    at: usize,
+}
+
+/// A buffered write by a thread that may not wait, until it is dropped.
+#[derive(Debug)]
+pub(in super::super) struct QuickWrite<'a>(&'a KnownNodes, u64);
+
+/// A write of dirty pages, until it is dropped.
+#[derive(Debug)]
+pub(in super::super) struct Store<'a> {
+    known: &'a KnownNodes,
+    node: u64,
+    number: u64,
+}
+
+/// Keeps bytes that were written from being replaced by those of dirty pages, until it is dropped.
+#[derive(Debug)]
+pub(in super::super) struct Shield<'a> {
+    known: &'a KnownNodes,
+    node: u64,
+    written: &'a [Span],
+}
+
+/// The writes of dirty pages of a file up to a moment.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct StoresBefore {
+    last: u64,
+    were_in_service: bool,
+}
+
+impl Node {
+    fn drops_mut(&mut self) -> &mut Drops {
+        self.drops.get_or_insert_default()
+    }
+
+    fn tidy_drops(&mut self) {
+        if self.drops.as_ref().is_some_and(|drops| drops.is_empty()) {
+            self.drops = None;
+        }
+    }
+}
+
+fn count_waiting(nodes: &mut Nodes, node: u64, change: i32) {
+    if let Some(node) = nodes.get_mut(&node) {
+        let waiting = &mut node.in_service.waiting_drops;
+        *waiting = waiting.saturating_add_signed(change);
+    }
+}
+
+impl KnownNodes {
+    /// Returns whether the kernel may hold pages of a file.
+    pub(in super::super) fn may_have_pages(&self, node: u64) -> bool {
+        self.with(node, |node| node.may_have_pages).unwrap_or(false)
+    }
+
+    /// Notes that pages are about to be read.
+    pub(in super::super) fn begin_read(&self, node: u64, pages: Span) -> Read<'_> {
+        let at = self.with(node, |node| {
+            node.may_have_pages = true;
+            if let Some(drops) = &mut node.drops {
+                drops.note_read(pages);
+            }
+            let service = &mut node.in_service;
+            service.reads[service.reads_now] += 1;
+            service.reads_now
+        });
+        Read {
+            known: self,
+            node,
+            at: at.unwrap_or(0),
+        }
+    }
+
+    /// Notes a buffered write by a thread that may not wait. None: a thread that may has to serve it.
+    pub(in super::super) fn begin_quick_write(
+        &self,
+        node: u64,
+        pages: Span,
+    ) -> Option<QuickWrite<'_>> {
+        let begun = self.with(node, |node| {
+            // SERVICE-1
+            let may_meet = |drops: &Drops| drops.may_meet(pages);
+            if node.in_service.waiting_drops > 0 || node.drops.as_deref().is_some_and(may_meet) {
+                return false;
+            }
+            node.may_have_pages = true;
+            node.in_service.quick_writes += 1;
+            true
+        });
+        begun.unwrap_or(true).then(|| QuickWrite(self, node))
+    }
+
+    /// Notes a buffered write by a thread that may wait.
+    pub(in super::super) fn begin_write(&self, node: u64) -> StoresBefore {
+        let stores = self.with(node, |node| {
+            node.may_have_pages = true;
+            StoresBefore {
+                last: node.in_service.last_store,
+                were_in_service: !node.in_service.stores.is_empty(),
+            }
+        });
+        stores.unwrap_or(StoresBefore {
+            last: 0,
+            were_in_service: false,
+        })
+    }
+
+    /// Returns the pages of a buffered write that may be old in the cache. The write is done and about to be answered.
+    pub(in super::super) fn take_old(&self, node: u64, pages: Span) -> Vec<Span> {
+        let old = self.with(node, |node| {
+            let old = node.drops.as_mut().map(|drops| drops.take(pages));
+            node.tidy_drops();
+            old
+        });
+        old.flatten().unwrap_or_default()
+    }
+
+    /// Notes that dirty pages are about to be written. Returns the parts of them that are to be written as well.
+    pub(in super::super) fn begin_store(&self, node: u64, range: Span) -> (Store<'_>, Vec<Span>) {
+        let begun = self.with(node, |node| {
+            let service = &mut node.in_service;
+            service.last_store += 1;
+            service.stores.push(service.last_store);
+            // SERVICE-2
+            let parts = node.drops.as_ref().map(|drops| drops.unshielded(range));
+            (service.last_store, parts)
+        });
+        let (number, parts) = begun.unwrap_or((0, None));
+        let store = Store {
+            known: self,
+            node,
+            number,
+        };
+        (store, parts.unwrap_or_else(|| vec![range]))
+    }
+
+    /// Keeps the bytes of ranges from being replaced by those of dirty pages. Waits for writes of such pages that came
+    /// before. Returns whether there were any since `before`, which may have replaced bytes.
+    pub(in super::super) fn raise_shield<'a>(
+        &'a self,
+        node: u64,
+        written: &'a [Span],
+        before: StoresBefore,
+    ) -> (Shield<'a>, bool) {
+        let shard = self.shard(node);
+        let mut nodes = shard.nodes.lock();
+        let mut last = None;
+        if let Some(node) = nodes.get_mut(&node) {
+            node.drops_mut().raise_shield(written);
+            last = Some(node.in_service.last_store);
+        }
+        // SERVICE-2: those that begin from here on see the shield.
+        let is_old = |store: &u64| last.is_some_and(|last| *store <= last);
+        while nodes
+            .get(&node)
+            .is_some_and(|node| node.in_service.stores.iter().any(is_old))
+        {
+            shard.served.wait(&mut nodes);
+        }
+        let shield = Shield {
+            known: self,
+            node,
+            written,
+        };
+        let has_come = last.is_some_and(|last| last != before.last);
+        (shield, has_come || before.were_in_service)
+    }
+
+    /// Notes that the kernel is about to be asked to drop pages.
+    pub(in super::super) fn begin_drop(&self, node: u64, pages: Span) -> DropNr {
+        let shard = self.shard(node);
+        let mut nodes = shard.nodes.lock();
+        // SERVICE-1
+        let is_busy = |nodes: &mut Nodes| {
+            nodes
+                .get(&node)
+                .is_some_and(|node| node.in_service.quick_writes > 0)
+        };
+        if is_busy(&mut nodes) {
+            count_waiting(&mut nodes, node, 1);
+            shard.served.wait_while(&mut nodes, is_busy);
+            count_waiting(&mut nodes, node, -1);
+        }
+        match nodes.get_mut(&node) {
+            Some(node) => node.drops_mut().begin(pages),
+            None => 0,
+        }
+    }
+
+    /// Notes that the kernel has dropped them.
+    pub(in super::super) fn end_drop(&self, node: u64, number: DropNr) {
+        self.with(node, |node| {
+            if let Some(drops) = &mut node.drops {
+                drops.end(number);
+            }
+        });
+    }
+
+    /// Returns whether a request is in service for which the kernel may have held the lock of a page since the last call.
+    /// A drop that waits for a lock gets it when a request that holds it ends, whatever has begun meanwhile.
+    pub(in super::super) fn may_hold_page(&self, node: u64) -> bool {
+        let may_hold = |node: &mut Node| {
+            let service = &mut node.in_service;
+            let earlier = service.reads[1 - service.reads_now];
+            if earlier == 0 {
+                service.reads_now = 1 - service.reads_now;
+            }
+            earlier > 0 || !service.stores.is_empty()
+        };
+        self.with(node, may_hold).unwrap_or(false)
+    }
+
+    fn end(&self, node: u64, end: impl FnOnce(&mut Node)) {
+        if self.with(node, end).is_some() {
+            self.shard(node).served.notify_all();
+        }
+    }
+}
+
+// The kernel forgets no node that a request is on. A count that is 0 already would be of a node that it has looked up anew.
+impl Drop for Read<'_> {
+    fn drop(&mut self) {
+        self.known.with(self.node, |node| {
+            let reads = &mut node.in_service.reads[self.at];
+            *reads = reads.saturating_sub(1);
+        });
+    }
+}
+
+impl Drop for QuickWrite<'_> {
+    fn drop(&mut self) {
+        self.0.end(self.1, |node| {
+            node.in_service.quick_writes = node.in_service.quick_writes.saturating_sub(1);
+        });
+    }
+}
+
+impl Drop for Store<'_> {
+    fn drop(&mut self) {
+        let number = self.number;
+        let is_other = |store: &u64| *store != number;
+        self.known
+            .end(self.node, |node| node.in_service.stores.retain(is_other));
+    }
+}
+
+impl Drop for Shield<'_> {
+    fn drop(&mut self) {
+        self.known.with(self.node, |node| {
+            if let Some(drops) = &mut node.drops {
+                drops.lower_shield(self.written);
+            }
+            node.tidy_drops();
+        });
+    }
+}
