@@ -9,6 +9,7 @@
 //! ubtrfs-conform full-verify DIR STATE                               what `full` wrote is in DIR
 //! ubtrfs-conform full-again DIR BYTES                                DIR is emptied; as much was available in the beginning
 //! ubtrfs-conform available DIR
+//! ubtrfs-conform pages DIR SECONDS FILES
 //! ubtrfs-conform model UBTRFS IMAGE DIR OPTIONS SEED OPERATIONS
 //! ```
 
@@ -16,6 +17,7 @@ mod compare;
 mod crowd;
 mod full;
 mod mounted;
+mod pages;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -70,6 +72,9 @@ fn run(words: &[&str]) -> Outcome {
         }
         ["full-verify", dir, state] => full::verify(Path::new(dir), Path::new(state)),
         ["full-again", dir, before] => full::again(Path::new(dir), before.parse()?),
+        ["pages", dir, seconds, files] => {
+            pages::run(Path::new(dir), seconds.parse()?, files.parse()?)
+        }
         ["available", dir] => full::available(Path::new(dir)),
         ["model", ubtrfs, image, dir, options, seed, operations] => mounted::run(
             &mounted::Ours::new(ubtrfs, image, dir, options),
