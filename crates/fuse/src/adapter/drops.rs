@@ -40,6 +40,10 @@ impl Drops {
         self.under_way.is_empty() && self.over.is_empty() && self.shields.is_empty()
     }
 
+    pub(super) fn is_under_way(&self) -> bool {
+        !self.under_way.is_empty()
+    }
+
     // DROPS-1
     pub(super) fn begin(&mut self, pages: Span) -> DropNr {
         self.last = self.last.wrapping_add(1);

@@ -7,8 +7,10 @@
 //! - KNOWN-1: a node is in the table while entries were given for it that the kernel has not forgotten.
 //! - KNOWN-2: a node that is marked as kept is held by the volume, and let go of when it leaves the table.
 //! - KNOWN-3: a file that the kernel may hold pages of is marked so: one that was read or written through its cache.
+//! - KNOWN-4: a drop that is under way stays noted when its node leaves the table. The kernel may look the file up anew
+//!   before it hears of the drop.
 //!
-//! Locks: a mutex a shard, a leaf. The volume asks under the locks of inodes.
+//! Locks: a mutex a shard, and below it that of its left drops, a leaf. The volume asks under the locks of inodes.
 //! Not here: what numbers stand for (`number`, `nodes`), and which requests are in service (`in_service`).
 
 use std::collections::HashMap;
@@ -95,6 +97,8 @@ type Nodes = HashMap<u64, Node, BuildHasherDefault<NumberHasher>>;
 #[derive(Debug, Default)]
 struct Shard {
     nodes: Mutex<Nodes>,
+    /// KNOWN-4: of nodes that are not in the table.
+    left_drops: Mutex<HashMap<u64, Box<Drops>>>,
     /// A request that others wait for is served.
     served: Condvar,
 }
@@ -143,7 +147,8 @@ impl KnownNodes {
             listing_ends: None,
             may_have_pages: false,
             in_service: InService::default(),
-            drops: None,
+            // KNOWN-4
+            drops: self.shard(number).left_drops.lock().remove(&number),
         });
         node.lookups += 1;
     }
@@ -161,7 +166,12 @@ impl KnownNodes {
             return false;
         }
         // FUSE-2
-        node.remove().is_pinned
+        let node = node.remove();
+        // KNOWN-4
+        if let Some(drops) = node.drops.filter(|drops| drops.is_under_way()) {
+            self.shard(number).left_drops.lock().insert(number, drops);
+        }
+        node.is_pinned
     }
 
     /// Forgets all nodes, since the kernel is gone. Returns those to unpin.

@@ -202,17 +202,34 @@ impl KnownNodes {
         }
         match nodes.get_mut(&node) {
             Some(node) => node.drops_mut().begin(pages),
-            None => 0,
+            // KNOWN-4
+            None => shard
+                .left_drops
+                .lock()
+                .entry(node)
+                .or_default()
+                .begin(pages),
         }
     }
 
     /// Notes that the kernel has dropped them.
     pub(in super::super) fn end_drop(&self, node: u64, number: DropNr) {
-        self.with(node, |node| {
+        let shard = self.shard(node);
+        let mut nodes = shard.nodes.lock();
+        if let Some(node) = nodes.get_mut(&node) {
             if let Some(drops) = &mut node.drops {
                 drops.end(number);
             }
-        });
+            return;
+        }
+        // KNOWN-4
+        let mut left = shard.left_drops.lock();
+        if let Some(drops) = left.get_mut(&node) {
+            drops.end(number);
+            if !drops.is_under_way() {
+                left.remove(&node);
+            }
+        }
     }
 
     /// Returns whether a request is in service for which the kernel may have held the lock of a page since the last call.

@@ -156,3 +156,27 @@ fn a_read_may_hold_a_page_from_one_look_to_the_next() {
     drop(store);
     assert!(!known.may_hold_page(NUMBER));
 }
+
+/// KNOWN-4
+#[test]
+fn a_drop_stays_noted_when_the_kernel_forgets_the_node_and_looks_it_up_anew() {
+    let known = known();
+    let pages = Span::new(0, 4096);
+    let may_meet = || known.begin_quick_write(NUMBER, pages).is_none();
+    known.add(NUMBER, FileKind::Regular);
+    let first = known.begin_drop(NUMBER, pages);
+    let second = known.begin_drop(NUMBER, pages);
+    assert!(!known.forget(NUMBER, 1));
+    known.end_drop(NUMBER, first);
+    known.add(NUMBER, FileKind::Regular);
+    assert!(may_meet());
+    assert!(!known.forget(NUMBER, 1));
+    known.end_drop(NUMBER, second);
+    let third = known.begin_drop(NUMBER, pages);
+    known.add(NUMBER, FileKind::Regular);
+    assert!(may_meet());
+    known.end_drop(NUMBER, third);
+    assert_eq!(known.take_old(NUMBER, pages), []);
+    assert!(!may_meet());
+    assert!(known.shard(NUMBER).left_drops.lock().is_empty());
+}
