@@ -193,6 +193,9 @@ faults! {
     /// The kernel passes over it.
     309 Warning "item-type-unknown" ItemTypeUnknown { item_type: u8 }
         => "item of the unknown type {item_type}";
+    /// The check has suppressed findings without naming the lost block that they follow from.
+    310 Error "suppressed-unexplained" SuppressedUnexplained { suppressed: u64 }
+        => "{suppressed} findings are not listed, and no error explains them";
 
     401 Error "block-without-extent" BlockWithoutExtent { level: u8 }
         => "tree block on level {level} is in use and has no extent item";

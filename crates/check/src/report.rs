@@ -76,6 +76,15 @@ impl Report {
         self.errors + self.warnings + self.notes
     }
 
+    /// Adds an error if findings were suppressed and no error explains them: such a volume is not sound.
+    pub(crate) fn finish(&mut self, limit: usize) {
+        if self.suppressed > 0 && self.errors == 0 {
+            let suppressed = self.suppressed;
+            let fault = Fault::SuppressedUnexplained { suppressed };
+            self.add(Place::default(), fault, limit);
+        }
+    }
+
     pub(crate) fn add(&mut self, at: Place, fault: Fault, limit: usize) {
         *self.counts.entry(fault.number()).or_default() += 1;
         match fault.severity() {
@@ -99,5 +108,35 @@ impl std::fmt::Display for Report {
             0 => Ok(()),
             more => writeln!(f, "and {more} more"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn suppressed_findings_without_an_error_are_an_error() {
+        let mut report = Report {
+            suppressed: 8,
+            ..Report::default()
+        };
+        let warning = Fault::OrphanWithoutRoot {};
+        report.add(Place::default(), warning, 10);
+        assert!(report.is_clean());
+        report.finish(10);
+        assert!(!report.is_clean());
+        assert_eq!(report.numbers(), [310, 608]);
+    }
+
+    #[test]
+    fn suppressed_findings_beside_an_error_add_nothing() {
+        let mut report = Report::default();
+        report.finish(10);
+        assert!(report.is_spotless());
+        report.suppressed = 8;
+        report.add(Place::default(), Fault::TreeMissing {}, 10);
+        report.finish(10);
+        assert_eq!(report.numbers(), [304]);
     }
 }

@@ -68,6 +68,7 @@ pub(crate) fn run(state: &mut State<'_>, volume: &mut CheckedVolume) -> Result<(
     references::check(state, volume, &roots)?;
     state.tell_bad_mirrors(volume);
     state.take_data_figures();
+    state.report.finish(state.options.max_issues);
     Ok(())
 }
 

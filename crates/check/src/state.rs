@@ -255,8 +255,10 @@ impl<'a> State<'a> {
             let keys = self.lost_keys.entry(lost.tree).or_default();
             keys.add(lost.range);
             if self.lost_blocks.insert(lost.bytenr.0) {
-                // Where it lies may have been lost itself.
-                let follows = is_unmapped(&lost.fault) && self.has_lost(RootId::CHUNK_TREE);
+                // Its chunk may be in the lost part of the chunk tree. The superblock maps the chunk tree itself.
+                let follows = lost.tree != RootId::CHUNK_TREE
+                    && is_unmapped(&lost.fault)
+                    && self.has_lost(RootId::CHUNK_TREE);
                 let at = Place::tree(lost.tree).at(lost.bytenr.0);
                 self.add_unless(follows, at, lost.fault);
             }

@@ -9,9 +9,10 @@ use std::sync::Arc;
 use ubtrfs_check::{CheckError, CheckOptions, Report, check, check_devices};
 use ubtrfs_device::BlockDevice;
 use ubtrfs_format::ids::RootId;
-use ubtrfs_format::node::Node;
+use ubtrfs_format::node::{HEADER_SIZE, Header, KeyPtr, Node};
 use ubtrfs_sim::craft::{Crafted, mutate};
 use ubtrfs_sim::{Progress, Rng, damage, images, kernel};
+use zerocopy::{FromBytes, IntoBytes};
 
 fn rounds(few: usize, soak: usize) -> usize {
     match std::env::var_os("UBTRFS_SOAK") {
@@ -113,6 +114,46 @@ fn lost_block_is_one_issue() {
         }
     }
     assert!(failures.is_empty(), "seed {seed}\n{failures}");
+}
+
+/// No chunk holds it. Nothing can open such a volume.
+const UNMAPPED: u64 = 1 << 50;
+
+#[test]
+fn chunk_tree_root_that_no_chunk_maps_is_an_error() {
+    let mut volume = Crafted::load(&images::image("crc32c-zstd").unwrap().devices);
+    volume.edit_superblocks(|_, _| true, |sb| sb.chunk_root = UNMAPPED.into());
+    let report = of_crafted(&volume);
+    assert_eq!(report.numbers(), [302], "{report}");
+    assert!(report.suppressed > 0);
+}
+
+#[test]
+fn chunk_tree_children_that_no_chunk_maps_are_errors() {
+    let mut volume = Crafted::load(&images::image("crc32c-zstd").unwrap().devices);
+    let root = volume.superblock().chunk_root.get();
+    let mut block = volume.block(root);
+    let node = Node::new(&block).unwrap();
+    let generation = node.generation().0;
+    let keys = [node.key(0).unwrap(), node.key(1).unwrap()];
+    let mut at = HEADER_SIZE;
+    for (slot, key) in keys.into_iter().enumerate() {
+        let ptr = KeyPtr {
+            key: key.into(),
+            blockptr: (UNMAPPED + ((slot as u64) << 20)).into(),
+            generation: generation.into(),
+        };
+        block[at..at + size_of::<KeyPtr>()].copy_from_slice(ptr.as_bytes());
+        at += size_of::<KeyPtr>();
+    }
+    let header = Header::mut_from_bytes(&mut block[..HEADER_SIZE]).unwrap();
+    header.nritems = 2.into();
+    header.level = 1;
+    volume.put_block(root, &mut block);
+    volume.edit_superblocks(|_, _| true, |sb| sb.chunk_root_level = 1);
+    let report = of_crafted(&volume);
+    assert_eq!(report.numbers(), [302], "{report}");
+    assert_eq!(report.errors, 2, "{report}");
 }
 
 /// The backups name the current root tree, a block that is none, and a copy of the root tree of two transactions
