@@ -282,6 +282,11 @@ impl Chunks {
         let Some(best) = superblocks.best() else {
             return;
         };
+        let device = *best.metadata_fsid();
+        if item.fsid != device {
+            let item = item.fsid;
+            state.add(Place::device(devid), Fault::DeviceFsid { item, device });
+        }
         // A stale device, or one of a seed, tells of another time.
         if best.generation != volume.superblock().generation
             || best.fsid != volume.superblock().fsid

@@ -140,6 +140,9 @@ faults! {
     /// A conversion by btrfstune was not finished; the kernel mounts no such volume.
     115 Error "conversion-unfinished" ConversionUnfinished { flags: u64 }
         => "superblock flags {flags:#x}: btrfstune has to finish a conversion";
+    /// The kernel takes the item for a seed's, finds no such device, and mounts no such volume.
+    116 Error "device-fsid" DeviceFsid { item: Uuid, device: Uuid }
+        => "device item names file system {item}, the device is of {device}";
 
     201 Error "chunk-invalid" ChunkInvalid { problem: ChunkProblem }
         => "chunk: {problem}";
@@ -279,6 +282,9 @@ faults! {
     /// The entries of the directory for a subvolume contradict each other.
     612 Error "root-dir-entries-differ" RootDirEntriesDiffer { dir: u64, child: u64 }
         => "directory {dir} has a DIR_ITEM or a DIR_INDEX for subvolume {child} without the other";
+    /// The kernel looks for the trees of the volume at offset 0 only.
+    613 Error "root-item-offset" RootItemOffset { offset: u64 }
+        => "root item at offset {offset}, which must be 0 for this tree";
 
     701 Error "inode-missing" InodeMissing {}
         => "items of an inode without INODE_ITEM";

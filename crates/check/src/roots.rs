@@ -23,6 +23,17 @@ use crate::walk::{Lost, Visited, Visitor, walk};
 /// Uuid and kind of entry to the subvolumes that have it.
 pub(crate) type UuidMap = BTreeMap<(Uuid, KeyType), Vec<u64>>;
 
+/// Trees whose root items the kernel looks for at offset 0.
+const FOUND_AT_0: [RootId; 7] = [
+    RootId::EXTENT_TREE,
+    RootId::DEV_TREE,
+    RootId::CSUM_TREE,
+    RootId::FREE_SPACE_TREE,
+    RootId::BLOCK_GROUP_TREE,
+    RootId::UUID_TREE,
+    RootId::QUOTA_TREE,
+];
+
 /// The content of the root tree.
 #[derive(Debug, Default)]
 pub(crate) struct Roots {
@@ -115,6 +126,10 @@ impl Roots {
     fn check_entry(&self, state: &mut State<'_>, entry: &RootEntry) {
         let id = entry.id();
         let at = Place::item(RootId::ROOT_TREE, entry.key);
+        let offset = entry.key.offset;
+        if offset != 0 && FOUND_AT_0.contains(&id) {
+            state.add(at, Fault::RootItemOffset { offset });
+        }
         if entry.is_deleted() && !self.orphans.contains(&id.0) {
             let lost = state.may_have_lost(RootId::ROOT_TREE, objectid::ORPHAN);
             state.add_unless(lost, at, Fault::DeletedWithoutOrphan {});

@@ -89,6 +89,15 @@ pub enum DeviceError {
         total_bytes: u64,
         devices_bytes: u64,
     },
+    #[error(
+        "the volume is not written: the item of device {devid} in the chunk tree names file system {item}, \
+         the device is of {device}"
+    )]
+    DeviceFsid {
+        devid: DevId,
+        item: Uuid,
+        device: Uuid,
+    },
     #[error("{} was not completed by mkfs", path.display())]
     Incomplete { path: PathBuf },
     #[error("{}: superblock at {offset}: {source}", path.display())]

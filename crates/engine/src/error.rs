@@ -188,7 +188,9 @@ impl Error {
             Error::Unwritable(_) | Error::Seed => true,
             Error::Device(source) => matches!(
                 source,
-                DeviceError::Foreign { .. } | DeviceError::TotalBytes { .. }
+                DeviceError::Foreign { .. }
+                    | DeviceError::TotalBytes { .. }
+                    | DeviceError::DeviceFsid { .. }
             ),
             _ => false,
         }

@@ -9,7 +9,11 @@ use std::time::UNIX_EPOCH;
 use ubtrfs_device::{BlockDevice, MemDevice};
 use ubtrfs_engine::{NewInode, OpenOptions, Result, Volume};
 use ubtrfs_format::features::{CompatRo, Incompat};
+use ubtrfs_format::ids::RootId;
+use ubtrfs_format::item::DevItem;
+use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_format::superblock::{SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, flags};
+use ubtrfs_format::uuid::Uuid;
 use ubtrfs_mkfs::MkfsOptions;
 use ubtrfs_sim::craft::Crafted;
 use ubtrfs_sim::images;
@@ -102,6 +106,43 @@ fn seeds() {
         superblock.flags = (superblock.flags.get() | flags::SEEDING).into()
     });
     assert!(said.contains("seed"), "{said}");
+}
+
+/// The kernel finds no such tree. It crashes when it looks for the checksum tree.
+#[test]
+fn trees_whose_root_items_are_not_at_offset_0() {
+    for tree in [
+        RootId::EXTENT_TREE,
+        RootId::DEV_TREE,
+        RootId::CSUM_TREE,
+        RootId::FREE_SPACE_TREE,
+        RootId::UUID_TREE,
+    ] {
+        let mut volume = edited(|_| {});
+        volume.edit_leaves(RootId::ROOT_TREE, |items| {
+            let is_it = |key: &Key| (key.objectid, key.item_type) == (tree.0, KeyType::ROOT_ITEM);
+            let found = items.iter_mut().find(|(key, _)| is_it(key));
+            found.map(|(key, _)| key.offset = 7).is_some()
+        });
+        let said = refusal(|options| open(&volume, options));
+        assert!(
+            said.contains(&format!("tree {tree} is at offset 7")),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn device_item_of_another_file_system() {
+    let mut volume = edited(|_| {});
+    volume.edit_leaves(RootId::CHUNK_TREE, |items| {
+        let is_item = |key: &Key| key.item_type == KeyType::DEV_ITEM;
+        let found = items.iter_mut().find(|(key, _)| is_item(key));
+        let item = found.map(|(_, bytes)| DevItem::mut_from_bytes(bytes).unwrap());
+        item.map(|item| item.fsid = Uuid([7; 16])).is_some()
+    });
+    let said = refusal(|options| open(&volume, options));
+    assert!(said.contains("names file system 07070707"), "{said}");
 }
 
 /// A program that does not know such a feature may read.

@@ -51,7 +51,33 @@ impl Pool {
                 });
             }
         }
+        self.check_fsids()?;
         self.check_total_bytes()
+    }
+
+    /// Refuses a device item that names another file system than its device does. The kernel takes it for the item of a
+    /// seed, finds no such device, and does not mount the volume.
+    fn check_fsids(&self) -> Result<(), DeviceError> {
+        for device in self.devices.load().values() {
+            let (Some(present), Some(item)) = (&device.present, device.item) else {
+                continue;
+            };
+            let own = *present.superblock.metadata_fsid();
+            if item.fsid == own {
+                continue;
+            }
+            let error = DeviceError::DeviceFsid {
+                devid: device.devid,
+                item: item.fsid,
+                device: own,
+            };
+            // JUDGE-1
+            if self.access == Access::Write {
+                return Err(error);
+            }
+            tracing::warn!(devid = %device.devid, item = %item.fsid, device = %own, "device item of another file system");
+        }
+        Ok(())
     }
 
     /// Drops the devices that only their own superblocks call members (POOL-3).

@@ -240,7 +240,12 @@ impl Roots {
         let root_tree = self.root_tree();
         let mut cursor = root_tree.cursor();
         // A snapshot's root item has the transaction that made it as key offset; there is only one.
-        if !cursor.seek_floor(&Key::new(id.0, KeyType::ROOT_ITEM, u64::MAX))? {
+        let is_found = if id.holds_files() {
+            cursor.seek_floor(&Key::new(id.0, KeyType::ROOT_ITEM, u64::MAX))?
+        } else {
+            cursor.seek(&Key::new(id.0, KeyType::ROOT_ITEM, 0))?
+        };
+        if !is_found {
             return Ok(None);
         }
         let Some((key, bytes)) = cursor.current() else {

@@ -3,7 +3,7 @@
 use ubtrfs_device::MappedChunk;
 use ubtrfs_device::chunk_layout::DeviceSpace;
 use ubtrfs_format::features::Incompat;
-use ubtrfs_format::ids::{DevId, objectid};
+use ubtrfs_format::ids::{DevId, RootId, objectid};
 use ubtrfs_format::item::RootItem;
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_format::node::ITEM_HEAD_SIZE;
@@ -13,6 +13,17 @@ use ubtrfs_format::uuid::Uuid;
 use super::Roots;
 use super::mapping::PlacedExtent;
 use crate::error::{Error, Result};
+
+/// Trees whose root items have the key offset 0.
+const FOUND_AT_0: [RootId; 7] = [
+    RootId::EXTENT_TREE,
+    RootId::DEV_TREE,
+    RootId::CSUM_TREE,
+    RootId::FREE_SPACE_TREE,
+    RootId::BLOCK_GROUP_TREE,
+    RootId::UUID_TREE,
+    RootId::QUOTA_TREE,
+];
 
 /// Refuses by name what this code reads but does not keep true when writing.
 pub fn check_writable(sb: &Superblock) -> Result<()> {
@@ -74,6 +85,22 @@ impl Roots {
                 chunk.profile().name()
             ))),
         }
+    }
+
+    /// Refuses a tree whose root item has a key offset other than 0, where the kernel does not find it. Kernels crash
+    /// when they look for the checksum tree there.
+    pub(crate) fn refuse_moved_roots(&self) -> Result<()> {
+        for id in FOUND_AT_0 {
+            if let Some(tree) = self.find_tree(id)?
+                && tree.key_offset != 0
+            {
+                let offset = tree.key_offset;
+                return Err(Error::Unwritable(format!(
+                    "the root item of tree {id} is at offset {offset}, not at 0"
+                )));
+            }
+        }
+        Ok(())
     }
 
     pub(crate) fn device_spaces(&self, extents: &[PlacedExtent]) -> Vec<DeviceSpace> {

@@ -38,6 +38,7 @@ impl TransactionManager {
     /// Errors: parity, or a mapping that does not agree with itself; a tree that cannot be read.
     pub fn open(roots: &Arc<Roots>, options: &TransactionOptions) -> Result<TransactionManager> {
         roots.refuse_parity()?;
+        roots.refuse_moved_roots()?;
         let manager = TransactionManager::new(
             Arc::clone(roots),
             options.delta_bytes,

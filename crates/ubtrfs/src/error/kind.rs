@@ -151,6 +151,7 @@ fn device_kind(error: &DeviceError) -> io::ErrorKind {
         DeviceError::Unwritable { .. }
         | DeviceError::Foreign { .. }
         | DeviceError::TotalBytes { .. }
+        | DeviceError::DeviceFsid { .. }
         | DeviceError::ParityWrite { .. }
         | DeviceError::NoCopy { .. } => Kind::ReadOnlyFilesystem,
     }

@@ -280,6 +280,7 @@ fn errors_of_devices_have_the_kinds_of_their_causes() {
         DeviceError::ParityWrite { logical: AT },
         DeviceError::NoCopy { logical: AT },
         DeviceError::TotalBytes { total_bytes: 1, devices_bytes: 2 },
+        DeviceError::DeviceFsid { devid: DEVICE, item: Uuid([1; 16]), device: Uuid([2; 16]) },
     ];
     for error in unwritable {
         check(error, Kind::ReadOnlyFilesystem);

@@ -107,6 +107,12 @@ fn is_subvolume_entry(item_type: KeyType) -> impl Fn(Key, &[u8]) -> bool {
     }
 }
 
+/// Gives the root item of a tree another key offset than 0.
+fn move_root_item(volume: &mut Crafted, tree: RootId) {
+    let wanted = Key::new(tree.0, KeyType::ROOT_ITEM, 0);
+    edit_key(volume, ROOT_TREE, wanted, |key, _| key.offset = 7);
+}
+
 pub(super) fn plants() -> Vec<Plant> {
     let mut plants = superblock_plants();
     plants.extend(chunk_plants());
@@ -196,6 +202,11 @@ fn superblock_plants() -> Vec<Plant> {
         }),
         plant(115, &[], |volume| {
             superblocks(volume, |sb| set_flag(sb, flags::CHANGING_DATA_CSUM));
+        }),
+        plant(116, &[], |volume| {
+            edit_type(volume, CHUNK_TREE, KeyType::DEV_ITEM, |_, bytes| {
+                DevItem::mut_from_bytes(bytes).unwrap().fsid = Uuid([7; 16]);
+            });
         }),
     ]
 }
@@ -433,5 +444,13 @@ fn root_plants() -> Vec<Plant> {
             panic!("no copied entry in a leaf of a snapshot's own");
         })
         .on(OLDEST),
+        plant(613, &[], |volume| move_root_item(volume, RootId::CSUM_TREE)),
+        plant(613, &[], |volume| {
+            move_root_item(volume, RootId::EXTENT_TREE)
+        }),
+        plant(613, &[], |volume| {
+            move_root_item(volume, RootId::FREE_SPACE_TREE)
+        }),
+        plant(613, &[], |volume| move_root_item(volume, DEV_TREE)),
     ]
 }

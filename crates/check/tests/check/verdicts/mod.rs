@@ -51,6 +51,7 @@ const STRICTER: &[Stricter] = &[
     stricter(609),
     stricter(610),
     stricter(611),
+    stricter(613),
     stricter(722),
     stricter(723),
     stricter(724),
