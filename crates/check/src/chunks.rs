@@ -11,7 +11,6 @@ use ubtrfs_format::features::Incompat;
 use ubtrfs_format::ids::{DevId, Logical, RootId};
 use ubtrfs_format::item::{Chunk, DevExtent, DevItem};
 use ubtrfs_format::key::{Key, KeyType};
-use ubtrfs_format::superblock::flags;
 use zerocopy::FromBytes;
 
 use crate::block_groups;
@@ -212,8 +211,11 @@ impl Chunks {
     fn check_devices(&self, state: &mut State<'_>, volume: &CheckedVolume) {
         for info in volume.pool().devices() {
             if info.is_missing() {
-                let uuid = info.uuid;
-                state.add(Place::device(info.devid), Fault::DeviceMissing { uuid });
+                let fault = Fault::DeviceMissing {
+                    uuid: info.uuid,
+                    is_allowed: state.options.degraded,
+                };
+                state.add(Place::device(info.devid), fault);
             }
         }
         if state.has_lost(RootId::CHUNK_TREE) || !volume.is_current() {
@@ -230,9 +232,7 @@ impl Chunks {
                 let at = Place::device(info.devid);
                 state.add(at, Fault::DeviceSizeUnaligned { total_bytes });
             }
-            let is_dump =
-                volume.superblock().flags.get() & (flags::METADUMP | flags::METADUMP_V2) != 0;
-            if len_bytes < total_bytes && !is_dump {
+            if len_bytes < total_bytes && !volume.is_dump() {
                 let fault = Fault::DeviceTruncated {
                     len_bytes,
                     total_bytes,

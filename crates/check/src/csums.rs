@@ -91,8 +91,8 @@ impl Expectations {
         let files_lost = state.lost_keys.keys().any(|tree| tree.holds_files())
             || state.has_lost(RootId::ROOT_TREE);
         let data_reader = state
-            .options
-            .data_csums
+            .report
+            .data_was_read
             .then(|| DataReader::new(volume, RootId::CSUM_TREE));
         let mut reader = CsumReader {
             data: self.data.finish()?,

@@ -94,6 +94,15 @@ fn of_total(superblock: u64, found: u64) -> Severity {
     }
 }
 
+/// Returns the severity of a missing device.
+fn of_missing(is_allowed: bool) -> Severity {
+    if is_allowed {
+        Severity::Warning
+    } else {
+        Severity::Error
+    }
+}
+
 /// Returns the severity of a field of the device item in a superblock. The kernel takes the others from the chunk tree.
 fn of_device_field(field: &str) -> Severity {
     match field {
@@ -116,7 +125,7 @@ faults! {
         => "superblock copy {mirror} has generation {generation}, the one in use has {used}";
     105 { of_generations(*generation, *newest) } "device-stale" DeviceStale { generation: u64, newest: u64 }
         => "the device has generation {generation}, the volume has {newest}";
-    106 Error "device-missing" DeviceMissing { uuid: Uuid }
+    106 { of_missing(*is_allowed) } "device-missing" DeviceMissing { uuid: Uuid, is_allowed: bool }
         => "the device (uuid {uuid}) is missing";
     107 Error "device-truncated" DeviceTruncated { len_bytes: u64, total_bytes: u64 }
         => "the device has {len_bytes} bytes, its item says {total_bytes}";

@@ -12,6 +12,8 @@ pub struct CheckOptions {
     pub max_issues: usize,
     /// Read the data of every mirror and compare it with its checksums.
     pub data_csums: bool,
+    /// Whether devices may be missing. A missing device is a warning then.
+    pub degraded: bool,
     /// Which copy of the superblock names the trees; None: the newest.
     pub superblock_copy: Option<usize>,
     /// Take the trees from the newest backup root that can be read.
@@ -32,6 +34,7 @@ impl Default for CheckOptions {
             memory_bytes: 256 << 20,
             max_issues: 1000,
             data_csums: false,
+            degraded: false,
             superblock_copy: None,
             backup_root: false,
             tree_root: None,

@@ -47,6 +47,10 @@ pub struct Report {
     pub has_log: bool,
     /// The volume has quota groups, whose sums are not judged.
     pub has_quotas: bool,
+    /// All data was read and compared with its checksums.
+    pub data_was_read: bool,
+    /// The volume was restored from a metadata dump, which has no data.
+    pub is_dump: bool,
     pub figures: Figures,
 }
 

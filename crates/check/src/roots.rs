@@ -152,7 +152,8 @@ impl Roots {
 
     /// Returns the trees that are neither of files nor read by a phase of their own.
     pub(crate) fn other_trees(&self) -> Vec<TreeRoot> {
-        const READ_ELSEWHERE: [RootId; 6] = [
+        const READ_ELSEWHERE: [RootId; 7] = [
+            RootId::TREE_RELOC,
             RootId::UUID_TREE,
             RootId::EXTENT_TREE,
             RootId::DEV_TREE,
@@ -165,6 +166,13 @@ impl Roots {
             .filter(|entry| !entry.id().holds_files() && !READ_ELSEWHERE.contains(&entry.id()))
             .map(RootEntry::tree_root)
             .collect()
+    }
+
+    /// Returns the trees of a balance that is under way: copies of subvolumes, which share leaves with them.
+    pub(crate) fn relocation_trees(&self) -> Vec<TreeRoot> {
+        let entries = self.entries.iter();
+        let relocated = entries.filter(|entry| entry.id() == RootId::TREE_RELOC);
+        relocated.map(RootEntry::tree_root).collect()
     }
 
     /// Returns the expected content of the UUID tree: uuid and kind to the subvolumes that have it.

@@ -1,6 +1,8 @@
 //! The phases of a check, in their order.
 
 use ubtrfs_format::ids::RootId;
+use ubtrfs_format::item::FileExtent;
+use ubtrfs_format::key::KeyType;
 
 use crate::chunks::Chunks;
 use crate::csums::Expectations;
@@ -57,6 +59,11 @@ pub(crate) fn run(state: &mut State<'_>, volume: &mut CheckedVolume) -> Result<(
     let trees = roots.file_trees();
     files::check(state, volume, &trees, &mut links, &mut expectations)?;
     links.check(state, &roots.by_id())?;
+    let mut reader = Relocated {
+        state,
+        expectations: &mut expectations,
+    };
+    walk(volume, &roots.relocation_trees(), &mut reader)?;
 
     state.start(Phase::Checksums)?;
     if let Some(root) = roots.tree_root(RootId::CSUM_TREE) {
@@ -109,6 +116,42 @@ impl Visitor for Blocks<'_, '_> {
 
     fn block(&mut self, root: &TreeRoot, block: Visited<'_>) -> Result<(), CheckError> {
         self.state.enter_block(root, block).map(drop)
+    }
+
+    fn lost(&mut self, _: &TreeRoot, lost: Lost) -> Result<(), CheckError> {
+        self.state.lose(lost);
+        Ok(())
+    }
+}
+
+/// Reads the trees of a balance that was interrupted. Only they may still hold the data that it has moved. The inodes
+/// that have the data are those of the subvolumes, which were read before.
+struct Relocated<'s, 'a> {
+    state: &'s mut State<'a>,
+    expectations: &'s mut Expectations,
+}
+
+impl Visitor for Relocated<'_, '_> {
+    fn begin(&mut self, root: &TreeRoot) -> Result<(), CheckError> {
+        self.state.enter_tree(root)
+    }
+
+    fn block(&mut self, root: &TreeRoot, block: Visited<'_>) -> Result<(), CheckError> {
+        if !self.state.enter_block(root, block)? {
+            return Ok(());
+        }
+        for (key, bytes) in block.node.items() {
+            if key.item_type == KeyType::EXTENT_DATA
+                && let Some(FileExtent::Regular {
+                    head,
+                    body,
+                    prealloc,
+                }) = FileExtent::decode(bytes)
+            {
+                self.expectations.add(head, body, prealloc, None)?;
+            }
+        }
+        Ok(())
     }
 
     fn lost(&mut self, _: &TreeRoot, lost: Lost) -> Result<(), CheckError> {

@@ -64,6 +64,8 @@ impl<'a> State<'a> {
             options,
             report: Report {
                 fsid: volume.superblock().fsid,
+                data_was_read: options.data_csums && !volume.is_dump(),
+                is_dump: volume.is_dump(),
                 ..Report::default()
             },
             facts: Facts::new(),

@@ -7,7 +7,7 @@ use ubtrfs_device::{DeviceSuperblocks, Pool};
 use ubtrfs_format::check::{BlockContext, Expect, check_block};
 use ubtrfs_format::ids::{Logical, RootId, Transid};
 use ubtrfs_format::node::Node;
-use ubtrfs_format::superblock::{MAX_LEVEL, RootBackup, SUPERBLOCK_OFFSETS, Superblock};
+use ubtrfs_format::superblock::{MAX_LEVEL, RootBackup, SUPERBLOCK_OFFSETS, Superblock, flags};
 use ubtrfs_format::uuid::Uuid;
 use ubtrfs_tree::{CommittedRoot, NodeStore, StoreOptions, View};
 
@@ -186,6 +186,11 @@ impl CheckedVolume {
 
     pub(crate) fn tree_root(&self) -> TreeRoot {
         self.tree_root
+    }
+
+    /// Returns whether the volume was restored from a metadata dump, which has no data.
+    pub(crate) fn is_dump(&self) -> bool {
+        self.superblock.flags.get() & (flags::METADUMP | flags::METADUMP_V2) != 0
     }
 
     /// Returns whether the trees are those of the superblock. Its sums do not apply to older ones.

@@ -68,6 +68,10 @@ pub struct CheckReport {
     pub has_log: bool,
     /// The volume has quota groups, whose sums are not judged.
     pub has_quotas: bool,
+    /// All data was read and compared with its checksums.
+    pub data_was_read: bool,
+    /// The volume was restored from a metadata dump, which has no data.
+    pub is_dump: bool,
     /// Sums over the volume.
     pub figures: CheckFigures,
 }
@@ -116,6 +120,8 @@ impl CheckReport {
             suppressed: report.suppressed,
             has_log: report.has_log,
             has_quotas: report.has_quotas,
+            data_was_read: report.data_was_read,
+            is_dump: report.is_dump,
             figures: report.figures,
         }
     }
@@ -275,6 +281,13 @@ impl Checker {
     #[must_use]
     pub fn read_data(mut self, read_data: bool) -> Checker {
         self.options.data_csums = read_data;
+        self
+    }
+
+    /// Sets whether devices may be missing: each is a warning then, and not an error.
+    #[must_use]
+    pub fn degraded(mut self, degraded: bool) -> Checker {
+        self.options.degraded = degraded;
         self
     }
 

@@ -62,7 +62,7 @@ impl<'v> LogCsums<'v> {
         let superblock = volume.superblock();
         let csum_bytes = superblock.csum_type().size_bytes() as u64;
         let sectorsize = u64::from(volume.sectorsize());
-        let reads = state.options.data_csums;
+        let reads = state.report.data_was_read;
         LogCsums {
             committed: committed.map(|view| Committed {
                 view,

@@ -251,10 +251,7 @@ impl LogReader<'_, '_> {
             }
             Err(_) => {}
         }
-        if let Ok(true) = log.lookup.lacks_ref(child, dir, entry.name) {
-            let inode = child;
-            self.add(log, key, Fault::InodeRefMissing { inode, index });
-        }
+        // The replay adds the reference that an entry lacks.
         log.names
             .add(NameKind::Entry, (dir, entry.name), (child, index))?;
         self.index(log, dir, index, entry.name)
@@ -318,7 +315,7 @@ impl LogReader<'_, '_> {
         {
             let size = item.size.get();
             let target = Key::new(inode.number, KeyType::EXTENT_DATA, 0);
-            let is_there = inode.extents.inline_bytes() == Some(size)
+            let is_there = inode.extents.has_target(size)
                 || !matches!(log.lookup.committed(&target), Ok(None));
             if !is_there {
                 self.add(log, key, Fault::SymlinkTarget { size });

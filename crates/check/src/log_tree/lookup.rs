@@ -85,25 +85,6 @@ impl Lookup {
             || self.log.get(&extref_key(inode, dir, name))?.is_some())
     }
 
-    /// Returns whether the log lists an inode's names in a directory, without this one.
-    pub(super) fn lacks_ref(&self, inode: u64, dir: u64, name: &[u8]) -> Result<bool> {
-        let Some(item) = self.log.get(&ref_key(inode, dir))? else {
-            return Ok(false);
-        };
-        if InodeRefs::new(&item).any(|entry| entry.name == name) {
-            return Ok(false);
-        }
-        let key = extref_key(inode, dir, name);
-        let extended = match self.log.get(&key)? {
-            Some(item) => Some(item),
-            None => self.committed(&key)?,
-        };
-        let is_there = extended.is_some_and(|item| {
-            InodeExtrefs::new(&item).any(|entry| (entry.parent, entry.name) == (dir, name))
-        });
-        Ok(!is_there)
-    }
-
     /// Returns the names that an inode had at the last commit and whose item the log does not replace.
     pub(super) fn names_kept(&self, inode: u64) -> Result<Vec<InodeName>> {
         let Some(view) = &self.committed else {

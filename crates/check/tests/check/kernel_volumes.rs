@@ -17,7 +17,7 @@ use ubtrfs_sim::kernel::{
     self, Feature, KernelMount, KernelVolume, MkfsSpec, Profile, progs_verdict,
 };
 use ubtrfs_sim::record::save_image;
-use ubtrfs_sim::{Progress, matrix};
+use ubtrfs_sim::{Progress, Scratch, matrix};
 
 use crate::assert_spotless;
 
@@ -43,6 +43,43 @@ fn filled_volumes_of_all_kinds_are_sound() {
         assert_spotless(&format!("{case}, seed {seed}"), &checked(&filled.volume));
         progress.step(|| case);
     }
+}
+
+/// `mkfs.btrfs` stores the targets of links with a NUL that their size does not count. A restored dump of such a volume
+/// has no data to read.
+#[test]
+fn volumes_that_mkfs_filled_are_sound() {
+    const TEST: &str = "volumes_that_mkfs_filled_are_sound";
+    if !kernel::or_skip(TEST) {
+        return;
+    }
+    let scratch = Scratch::new().unwrap();
+    let [folder, image, dump, restored] =
+        ["folder", "v.img", "v.dump", "r.img"].map(|name| scratch.path().join(name));
+    fs::create_dir(&folder).unwrap();
+    std::os::unix::fs::symlink("target", folder.join("link")).unwrap();
+    std::os::unix::fs::symlink("long/".repeat(50), folder.join("long")).unwrap();
+    fs::write(folder.join("file"), vec![7; 200_000]).unwrap();
+    for empty in [&image, &restored] {
+        let file = fs::File::create(empty).unwrap();
+        file.set_len(200 << 20).unwrap();
+    }
+    run("mkfs.btrfs", &["-q", "--rootdir"], &[&folder, &image]);
+    let options = CheckOptions {
+        data_csums: true,
+        ..CheckOptions::default()
+    };
+    let report = check(std::slice::from_ref(&image), &options, &mut |_| {}).unwrap();
+    assert_spotless("filled by mkfs", &report);
+    assert!(report.data_was_read && !report.is_dump);
+
+    run("btrfs-image", &[], &[&image, &dump]);
+    run("btrfs-image", &["-r"], &[&dump, &restored]);
+    let report = check(&[restored], &options, &mut |_| {}).unwrap();
+    // A dump has no copies of the superblock.
+    assert_eq!(report.numbers(), [101], "{report}");
+    assert_eq!([report.errors, report.warnings], [0; 2], "{report}");
+    assert!(report.is_dump && !report.data_was_read);
 }
 
 /// Returns the figures that `btrfs check` prints behind each of the names.

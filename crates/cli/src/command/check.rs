@@ -203,6 +203,7 @@ impl Check {
         let mut checker = Checker::new()
             .max_issues(self.max_issues)
             .read_data(self.check_data_csum)
+            .degraded(self.devices.is_degraded())
             .backup_root(self.backup);
         checker = match self.memory {
             Some(mib) => checker.memory_bytes(mib.clamp(LEAST_MEMORY_MIB, 1 << 20) << 20),
@@ -331,6 +332,11 @@ fn print(out: &mut dyn Write, report: &CheckReport, quiet: bool) -> std::io::Res
     if quiet {
         return Ok(());
     }
+    if report.is_dump {
+        writeln!(out, "data was not read: a metadata dump has none")?;
+    } else if !report.data_was_read {
+        writeln!(out, "data was not read: use --check-data-csum for it")?;
+    }
     let figures = &report.figures;
     let mut verdict = match report.errors {
         0 => "no error found".to_owned(),
@@ -368,6 +374,7 @@ struct ReportJson {
     suppressed: u64,
     log_tree: bool,
     quota_groups: bool,
+    data_read: bool,
     bytes_used: u64,
     csum_bytes: u64,
     tree_bytes: u64,
@@ -408,6 +415,7 @@ fn to_json(report: &CheckReport) -> ReportJson {
         suppressed: report.suppressed,
         log_tree: report.has_log,
         quota_groups: report.has_quotas,
+        data_read: report.data_was_read,
         bytes_used: figures.bytes_used,
         csum_bytes: figures.csum_bytes,
         tree_bytes: figures.tree_bytes,

@@ -31,12 +31,37 @@ fn sound_volumes_have_no_error() {
         let (out, err, code) = check(&["--check-data-csum"], &image.devices);
         assert_eq!(code, 0, "{name}: {out}{err}");
         assert!(out.contains(" bytes used, no error found\n"), "{out}");
+        assert!(!out.contains("not read"), "{out}");
         assert!(err.starts_with("[1/8] checking superblocks\n"), "{err}");
         assert!(
             err.ends_with("[8/8] checking references to extents\n"),
             "{err}"
         );
     }
+}
+
+#[test]
+fn check_that_does_not_read_data_says_so() {
+    let image = images::image("crc32c-zstd").unwrap();
+    let (out, _, code) = check(&[], &image.devices);
+    assert_eq!(code, 0);
+    let line = "\ndata was not read: use --check-data-csum for it\nfound ";
+    assert!(out.contains(line), "{out}");
+    let (out, _, _) = check(&["--format", "json"], &image.devices);
+    let report: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(report["check"]["data_read"], false);
+}
+
+#[test]
+fn missing_device_is_no_error_with_degraded() {
+    let image = images::image("raid1").unwrap();
+    std::fs::remove_file(&image.devices[1]).unwrap();
+    let (out, _, code) = check(&[], &image.devices[..1]);
+    assert_eq!(code, 1);
+    assert!(out.contains("error E0106 device-missing: "), "{out}");
+    let (out, _, code) = check(&["--degraded"], &image.devices[..1]);
+    assert_eq!(code, 0, "{out}");
+    assert!(out.contains("warning E0106 device-missing: "), "{out}");
 }
 
 #[test]

@@ -141,7 +141,7 @@ fn pack(device: &Path, packed: &Path) -> Result<()> {
 }
 
 /// Unpacks an image. Blocks of zeros become holes.
-fn unpack(packed: &Path, device: &Path) -> Result<()> {
+pub fn unpack(packed: &Path, device: &Path) -> Result<()> {
     let bad = bad(packed);
     let mut from = BufReader::new(File::open(packed).at("open", packed)?);
     let to = File::create_new(device).at("create", device)?;

@@ -237,15 +237,20 @@ const NAMES: &[Planted] = &[
         let child = ino(volume, "new");
         edit(volume, LOG, is_ref_of(child), |_, bytes| bytes[1] ^= 0x40);
     }),
-    (&[716], "reference to another name", |volume| {
+    (&[], "reference to another name", |volume| {
         let child = ino(volume, "new");
         edit(volume, LOG, is_ref_of(child), |_, bytes| {
             *bytes = inode_ref(6000, b"other");
         });
     }),
-    (&[723, 716], "name twice", |volume| {
+    (&[723], "name twice", |volume| {
         let (dir, child) = (ino(volume, "d"), ino(volume, "link"));
         let entry = dir_index(inode_key(child), FileKind::Symlink, b"new");
+        insert(volume, LOG, Key::new(dir, KeyType::DIR_INDEX, 5000), &entry);
+    }),
+    (&[], "entry of a name before a rename", |volume| {
+        let (dir, child) = (ino(volume, "d"), ino(volume, "new"));
+        let entry = dir_index(inode_key(child), FileKind::Regular, b"before");
         insert(volume, LOG, Key::new(dir, KeyType::DIR_INDEX, 5000), &entry);
     }),
     (&[911], "no parent", |volume| {

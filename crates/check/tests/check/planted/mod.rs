@@ -250,3 +250,25 @@ fn copy_behind_the_end_of_the_volume_is_no_copy() {
     let report = check_it(volume.devices());
     assert_eq!(report.numbers(), [113], "{report}");
 }
+
+#[test]
+fn missing_device_is_a_warning_if_it_is_allowed() {
+    let counts = |degraded: bool| {
+        let mut devices = crafted(RAID1).devices();
+        devices.truncate(1);
+        let devices = devices
+            .into_iter()
+            .map(|(path, device)| (path, device as Arc<dyn BlockDevice>))
+            .collect();
+        let options = CheckOptions {
+            data_csums: true,
+            degraded,
+            ..CheckOptions::default()
+        };
+        let report = check_devices(devices, &options, &mut |_| {}).unwrap();
+        assert_eq!(report.numbers(), [106], "{report}");
+        [report.errors, report.warnings]
+    };
+    assert_eq!(counts(false), [1, 0]);
+    assert_eq!(counts(true), [0, 1]);
+}
