@@ -6,7 +6,9 @@
 
 use ubtrfs_format::block_group_flags::BlockGroupFlags;
 use ubtrfs_format::ids::RootId;
-use ubtrfs_format::item::{ExtentDataRef, ExtentFlags, InlineRef, SharedDataRef, decode_extent};
+use ubtrfs_format::item::{
+    ExtentDataRef, ExtentFlags, InlineRef, STRIPE_LEN, SharedDataRef, decode_extent,
+};
 use ubtrfs_format::key::{Key, KeyType};
 use zerocopy::FromBytes;
 
@@ -208,6 +210,12 @@ impl ExtentReader<'_, '_> {
     /// Checks where the extent lies.
     fn place(&mut self, extent: &Extent) {
         let at = Place::item(RootId::EXTENT_TREE, extent.key).at(extent.bytenr);
+        let last = extent
+            .bytenr
+            .saturating_add(extent.length.saturating_sub(1));
+        if extent.is_block && extent.bytenr / STRIPE_LEN != last / STRIPE_LEN {
+            self.add(at, Fault::BlockCrossesStripe {});
+        }
         if extent.bytenr < self.end {
             let before_end = self.end;
             self.add(at, Fault::ExtentOverlap { before_end });

@@ -208,6 +208,11 @@ faults! {
     /// The check has suppressed findings without naming the lost block that they follow from.
     310 Error "suppressed-unexplained" SuppressedUnexplained { suppressed: u64 }
         => "{suppressed} findings are not listed, and no error explains them";
+    /// The kernel searches items of its type in another tree.
+    311 Warning "item-misplaced" ItemMisplaced {}
+        => "item of a type that this tree does not have";
+    312 Error "block-backref-form" BlockBackrefForm { flags: u64 }
+        => "block with flags {flags:#x} of a relocation or an old revision, whose extent has no FULL_BACKREF";
 
     401 Error "block-without-extent" BlockWithoutExtent { level: u8 }
         => "tree block on level {level} is in use and has no extent item";
@@ -249,6 +254,12 @@ faults! {
     /// Only blocks of subvolumes are shared.
     419 Error "full-backref-unshared" FullBackrefUnshared { root: u64 }
         => "FULL_BACKREF on a block of tree {root}, which shares none";
+    /// The references of such a block are its owner's. Only a relocated block has its own.
+    420 Error "full-backref-of-holder" FullBackrefOfHolder { owner: u64 }
+        => "FULL_BACKREF on a block that its owner, tree {owner}, holds";
+    /// The kernel's scrub reads by stripes, and passes over such a block.
+    421 Error "block-crosses-stripe" BlockCrossesStripe {}
+        => "tree block crosses a boundary of 64 KiB";
 
     501 Error "block-group-used" BlockGroupUsed { used: u64, found: u64 }
         => "block group says {used} bytes used, its extents have {found}";
@@ -355,6 +366,12 @@ faults! {
     /// The kernel forgets removals of entries that it has put off once it begins to delete the directory.
     728 Note "entry-in-deleted-dir" EntryInDeletedDir { inode: u64, index: u64 }
         => "entry to inode {inode} with index {index}, left in a directory that is being deleted";
+    /// Preallocated space is neither compressed nor encoded.
+    729 Error "prealloc-encoded" PreallocEncoded { compression: u8, encryption: u8, other_encoding: u16 }
+        => "preallocated extent with compression {compression}, encryption {encryption} and encoding {other_encoding}";
+    /// Kernels since 5.11 know no inode cache.
+    730 Error "inode-cache" InodeCache {}
+        => "inode cache of an old kernel, which 'btrfs rescue clear-ino-cache' removes";
 
     801 Error "csum-missing" CsumMissing { length: u64 }
         => "{length} bytes of data have no checksums";

@@ -1,18 +1,17 @@
 //! The state of a check while it runs.
 
 use std::collections::HashMap;
-use std::sync::LazyLock;
 
 use ubtrfs_device::{AttemptProblem, DeviceError};
 use ubtrfs_format::ids::RootId;
-use ubtrfs_format::key::KeyType;
-use ubtrfs_format::node::{ITEM_HEAD_SIZE, KeyPtr, leaf_data_size, max_key_ptrs};
+use ubtrfs_format::node::{ITEM_HEAD_SIZE, KeyPtr, header_flags, leaf_data_size, max_key_ptrs};
 
 use crate::block_set::BlockSet;
 use crate::error::CheckError;
 use crate::facts::Facts;
 use crate::fault::Fault;
 use crate::issue::Place;
+use crate::item_types::ItemTypes;
 use crate::lost::{LostBlocks, LostKeys};
 use crate::options::{CheckObserver, CheckOptions, Phase, Progress};
 use crate::report::Report;
@@ -23,14 +22,6 @@ use crate::walk::{Lost, Visited};
 
 /// Blocks between two calls of the progress callback.
 const PROGRESS_BLOCKS: u64 = 1024;
-
-/// Whether an item may have the type, by its number.
-static KNOWN_TYPES: LazyLock<[bool; 256]> = LazyLock::new(|| {
-    std::array::from_fn(|number| {
-        let item_type = KeyType(number as u8);
-        item_type == KeyType::UNTYPED || item_type.name().is_some()
-    })
-});
 
 pub(crate) struct State<'a> {
     pub(crate) options: &'a CheckOptions,
@@ -159,6 +150,9 @@ impl<'a> State<'a> {
         let is_full = self.full_backrefs.contains(bytenr);
         if block.node.owner() == root.tree {
             self.at_home.insert(bytenr);
+            if is_full && !self.is_second_pass {
+                self.check_holder(root, block);
+            }
         } else if !is_full && root.tree != RootId::TREE_RELOC {
             self.elsewhere.insert(bytenr);
         }
@@ -170,15 +164,23 @@ impl<'a> State<'a> {
         if !self.is_second_pass {
             self.measure(root, block);
             self.check_generations(root, block);
+            self.check_backref_form(root, block, is_full);
         }
         Ok(true)
     }
 
-    pub(crate) fn tell_unknown_types(&mut self, root: &TreeRoot, block: Visited<'_>) {
+    /// Reports items of unknown types and of types that the tree does not have.
+    pub(crate) fn check_types(&mut self, root: &TreeRoot, block: Visited<'_>) {
+        let types = ItemTypes::of(root.tree);
         for (key, _) in block.node.items() {
             let item_type = key.item_type.0;
-            if !KNOWN_TYPES[usize::from(item_type)] {
-                let at = Place::item(root.tree, key).at(block.node.bytenr().0);
+            if types.allow(item_type) {
+                continue;
+            }
+            let at = Place::item(root.tree, key).at(block.node.bytenr().0);
+            if types.is_known(item_type) {
+                self.add(at, Fault::ItemMisplaced {});
+            } else {
                 self.add(at, Fault::ItemTypeUnknown { item_type });
             }
         }
@@ -195,21 +197,42 @@ impl<'a> State<'a> {
         }
         let node = block.node;
         let waste = if node.is_leaf() {
-            let known_types = &*KNOWN_TYPES;
+            let types = ItemTypes::of(root.tree);
             let mut items = 0;
-            let mut unknown = false;
+            let mut all_belong = true;
             for head in node.heads() {
                 items += ITEM_HEAD_SIZE + head.size.get() as usize;
-                unknown |= !known_types[usize::from(head.key.item_type)];
+                all_belong &= types.allow(head.key.item_type);
             }
-            if unknown {
-                self.tell_unknown_types(root, block);
+            if !all_belong {
+                self.check_types(root, block);
             }
             leaf_data_size(nodesize).saturating_sub(items)
         } else {
             (max_key_ptrs(nodesize) - node.len()) * size_of::<KeyPtr>()
         };
         self.report.figures.waste_bytes += waste as u64;
+    }
+
+    /// Checks that a block and its extent agree on the form of the references that the block holds. Blocks of a
+    /// relocation, and those from before that form, name themselves as the parent.
+    fn check_backref_form(&mut self, root: &TreeRoot, block: Visited<'_>, is_full: bool) {
+        let flags = block.node.header().flags.get();
+        if names_itself(flags) && !is_full {
+            let at = Place::tree(root.tree).at(block.node.bytenr().0);
+            self.add(at, Fault::BlockBackrefForm { flags });
+        }
+    }
+
+    /// Checks a block with FULL_BACKREF in the tree that made it. A deletion that has begun sets that flag on blocks
+    /// that the subvolume still holds.
+    fn check_holder(&mut self, root: &TreeRoot, block: Visited<'_>) {
+        let flags = block.node.header().flags.get();
+        if root.tree.holds_files() && root.dropped.is_none() && !names_itself(flags) {
+            let at = Place::tree(root.tree).at(block.node.bytenr().0);
+            let owner = root.tree.0;
+            self.add(at, Fault::FullBackrefOfHolder { owner });
+        }
     }
 
     fn check_generations(&mut self, root: &TreeRoot, block: Visited<'_>) {
@@ -297,6 +320,12 @@ impl<'a> State<'a> {
             self.add(at, fault);
         }
     }
+}
+
+/// Returns whether the flags of a header are those of a block that is the parent in its references.
+fn names_itself(flags: u64) -> bool {
+    let revision = flags >> header_flags::BACKREF_REV_SHIFT;
+    flags & header_flags::RELOC != 0 || revision != header_flags::MIXED_BACKREF_REV
 }
 
 /// Returns whether a block was not found for want of a chunk.

@@ -106,7 +106,7 @@ const ORDERS: &[(&str, &[&str])] = &[
     (
         "check",
         &[
-            "block_set error fault fingerprint options sorter space tree_root",
+            "block_set error fault fingerprint item_types options sorter space tree_root",
             "facts issue lost root_entry volume",
             "report walk",
             "state",

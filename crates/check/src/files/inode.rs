@@ -137,6 +137,16 @@ impl Inode {
                     if generation == 0 || generation > limit {
                         return Err(Fault::FileExtentGeneration { generation, limit });
                     }
+                    let (compression, encryption) = (head.compression, head.encryption);
+                    let other_encoding = head.other_encoding.get();
+                    let is_plain = (compression, encryption, other_encoding) == (0, 0, 0);
+                    if *prealloc && !is_plain {
+                        return Err(Fault::PreallocEncoded {
+                            compression,
+                            encryption,
+                            other_encoding,
+                        });
+                    }
                 }
                 let (offset, num_bytes) = (body.offset.get(), body.num_bytes.get());
                 let (ram_bytes, disk_bytes) = (head.ram_bytes.get(), body.disk_num_bytes.get());

@@ -160,6 +160,7 @@ impl FileReader<'_, '_> {
         }
         if !is_inode(key.objectid) {
             self.finish_inode(root)?;
+            self.check_cache(root, key);
             if (key.objectid, key.item_type) == (objectid::ORPHAN, KeyType::ORPHAN_ITEM) {
                 self.orphans
                     .orphan(self.state, self.volume, root, key.offset)?;
@@ -257,6 +258,14 @@ impl FileReader<'_, '_> {
             });
         }
         Ok(())
+    }
+
+    /// Reports the inode cache that old kernels kept in a subvolume, by its inode.
+    fn check_cache(&mut self, root: &TreeRoot, key: Key) {
+        if (key.objectid, key.item_type) == (objectid::FREE_INO, KeyType::INODE_ITEM) {
+            let at = Place::item(root.tree, key);
+            self.state.add(at, Fault::InodeCache {});
+        }
     }
 
     /// Checks that the names of one DIR_ITEM are distinct. All of one name have one hash and stand there together.

@@ -118,7 +118,7 @@ struct OneLog {
 impl Visitor for LogReader<'_, '_> {
     fn block(&mut self, root: &TreeRoot, block: Visited<'_>) -> Result<(), CheckError> {
         self.judge_block(root, block)?;
-        self.state.tell_unknown_types(root, block);
+        self.state.check_types(root, block);
         let mut log = self.log.take();
         for (key, bytes) in block.node.items() {
             match &mut log {

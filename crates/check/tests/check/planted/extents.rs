@@ -4,9 +4,10 @@ use ubtrfs_format::block_group_flags::BlockGroupFlags;
 use ubtrfs_format::ids::{RootId, objectid};
 use ubtrfs_format::item::{
     Chunk, ExtentDataRef, ExtentFlags, ExtentHead, FileExtent, InlineRef, InodeFlags, InodeItem,
-    SharedDataRef, decode_extent,
+    STRIPE_LEN, SharedDataRef, decode_extent,
 };
 use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_format::node::Node;
 use ubtrfs_sim::craft::Crafted;
 use ubtrfs_sim::fault;
 use zerocopy::{FromBytes, IntoBytes};
@@ -62,6 +63,31 @@ fn free_at_end(volume: &mut Crafted, flags: BlockGroupFlags, bytes: u64) -> u64 
         fits.then(|| key.offset + chunk.0.length.get())
     });
     ends.max().unwrap() - bytes
+}
+
+/// Returns a leaf that its subvolume holds itself, with inline data at most.
+fn leaf_without_data(volume: &mut Crafted) -> u64 {
+    let extents = items(volume, TREE);
+    let is_held = |leaf: u64, tree: RootId| {
+        let mut extents = extents.iter();
+        let found = extents.find(|(key, _)| key.objectid == leaf);
+        let (key, bytes) = found.expect("its extent item");
+        let flags = decode_extent(key.item_type, bytes).unwrap().head.flags();
+        !flags.contains(ExtentFlags::FULL_BACKREF)
+            && first_ref(*key, bytes) == Some(InlineRef::TreeBlock { root: tree.0 })
+    };
+    let has_data = |leaf: u64| {
+        let block = volume.block(leaf);
+        let mut items = Node::new(&block).unwrap().items();
+        items.any(|(key, _)| key.item_type == KeyType::EXTENT_DATA)
+    };
+    let subvolumes = (256..265).chain([5]).map(RootId);
+    let mut leaves = subvolumes.flat_map(|tree| {
+        let leaves = volume.blocks_of(tree, 0).into_iter();
+        leaves.map(move |leaf| (leaf, tree))
+    });
+    let found = leaves.find(|&(leaf, tree)| is_held(leaf, tree) && !has_data(leaf));
+    found.expect("such a leaf").0
 }
 
 fn new_head(flags: ExtentFlags) -> Vec<u8> {
@@ -133,7 +159,7 @@ fn block_plants() -> Vec<Plant> {
                 bytes[HEAD + 1..HEAD + 9].copy_from_slice(&300u64.to_le_bytes());
             });
         }),
-        plant(406, &[405], |volume| {
+        plant(406, &[405, 420], |volume| {
             // The children of the block now are to refer to it.
             let is_node = |key: Key, bytes: &[u8]| {
                 is_block_of(RootId::FS_TREE)(key, bytes) && key.offset == 1
@@ -142,6 +168,23 @@ fn block_plants() -> Vec<Plant> {
                 let head = head(bytes);
                 head.flags = (head.flags() | ExtentFlags::FULL_BACKREF).bits().into();
             });
+        }),
+        plant(420, &[], |volume| {
+            let leaf = leaf_without_data(volume);
+            let is_it = |key: Key, _: &[u8]| key.objectid == leaf;
+            edit(volume, TREE, is_it, |_, bytes| {
+                let head = head(bytes);
+                head.flags = (head.flags() | ExtentFlags::FULL_BACKREF).bits().into();
+            });
+        })
+        .on(SMALL_NODES),
+        plant(421, &[112, 402, 501, 503], |volume| {
+            let end = free_at_end(volume, BlockGroupFlags::METADATA, 0);
+            let bytenr = end / STRIPE_LEN * STRIPE_LEN - STRIPE_LEN - 4096;
+            let mut bytes = new_head(ExtentFlags::TREE_BLOCK);
+            bytes.extend(tree_ref(RootId::FS_TREE));
+            let key = Key::new(bytenr, KeyType::METADATA_ITEM, 0);
+            insert(volume, TREE, key, &bytes);
         }),
         plant(407, &[404], |volume| {
             edit(volume, TREE, is_csum_leaf, |_, bytes| {

@@ -232,6 +232,16 @@ fn extent_plants() -> Vec<Plant> {
             let long = |key: Key, bytes: &[u8]| is_plain(key, bytes) && key.offset > 8192;
             edit_inode_of(volume, long, |inode| inode.size = 4096.into());
         }),
+        plant(729, &[], |volume| {
+            edit(volume, TREE, is_prealloc, |_, bytes| {
+                extent(bytes).0.other_encoding = 1.into();
+            });
+        }),
+        plant(729, &[], |volume| {
+            edit(volume, TREE, is_prealloc, |_, bytes| {
+                extent(bytes).0.compression = 1;
+            });
+        }),
         plant(710, &[704, 802], |volume| {
             edit(volume, TREE, is_prealloc, |_, bytes| {
                 add_u64(&mut extent(bytes).1.num_bytes, 1 << 30);

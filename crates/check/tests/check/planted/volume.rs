@@ -2,9 +2,9 @@
 
 use ubtrfs_format::block_group_flags::BlockGroupFlags;
 use ubtrfs_format::ids::{RootId, objectid};
-use ubtrfs_format::item::{BlockGroupItem, Chunk, DevExtent, DevItem, RootItem, Stripe};
+use ubtrfs_format::item::{BlockGroupItem, Chunk, DevExtent, DevItem, InodeItem, RootItem, Stripe};
 use ubtrfs_format::key::{DiskKey, Key, KeyType};
-use ubtrfs_format::node::Node;
+use ubtrfs_format::node::{Node, header_flags};
 use ubtrfs_format::superblock::{SUPERBLOCK_OFFSETS, Superblock, flags};
 use ubtrfs_format::uuid::Uuid;
 use ubtrfs_sim::craft::Crafted;
@@ -357,6 +357,41 @@ fn block_plants() -> Vec<Plant> {
         plant(309, &[], |volume| {
             let key = Key::new(257, KeyType(130), 7);
             insert(volume, RootId::FS_TREE, key, b"unknown");
+        }),
+        plant(311, &[], |volume| {
+            let is_root = |key: Key, _: &[u8]| key.item_type == KeyType::ROOT_ITEM;
+            let (key, bytes) = find(volume, ROOT_TREE, is_root);
+            insert(volume, RootId::UUID_TREE, key, &bytes);
+        }),
+        plant(312, &[], |volume| {
+            let leaf = csum_leaf(volume);
+            let relocated = header_flags::RELOC;
+            volume.edit_header(leaf, |header| {
+                header.flags = (header.flags.get() | relocated).into();
+            });
+        }),
+        plant(312, &[], |volume| {
+            let leaf = csum_leaf(volume);
+            volume.edit_header(leaf, |header| header.flags = header_flags::WRITTEN.into());
+        }),
+        plant(730, &[], |volume| {
+            let is_inode = |key: Key, _: &[u8]| key.item_type == KeyType::INODE_ITEM;
+            let (key, mut bytes) = find(volume, RootId::FS_TREE, is_inode);
+            let item = InodeItem::mut_from_bytes(&mut bytes).unwrap();
+            item.mode = 0o100_600.into();
+            item.nlink = 1.into();
+            item.nbytes = 0.into();
+            let key = Key {
+                objectid: objectid::FREE_INO,
+                ..key
+            };
+            insert(volume, RootId::FS_TREE, key, &bytes);
+            let key = Key::new(objectid::FREE_SPACE, KeyType::UNTYPED, 0);
+            let mut header = Key::new(objectid::FREE_INO, KeyType::INODE_ITEM, 0);
+            header.offset = 0;
+            let mut bytes = DiskKey::from(header).as_bytes().to_vec();
+            bytes.extend([0; 24]);
+            insert(volume, RootId::FS_TREE, key, &bytes);
         }),
     ]
 }

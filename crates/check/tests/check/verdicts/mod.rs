@@ -44,6 +44,7 @@ const STRICTER: &[Stricter] = &[
     stricter(214),
     stricter(306),
     stricter(403),
+    stricter(420),
     Stricter {
         number: 605,
         follows: &[603, 604],
