@@ -150,13 +150,12 @@ impl<'a> Attributes<'a> {
         value.ok_or(Fault::MissingAttribute(attribute))
     }
 
-    /// Returns a path or a name, which has no NUL.
+    /// Returns a path, a name or a target of a link. It ends at its first NUL, as for `btrfs receive`: the kernel sends
+    /// the targets that `mkfs.btrfs --rootdir` has stored with one.
     pub(super) fn text(&self, attribute: Attribute) -> Result<&'a [u8], Fault> {
         let bytes = self.bytes(attribute)?;
-        match bytes.contains(&0) {
-            true => Err(Fault::Nul(attribute)),
-            false => Ok(bytes),
-        }
+        let end = bytes.iter().position(|byte| *byte == 0);
+        Ok(&bytes[..end.unwrap_or(bytes.len())])
     }
 
     fn array<const N: usize>(&self, attribute: Attribute) -> Result<[u8; N], Fault> {

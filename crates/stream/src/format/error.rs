@@ -79,8 +79,6 @@ pub enum Fault {
         expected: usize,
         found: usize,
     },
-    #[error("attribute {} has a NUL byte", .0.name())]
-    Nul(Attribute),
 }
 
 /// Why a command was not written.
