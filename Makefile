@@ -47,6 +47,7 @@ setup: ## install the Debian packages that the demo and the tests need
 	@scripts/setup
 
 build: ## build target/release/ubtrfs, its manual pages and completions
+	@command -v $(CARGO) >/dev/null || { echo "There is no $(CARGO) here: https://rustup.rs has it." >&2; exit 1; }
 ifeq ($(PROFILE),dev)
 	$(CARGO) test --workspace --locked --no-run
 else
