@@ -19,18 +19,20 @@ zshdir      := $(DESTDIR)$(ZSHDIR)
 # How the command and the libraries are built. The tests try those of the dev profile: their own build has them, and they
 # check more of themselves. Only the command line of make chooses; a variable of the environment may be another's.
 PROFILE     := release
-built_in    := target/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
+# As cargo has it.
+target      := $(or $(CARGO_TARGET_DIR),target)
+built_in    := $(target)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 ubtrfs      := $(built_in)/ubtrfs
 # The command writes its own manual pages and completions.
 dist        := $(built_in)/dist
-packages    := $(if $(filter release,$(PROFILE)),target,$(built_in))/deb
+packages    := $(if $(filter release,$(PROFILE)),$(target),$(built_in))/deb
 # Cargo leaves what tests have made of a library among the dependencies.
 archive      = $(if $(filter dev,$(PROFILE)),$(shell ls -t $(built_in)/deps/libubtrfs_c-*.a | head -n 1),$(built_in)/libubtrfs_c.a)
 static_target := $(shell uname -m)-unknown-linux-musl
 # Where the kernel's btrfs can be asked, no test is skipped for want of it. Elsewhere `unit` counts those that are.
 requiring    = $(shell scripts/has-kernel && echo UBTRFS_REQUIRE_KERNEL=1)
 # The first build of a checkout takes a third less if it prepares nothing for the next one.
-ifeq ($(wildcard target/debug/deps),)
+ifeq ($(wildcard $(target)/debug/deps),)
 export CARGO_INCREMENTAL ?= 0
 endif
 
@@ -71,7 +73,7 @@ built:
 demo: ## build, make an image, look inside, mount it, compare
 	@scripts/setup --demo
 	$(MAKE) build
-	@UBTRFS=$(CURDIR)/$(ubtrfs) scripts/demo
+	@UBTRFS=$(abspath $(ubtrfs)) scripts/demo
 
 # The tests wait for disks and clocks for more than half of their time. Beside them the rest is built and run: first what
 # builds little, as cargo lets nothing else build meanwhile.
@@ -102,7 +104,7 @@ unit-user: ## as root: the tests of the crates as a user without root, which ski
 # Beside the library for Python, which needs crates with these features as well.
 outside: ## build and run a program that has the library alone
 	$(CARGO) build --locked --package outside --package ubtrfs-python
-	target/debug/outside
+	$(target)/debug/outside
 
 doc:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
@@ -114,7 +116,7 @@ count:
 	$(CARGO) xtask count $(if $(filter dev,$(PROFILE)),--dev)
 
 pages: build ## run the commands that the pages for users show
-	UBTRFS=$(CURDIR)/$(ubtrfs) scripts/try-pages
+	UBTRFS=$(abspath $(ubtrfs)) scripts/try-pages
 
 deb: setup build library ## make Debian packages of the command and the library in target/deb
 	scripts/deb $(packages) $(archive) $(if $(filter dev,$(PROFILE)),0)
@@ -127,21 +129,21 @@ static: ## build target/static/ubtrfs, which needs no libraries, for containers 
 	@scripts/setup --static
 	@[ -d "$$(rustc --print target-libdir --target $(static_target))" ] || rustup target add $(static_target)
 	$(CARGO) build --release --locked --package ubtrfs-cli --target $(static_target)
-	install -D -s -m 0755 target/$(static_target)/release/ubtrfs target/static/ubtrfs
+	install -D -s -m 0755 $(target)/$(static_target)/release/ubtrfs $(target)/static/ubtrfs
 
 static-test: static ## use the static command in a root directory that has nothing else
-	scripts/try-static
+	scripts/try-static $(target)/static/ubtrfs
 
 # PARTS="fsx trees" chooses; `make soak` does a form that takes hours, `make test` a short one.
 conform: setup build ## pjdfstest, fsx, cp, tar, rsync, git, a build, sqlite, a crowd and full volumes on a mount, and the kernel's view of it: an hour
-	UBTRFS=$(CURDIR)/$(ubtrfs) scripts/conform $(PARTS)
+	UBTRFS=$(abspath $(ubtrfs)) scripts/conform $(PARTS)
 
 conform-quick: setup build
-	$(requiring) UBTRFS=$(CURDIR)/$(ubtrfs) $(if $(filter dev,$(PROFILE)),UBTRFS_CONFORM_HELPER=$(built_in)/ubtrfs-conform) scripts/conform --quick $(PARTS)
+	$(requiring) UBTRFS=$(abspath $(ubtrfs)) $(if $(filter dev,$(PROFILE)),UBTRFS_CONFORM_HELPER=$(built_in)/ubtrfs-conform) scripts/conform --quick $(PARTS)
 
 soak: setup build ## all tests and conform in their long form: hours
 	UBTRFS_SOAK=1 $(CARGO) test --workspace --locked --release -- --nocapture
-	UBTRFS_SOAK=1 UBTRFS=$(CURDIR)/$(ubtrfs) scripts/conform $(PARTS)
+	UBTRFS_SOAK=1 UBTRFS=$(abspath $(ubtrfs)) scripts/conform $(PARTS)
 	$(MAKE) static-test
 	$(MAKE) pages count deb-test unit-user
 
@@ -149,7 +151,7 @@ soak: setup build ## all tests and conform in their long form: hours
 bench: build ## the published workloads beside the kernel's btrfs; QUICK=1: a short form
 	@scripts/setup --bench
 	$(CARGO) build --release --locked --package ubtrfs-bench
-	target/release/ubtrfs-bench $(if $(QUICK),--quick) $(BENCH)
+	$(target)/release/ubtrfs-bench $(if $(QUICK),--quick) $(BENCH)
 
 # Links named btrfs, mkfs.btrfs or fsck.btrfs make ubtrfs act as that command. They would shadow
 # btrfs-progs, so they are not installed here: `ln -s ubtrfs $(PREFIX)/bin/mkfs.btrfs` asks for one.

@@ -31,10 +31,11 @@ impl Build {
         }
     }
 
+    /// Returns its path below the folder that cargo builds in.
     fn program(self) -> &'static str {
         match self {
-            Build::Release => "target/release/ubtrfs-layers",
-            Build::Dev => "target/debug/ubtrfs-layers",
+            Build::Release => "release/ubtrfs-layers",
+            Build::Dev => "debug/ubtrfs-layers",
         }
     }
 
@@ -76,7 +77,7 @@ fn count_all(root: &Path, build: Build) -> Result<Counts, String> {
     if !built.map_err(|error| error.to_string())?.success() {
         return Err("cannot build ubtrfs-layers".into());
     }
-    let program = root.join(build.program());
+    let program = crate::target(root).join(build.program());
     let count = |name: &str| Ok((name.to_owned(), count(&program, name)?));
     HOTTEST.iter().map(|name| count(name)).collect()
 }

@@ -73,6 +73,12 @@ fn write_header(root: &Path) -> ExitCode {
     }
 }
 
+/// Returns the folder that cargo builds in.
+fn target(root: &Path) -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+    root.join(target)
+}
+
 fn workspace() -> PathBuf {
     let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
     xtask.parent().unwrap_or(xtask).to_path_buf()

@@ -34,8 +34,8 @@ use std::time::{Duration, Instant};
 const AT_ONCE: usize = 2;
 /// How many times the end shows.
 const SHOWN: usize = 12;
-/// Below the folder of the workspace.
-const LOGS: &str = "target/units";
+/// Below the folder that cargo builds in.
+const LOGS: &str = "units";
 /// Runs a program that gets a SIGTERM when the thread that waits for it is gone.
 const ENDING_WITH_US: &[&str] = &["setpriv", "--pdeathsig", "TERM", "--"];
 /// Runs a program in a mount namespace, which lasts as long as the program and the servers that it leaves behind.
@@ -216,6 +216,8 @@ fn jobs_of(mut programs: Vec<Program>) -> VecDeque<Job> {
 /// How jobs are run.
 struct Runner<'a> {
     root: &'a Path,
+    /// The folder of the output of programs.
+    logs: PathBuf,
     args: &'a [&'a str],
     /// The words before each program: those of [`ENDING_WITH_US`] and [`IN_NAMESPACE`] that work here.
     prefix: Vec<&'static str>,
@@ -239,6 +241,7 @@ impl<'a> Runner<'a> {
         }
         Runner {
             root,
+            logs: crate::target(root).join(LOGS),
             args,
             prefix,
             without_root: false,
@@ -250,7 +253,7 @@ impl<'a> Runner<'a> {
     fn leave_root(&mut self) -> Result<(), String> {
         self.prefix.extend(WITHOUT_ROOT);
         self.without_root = true;
-        let scratch = self.root.join("target/tmp");
+        let scratch = crate::target(self.root).join("tmp");
         fs::create_dir_all(&scratch)
             .and_then(|()| fs::set_permissions(&scratch, fs::Permissions::from_mode(0o1777)))
             .map_err(|error| format!("{}: {error}", scratch.display()))?;
@@ -259,10 +262,10 @@ impl<'a> Runner<'a> {
 
     /// UNITS-2: a failure is an outcome like any other here.
     fn run_all(&self, jobs: VecDeque<Job>) -> Result<Vec<Ran>, String> {
-        let logs = self.root.join(LOGS);
+        let logs = &self.logs;
         // Some may be of programs that are gone.
-        let _ = fs::remove_dir_all(&logs);
-        fs::create_dir_all(&logs).map_err(|error| format!("{}: {error}", logs.display()))?;
+        let _ = fs::remove_dir_all(logs);
+        fs::create_dir_all(logs).map_err(|error| format!("{}: {error}", logs.display()))?;
         let (jobs, ran) = (Mutex::new(jobs), Mutex::new(Vec::new()));
         thread::scope(|scope| {
             for _ in 0..AT_ONCE {
@@ -282,9 +285,9 @@ impl<'a> Runner<'a> {
     /// Runs a job to its end, and then shows all of its output.
     fn run(&self, job: &Job) -> Ran {
         let name = job.to_string();
-        let log = format!("{LOGS}/{}.log", name.replace('/', "-"));
-        (self.show)(format!("units: {name} begins: {log}\n").as_bytes());
-        let log = self.root.join(log);
+        let log = self.logs.join(format!("{}.log", name.replace('/', "-")));
+        let shown = log.strip_prefix(self.root).unwrap_or(&log).display();
+        (self.show)(format!("units: {name} begins: {shown}\n").as_bytes());
         let began = Instant::now();
         let outcome = run_logged(self.command(job), &log);
         let took = began.elapsed();

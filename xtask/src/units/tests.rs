@@ -10,9 +10,7 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
-use super::{
-    ENDING_WITH_US, Job, LOGS, LONGEST, Program, Ran, Runner, parse, skips_in, sort, summary,
-};
+use super::{ENDING_WITH_US, Job, LONGEST, Program, Ran, Runner, parse, skips_in, sort, summary};
 
 const SIGTERM: i32 = 15;
 
@@ -121,9 +119,6 @@ fn all_programs_run_in_their_folders_though_some_fail() {
         job("a/first", "/bin/sh"),
         job("a/second", "/bin/sh"),
     ];
-    let gone = root.join(LOGS).join("a-gone.log");
-    fs::create_dir_all(gone.parent().unwrap()).unwrap();
-    fs::write(&gone, "").unwrap();
     let args = ["-c", "pwd; echo said >&2; echo $CARGO_MANIFEST_DIR; exit 3"];
     let shown = Mutex::new(Vec::new());
     let show = |text: &[u8]| {
@@ -132,7 +127,11 @@ fn all_programs_run_in_their_folders_though_some_fail() {
             .unwrap()
             .push(String::from_utf8_lossy(text).into_owned())
     };
-    let runner = Runner::new(root, &args, &show);
+    let mut runner = Runner::new(root, &args, &show);
+    runner.logs = root.join("logs");
+    let gone = root.join("logs/a-gone.log");
+    fs::create_dir_all(gone.parent().unwrap()).unwrap();
+    fs::write(&gone, "").unwrap();
     let ran = runner.run_all(jobs.into()).unwrap();
     let mut failures: Vec<_> = ran
         .into_iter()
@@ -149,9 +148,9 @@ fn all_programs_run_in_their_folders_though_some_fail() {
         shown.iter().any(|text| text.starts_with(&said)),
         "{shown:?}"
     );
-    let begins = format!("units: a/first begins: {LOGS}/a-first.log\n");
+    let begins = "units: a/first begins: logs/a-first.log\n".to_owned();
     assert!(shown.contains(&begins), "{shown:?}");
-    assert!(root.join(LOGS).join("a-first.log").exists());
+    assert!(root.join("logs/a-first.log").exists());
     assert!(!gone.exists());
 }
 
