@@ -118,6 +118,8 @@ count:
 pages: build ## run the commands that the pages for users show
 	UBTRFS=$(abspath $(ubtrfs)) scripts/try-pages
 
+# The library takes the crates that the build of the command has left.
+deb: like_command := yes
 deb: setup build library ## make Debian packages of the command and the library in target/deb
 	scripts/deb $(packages) $(archive) $(if $(filter dev,$(PROFILE)),0)
 
@@ -170,7 +172,7 @@ library: ## build the library for C
 ifeq ($(PROFILE),dev)
 	$(CARGO) test --workspace --locked --no-run
 else
-	$(CARGO) rustc --profile $(PROFILE) --locked --package ubtrfs-c --lib --crate-type staticlib
+	$(CARGO) rustc --profile $(PROFILE) --locked --package ubtrfs-c --lib --crate-type staticlib $(if $(like_command),--features like-command)
 endif
 
 install-library: ## install the library for C below PREFIX, with its header and pkg-config file
