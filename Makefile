@@ -40,7 +40,7 @@ endif
 quick       := $(addprefix --package ubtrfs-,format device tree transaction engine mkfs check stream fuse-server) \
                --package ubtrfs --package xtask
 
-.PHONY: help setup build built demo test beside test-quick fmt clippy tidy unit unit-user outside python doc count pages deb deb-test static static-test conform conform-quick soak bench install library install-library uninstall clean
+.PHONY: help setup build built demo test beside test-quick fmt clippy tidy unit unit-user outside python doc count pages deb deb-test static static-test conform conform-quick fresh-debian soak bench install library install-library uninstall clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 14
@@ -143,11 +143,17 @@ conform: setup build ## pjdfstest, fsx, cp, tar, rsync, git, a build, sqlite, a 
 conform-quick: setup build
 	$(requiring) UBTRFS=$(abspath $(ubtrfs)) $(if $(filter dev,$(PROFILE)),UBTRFS_CONFORM_HELPER=$(built_in)/ubtrfs-conform) scripts/conform --quick $(PARTS)
 
+# GOALS="demo deb" chooses. The tests in it skip what the machine lacks, as on any machine.
+fresh-debian: ## as root: the demo, the packages and the tests in a bare Debian of debootstrap, with git, make and Rust: hours
+	@scripts/setup --fresh
+	scripts/fresh-debian $(GOALS)
+
 soak: setup build ## all tests and conform in their long form: hours
 	UBTRFS_SOAK=1 $(CARGO) test --workspace --locked --release -- --nocapture
 	UBTRFS_SOAK=1 UBTRFS=$(abspath $(ubtrfs)) scripts/conform $(PARTS)
 	$(MAKE) static-test
 	$(MAKE) pages count deb-test unit-user
+	$(MAKE) fresh-debian
 
 # QUICK=1 takes a few minutes; BENCH="--rounds 5 s0-dbench" chooses rounds and workloads.
 bench: build ## the published workloads beside the kernel's btrfs; QUICK=1: a short form
