@@ -11,7 +11,10 @@ const ABSENT: [(&str, &[&str]); 5] = [
         &["balance", "qgroup", "quota", "replace", "restore", "scrub"],
     ),
     ("device", &["add", "delete", "remove", "replace"]),
-    ("filesystem", &["defragment", "mkswapfile", "resize"]),
+    (
+        "filesystem",
+        &["balance", "defragment", "mkswapfile", "resize"],
+    ),
     ("inspect-internal", &["map-swapfile"]),
     (
         "rescue",

@@ -38,8 +38,73 @@ const VERBS: [&str; 17] = [
     "help",
     "version",
 ];
-/// Commands of ours in groups that btrfs-progs has.
-const OURS: [(&str, &[&str]); 1] = [("filesystem", &["remount", "stats"])];
+/// Commands of btrfs-progs in the groups that we have, in their order there.
+const COMMANDS: [(&str, &[&str]); 6] = [
+    (
+        "device",
+        &[
+            "add", "delete", "remove", "replace", "scan", "ready", "stats", "usage",
+        ],
+    ),
+    (
+        "filesystem",
+        &[
+            "df",
+            "du",
+            "show",
+            "sync",
+            "defragment",
+            "balance",
+            "resize",
+            "label",
+            "usage",
+            "mkswapfile",
+        ],
+    ),
+    (
+        "inspect-internal",
+        &[
+            "inode-resolve",
+            "logical-resolve",
+            "subvolid-resolve",
+            "rootid",
+            "map-swapfile",
+            "min-dev-size",
+            "dump-tree",
+            "dump-super",
+            "tree-stats",
+            "list-chunks",
+        ],
+    ),
+    ("property", &["get", "set", "list"]),
+    (
+        "rescue",
+        &[
+            "chunk-recover",
+            "super-recover",
+            "zero-log",
+            "fix-device-size",
+            "create-control-device",
+            "clear-ino-cache",
+            "clear-space-cache",
+            "clear-uuid-tree",
+        ],
+    ),
+    (
+        "subvolume",
+        &[
+            "create",
+            "delete",
+            "list",
+            "snapshot",
+            "get-default",
+            "set-default",
+            "find-new",
+            "show",
+            "sync",
+        ],
+    ),
+];
 /// Global options, and whether they have a value.
 const OPTIONS: [(&str, bool); 9] = [
     ("--dry-run", false),
@@ -74,20 +139,20 @@ pub(crate) fn mkfs_version(args: &[OsString]) -> Option<ExitCode> {
 pub(crate) fn without_ours(command: clap::Command) -> clap::Command {
     command.mut_subcommands(|verb| {
         let is_known = VERBS.contains(&verb.get_name());
-        let ours = ours_in(verb.get_name());
+        let known = commands_in(verb.get_name());
         let verb = verb.mut_subcommands(|command| {
-            let is_ours = ours.contains(&command.get_name());
+            let is_ours = !known.contains(&command.get_name());
             command.hide(is_ours)
         });
         verb.hide(!is_known)
     })
 }
 
-fn ours_in(group: &str) -> &'static [&'static str] {
-    let mut groups = OURS.iter();
+fn commands_in(group: &str) -> &'static [&'static str] {
+    let mut groups = COMMANDS.iter();
     groups
         .find(|(name, _)| *name == group)
-        .map_or(&[], |(_, ours)| ours)
+        .map_or(&[], |(_, commands)| commands)
 }
 
 /// Reads a command line, program name included. `command` is without what btrfs-progs does not have.
@@ -126,16 +191,12 @@ pub(crate) fn read(command: &clap::Command, args: Vec<OsString>) -> Line {
         verb => line.push(verb.into()),
     }
     let group = command.find_subcommand(verb);
-    let Some(group) = group.filter(|group| group.has_subcommands()) else {
+    if !group.is_some_and(clap::Command::has_subcommands) {
         line.extend(rest);
         return Line::Parse(line);
-    };
+    }
     if let Some(name) = rest.first().filter(|name| *name != "--help") {
-        let ours = ours_in(verb);
-        let known = group.get_subcommands().map(clap::Command::get_name);
-        let known = known.filter(|name| !ours.contains(name));
-        let known = known.chain(absent::absent_in(verb).iter().copied());
-        match written_out(name, known) {
+        match written_out(name, commands_in(verb).iter().copied()) {
             Ok(name) if absent::is_absent(verb, name) => {
                 return refuse_absent(&format!("{verb} {name}"));
             }

@@ -1,7 +1,7 @@
 //! The command through links of the names that btrfs-progs has, beside btrfs-progs.
 
 use std::os::unix::fs::symlink;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use crate::process::empty_volume;
@@ -77,6 +77,89 @@ const LINES: &[(&str, i32, bool)] = &[
     ("mount", 1, true),
 ];
 
+/// Meaning of a shortened name.
+#[derive(Debug, PartialEq, Eq)]
+enum Meaning {
+    Unknown,
+    /// One of several, in the order of their names.
+    Ambiguous(Vec<String>),
+    One(String),
+}
+
+impl Meaning {
+    /// Reads the answer to a request for help on a name in a group.
+    fn of(group: &str, answer: &Output) -> Meaning {
+        let (shown, said) = (text(&answer.stdout), text(&answer.stderr));
+        if said.contains(": ambiguous token ") {
+            let names = said.lines().filter_map(|line| line.strip_prefix('\t'));
+            let mut names: Vec<String> = names.map(str::to_owned).collect();
+            names.sort();
+            return Meaning::Ambiguous(names);
+        }
+        if said.contains(": unknown token ") {
+            return Meaning::Unknown;
+        }
+        let both = shown + &said;
+        let begin = ["sage: btrfs ", "ERROR: '"]
+            .map(|before| format!("{before}{group} "))
+            .into_iter()
+            .find_map(|before| Some(both.find(&before)? + before.len()));
+        let rest = &both[begin.unwrap_or_else(|| panic!("{group}: {both}"))..];
+        let is_of_name = |letter: &char| letter.is_ascii_lowercase() || *letter == '-';
+        Meaning::One(rest.chars().take_while(is_of_name).collect())
+    }
+}
+
+#[test]
+fn shortened_names_mean_in_each_group_what_they_do_in_btrfs_progs() {
+    if Command::new("btrfs").arg("--version").output().is_err() {
+        ubtrfs_sim::skip("not compared: no btrfs-progs");
+        return;
+    }
+    let ours = Link::new("btrfs");
+    for group in [
+        "device",
+        "filesystem",
+        "inspect-internal",
+        "property",
+        "rescue",
+        "subvolume",
+    ] {
+        let meaning = |program: &Path, name: &str| {
+            let words = [group, name, "--help"];
+            Meaning::of(group, &Command::new(program).args(words).output().unwrap())
+        };
+        let mut names = vec![];
+        for letter in 'a'..='z' {
+            names.push(letter.to_string());
+        }
+        while let Some(name) = names.pop() {
+            let theirs = meaning(Path::new("btrfs"), &name);
+            assert_eq!(meaning(&ours.path(), &name), theirs, "{group} {name}");
+            match theirs {
+                Meaning::Unknown => {}
+                Meaning::One(whole) => {
+                    assert_eq!(meaning(&ours.path(), &whole), Meaning::One(whole));
+                }
+                Meaning::Ambiguous(_) => {
+                    names.extend(('a'..='z').chain(['-']).map(|next| format!("{name}{next}")));
+                }
+            }
+        }
+        // Names that only we have.
+        let all = Command::new(env!("CARGO_BIN_EXE_ubtrfs"))
+            .args([group, "--help"])
+            .output();
+        let all = text(&all.unwrap().stdout);
+        let listed = all.lines().skip_while(|line| *line != "Commands:").skip(1);
+        let listed = listed.take_while(|line| !line.is_empty());
+        for name in listed.filter_map(|line| line.split_whitespace().next()) {
+            let theirs = meaning(Path::new("btrfs"), name);
+            assert_eq!(meaning(&ours.path(), name), theirs, "{group} {name}");
+        }
+    }
+}
+
 /// Text that we do not put there, as the list of all commands follows it.
 const SAYS_MORE: &[&str] = &["nothing", "ls /", "mount"];
 
@@ -134,6 +217,12 @@ fn names_mean_commands_of_btrfs_progs_only() {
         "ERROR: 'filesystem resize' is not supported by ubtrfs\n"
     );
     assert!(said("filesystem stats /").starts_with("btrfs filesystem: unknown token 'stats'\n"));
+    assert!(said("subvolume diff a b").starts_with("btrfs subvolume: unknown token 'diff'\n"));
+    assert!(said("fi trim /").starts_with("btrfs filesystem: unknown token 'trim'\n"));
+    assert_eq!(
+        said("fi balance start /"),
+        "ERROR: 'filesystem balance' is not supported by ubtrfs\n"
+    );
     assert!(said("cp a b").starts_with("btrfs: unknown token 'cp'\n"));
     let ambiguous =
         "btrfs: ambiguous token 'q'\n\nDid you mean one of these ?\n\tqgroup\n\tquota\n";
@@ -142,6 +231,7 @@ fn names_mean_commands_of_btrfs_progs_only() {
         ("help", "  mount "),
         ("help --full", "  export "),
         ("filesystem --help", "  stats  "),
+        ("subvolume --help", "  diff  "),
     ] {
         let help = text(&ours.run(line).stdout);
         assert!(!help.contains(own), "{line}: {help}");
