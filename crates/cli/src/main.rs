@@ -24,6 +24,8 @@ mod volume_access;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue};
+
 use crate::arguments::option_order::options_first;
 use crate::command::absent;
 use crate::invocation::command_line::{Cli, PROGRAM};
@@ -66,6 +68,9 @@ fn main() -> ExitCode {
         InvokedAs::Ubtrfs => "ubtrfs",
     };
     let mut command = command_line::definition().name(name).bin_name(name);
+    if invoked_as == InvokedAs::Ubtrfs {
+        command = command_line::with_short_help(command);
+    }
     if invoked_as == InvokedAs::Btrfs {
         command = as_btrfs::without_ours(command);
         args = match as_btrfs::read(&command, args) {
@@ -93,7 +98,7 @@ fn main() -> ExitCode {
                 eprintln!("ERROR: {}", absent::refusal(&name));
                 ExitCode::FAILURE
             }
-            None => usage(&error),
+            None => usage(error),
         },
     };
     match invoked_as {
@@ -115,7 +120,7 @@ fn run_by_ioctls(command: clap::Command, args: &[OsString], refusal: anyhow::Err
     let parsed = command.try_get_matches_from(args);
     let cli = match parsed.and_then(|matches| command_line::parse(&matches)) {
         Ok(cli) => cli,
-        Err(error) => return usage(&error),
+        Err(error) => return usage(error),
     };
     let Some(by_ioctls) = cli.command.by_ioctls() else {
         return failure(&refusal);
@@ -151,12 +156,16 @@ fn run(cli: &Cli, command: impl FnOnce(&mut Console) -> anyhow::Result<()>) -> E
 
 /// Prints a message of the parser. Help and version go to standard output and are no error; the rest is, with the exit
 /// code of any error.
-fn usage(error: &clap::Error) -> ExitCode {
+fn usage(mut error: clap::Error) -> ExitCode {
     if !error.use_stderr() {
         return match error.print() {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => console::exit_code_of_write(&error),
         };
+    }
+    // It was meant for help, and for no operand of that name.
+    if error.get(ContextKind::InvalidArg) == Some(&ContextValue::String("-h".into())) {
+        error.remove(ContextKind::Suggested);
     }
     if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         eprint!("{}", error.render());

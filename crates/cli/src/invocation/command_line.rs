@@ -18,9 +18,12 @@ use crate::volume_access::location::Location;
 
 /// This program, for its commands.
 pub(crate) const PROGRAM: Program = Program {
-    definition,
+    definition: || with_short_help(definition()),
     run_for,
 };
+
+/// The argument that prints help.
+const HELP: &str = "help";
 
 /// Read and change btrfs images and devices, and make new ones, without a mount and without the kernel's btrfs.
 ///
@@ -74,18 +77,38 @@ pub(crate) struct GlobalOptions {
     #[arg(long, global = true, value_name = "SECONDS", num_args = 0..=1, require_equals = true,
           help_heading = "Global options")]
     pub(crate) wait: Option<Option<f64>>,
-    /// Print help
-    #[arg(long, global = true, action = ArgAction::Help, help_heading = "Global options")]
-    help: Option<bool>,
     /// Print version
     #[arg(short = 'V', long, action = ArgAction::Version)]
     version: Option<bool>,
 }
 
 pub(crate) fn definition() -> clap::Command {
-    with_mounts(absent::with_note(with_verbosity(with_operands(
+    with_mounts(absent::with_note(with_verbosity(with_operands(with_help(
         Cli::command(),
-    ))))
+    )))))
+}
+
+/// Lets every command print its help.
+fn with_help(command: clap::Command) -> clap::Command {
+    let help = Arg::new(HELP)
+        .long("help")
+        .action(ArgAction::HelpLong)
+        .help("Print help")
+        .help_heading("Global options");
+    command.arg(help).mut_subcommands(with_help)
+}
+
+/// Lets `-h` print help in all commands that have no other meaning for it. btrfs-progs knows no such option.
+pub(crate) fn with_short_help(command: clap::Command) -> clap::Command {
+    let is_free = command
+        .get_arguments()
+        .all(|arg| arg.get_short() != Some('h'));
+    let command = command.mut_subcommands(with_short_help);
+    if is_free {
+        command.mut_arg(HELP, |help| help.short('h'))
+    } else {
+        command
+    }
 }
 
 pub(crate) fn parse(matches: &ArgMatches) -> Result<Cli, clap::Error> {
@@ -166,11 +189,47 @@ impl Cli {
 
 #[cfg(test)]
 mod tests {
+    use clap::error::ErrorKind;
+
     use super::*;
 
     #[test]
     fn the_command_line_is_defined_without_contradictions() {
         definition().debug_assert();
+    }
+
+    #[test]
+    fn short_help_is_help_of_each_command() {
+        let command = with_short_help(definition());
+        command.clone().debug_assert();
+        let others = without_short_help(&command, &command, &["ubtrfs"]);
+        let others = others.join(" ");
+        // Of sizes, of the values of attributes, and of links themselves.
+        assert_eq!(
+            others,
+            "chown device usage filesystem df filesystem usage getfattr ls setfattr subvolume show touch"
+        );
+    }
+
+    /// Returns the commands for which `-h` is not a request for help.
+    fn without_short_help(
+        whole: &clap::Command,
+        command: &clap::Command,
+        path: &[&str],
+    ) -> Vec<String> {
+        let asked = [path, &["-h"]].concat();
+        let answer = whole.clone().try_get_matches_from(asked);
+        let is_help = answer.is_err_and(|error| error.kind() == ErrorKind::DisplayHelp);
+        let own = if is_help {
+            vec![]
+        } else {
+            vec![path[1..].join(" ")]
+        };
+        let below = command.get_subcommands().flat_map(|below| {
+            let path = [path, &[below.get_name()]].concat();
+            without_short_help(whole, below, &path)
+        });
+        own.into_iter().chain(below).collect()
     }
 
     #[test]

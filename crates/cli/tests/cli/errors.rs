@@ -69,6 +69,31 @@ fn usage_errors_exit_with_1() {
 }
 
 #[test]
+fn short_help_is_help() {
+    for words in ["", "subvolume", "subvolume create", "mount"] {
+        let words: Vec<&str> = words.split_whitespace().collect();
+        let help = succeed(words.iter().chain(&["--help"]));
+        assert!(!help.is_empty());
+        assert_eq!(succeed(words.iter().chain(&["-h"])), help, "{words:?}");
+    }
+    fail(["ls", "-h"], "required arguments");
+    let dir = tempfile::tempdir().unwrap();
+    let mkfs = dir.path().join("mkfs.btrfs");
+    symlink(env!("CARGO_BIN_EXE_ubtrfs"), &mkfs).unwrap();
+    let refused = Command::new(mkfs).arg("-h").output().unwrap();
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(1), "{said}");
+    assert!(
+        said.starts_with("ERROR: unexpected argument '-h' found\n"),
+        "{said}"
+    );
+    assert!(
+        said.contains("try '--help'") && !said.contains("as a value"),
+        "{said}"
+    );
+}
+
+#[test]
 fn commands_and_options_may_be_shortened() {
     let dir = tempfile::tempdir().unwrap();
     let none = dir.path().join("none");
