@@ -71,6 +71,9 @@ impl Found {
         let Ok(below) = there.strip_prefix(&entry.mountpoint) else {
             return Ok(Found::Elsewhere);
         };
+        if climbs_above(&below.join(&missing)) {
+            return Ok(Found::Elsewhere);
+        }
         let path = entry.root.join(below).join(missing);
         let mut path = path.into_os_string().into_encoded_bytes();
         while path.len() > 1 && path.ends_with(b"/") {
@@ -87,7 +90,25 @@ impl Found {
     }
 }
 
-/// Returns the part of a path that exists, without symbolic links, and the names after it.
+/// Returns whether a path leads above where it begins. It has no symbolic links, or names that are yet to be made.
+fn climbs_above(path: &Path) -> bool {
+    let mut depth = 0usize;
+    for component in path.components() {
+        let next = match component {
+            Component::ParentDir => depth.checked_sub(1),
+            Component::Normal(_) => depth.checked_add(1),
+            _ => Some(depth),
+        };
+        match next {
+            Some(next) => depth = next,
+            None => return true,
+        }
+    }
+    false
+}
+
+/// Returns the part of a path that exists, without symbolic links, and the names after it. ".." after a name that is
+/// missing is one of these: `subvolume create -p` makes the name.
 fn resolve(path: &Path) -> Option<(PathBuf, PathBuf)> {
     let mut names: Vec<OsString> = Vec::new();
     let mut at = path;
@@ -100,7 +121,9 @@ fn resolve(path: &Path) -> Option<(PathBuf, PathBuf)> {
             return Some((there, names.iter().rev().collect()));
         }
         match at.components().next_back()? {
-            Component::Normal(name) => names.push(name.to_owned()),
+            name @ (Component::Normal(_) | Component::ParentDir) => {
+                names.push(name.as_os_str().to_owned());
+            }
             _ => return None,
         }
         at = at.parent()?;
