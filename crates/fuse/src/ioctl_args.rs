@@ -90,6 +90,9 @@ pub const RESET: u64 = 1 << 0;
 /// In `VolArgsV2` and as a subvolume's flag.
 pub const RDONLY: u64 = 1 << 1;
 
+/// In `VolArgsV2`: `inherit` has the size and the address of a [`QgroupInherit`], and of the ids after it.
+pub const QGROUP_INHERIT: u64 = 1 << 2;
+
 /// Flags of [`SendArgs`].
 pub const SEND_NO_FILE_DATA: u64 = 1 << 0;
 pub const SEND_OMIT_STREAM_HEADER: u64 = 1 << 1;
@@ -139,6 +142,14 @@ carried! {
         inherit: [U64; 4],
         /// Or the id of a subvolume, in its first bytes.
         name: [u8; 4040],
+    }
+    /// `btrfs_qgroup_inherit`, before the ids of the quota groups
+    QgroupInherit(72) {
+        flags: U64,
+        num_qgroups: U64,
+        num_ref_copies: U64,
+        num_excl_copies: U64,
+        limit: [U64; 5],
     }
     /// `file_clone_range`
     CloneRange(32) {

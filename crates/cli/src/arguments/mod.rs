@@ -2,4 +2,5 @@
 
 pub(crate) mod mode_change;
 pub(crate) mod option_order;
+pub(crate) mod qgroup_id;
 pub(crate) mod verbosity;

@@ -151,6 +151,66 @@ fn commands_change_the_kernels_mount_as_btrfs_progs_does() {
     assert_same_but_times("by ioctls", &theirs, &ours);
 }
 
+/// Commands about quota groups; '@' begins a path in the volume.
+const ON_QUOTA_GROUPS: &[&str] = &[
+    "subvolume create -i 1/0 @one",
+    "subvolume create -i 1/0 -i 1/1 @two @three",
+    "subvolume create -i 9/9 @none",
+    "subvolume create -i 0/99999 @none",
+    "subvolume create -i abc @none",
+    "subvolume create -i 5 @none",
+    "subvolume create -i 0/0 @none",
+    "subvolume create -i 65536/1 @none",
+    "subvolume snapshot -i 1/1 @one @snap",
+    "subvolume snapshot -r -i 1/0 -i 1/1 @one @frozen",
+    "subvolume snapshot -i nothing @one @none",
+];
+
+/// Runs the commands on the kernel's mount, and returns how they ended and the quota groups after them.
+fn with_quota_groups(program: &Path, image: &Path) -> (Vec<(bool, String)>, String) {
+    let volume = KernelVolume::of_files(vec![image.to_owned()], Scratch::new().unwrap());
+    let mount = volume.mount("").unwrap();
+    let dir = mount.path();
+    let progs = |command: &str| {
+        let output = run(Path::new("btrfs"), 0, command, dir);
+        assert!(output.status.success(), "{command}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    for command in [
+        "quota enable @",
+        "qgroup create 1/0 @",
+        "qgroup create 1/1 @",
+    ] {
+        progs(command);
+    }
+    let ended = ON_QUOTA_GROUPS.iter().map(|command| {
+        let output = run(program, 0, command, dir);
+        (output.status.success(), text(&output, dir).1)
+    });
+    let ended = ended.collect();
+    let groups = progs("qgroup show -pc @");
+    mount.unmount().unwrap();
+    (ended, groups)
+}
+
+#[test]
+fn new_subvolumes_join_quota_groups_on_the_kernels_mount() {
+    if !or_skip("new_subvolumes_join_quota_groups_on_the_kernels_mount") {
+        return;
+    }
+    let (_scratch, theirs) = empty_volume();
+    let ours = theirs.with_file_name("ours.img");
+    fs::copy(&theirs, &ours).unwrap();
+    let (expected, groups) = with_quota_groups(Path::new("btrfs"), &theirs);
+    let program = Path::new(env!("CARGO_BIN_EXE_ubtrfs"));
+    let (ended, found) = with_quota_groups(program, &ours);
+    for ((command, ended), expected) in ON_QUOTA_GROUPS.iter().zip(ended).zip(expected) {
+        assert_eq!(ended, expected, "{command}");
+    }
+    assert!(groups.contains(" 1/0,1/1 "), "{groups}");
+    assert_eq!(found, groups);
+}
+
 #[test]
 fn a_user_may_on_the_kernels_mount_what_btrfs_progs_may() {
     if !or_skip("a_user_may_on_the_kernels_mount_what_btrfs_progs_may") {

@@ -1,6 +1,6 @@
 //! `ubtrfs subvolume create`: new subvolumes.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use ubtrfs::Dir;
 
-use super::refuse_qgroups;
+use super::Qgroups;
 use crate::presentation::console::Console;
 use crate::volume_access::changes::{Changes, Target};
 use crate::volume_access::ioctls::{Asked, ByIoctls};
@@ -24,16 +24,15 @@ pub(crate) struct Create {
     /// Make the directories above as well
     #[arg(short, long)]
     parents: bool,
-    /// Not done: ubtrfs does not write quota groups
-    #[arg(short = 'i', value_name = "QGROUP", hide = true)]
-    qgroups: Vec<OsString>,
+    #[command(flatten)]
+    qgroups: Qgroups,
     #[command(flatten)]
     volume: VolumeOptions,
 }
 
 impl Create {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
-        refuse_qgroups(&self.qgroups)?;
+        self.qgroups.refuse()?;
         let make = |target: &Target, location: &Location, console: &mut Console| {
             report(location, self.make(target, location), console)
         };
@@ -55,7 +54,6 @@ impl Create {
 impl ByIoctls for Create {
     fn run_by_ioctls(&self, console: &mut Console) -> anyhow::Result<()> {
         self.volume.refuse_for_mount()?;
-        refuse_qgroups(&self.qgroups)?;
         for location in &self.locations {
             if let Err(error) = report(location, self.ask(location), console) {
                 console.failed(&error);
@@ -76,7 +74,8 @@ impl Create {
             std::fs::create_dir_all(dir)?;
         }
         let dir = Asked::at(dir).with_context(|| format!("cannot access '{location}'"))?;
-        Ok(dir.create_subvolume(name)?)
+        let qgroups = self.qgroups.inherited_in(&dir)?;
+        Ok(dir.create_subvolume(name, &qgroups)?)
     }
 }
 

@@ -12,13 +12,12 @@ mod show;
 mod snapshot;
 mod sync;
 
-use std::ffi::OsString;
-
 use anyhow::{Context, bail};
 
 use self::listed::{Listed, Subvolumes};
+use crate::arguments::qgroup_id::QgroupId;
 use crate::presentation::console::Console;
-use crate::volume_access::ioctls::{Asked, ByIoctls};
+use crate::volume_access::ioctls::{Asked, ByIoctls, Inherited};
 use crate::volume_access::location::Location;
 
 /// Show, make and delete subvolumes and snapshots
@@ -90,11 +89,29 @@ impl Subvolume {
     }
 }
 
-/// Refuses quota groups: a new subvolume is put into none.
-fn refuse_qgroups(qgroups: &[OsString]) -> anyhow::Result<()> {
-    match qgroups.is_empty() {
-        true => Ok(()),
-        false => bail!("-i is not supported: ubtrfs does not write quota groups"),
+/// Quota groups that a new subvolume is put into, by the kernel alone.
+#[derive(Clone, Debug, clap::Args)]
+struct Qgroups {
+    /// Put the new subvolume into a quota group, on a mount of the kernel's btrfs; repeat for more
+    #[arg(short = 'i', value_name = "LEVEL/ID")]
+    qgroups: Vec<QgroupId>,
+}
+
+impl Qgroups {
+    fn refuse(&self) -> anyhow::Result<()> {
+        if self.qgroups.is_empty() {
+            Ok(())
+        } else {
+            bail!("-i is not supported: ubtrfs does not write quota groups")
+        }
+    }
+
+    /// Returns them as the file system of `dir` takes them.
+    fn inherited_in(&self, dir: &Asked) -> anyhow::Result<Inherited> {
+        if !dir.is_kernels()? {
+            self.refuse()?;
+        }
+        Ok(Inherited::of(&self.qgroups))
     }
 }
 

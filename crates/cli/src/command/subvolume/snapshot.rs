@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use anyhow::{Context, bail};
 use ubtrfs::Access;
 
-use super::{ask_for_subvolume, refuse_qgroups};
+use super::{Qgroups, ask_for_subvolume};
 use crate::presentation::console::Console;
 use crate::volume_access::changes::{Changes, Target};
 use crate::volume_access::ioctls::{Asked, ByIoctls};
@@ -29,16 +29,15 @@ pub(crate) struct Snapshot {
     /// Make the snapshot read-only
     #[arg(short = 'r')]
     read_only: bool,
-    /// Not done: ubtrfs does not write quota groups
-    #[arg(short = 'i', value_name = "QGROUP", hide = true)]
-    qgroups: Vec<OsString>,
+    #[command(flatten)]
+    qgroups: Qgroups,
     #[command(flatten)]
     volume: VolumeOptions,
 }
 
 impl Snapshot {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
-        refuse_qgroups(&self.qgroups)?;
+        self.qgroups.refuse()?;
         let mut changes = Changes::new(&self.volume);
         let target = changes.open(&self.destination)?;
         let is_there = changes.opened(&self.source).is_some();
@@ -124,11 +123,11 @@ impl Snapshot {
 impl ByIoctls for Snapshot {
     fn run_by_ioctls(&self, console: &mut Console) -> anyhow::Result<()> {
         self.volume.refuse_for_mount()?;
-        refuse_qgroups(&self.qgroups)?;
         let source = ask_for_subvolume(&self.source)?;
         let (dir, name, shown) = self.place_outside()?;
         let dir = Asked::at(&dir).with_context(|| format!("cannot access '{shown}'"))?;
-        dir.snapshot(&source, name.as_bytes(), self.read_only)
+        let qgroups = self.qgroups.inherited_in(&dir)?;
+        dir.snapshot(&source, name.as_bytes(), self.read_only, &qgroups)
             .with_context(|| format!("Could not create snapshot '{shown}'"))?;
         self.report(&shown, console)
     }

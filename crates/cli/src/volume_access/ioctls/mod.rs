@@ -31,7 +31,7 @@ use zerocopy::{FromBytes, IntoBytes};
 pub(crate) use self::devices::FoundChunk;
 pub(crate) use self::kernel_target::KernelTarget;
 pub(crate) use self::names::joined;
-pub(crate) use self::subvolume::text;
+pub(crate) use self::subvolume::{Inherited, text};
 pub(crate) use self::subvolumes::{Subvolumes, info_of};
 use crate::presentation::console::Console;
 use crate::volume_access::location::Location;
@@ -56,6 +56,9 @@ const FLAGS: OFlags = OFlags::RDONLY
     .union(OFlags::NOCTTY)
     .union(OFlags::CLOEXEC);
 
+/// The type of a file system as statfs(2) gives it.
+const BTRFS_SUPER_MAGIC: u32 = 0x9123_683e;
+
 /// A file or directory that ioctls are asked of.
 #[derive(Debug)]
 pub(crate) struct Asked(File);
@@ -68,6 +71,11 @@ impl Asked {
 
     pub(crate) fn at(path: &Path) -> Result<Asked, Errno> {
         Ok(Asked(open(path, FLAGS, Mode::empty())?.into()))
+    }
+
+    /// Returns whether the kernel's btrfs answers, and no server of ours.
+    pub(crate) fn is_kernels(&self) -> Result<bool, Errno> {
+        Ok(rustix::fs::fstatfs(&self.0)?.f_type as u32 == BTRFS_SUPER_MAGIC)
     }
 
     /// Opens a file below a directory, by a path from the server of the mount, which might lead elsewhere.

@@ -5,11 +5,14 @@ use std::os::fd::AsRawFd;
 use rustix::io::Errno;
 use ubtrfs::Uuid;
 use ubtrfs_format::ids::{InodeNr, RootId, Transid};
-use ubtrfs_fuse::ioctl_args::{self as args, InoLookup, Received, SubvolInfo, VolArgs, VolArgsV2};
+use ubtrfs_fuse::ioctl_args::{
+    self as args, InoLookup, QgroupInherit, Received, SubvolInfo, VolArgs, VolArgsV2,
+};
 use zerocopy::native_endian::U64;
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::Asked;
+use crate::arguments::qgroup_id::QgroupId;
 
 /// Returns the bytes of a field before the first zero.
 pub(crate) fn text(field: &[u8]) -> &[u8] {
@@ -31,9 +34,42 @@ fn named(name: &[u8]) -> Result<VolArgsV2, Errno> {
     Ok(args)
 }
 
+/// Quota groups that a new subvolume is put into.
+#[derive(Debug, Default)]
+pub(crate) struct Inherited {
+    /// A `QgroupInherit` with the ids behind it. Empty if there are none.
+    bytes: Vec<u8>,
+}
+
+impl Inherited {
+    pub(crate) fn of(qgroups: &[QgroupId]) -> Inherited {
+        if qgroups.is_empty() {
+            return Inherited::default();
+        }
+        let mut head = QgroupInherit::new_zeroed();
+        head.num_qgroups.set(qgroups.len() as u64);
+        let mut bytes = head.as_bytes().to_vec();
+        for id in qgroups {
+            bytes.extend_from_slice(&id.0.to_ne_bytes());
+        }
+        Inherited { bytes }
+    }
+
+    /// Points an argument to the list, which must outlive it.
+    fn put_into(&self, args: &mut VolArgsV2) {
+        if !self.bytes.is_empty() {
+            args.flags.set(args.flags.get() | args::QGROUP_INHERIT);
+            args.inherit[0].set(self.bytes.len() as u64);
+            args.inherit[1].set(self.bytes.as_ptr() as u64);
+        }
+    }
+}
+
 impl Asked {
-    pub(crate) fn create_subvolume(&self, name: &[u8]) -> Result<(), Errno> {
-        self.ask::<{ args::SUBVOL_CREATE_V2 }, _>(&mut named(name)?)
+    pub(crate) fn create_subvolume(&self, name: &[u8], qgroups: &Inherited) -> Result<(), Errno> {
+        let mut args = named(name)?;
+        qgroups.put_into(&mut args);
+        self.ask::<{ args::SUBVOL_CREATE_V2 }, _>(&mut args)
     }
 
     pub(crate) fn snapshot(
@@ -41,11 +77,13 @@ impl Asked {
         source: &Asked,
         name: &[u8],
         read_only: bool,
+        qgroups: &Inherited,
     ) -> Result<(), Errno> {
         let mut args = named(name)?;
+        qgroups.put_into(&mut args);
         args.fd.set(source.0.as_raw_fd().into());
         if read_only {
-            args.flags.set(args::RDONLY);
+            args.flags.set(args.flags.get() | args::RDONLY);
         }
         self.ask::<{ args::SNAP_CREATE_V2 }, _>(&mut args)
     }

@@ -27,7 +27,7 @@ use ubtrfs_stream::{
 use self::kept::Kept;
 use self::open_subvolume::{HANDED_ON, HANDING_ON, OPEN_FILE, OpenSubvolume, proc_path};
 use super::data::{clone_range, write_encoded};
-use super::{Asked, Subvolumes};
+use super::{Asked, Inherited, Subvolumes};
 
 /// Clone sources that are kept open.
 const MAX_SOURCES: usize = 16;
@@ -215,7 +215,7 @@ impl Target for KernelTarget {
     }
 
     fn create_subvolume(&mut self, name: &[u8]) -> Result<(), TargetError> {
-        done(self.dir.create_subvolume(name))?;
+        done(self.dir.create_subvolume(name, &Inherited::default()))?;
         self.begin(name)
     }
 
@@ -224,7 +224,10 @@ impl Target for KernelTarget {
         let source = self
             .find(parent)?
             .ok_or(TargetError::NoParent(parent.uuid))?;
-        done(self.dir.snapshot(&source, name, false))?;
+        done(
+            self.dir
+                .snapshot(&source, name, false, &Inherited::default()),
+        )?;
         self.begin(name)
     }
 
