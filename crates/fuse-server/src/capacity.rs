@@ -19,7 +19,8 @@ pub(crate) const REQUEST_MAX_BYTES: usize = 1 << 20;
 /// The payload that the kernel takes where it was not asked for more.
 pub(crate) const REQUEST_SMALL_BYTES: usize = 1 << 17;
 const BACKGROUND_MAX: u16 = 32;
-pub(crate) const BACKGROUND_MIN: u16 = 16;
+/// The least number of requests that a mount has the kernel send at once in the background.
+pub const BACKGROUND_MIN: u16 = 16;
 /// With less, fewer requests are in flight.
 const ENOUGH_BYTES: u64 = 128 << 20;
 /// The part of the memory that all buffers of requests through `/dev/fuse` may take: one in so many.

@@ -36,5 +36,5 @@ mod thread;
 mod thread_count;
 mod uring;
 
-pub use capacity::Capacity;
+pub use capacity::{BACKGROUND_MIN, Capacity};
 pub use connection::{Connection, Refused, TransportChoice};

@@ -11,8 +11,9 @@
 //! program can read, and the read will be served after this request.
 //!
 //! So a request waits no longer when the drop's thread has slept in the kernel through `LOOKS` looks. No request is in
-//! service then that could hold a lock. A lock that the kernel takes for itself, in reclaim or migration, is over long before.
-//! The drop goes on, and counts as under way until it is over.
+//! service then that could hold a lock. For a buffered write the kernel must hold back no request either: it may be the
+//! writeback of an old page that is dirty. A lock that the kernel takes for itself, in reclaim or migration, is over
+//! long before. The drop goes on, and counts as under way until it is over.
 //!
 //! Not here: which pages may be old (`drops`), requests in service (`known::in_service`), threads that ask the kernel
 //! (`request::Notifier`).
@@ -126,7 +127,10 @@ impl<S: Source> Adapter<S> {
         let drop = begin_drop(&self.changes, &self.known, node, range);
         let mut looks = 0;
         while !drop.wait(LOOK) {
-            let only_waits = drop.is_asleep() && !self.known.may_hold_page(node.0);
+            // A direct write has no order with a page that a mapping has made dirty.
+            let only_waits = drop.is_asleep()
+                && !self.known.may_hold_page(node.0)
+                && (asker == Asker::ThisThread || self.known.holds_none_back());
             looks = if only_waits { looks + 1 } else { 0 };
             if looks == LOOKS {
                 tracing::debug!(node = node.0, ?range, "the kernel holds the lock of a page");

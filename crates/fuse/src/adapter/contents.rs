@@ -27,7 +27,7 @@ use super::changes;
 use super::errno::errno;
 use super::flushing::For;
 use super::handles::OpenHandle;
-use super::known::{QuickWrite, Store, StoresBefore};
+use super::known::{Background, QuickWrite, Store, StoresBefore};
 use super::names::new_inode;
 use super::source::Source;
 use super::span::Span;
@@ -42,7 +42,7 @@ const COPY_BYTES: u64 = 64 << 20;
 
 /// The way on which the bytes of a write have come.
 enum Way<'a> {
-    PastCache,
+    PastCache(#[expect(dead_code, reason = "it is in service until dropped")] Background<'a>),
     /// By page writeback. Parts that a newer write covers are left out.
     FromCache(
         #[expect(dead_code, reason = "it is in service until dropped")] Store<'a>,
@@ -232,7 +232,7 @@ impl<S: Source> Adapter<S> {
             nonblocking::check().map_err(|_| Errno::WOULD_BLOCK)?;
         }
         let way = if how.direct {
-            Way::PastCache
+            Way::PastCache(self.known.begin_in_background())
         } else if how.from_cache {
             let (store, parts) = self.known.begin_store(node.0, range);
             Way::FromCache(store, parts)
@@ -252,7 +252,7 @@ impl<S: Source> Adapter<S> {
         let rights = self.remove_privs(volume, (node, id), open.as_deref(), by);
         let written = rights.and_then(|()| {
             match &way {
-                Way::PastCache => match volume.write_direct(id, offset, bytes) {
+                Way::PastCache(_) => match volume.write_direct(id, offset, bytes) {
                     Err(Error::Unaligned) => volume.write(id, offset, bytes),
                     outcome => outcome,
                 },
@@ -273,7 +273,7 @@ impl<S: Source> Adapter<S> {
             }
         }
         match way {
-            Way::PastCache => self.drop_written_past_cache(node, range),
+            Way::PastCache(_) => self.drop_written_past_cache(node, range),
             Way::FromCache(..) => {}
             // It is served once more.
             Way::Quick(_) if written == Err(Errno::WOULD_BLOCK) => {}

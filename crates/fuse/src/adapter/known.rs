@@ -16,6 +16,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::atomic::AtomicUsize;
 
 use parking_lot::{Condvar, Mutex};
 use ubtrfs_engine::LookupRefs;
@@ -30,7 +31,7 @@ use super::source::FileId;
 
 mod in_service;
 
-pub(super) use in_service::{QuickWrite, Store, StoresBefore};
+pub(super) use in_service::{Background, QuickWrite, Store, StoresBefore};
 #[cfg(test)]
 mod tests;
 
@@ -110,6 +111,8 @@ pub(super) struct KnownNodes {
     /// The root of the mount, which no entry is given of.
     root_number: u64,
     root_listing_ends: Mutex<ListingEnds>,
+    /// Requests in service that the kernel may have sent in the background, of all nodes.
+    in_background: AtomicUsize,
 }
 
 impl KnownNodes {
@@ -119,6 +122,7 @@ impl KnownNodes {
             root_number: numbering.number(root).unwrap_or(NodeId::ROOT.0),
             root_listing_ends: Mutex::new(ListingEnds::new()),
             shards: (0..SHARDS).map(|_| Shard::default()).collect(),
+            in_background: AtomicUsize::new(0),
         }
     }
 

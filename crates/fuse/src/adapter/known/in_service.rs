@@ -7,9 +7,17 @@
 //!
 //! Locks: a node's shard, which is not held while a request is served.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use ubtrfs_fuse_server::BACKGROUND_MIN;
+
 use super::super::drops::{DropNr, Drops};
 use super::super::span::Span;
 use super::{KnownNodes, Node, Nodes};
+
+/// A request that the kernel may have sent in the background, until it is dropped.
+#[derive(Debug)]
+pub(in super::super) struct Background<'a>(&'a AtomicUsize);
 
 /// A read, until it is dropped.
 #[derive(Debug)]
@@ -18,6 +26,7 @@ pub(in super::super) struct Read<'a> {
     node: u64,
     /// Its index in the node's counts.
     at: usize,
+    _background: Background<'a>,
 }
 
 /// A buffered write by a thread that may not wait, until it is dropped.
@@ -30,6 +39,7 @@ pub(in super::super) struct Store<'a> {
     known: &'a KnownNodes,
     node: u64,
     number: u64,
+    _background: Background<'a>,
 }
 
 /// Keeps bytes that were written from being replaced by those of dirty pages, until it is dropped.
@@ -72,6 +82,17 @@ impl KnownNodes {
         self.with(node, |node| node.may_have_pages).unwrap_or(false)
     }
 
+    /// Notes a request that the kernel may have sent in the background.
+    pub(in super::super) fn begin_in_background(&self) -> Background<'_> {
+        self.in_background.fetch_add(1, Ordering::Relaxed);
+        Background(&self.in_background)
+    }
+
+    /// Returns whether the kernel sends all requests that it has for the background, and holds none back.
+    pub(in super::super) fn holds_none_back(&self) -> bool {
+        self.in_background.load(Ordering::Relaxed) < usize::from(BACKGROUND_MIN)
+    }
+
     /// Notes that pages are about to be read.
     pub(in super::super) fn begin_read(&self, node: u64, pages: Span) -> Read<'_> {
         let at = self.with(node, |node| {
@@ -87,6 +108,7 @@ impl KnownNodes {
             known: self,
             node,
             at: at.unwrap_or(0),
+            _background: self.begin_in_background(),
         }
     }
 
@@ -149,6 +171,7 @@ impl KnownNodes {
             known: self,
             node,
             number,
+            _background: self.begin_in_background(),
         };
         (store, parts.unwrap_or_else(|| vec![range]))
     }
@@ -260,6 +283,12 @@ impl Drop for Read<'_> {
             let reads = &mut node.in_service.reads[self.at];
             *reads = reads.saturating_sub(1);
         });
+    }
+}
+
+impl Drop for Background<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
