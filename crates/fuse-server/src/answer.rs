@@ -10,6 +10,8 @@
 //!
 //! Not here: headers, and how answers get to the kernel.
 
+use std::sync::Arc;
+
 use zerocopy::IntoBytes;
 
 use crate::abi::{InHeader, output};
@@ -19,6 +21,7 @@ use crate::parse::{Fill, Malformed, Operation, Plain, Whence};
 use crate::request::{
     Context, DirPlusSink, DirSink, Errno, FileSystem, Lookup, NodeId, Result, SeekFor,
 };
+use crate::retrieval::Retrievals;
 use crate::{encode, parse};
 
 /// The longest target of a symbolic link that the kernel takes.
@@ -50,6 +53,7 @@ pub(crate) enum Pending {
 pub(crate) struct Server<F> {
     pub(crate) file_system: F,
     pub(crate) negotiated: Negotiated,
+    pub(crate) retrievals: Arc<Retrievals>,
 }
 
 impl<F: FileSystem> Server<F> {
@@ -74,6 +78,10 @@ impl<F: FileSystem> Server<F> {
         match parse::operation(header, fixed, payload) {
             Err(Malformed) => Outcome::Failure(Errno::INVAL),
             Ok(Operation::Fill(fill)) => self.fill(&context, node, fill, buffer),
+            Ok(Operation::Plain(Plain::NotifyReply { payload })) => {
+                self.retrievals.reply(node, payload);
+                Outcome::Silence
+            }
             Ok(Operation::Plain(plain)) => {
                 let silent = matches!(plain, Plain::Forget { .. } | Plain::BatchForget { .. });
                 match self.plain(&context, node, plain) {
@@ -324,6 +332,7 @@ impl<F: FileSystem> Server<F> {
             }
             // Verbs are not called back (docs/design/transports.md): the kernel is told not to ask.
             Plain::Interrupt => Err(Errno::NOSYS),
+            Plain::NotifyReply { .. } => Ok(Fixed::empty()),
         }
     }
 }

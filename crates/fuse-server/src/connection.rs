@@ -102,6 +102,7 @@ impl Connection {
             });
         }
         let server = Arc::new(Server {
+            retrievals: invalidator.retrievals(),
             file_system,
             negotiated,
         });

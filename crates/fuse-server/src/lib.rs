@@ -9,6 +9,7 @@
 //! - `ending`: how threads hear of the end
 //! - `notifier`: the way back to the kernel's caches
 //! - `pool`: threads for what has to wait
+//! - `retrieval`: what the kernel replies of its cache
 //! - `connection`: all of these together, for one mount
 //!
 //! Not here: mounting, and any file system.
@@ -31,6 +32,7 @@ mod panic_guard;
 mod parse;
 mod pool;
 pub mod request;
+mod retrieval;
 mod sync;
 mod thread;
 mod thread_count;

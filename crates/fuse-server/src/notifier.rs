@@ -26,19 +26,22 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
 use crate::abi;
-use crate::abi::output::{NotifyDeleteOut, NotifyInvalEntryOut, NotifyInvalInodeOut};
+use crate::abi::output::{
+    NotifyDeleteOut, NotifyInvalEntryOut, NotifyInvalInodeOut, NotifyRetrieveOut,
+};
 use crate::capacity::BACKGROUND_MIN;
 use crate::clock;
 use crate::device::Device;
 use crate::pool::Pool;
 use crate::request::{NodeId, Notifier, PageDrop};
+use crate::retrieval::Retrievals;
 use crate::thread;
 
 /// Notices that wait one by one.
@@ -48,6 +51,7 @@ const EXACT_MAX: usize = 4096;
 const DROPPERS_MAX: usize = 128;
 /// Asking takes a microsecond where no page is locked. The kernel sends 12 requests at a time by default.
 const DROPPING_HERE: usize = 8;
+const REPLY_AT_MOST: Duration = Duration::from_secs(5);
 // NOTIFY-4
 const _: () = assert!(DROPPING_HERE < 12 && DROPPING_HERE < BACKGROUND_MIN as usize);
 
@@ -193,6 +197,7 @@ pub(crate) struct Queue {
 struct Kernel {
     device: Arc<Device>,
     droppers: Arc<Pool>,
+    retrievals: Arc<Retrievals>,
 }
 
 impl fmt::Debug for Kernel {
@@ -268,6 +273,29 @@ impl Notifier for Queue {
         }
     }
 
+    fn cached(&self, node: NodeId, offset: u64, len: u32) -> Option<Vec<u8>> {
+        let kernel = self.kernel.as_ref()?;
+        let head = NotifyRetrieveOut {
+            notify_unique: 1,
+            nodeid: node.0,
+            offset,
+            size: len,
+            padding: 0,
+        };
+        let ask = || {
+            let asked = kernel
+                .device
+                .notify(abi::NOTIFY_RETRIEVE, &[head.as_bytes()]);
+            asked
+                .inspect_err(
+                    |error| tracing::debug!(node = node.0, %error, "the kernel tells nothing"),
+                )
+                .is_ok()
+        };
+        let until = clock::now() + REPLY_AT_MOST;
+        kernel.retrievals.retrieve((node, offset), until, ask)
+    }
+
     fn has_room_for_names(&self) -> bool {
         // NOTIFY-3
         self.names.waiting.lock().exact.len() < EXACT_MAX
@@ -287,14 +315,17 @@ impl Notifier for Queue {
 pub(crate) struct Invalidator {
     queue: Arc<Queue>,
     threads: Vec<JoinHandle<()>>,
+    retrievals: Arc<Retrievals>,
 }
 
 impl Invalidator {
     pub(crate) fn start(device: Device) -> std::io::Result<Self> {
         let device = Arc::new(device);
+        let retrievals = Arc::<Retrievals>::default();
         let kernel = Kernel {
             device: Arc::clone(&device),
             droppers: Pool::new("ubtrfs-drop", DROPPERS_MAX)?,
+            retrievals: Arc::clone(&retrievals),
         };
         let mut invalidator = Self {
             queue: Arc::new(Queue {
@@ -302,6 +333,7 @@ impl Invalidator {
                 ..Queue::default()
             }),
             threads: Vec::new(),
+            retrievals,
         };
         let queue = invalidator.queue();
         // NOTIFY-2: each lane has a thread of its own.
@@ -318,6 +350,10 @@ impl Invalidator {
             invalidator.threads.push(thread);
         }
         Ok(invalidator)
+    }
+
+    pub(crate) fn retrievals(&self) -> Arc<Retrievals> {
+        Arc::clone(&self.retrievals)
     }
 
     pub(crate) fn queue(&self) -> Arc<Queue> {

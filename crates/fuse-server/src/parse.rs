@@ -134,6 +134,9 @@ pub(crate) enum Plain<'a> {
         flags: OpenFlags,
     },
     Interrupt,
+    NotifyReply {
+        payload: &'a [u8],
+    },
     Destroy,
     Fallocate {
         handle: Handle,
@@ -222,7 +225,8 @@ pub(crate) fn fixed_len(operation: u32, setxattr_ext: bool) -> Option<usize> {
         | opcode::RMDIR
         | opcode::STATFS
         | opcode::REMOVEXATTR
-        | opcode::DESTROY => 0,
+        | opcode::DESTROY
+        | opcode::NOTIFY_REPLY => 0,
         opcode::FORGET => size_of::<input::ForgetIn>(),
         opcode::BATCH_FORGET => size_of::<input::BatchForgetIn>(),
         opcode::GETATTR => size_of::<input::GetattrIn>(),
@@ -434,6 +438,7 @@ fn plain<'a>(
             }
         }
         opcode::SETXATTR => setxattr(fixed, payload)?,
+        opcode::NOTIFY_REPLY => Plain::NotifyReply { payload },
         _ => on_open_file(header, fixed)?,
     })
 }

@@ -16,6 +16,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustix::fs::{AtFlags, CWD, StatxFlags, XattrFlags, statx};
@@ -469,6 +470,86 @@ fn names_that_the_kernel_is_told_to_forget_are_asked_for_again() {
             notifier.entry_changed(NodeId::ROOT, other.to_string().as_bytes());
             notifier.node_changed(NodeId(other + (1 << 40)), None);
         }
+        mounted.unmount();
+    }
+}
+
+#[test]
+fn the_kernel_says_which_bytes_it_has_cached() {
+    const PAGE: usize = 4096;
+    for mounted in mounts(manners()) {
+        let path = mounted.path("file");
+        let contents = [[b'a'; PAGE], [b'b'; PAGE]].concat();
+        write_new(&path, &contents[..PAGE + 100]);
+        assert_eq!(fs::read(&path).unwrap().len(), PAGE + 100);
+        let node = NodeId(fs::metadata(&path).unwrap().ino());
+        let notifier = mounted.gate.notifier.lock().clone().unwrap();
+        for (offset, len) in [(0, PAGE), (10, PAGE), (PAGE, 100), (PAGE + 90, 10)] {
+            let cached = notifier.cached(node, offset as u64, len as u32);
+            assert_eq!(cached.unwrap(), contents[offset..][..len]);
+        }
+        let behind = notifier.cached(node, PAGE as u64, PAGE as u32).unwrap();
+        assert_eq!(behind, contents[PAGE..][..100], "up to the size");
+        assert_eq!(notifier.cached(NodeId(1 << 50), 0, 1), None);
+        assert!(notifier.drop_pages_here(node, (0, None)));
+        assert_eq!(notifier.cached(node, 0, PAGE as u32), Some(Vec::new()));
+        mounted.unmount();
+    }
+}
+
+/// Opens the gate when it is dropped.
+struct Opener<'a>(&'a Mounted);
+
+impl Drop for Opener<'_> {
+    fn drop(&mut self) {
+        self.0.open_gate();
+    }
+}
+
+/// The coherence of a cache rests on this (`docs/design/kernel-caches.md`).
+#[test]
+fn the_kernel_locks_a_page_for_a_write_of_a_part_only_if_the_page_is_not_up_to_date() {
+    const PAGE: usize = 4096;
+    for mounted in mounts(manners()) {
+        let path = mounted.path("stuck");
+        mounted.open_gate();
+        write_new(&path, &[b'o'; PAGE]);
+        let file = File::options().read(true).write(true).open(&path).unwrap();
+        let node = NodeId(file.metadata().unwrap().ino());
+        let notifier = mounted.gate.notifier.lock().clone().unwrap();
+        for (is_up_to_date, bytes) in [(false, b"one"), (true, b"two")] {
+            assert!(notifier.drop_pages_here(node, (0, None)));
+            if is_up_to_date {
+                file.read_exact_at(&mut [0; PAGE], 0).unwrap();
+            }
+            *mounted.gate.open.lock() = false;
+            let before = mounted.gate.waiters.load(Ordering::SeqCst);
+            thread::scope(|scope| {
+                // Also if this fails: the write would be waited for without end.
+                let _opener = Opener(&mounted);
+                let write = scope.spawn(|| file.write_all_at(bytes, 10).unwrap());
+                wait_until(|| mounted.gate.waiters.load(Ordering::SeqCst) > before);
+                // The page has the bytes already. The kernel shows none that is not up to date.
+                let cached = notifier.cached(node, 10, 3).unwrap();
+                assert_eq!(cached, if is_up_to_date { &bytes[..] } else { b"" });
+                let drop_pages = notifier.drop_pages(node, (0, None), Box::new(|| {}));
+                if is_up_to_date {
+                    assert!(drop_pages.wait(Duration::from_secs(60)));
+                    assert_eq!(notifier.cached(node, 10, 3), Some(Vec::new()));
+                    // A read that is served before the write brings back what was there.
+                    file.read_exact_at(&mut [0; PAGE], 0).unwrap();
+                    assert_eq!(notifier.cached(node, 10, 3).unwrap(), b"one");
+                } else {
+                    wait_until(|| drop_pages.is_asleep());
+                    assert!(!drop_pages.wait(Duration::ZERO));
+                }
+                assert!(!write.is_finished());
+                mounted.open_gate();
+                write.join().unwrap();
+                assert!(drop_pages.wait(Duration::from_secs(60)));
+            });
+        }
+        drop(file);
         mounted.unmount();
     }
 }

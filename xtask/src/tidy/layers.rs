@@ -122,7 +122,7 @@ const ORDERS: &[(&str, &[&str])] = &[
         "fuse-server",
         &[
             "abi clock ending request sync thread",
-            "capacity encode panic_guard parse thread_count",
+            "capacity encode panic_guard parse retrieval thread_count",
             "init",
             "answer",
             "device",

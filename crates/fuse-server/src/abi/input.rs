@@ -90,6 +90,14 @@ inputs! {
     IoctlIn { fh: u64, flags: u32, cmd: u32, arg: u64, in_size: u32, out_size: u32 }
     FallocateIn { fh: u64, offset: u64, length: u64, mode: u32, padding: u32 }
     LseekIn { fh: u64, offset: u64, whence: u32, padding: u32 }
+    /// The head of a `NOTIFY_REPLY`. Over io_uring it is a part of the payload.
+    RetrieveIn {
+        padding: u64,
+        offset: u64,
+        size: u32,
+        padding2: u32,
+        padding3: [u64; 2],
+    }
     CopyFileRangeIn {
         fh_in: u64,
         off_in: u64,
@@ -137,6 +145,7 @@ sizes!(
     IoctlIn = 32,
     FallocateIn = 32,
     LseekIn = 24,
+    RetrieveIn = 40,
     CopyFileRangeIn = 56,
     SyncfsIn = 8,
     ExtHeader = 8,

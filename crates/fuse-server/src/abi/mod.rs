@@ -64,6 +64,7 @@ sizes!(InHeader = 40, OutHeader = 16);
 
 pub(super) const NOTIFY_INVAL_INODE: i32 = 2;
 pub(super) const NOTIFY_INVAL_ENTRY: i32 = 3;
+pub(super) const NOTIFY_RETRIEVE: i32 = 5;
 pub(super) const NOTIFY_DELETE: i32 = 6;
 
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]

@@ -101,6 +101,7 @@ outputs! {
     }
     NotifyInvalEntryOut { parent: u64, namelen: u32, flags: u32 }
     NotifyDeleteOut { parent: u64, child: u64, namelen: u32, padding: u32 }
+    NotifyRetrieveOut { notify_unique: u64, nodeid: u64, offset: u64, size: u32, padding: u32 }
 }
 
 sizes!(
@@ -121,6 +122,7 @@ sizes!(
     NotifyInvalInodeOut = 24,
     NotifyInvalEntryOut = 16,
     NotifyDeleteOut = 24,
+    NotifyRetrieveOut = 32,
 );
 
 pub(crate) const FOPEN_DIRECT_IO: u32 = 1 << 0;

@@ -139,6 +139,7 @@ impl FileSystem for Balky {
 
 fn server() -> Server<Balky> {
     Server {
+        retrievals: Arc::default(),
         file_system: Balky,
         negotiated: Negotiated {
             minor: 45,

@@ -39,6 +39,12 @@ pub trait Notifier: Debug + Send + Sync {
     /// locked for the request.
     fn drop_pages_here(&self, node: NodeId, range: (u64, Option<u64>)) -> bool;
 
+    /// Returns the bytes that the kernel has cached of a range of a file. They end at the first page that it does not
+    /// have or that is not up to date, and at the size that it knows. It takes no lock of a page. None: it did not say.
+    ///
+    /// It is called where a thread may wait, and holds no lock.
+    fn cached(&self, node: NodeId, offset: u64, len: u32) -> Option<Vec<u8>>;
+
     /// Has the kernel drop the attributes of `node` at once. It takes no lock that a request may hold.
     fn drop_attributes(&self, node: NodeId);
 

@@ -144,6 +144,12 @@ impl Changes {
             .is_none_or(|notifier| notifier.drop_pages_here(node, range_of(range)))
     }
 
+    /// Returns the bytes of a range that the kernel has cached, as `Notifier::cached` does.
+    pub(super) fn cached(&self, node: NodeId, range: Span) -> Option<Vec<u8>> {
+        let len = u32::try_from(range.len()).ok()?;
+        self.notifier()?.cached(node, range.start, len)
+    }
+
     /// Has the kernel drop the attributes of a file at once.
     pub(super) fn drop_attributes(&self, node: NodeId) {
         if let Some(notifier) = self.notifier() {

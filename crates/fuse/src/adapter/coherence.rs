@@ -12,8 +12,9 @@
 //!
 //! So a request waits no longer when the drop's thread has slept in the kernel through `LOOKS` looks. No request is in
 //! service then that could hold a lock. For a buffered write the kernel must hold back no request either: it may be the
-//! writeback of an old page that is dirty. A lock that the kernel takes for itself, in reclaim or migration, is over
-//! long before. The drop goes on, and counts as under way until it is over.
+//! writeback of an old page that is dirty. And the kernel must not show an old page that is up to date. A lock that the
+//! kernel takes for itself, in reclaim or migration, is over long before. The drop goes on, and counts as under way
+//! until it is over.
 //!
 //! Not here: which pages may be old (`drops`), requests in service (`known::in_service`), threads that ask the kernel
 //! (`request::Notifier`).
@@ -35,6 +36,7 @@ use super::span::Span;
 /// The time between two looks at a drop that does not end.
 const LOOK: Duration = Duration::from_millis(50);
 const LOOKS: u32 = 20;
+const LOOKS_WHERE_UNSURE: u32 = 10 * LOOKS;
 
 /// The thread that asks the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +44,32 @@ enum Asker {
     /// The request's, if not too many do. The kernel holds no lock of a page for the request.
     ThisThread,
     Another,
+}
+
+/// A sight of a page whose lock a drop waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Look {
+    /// It is not up to date, or has the bytes of the write.
+    Harmless,
+    /// It is up to date and older than the write.
+    Old,
+    /// Other kernels than 6.18, which was tried, may show pages that are not up to date.
+    Unsure,
+}
+
+impl Look {
+    /// Judges by the bytes that the kernel showed of a page. Those of the write begin at `at` in it. The kernel shows
+    /// none of a page that is not up to date, and none behind the end of the file that it knows.
+    fn at(cached: &[u8], at: usize, written: &[u8]) -> Self {
+        let seen = cached.get(at..).unwrap_or_default();
+        if cached.is_empty() || seen.starts_with(written) {
+            Look::Harmless
+        } else if written.starts_with(seen) {
+            Look::Unsure
+        } else {
+            Look::Old
+        }
+    }
 }
 
 /// Has the kernel drop pages on a thread of its own. It is noted as under way until it is over.
@@ -63,7 +91,7 @@ impl<S: Source> Adapter<S> {
     /// waits for the write (no AIO). A write that failed may have changed a part.
     pub(super) fn drop_written_past_cache(&self, node: NodeId, range: Span) {
         if self.known.may_have_pages(node.0) {
-            self.drop_and_wait(node, range, Asker::ThisThread);
+            self.drop_and_wait(node, range, Asker::ThisThread, None);
         } else {
             self.changes.drop_attributes(node);
         }
@@ -74,7 +102,7 @@ impl<S: Source> Adapter<S> {
     /// all or nothing.
     pub(super) fn drop_partly_changed(&self, node: NodeId, range: Span) {
         if !nonblocking::is_set() {
-            self.drop_and_wait(node, range, Asker::ThisThread);
+            self.drop_and_wait(node, range, Asker::ThisThread, None);
         }
     }
 
@@ -101,7 +129,7 @@ impl<S: Source> Adapter<S> {
             }
         }
         for pages in old {
-            self.drop_and_wait(node, pages, Asker::Another);
+            self.drop_and_wait(node, pages, Asker::Another, Some((offset, bytes)));
         }
         Ok(())
     }
@@ -109,12 +137,31 @@ impl<S: Source> Adapter<S> {
     /// Has the kernel drop the pages for a write that has failed, and may have changed a part.
     pub(super) fn drop_old_of_failed(&self, node: NodeId, old: Vec<Span>) {
         for pages in old {
-            self.drop_and_wait(node, pages, Asker::Another);
+            self.drop_and_wait(node, pages, Asker::Another, None);
+        }
+    }
+
+    /// Looks at the last of some pages, which the kernel may have locked for a write of a part of it.
+    fn look_at_last(&self, node: NodeId, pages: Span, (offset, bytes): (u64, &[u8])) -> Look {
+        let page_bytes = self.changes.page_bytes();
+        let start = pages.end.saturating_sub(1) / page_bytes * page_bytes;
+        let written = Span::new(offset, bytes.len() as u64);
+        let Some(part) = (Span { start, ..pages }).common(written) else {
+            return Look::Unsure;
+        };
+        let asked = Span { start, ..part };
+        match self.changes.cached(node, asked) {
+            None => Look::Unsure,
+            Some(cached) => Look::at(
+                &cached,
+                (part.start - start) as usize,
+                part.of(offset, bytes),
+            ),
         }
     }
 
     // COHERENCE-1
-    fn drop_and_wait(&self, node: NodeId, range: Span, asker: Asker) {
+    fn drop_and_wait(&self, node: NodeId, range: Span, asker: Asker, write: Option<(u64, &[u8])>) {
         if asker == Asker::ThisThread {
             let pages = range.rounded(self.changes.folio_bytes());
             let number = self.known.begin_drop(node.0, pages);
@@ -132,10 +179,33 @@ impl<S: Source> Adapter<S> {
                 && !self.known.may_hold_page(node.0)
                 && (asker == Asker::ThisThread || self.known.holds_none_back());
             looks = if only_waits { looks + 1 } else { 0 };
-            if looks == LOOKS {
+            if looks == 0 || looks % LOOKS != 0 {
+                continue;
+            }
+            let may_end = match write.map(|write| self.look_at_last(node, range, write)) {
+                None | Some(Look::Harmless) => true,
+                Some(Look::Old) => false,
+                Some(Look::Unsure) => looks == LOOKS_WHERE_UNSURE,
+            };
+            if may_end {
                 tracing::debug!(node = node.0, ?range, "the kernel holds the lock of a page");
                 return;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_that_is_up_to_date_and_has_other_bytes_is_old() {
+        assert_eq!(Look::at(b"", 2, b"new"), Look::Harmless);
+        assert_eq!(Look::at(b"..new", 2, b"new"), Look::Harmless);
+        assert_eq!(Look::at(b"..old", 2, b"new"), Look::Old);
+        assert_eq!(Look::at(b"..o", 2, b"new"), Look::Old);
+        assert_eq!(Look::at(b"..n", 2, b"new"), Look::Unsure);
+        assert_eq!(Look::at(b".", 2, b"new"), Look::Unsure);
     }
 }

@@ -84,6 +84,10 @@ impl Notifier for Obedient {
         true
     }
 
+    fn cached(&self, _: NodeId, _: u64, _: u32) -> Option<Vec<u8>> {
+        None
+    }
+
     fn drop_attributes(&self, _: NodeId) {}
 
     fn has_room_for_names(&self) -> bool {

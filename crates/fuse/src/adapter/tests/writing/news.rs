@@ -34,6 +34,10 @@ impl Notifier for Deaf {
         true
     }
 
+    fn cached(&self, _: NodeId, _: u64, _: u32) -> Option<Vec<u8>> {
+        None
+    }
+
     fn drop_attributes(&self, _: NodeId) {}
 
     fn has_room_for_names(&self) -> bool {
@@ -120,6 +124,10 @@ impl Notifier for Listening {
 
     fn drop_pages_here(&self, _: NodeId, _: (u64, Option<u64>)) -> bool {
         true
+    }
+
+    fn cached(&self, _: NodeId, _: u64, _: u32) -> Option<Vec<u8>> {
+        None
     }
 
     fn drop_attributes(&self, _: NodeId) {}
