@@ -55,7 +55,7 @@ pub use loop_device::{LoopDevice, backing_file, forget_pages};
 pub use memory::MemDevice;
 pub use memory_limit::{memory_limit, memory_limit_of_groups, memory_of_machine};
 pub use parity::parity;
-pub use pool::{CheckedRead, DeviceInfo, DiscardCounts, Pool, PoolOptions};
+pub use pool::{CheckedRead, DeviceInfo, DiscardCounts, ErrorCounts, Pool, PoolOptions, Reached};
 pub use random::{random_uuid, random_words};
 pub use read_errors::{ReadErrorKind, ReadErrorRecord};
 pub use registration::register_with_kernel;

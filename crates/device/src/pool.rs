@@ -13,6 +13,7 @@
 
 mod assemble;
 mod checked;
+mod device_errors;
 mod discard;
 mod judge;
 mod read;
@@ -40,9 +41,12 @@ use crate::read_errors::{ReadErrorRecord, ReadErrors};
 use crate::superblock::CopyChoice;
 
 pub use checked::CheckedRead;
+use device_errors::DeviceErrors;
+pub use device_errors::ErrorCounts;
 use discard::DiscardCounters;
 pub use discard::DiscardCounts;
 use reading::ReadCounters;
+pub use write::Reached;
 
 #[cfg(test)]
 mod tests;
@@ -103,6 +107,7 @@ pub(crate) struct PoolDevice {
     /// By the chunk tree, not by its own superblock alone.
     is_named: bool,
     present: Option<PresentDevice>,
+    errors: Arc<DeviceErrors>,
 }
 
 /// A device that is there.
@@ -154,6 +159,8 @@ pub struct Pool {
     seeds: Mutex<Vec<PresentDevice>>,
     chunk_map: ChunkMap,
     read_errors: ReadErrors,
+    /// How many flushes of single devices failed and were tolerated.
+    failed_flushes: AtomicU64,
     discards: DiscardCounters,
     reads: ReadCounters,
 }
@@ -190,6 +197,8 @@ impl Pool {
         for present in assembled.members {
             let item = present.superblock.dev_item;
             let devid = DevId(item.devid.get());
+            let errors = DeviceErrors::default();
+            errors.set_stale(present.superblock.generation < superblock.generation);
             table.insert(
                 devid,
                 Arc::new(PoolDevice {
@@ -198,6 +207,7 @@ impl Pool {
                     item: Some(item),
                     is_named: false,
                     present: Some(present),
+                    errors: Arc::new(errors),
                 }),
             );
         }
@@ -211,6 +221,7 @@ impl Pool {
             seeds: Mutex::new(assembled.seeds),
             chunk_map: ChunkMap::new(),
             read_errors: ReadErrors::default(),
+            failed_flushes: AtomicU64::new(0),
             discards: DiscardCounters::default(),
             reads: ReadCounters::default(),
         };
@@ -310,9 +321,11 @@ impl Pool {
         let mut seeds = self.seeds.lock();
         let table = self.devices.load_full();
         let mut present = None;
+        let mut errors = Arc::default();
         if let Some(known) = table.get(&devid) {
             if known.uuid == item.uuid {
                 present = known.present.clone();
+                errors = Arc::clone(&known.errors);
             } else if let Some(other) = &known.present {
                 tracing::warn!(
                     path = %other.path.display(), %devid, found = %known.uuid, wanted = %item.uuid,
@@ -336,6 +349,7 @@ impl Pool {
                 item: Some(*item),
                 is_named: true,
                 present,
+                errors,
             }),
         );
         self.devices.store(Arc::new(table));
@@ -383,6 +397,7 @@ impl PoolDevice {
             item: self.item,
             is_named: false,
             present: self.present.clone(),
+            errors: Arc::clone(&self.errors),
         }
     }
 

@@ -273,18 +273,26 @@ pub fn write_superblocks(
     path: &Path,
     superblock: &Superblock,
 ) -> Result<(), DeviceError> {
-    write_superblock_copies(device, path, superblock, Copies::All)?;
-    Ok(())
+    let written = write_superblock_copies(device, path, superblock, Copies::All);
+    written.error.map_or(Ok(()), Err)
 }
 
-/// Returns how many bytes it wrote.
+/// The outcome of writing superblock copies.
+#[derive(Debug, Default)]
+pub(crate) struct WrittenCopies {
+    pub(crate) len_bytes: u64,
+    /// The first error.
+    pub(crate) error: Option<DeviceError>,
+}
+
+/// Writes copies. One that fails keeps no other from being written.
 pub(crate) fn write_superblock_copies(
     device: &dyn BlockDevice,
     path: &Path,
     superblock: &Superblock,
     copies: Copies,
-) -> Result<u64, DeviceError> {
-    let mut written = 0;
+) -> WrittenCopies {
+    let mut written = WrittenCopies::default();
     // A file may be longer than the volume in it. A new volume's item may not say its size yet.
     let end = match superblock.dev_item.total_bytes.get() {
         0 => device.len_bytes(),
@@ -302,15 +310,17 @@ pub(crate) fn write_superblock_copies(
         let mut copy = superblock.clone();
         copy.bytenr = offset.into();
         copy.seal();
-        device
-            .write_at(copy.as_bytes(), offset)
-            .map_err(|source| DeviceError::WriteRaw {
-                path: path.to_owned(),
-                offset,
-                len: SUPERBLOCK_SIZE as u64,
-                source,
-            })?;
-        written += SUPERBLOCK_SIZE as u64;
+        match device.write_at(copy.as_bytes(), offset) {
+            Ok(()) => written.len_bytes += SUPERBLOCK_SIZE as u64,
+            Err(source) => {
+                written.error.get_or_insert(DeviceError::WriteRaw {
+                    path: path.to_owned(),
+                    offset,
+                    len: SUPERBLOCK_SIZE as u64,
+                    source,
+                });
+            }
+        }
     }
-    Ok(written)
+    written
 }

@@ -1,7 +1,7 @@
 //! Reads that are checked, and repeated from other mirrors where that fails.
 //!
-//! The first pass reads everything at once, each piece from the first mirror whose device is there, and
-//! hands whole batches to the devices. A granule that fails is then read alone from each mirror in turn.
+//! The first pass reads everything at once, and hands whole batches to the devices. It takes each piece from the first
+//! mirror whose device is there and has missed nothing. A granule that fails is then read alone from each mirror in turn.
 //!
 //! Invariants
 //! - CHECKED-1: a granule that is reported as read was passed by `good` after its last change.
@@ -114,7 +114,11 @@ impl Pool {
             return false;
         }
         let device = self.present(&chunk.stripes()[piece.stripe]);
-        let Some(block) = device.as_ref().and_then(|device| device.block()) else {
+        // MISSED-1
+        let device = device
+            .as_ref()
+            .filter(|device| !device.errors.missed_writes());
+        let Some(block) = device.and_then(|device| device.block()) else {
             return false;
         };
         block.read_at(buf, piece.physical.0).is_ok()
@@ -169,7 +173,7 @@ impl Pool {
         }
     }
 
-    /// Cuts a read into pieces, each on the first mirror whose device is there.
+    /// Cuts a read into pieces, each on the first mirror whose device is there, best one that has missed nothing.
     fn plan(&self, logical: Logical, len: usize) -> FirstPass {
         let mut pass = FirstPass::default();
         let mut done = 0;
@@ -212,11 +216,36 @@ impl Pool {
         } else {
             chunk.mirrors()
         };
-        (1..=direct).find_map(|mirror| {
+        let mut present = (1..=direct).filter_map(|mirror| {
             let piece = chunk.piece(offset, len, mirror);
             let device = self.present(&chunk.stripes()[piece.stripe])?;
             Some((mirror, piece.physical, device))
-        })
+        });
+        let first = present.next()?;
+        // MISSED-1
+        if !first.2.errors.missed_writes() {
+            return Some(first);
+        }
+        let sound = present.find(|(.., device)| !device.errors.missed_writes());
+        Some(sound.unwrap_or(first))
+    }
+
+    /// Returns the mirrors of a range, copies on devices that missed writes last (MISSED-1).
+    pub(super) fn mirrors_in_order(
+        &self,
+        chunk: &MappedChunk,
+        offset: u64,
+        len: u64,
+    ) -> Vec<usize> {
+        let mut mirrors: Vec<usize> = (1..=chunk.mirrors()).collect();
+        if !chunk.has_parity() {
+            mirrors.sort_by_key(|&mirror| {
+                let piece = chunk.piece(offset, len, mirror);
+                let device = self.present(&chunk.stripes()[piece.stripe]);
+                device.is_some_and(|device| device.errors.missed_writes())
+            });
+        }
+        mirrors
     }
 
     /// Checks what the first pass read and repairs what it did not.
@@ -226,7 +255,7 @@ impl Pool {
         for planned in &pass.planned {
             if let Err(error) = &planned.outcome {
                 // CHECKED-2
-                self.read_errors.add(ReadErrorRecord {
+                self.add_read_error(ReadErrorRecord {
                     logical: Logical(read.logical.0 + planned.range.start as u64),
                     len: planned.range.len() as u64,
                     mirror: planned.mirror,
@@ -309,7 +338,7 @@ impl Pool {
             }
         };
         let offset = logical.0 - chunk.logical().0;
-        for mirror in 1..=chunk.mirrors() {
+        for mirror in self.mirrors_in_order(&chunk, offset, range.len() as u64) {
             if matches!(tried, Some((done, _, true)) if done == mirror) {
                 continue;
             }
@@ -343,7 +372,7 @@ impl Pool {
     }
 
     fn record(&self, logical: u64, len: usize, mirror: usize, place: (DevId, Physical)) {
-        self.read_errors.add(ReadErrorRecord {
+        self.add_read_error(ReadErrorRecord {
             logical: Logical(logical),
             len: len as u64,
             mirror,
@@ -366,7 +395,7 @@ impl Pool {
             DeviceError::Read { source, .. } => ReadErrorKind::Io(source.to_string()),
             other => ReadErrorKind::Rebuild(other.to_string()),
         };
-        self.read_errors.add(ReadErrorRecord {
+        self.add_read_error(ReadErrorRecord {
             logical,
             len: len as u64,
             mirror,

@@ -41,8 +41,12 @@ impl Pool {
     /// mirrors for its parts.
     pub(super) fn read_mixed(&self, logical: Logical, buf: &mut [u8]) -> Result<(), DeviceError> {
         self.for_each_piece(logical, buf, |chunk, at, part| {
-            let first = self.read_piece(chunk, at, part, 1);
-            (2..=chunk.mirrors()).fold(first, |outcome, mirror| {
+            let offset = at.0 - chunk.logical().0;
+            let mut mirrors = self
+                .mirrors_in_order(chunk, offset, part.len() as u64)
+                .into_iter();
+            let first = self.read_piece(chunk, at, part, mirrors.next().unwrap_or(1));
+            mirrors.fold(first, |outcome, mirror| {
                 outcome.or_else(|_| self.read_piece(chunk, at, part, mirror))
             })
         })
@@ -150,7 +154,7 @@ impl Pool {
                 self.read_stripe(chunk, stripe, physical, piece.logical, &mut members[member]);
             if let Err(error) = read {
                 if let DeviceError::Read { source, .. } = &error {
-                    self.read_errors.add(ReadErrorRecord {
+                    self.add_read_error(ReadErrorRecord {
                         logical: piece.logical,
                         len: piece.len,
                         mirror,

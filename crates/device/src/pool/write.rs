@@ -5,10 +5,12 @@
 //!   A copy that failed is reported, and one on a missing device is left out.
 //! - WRITE-2: no superblock is written before everything that it leads to was flushed. Of a device's copies one is
 //!   valid and durable at any time.
+//! - WRITE-3: a flush counts as done if every chunk is whole without the devices on which it failed. A superblock
+//!   counts as written if one device has it. The copies after a device's first one may fail.
 //!
 //! Not here: profiles with parity, which are read only; what a superblock says.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -16,6 +18,7 @@ use ubtrfs_format::ids::{DevId, Logical};
 use ubtrfs_format::item::DevItem;
 use ubtrfs_format::superblock::Superblock;
 
+use super::device_errors::DeviceErrorKind;
 use super::{Pool, PoolDevice};
 use crate::block_device::DeviceWrite;
 use crate::error::DeviceError;
@@ -46,30 +49,90 @@ enum Failures {
     Refused,
 }
 
+/// The devices that a flush or a superblock reached.
+#[derive(Debug)]
+pub enum Reached {
+    /// All that are there.
+    All,
+    /// Enough of them (WRITE-3), with the first error of the others.
+    Enough(DeviceError),
+}
+
+impl Reached {
+    /// Returns an error if a device that is there was not reached.
+    pub fn all(self) -> Result<(), DeviceError> {
+        match self {
+            Reached::All => Ok(()),
+            Reached::Enough(error) => Err(error),
+        }
+    }
+
+    fn of(error: Option<DeviceError>) -> Reached {
+        error.map_or(Reached::All, Reached::Enough)
+    }
+}
+
+/// The devices on which a request failed, and the first error.
+#[derive(Debug, Default)]
+struct FailedDevices {
+    devids: BTreeSet<DevId>,
+    first: Option<DeviceError>,
+}
+
+impl FailedDevices {
+    fn add(&mut self, devid: DevId, error: DeviceError) {
+        self.devids.insert(devid);
+        self.first.get_or_insert(error);
+    }
+}
+
 impl Pool {
     /// Writes each buffer at its logical address, to all copies, in no order. Durable after the next
     /// [`Pool::flush`].
     ///
     /// Errors: no chunk there, a profile with parity, more failed copies than the profile tolerates.
     pub fn write(&self, writes: &[(Logical, &[u8])]) -> Result<(), DeviceError> {
-        self.write_planned(writes, Failures::Tolerated)
+        self.write_planned(self.plan_writes(writes)?, Failures::Tolerated)
     }
 
-    /// Writes like [`Pool::write`], but a copy that fails on a device that is there is an error.
+    /// Writes like [`Pool::write`], but a copy that fails on a device that is there is an error. The other copies are
+    /// written all the same.
     pub fn write_all_copies(&self, writes: &[(Logical, &[u8])]) -> Result<(), DeviceError> {
-        self.write_planned(writes, Failures::Refused)
+        self.write_planned(self.plan_writes(writes)?, Failures::Refused)
     }
 
-    fn write_planned(
-        &self,
-        writes: &[(Logical, &[u8])],
-        wanted: Failures,
-    ) -> Result<(), DeviceError> {
+    /// Writes data without checksums like [`Pool::write_all_copies`]: nothing would tell an old copy from the new one. A
+    /// flush that fails is an error then, too (MISSED-2).
+    pub fn write_unsummed(&self, writes: &[(Logical, &[u8])]) -> Result<(), DeviceError> {
+        let plan = self.plan_writes(writes)?;
+        let devices = plan
+            .by_device
+            .values()
+            .filter_map(|(device, _)| device.clone());
+        let devices: Vec<Arc<PoolDevice>> = devices.collect();
+        let note = || {
+            devices
+                .iter()
+                .for_each(|device| device.errors.note_unsummed())
+        };
+        // Before the write for a flush that fails while it lasts, after it for the flush that covers it.
+        note();
+        let written = self.write_planned(plan, Failures::Refused);
+        note();
+        written
+    }
+
+    fn plan_writes<'a>(&self, writes: &[(Logical, &'a [u8])]) -> Result<Plan<'a>, DeviceError> {
         nonblocking::check()?;
         let mut plan = Plan::default();
         for &(logical, buf) in writes {
             self.plan_write(logical, buf, &mut plan)?;
         }
+        Ok(plan)
+    }
+
+    fn write_planned(&self, plan: Plan<'_>, wanted: Failures) -> Result<(), DeviceError> {
+        let mut refused = None;
         let mut failures: BTreeMap<usize, usize> = BTreeMap::new();
         for (devid, (device, planned)) in plan.by_device {
             let Some(device) = device else {
@@ -92,7 +155,9 @@ impl Pool {
                     self.count_written(write.buf.len() as u64);
                     continue;
                 };
-                tracing::error!(%devid, offset = write.offset, logical = %write.logical, error = %source, "write failed");
+                if device.errors.count(DeviceErrorKind::Write) {
+                    tracing::error!(%devid, offset = write.offset, logical = %write.logical, error = %source, "write failed");
+                }
                 let failed = || DeviceError::WriteRaw {
                     path: device.path().map(ToOwned::to_owned).unwrap_or_default(),
                     offset: write.offset,
@@ -100,12 +165,13 @@ impl Pool {
                     source,
                 };
                 if wanted == Failures::Refused {
-                    return Err(failed());
+                    refused.get_or_insert_with(failed);
+                } else {
+                    count_failure(&mut failures, write, failed)?;
                 }
-                count_failure(&mut failures, write, failed)?;
             }
         }
-        Ok(())
+        refused.map_or(Ok(()), Err)
     }
 
     fn count_written(&self, bytes: u64) {
@@ -194,54 +260,111 @@ impl Pool {
         }
     }
 
-    /// Makes every write that has returned durable, on all devices.
-    pub fn flush(&self) -> Result<(), DeviceError> {
+    /// Makes every write that has returned durable, on all devices that are there (WRITE-3).
+    ///
+    /// A device on which it failed may have lost what was written since the last flush.
+    pub fn flush(&self) -> Result<Reached, DeviceError> {
+        let failed = self.flush_devices()?;
+        Ok(Reached::of(failed.first))
+    }
+
+    /// Flushes all devices, and returns those on which it failed if that is tolerated.
+    fn flush_devices(&self) -> Result<FailedDevices, DeviceError> {
         nonblocking::check()?;
-        for device in self.devices.load().values() {
-            if let (Some(block), Some(path)) = (device.block(), device.path()) {
-                block.flush().map_err(|source| DeviceError::Flush {
-                    path: path.to_owned(),
-                    source,
-                })?;
+        let mut failed = FailedDevices::default();
+        let mut lost_unsummed = false;
+        for (&devid, device) in self.devices.load().iter() {
+            let (Some(block), Some(path)) = (device.block(), device.path()) else {
+                continue;
+            };
+            let had_unsummed = device.errors.begin_flush();
+            let Err(source) = block.flush() else {
+                continue;
+            };
+            // MISSED-2
+            lost_unsummed |= had_unsummed || device.errors.has_unsummed();
+            let is_told = device.errors.count(DeviceErrorKind::Flush);
+            let error = DeviceError::Flush {
+                path: path.to_owned(),
+                source,
+            };
+            if is_told {
+                tracing::error!(%devid, %error, "flush failed");
+            }
+            failed.add(devid, error);
+        }
+        let is_tolerated = || !lost_unsummed && self.tolerates_loss_of(&failed.devids);
+        match failed.first {
+            // WRITE-3
+            Some(error) if !is_tolerated() => Err(error),
+            first => {
+                let lost = failed.devids.len() as u64;
+                self.failed_flushes.fetch_add(lost, Ordering::AcqRel);
+                Ok(FailedDevices { first, ..failed })
             }
         }
-        Ok(())
     }
 
     /// Writes the superblock of every device (WRITE-2): `superblock` with the device's own item. Returns
     /// when the first copies are durable.
     ///
     /// Everything that it leads to must have been flushed.
-    pub fn commit_superblock(&self, superblock: &Superblock) -> Result<(), DeviceError> {
-        self.write_first_superblocks(superblock, || Ok::<_, DeviceError>(()))?;
-        self.write_other_superblocks(superblock)
+    pub fn commit_superblock(&self, superblock: &Superblock) -> Result<Reached, DeviceError> {
+        let reached = self.write_first_superblocks(superblock, || Ok::<_, DeviceError>(()))?;
+        self.write_other_superblocks(superblock)?;
+        Ok(reached)
     }
 
-    /// Writes the first copy of every device's superblock: of a commit, or of a log. Returns when it is durable. Calls
-    /// `between` after each device but the last.
+    /// Writes the first copy of every device's superblock: of a commit, or of a log. Returns when it is durable, on one
+    /// device at least (WRITE-3). Calls `between` after each device but the last.
     ///
     /// Everything that it leads to must have been flushed.
     ///
     /// # Errors
-    /// Those of `between` and of the devices. Nothing is written after the first one.
+    /// Those of `between`, after which nothing is written. No device took the superblock, or the flush failed.
     pub fn write_first_superblocks<E: From<DeviceError>>(
         &self,
         superblock: &Superblock,
         between: impl FnMut() -> Result<(), E>,
-    ) -> Result<(), E> {
+    ) -> Result<Reached, E> {
         nonblocking::check().map_err(DeviceError::from)?;
         // From here on copies of this generation are our own (JUDGE-2), even if not all get written.
         let generation = superblock.generation.get();
         self.generation.fetch_max(generation, Ordering::AcqRel);
         // COPIES-1
-        self.write_copies(superblock, Copies::First, between)?;
-        Ok(self.flush()?)
+        let mut failed = self.write_copies(superblock, Copies::First, between)?;
+        if let Some(error) = self.unless_one_has(superblock, &mut failed) {
+            return Err(error.into());
+        }
+        let mut unflushed = self.flush_devices()?;
+        failed.devids.append(&mut unflushed.devids);
+        failed.first = failed.first.or(unflushed.first);
+        match self.unless_one_has(superblock, &mut failed) {
+            Some(error) => Err(error.into()),
+            None => Ok(Reached::of(failed.first)),
+        }
+    }
+
+    /// Takes the error if the superblock failed on all devices that are to have it.
+    fn unless_one_has(
+        &self,
+        superblock: &Superblock,
+        failed: &mut FailedDevices,
+    ) -> Option<DeviceError> {
+        let table = self.devices.load();
+        let mut targets = table.values().filter(|device| device.is_target(superblock));
+        match targets.all(|device| failed.devids.contains(&device.devid)) {
+            true => failed.first.take(),
+            false => None,
+        }
     }
 
     /// Writes the other copies like the first ones of [`Pool::write_first_superblocks`]. The next flush makes them durable.
+    /// Those that fail are logged.
     pub fn write_other_superblocks(&self, superblock: &Superblock) -> Result<(), DeviceError> {
         nonblocking::check()?;
-        self.write_copies(superblock, Copies::Others, || Ok(()))
+        self.write_copies(superblock, Copies::Others, || Ok::<_, DeviceError>(()))?;
+        Ok(())
     }
 
     fn write_copies<E: From<DeviceError>>(
@@ -249,16 +372,16 @@ impl Pool {
         superblock: &Superblock,
         copies: Copies,
         mut between: impl FnMut() -> Result<(), E>,
-    ) -> Result<(), E> {
+    ) -> Result<FailedDevices, E> {
         let mut is_first = true;
+        let mut failed = FailedDevices::default();
         for device in self.devices.load().values() {
             let (Some(block), Some(path), Some(item)) =
                 (device.block(), device.path(), device.item)
             else {
                 continue;
             };
-            if !device.is_named || item.fsid != *superblock.metadata_fsid() {
-                // A stranger's device, or a seed's, stays as it is.
+            if !device.is_target(superblock) {
                 continue;
             }
             if !is_first {
@@ -269,15 +392,31 @@ impl Pool {
                 dev_item: item,
                 ..superblock.clone()
             };
-            self.count_written(write_superblock_copies(&**block, path, &own, copies)?);
+            let written = write_superblock_copies(&**block, path, &own, copies);
+            self.count_written(written.len_bytes);
+            // WRITE-3
+            if let Some(error) = written.error {
+                if device.errors.count(DeviceErrorKind::Write) {
+                    tracing::error!(devid = %device.devid, %error, "superblock copy not written");
+                }
+                failed.add(device.devid, error);
+            }
         }
-        Ok(())
+        Ok(failed)
     }
 
     /// Returns the device items, for callers that change them.
     pub fn dev_items(&self) -> Vec<DevItem> {
         let table = self.devices.load();
         table.values().filter_map(|device| device.item).collect()
+    }
+}
+
+impl PoolDevice {
+    /// Returns whether it is there and takes the superblocks of the volume. A stranger's device, or a seed's, stays as
+    /// it is.
+    fn is_target(&self, superblock: &Superblock) -> bool {
+        self.present.is_some() && self.is_own(superblock)
     }
 }
 

@@ -146,12 +146,26 @@ impl Stored {
     }
 }
 
+/// A write of data that has its place.
+struct PlacedWrite<'p> {
+    /// Index of the file.
+    file: usize,
+    logical: Logical,
+    bytes: Cow<'p, [u8]>,
+    has_sums: bool,
+}
+
+impl PlacedWrite<'_> {
+    fn request(&self) -> (Logical, &[u8]) {
+        (self.logical, &self.bytes)
+    }
+}
+
 /// Collects what many files write.
 pub(super) struct Store<'a, 'p> {
     files: &'a Files,
     stored: Vec<Result<StoredFile<'a>>>,
-    /// The file, the address and the bytes.
-    writes: Vec<(usize, Logical, Cow<'p, [u8]>)>,
+    writes: Vec<PlacedWrite<'p>>,
     bytes: u64,
 }
 
@@ -204,7 +218,12 @@ impl<'a, 'p> Store<'a, 'p> {
         let writes = std::mem::take(&mut placer.writes);
         for (logical, bytes) in writes {
             self.bytes += bytes.len() as u64;
-            self.writes.push((index, logical, bytes));
+            self.writes.push(PlacedWrite {
+                file: index,
+                logical,
+                bytes,
+                has_sums: !plan.flags.contains(InodeFlags::NODATASUM),
+            });
         }
         self.stored.push(Ok(file));
         match placed {
@@ -226,33 +245,46 @@ impl<'a, 'p> Store<'a, 'p> {
         if writes.is_empty() {
             return;
         }
-        let all: Vec<(Logical, &[u8])> = writes
-            .iter()
-            .map(|(_, logical, bytes)| (*logical, &**bytes))
-            .collect();
-        let files = self.files;
-        let write = |writes: &[_]| files.inodes.transactions()?.write_data(writes);
-        if let Ok(manager) = files.inodes.transactions() {
+        if let Ok(manager) = self.files.inodes.transactions() {
             manager.counters.count_data(bytes);
         }
+        let (summed, unsummed): (Vec<_>, Vec<_>) =
+            writes.into_iter().partition(|write| write.has_sums);
+        self.write_alike(&summed, |manager, writes| manager.write_data(writes));
+        self.write_alike(&unsummed, |manager, writes| {
+            manager.write_unsummed_data(writes)
+        });
+    }
+
+    fn write_alike(
+        &mut self,
+        writes: &[PlacedWrite<'_>],
+        write_with: impl Fn(&TransactionManager, &[(Logical, &[u8])]) -> ubtrfs_transaction::Result<()>,
+    ) {
+        if writes.is_empty() {
+            return;
+        }
+        let files = self.files;
+        let write = |writes: &[_]| write_with(files.inodes.transactions()?, writes);
+        let all: Vec<(Logical, &[u8])> = writes.iter().map(PlacedWrite::request).collect();
         if write(&all).is_ok() {
             return;
         }
         // One by one, to see whose it is.
-        for (index, logical, bytes) in &writes {
+        for one in writes {
             // The space of a file that failed may be another's by now.
-            if self.stored[*index].is_err() {
+            if self.stored[one.file].is_err() {
                 continue;
             }
-            if let Err(error) = write(&[(*logical, &**bytes)]) {
-                self.fail(*index, error.into());
+            if let Err(error) = write(&[one.request()]) {
+                self.fail(one.file, error.into());
             }
         }
     }
 
     /// Notes that a file has failed, and gives back the space that it was given.
     fn fail(&mut self, index: usize, error: Error) {
-        self.writes.retain(|(file, ..)| *file != index);
+        self.writes.retain(|write| write.file != index);
         if let Ok(file) = &self.stored[index]
             && let Ok(manager) = self.files.inodes.transactions()
         {

@@ -188,6 +188,7 @@ impl TreeLog {
         let reason = match session.write() {
             Ok(LogOutcome::Written) => return Ok(()),
             Ok(LogOutcome::NoRoom) => Unlogged::NoRoom,
+            Ok(LogOutcome::Incomplete) => Unlogged::Failed,
             Err(error) if self.inodes.transactions()?.abort_reason().is_some() => {
                 return Err(error.into());
             }

@@ -49,8 +49,9 @@ impl Volume {
         };
         superblock.clear_log();
         pool.check_unchanged()?;
-        pool.commit_superblock(&superblock)?;
-        pool.flush()?;
+        // The generation stays, so that a superblock that was not written could not be told from the others.
+        pool.commit_superblock(&superblock)?.all()?;
+        pool.flush()?.all()?;
         Ok(cleared)
     }
 }

@@ -100,6 +100,7 @@ impl Volume {
         }
         let roots_options = options.roots_options(superblock.has_log());
         let roots = Arc::new(Roots::open(pool, superblock, &roots_options)?);
+        roots.load_device_errors()?;
         let transactions = options.transaction_options();
         let manager = match options.writable {
             true => Some(Arc::new(TransactionManager::open(&roots, &transactions)?)),

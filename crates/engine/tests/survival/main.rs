@@ -5,6 +5,7 @@
 mod damaged;
 mod devices;
 mod engine;
+mod failing_mirror;
 mod full;
 mod io_faults;
 mod panics;

@@ -8,6 +8,7 @@
 
 mod block_groups;
 pub mod blocks;
+mod device_errors;
 mod inode_items;
 mod lazy_times;
 mod log_journal;
@@ -37,6 +38,7 @@ use ubtrfs_tree::{BlockFormat, CommittedRoot, LiveTree, NodeStore, StoreOptions,
 use zerocopy::{FromBytes, FromZeros};
 
 pub use block_groups::BlockGroupRecord;
+pub(crate) use device_errors::device_errors_key;
 use inode_items::InodeItemCache;
 pub use inode_items::{ItemChange, Ticket, is_inode_item};
 pub use lazy_times::{LONGEST, LazyTimes};

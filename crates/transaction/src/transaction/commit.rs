@@ -17,6 +17,7 @@
 mod blocks;
 mod cleaner;
 mod converge;
+mod device_errors;
 mod empty_groups;
 mod freeze;
 mod output;
@@ -213,6 +214,7 @@ impl Commit<'_> {
         self.create_pending_subvolumes()?;
         self.clean_deleted_subvolumes()?;
         self.remove_empty_groups()?;
+        self.save_device_errors()?;
         lap.end(&mut phases.apply);
         self.converge()?;
         lap.end(&mut phases.converge);

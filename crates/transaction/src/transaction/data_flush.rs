@@ -5,7 +5,7 @@
 use std::sync::atomic::Ordering;
 
 use parking_lot::{RwLock, RwLockWriteGuard};
-use ubtrfs_device::nonblocking;
+use ubtrfs_device::{Reached, nonblocking};
 use ubtrfs_format::ids::Logical;
 use ubtrfs_format::superblock::Superblock;
 
@@ -43,8 +43,16 @@ impl TransactionManager {
         Ok(order.write(|| self.roots.pool().write(writes))?)
     }
 
+    /// Puts data that has no checksums on the devices; durable after the next flush. A copy that fails is an error.
+    pub fn write_unsummed_data(&self, writes: &[(Logical, &[u8])]) -> Result<()> {
+        let _open = self.data_flush.way.read();
+        self.check_alive()?;
+        let order = &self.data_flush.order;
+        Ok(order.write(|| self.roots.pool().write_unsummed(writes))?)
+    }
+
     /// Makes durable what was written.
-    pub(super) fn flush(&self) -> Result<()> {
+    pub(super) fn flush(&self) -> Result<Reached> {
         self.flush_in(self.begin_flush()?)
     }
 
@@ -56,7 +64,8 @@ impl TransactionManager {
         }
         let flushes = &self.counters.data_flushes;
         flushes.fetch_add(1, Ordering::Relaxed);
-        self.flush_in(turn)
+        self.flush_in(turn)?;
+        Ok(())
     }
 
     /// Writes the first copy of every device's superblock, of a commit or of a log. Returns when it is durable, with all
@@ -68,7 +77,7 @@ impl TransactionManager {
         &self,
         superblock: &Superblock,
         between_devices: Failpoint,
-    ) -> Result<()> {
+    ) -> Result<Reached> {
         let pool = self.roots.pool();
         let write = || pool.write_first_superblocks(superblock, || reach(between_devices));
         self.begin_flush()?.flush(write, |error| self.abort(error))
@@ -81,7 +90,7 @@ impl TransactionManager {
         self.data_flush.order.begin(|| self.check_alive())
     }
 
-    fn flush_in(&self, turn: FlushTurn<'_>) -> Result<()> {
+    fn flush_in(&self, turn: FlushTurn<'_>) -> Result<Reached> {
         let flush = || Ok(self.roots.pool().flush()?);
         turn.flush(flush, |error| self.abort(error))
     }

@@ -5,6 +5,8 @@
 //!   thread that has its turn and finds nothing unflushed had written before a flush began that has ended.
 //! - WRITER-5: a flush that fails aborts the transaction before the next one begins, and none begins after an abort.
 //!   Devices may have dropped what was written, and no later flush can tell: the kernel reports an error of a file once.
+//!   The pool tolerates a failure on devices whose mirrors have the data. The log, which cannot, asks for the number of
+//!   those (LOG-6).
 //! - WRITER-6: no other flush is between the write of a superblock and the flush that makes it durable.
 //!
 //! Locks: `flushing`, a leaf but for the abort.
@@ -55,11 +57,11 @@ impl FlushTurn<'_> {
     }
 
     /// Does something that ends with a flush, and aborts if that fails.
-    pub(super) fn flush<E>(
+    pub(super) fn flush<T, E>(
         self,
-        work: impl FnOnce() -> Result<(), E>,
+        work: impl FnOnce() -> Result<T, E>,
         abort: impl FnOnce(&E),
-    ) -> Result<(), E> {
+    ) -> Result<T, E> {
         // WRITER-4: before the flush. Threads that wait for their turn then need none of their own.
         self.order.unflushed.swap(false, Ordering::AcqRel);
         // WRITER-5 and WRITER-6: the turn lasts.

@@ -12,8 +12,9 @@
 //! - LOG-4: blocks of a log lie in chunks that the last commit knows.
 //! - LOG-5: before the next commit changes the first copy of the superblock, the other copies name the log. So what was
 //!   synced is not lost with a copy that a power cut tears.
-//! - LOG-6: every device that is there takes its copy of a block. Else a mirror might keep the block of an earlier log,
-//!   which cannot be told from the new one: both are of one transaction.
+//! - LOG-6: every device that is there takes its copy of a block, and the superblock. Else a mirror might keep the block
+//!   of an earlier log, which cannot be told from the new one: both are of one transaction. So are the superblocks. A
+//!   commit takes the place of a log that a device did not take.
 //! - LOG-7: of a block in a place again, the parts are written that differ from what lies there (`places`).
 //!
 //! Locks: `committing`, then the state.
@@ -28,7 +29,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
-use ubtrfs_device::Pool;
+use ubtrfs_device::{Pool, Reached};
 use ubtrfs_format::check::Expect;
 use ubtrfs_format::ids::{Logical, RootId, Transid};
 use ubtrfs_format::item::RootItem;
@@ -139,6 +140,8 @@ pub enum LogOutcome {
     Written,
     /// There is no room for it in the chunks that the last commit knows.
     NoRoom,
+    /// A device may lack a part of it. A commit, which that device need not take, makes it void.
+    Incomplete,
 }
 
 impl TransactionManager {
@@ -221,7 +224,8 @@ impl LogSession<'_> {
     /// Makes durable what the log has, and the data written before.
     ///
     /// Errors: IO. The log on the devices is then as it was before, or as it is now; a commit makes both void. A flush or a
-    /// superblock that fails aborts the transaction, as in a commit: what was written before may be lost.
+    /// superblock that fails aborts the transaction where a commit could not do without it: what was written before may be
+    /// lost.
     pub fn write(&mut self) -> Result<LogOutcome> {
         let outcome = self.write_changes();
         if !matches!(outcome, Ok(LogOutcome::Written)) {
@@ -272,6 +276,7 @@ impl LogSession<'_> {
             .iter()
             .flat_map(|block| state.places.parts_to_write(block));
         reach(Failpoint::LogBuilt)?;
+        let failed_flushes = roots.pool().failed_flushes();
         let written = write_blocks(parts, |writes| {
             // LOG-6
             roots.pool().write_all_copies(writes)
@@ -284,11 +289,20 @@ impl LogSession<'_> {
         reach(Failpoint::LogBlocksWritten)?;
         // LOG-3
         manager.flush()?;
+        // LOG-6: a flush of data by another thread may have covered the blocks.
+        if roots.pool().failed_flushes() != failed_flushes {
+            return Ok(LogOutcome::Incomplete);
+        }
         reach(Failpoint::LogBlocksDurable)?;
         let mut superblock = (*roots.superblock()).clone();
         superblock.log_root = root.bytenr.0.into();
         superblock.log_root_level = root.level;
-        manager.write_superblock(&superblock, Failpoint::LogSuperblockOnSomeDevices)?;
+        let reached =
+            manager.write_superblock(&superblock, Failpoint::LogSuperblockOnSomeDevices)?;
+        // LOG-6
+        let Reached::All = reached else {
+            return Ok(LogOutcome::Incomplete);
+        };
         reach(Failpoint::LogSuperblockDurable).inspect_err(|error| manager.abort(error))?;
         state.places.written();
         let idle_bytes = state.places.idle() as u64 * u64::from(nodesize);

@@ -83,6 +83,91 @@ fn write_fails_if_more_copies_fail_than_the_profile_tolerates() {
     }
 }
 
+fn pool_refusing(volume: &TestVolume, failing: &[u64], refused: Request) -> Pool {
+    let wrap = |devid, inner| -> Arc<dyn BlockDevice> {
+        Arc::new(Noting {
+            inner,
+            requests: Arc::default(),
+            refused: failing.contains(&devid).then_some(refused),
+        })
+    };
+    let pool = volume.pool_with(|_| true, &PoolOptions::new(), wrap);
+    pool.unwrap()
+}
+
+/// WRITE-3. The system chunk is on the first device alone.
+#[test]
+fn flush_fails_if_a_chunk_may_have_lost_more_than_its_profile_tolerates() {
+    for (profile, stripes) in LAYOUTS {
+        let volume = TestVolume::new(profile, stripes);
+        for failing in 0..stripes {
+            let failing: Vec<u64> = (2..).take(failing.into()).collect();
+            let pool = pool_refusing(&volume, &failing, Request::Flush);
+            let flushed = pool.flush();
+            let wanted = failing.len() <= profile.tolerated_failures();
+            assert_eq!(flushed.is_ok(), wanted, "{profile:?}, {failing:?}");
+            let all = flushed.and_then(Reached::all);
+            assert_eq!(all.is_ok(), failing.is_empty(), "{profile:?}, {failing:?}");
+        }
+        let pool = pool_refusing(&volume, &[1], Request::Flush);
+        assert!(pool.flush().is_err(), "{profile:?}");
+    }
+}
+
+/// WRITE-3
+#[test]
+fn superblock_is_written_if_one_device_takes_it() {
+    let [first, other, _] = SUPERBLOCK_OFFSETS;
+    let volume = TestVolume::new(Profile::Raid1c3, 3);
+    let next = superblock(1, 3);
+    for (failing, offset, is_ok, is_all) in [
+        (&[1, 2][..], first, true, false),
+        (&[1, 2, 3], first, false, false),
+        (&[1, 2, 3], other, true, true),
+    ] {
+        let pool = pool_refusing(&volume, failing, Request::Write(offset));
+        let reached = pool.commit_superblock(&next);
+        assert_eq!(reached.is_ok(), is_ok, "{failing:?}");
+        let all = reached.and_then(Reached::all);
+        assert_eq!(all.is_ok(), is_all, "{failing:?}");
+        let counts = pool.error_counts(DevId(1)).unwrap();
+        assert_eq!(counts, [1, 0, 0, 0, 0]);
+    }
+}
+
+/// MISSED-2
+#[test]
+fn flush_that_fails_is_no_flush_for_data_without_checksums() {
+    let volume = TestVolume::new(Profile::Raid1, 2);
+    let pool = pool_refusing(&volume, &[2], Request::Flush);
+    pool.write(&[(DATA_START, &[7; 4096])]).unwrap();
+    assert!(pool.flush().is_ok());
+    pool.write_unsummed(&[(DATA_START, &[7; 4096])]).unwrap();
+    assert!(pool.flush().is_err());
+    assert!(pool.flush().is_ok());
+}
+
+/// MISSED-1: nothing but the count tells the old bytes of the second write.
+#[test]
+fn device_that_missed_a_write_is_read_last() {
+    let volume = TestVolume::new(Profile::Raid1, 2);
+    let copy = volume.mapped().piece(0, 4096, 1);
+    let pool = pool_refusing(&volume, &[copy.devid.0], Request::Write(copy.physical.0));
+    let new = [7; 4096];
+    let read = |pool: &Pool| {
+        let mut bytes = [0; 4096];
+        let read = pool.read_checked(DATA_START, &mut bytes, 4096, &mut |_, _| true);
+        read.unwrap();
+        bytes
+    };
+    pool.write_unsummed(&[(DATA_START, &new)]).unwrap_err();
+    assert_eq!(read(&pool), new);
+    let degraded = volume
+        .pool(|devid| devid == copy.devid.0, &degraded())
+        .unwrap();
+    assert_ne!(read(&degraded), new, "where there is no other mirror");
+}
+
 /// WRITE-1: a missing device is one that fails.
 #[test]
 fn write_leaves_out_a_missing_device() {
@@ -126,7 +211,12 @@ fn other_superblocks_follow_a_flush_of_the_first() {
                 Request::Write(other),
                 Request::Write(other),
             ],
-            Some(_) => vec![Request::Write(first), Request::Write(first), Request::Flush],
+            Some(_) => vec![
+                Request::Write(first),
+                Request::Write(first),
+                Request::Flush,
+                Request::Flush,
+            ],
         };
         assert_eq!(requests, wanted);
         assert_eq!(outcome.is_ok(), refused.is_none());
