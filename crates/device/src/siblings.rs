@@ -9,7 +9,9 @@
 //!   names begin like that of the named image come first.
 //! - SIBLING-2: of several files that claim one devid none is guessed. One that is as new as the named device is
 //!   taken if it is the only one, otherwise they are an error.
-//! - SIBLING-3: a device that is older or newer than the one named is never taken for writing.
+//! - SIBLING-3: a device of another generation is taken for writing if nothing else claims to be that device. A power cut
+//!   between two superblocks leaves such devices, and so does a device that failed for a while. The named device may be
+//!   a copy of an earlier time. So a newer one is not taken if another newer file claims to be the named device.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -48,9 +50,14 @@ pub struct Beside {
 ///
 /// Two devices claim one devid, and nothing tells which is meant.
 pub fn siblings(named: &[PathBuf], access: Access) -> Result<Vec<PathBuf>, DeviceError> {
-    let Some((generation, beside)) = candidates(named) else {
+    let Some(candidates) = candidates(named) else {
         return Ok(Vec::new());
     };
+    let Candidates {
+        generation,
+        beside,
+        has_rival,
+    } = candidates;
     let mut by_devid: BTreeMap<u64, Vec<FoundDevice>> = BTreeMap::new();
     for found in beside.of_volume {
         by_devid.entry(found.devid).or_default().push(found);
@@ -62,13 +69,16 @@ pub fn siblings(named: &[PathBuf], access: Access) -> Result<Vec<PathBuf>, Devic
             let is_as_new = |found: &FoundDevice| found.generation == generation;
             if claimants.iter().any(is_as_new) {
                 claimants.retain(is_as_new);
-            } else if access == Access::Write {
+            } else if let [only] = claimants.as_slice() {
+                let is_older = only.generation < generation;
+                let is_taken = access == Access::Read || is_older || !has_rival;
                 tracing::warn!(
-                    path = %claimants[0].path.display(), devid, generation,
-                    found = claimants[0].generation,
-                    "not taken for a device of the volume: its generation is another"
+                    path = %only.path.display(), devid, generation, found = only.generation, is_taken,
+                    "a device of the volume has another generation"
                 );
-                continue;
+                if !is_taken {
+                    continue;
+                }
             }
         }
         match claimants.as_slice() {
@@ -87,12 +97,21 @@ pub fn siblings(named: &[PathBuf], access: Access) -> Result<Vec<PathBuf>, Devic
 
 /// Finds all that may be devices of the named ones' volume, and are not named.
 pub fn all_siblings(named: &[PathBuf]) -> Beside {
-    candidates(named).map_or_else(Beside::default, |(_, beside)| beside)
+    candidates(named).map_or_else(Beside::default, |candidates| candidates.beside)
 }
 
-/// Finds devices beside the named ones: those of their volume with other devids, and those of seeds. Gives the generation
-/// of the newest named one as well. None if no device is missing.
-fn candidates(named: &[PathBuf]) -> Option<(u64, Beside)> {
+/// The devices found for some that are named.
+struct Candidates {
+    /// The generation of the newest named device.
+    generation: u64,
+    /// Those of the volume have other devids than the named ones.
+    beside: Beside,
+    /// A newer device claims to be one of the named ones.
+    has_rival: bool,
+}
+
+/// Finds devices beside the named ones. None if no device is missing.
+fn candidates(named: &[PathBuf]) -> Option<Candidates> {
     let there = scan(named);
     let fsid = there.first()?.fsid;
     let of_volume = || there.iter().filter(|found| found.fsid == fsid);
@@ -120,16 +139,24 @@ fn candidates(named: &[PathBuf]) -> Option<(u64, Beside)> {
     let (mut of_volume, mut others): (Vec<_>, Vec<_>) = scan(&places)
         .into_iter()
         .partition(|found| found.fsid == fsid);
-    of_volume.retain(|found| !devids.contains(&found.devid));
     // A scan of all block devices finds those that are named once more.
     let is_named =
         |path: &Path| identity(path).is_ok_and(|identity| named_ones.contains(&identity));
     others.retain(|found| found.is_seed() && !is_named(&found.path));
+    let has_rival = of_volume.iter().any(|found| {
+        let is_newer = found.generation > newest.generation;
+        is_newer && devids.contains(&found.devid) && !is_named(&found.path)
+    });
+    of_volume.retain(|found| !devids.contains(&found.devid));
     let beside = Beside {
         of_volume,
         seeds: others,
     };
-    Some((newest.generation, beside))
+    Some(Candidates {
+        generation: newest.generation,
+        beside,
+        has_rival,
+    })
 }
 
 fn is_new(path: &Path, seen: &mut BTreeSet<crate::file::DeviceIdentity>) -> bool {

@@ -9,7 +9,8 @@ use crate::error::{Cause, Naming, Result};
 /// Finds the other devices of the volume of the named ones: images in the same folder, and block devices beside block
 /// devices. [`Builder::scan`](crate::Builder::scan) takes them.
 ///
-/// For writing, only devices of the same generation are taken.
+/// A device of another generation is taken if no other device claims to be it. A copy of an earlier time is not put
+/// together with newer devices for writing.
 ///
 /// ```
 /// use ubtrfs::{DeviceAccess, Volume, devices_beside};

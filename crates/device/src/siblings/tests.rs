@@ -94,16 +94,53 @@ fn clone_of_another_time_is_passed_over() {
     }
 }
 
-// SIBLING-3
+// SIBLING-3: a power cut between the superblocks of two devices leaves them so.
 #[test]
-fn stale_device_is_taken_for_reading_only() {
+fn device_of_another_generation_is_taken_if_it_is_the_only_one() {
+    for other in [NOW - 5, NOW - 1, NOW + 1, NOW + 5] {
+        let folder = Folder::new();
+        folder.add("d1", 1, NOW);
+        let wanted = [folder.add("d2", 2, other), folder.add("d3", 3, NOW)];
+        for access in BOTH {
+            assert_eq!(folder.found("d1", access).unwrap(), wanted);
+        }
+    }
+}
+
+// SIBLING-2, SIBLING-3
+#[test]
+fn none_of_two_devices_of_another_generation_is_guessed() {
     let folder = Folder::new();
     folder.add("d1", 1, NOW);
-    let stale = folder.add("d2", 2, NOW - 1);
-    let third = folder.add("d3", 3, NOW);
-    let found = folder.found("d1", Access::Read).unwrap();
-    assert_eq!(found, [stale, third.clone()]);
-    assert_eq!(folder.found("d1", Access::Write).unwrap(), [third]);
+    folder.add("d2", 2, NOW - 1);
+    folder.add("d2.old", 2, NOW - 2);
+    folder.add("d3", 3, NOW);
+    for access in BOTH {
+        let found = folder.found("d1", access);
+        assert!(
+            matches!(found, Err(DeviceError::Ambiguous { .. })),
+            "{found:?}"
+        );
+    }
+}
+
+// SIBLING-3: a backup must not be written together with the devices that were written since.
+#[test]
+fn newer_device_is_not_taken_beside_a_copy_of_an_earlier_time() {
+    let folder = Folder::new();
+    folder.add("d1", 1, NOW);
+    folder.add("d1.old", 1, NOW - 3);
+    let third = folder.add("d3", 3, NOW - 3);
+    let second = folder.add("d2", 2, NOW);
+    assert_eq!(
+        folder.found("d1.old", Access::Write).unwrap(),
+        [third.clone()]
+    );
+    let both = [third, second.clone()];
+    assert_eq!(
+        folder.found("d1", Access::Write).unwrap(),
+        [second, both[0].clone()]
+    );
 }
 
 // SIBLING-1
