@@ -22,6 +22,7 @@ mod file_clone;
 mod find_signatures;
 mod lock;
 mod loop_device;
+mod loop_status;
 mod memory;
 mod memory_limit;
 pub mod nonblocking;

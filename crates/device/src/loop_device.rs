@@ -12,40 +12,22 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::ptr;
 
-use rustix::fs::{Advice, fadvise, major, minor};
+use rustix::fs::{Advice, fadvise, major, makedev, minor};
 use rustix::io::Errno;
-use rustix::ioctl::{Getter, Ioctl, IoctlOutput, Opcode, Setter, ioctl};
+use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, Setter, ioctl};
 
 use crate::access::Access;
+use crate::loop_status::{AttachedLoops, LoopInfo, has_sysfs, status};
 
 const CONTROL: &str = "/dev/loop-control";
 /// Tries to get a free number, which another program may take first.
 const TRIES: usize = 64;
 
 const LOOP_CONFIGURE: Opcode = 0x4c0a;
-const LOOP_GET_STATUS64: Opcode = 0x4c05;
 const LOOP_CTL_GET_FREE: Opcode = 0x4c82;
 
 const LO_FLAGS_READ_ONLY: u32 = 1;
 const LO_FLAGS_AUTOCLEAR: u32 = 4;
-
-/// `struct loop_info64` of Linux.
-#[derive(Default)]
-#[repr(C)]
-struct LoopInfo {
-    /// Device, inode, rdevice: the kernel's to say.
-    of_file: [u64; 3],
-    offset: u64,
-    sizelimit: u64,
-    number: u32,
-    encryption: [u32; 2],
-    flags: u32,
-    /// Names of the file and of a cipher, and a key.
-    names: [[u64; 8]; 2],
-    key: [u64; 4],
-    init: [u64; 2],
-}
-const _: () = assert!(size_of::<LoopInfo>() == 232);
 
 /// `struct loop_config` of Linux.
 #[derive(Default)]
@@ -146,6 +128,9 @@ pub fn forget_pages(device: &Path) -> io::Result<()> {
 
 /// Finds the file that a loop device shows as a whole, by the device's number.
 pub fn backing_file((major, minor): (u32, u32)) -> Option<PathBuf> {
+    if !has_sysfs() {
+        return AttachedLoops::find().backing_file(makedev(major, minor));
+    }
     let folder = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
     match fs::read(folder.join("loop/offset")).ok()?.trim_ascii() {
         b"0" => backing_in(&folder),
@@ -168,6 +153,10 @@ fn backing_in(folder: &Path) -> Option<PathBuf> {
 /// Finds another loop device that shows bytes which this one shows, too.
 pub(crate) fn sibling_of(device: &Metadata) -> Option<String> {
     let number = device.rdev();
+    if !has_sysfs() {
+        let loops = AttachedLoops::find();
+        return Some(loops.sibling_of(number)?.path.display().to_string());
+    }
     let own = PathBuf::from(format!(
         "/sys/dev/block/{}:{}",
         major(number),
@@ -201,15 +190,8 @@ fn is_same(one: &Metadata, other: &Metadata) -> bool {
 
 /// Returns whether a loop device itself says that it shows a file. False where it cannot be asked.
 fn shows(device: &Path, file: &Metadata) -> bool {
-    let Ok(device) = File::open(device) else {
-        return false;
-    };
-    // SAFETY: the opcode is of LOOP_GET_STATUS64, which writes a loop_info64, of which LoopInfo has the layout.
-    let status = unsafe { ioctl(&device, Getter::<LOOP_GET_STATUS64, LoopInfo>::new()) };
-    status.is_ok_and(|info| {
-        let [device, inode, _] = info.of_file;
-        (device, inode) == (file.dev(), file.ino())
-    })
+    let status = File::open(device).map(|device| status(&device));
+    matches!(status, Ok(Ok(info)) if info.shows(file))
 }
 
 fn backing_metadata(folder: &Path) -> Option<Metadata> {
@@ -231,7 +213,20 @@ fn range_of(folder: &Path) -> Option<Range<u64>> {
 }
 
 /// Finds the loop device that shows this file, if any, and, if `access` is for reading, may write to it.
+///
+/// Where neither sysfs nor the loop devices can be asked, a writer is warned.
 pub(crate) fn loop_on(file: &Metadata, access: Access) -> Option<String> {
+    if !has_sysfs() {
+        let loops = AttachedLoops::find();
+        let found = loops.on(file, access);
+        if let (None, Some(device), Access::Write) = (found, &loops.unknown, access) {
+            tracing::warn!(
+                device = %device.display(),
+                "cannot tell whether a loop device shows the image: /sys is not mounted, and the device cannot be asked"
+            );
+        }
+        return Some(found?.path.display().to_string());
+    }
     let entries = fs::read_dir("/sys/block").ok()?;
     let mut loops = entries.flatten().filter(|entry| {
         let name = entry.file_name();

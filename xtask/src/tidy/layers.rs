@@ -34,7 +34,8 @@ const ORDERS: &[(&str, &[&str])] = &[
         &[
             "access block_discard chunk_problem clock discard_geometry file_clone memory_limit nonblocking parity random \
              read_errors registration signature thread",
-            "loop_device uring",
+            "loop_status uring",
+            "loop_device",
             "error",
             "claim",
             "block_device chunk_map lock",
