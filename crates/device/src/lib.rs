@@ -59,7 +59,7 @@ pub use parity::parity;
 pub use pool::{CheckedRead, DeviceInfo, DiscardCounts, ErrorCounts, Pool, PoolOptions, Reached};
 pub use random::{random_uuid, random_words};
 pub use read_errors::{ReadErrorKind, ReadErrorRecord};
-pub use registration::register_with_kernel;
+pub use registration::{KernelRegister, register_with_kernel};
 pub use scan::{FoundDevice, scan};
 pub use siblings::{Beside, all_siblings, siblings};
 pub use signature::Signature;

@@ -1,15 +1,17 @@
-//! Telling the kernel of a block device, so that it can mount a volume of several by any of them.
+//! The register of block devices that the kernel's btrfs keeps, so that it can mount a volume of several by any of them.
 //!
-//! udev does the same a moment after a writer closes a device, where it runs.
+//! udev registers a device a moment after a writer closes it, where it runs.
 
 #![allow(unsafe_code)]
 
-use std::fs::OpenOptions;
+use std::ffi::c_void;
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::ptr;
 
-use rustix::ioctl::{Setter, ioctl, opcode};
+use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, Setter, ioctl, opcode};
 
 const CONTROL: &str = "/dev/btrfs-control";
 
@@ -22,22 +24,118 @@ struct VolArgs {
 }
 const _: () = assert!(size_of::<VolArgs>() == 4096);
 
-const SCAN_DEV: rustix::ioctl::Opcode = opcode::write::<VolArgs>(0x94, 4);
+const SCAN_DEV: Opcode = opcode::write::<VolArgs>(0x94, 4);
+const FORGET_DEV: Opcode = opcode::write::<VolArgs>(0x94, 5);
+const DEVICES_READY: Opcode = opcode::read::<VolArgs>(0x94, 39);
+
+/// The register of the kernel's btrfs.
+#[derive(Debug)]
+pub struct KernelRegister {
+    control: File,
+}
+
+impl KernelRegister {
+    /// Opens the register. None: the kernel has no btrfs.
+    ///
+    /// # Errors
+    ///
+    /// The caller may not.
+    pub fn open() -> io::Result<Option<KernelRegister>> {
+        match OpenOptions::new().read(true).write(true).open(CONTROL) {
+            Ok(control) => Ok(Some(KernelRegister { control })),
+            Err(error) if is_absent(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Lets the kernel read the superblock of the device at `path` and remember it.
+    pub fn add(&self, path: &Path) -> io::Result<()> {
+        let args = VolArgs::of(path)?;
+        // SAFETY: the opcode is of BTRFS_IOC_SCAN_DEV, which reads a btrfs_ioctl_vol_args, of which VolArgs
+        // has the layout, and writes nothing.
+        unsafe { ioctl(&self.control, Setter::<SCAN_DEV, VolArgs>::new(args)) }?;
+        Ok(())
+    }
+
+    /// Lets the kernel forget the device at `path`, or all that are not mounted. One that it does not know is no error.
+    pub fn forget(&self, path: Option<&Path>) -> io::Result<()> {
+        let args = path.map_or(Ok(VolArgs::all()), VolArgs::of)?;
+        // SAFETY: the opcode is of BTRFS_IOC_FORGET_DEV, which reads a btrfs_ioctl_vol_args, of which VolArgs
+        // has the layout, and writes nothing.
+        match unsafe { ioctl(&self.control, Setter::<FORGET_DEV, VolArgs>::new(args)) } {
+            Err(rustix::io::Errno::NOENT) => Ok(()),
+            done => Ok(done?),
+        }
+    }
+
+    /// Registers the device at `path`. Returns whether all devices of its volume are registered.
+    pub fn is_ready(&self, path: &Path) -> io::Result<bool> {
+        let mut args = VolArgs::of(path)?;
+        // SAFETY: the implementation of Ioctl is for this kind of file.
+        let missing = unsafe { ioctl(&self.control, DevicesReady(&mut args)) }?;
+        Ok(missing == 0)
+    }
+}
 
 /// Lets the kernel read the superblock of the device at `path` and remember it.
+///
+/// # Errors
+///
+/// There is no btrfs in the kernel, or it finds no volume on the device.
 pub fn register_with_kernel(path: &Path) -> io::Result<()> {
-    let mut args = VolArgs {
-        fd: 0,
-        name: [0; 4088],
-    };
-    let path = path.as_os_str().as_bytes();
-    if path.len() >= args.name.len() {
-        return Err(io::ErrorKind::InvalidFilename.into());
+    let register = KernelRegister::open()?.ok_or(io::ErrorKind::NotFound)?;
+    register.add(path)
+}
+
+/// Returns whether the control device is not there, or nothing is behind it.
+fn is_absent(error: &io::Error) -> bool {
+    let errno = rustix::io::Errno::from_io_error(error);
+    use rustix::io::Errno;
+    matches!(errno, Some(Errno::NOENT | Errno::NODEV | Errno::NXIO))
+}
+
+impl VolArgs {
+    fn of(path: &Path) -> io::Result<VolArgs> {
+        let mut args = VolArgs::all();
+        let path = path.canonicalize()?;
+        let path = path.as_os_str().as_bytes();
+        if path.len() >= args.name.len() {
+            return Err(io::ErrorKind::InvalidFilename.into());
+        }
+        args.name[..path.len()].copy_from_slice(path);
+        Ok(args)
     }
-    args.name[..path.len()].copy_from_slice(path);
-    let control = OpenOptions::new().read(true).write(true).open(CONTROL)?;
-    // SAFETY: the opcode is of BTRFS_IOC_SCAN_DEV, which reads a btrfs_ioctl_vol_args, of which VolArgs
-    // has the layout, and writes nothing.
-    unsafe { ioctl(&control, Setter::<SCAN_DEV, VolArgs>::new(args)) }?;
-    Ok(())
+
+    /// Returns the argument without a path.
+    fn all() -> VolArgs {
+        VolArgs {
+            fd: 0,
+            name: [0; 4088],
+        }
+    }
+}
+
+/// Asks whether the devices of a volume are registered.
+struct DevicesReady<'a>(&'a mut VolArgs);
+
+// SAFETY: BTRFS_IOC_DEVICES_READY reads a btrfs_ioctl_vol_args, of which VolArgs has the layout. Its result is 0 or 1.
+unsafe impl Ioctl for DevicesReady<'_> {
+    type Output = IoctlOutput;
+
+    const IS_MUTATING: bool = true;
+
+    fn opcode(&self) -> Opcode {
+        DEVICES_READY
+    }
+
+    fn as_ptr(&mut self) -> *mut c_void {
+        ptr::from_mut(self.0).cast()
+    }
+
+    unsafe fn output_from_ptr(
+        missing: IoctlOutput,
+        _: *mut c_void,
+    ) -> rustix::io::Result<Self::Output> {
+        Ok(missing)
+    }
 }

@@ -1,12 +1,83 @@
-//! Images that loop devices show.
+//! Block devices: the kernel's register of them, and images that loop devices show.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use ubtrfs_sim::kernel::{KernelMount, LoopDevice, or_skip};
+use ubtrfs_sim::kernel::{KernelMount, KernelVolume, LoopDevice, MkfsSpec, Profile, or_skip};
 
-use crate::process::{empty_volume, location};
+use crate::process::{empty_volume, location, ubtrfs};
+
+fn device(words: &str, devices: &[&Path]) -> Output {
+    let mut command = ubtrfs();
+    command.arg("device").args(words.split(' ')).args(devices);
+    command.output().unwrap()
+}
+
+#[test]
+fn devices_are_registered_with_the_kernel_and_forgotten() {
+    if !or_skip("devices_are_registered_with_the_kernel_and_forgotten") {
+        return;
+    }
+    let spec = MkfsSpec::new()
+        .devices(2)
+        .data(Profile::Raid1)
+        .metadata(Profile::Raid1);
+    let volume = KernelVolume::make(&spec).unwrap();
+    let attached: Vec<LoopDevice> = volume
+        .devices()
+        .iter()
+        .map(|image| LoopDevice::attach(image).unwrap())
+        .collect();
+    let both: Vec<&Path> = attached.iter().map(LoopDevice::path).collect();
+    let first = &both[..1];
+    let succeeds = |words: &str, devices: &[&Path]| {
+        let output = device(words, devices);
+        assert!(output.status.success(), "{words}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let fails = |words: &str, devices: &[&Path]| {
+        let output = device(words, devices);
+        assert_eq!(output.status.code(), Some(1), "{words}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    succeeds("scan --forget", &both);
+    // Forgotten already, as with btrfs-progs.
+    succeeds("scan -u", &both);
+    assert!(fails("ready", first).contains("not all devices"));
+    let dir = volume.dir().join("by one name");
+    std::fs::create_dir(&dir).unwrap();
+    let mount = || {
+        let mut mount = Command::new("mount");
+        let mount = mount
+            .args(["-t", "btrfs", "-o", "ro"])
+            .arg(both[0])
+            .arg(&dir);
+        mount.status().unwrap().success()
+    };
+    assert!(!mount(), "the other device is not registered");
+    assert!(succeeds("scan", &both).starts_with("Scanning for btrfs filesystems on '"));
+    assert_eq!(succeeds("ready", first), "");
+    assert!(mount());
+    let said = fails("scan -u", first);
+    let busy = format!(
+        "cannot unregister device '{}': Device or resource busy",
+        both[0].display()
+    );
+    assert!(said.contains(&busy), "{said}");
+    assert!(Command::new("umount").arg(&dir).status().unwrap().success());
+    let all = succeeds("scan", &[]);
+    for path in &both {
+        assert!(
+            all.contains(&format!("registered: {}\n", path.display())),
+            "{all}"
+        );
+    }
+    succeeds("scan -u", &both);
+    assert!(fails("ready", first).contains("not all devices"));
+    let usage = device("scan -u -d", &[]);
+    assert!(!usage.status.success());
+}
 
 /// Copies a file to an image, where something was unmounted or covered before.
 fn copy_without(setup: &str, file: &Path, to: &OsStr) -> Output {

@@ -2,15 +2,17 @@
 
 use std::path::PathBuf;
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use ubtrfs::scan;
 
+use super::scan::{is_block, open_register};
 use crate::presentation::quoting::Escaped;
 
 /// Check whether all devices of a volume are present
 ///
-/// The block devices of the machine and the directories of --scan are searched. Exit code 0: all devices are present;
-/// 1: some are missing.
+/// A block device is registered with the kernel's btrfs, which knows the devices of its volume. For an image, with --scan,
+/// or without btrfs in the kernel, the block devices of the machine and the directories of --scan are searched. Exit code
+/// 0: all devices are present; 1: some are missing.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Ready {
     /// One of the devices or images
@@ -27,6 +29,18 @@ impl Ready {
         let Some(named) = named.filter(|_| !self.device.is_dir()) else {
             bail!("not a btrfs device: '{shown}'");
         };
+        if self.scan.is_empty()
+            && is_block(&self.device)
+            && let Some(register) = open_register()?
+        {
+            let is_ready = register.is_ready(&self.device).with_context(|| {
+                format!("unable to determine if device '{shown}' is ready for mounting")
+            })?;
+            if !is_ready {
+                bail!("not all devices of volume {} are registered", named.uuid);
+            }
+            return Ok(());
+        }
         let mut places = vec![self.device.clone(), PathBuf::from("/dev")];
         places.extend(self.scan.iter().cloned());
         let mut found = scan(&places).into_iter();

@@ -1,20 +1,23 @@
-//! `ubtrfs device scan`: which devices have btrfs on them.
+//! `ubtrfs device scan`: which devices have btrfs on them, and the kernel's register of them.
 //!
-//! For scripts that call it before they mount: ubtrfs keeps no register of devices, it looks for those of a volume
-//! when it opens one.
+//! ubtrfs keeps no register itself, it looks for the devices of a volume when it opens one. The kernel's btrfs mounts by
+//! its own, which scripts fill before they mount.
 
 use std::io::Write;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use ubtrfs::scan_devices;
+use ubtrfs_device::KernelRegister;
 
 use crate::presentation::console::Console;
 use crate::presentation::quoting::Escaped;
 
-/// Look for devices with btrfs on them
+/// Look for devices with btrfs on them, and register them with the kernel
 ///
-/// Nothing is registered: the devices of a volume are looked for when it is opened, where --device and --scan say.
+/// The kernel's btrfs mounts a volume of several devices once all are registered. Images are looked at and not registered:
+/// ubtrfs finds the devices of a volume when it is opened, where --device and --scan say.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Scan {
     /// Look at these devices or images instead of at all block devices
@@ -23,38 +26,105 @@ pub(crate) struct Scan {
     /// Look at all block devices
     #[arg(short = 'd', long)]
     all_devices: bool,
-    /// Accepted for scripts: there is nothing to forget
-    #[arg(short = 'u', long)]
+    /// Have the kernel forget these devices, or all that are not mounted
+    #[arg(short = 'u', long, conflicts_with = "all_devices")]
     forget: bool,
 }
 
 impl Scan {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         if self.forget {
-            return Ok(());
+            self.forget()
+        } else if self.devices.is_empty() || self.all_devices {
+            scan_all(console)
+        } else {
+            self.scan_named(console)
         }
-        if self.devices.is_empty() || self.all_devices {
-            if !console.quiet {
-                writeln!(console.out, "Scanning for Btrfs filesystems")?;
-            }
-            for device in scan_devices(&["/dev"]) {
-                if !console.quiet {
-                    writeln!(console.out, "found: {}", shown(&device.path))?;
-                }
-            }
-            return Ok(());
-        }
+    }
+
+    fn scan_named(&self, console: &mut Console) -> anyhow::Result<()> {
         for device in &self.devices {
             if !console.quiet {
                 let shown = shown(device);
                 writeln!(console.out, "Scanning for btrfs filesystems on '{shown}'")?;
             }
-            if device.is_dir() || scan_devices(&[device]).is_empty() {
-                bail!("not a btrfs device: '{}'", shown(device));
+            refuse_other(device)?;
+            if is_block(device)
+                && let Some(register) = open_register()?
+            {
+                let registered = register.add(device);
+                registered.with_context(|| format!("device scan failed on '{}'", shown(device)))?;
             }
         }
         Ok(())
     }
+
+    fn forget(&self) -> anyhow::Result<()> {
+        for device in self.devices.iter().filter(|device| !is_block(device)) {
+            refuse_other(device)?;
+        }
+        let Some(register) = open_register()? else {
+            return Ok(());
+        };
+        if self.devices.is_empty() {
+            return register.forget(None).context("cannot unregister devices");
+        }
+        for device in self.devices.iter().filter(|device| is_block(device)) {
+            let forgotten = register.forget(Some(device));
+            forgotten.with_context(|| format!("cannot unregister device '{}'", shown(device)))?;
+        }
+        Ok(())
+    }
+}
+
+fn scan_all(console: &mut Console) -> anyhow::Result<()> {
+    if !console.quiet {
+        writeln!(console.out, "Scanning for Btrfs filesystems")?;
+    }
+    let found = scan_devices(&["/dev"]);
+    let register = match found.is_empty() {
+        true => None,
+        false => open_register()?,
+    };
+    let mut failed = 0;
+    for device in &found {
+        let shown = shown(&device.path);
+        let registered = register.as_ref().map(|register| register.add(&device.path));
+        let did = match registered {
+            Some(Ok(())) => "registered",
+            None => "found",
+            Some(Err(error)) => {
+                console.warning(format_args!("device scan failed on '{shown}': {error}"));
+                failed += 1;
+                continue;
+            }
+        };
+        if !console.quiet {
+            writeln!(console.out, "{did}: {shown}")?;
+        }
+    }
+    if failed > 0 {
+        bail!("{failed} devices could not be registered");
+    }
+    Ok(())
+}
+
+/// Opens the kernel's register. None: the kernel has no btrfs.
+pub(super) fn open_register() -> anyhow::Result<Option<KernelRegister>> {
+    KernelRegister::open().context("cannot open /dev/btrfs-control")
+}
+
+pub(super) fn is_block(path: &Path) -> bool {
+    let metadata = path.metadata();
+    metadata.is_ok_and(|metadata| metadata.file_type().is_block_device())
+}
+
+/// Refuses a path without btrfs on it.
+fn refuse_other(device: &Path) -> anyhow::Result<()> {
+    if device.is_dir() || scan_devices(&[device]).is_empty() {
+        bail!("not a btrfs device: '{}'", shown(device));
+    }
+    Ok(())
 }
 
 fn shown(path: &Path) -> Escaped<'_> {
