@@ -191,13 +191,17 @@ impl DeviceErrors {
     /// Reads the counts of an item. All are 0 without one.
     fn of(device_id: u64, item: Option<&[u8]>) -> DeviceErrors {
         let counts = DevStatsItem::of(item.unwrap_or_default()).values;
+        DeviceErrors::counted(device_id, counts.map(|count| count.get()))
+    }
+
+    fn counted(device_id: u64, counts: [u64; 5]) -> DeviceErrors {
         let [
             write_errors,
             read_errors,
             flush_errors,
             corruption_errors,
             generation_errors,
-        ] = counts.map(|count| count.get());
+        ] = counts;
         DeviceErrors {
             device_id,
             write_errors,
@@ -349,7 +353,8 @@ impl Volume {
         .collect()
     }
 
-    /// Reads the errors that were counted of each device, by ascending id.
+    /// Returns the errors that were counted of each device, by ascending id. A volume that is open for writing knows those
+    /// up to now, one for reading those that were saved.
     ///
     /// # Errors
     ///
@@ -360,8 +365,16 @@ impl Volume {
     }
 
     fn read_device_errors(&self) -> std::result::Result<Vec<DeviceErrors>, EngineError> {
+        let pool = self.engine().pool();
+        let devices = pool.devices().into_iter();
+        if self.engine().is_writable() {
+            let counts = devices.filter_map(|device| {
+                let counts = pool.error_counts(device.devid)?;
+                Some(DeviceErrors::counted(device.devid.0, counts))
+            });
+            return Ok(counts.collect());
+        }
         let tree = self.engine().tree(RootId::DEV_TREE)?;
-        let devices = self.engine().pool().devices().into_iter();
         devices
             .map(|device| {
                 let id = device.devid.0;

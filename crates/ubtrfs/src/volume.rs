@@ -224,6 +224,35 @@ impl Volume {
         set.naming_alone("set the label")
     }
 
+    /// Sets the error counts of all devices to 0, as `btrfs device stats -z`. They are saved with the next commit.
+    ///
+    /// A device with errors of writes, flushes or generations is read last until then.
+    ///
+    /// ```
+    /// use ubtrfs::Volume;
+    ///
+    /// # fn main() -> Result<(), ubtrfs::Error> {
+    /// let volume = Volume::in_memory(256 << 20)?;
+    /// volume.reset_device_errors()?;
+    /// volume.sync()?;
+    /// assert_eq!(volume.device_errors()?[0].write_errors, 0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The volume is read-only, or has no space left.
+    pub fn reset_device_errors(&self) -> Result<()> {
+        let _entered = self.engine().enter();
+        let devices = self.engine().pool().devices().into_iter();
+        let mut reset = devices.map(|device| self.engine().reset_device_errors(device.devid));
+        let failed = reset.find_map(std::result::Result::err);
+        failed
+            .map_or(Ok(()), Err)
+            .naming_alone("reset the errors of devices")
+    }
+
     /// Tells whether both are handles on one open volume.
     ///
     /// ```

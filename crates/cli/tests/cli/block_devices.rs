@@ -1,4 +1,4 @@
-//! Block devices: the kernel's register of them, and images that loop devices show.
+//! Block devices: the kernel's register of them, what it counts of them, and images that loop devices show.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -77,6 +77,56 @@ fn devices_are_registered_with_the_kernel_and_forgotten() {
     assert!(fails("ready", first).contains("not all devices"));
     let usage = device("scan -u -d", &[]);
     assert!(!usage.status.success());
+}
+
+#[test]
+fn errors_of_a_device_that_the_kernel_mounts_are_its_own() {
+    if !or_skip("errors_of_a_device_that_the_kernel_mounts_are_its_own") {
+        return;
+    }
+    let profile = Profile::Raid1;
+    let spec = MkfsSpec::new().devices(2).data(profile).metadata(profile);
+    let volume = KernelVolume::make(&spec).unwrap();
+    let mount = volume.mount("").unwrap();
+    let second = mount.loops()[1].path();
+    for words in ["stats", "stats -z"] {
+        let ours = device(words, &[second]);
+        let theirs = Command::new("btrfs")
+            .args(["device", "stats"])
+            .arg(second)
+            .output();
+        assert!(ours.status.success(), "{ours:?}");
+        let texts = [ours, theirs.unwrap()].map(|output| String::from_utf8(output.stdout).unwrap());
+        assert_eq!(texts[0], texts[1]);
+    }
+    mount.unmount().unwrap();
+}
+
+#[test]
+fn mount_whose_device_node_is_gone_is_shown_as_by_btrfs() {
+    if !or_skip("mount_whose_device_node_is_gone_is_shown_as_by_btrfs") {
+        return;
+    }
+    let (scratch, image) = empty_volume();
+    let attached = LoopDevice::attach(&image).unwrap();
+    let dir = scratch.path().join("mnt");
+    std::fs::create_dir(&dir).unwrap();
+    let node = PathBuf::from(format!("/dev/ubtrfs-test-{}", std::process::id()));
+    let script = "cp -a \"$1\" \"$2\" && mount -t btrfs \"$2\" \"$3\"; rm -f \"$2\"";
+    let mut mount = Command::new("sh");
+    let mount = mount.args(["-c", script, "sh"]).arg(attached.path());
+    assert!(mount.args([&node, &dir]).status().unwrap().success());
+    let shown = |command: &mut Command| {
+        let output = command.args(["filesystem", "show"]).arg(&dir).output();
+        String::from_utf8(output.unwrap().stdout).unwrap()
+    };
+    let (ours, theirs) = (shown(&mut ubtrfs()), shown(&mut Command::new("btrfs")));
+    assert!(Command::new("umount").arg(&dir).status().unwrap().success());
+    assert_eq!(ours.trim_end(), theirs.trim_end());
+    assert!(
+        ours.contains(&format!("path {} MISSING", node.display())),
+        "{ours}"
+    );
 }
 
 /// Copies a file to an image, where something was unmounted or covered before.

@@ -1,11 +1,11 @@
 //! Commands that scripts made for btrfs-progs call.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use ubtrfs_sim::kernel::{KernelVolume, or_skip};
-use ubtrfs_sim::{images, with_roots_rights};
+use ubtrfs_sim::{Scratch, images, with_roots_rights};
 
 use crate::edits::write;
 use crate::mounted::Mounted;
@@ -53,18 +53,70 @@ fn devices_are_ready_when_all_are_there() {
 }
 
 #[test]
-fn counted_errors_of_devices_are_shown_and_not_reset() {
+fn counted_errors_of_devices_are_shown_and_reset() {
     let (_scratch, image) = empty_volume();
     let stats = run("device stats --check", &image);
     assert_eq!(stats.lines().count(), 5);
     assert!(stats.lines().all(|line| line.ends_with(" 0")), "{stats}");
-    let args = [
-        "device".as_ref(),
-        "stats".as_ref(),
-        "-z".as_ref(),
-        image.as_os_str(),
-    ];
-    fail(args, "--reset is not supported");
+    run("device stats -z", &image);
+}
+
+/// Makes a RAID1 of two images.
+fn mirrored() -> (Scratch, PathBuf, PathBuf) {
+    let scratch = Scratch::new().unwrap();
+    let [one, two] = ["one.img", "two.img"].map(|name| scratch.file(name, 256 << 20).unwrap());
+    let words = ["mkfs", "-q", "-d", "raid1", "-m", "raid1"].map(OsString::from);
+    succeed(
+        words
+            .into_iter()
+            .chain([one.clone().into(), two.clone().into()]),
+    );
+    (scratch, one, two)
+}
+
+#[test]
+fn device_that_missed_commits_has_an_error_until_it_is_reset() {
+    let (scratch, one, two) = mirrored();
+    let away = scratch.path().join("away");
+    std::fs::create_dir(&away).unwrap();
+    let away = away.join("two.img");
+    std::fs::rename(&two, &away).unwrap();
+    let file = scratch.path().join("f");
+    std::fs::write(&file, "new").unwrap();
+    let words = ["cp", "--degraded"].map(OsString::from);
+    succeed(words.into_iter().chain([file.into(), location(&one, "/f")]));
+    std::fs::rename(&away, &two).unwrap();
+    let missed = format!("[{}].generation_errs  1\n", two.display());
+    let mut check = ubtrfs();
+    let checked = check.args(["device", "stats", "-c"]).arg(&one).output();
+    let checked = checked.unwrap();
+    assert_eq!(checked.status.code(), Some(64));
+    let shown = String::from_utf8(checked.stdout).unwrap();
+    assert!(shown.contains(&missed), "{shown}");
+    let reset = run("device stats -z", &one);
+    assert!(reset.contains(&missed), "{reset}");
+    assert!(!run("device stats -c", &one).contains(&missed));
+}
+
+#[test]
+fn errors_of_a_mounted_image_are_its_own() {
+    if !ubtrfs_sim::has_fuse_or_skip() {
+        return;
+    }
+    let (scratch, one, two) = mirrored();
+    let dir = scratch.path().join("mnt");
+    std::fs::create_dir(&dir).unwrap();
+    succeed([OsString::from("mount"), one.into(), dir.clone().into()]);
+    let all = run("device stats", &dir);
+    assert_eq!(all.lines().count(), 10, "{all}");
+    let name = format!("[{}].", two.display());
+    for words in ["device stats", "device stats -z"] {
+        let own = run(words, &two);
+        assert_eq!(own.lines().count(), 5, "{own}");
+        assert!(own.lines().all(|line| line.starts_with(&name)), "{own}");
+    }
+    run("device stats -z", &dir);
+    run("umount", &dir);
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Properties of a subvolume as a whole, and of the volume: read-only, received from, default, label.
 
-use ubtrfs_device::nonblocking;
+use ubtrfs_device::{ErrorCounts, nonblocking};
 use ubtrfs_format::features::Incompat;
-use ubtrfs_format::ids::{RootId, Transid, objectid};
+use ubtrfs_format::ids::{DevId, RootId, Transid, objectid};
 use ubtrfs_format::item::{FileTime, RootItemFlags, Timespec};
 use ubtrfs_format::superblock::LABEL_SIZE;
 use ubtrfs_format::uuid::Uuid;
@@ -146,6 +146,19 @@ impl Subvolumes {
         draft.enter(&txn);
         txn.edit_superblock(|edits| edits.use_feature(Incompat::DEFAULT_SUBVOL));
         Ok(())
+    }
+
+    /// Sets the error counts of a device to 0, for good with the next commit. Returns the counts as they were; None if
+    /// there is no such device.
+    pub(crate) fn reset_device_errors(&self, devid: DevId) -> Result<Option<ErrorCounts>> {
+        let pool = self.roots.pool();
+        if pool.error_counts(devid).is_none() {
+            return Ok(None);
+        }
+        let reservation = self.inodes.reserve_metadata(EditEstimate::items(1))?;
+        let txn = self.inodes.join_transaction(reservation)?;
+        txn.edit_superblock(|edits| edits.device_errors_reset = true);
+        Ok(pool.reset_error_counts(devid))
     }
 
     /// Gives the volume another label, without a NUL and of at most 255 bytes.

@@ -1,6 +1,7 @@
 //! Subvolumes and snapshots.
 
-use ubtrfs_format::ids::{RootId, Transid};
+use ubtrfs_device::ErrorCounts;
+use ubtrfs_format::ids::{DevId, RootId, Transid};
 use ubtrfs_format::item::FileTime;
 use ubtrfs_transaction::FileId;
 use ubtrfs_transaction::roots::SubvolumePlace;
@@ -138,6 +139,12 @@ impl Volume {
     /// Has `id` be mounted if no subvolume is named.
     pub fn set_default(&self, id: RootId) -> Result<()> {
         self.subvolumes.set_default(id)
+    }
+
+    /// Sets the error counts of a device to 0, for good with the next commit. Returns the counts as they were; None if
+    /// there is no such device.
+    pub fn reset_device_errors(&self, devid: DevId) -> Result<Option<ErrorCounts>> {
+        self.subvolumes.reset_device_errors(devid)
     }
 
     /// Gives the volume another label, without a NUL and of at most 255 bytes.

@@ -15,10 +15,6 @@ impl Roots {
     /// read, a volume for reading does without them.
     pub fn load_device_errors(&self) -> Result<()> {
         let is_read_only = self.pool.access() == Access::Read;
-        // One device has no mirror that could be better.
-        if is_read_only && self.pool.devices().len() < 2 {
-            return Ok(());
-        }
         let saved = match self.saved_device_errors() {
             Err(error) if is_read_only => {
                 tracing::warn!(%error, "the error counts of devices cannot be read");

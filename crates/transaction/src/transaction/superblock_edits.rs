@@ -19,6 +19,8 @@ pub struct SuperblockEdits {
     pub(crate) uuid_tree_made: bool,
     /// The log that the superblock names has been replayed. Every commit drops it; this asks for one.
     pub log_replayed: bool,
+    /// Error counts of devices were reset. Every commit saves those that changed; this asks for one.
+    pub device_errors_reset: bool,
 }
 
 impl SuperblockEdits {
@@ -38,6 +40,7 @@ impl SuperblockEdits {
             && !self.drops_v1_cache
             && !self.uuid_tree_made
             && !self.log_replayed
+            && !self.device_errors_reset
     }
 
     /// Applies the edits to a superblock. `sb.generation` is that of the commit already.

@@ -1,19 +1,20 @@
 //! `ubtrfs device stats`: the errors of devices that the volume has counted.
 //!
-//! The kernel's btrfs counts them; ubtrfs shows them and counts none.
+//! A device or image that is mounted stands for itself alone, and the mount is asked by ioctls.
 
 use std::io::Write;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use serde::Serialize;
-use ubtrfs::DeviceErrors;
+use ubtrfs::{DeviceErrors, Volume};
 
 use crate::presentation::console::Console;
 use crate::presentation::json;
 use crate::presentation::table::{Table, left, right};
+use crate::volume_access::changes::Changes;
 use crate::volume_access::device_sizes::DeviceSizes;
 use crate::volume_access::ioctls::{Asked, ByIoctls};
-use crate::volume_access::location::{DeviceOptions, Location};
+use crate::volume_access::location::{DeviceOptions, Location, VolumeOptions};
 use crate::volume_access::reason::Reasoned;
 
 const NAMES: [&str; 5] = [
@@ -33,7 +34,10 @@ const HEADS: [&str; 5] = [
 /// The exit code of btrfs-progs for errors that were counted.
 const ERRORS_COUNTED: u8 = 64;
 
-/// Show the errors of devices that the kernel's btrfs has counted
+/// Show the errors of devices that were counted
+///
+/// Of a device that is mounted, its own are shown alone. A device with errors of writes, flushes or generations is read
+/// last.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Stats {
     #[arg(value_name = "IMAGE")]
@@ -44,7 +48,7 @@ pub(crate) struct Stats {
     /// Print a table
     #[arg(short = 'T')]
     tabular: bool,
-    /// Have the kernel's btrfs count from 0 again; only on its mounts
+    /// Count from 0 again
     #[arg(short = 'z', long)]
     reset: bool,
     #[command(flatten)]
@@ -64,16 +68,42 @@ struct StatsJson {
 
 impl Stats {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
-        if self.reset {
-            bail!("--reset is not supported: ubtrfs does not write these numbers");
+        if self.location.session().is_none()
+            && let Some((asked, devid)) = Asked::mount_of_device(&self.location.image)
+        {
+            let mut devices = DeviceSizes::ask(&asked)?;
+            devices.retain(|device| device.devid == devid);
+            return self.print_asked(console, &asked, devices);
         }
-        let volume = self.devices.open(&self.location)?;
-        let devices = DeviceSizes::of(&volume);
+        if !self.reset {
+            return self.print_opened(console, &self.devices.open(&self.location)?);
+        }
+        let options = VolumeOptions::of_devices(&self.devices);
+        let mut changes = Changes::new(&options);
+        let target = changes.open(&self.location)?;
+        self.print_opened(console, &target.volume)?;
+        target.volume.reset_device_errors().reason()?;
+        changes.commit()
+    }
+
+    fn print_opened(&self, console: &mut Console, volume: &Volume) -> anyhow::Result<()> {
         let errors = volume.device_errors().reason()?;
-        self.print(console, devices, |devid| {
+        self.print(console, DeviceSizes::of(volume), |devid| {
             let mut errors = errors.iter();
             let errors = errors.find(|errors| errors.device_id == devid);
             Ok(errors.map_or([0; 5], counts))
+        })
+    }
+
+    fn print_asked(
+        &self,
+        console: &mut Console,
+        asked: &Asked,
+        devices: Vec<DeviceSizes>,
+    ) -> anyhow::Result<()> {
+        self.print(console, devices, |devid| {
+            let counted = asked.device_errors(devid, self.reset);
+            counted.with_context(|| format!("cannot get the errors of device {devid}"))
         })
     }
 
@@ -116,10 +146,7 @@ impl ByIoctls for Stats {
         self.devices.refuse_for_mount()?;
         let asked = Asked::open(&self.location)?;
         let devices = DeviceSizes::ask(&asked)?;
-        self.print(console, devices, |devid| {
-            let counted = asked.device_errors(devid, self.reset);
-            counted.with_context(|| format!("cannot get the errors of device {devid}"))
-        })
+        self.print_asked(console, &asked, devices)
     }
 }
 

@@ -4,9 +4,10 @@
 //! the machine are looked through.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use rustix::io::Errno;
@@ -58,6 +59,9 @@ struct DeviceJson {
     size: u64,
     used: u64,
     path: Option<String>,
+    /// It is mounted, and its path leads to nothing.
+    #[serde(skip)]
+    is_gone: bool,
 }
 
 impl Show {
@@ -103,6 +107,11 @@ impl Show {
                 writeln!(out, "\tdevid {devid:>4} {MISSING}")?;
                 continue;
             };
+            if device.is_gone {
+                let path = Escaped::of(path);
+                writeln!(out, "\tdevid {devid:>4} size 0 used 0 path {path} MISSING")?;
+                continue;
+            }
             writeln!(
                 out,
                 "\tdevid {devid:>4} size {} used {} path {}",
@@ -199,6 +208,7 @@ impl VolumeJson {
             size: device.total_bytes,
             used: device.allocated_bytes,
             path: Some(device.path.to_string_lossy().into_owned()),
+            is_gone: false,
         });
         VolumeJson {
             label: label(volume.label.as_bytes()),
@@ -227,7 +237,10 @@ impl VolumeJson {
         let total_devices = info.num_devices.get().max(devices.len() as u64);
         let devices = devices.into_iter().map(|device| {
             let path = text(&device.path);
+            let there = Path::new(OsStr::from_bytes(path));
             DeviceJson {
+                // Other paths are of the directory in which the server was started.
+                is_gone: there.is_absolute() && there.try_exists().is_ok_and(|exists| !exists),
                 devid: device.devid.get(),
                 size: device.total_bytes.get(),
                 used: device.bytes_used.get(),
@@ -282,6 +295,9 @@ fn describe_open(volume: &Volume) -> VolumeJson {
             devid: device.id,
             size: device.total_bytes,
             used: used_on(device.id),
+            is_gone: device.path.as_ref().is_some_and(|path| {
+                path.is_absolute() && path.try_exists().is_ok_and(|exists| !exists)
+            }),
             path: device.path.map(|path| path.to_string_lossy().into_owned()),
         })
         .collect();

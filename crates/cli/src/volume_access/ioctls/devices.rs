@@ -1,19 +1,37 @@
 //! The devices of a volume, and what of them is allocated.
 
+use std::ffi::OsStr;
 use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
 
 use rustix::io::Errno;
+use ubtrfs::scan_devices;
 use ubtrfs_engine::inspect::DeviceAllocation;
 use ubtrfs_format::block_group_flags::BlockGroupFlags;
 use ubtrfs_format::ids::{DevId, RootId, objectid};
 use ubtrfs_format::item::{BlockGroupItem, Chunk, DevExtent, DevStatsItem};
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_fuse::ioctl_args::{self as args, DevInfo, DevStats, FsInfo};
+use ubtrfs_fuse::mount::mount_table;
 use zerocopy::{FromBytes, FromZeros};
 
 use super::Asked;
+use super::subvolume::text;
 use super::volume::group_type;
 use crate::presentation::profiles::Allocation;
+
+/// Returns what tells a block device or file from all others. None for anything else.
+fn identity(path: &Path) -> Option<(bool, u64, u64)> {
+    let metadata = path.metadata().ok()?;
+    let kind = metadata.file_type();
+    if kind.is_block_device() {
+        return Some((true, metadata.rdev(), 0));
+    }
+    kind.is_file()
+        .then(|| (false, metadata.dev(), metadata.ino()))
+}
 
 /// A chunk as the chunk tree has it.
 #[derive(Clone, Debug)]
@@ -27,6 +45,34 @@ pub(crate) struct FoundChunk {
 }
 
 impl Asked {
+    /// Finds the mount that a block device or image is a device of, and its number there. None if the caller cannot ask
+    /// the mount.
+    pub(crate) fn mount_of_device(path: &Path) -> Option<(Asked, u64)> {
+        let wanted = identity(path)?;
+        let volume_on = |device: &Path| Some(scan_devices(&[device]).first()?.volume);
+        let volume = volume_on(path)?;
+        let table = mount_table().ok()?.into_iter();
+        // Other mounts are not asked: a server that is stopped would never answer.
+        let mut mounts = table.filter(|entry| {
+            let device = match entry.is_ours() {
+                true => entry.volume_path(),
+                false => entry.source.clone(),
+            };
+            let is_btrfs = entry.is_ours() || entry.fs_type == "btrfs";
+            is_btrfs && volume_on(&device) == Some(volume)
+        });
+        mounts.find_map(|entry| {
+            let asked = Asked::at(&entry.mountpoint).ok()?;
+            let devices = asked.devices().ok()?.into_iter();
+            let mut named = devices.map(|device| {
+                let path = Path::new(OsStr::from_bytes(text(&device.path)));
+                (device.devid.get(), identity(path))
+            });
+            let (devid, _) = named.find(|(_, found)| *found == Some(wanted))?;
+            Some((asked, devid))
+        })
+    }
+
     pub(crate) fn volume_info(&self) -> Result<FsInfo, Errno> {
         let mut info = FsInfo::new_zeroed();
         self.ask::<{ args::FS_INFO }, _>(&mut info)?;

@@ -115,6 +115,7 @@ fn is_known(command: u32) -> bool {
             | SET_RECEIVED_SUBVOL
             | GET_FSLABEL
             | SET_FSLABEL
+            | GET_DEV_STATS
             | GET_FEATURES
             | GET_SUPPORTED_FEATURES
             | GET_SUBVOL_INFO
@@ -174,6 +175,7 @@ impl<S: Source> Call<'_, S> {
             args::WAIT_SYNC => self.wait_sync(read::<U64>(input)?.get()),
             args::GET_FSLABEL => write(out, &self.label()),
             args::SET_FSLABEL => self.set_label(&read(input)?),
+            args::GET_DEV_STATS => write(out, &self.dev_stats(read(input)?)?),
             args::GET_FEATURES => write(out, &self.features()),
             args::GET_SUPPORTED_FEATURES => write(out, &volume::supported_features()),
             args::FITRIM => write(out, &self.trim(read(input)?)?),

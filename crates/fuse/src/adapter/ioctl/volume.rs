@@ -5,13 +5,16 @@ use std::os::unix::ffi::OsStrExt;
 use ubtrfs_format::block_group_flags::BlockGroupFlags;
 use ubtrfs_format::csum::CsumType;
 use ubtrfs_format::features::{CompatRo, Incompat};
+use ubtrfs_format::ids::DevId;
 use ubtrfs_format::superblock::{LABEL_SIZE, Superblock};
 use ubtrfs_fuse_server::request::{Errno, Result};
 use zerocopy::FromZeros;
 
 use super::super::errno::errno;
 use super::super::source::Source;
-use super::args::{self, DevInfo, Features, FsInfo, Label, Space, SpaceInfo, SpaceList, TrimRange};
+use super::args::{
+    self, DevInfo, DevStats, Features, FsInfo, Label, Space, SpaceInfo, SpaceList, TrimRange,
+};
 use super::{Call, put, refused};
 use crate::caller::{EndingCaller, administer_mount};
 
@@ -68,6 +71,27 @@ impl<S: Source> Call<'_, S> {
             put(&mut info.path, &path[..path.len().min(1023)])?;
         }
         Ok(info)
+    }
+
+    /// Returns the error counts of a device, those up to now included. A reset is durable when this returns.
+    pub(super) fn dev_stats(&self, mut stats: DevStats) -> Result<DevStats> {
+        let devid = DevId(stats.devid.get());
+        let counts = if stats.flags.get() & args::RESET == 0 {
+            self.volume.pool().error_counts(devid)
+        } else {
+            self.administer()?;
+            self.must_be_writable()?;
+            let counts = self.volume.reset_device_errors(devid).map_err(errno)?;
+            self.volume.sync().map_err(errno)?;
+            counts
+        };
+        let counts = counts.ok_or(Errno::NODEV)?;
+        let asked = stats.nr_items.get().min(counts.len() as u64);
+        for (value, count) in stats.values.iter_mut().zip(counts).take(asked as usize) {
+            value.set(count);
+        }
+        stats.nr_items.set(asked);
+        Ok(stats)
     }
 
     /// Returns how many spaces there are. The ranges themselves are a list of a length that FUSE cannot carry.
