@@ -305,6 +305,9 @@ faults! {
     /// The kernel looks for the trees of the volume at offset 0 only.
     613 Error "root-item-offset" RootItemOffset { offset: u64 }
         => "root item at offset {offset}, which must be 0 for this tree";
+    /// A snapshot is made without this entry once the item of the UUID is full.
+    614 Warning "received-uuid-missing" ReceivedUuidMissing { uuid: Uuid }
+        => "uuid {uuid} that the subvolume was received from is not in the UUID tree";
 
     701 Error "inode-missing" InodeMissing {}
         => "items of an inode without INODE_ITEM";

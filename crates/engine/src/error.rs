@@ -93,6 +93,8 @@ pub enum Error {
     NameTooLong,
     #[error("too many names have the hash of this one")]
     NameHashFull,
+    #[error("too many subvolumes were received from one source")]
+    UuidItemFull,
     #[error("too many links")]
     TooManyLinks,
     #[error("not in the same subvolume")]

@@ -117,7 +117,7 @@ impl Subvolumes {
         };
         uuids.add_uuid(UuidKind::Own, &uuid, id)?;
         if let Some(received) = &received {
-            uuids.add_uuid(UuidKind::Received, received, id)?;
+            uuids.add_received_of_source(received, id)?;
         }
         let mut items = Draft::for_new_tree(&parent.tree);
         if let NewTree::New(root) = plan {

@@ -8,8 +8,8 @@ use ubtrfs_format::uuid::Uuid;
 use ubtrfs_transaction::roots::Tree;
 
 use super::Subvolumes;
-use crate::error::Result;
-use crate::inode::Draft;
+use crate::error::{Error, Result};
+use crate::inode::{Draft, has_room};
 
 /// The kind of a subvolume's UUID: its own, or that of the subvolume it was received from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,13 +42,33 @@ impl Subvolumes {
 
 /// Items of the UUID tree.
 impl Draft<'_> {
+    /// Adds a subvolume to the item of its UUID.
+    ///
+    /// Errors: the item has no room for one more ([`Error::UuidItemFull`]).
     pub(super) fn add_uuid(&mut self, kind: UuidKind, uuid: &Uuid, id: RootId) -> Result<()> {
         let key = uuid_key(kind, uuid);
         let old = self.get(&key)?;
-        if old.as_deref().is_none_or(|ids| find(ids, id).is_none()) {
-            self.append(key, old.as_ref(), &id.0.to_le_bytes(), None);
+        let ids = old.as_deref().unwrap_or_default();
+        if find(ids, id).is_some() {
+            return Ok(());
         }
+        if !has_room(&self.tree().view, ids.len(), size_of::<u64>()) {
+            return Err(Error::UuidItemFull);
+        }
+        self.append(key, old.as_ref(), &id.0.to_le_bytes(), None);
         Ok(())
+    }
+
+    /// Adds a snapshot to the item of the UUID that its source was received from. A full item stays as it is: the
+    /// snapshot is made all the same, as by the kernel.
+    pub(super) fn add_received_of_source(&mut self, uuid: &Uuid, id: RootId) -> Result<()> {
+        match self.add_uuid(UuidKind::Received, uuid, id) {
+            Err(Error::UuidItemFull) => {
+                tracing::debug!(%id, "the item of its received UUID is full");
+                Ok(())
+            }
+            added => added,
+        }
     }
 
     pub(super) fn remove_uuid(&mut self, kind: UuidKind, uuid: &Uuid, id: RootId) -> Result<()> {

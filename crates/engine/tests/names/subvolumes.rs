@@ -577,3 +577,46 @@ fn several_threads_make_subvolumes_and_snapshots_at_once() {
         }
     });
 }
+
+/// Snapshots of a received subvolume are made, too, when the item of its received UUID is full.
+#[test]
+fn snapshots_beyond_a_full_uuid_item_are_made_without_an_entry() {
+    let mut world = World::with_features("", 4 << 10);
+    let room = (4096 - 101 - 2 * 25) / 8;
+    let from = ReceivedFrom {
+        uuid: Uuid([7; 16]),
+        transid: Transid(9),
+        time: FileTime::default(),
+    };
+    let source = subvolume(&world, "source");
+    world.volume().set_received(source, &from).unwrap();
+    let mut snapshots = Vec::new();
+    for number in 0..room + 2 {
+        snapshots.push(snapshot(&world, source, &format!("s{number}"), true));
+    }
+    let listed: Vec<u64> = [source].iter().chain(&snapshots).map(|id| id.0).collect();
+    let other = subvolume(&world, "other");
+    let refused = world.volume().set_received(other, &from);
+    assert!(matches!(refused, Err(Error::UuidItemFull)), "{refused:?}");
+    let received = KeyType::UUID_KEY_RECEIVED_SUBVOL;
+    world.shows(|volume| {
+        assert_eq!(by_uuid(volume, received, &from.uuid), listed[..room]);
+        let received_uuid = |id: RootId| volume.subvolume_tree(id).unwrap().item().received_uuid;
+        assert_eq!(received_uuid(snapshots[room + 1]), from.uuid);
+        assert!(received_uuid(other).is_nil());
+    });
+    // One that has no entry is deleted as any other. A deleted one makes room.
+    for number in [room + 1, 0] {
+        let name = format!("s{number}");
+        let top = world.top();
+        world
+            .volume()
+            .delete_subvolume(top, name.as_bytes())
+            .unwrap();
+    }
+    world.volume().set_received(other, &from).unwrap();
+    world.shows(|volume| {
+        let ids = by_uuid(volume, received, &from.uuid);
+        assert_eq!((ids.len(), ids.last()), (room, Some(&other.0)));
+    });
+}

@@ -20,7 +20,7 @@ pub(super) fn errno(error: Error) -> Errno {
         Error::Exists => Errno::EXIST,
         Error::NotEmpty(_) => Errno::NOTEMPTY,
         Error::NameTooLong => Errno::NAMETOOLONG,
-        Error::NameHashFull => Errno::OVERFLOW,
+        Error::NameHashFull | Error::UuidItemFull => Errno::OVERFLOW,
         Error::TooManyLinks => Errno::MLINK,
         Error::CrossSubvolume => Errno::XDEV,
         Error::DefaultSubvolume(_)

@@ -71,7 +71,7 @@ fn of_engine(error: &EngineError) -> Option<Errno> {
     match error {
         EngineError::NoXattr => Some(Errno::NODATA),
         EngineError::TooManySymlinks => Some(Errno::LOOP),
-        EngineError::NameHashFull => Some(Errno::OVERFLOW),
+        EngineError::NameHashFull | EngineError::UuidItemFull => Some(Errno::OVERFLOW),
         EngineError::NoSuchInode(_) | EngineError::NoSuchSubvolume(_) => Some(Errno::STALE),
         EngineError::Device(DeviceError::NotBtrfs { .. }) => Some(Errno::INVAL),
         // Linux tells damaged structures from data that cannot be read.

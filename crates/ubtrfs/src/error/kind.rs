@@ -82,7 +82,7 @@ fn engine_kind(error: &EngineError) -> io::ErrorKind {
         EngineError::IsADirectory(_) => Kind::IsADirectory,
         EngineError::NoSpace | EngineError::XattrTooBig => Kind::StorageFull,
         EngineError::FileTooBig => Kind::FileTooLarge,
-        EngineError::CommitInGroup => Kind::QuotaExceeded,
+        EngineError::CommitInGroup | EngineError::UuidItemFull => Kind::QuotaExceeded,
         EngineError::ReadOnly
         | EngineError::ReadOnlySubvolume(_)
         | EngineError::Aborted(_)

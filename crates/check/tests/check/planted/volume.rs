@@ -487,5 +487,11 @@ fn root_plants() -> Vec<Plant> {
             move_root_item(volume, RootId::FREE_SPACE_TREE)
         }),
         plant(613, &[], |volume| move_root_item(volume, DEV_TREE)),
+        plant(614, &[], |volume| {
+            let wanted = subvolume(volume);
+            edit_key(volume, ROOT_TREE, wanted, |_, bytes| {
+                RootItem::mut_from_bytes(bytes).unwrap().received_uuid = Uuid([7; 16]);
+            });
+        }),
     ]
 }
