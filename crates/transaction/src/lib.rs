@@ -13,6 +13,7 @@ pub mod discard;
 mod error;
 mod file_id;
 pub mod lock;
+mod range_set;
 pub mod roots;
 pub mod space;
 mod sync;
@@ -21,6 +22,7 @@ mod transaction;
 pub use backref::{DataExtent, ExtentUser, RootsOfBlocks};
 pub use error::{CorruptItem, Error, ExtentShape, RefError, RefKey, Result, SpaceError};
 pub use file_id::{FileId, IdHasher};
+pub use range_set::RangeSet;
 pub use transaction::failpoint;
 #[cfg(any(test, feature = "testing"))]
 pub use transaction::testing;

@@ -64,7 +64,7 @@ const ORDERS: &[(&str, &[&str])] = &[
         &[
             "file_id",
             "error",
-            "lock sync",
+            "lock range_set sync",
             "space roots",
             "csum_tree backref discard",
             "transaction",

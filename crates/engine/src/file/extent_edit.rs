@@ -325,6 +325,7 @@ impl ExtentEdit {
     pub(crate) fn enter(&self, target: &dyn EditTarget, inode: &Inode) {
         let edits = self.edits();
         if !edits.is_empty() {
+            inode.note_extents_changed(self.span());
             target.edit_items(&inode.tree, edits, None);
         }
         for (disk, data, count) in self.ref_changes() {
@@ -335,6 +336,14 @@ impl ExtentEdit {
                 }
             }
         }
+    }
+
+    /// Returns a range that holds all extents before and after.
+    fn span(&self) -> Range<u64> {
+        let all = || self.before.iter().chain(&self.after);
+        let start = all().map(|(&start, _)| start).min();
+        let end = all().map(|(&start, extent)| start + extent.len(self.sectorsize));
+        start.unwrap_or(0)..end.max().unwrap_or(0)
     }
 
     fn edits(&self) -> Vec<Edit> {

@@ -467,7 +467,7 @@ impl Files {
         let mut state = inode.lock.write();
         let item = read_file(inode)?;
         let size = state.buffer.size_over(item.size.get());
-        edges.join(state.buffer.forget(whole.clone()));
+        edges.join(state.buffer.forget(whole.clone(), sectorsize));
         let cut = match first == last {
             true => vec![first],
             false => vec![first, last],

@@ -100,7 +100,7 @@ impl<'a> Job<'a> {
         let item = match inode_item_cached(&inode.tree, inode.id) {
             Ok(item) => item,
             Err(Error::NoSuchInode(_)) => {
-                drop(state.buffer.forget(0..u64::MAX));
+                drop(state.buffer.forget(0..u64::MAX, files.roots.sectorsize()));
                 files.inodes.dirty.remove(inode.id);
                 return Ok(None);
             }
@@ -165,7 +165,11 @@ impl<'a> Job<'a> {
     ) -> Job<'a> {
         let size = item.size.get().max(dirty_ranges.end().unwrap_or(0));
         let is_listed = state.buffer.is_dirty();
-        let source = Source::Own(state.buffer.put_in_flight(dirty_ranges));
+        let source = Source::Own(
+            state
+                .buffer
+                .put_in_flight(dirty_ranges, files.roots.sectorsize()),
+        );
         if !is_listed {
             // DIRTY-1
             files.inodes.dirty.add(inode);

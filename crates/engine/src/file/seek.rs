@@ -33,15 +33,7 @@ impl Files {
             if offset >= layout.size {
                 return Ok(None);
             }
-            let mut at = offset;
-            loop {
-                let stored = layout.stored_hole(at)?;
-                let buffered = layout.buffered_hole(stored);
-                if buffered == at || buffered >= layout.size {
-                    return Ok(Some(buffered.min(layout.size)));
-                }
-                at = buffered;
-            }
+            Ok(Some(layout.hole(offset)?.min(layout.size)))
         })
     }
 
@@ -103,19 +95,21 @@ impl Layout<'_> {
         Ok(found.filter(|&at| at < self.stored_end))
     }
 
-    fn stored_hole(&self, offset: u64) -> Result<u64> {
+    /// Returns the first offset at or above `offset` without data. One walk through the extents goes along with the
+    /// buffer, so that each is looked at once.
+    fn hole(&self, offset: u64) -> Result<u64> {
         let mut extents = self.extents(offset)?;
         let mut at = offset;
-        let mut hole = false;
-        while !hole && at < self.stored_end {
+        let mut is_hole = false;
+        while !is_hole && at < self.stored_end {
             let more = extents.next(&mut |range| {
-                if range.start > at {
-                    hole = true;
-                } else if self.end_of(&range) > at {
-                    if range.is_data() {
+                while !is_hole && at < self.end_of(&range) {
+                    if range.start <= at && range.is_data() {
                         at = self.end_of(&range);
                     } else {
-                        hole = true;
+                        let buffered = self.buffered_hole(at);
+                        is_hole = buffered == at;
+                        at = buffered;
                     }
                 }
                 Ok(())
@@ -124,7 +118,7 @@ impl Layout<'_> {
                 break;
             }
         }
-        Ok(at)
+        Ok(self.buffered_hole(at))
     }
 
     fn buffered_data(&self, offset: u64) -> Option<u64> {

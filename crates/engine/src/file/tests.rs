@@ -11,6 +11,7 @@ mod fixture;
 mod fragmented;
 mod full;
 mod many_files;
+mod many_ranges;
 mod many_runs;
 mod model;
 mod nocow;

@@ -96,7 +96,7 @@ impl Files {
         let sectorsize = self.roots.sectorsize();
         let mut state = inode.lock.write();
         let mut item = read_file(inode)?;
-        let forgotten = state.buffer.forget(size..u64::MAX);
+        let forgotten = state.buffer.forget(size..u64::MAX, sectorsize);
         if item.size.get() < size {
             // The size was that of buffered data, which may end before the new one now. On a full volume its reservation
             // is all that there is for the sector of the old end.

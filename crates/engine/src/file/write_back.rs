@@ -119,7 +119,7 @@ impl Files {
     /// Notes that data in flight has landed, or is lost (WRITEBACK-3).
     fn complete(&self, file: &TakenData<'_>, outcome: Result<()>) -> Result<()> {
         let mut state = file.inode.lock.write();
-        state.buffer.complete();
+        state.buffer.complete(self.roots.sectorsize());
         match &outcome {
             Ok(()) => state.buffer.writeback_errors_mut().note_written(),
             Err(error) if file.source.is_acknowledged() => {
@@ -225,7 +225,8 @@ impl Files {
         if let Source::Caller(offset, bytes) = &file.source
             && group.ends
         {
-            drop(state.buffer.forget(*offset..*offset + bytes.len() as u64));
+            let range = *offset..*offset + bytes.len() as u64;
+            drop(state.buffer.forget(range, self.roots.sectorsize()));
         }
         if !matches!(file.source, Source::Buffer(_)) {
             note_write(&mut item);

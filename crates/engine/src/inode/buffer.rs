@@ -10,6 +10,7 @@
 //! - BUFFER-2: no piece reaches beyond the file's size: the size is the inode item's, or where the last piece
 //!   ends if that is more.
 //! - BUFFER-3: space is reserved for every dirty sector, for one more, and for those in `ahead`.
+//! - BUFFER-4: `count` has exactly the sectors of which anything is buffered.
 //!
 //! Locks: the inode's protects it.
 //! Not here: the pieces (`dirty_ranges`), giving them extents (`write_back`), which files have any (`dirty`).
@@ -17,6 +18,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
+
+use super::delalloc_count::DelallocCount;
 use super::delalloc_reservation::DelallocReservation;
 use super::dirty::DirtyFiles;
 use super::dirty_ranges::{DirtyRanges, WINDOW_BYTES};
@@ -36,6 +40,8 @@ pub(crate) struct WriteBuffer {
     /// The size that a truncation under way has given the file, while its item still says another.
     cut: Option<u64>,
     writeback_errors: WritebackErrors,
+    /// BUFFER-4
+    count: Mutex<DelallocCount>,
 }
 
 /// The work of a write-back.
@@ -95,6 +101,7 @@ impl WriteBuffer {
         delalloc.shrink(delalloc.data_bytes().saturating_sub(need));
         self.delalloc.join(delalloc);
         self.dirty.write(offset, bytes);
+        self.count.get_mut().add(sectors);
     }
 
     /// Returns whether bytes in `range` need no reservation: their sectors are dirty, or come next and were reserved
@@ -122,6 +129,7 @@ impl WriteBuffer {
             self.ahead.start = sectors.end;
         }
         self.dirty.write(offset, bytes);
+        self.count.get_mut().add(sectors);
     }
 
     /// Returns the bytes to reserve ahead with a write of `range`. A write that continues a long piece gets the rest of
@@ -159,13 +167,32 @@ impl WriteBuffer {
 
     /// Forgets what is dirty in `range`. Its reservation stays until the next write-back. If nothing is
     /// dirty any more, returns the reservation: of a sector at least, which making the file longer may take.
-    pub(crate) fn forget(&mut self, range: Range<u64>) -> DelallocReservation {
-        self.dirty.clear(range);
+    pub(crate) fn forget(&mut self, range: Range<u64>, sectorsize: u64) -> DelallocReservation {
+        self.dirty.clear(range.clone());
+        self.recount(sectors_of(range, sectorsize), sectorsize);
         if !self.dirty.is_empty() {
             return DelallocReservation::default();
         }
         self.ahead = 0..0;
         std::mem::take(&mut self.delalloc)
+    }
+
+    /// Counts the sectors of a range anew (BUFFER-4).
+    fn recount(&mut self, sectors: Range<u64>, sectorsize: u64) {
+        let count = self.count.get_mut();
+        count.remove(sectors.clone());
+        for dirty_ranges in [Some(&self.dirty), self.in_flight.as_deref()] {
+            let pieces = dirty_ranges.into_iter();
+            for (start, piece) in pieces.flat_map(|all| all.overlapping(sectors.clone())) {
+                let piece = sectors_of(start..start + piece.len() as u64, sectorsize);
+                count.add(piece.start.max(sectors.start)..piece.end.min(sectors.end));
+            }
+        }
+    }
+
+    /// Returns the count of buffered sectors without space.
+    pub(crate) fn count(&self) -> MutexGuard<'_, DelallocCount> {
+        self.count.lock()
     }
 
     /// Takes all that is dirty in flight (BUFFER-1); None if nothing is.
@@ -185,16 +212,25 @@ impl WriteBuffer {
     }
 
     /// Puts the pieces of a single write in flight, past what is dirty (BUFFER-1).
-    pub(crate) fn put_in_flight(&mut self, dirty_ranges: DirtyRanges) -> Arc<DirtyRanges> {
+    pub(crate) fn put_in_flight(
+        &mut self,
+        dirty_ranges: DirtyRanges,
+        sectorsize: u64,
+    ) -> Arc<DirtyRanges> {
         debug_assert!(self.in_flight.is_none(), "BUFFER-1");
         let dirty_ranges = Arc::new(dirty_ranges);
+        let count = self.count.get_mut();
+        for (start, piece) in dirty_ranges.iter() {
+            count.add(sectors_of(start..start + piece.len() as u64, sectorsize));
+        }
         self.in_flight = Some(Arc::clone(&dirty_ranges));
         dirty_ranges
     }
 
     /// Notes that data in flight has its extents, or is lost.
-    pub(crate) fn complete(&mut self) {
+    pub(crate) fn complete(&mut self, sectorsize: u64) {
         self.in_flight = None;
+        self.recount(0..u64::MAX, sectorsize);
     }
 
     /// Sets the size that limits extents while a truncation goes on.
@@ -285,5 +321,6 @@ impl WriteBuffer {
 }
 
 fn sectors_of(range: Range<u64>, sectorsize: u64) -> Range<u64> {
-    range.start - range.start % sectorsize..range.end.next_multiple_of(sectorsize)
+    let end = range.end.checked_next_multiple_of(sectorsize);
+    range.start - range.start % sectorsize..end.unwrap_or(u64::MAX)
 }

@@ -7,7 +7,7 @@ use std::ops::Range;
 use ubtrfs_format::item::FileExtent;
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_transaction::FileId;
-use ubtrfs_transaction::roots::Tree;
+use ubtrfs_tree::Cursor;
 
 use super::{Attr, Inode, InodeState, Inodes};
 use crate::error::Result;
@@ -27,11 +27,13 @@ impl Inodes {
             });
         }
         let sectorsize = self.roots.sectorsize();
-        let mut gaps = state.buffer.sectors(sectorsize);
-        if stored.nbytes > 0 {
-            gaps = without_extents(&inode.tree, inode.id, gaps, sectorsize)?;
-        }
-        let more: u64 = gaps.iter().map(|gap| gap.end - gap.start).sum();
+        let mut count = state.buffer.count();
+        count.note_changed(inode.take_changed_extents());
+        let mut cursor = inode.tree.view.cursor();
+        let more = count.bytes(|sectors| match stored.nbytes {
+            0 => Ok(vec![sectors]),
+            _ => without_extents(&mut cursor, inode.id, sectors, sectorsize),
+        })?;
         Ok(Attr {
             size: state.buffer.size_over(stored.size),
             nbytes: stored.nbytes.saturating_add(more),
@@ -40,41 +42,38 @@ impl Inodes {
     }
 }
 
-/// Returns the parts of `gaps`, which ascend, that no extent with space covers.
+/// Returns the parts of `sectors` that no extent with space covers.
 fn without_extents(
-    tree: &Tree,
+    cursor: &mut Cursor<'_>,
     file: FileId,
-    gaps: Vec<Range<u64>>,
+    sectors: Range<u64>,
     sectorsize: u64,
 ) -> Result<Vec<Range<u64>>> {
-    let mut left = Vec::with_capacity(gaps.len());
-    let mut cursor = tree.view.cursor();
-    for gap in gaps {
-        let mut at = gap.start;
-        let first = Key::new(file.ino.0, KeyType::EXTENT_DATA, gap.start);
-        let before = cursor.seek_floor(&first)?
-            && cursor
-                .current()
-                .is_some_and(|(key, _)| is_extent(key, file));
-        let mut more = before || cursor.seek(&first)?;
-        while more
-            && let Some((key, bytes)) = cursor.current()
-            && is_extent(key, file)
-            && key.offset < gap.end
-        {
-            if let Some(len) = space_bytes(bytes) {
-                let end = key.offset.saturating_add(len);
-                let end = end.checked_next_multiple_of(sectorsize).unwrap_or(end);
-                if key.offset > at {
-                    left.push(at..key.offset);
-                }
-                at = at.max(end.min(gap.end));
+    let mut left = Vec::new();
+    let mut at = sectors.start;
+    let first = Key::new(file.ino.0, KeyType::EXTENT_DATA, sectors.start);
+    let before = cursor.seek_floor(&first)?
+        && cursor
+            .current()
+            .is_some_and(|(key, _)| is_extent(key, file));
+    let mut more = before || cursor.seek(&first)?;
+    while more
+        && let Some((key, bytes)) = cursor.current()
+        && is_extent(key, file)
+        && key.offset < sectors.end
+    {
+        if let Some(len) = space_bytes(bytes) {
+            let end = key.offset.saturating_add(len);
+            let end = end.checked_next_multiple_of(sectorsize).unwrap_or(end);
+            if key.offset > at {
+                left.push(at..key.offset);
             }
-            more = cursor.advance()?;
+            at = at.max(end.min(sectors.end));
         }
-        if at < gap.end {
-            left.push(at..gap.end);
-        }
+        more = cursor.advance()?;
+    }
+    if at < sectors.end {
+        left.push(at..sectors.end);
     }
     Ok(left)
 }

@@ -14,6 +14,7 @@ mod attr;
 mod buffer;
 mod buffer_pool;
 mod delalloc;
+mod delalloc_count;
 mod delalloc_reservation;
 mod dirty;
 mod dirty_ranges;

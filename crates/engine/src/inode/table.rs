@@ -18,6 +18,7 @@
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasher, BuildHasherDefault};
+use std::ops::Range;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
@@ -46,6 +47,8 @@ pub(crate) struct Inode {
     /// read them without `lock`. The data goes to the devices while it is held. Never taken by a commit.
     pub(crate) extents: Mutex<FileExtentsState>,
     pub(crate) lock: RwLock<InodeState>,
+    /// The span of extents that have changed since buffered bytes were last counted. A leaf.
+    changed_extents: Mutex<Range<u64>>,
 }
 
 /// The state of a file's extents. The thread that holds its lock may change them.
@@ -187,6 +190,7 @@ impl InodeTable {
             tree: Arc::clone(tree),
             extents: Mutex::default(),
             lock: RwLock::default(),
+            changed_extents: Mutex::default(),
         });
         vacant.insert(Arc::clone(&inode));
         shard.turns.push_back(id);
@@ -252,6 +256,21 @@ impl Inodes {
 }
 
 impl Inode {
+    /// Notes that the extents of `range` change. The caller holds the lock.
+    pub(crate) fn note_extents_changed(&self, range: Range<u64>) {
+        let mut changed = self.changed_extents.lock();
+        *changed = if changed.is_empty() {
+            range
+        } else {
+            changed.start.min(range.start)..changed.end.max(range.end)
+        };
+    }
+
+    /// Returns the span of changed extents, and forgets it.
+    pub(super) fn take_changed_extents(&self) -> Range<u64> {
+        std::mem::take(&mut self.changed_extents.lock())
+    }
+
     /// Returns whether it must stay in memory. No other thread holds it when this is asked, so that the lock is free.
     fn must_stay(&self) -> bool {
         self.lock

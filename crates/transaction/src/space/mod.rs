@@ -23,7 +23,6 @@ mod chunk_alloc;
 mod free_space;
 pub(crate) mod free_space_tree;
 mod nocow;
-mod range_set;
 mod reserve;
 mod space_info;
 mod trim;

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::{Condvar, Mutex};
 use ubtrfs_format::ids::DevId;
 
-use super::range_set::RangeSet;
+use crate::range_set::RangeSet;
 
 #[derive(Debug, Default)]
 pub(super) struct Unallocated {

@@ -5,8 +5,8 @@
 
 use std::ops::Range;
 
+use crate::range_set::RangeSet;
 use crate::space::free_space::{ExtentRequest, FreeSpace};
-use crate::space::range_set::RangeSet;
 
 /// More ranges are kept as free space. So many take less memory than the free space of a GiB may.
 const FEW: u64 = if cfg!(test) { 64 } else { 1024 };

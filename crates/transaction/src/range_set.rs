@@ -3,26 +3,49 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+/// A set of numbers, kept as ranges.
 #[derive(Clone, Debug, Default)]
-pub(super) struct RangeSet {
+pub struct RangeSet {
     /// Start to end.
     ranges: BTreeMap<u64, u64>,
 }
 
 impl RangeSet {
-    pub(super) fn iter(&self) -> impl Iterator<Item = Range<u64>> {
+    /// Returns the lowest range.
+    pub fn first(&self) -> Option<Range<u64>> {
+        let (&start, &end) = self.ranges.first_key_value()?;
+        Some(start..end)
+    }
+
+    /// Removes a range, and returns the parts of it that were in the set.
+    pub fn take(&mut self, range: Range<u64>) -> Vec<Range<u64>> {
+        let before = self.ranges.range(..=range.start).next_back();
+        let from = before.map_or(range.start, |(&start, _)| start);
+        let overlapping = self.ranges.range(from..range.end.max(from));
+        let within = |(&start, &end): (&u64, &u64)| start.max(range.start)..end.min(range.end);
+        let mut taken: Vec<Range<u64>> = overlapping.map(within).collect();
+        taken.retain(|part| part.start < part.end);
+        self.remove(range);
+        taken
+    }
+
+    /// Returns the ranges, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = Range<u64>> {
         self.ranges.iter().map(|(&start, &end)| start..end)
     }
 
-    pub(super) fn len_bytes(&self) -> u64 {
+    /// Returns how many numbers are in the set.
+    pub fn len_bytes(&self) -> u64 {
         self.iter().map(|range| range.end - range.start).sum()
     }
 
-    pub(super) fn count(&self) -> u64 {
+    /// Returns how many ranges there are.
+    pub fn count(&self) -> u64 {
         self.ranges.len() as u64
     }
 
-    pub(super) fn add(&mut self, range: Range<u64>) {
+    /// Adds a range.
+    pub fn add(&mut self, range: Range<u64>) {
         let mut range = range;
         while let Some((&start, &end)) = self.ranges.range(..=range.end).next_back() {
             if end < range.start {
@@ -37,7 +60,7 @@ impl RangeSet {
     }
 
     /// Returns how much of the range was in the set.
-    pub(super) fn remove(&mut self, range: Range<u64>) -> u64 {
+    pub fn remove(&mut self, range: Range<u64>) -> u64 {
         let mut removed = 0;
         while let Some((&start, &end)) = self.ranges.range(..range.end).next_back() {
             if end <= range.start {
@@ -56,7 +79,7 @@ impl RangeSet {
     }
 
     /// Returns the first part of a range that is not in the set.
-    pub(super) fn first_gap(&self, range: &Range<u64>) -> Option<Range<u64>> {
+    pub fn first_gap(&self, range: &Range<u64>) -> Option<Range<u64>> {
         let before = self.ranges.range(..=range.start).next_back();
         let from = before.map_or(range.start, |(_, &end)| end.max(range.start));
         let next = self.ranges.range(from..).next();
@@ -88,6 +111,14 @@ mod tests {
             } else {
                 let held = part.iter().filter(|&&flag| flag).count() as u64;
                 part.fill(false);
+                let taken = set.clone().take(range.clone());
+                assert!(taken.iter().all(|part| {
+                    range.start <= part.start && part.start < part.end && part.end <= range.end
+                }));
+                assert_eq!(
+                    taken.iter().map(|part| part.end - part.start).sum::<u64>(),
+                    held
+                );
                 assert_eq!(set.remove(range), held);
             }
             let shown: Vec<bool> = (0..LEN)

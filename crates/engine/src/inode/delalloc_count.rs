@@ -1,0 +1,68 @@
+//! How many buffered bytes of a file have no extent with space yet, counted once for each sector.
+//!
+//! A stat would otherwise search the tree once for each buffered range, and programs stat after every write.
+//!
+//! Invariants
+//! - DELALLOC-COUNT-1: a sector that is buffered is either counted or waits to be.
+//! - DELALLOC-COUNT-2: `without_space` is a part of `counted`, and `bytes` is its length.
+//!
+//! Locks: its mutex is taken behind the inode's lock, and held while a count reads the tree.
+//! Not here: the search for extents (`delalloc`).
+
+use std::ops::Range;
+
+use ubtrfs_transaction::RangeSet;
+
+#[cfg(test)]
+mod tests;
+
+#[derive(Debug, Default)]
+pub(crate) struct DelallocCount {
+    /// Sectors to be looked up.
+    waiting: RangeSet,
+    counted: RangeSet,
+    without_space: RangeSet,
+    bytes: u64,
+}
+
+impl DelallocCount {
+    /// Adds sectors that are buffered.
+    pub(super) fn add(&mut self, sectors: Range<u64>) {
+        let mut rest = sectors;
+        while let Some(gap) = self.counted.first_gap(&rest) {
+            rest.start = gap.end;
+            self.waiting.add(gap);
+        }
+    }
+
+    /// Removes sectors of which nothing is buffered any longer.
+    pub(super) fn remove(&mut self, sectors: Range<u64>) {
+        self.waiting.remove(sectors.clone());
+        self.counted.remove(sectors.clone());
+        self.bytes -= self.without_space.remove(sectors);
+    }
+
+    /// Looks up sectors again whose extents have changed.
+    pub(super) fn note_changed(&mut self, range: Range<u64>) {
+        self.bytes -= self.without_space.remove(range.clone());
+        for sectors in self.counted.take(range) {
+            self.waiting.add(sectors);
+        }
+    }
+
+    /// Returns the bytes without space. `look_up` finds those of sectors that were not counted yet.
+    pub(super) fn bytes<E>(
+        &mut self,
+        mut look_up: impl FnMut(Range<u64>) -> Result<Vec<Range<u64>>, E>,
+    ) -> Result<u64, E> {
+        while let Some(sectors) = self.waiting.first() {
+            for gap in look_up(sectors.clone())? {
+                self.bytes += gap.end - gap.start;
+                self.without_space.add(gap);
+            }
+            self.waiting.remove(sectors.clone());
+            self.counted.add(sectors);
+        }
+        Ok(self.bytes)
+    }
+}
