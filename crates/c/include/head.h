@@ -26,5 +26,6 @@
  * Changes are in memory until ubtrfs_volume_sync, ubtrfs_volume_close, or 30 seconds have passed. After a power cut the volume
  * is as of a commit.
  *
- * A process that forks uses a volume on one side only.
+ * A volume stays with the process that opened it. In a fork, calls on it
+ * return -EBUSY, and freeing its handles changes nothing.
  */

@@ -131,7 +131,7 @@ impl FileDevice {
     ) -> Result<FileDevice, DeviceError> {
         let len_bytes = file.seek(SeekFrom::End(0)).map_err(open_error(path))?;
         Ok(FileDevice {
-            file: Unlocking(file),
+            file: Unlocking::new(file),
             path: path.to_owned(),
             len_bytes: len_bytes.into(),
             tells_cached: AtomicBool::new(true),

@@ -13,6 +13,7 @@ use crate::access::Access;
 use crate::clock;
 use crate::error::{DeviceError, Holder, in_use, open_error};
 use crate::loop_device::{backing_of, loop_on, sibling_of};
+use crate::process::OpeningProcess;
 
 /// The longest wait for a lock, or for a loop device to go. The process behind a mount releases it a moment after
 /// umount(8) has returned, and udev locks a block device for a moment to probe it.
@@ -73,20 +74,37 @@ pub(crate) fn refuse_siblings(device: &Metadata, path: &Path) -> Result<(), Devi
 /// A file whose lock goes when it is dropped. The lock itself goes with the kernel's last reference to the file. A
 /// ring or a process that is being torn down may keep one for longer than the descriptor.
 #[derive(Debug)]
-pub(crate) struct Unlocking(pub(crate) File);
+pub(crate) struct Unlocking {
+    file: File,
+    process: OpeningProcess,
+}
+
+impl Unlocking {
+    /// Takes a file that is locked.
+    pub(crate) fn new(file: File) -> Unlocking {
+        Unlocking {
+            file,
+            process: OpeningProcess::this(),
+        }
+    }
+}
 
 impl Deref for Unlocking {
     type Target = File;
 
     fn deref(&self) -> &File {
-        &self.0
+        &self.file
     }
 }
 
 impl Drop for Unlocking {
     fn drop(&mut self) {
+        // The lock is one with that of the parent.
+        if self.process.is_left_by_pid() {
+            return;
+        }
         // A lock that cannot be released goes as the kernel has it.
-        let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
+        let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
     }
 }
 
@@ -104,7 +122,7 @@ pub(crate) fn lock_backing(
         return Ok(None);
     };
     lock(&file, &path, access)?;
-    Ok(Some(Unlocking(file)))
+    Ok(Some(Unlocking::new(file)))
 }
 
 /// Finds the process that has a lock on the file.

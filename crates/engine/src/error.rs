@@ -36,6 +36,9 @@ pub enum Error {
     Aborted(String),
     #[error("the volume is closed")]
     Closed,
+    /// The process that opened the volume has forked this one.
+    #[error("the volume was opened by the parent process, before a fork")]
+    Forked,
     #[error("the volume cannot be written: {0}")]
     Unwritable(String),
     /// The volume has an fsync log, which cannot be read. The state of the last commit can be had without it.
@@ -285,6 +288,7 @@ impl From<ubtrfs_transaction::Error> for Error {
             Below::Space(source) => Error::Space(source),
             Below::Aborted(reason) => Error::Aborted(reason),
             Below::Closed => Error::Closed,
+            Below::Forked => Error::Forked,
             Below::Unwritable(reason) => Error::Unwritable(reason),
             Below::Seed => Error::Seed,
             Below::NoSpace => Error::NoSpace,

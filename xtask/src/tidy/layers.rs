@@ -32,7 +32,8 @@ const ORDERS: &[(&str, &[&str])] = &[
     (
         "device",
         &[
-            "access block_discard chunk_problem clock discard_geometry file_clone memory_limit nonblocking parity random \
+            "access block_discard chunk_problem clock discard_geometry file_clone memory_limit nonblocking parity process \
+             random \
              read_errors registration signature thread",
             "loop_status uring",
             "loop_device",

@@ -39,7 +39,7 @@ impl Inodes {
     /// Returns the attributes that `stat` shows of an inode. Size and bytes in use include buffered data.
     pub(crate) fn attr(&self, id: FileId) -> Result<Attr> {
         // Under the lock, so that buffered data and the item are of one moment.
-        let Some(inode) = self.table.find(id) else {
+        let Some(inode) = self.find(id) else {
             return self.stored_attr(id);
         };
         let state = lock::read(&inode.lock)?;

@@ -116,6 +116,10 @@ impl Inodes {
 
 impl Drop for InodeHold {
     fn drop(&mut self) {
+        // The inode is the parent's to evict.
+        if self.inodes.roots.is_drop_in_fork() {
+            return;
+        }
         let mut state = self.inode.lock.write();
         state.open_count -= 1;
         let gone = state.open_count == 0 && state.unlinked;

@@ -109,9 +109,10 @@ impl Inodes {
 
     /// Returns the transactions of a writable volume.
     ///
-    /// Errors: the volume was opened for reading.
+    /// Errors: the volume was opened for reading; this process is a fork of the one that opened it.
     #[inline]
     pub(crate) fn transactions(&self) -> Result<&Arc<TransactionManager>> {
+        self.roots.check_process()?;
         // Every call asks: no error is made and dropped where there are some.
         let Some(manager) = &self.transactions else {
             return Err(Error::ReadOnly);
@@ -132,13 +133,15 @@ impl Inodes {
         Ok(self.transactions()?.join_transaction(reservation)?)
     }
 
-    /// Returns the object of an inode, if there is one.
+    /// Returns the object of an inode, if there is one. A fork has none: another thread may have locked it.
     pub(crate) fn find(&self, id: FileId) -> Option<Arc<Inode>> {
+        self.roots.check_process().ok()?;
         self.table.find(id)
     }
 
     /// Returns the object of an inode. The caller finds out under the inode's lock whether the inode exists.
     pub(crate) fn get(&self, id: FileId) -> Result<Arc<Inode>> {
+        self.roots.check_process()?;
         self.table.get(&self.roots, id)
     }
 

@@ -55,6 +55,7 @@ impl Subvolumes {
 
     /// Returns the subvolume that is mounted if none is named.
     pub(crate) fn default_subvolume(&self) -> Result<RootId> {
+        self.roots.check_process()?;
         let dir = match self.roots.superblock().root_dir_objectid.get() {
             0 => objectid::ROOT_TREE_DIR,
             dir => dir,
@@ -65,6 +66,7 @@ impl Subvolumes {
 
     /// Returns all subvolumes by ascending id, the top level first, those being deleted included.
     pub(crate) fn subvolumes(&self) -> Result<Vec<SubvolumeInfo>> {
+        self.roots.check_process()?;
         let mut found = Vec::new();
         let root_tree = self.roots.root_tree();
         let mut cursor = root_tree.cursor().sequential();
@@ -87,6 +89,7 @@ impl Subvolumes {
 
     /// Returns one of the subvolumes that [`Subvolumes::subvolumes`] lists; None if there is none of this id.
     pub(crate) fn subvolume_info(&self, id: RootId) -> Result<Option<SubvolumeInfo>> {
+        self.roots.check_process()?;
         let root_tree = self.roots.root_tree();
         let mut cursor = root_tree.cursor();
         if !id.is_subvolume() || !cursor.seek(&Key::new(id.0, KeyType::ROOT_ITEM, 0))? {

@@ -24,6 +24,7 @@ impl Volume {
     /// Errors: read-only volume; a transaction that aborted, now or earlier; data of some file that is lost:
     /// all the rest is durable then.
     pub fn sync(&self) -> Result<()> {
+        self.roots.check_process()?;
         nonblocking::check()?;
         // ORPHAN-QUEUE-2
         self.inodes.evict_orphans();
@@ -105,8 +106,9 @@ impl Volume {
     /// The volume takes no changes any more and nothing is written, even if the call fails. Does nothing on a volume
     /// that is read-only or closed.
     ///
-    /// Errors: as `sync`.
+    /// Errors: as `sync`. A fork of the process that opened the volume closes nothing.
     pub fn close(&self) -> Result<()> {
+        self.roots.check_process()?;
         let Ok(manager) = self.inodes.transactions() else {
             return Ok(());
         };

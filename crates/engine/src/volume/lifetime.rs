@@ -24,6 +24,12 @@ impl Volume {
             || !self.is_writable()
     }
 
+    /// Returns whether a handle is dropped in a fork of the process that opened the volume. The volume must then be left
+    /// as it is, and its memory is not freed: the threads and the locks of it are those of the parent.
+    pub fn is_drop_in_fork(&self) -> bool {
+        self.roots.is_drop_in_fork()
+    }
+
     /// Gives up what is not durable: from here on nothing is entered and no commit begins.
     pub fn shutdown(&self, reason: &Error) {
         if let Ok(manager) = self.inodes.transactions() {

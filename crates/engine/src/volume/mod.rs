@@ -156,6 +156,9 @@ impl Volume {
 impl Drop for Volume {
     /// Closes it. Errors are only logged: callers that must know them call `close` before.
     fn drop(&mut self) {
+        if self.is_drop_in_fork() {
+            return;
+        }
         let Ok(manager) = self.inodes.transactions() else {
             return;
         };

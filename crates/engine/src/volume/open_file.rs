@@ -65,6 +65,7 @@ impl OpenFile {
     }
 
     fn sync(&self, what: Durable) -> Result<()> {
+        self.volume.roots.check_process()?;
         nonblocking::check()?;
         let report = |errors: &mut WritebackErrors| errors.report_to(self.hold.seen_errors());
         self.volume.log.sync(self.hold.inode(), what, report)

@@ -44,6 +44,7 @@ pub(super) fn errno(error: Error) -> Errno {
         | Error::Closed
         | Error::Seed
         | Error::Unwritable(_) => Errno::ROFS,
+        Error::Forked => Errno::BUSY,
         Error::NoSpace | Error::XattrTooBig => Errno::NOSPC,
         Error::CommitInGroup => Errno::DQUOT,
         Error::Space(SpaceError::Device(_)) => Errno::IO,

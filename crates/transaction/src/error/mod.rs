@@ -34,6 +34,9 @@ pub enum Error {
     Aborted(String),
     #[error("the volume is closed")]
     Closed,
+    /// The process that opened the volume has forked this one.
+    #[error("the volume was opened by the parent process, before a fork")]
+    Forked,
     #[error("the volume cannot be written: {0}")]
     Unwritable(String),
     #[error("the volume is a seed, which is only read")]

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
-use ubtrfs_device::Pool;
+use ubtrfs_device::{OpeningProcess, Pool};
 use ubtrfs_format::features::Incompat;
 use ubtrfs_format::ids::{Logical, RootId, Transid};
 use ubtrfs_format::item::{Chunk, DevItem, InodeFlags, RootItem};
@@ -91,6 +91,7 @@ pub struct Roots {
     sectorsize: u64,
     csum_bytes: u64,
     tree_use: TreeUse,
+    process: OpeningProcess,
 }
 
 impl Roots {
@@ -120,6 +121,7 @@ impl Roots {
             tree_use,
             pool,
             store,
+            process: OpeningProcess::this(),
         };
         roots.load_chunks()?;
         let root = roots.root_tree().read_root()?;
@@ -129,6 +131,22 @@ impl Roots {
 
     pub fn is_writable(&self) -> bool {
         self.tree_use.writable
+    }
+
+    /// Returns whether a drop happens in a fork of the process that opened the volume, and must leave all as it is.
+    pub fn is_drop_in_fork(&self) -> bool {
+        self.process.is_left_by_pid()
+    }
+
+    /// Checks that this process opened the volume.
+    ///
+    /// Errors: it is a fork of the one that did.
+    #[inline]
+    pub fn check_process(&self) -> Result<()> {
+        match self.process.is_left() {
+            false => Ok(()),
+            true => Err(Error::Forked),
+        }
     }
 
     /// Sets the flags that the options of the volume add to new regular files.
@@ -236,6 +254,7 @@ impl Roots {
 
     /// Returns a tree that the root tree names, or None.
     pub fn find_tree(&self, id: RootId) -> Result<Option<Arc<Tree>>> {
+        self.check_process()?;
         if let Some(tree) = self.trees.get(id) {
             return Ok(Some(Arc::clone(&tree)));
         }
@@ -300,6 +319,7 @@ impl Roots {
     /// tree that is at hand becomes one piece of code with this.
     #[inline]
     pub fn tree_of(&self, id: FileId) -> Result<TreeRef> {
+        self.check_process()?;
         let tree = match self.trees.get(id.root) {
             Some(tree) => tree,
             None => self.find_tree_of(id)?,

@@ -81,6 +81,7 @@ fn engine_kind(error: &EngineError) -> io::ErrorKind {
         EngineError::NotADirectory(_) => Kind::NotADirectory,
         EngineError::IsADirectory(_) => Kind::IsADirectory,
         EngineError::NoSpace | EngineError::XattrTooBig => Kind::StorageFull,
+        EngineError::Forked => Kind::ResourceBusy,
         EngineError::FileTooBig => Kind::FileTooLarge,
         EngineError::CommitInGroup | EngineError::UuidItemFull => Kind::QuotaExceeded,
         EngineError::ReadOnly
