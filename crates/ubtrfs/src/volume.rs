@@ -147,6 +147,18 @@ impl Volume {
         Ok(plain.collect())
     }
 
+    /// Reads what is known of the subvolume of an id, also of one that is deleted and not all free yet. None if there is
+    /// none. It takes the same time however many subvolumes there are.
+    ///
+    /// # Errors
+    ///
+    /// The volume is damaged or cannot be read.
+    pub fn subvolume_info(&self, id: u64) -> Result<Option<SubvolumeInfo>> {
+        let info = self.engine().subvolume_info(RootId(id));
+        let info = info.naming_alone("examine subvolume")?;
+        Ok(info.map(|info| SubvolumeInfo::of(&self.root.engine, &info)))
+    }
+
     /// Opens the subvolume of an id.
     ///
     /// # Errors

@@ -115,7 +115,11 @@ impl Delete {
             }
             None => target.subvolume(location)?,
         };
-        let subvolumes = Subvolumes::read(&target.volume)?;
+        // Those below are found among all.
+        let subvolumes = match self.recursive {
+            true => Subvolumes::read(&target.volume)?,
+            false => Subvolumes::read_one(&target.volume, id)?,
+        };
         if self.recursive {
             for below in subvolumes.below(id) {
                 self.delete_one(target, location, &subvolumes, below, console)?;

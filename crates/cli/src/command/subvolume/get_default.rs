@@ -37,7 +37,9 @@ impl GetDefault {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         let volume = self.devices.open(&self.location)?;
         let id = volume.default_subvolume_id().reason()?;
-        print(console, RootId(id), || Subvolumes::read(&volume))
+        print(console, RootId(id), || {
+            Subvolumes::read_one(&volume, RootId(id))
+        })
     }
 }
 

@@ -127,7 +127,25 @@ pub(super) struct Subvolumes {
 
 impl Subvolumes {
     pub(super) fn read(volume: &Volume) -> anyhow::Result<Subvolumes> {
-        let infos = volume.subvolumes().reason()?;
+        Ok(Subvolumes::of_volume(volume.subvolumes().reason()?, true))
+    }
+
+    /// Reads one subvolume and those above it, however many others there are.
+    pub(super) fn read_one(volume: &Volume, id: RootId) -> anyhow::Result<Subvolumes> {
+        let mut infos: Vec<SubvolumeInfo> = Vec::new();
+        let mut next = Some(id.0);
+        while let Some(at) = next
+            // A loop of subvolumes comes back to one that was read.
+            && infos.iter().all(|info| info.id != at)
+            && let Some(info) = volume.subvolume_info(at).reason()?
+        {
+            next = info.parent_id;
+            infos.push(info);
+        }
+        Ok(Subvolumes::of_volume(infos, false))
+    }
+
+    fn of_volume(infos: Vec<SubvolumeInfo>, is_all: bool) -> Subvolumes {
         let paths = infos.iter().map(|info| (info.id, info.path.clone()));
         let paths: BTreeMap<u64, Option<PathBuf>> = paths.collect();
         let listed = infos.into_iter().map(|info| {
@@ -137,11 +155,11 @@ impl Subvolumes {
             let path = path.map(<[u8]>::to_vec);
             Listed::of_volume(info, path)
         });
-        Ok(Subvolumes {
+        Subvolumes {
             by_id: listed.map(|listed| (listed.id, listed)).collect(),
             top: RootId::FS_TREE,
-            is_all: true,
-        })
+            is_all,
+        }
     }
 
     /// Asks for the subvolumes of a mount, as far as the caller may know of them. `asked` is the file that a location
@@ -222,5 +240,56 @@ impl Subvolumes {
     /// Returns the subvolume that holds this one.
     pub(super) fn parent(&self, id: RootId) -> Option<RootId> {
         self.get(id)?.parent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ubtrfs::Access;
+
+    use super::*;
+
+    /// Returns how many blocks of trees `read` looked at.
+    fn blocks_of(volume: &Volume, read: impl FnOnce()) -> u64 {
+        let looks = || {
+            let stats = volume.engine().node_store().stats();
+            stats.hits + stats.misses
+        };
+        let before = looks();
+        read();
+        looks() - before
+    }
+
+    #[test]
+    fn one_subvolume_is_read_without_all_others() {
+        let volume = Volume::in_memory(256 << 20).unwrap();
+        let root = volume.root();
+        root.create_dir("/dir").unwrap();
+        let above = root.create_subvolume("/dir/above").unwrap();
+        above.create_dir("/deep").unwrap();
+        let id = above.create_subvolume("/deep/sub").unwrap().id();
+        let read = || {
+            let one = Subvolumes::read_one(&volume, RootId(id)).unwrap();
+            assert_eq!(one.all().count(), 3);
+            assert_eq!(one.path(RootId(id), None).unwrap(), b"dir/above/deep/sub");
+            let from = Some(RootId(above.id()));
+            assert_eq!(one.path(RootId(id), from).unwrap(), b"deep/sub");
+        };
+        let few = blocks_of(&volume, read);
+        for number in 0..200 {
+            let to = format!("/s{number}");
+            root.snapshot("/", to, Access::Writable).unwrap();
+        }
+        // The root tree has a level more.
+        let many = blocks_of(&volume, read);
+        assert!(
+            many <= few * 2,
+            "{many} blocks, and {few} of three subvolumes"
+        );
+        let all = Subvolumes::read(&volume).unwrap();
+        assert_eq!(all.all().count(), 203);
+        assert_eq!(all.path(RootId(id), None).unwrap(), b"dir/above/deep/sub");
+        let none = Subvolumes::read_one(&volume, RootId(9999)).unwrap();
+        assert_eq!(none.all().count(), 0);
     }
 }

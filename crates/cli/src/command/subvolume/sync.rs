@@ -48,23 +48,26 @@ impl Sync {
     }
 
     fn ids(&self, volume: &Volume) -> anyhow::Result<Vec<RootId>> {
-        let all = volume.subvolumes().reason()?;
         if self.ids.is_empty() {
+            let all = volume.subvolumes().reason()?;
             let deleted = all.iter().filter(|info| info.is_deleted);
             return Ok(deleted.map(|info| RootId(info.id)).collect());
         }
-        let alive = all.iter().filter(|info| !info.is_deleted);
-        self.check_ids(|id| alive.clone().any(|info| info.id == id.0))?;
+        let is_alive = |id: RootId| {
+            let info = volume.subvolume_info(id.0).reason()?;
+            Ok(info.is_some_and(|info| !info.is_deleted))
+        };
+        self.check_ids(is_alive)?;
         Ok(self.ids.iter().copied().map(RootId).collect())
     }
 
     /// Refuses ids that no subvolume can have, and those of subvolumes that were not deleted.
-    fn check_ids(&self, is_alive: impl Fn(RootId) -> bool) -> anyhow::Result<()> {
+    fn check_ids(&self, is_alive: impl Fn(RootId) -> anyhow::Result<bool>) -> anyhow::Result<()> {
         for &id in &self.ids {
             if !(RootId::FIRST_FREE..=RootId::LAST_FREE).contains(&id) {
                 bail!("subvolume id {id} out of range");
             }
-            if is_alive(RootId(id)) {
+            if is_alive(RootId(id))? {
                 bail!("subvolume {id} was not deleted");
             }
         }
@@ -109,7 +112,7 @@ impl ByIoctls for Sync {
             }
             false => self.ids.iter().copied().map(RootId).collect(),
         };
-        self.check_ids(|id| states.get(&id) == Some(&true))?;
+        self.check_ids(|id| Ok(states.get(&id) == Some(&true)))?;
         if left.is_empty() {
             return Ok(());
         }
