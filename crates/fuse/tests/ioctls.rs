@@ -199,6 +199,9 @@ fn script(top: &Path) -> Vec<String> {
             silent(ask(of, SNAP_DESTROY, &named(name.as_bytes()))),
         );
     }
+    // It is deleted, and open.
+    let args = named_v2(r.as_raw_fd().into(), 0, b"late");
+    note("late", silent(ask(&root, SNAP_CREATE_V2, &args)));
     for id in [258, 3, 99_999] {
         let args = named_v2(0, BY_ID, &numbers(&[id]));
         note("delete by id", silent(ask(&root, SNAP_DESTROY_V2, &args)));

@@ -67,7 +67,12 @@ impl<S: Source> Call<'_, S> {
         self.writing()?;
         let source = self.file_of(source)?;
         self.rights().own(source).map_err(refused)?;
-        if self.volume.root_dir(source.root).map_err(errno)? != source {
+        // As in the kernel, an open directory of a deleted subvolume is there, and the subvolume is not.
+        let absent = |error| match error {
+            Error::NoSuchSubvolume(_) => Errno::NOENT,
+            error => errno(error),
+        };
+        if self.volume.root_dir(source.root).map_err(absent)? != source {
             return Err(Errno::INVAL);
         }
         self.place_for(name)?;
@@ -75,7 +80,7 @@ impl<S: Source> Call<'_, S> {
         let made = self
             .volume
             .snapshot(source.root, self.file, name, read_only);
-        made.map_err(errno)?;
+        made.map_err(absent)?;
         self.entry_changed(self.file, name)?;
         Ok(0)
     }
