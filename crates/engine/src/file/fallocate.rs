@@ -17,6 +17,7 @@ use super::change::{end_of, note_write, read_file, refuse_flags};
 use super::extent::{DiskPart, Extent};
 use super::extent_edit::ExtentEdit;
 use super::extents::FileExtents;
+use super::write::WriteTarget;
 use super::write_back::{GROW_SECTORS, enter_extent_edit};
 use crate::error::{Error, Result};
 use crate::inode::{
@@ -125,7 +126,16 @@ impl Files {
         let inode = self.inodes.inode_to_change(id)?;
         refuse_flags(&inode, mode.guards())?;
         let touched = touched_sectors(&range, self.roots.sectorsize());
-        let (mut means, mut extents) = self.begin_fallocate(&inode, mode, &range)?;
+        let (mut means, mut extents) = match self.begin_fallocate(&inode, mode, &range) {
+            Err(error)
+                if error.is_no_space()
+                    && mode == Fallocate::PunchHole
+                    && self.may_overwrite(&inode)? =>
+            {
+                return self.punch_in_place(&inode, range);
+            }
+            begun => begun?,
+        };
         let steps = means.steps;
         let size = {
             let state = inode.lock.read();
@@ -161,6 +171,42 @@ impl Files {
             true => self.note_fallocate(&inode, mode),
             // As in the kernel, times stay.
             false => Ok(()),
+        }
+    }
+
+    /// Punches a hole into a file on a full volume: the sectors that the range cuts are overwritten in place (nocow).
+    ///
+    /// Errors: no space for one of them, as a snapshot shares it, for example. The hole may be made in part then.
+    fn punch_in_place(&self, inode: &Arc<Inode>, range: Range<u64>) -> Result<()> {
+        let sectorsize = self.roots.sectorsize();
+        let size = {
+            let state = inode.lock.read();
+            state.buffer.size_over(read_file(inode)?.size.get())
+        };
+        let whole = whole_sectors(&range, sectorsize);
+        let end = range.end.min(size);
+        let edges = if whole.is_empty() {
+            [range.start..end, 0..0]
+        } else {
+            // Behind the end nothing is cut.
+            let tail = whole.end..end;
+            [range.start..whole.start.min(end), tail]
+        };
+        for edge in edges.into_iter().filter(|edge| edge.start < edge.end) {
+            if !self.has_any_data(inode, &touched_sectors(&edge, sectorsize))? {
+                continue;
+            }
+            let zeros = vec![0; (edge.end - edge.start) as usize];
+            let cost = self.inodes.cost_of_times();
+            let need = DelallocReservation::nocow(&self.inodes, 2 * sectorsize, cost)?;
+            self.write_nocow_only(inode, WriteTarget::At(edge.start), &zeros, need)?;
+        }
+        match whole.is_empty() {
+            true => Ok(()),
+            false => {
+                let len = whole.end - whole.start;
+                self.fallocate(inode.id, Fallocate::PunchHole, whole.start, len)
+            }
         }
     }
 

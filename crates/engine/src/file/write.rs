@@ -144,7 +144,7 @@ impl Files {
     }
 
     /// Returns whether some of the file may be written in place (nocow).
-    fn may_overwrite(&self, inode: &Inode) -> Result<bool> {
+    pub(super) fn may_overwrite(&self, inode: &Inode) -> Result<bool> {
         let _state = lock::read(&inode.lock)?;
         let flags = read_file(inode)?.flags();
         Ok(flags.intersects(InodeFlags::NODATACOW | InodeFlags::PREALLOC))

@@ -199,6 +199,41 @@ fn holes_and_sharing_take_no_data_space() {
 }
 
 /// It is what makes the file as long as it is.
+/// The sectors that a hole cuts are overwritten in place.
+#[test]
+fn hole_that_cuts_sectors_of_a_nocow_file_takes_no_space() {
+    const LEN: usize = 8 * 4096;
+    let mut rig = rig();
+    let (nocow, cow) = (rig.file(NOCOW), rig.file(InodeFlags::empty()));
+    for id in [nocow, cow] {
+        rig.volume().write(id, 0, &[5; LEN]).unwrap();
+    }
+    rig.volume().sync().unwrap();
+    fill_up(&rig);
+    let volume = rig.volume();
+    let punch = |id, range: std::ops::Range<u64>| {
+        volume.fallocate(
+            id,
+            Fallocate::PunchHole,
+            range.start,
+            range.end - range.start,
+        )
+    };
+    assert!(punch(cow, 100..200).unwrap_err().is_no_space());
+    let mut wanted = vec![5; LEN];
+    for range in [100..200, 5000..13000, 16384..16400, 20481..40000] {
+        punch(nocow, range.clone()).unwrap();
+        let end = (range.end as usize).min(LEN);
+        wanted[range.start as usize..end].fill(0);
+    }
+    assert_eq!(volume.seek_hole(nocow, 0).unwrap(), Some(8192));
+    rig.reopen();
+    let mut found = vec![1; LEN + 1];
+    assert_eq!(rig.volume().read(nocow, 0, &mut found).unwrap(), LEN);
+    assert!(found[..LEN] == wanted);
+    rig.assert_sound();
+}
+
 #[test]
 fn hole_over_buffered_data_of_a_full_volume_leaves_the_size() {
     let rig = rig();
