@@ -10,6 +10,7 @@ mod failures;
 mod fixture;
 mod fragmented;
 mod full;
+mod in_turns;
 mod many_files;
 mod many_ranges;
 mod many_runs;

@@ -185,7 +185,7 @@ impl Files {
     }
 
     fn reserve_with_more(&self, need_bytes: u64, ahead_bytes: u64) -> Result<WriteSpace> {
-        if ahead_bytes > 0 {
+        if ahead_bytes > 0 && !self.inodes.transactions()?.queues.data.is_busy() {
             match DelallocReservation::make(
                 &self.inodes,
                 need_bytes + ahead_bytes,

@@ -221,18 +221,30 @@ impl Inodes {
         data_bytes: u64,
         cost: EditEstimate,
     ) -> Result<DelallocReservation> {
-        let mut tries = RECLAIM_TRIES;
+        let manager = self.transactions()?;
         // Only a commit frees space.
-        let is_in_group = self.transactions()?.gate.is_in_group();
-        loop {
+        let is_in_group = manager.gate.is_in_group();
+        // SPACE-QUEUE-1
+        let must_queue = data_bytes > 0 && manager.queues.data.is_busy() && !is_in_group;
+        if !must_queue {
             match DelallocReservation::make(self, data_bytes, cost) {
-                Err(error) if error.is_no_space() && tries > 0 && !is_in_group => {}
+                Err(error) if error.is_no_space() && !is_in_group => {}
                 made => return made,
             }
-            nonblocking::check()?;
+        }
+        nonblocking::check()?;
+        let _turn = match data_bytes {
+            0 => None,
+            _ => manager.queues.data.wait(),
+        };
+        let mut tries = RECLAIM_TRIES;
+        loop {
+            match DelallocReservation::make(self, data_bytes, cost) {
+                Err(error) if error.is_no_space() && tries > 0 => {}
+                made => return made,
+            }
             let frees_more = self.reclaim_data_space()?;
-            let space = &self.transactions()?.space;
-            tries = match frees_more || space.may_get_data(data_bytes) {
+            tries = match frees_more || manager.space.may_get_data(data_bytes) {
                 true => tries - 1,
                 false => 0,
             };

@@ -12,7 +12,9 @@ use ubtrfs_format::item::{FileKind, FileTime, RootItem, RootItemFlags, Timespec}
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_format::uuid::Uuid;
 use ubtrfs_transaction::roots::Tree;
-use ubtrfs_transaction::{EditEstimate, FileId, Origin, PendingSubvolume, TransactionHandle};
+use ubtrfs_transaction::{
+    EditEstimate, FileId, Origin, PendingSubvolume, Reservation, TransactionHandle,
+};
 use zerocopy::FromZeros;
 
 use super::Subvolumes;
@@ -41,7 +43,8 @@ impl Subvolumes {
         if FileKind::from_mode(root.mode) != Some(FileKind::Directory) {
             return Err(Error::Invalid("mode of a root directory"));
         }
-        self.make_subvolume(dir, name, &NewTree::New(root))
+        let reservation = self.reserve_subvolume()?;
+        self.make_subvolume(dir, name, &NewTree::New(root), reservation)
     }
 
     /// Makes a snapshot of `source` as `name` in `dir`, and commits. It shows what was written before the call.
@@ -55,12 +58,16 @@ impl Subvolumes {
         self.inodes.transactions()?;
         nonblocking::check()?;
         let of = self.roots.subvolume_tree(source)?;
+        // A thread that reclaims space writes back, which may wait for the lock below. So all is reserved before.
+        self.inodes.inode_in_use(dir)?;
+        let reservation = self.reserve_subvolume()?;
         // Data that is written from here on goes elsewhere, and not to where the snapshot looks.
         let source = Arc::clone(&of);
         let _nocow = source.nocow_lock.write();
         self.files.write_back_all()?;
         self.inodes.write_times()?;
-        let id = self.make_subvolume(dir, name, &NewTree::Snapshot { of, read_only })?;
+        let id =
+            self.make_subvolume(dir, name, &NewTree::Snapshot { of, read_only }, reservation)?;
         // A file that the source keeps without a name is of no use to the snapshot, which stands whatever becomes of
         // that.
         let tree = self.roots.subvolume_tree(id);
@@ -71,16 +78,25 @@ impl Subvolumes {
         Ok(id)
     }
 
-    fn make_subvolume(&self, dir: FileId, name: &[u8], plan: &NewTree<'_>) -> Result<RootId> {
-        check_name(name)?;
+    /// Reserves for a new subvolume.
+    fn reserve_subvolume(&self) -> Result<Reservation<'_>> {
         nonblocking::check()?;
         self.inodes.transactions()?.check_may_commit()?;
+        self.inodes
+            .reserve_metadata(EditEstimate::items(16).in_leaves(8).bytes(4096))
+    }
+
+    fn make_subvolume(
+        &self,
+        dir: FileId,
+        name: &[u8],
+        plan: &NewTree<'_>,
+        reservation: Reservation<'_>,
+    ) -> Result<RootId> {
+        check_name(name)?;
         if let NewTree::Snapshot { of, .. } = plan {
             of.note_snapshot(self.inodes.transactions()?.running_transid().0);
         }
-        let reservation = self
-            .inodes
-            .reserve_metadata(EditEstimate::items(16).in_leaves(8).bytes(4096))?;
         let parent = self.inodes.inode_in_use(dir)?;
         let mut still = Some(self.inodes.rename_lock().lock());
         let uuid_tree = self.uuid_tree()?;

@@ -32,6 +32,7 @@ use super::reclaim::SpaceReclaim;
 use super::reservation::MetadataReservations;
 use super::running::RunningTransaction;
 use super::shared_extents::SharedExtents;
+use super::space_queue::SpaceQueues;
 use super::stats::{Counters, WriterStats};
 use super::threads::Threads;
 use crate::discard::{Discard, DiscardOptions};
@@ -61,6 +62,7 @@ pub struct TransactionManager {
     pub(super) data_flush: DataFlush,
     pub(super) delta_budget_bytes: u64,
     pub(super) reservations: MetadataReservations,
+    pub queues: SpaceQueues,
     pub(super) lazy_times: Arc<LazyTimes>,
     pub counters: Counters,
     pub threads: Threads,
@@ -101,6 +103,7 @@ impl TransactionManager {
             data_flush: DataFlush::default(),
             delta_budget_bytes,
             reservations,
+            queues: SpaceQueues::default(),
             lazy_times,
             counters: Counters::default(),
             threads: Threads::default(),

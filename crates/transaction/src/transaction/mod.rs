@@ -31,6 +31,7 @@ mod reservation_cache;
 mod reserve_metadata;
 mod running;
 mod shared_extents;
+mod space_queue;
 mod stats;
 mod stripes;
 mod superblock_edits;

@@ -1,7 +1,7 @@
 //! Reserving memory and metadata space for operations, and reclaiming space for them.
 //!
 //! Locks: none may be held by callers of `reserve_metadata`: it may wait for a commit, which writes back files.
-//! Not here: the sums that reservations count in (`reservation`).
+//! Not here: the sums that reservations count in (`reservation`), the order of operations that wait (`space_queue`).
 
 use std::sync::{Arc, Weak};
 
@@ -35,6 +35,13 @@ impl TransactionManager {
         if let Some(reservation) = self.take_cached(cost) {
             return Ok(reservation);
         }
+        let queue = if cost.frees {
+            &self.queues.freeing
+        } else {
+            &self.queues.metadata
+        };
+        // SPACE-QUEUE-1. A group keeps others out, and does not wait for them.
+        let must_queue = queue.is_busy() && !self.gate.is_in_group();
         let (asks, full, reservation) = {
             let running = self.running.read();
             let bytes = self.bytes_in_memory(&running);
@@ -44,15 +51,16 @@ impl TransactionManager {
                 // A group leaves the other half to writing back what it buffered.
                 || bytes > self.delta_budget_bytes / 2 && self.gate.is_in_group();
             let full = is_full.then_some(running.transid);
-            let batch = match full {
-                None => self.take_batch(&running, cost),
-                Some(_) => None,
+            let reservation = if must_queue {
+                None
+            } else {
+                let batch = match full {
+                    None => self.take_batch(&running, cost),
+                    Some(_) => None,
+                };
+                batch.or_else(|| self.try_reserve_beside(&running, cost))
             };
-            (
-                asks,
-                full,
-                batch.or_else(|| self.try_reserve_beside(&running, cost)),
-            )
+            (asks, full, reservation)
         };
         if asks {
             self.threads.want_commit();
@@ -66,6 +74,18 @@ impl TransactionManager {
             return Ok(reservation);
         }
         nonblocking::check()?;
+        if !must_queue && let Some(reservation) = self.retry_with_exact_sharing(cost)? {
+            return Ok(reservation);
+        }
+        let _turn = match self.gate.is_in_group() {
+            true => None,
+            false => queue.wait(),
+        };
+        self.check_alive()?;
+        // An operation that had its turn before may have left room.
+        if let Some(reservation) = self.try_reserve(cost) {
+            return Ok(reservation);
+        }
         match self.retry_with_exact_sharing(cost)? {
             Some(reservation) => Ok(reservation),
             None => self.reclaim_space(cost),
@@ -98,12 +118,13 @@ impl TransactionManager {
             self.commit_running()?;
             // The next one, which keeps room for itself, or one that the cleaner has alone.
             let comes_more = self.reservations.is_committing() || self.needs_cleaner();
+            // Before the retry: operations that leave between it and this check would have been in its way.
+            let has_reserved = self.reservations.has_reserved();
+            let is_all_there = !has_reserved && self.running.read().edits() == 0;
             if let Some(reservation) = self.retry_after_release(cost, &mut waits) {
                 return Ok(reservation);
             }
-            let has_reserved = self.reservations.has_reserved();
-            let is_all_there = self.running.read().edits() == 0 && !has_reserved;
-            if !comes_more && (is_all_there || !cost.frees && !has_reserved) {
+            if !comes_more && is_all_there {
                 break;
             }
             if has_reserved {
