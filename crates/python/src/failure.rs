@@ -16,6 +16,15 @@ pub(crate) fn failed_in_words(error: &ubtrfs::Error) -> PyErr {
     failed_with(error, error.to_string())
 }
 
+/// Creates the exception of a volume that could not be made. Where there is too little room it says what is too small.
+pub(crate) fn failed_to_make(error: &ubtrfs::Error) -> PyErr {
+    let text = match error.kind() {
+        ErrorKind::StorageFull => error.reason().to_string(),
+        _ => strerror(error),
+    };
+    failed_with(error, text)
+}
+
 fn failed_with(error: &ubtrfs::Error, strerror: String) -> PyErr {
     let text = |path: &Path| path.as_os_str().to_owned();
     let errno = error.errno();

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use ubtrfs::{BlockGroupKind, Profile, TrimOptions};
 
-use crate::failure::{failed, failed_in_words};
+use crate::failure::{failed, failed_in_words, failed_to_make};
 use crate::handle::Handle;
 use crate::options::{Making, Opening, paths_of};
 use crate::signals::Signals;
@@ -106,7 +106,7 @@ impl Volume {
         options: NewVolume<'_>,
     ) -> PyResult<Volume> {
         let make = |builder: ubtrfs::Builder| builder.create_all(&paths_of(&paths), size);
-        new_volume(py, options, failed, make)
+        new_volume(py, options, failed_to_make, make)
     }
 
     #[staticmethod]
@@ -122,7 +122,9 @@ impl Volume {
 
     #[staticmethod]
     fn in_memory(py: Python<'_>, size: u64, options: NewVolume<'_>) -> PyResult<Volume> {
-        new_volume(py, options, failed, |builder| builder.in_memory(size))
+        new_volume(py, options, failed_to_make, |builder| {
+            builder.in_memory(size)
+        })
     }
 
     #[staticmethod]

@@ -179,6 +179,25 @@ def test_names_are_made_moved_and_removed(root):
     assert root.listdir() == ["three"]
 
 
+def test_a_volume_that_is_too_small_says_so(image, tmp_path):
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "file").write_bytes(os.urandom(1 << 20))
+    small = 1 << 20
+    for make, name, reason in [
+        (lambda: ubtrfs.Volume.create(image, small), image, "device 0 of 1048576 bytes is too small"),
+        (lambda: ubtrfs.Volume.create(image, small, rootdir=source), image, ""),
+        (lambda: ubtrfs.Volume.in_memory(small), "memory", "device 0 of 1048576 bytes is too small"),
+    ]:
+        with pytest.raises(OSError) as error:
+            make()
+        assert error.value.errno == errno.ENOSPC
+        assert error.value.strerror.startswith(reason)
+        assert error.value.strerror != os.strerror(errno.ENOSPC)
+        assert os.fspath(error.value.filename) == os.fspath(name)
+        assert not os.path.exists(image)
+
+
 def test_extended_attributes(root):
     root.open("/file", "w").close()
     root.setxattr("/file", "user.note", b"value", os.XATTR_CREATE)

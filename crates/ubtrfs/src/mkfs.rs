@@ -362,6 +362,19 @@ impl Mkfs {
         planned.naming_alone("make a volume")
     }
 
+    /// Plans a volume and writes it, for an operation that names the devices.
+    pub(crate) fn make(
+        &self,
+        device_bytes: &[u64],
+        devices: &[(&Path, &dyn BlockDevice)],
+    ) -> Caused<()> {
+        let planned = self.planned(device_bytes)?;
+        let mut observer = self.observer.clone();
+        let observer = observer.as_mut().map(|of| of as &mut dyn FillObserver);
+        planned.written(devices, observer)?;
+        Ok(())
+    }
+
     fn planned(&self, device_bytes: &[u64]) -> Caused<PlannedVolume> {
         let identity = self.identity(device_bytes.len())?;
         let work = match &self.contents {

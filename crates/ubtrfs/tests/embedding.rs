@@ -163,6 +163,13 @@ fn volume_that_could_not_be_made_leaves_no_file() {
     let image = scratch.path().join("image");
     let refused = Volume::create(&image, 1 << 20).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::StorageFull, "{refused}");
+    assert_eq!(refused.path(), Some(&*image));
+    assert!(
+        refused
+            .to_string()
+            .contains("of 1048576 bytes is too small"),
+        "{refused}"
+    );
     assert!(!image.exists());
     let refused = Volume::create(&image, u64::MAX >> 1).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::FileTooLarge, "{refused}");

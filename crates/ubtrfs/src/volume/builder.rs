@@ -366,7 +366,7 @@ impl Builder {
             .mkfs
             .clone()
             .or_compress(self.options.default_compression());
-        mkfs.plan(&sizes)?.write(&named)?;
+        mkfs.make(&sizes, &named)?;
         drop(named);
         self.open_made(devices)
     }
