@@ -28,6 +28,7 @@ use clap::error::{ContextKind, ContextValue};
 
 use crate::arguments::option_order::options_first;
 use crate::command::absent;
+use crate::command::mkfs::AS_MKFS_BTRFS;
 use crate::invocation::command_line::{Cli, PROGRAM};
 use crate::invocation::invoked_as::InvokedAs;
 use crate::invocation::{as_btrfs, command_line, invoked_as, mount_helper};
@@ -61,7 +62,8 @@ fn main() -> ExitCode {
             if let Some(code) = as_btrfs::mkfs_version(&args) {
                 return code;
             }
-            args.insert(1, "mkfs".into());
+            let ours = ["mkfs".into(), format!("--{AS_MKFS_BTRFS}").into()];
+            args.splice(1..1, ours);
             "ubtrfs"
         }
         InvokedAs::Btrfs => "btrfs",

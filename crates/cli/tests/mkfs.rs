@@ -385,6 +385,68 @@ fn link_named_mkfs_btrfs_is_this_command() {
     assert_eq!(place.mkfs("-q v.img").code, Some(1));
 }
 
+/// Returns the features of an image, as the superblock has them.
+fn features(place: &Place, image: &str) -> Vec<String> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ubtrfs"));
+    command.args(["inspect-internal", "dump-super", image]);
+    let shown = place.run(command).out;
+    let flags = shown
+        .lines()
+        .filter(|line| line.starts_with("compat_ro_flags") || line.starts_with("incompat_flags"));
+    flags.map(str::to_owned).collect()
+}
+
+#[test]
+fn link_named_mkfs_btrfs_has_the_default_features_of_mkfs_btrfs() {
+    let name = "link_named_mkfs_btrfs_has_the_default_features_of_mkfs_btrfs";
+    let place = Place::new();
+    let link = place.path("mkfs.btrfs");
+    symlink(env!("CARGO_BIN_EXE_ubtrfs"), &link).unwrap();
+    let make = |program: PathBuf, options: &str, image: &str| {
+        place.image(image, 200);
+        let mut command = Command::new(program);
+        command
+            .arg("-q")
+            .args(options.split_whitespace())
+            .arg(image);
+        place.run(command).code
+    };
+    assert_eq!(make(link.clone(), "", "plain.img"), Some(0));
+    let found = features(&place, "plain.img");
+    // FREE_SPACE_TREE and FREE_SPACE_TREE_VALID alone.
+    assert_eq!(found[0].split_whitespace().last(), Some("0x3"), "{found:?}");
+    let ours = place.mkfs("-q -b 200M ours.img");
+    assert_eq!(ours.code, Some(0));
+    let found = features(&place, "ours.img");
+    assert_eq!(found[0].split_whitespace().last(), Some("0xb"), "{found:?}");
+    if Command::new("mkfs.btrfs")
+        .arg("--version")
+        .output()
+        .is_err()
+    {
+        ubtrfs_sim::skip(&format!("{name}: no mkfs.btrfs"));
+        return;
+    }
+    for options in [
+        "",
+        "-M",
+        "-O bgt",
+        "-O ^bgt",
+        "-O ^free-space-tree",
+        "-O bgt,^no-holes",
+        "-O ^no-holes -R free-space-tree",
+        "-O quota",
+    ] {
+        let theirs = make("mkfs.btrfs".into(), options, "theirs.img");
+        let ours = make(link.clone(), options, "ours.img");
+        assert_eq!(ours, theirs, "{options}");
+        if theirs == Some(0) {
+            let theirs = features(&place, "theirs.img");
+            assert_eq!(features(&place, "ours.img"), theirs, "{options}");
+        }
+    }
+}
+
 #[test]
 fn kernel_mounts_a_volume_of_several_devices_by_one_of_them() {
     if !kernel::or_skip("kernel_mounts_a_volume_of_several_devices_by_one_of_them") {

@@ -19,7 +19,7 @@ mod ln;
 mod ls;
 mod man;
 mod mkdir;
-mod mkfs;
+pub(crate) mod mkfs;
 mod mount;
 mod mv;
 mod property;

@@ -34,6 +34,11 @@ use target::Target;
 const LIST_ALL: &str = "list-all";
 const SOURCE_DATE_EPOCH: &str = "SOURCE_DATE_EPOCH";
 
+/// The option that the program gives itself under the name mkfs.btrfs.
+pub(crate) const AS_MKFS_BTRFS: &str = "as-mkfs-btrfs";
+/// Features that mkfs.btrfs 6.14 does not make by default, and we do.
+const NOT_OF_MKFS_BTRFS: &str = "^block-group-tree";
+
 /// Make a btrfs volume on devices or image files
 #[derive(Debug, clap::Args)]
 pub(crate) struct Mkfs {
@@ -127,6 +132,9 @@ pub(crate) struct Mkfs {
     /// Print version
     #[arg(short = 'V', long)]
     version: bool,
+    /// Take the features of mkfs.btrfs 6.14 by default
+    #[arg(long = AS_MKFS_BTRFS, hide = true)]
+    as_mkfs_btrfs: bool,
 
     /// Devices or image files
     #[arg(value_name = "DEVICE")]
@@ -142,7 +150,7 @@ impl Mkfs {
         }
         let mut lists = self.features.iter().chain(&self.runtime_features);
         if lists.any(|list| list.split(',').any(|word| word == LIST_ALL)) {
-            return summary::list_features(&mut console.out);
+            return summary::list_features(&self.default_features()?, &mut console.out);
         }
         console.quiet |= self.quiet;
         console.verbose = console.verbose.max(self.verbose);
@@ -280,8 +288,16 @@ impl Mkfs {
         }
     }
 
-    fn feature_set(&self, console: &mut Console) -> anyhow::Result<FeatureSet> {
+    fn default_features(&self) -> anyhow::Result<FeatureSet> {
         let mut features = FeatureSet::default();
+        if self.as_mkfs_btrfs {
+            features.apply_list(NOT_OF_MKFS_BTRFS).reason()?;
+        }
+        Ok(features)
+    }
+
+    fn feature_set(&self, console: &mut Console) -> anyhow::Result<FeatureSet> {
+        let mut features = self.default_features()?;
         if !self.runtime_features.is_empty() {
             console.warning("runtime features are deprecated, use -O|--features instead");
         }

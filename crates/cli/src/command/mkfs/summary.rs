@@ -11,8 +11,7 @@ use crate::presentation::units::Units;
 
 const SMALLEST_SECTORSIZE: u32 = 4096;
 
-pub(super) fn list_features(out: &mut impl Write) -> anyhow::Result<()> {
-    let default = FeatureSet::default();
+pub(super) fn list_features(default: &FeatureSet, out: &mut impl Write) -> anyhow::Result<()> {
     writeln!(out, "Filesystem features available:")?;
     for feature in Feature::all() {
         if let Some(alias) = feature.alias {
@@ -21,7 +20,7 @@ pub(super) fn list_features(out: &mut impl Write) -> anyhow::Result<()> {
         let (name, summary, since) = (feature.name, feature.summary, feature.since);
         let note = if !feature.is_made() {
             ", not supported by this mkfs"
-        } else if feature.is_in(&default) {
+        } else if feature.is_in(default) {
             ", default"
         } else {
             ""
