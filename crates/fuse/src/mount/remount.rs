@@ -113,6 +113,10 @@ impl Remount {
             let mut known = Options::default();
             known.add(OsStr::from_bytes(word))?;
             self.needs_read_only |= known.rescue.needs_read_only();
+            // Those of fstab come along, and the kernel's btrfs keeps its subvolume, whatever they name.
+            if matches!(name, "subvol" | "subvolid") {
+                continue;
+            }
             if is_live(name) {
                 add_word(&mut self.live, word);
             } else if !known.without_effect.is_empty() {
@@ -349,12 +353,22 @@ mod tests {
     }
 
     #[test]
+    fn subvolume_of_fstab_is_passed_over_in_silence() {
+        for words in ["remount,noatime,subvolid=5", "remount,noatime,subvol=/@"] {
+            let remount = parse(words).unwrap();
+            assert_eq!(remount.without_effect, [], "{words}");
+            assert_eq!(remount.changes.len(), 1, "{words}");
+        }
+        assert!(parse("remount,subvolid=five").is_err());
+    }
+
+    #[test]
     fn options_that_need_a_new_mount_are_named() {
-        let remount = parse("remount,subvol=a,noacl,device=/dev/b").unwrap();
+        let remount = parse("remount,noacl,device=/dev/b").unwrap();
         let warned = remount.without_effect.iter();
         assert_eq!(
             warned.filter(|idle| idle.warning.is_some()).count(),
-            3,
+            2,
             "{remount:?}"
         );
         assert!(remount.changes.is_empty() && remount.live.is_empty());
