@@ -149,7 +149,8 @@ impl Delete {
         if target.volume.default_subvolume_id().reason()? == id.0 {
             bail!(is_default(id, &shown));
         }
-        self.announce(id, &shown, console)?;
+        let is_of_image = location.session().is_none();
+        self.announce(id, &shown, is_of_image, console)?;
         if self.dry_run || console.dry_run {
             return Ok(());
         }
@@ -160,13 +161,23 @@ impl Delete {
             .with_context(|| cannot_destroy_at(&shown))
     }
 
-    fn announce(&self, id: RootId, shown: &Location, console: &mut Console) -> anyhow::Result<()> {
+    /// Prints a deletion before it is done. A command on an image `ends_with_a_commit`, with any options.
+    fn announce(
+        &self,
+        id: RootId,
+        shown: &Location,
+        ends_with_a_commit: bool,
+        console: &mut Console,
+    ) -> anyhow::Result<()> {
         if !console.quiet {
-            let commit = match self.commit_each || self.commit_after {
-                true => "commit",
-                false => "no-commit",
+            let commit = if self.commit_each || self.commit_after {
+                " (commit)"
+            } else if ends_with_a_commit {
+                ""
+            } else {
+                " (no-commit)"
             };
-            writeln!(console.out, "Delete subvolume {id} ({commit}): '{shown}'")?;
+            writeln!(console.out, "Delete subvolume {id}{commit}: '{shown}'")?;
         }
         Ok(())
     }
@@ -309,7 +320,7 @@ impl Delete {
         if place.default_subvolume() == Ok(id) {
             bail!(is_default(id, &shown));
         }
-        self.announce(id, &shown, console)?;
+        self.announce(id, &shown, false, console)?;
         if self.dry_run || console.dry_run {
             return Ok(());
         }
