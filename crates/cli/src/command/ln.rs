@@ -56,6 +56,20 @@ impl Ln {
         changes.commit()
     }
 
+    /// Refuses a symbolic link to `IMAGE:/PATH` in the same image: within it nothing has that name.
+    fn must_be_text(&self, to: &OsString) -> anyhow::Result<()> {
+        let location = Location::parse(to);
+        let is_alone = location.image.as_os_str() == to;
+        if self.symbolic && !is_alone && location.image == self.link.image {
+            bail!(
+                "a link keeps its target as text: write '{}', without '{}:'",
+                Escaped(&location.path),
+                Escaped::of(&location.image)
+            );
+        }
+        Ok(())
+    }
+
     fn link(
         &self,
         changes: &Changes<'_>,
@@ -63,6 +77,7 @@ impl Ln {
         is_into: bool,
         to: &OsString,
     ) -> anyhow::Result<()> {
+        self.must_be_text(to)?;
         let shown = Escaped::of(to);
         let existing = match self.symbolic {
             true => None,

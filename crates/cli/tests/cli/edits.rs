@@ -222,6 +222,7 @@ fn failures_are_said_and_the_rest_is_done() {
         (&["ln", "@dir", "@x"], "is a directory"),
         (&["ln", "@none", "@x"], "no such file or directory"),
         (&["ln", "-s", "x", "@file"], "file exists"),
+        (&["ln", "-s", "@file", "@x"], "keeps its target as text"),
         (&["mv", "@none", "@x"], "no such file or directory"),
         (&["mv", "@file", "@file"], "are the same file"),
         (&["mv", "@file", "@dir", "@x"], "is not a directory"),
