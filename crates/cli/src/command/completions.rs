@@ -114,6 +114,8 @@ fn with_mount_options(shell: Shell, script: &str) -> String {
         Shell::Bash => {
             let marked = format!("COMPREPLY=($(compgen -W \"{MARK}\" -- \"${{cur}}\"))");
             let script = script.replace(&marked, "_ubtrfs_mount_options");
+            let begin = "COMPREPLY=()\n";
+            let script = script.replacen(begin, &format!("{begin}{BASH_BEGIN}"), 1);
             format!("{BASH_FUNCTION}\n{script}").replace("@WORDS@", &words)
         }
         Shell::Zsh => {
@@ -131,7 +133,28 @@ fn with_mount_options(shell: Shell, script: &str) -> String {
     }
 }
 
-const BASH_FUNCTION: &str = r#"_ubtrfs_mount_options() {
+/// The first lines of the function, before it looks at other words.
+const BASH_BEGIN: &str = "    _ubtrfs_in_image \"$1\" && return 0\n";
+
+/// Readline may split the words of a line at colons: `IMAGE:/PATH` is read from the line itself.
+const BASH_FUNCTION: &str = r#"_ubtrfs_in_image() {
+    local line="${COMP_LINE:0:COMP_POINT}" word image dir name shown before=""
+    word="${line##*[[:space:]]}"
+    [[ "${word}" == ?*:/* ]] || return 1
+    image="${word%%:/*}"
+    dir="/${word#*:/}"
+    name="${dir##*/}"
+    dir="${dir%/*}/"
+    [[ "${COMP_WORDBREAKS}" == *:* ]] || before="${image}:"
+    [[ "${image}" != "~/"* ]] || image="${HOME}${image:1}"
+    while IFS= read -r shown; do
+        [[ "${shown}" != "${name}"* ]] || COMPREPLY+=("${before}${dir}$(printf '%q' "${shown}")")
+    done < <("$1" --wait=0 ls -A "${image}:${dir}" 2>/dev/null </dev/null)
+    compopt -o nospace +o default +o bashdefault 2>/dev/null
+    return 0
+}
+
+_ubtrfs_mount_options() {
     local before="" last="${cur}"
     if [[ "${cur}" == *,* ]]; then
         before="${cur%,*},"

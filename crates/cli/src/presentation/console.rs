@@ -15,11 +15,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
 
+use crate::presentation::delayed_term::DelayedTerm;
 use crate::presentation::error_chain::ErrorChain;
 use crate::presentation::quoting::Escaped;
 
@@ -33,6 +34,9 @@ pub(crate) const REMOVAL_PROGRESS: &str = "{spinner} {human_pos} removed {wide_m
 /// How much a trim has discarded so far.
 pub(crate) const TRIM_PROGRESS: &str = "{spinner} {binary_bytes} trimmed {binary_bytes_per_sec}";
 const PROGRESS_TICK: Duration = Duration::from_millis(100);
+const PROGRESS_HZ: u8 = 20;
+/// The work that is over by then shows none.
+const PROGRESS_DELAY: Duration = Duration::from_millis(400);
 /// There is room for so much at least in a pipe that has any.
 const PIPE_BUF: usize = 4096;
 const OUT_BUFFER_BYTES: usize = 64 << 10;
@@ -261,7 +265,9 @@ impl Console {
         }
         // A template of ours that does not parse would be seen by its first user.
         if let Ok(style) = ProgressStyle::with_template(template) {
-            let bar = ProgressBar::new_spinner().with_style(style);
+            let term = DelayedTerm::new(::console::Term::buffered_stderr(), PROGRESS_DELAY);
+            let target = ProgressDrawTarget::term_like_with_hz(Box::new(term), PROGRESS_HZ);
+            let bar = ProgressBar::with_draw_target(None, target).with_style(style);
             bar.enable_steady_tick(PROGRESS_TICK);
             self.progress = Some(bar);
         }

@@ -167,6 +167,92 @@ fn bash_completes_the_last_of_several_mount_options() {
 }
 
 #[test]
+fn work_that_fails_at_once_shows_no_progress() {
+    let (_scratch, image) = empty_volume();
+    let source = location(&image, "none");
+    let ubtrfs = env!("CARGO_BIN_EXE_ubtrfs");
+    let command = format!("{ubtrfs} cp -a {} /tmp", source.display());
+    // script(1) gives the command a terminal.
+    let shown = Command::new("script")
+        .args(["-qec", &command, "/dev/null"])
+        .output();
+    let Ok(shown) = shown else {
+        ubtrfs_sim::skip("work_that_fails_at_once_shows_no_progress: no script(1)");
+        return;
+    };
+    let shown = String::from_utf8_lossy(&shown.stdout);
+    assert!(shown.starts_with("ERROR: "), "{shown:?}");
+    assert!(!shown.contains('\x1b'), "{shown:?}");
+}
+
+#[test]
+fn bash_completes_paths_in_an_image() {
+    if Command::new("bash").arg("--version").output().is_err() {
+        ubtrfs_sim::skip("bash_completes_paths_in_an_image: no bash");
+        return;
+    }
+    let (dir, image) = empty_volume();
+    succeed([
+        "mkdir".into(),
+        location(&image, "etcetera"),
+        location(&image, "other"),
+    ]);
+    succeed([
+        "mkdir".into(),
+        location(&image, "etcetera/a b"),
+        location(&image, "etcetera/ab"),
+    ]);
+    let script = dir.path().join("completions");
+    fs::write(&script, succeed(["completions", "bash"])).unwrap();
+    std::os::unix::fs::symlink("/etc", dir.path().join("etc-of-host")).unwrap();
+    // As readline calls it for a line that ends with the word, where a colon begins a word and where it does not.
+    let complete = r#"
+        cd "$1"; . completions; COMP_WORDBREAKS=$3
+        COMP_LINE="ubtrfs ls $2" COMP_POINT=${#COMP_LINE}
+        if [[ $3 == *:* && $2 == *:* ]]; then
+            COMP_WORDS=(ubtrfs ls "${2%%:*}" : "${2#*:}")
+        else
+            COMP_WORDS=(ubtrfs ls "$2")
+        fi
+        COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+        PATH=$4:$PATH
+        _ubtrfs ubtrfs "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
+        printf '%s\n' "${COMPREPLY[@]}"
+    "#;
+    let name = image.file_name().unwrap().to_str().unwrap();
+    let bin = PathBuf::from(env!("CARGO_BIN_EXE_ubtrfs"));
+    let completed = |word: &str, breaks: &str| {
+        let words = [word, breaks, bin.parent().unwrap().to_str().unwrap()];
+        let output = Command::new("bash")
+            .args(["--norc", "-c", complete, "bash"])
+            .arg(image.parent().unwrap())
+            .args(words)
+            .output()
+            .unwrap();
+        assert!(output.stderr.is_empty(), "{output:?}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    for (breaks, before) in [(" \t:", String::new()), (" \t", format!("{name}:"))] {
+        let shown = |names: &[&str]| -> Vec<String> {
+            names.iter().map(|name| format!("{before}{name}")).collect()
+        };
+        let all = completed(&format!("{name}:/"), breaks);
+        assert_eq!(all, shown(&["/etcetera", "/other"]), "{breaks:?}");
+        let one = completed(&format!("{name}:/et"), breaks);
+        assert_eq!(one, shown(&["/etcetera"]), "{breaks:?}");
+        let below = completed(&format!("{name}:/etcetera/a"), breaks);
+        assert_eq!(
+            below,
+            shown(&["/etcetera/a\\ b", "/etcetera/ab"]),
+            "{breaks:?}"
+        );
+    }
+}
+
+#[test]
 fn options_may_stand_between_and_behind_operands() {
     let (dir, image) = empty_volume();
     fs::create_dir_all(dir.path().join("tree/below")).unwrap();
