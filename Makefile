@@ -12,6 +12,8 @@ HELPERDIR   ?= /sbin
 helperdir   := $(DESTDIR)$(HELPERDIR)
 helpers     := mount.ubtrfs mount.fuse.ubtrfs mount.fuseblk.ubtrfs \
                umount.fuse.ubtrfs umount.fuseblk.ubtrfs
+# Help texts name them.
+pages_for_users := $(addprefix docs/,backups.md check.md commands.md image-builders.md mount.md recovery.md)
 # Their links lead there; a package has its own way.
 HELPERLINK  ?= $(PREFIX)/bin/ubtrfs
 ZSHDIR      ?= $(PREFIX)/share/zsh/site-functions
@@ -170,6 +172,8 @@ install: built ## install the command, its manual pages and completions below PR
 	for helper in $(helpers); do ln -sf $(HELPERLINK) $(helperdir)/$$helper; done
 	install -d $(datadir)/man/man1
 	install -m 0644 -t $(datadir)/man/man1 $(dist)/man/*
+	install -d $(datadir)/doc/ubtrfs
+	install -m 0644 -t $(datadir)/doc/ubtrfs $(pages_for_users)
 	install -D -m 0644 $(dist)/completions/bash $(datadir)/bash-completion/completions/ubtrfs
 	install -D -m 0644 $(dist)/completions/zsh $(zshdir)/_ubtrfs
 	install -D -m 0644 $(dist)/completions/fish $(datadir)/fish/vendor_completions.d/ubtrfs.fish
@@ -189,6 +193,7 @@ uninstall: ## remove what install put there
 	rm -f $(bindir)/ubtrfs $(datadir)/man/man1/ubtrfs.1 $(datadir)/man/man1/ubtrfs-*.1 \
 	    $(datadir)/bash-completion/completions/ubtrfs $(zshdir)/_ubtrfs \
 	    $(datadir)/fish/vendor_completions.d/ubtrfs.fish
+	rm -f $(addprefix $(datadir)/doc/ubtrfs/,$(notdir $(pages_for_users)))
 	rm -f $(DESTDIR)$(PREFIX)/lib/libubtrfs.{a,so,so.*} $(DESTDIR)$(PREFIX)/lib/pkgconfig/ubtrfs.pc \
 	    $(DESTDIR)$(PREFIX)/include/ubtrfs.h
 

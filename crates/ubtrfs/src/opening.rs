@@ -56,13 +56,13 @@ impl Subvolume {
 
     fn open_as(&self, operation: &'static str, path: &Path, options: &OpenOptions) -> Result<File> {
         let _entered = options.writes().then(|| self.engine.enter());
-        let opened = self.open(path, options);
+        let opened = self.open_at(path, options);
         let file = opened.map(|opened| File::new(&self.engine, opened.hold, path, options));
         file.naming(operation, path)
     }
 
     /// Opens, and empties if that is asked for.
-    fn open(&self, path: &Path, options: &OpenOptions) -> Caused<Opened> {
+    fn open_at(&self, path: &Path, options: &OpenOptions) -> Caused<Opened> {
         options.check()?;
         let opened = match options.create || options.create_new {
             true => self.open_or_make(path, options)?,
@@ -204,7 +204,7 @@ impl Subvolume {
         }
         let mode = attr.mode & PERMISSIONS;
         let options = OpenOptions::new().write(true).create(true).mode(mode);
-        let to = self.open(to, &options)?;
+        let to = self.open_at(to, &options)?;
         if to.hold.id() == from.id() {
             return Err(Cause::SameFile);
         }
@@ -248,7 +248,7 @@ impl Subvolume {
             _ => return Err(EngineError::NotAFile(from).into()),
         }
         let options = OpenOptions::new().write(true).create(true);
-        let to = self.open(to, &options)?;
+        let to = self.open_at(to, &options)?;
         if to.hold.id() == from {
             return Err(Cause::SameFile);
         }

@@ -31,8 +31,8 @@ const PROGRESS: &str = "{spinner} [{elapsed_precise}] {wide_msg}";
 /// Check the consistency of a volume that is not mounted
 ///
 /// Nothing is ever written. Exit code 0: no error was found, whatever warnings and notes there are; 1: errors were
-/// found, or the check failed. A note is of a state that sound operation leaves, as after a power cut. docs/check.md
-/// lists the numbers.
+/// found, or the check failed. A note is of a state that sound operation leaves, as after a power cut. The page
+/// check.md lists the numbers, of the sources in docs, of a package in /usr/share/doc/ubtrfs.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Check {
     /// The devices or images of the volume

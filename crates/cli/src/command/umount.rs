@@ -108,7 +108,7 @@ fn say(entry: &TableEntry, left: Unmounted, server: Option<&Server>, console: &m
             elsewhere(entry)
         )),
         Unmounted::NotDurable => console.error(format_args!(
-            "{place}: unmounted, but not all that was written is durable; the log of the mount says why"
+            "{place}: unmounted, but not all that was written is durable; the log of the mount says why (the option log= names a place)"
         )),
         Unmounted::Stalled => {
             let named = server.map_or("the process".into(), |server| {
