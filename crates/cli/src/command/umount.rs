@@ -9,6 +9,7 @@ use ubtrfs_fuse::mount::{
 
 use crate::presentation::console::Console;
 use crate::volume_access::control::{Asked, Leaving, Unmounted};
+use crate::volume_access::held;
 
 /// How long a server is waited for that has not ended and is not seen working. A commit takes as long as it takes.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -21,7 +22,8 @@ const NAMES_HOLDERS: usize = 4;
 ///
 /// Returns when all that was written is durable and the image or device is free. Another mount namespace (a
 /// container, a service) may have a copy of the mount. Then what was written is made durable, and a warning names the
-/// processes that keep the volume in use.
+/// processes that keep the volume in use. With --wait it returns when the volume is free of these as well. After
+/// --wait=SECONDS a volume that is still in use is an error.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Umount {
     /// Detach the mount now, and end when it is no longer in use
@@ -77,6 +79,9 @@ fn unmount(target: &Path, console: &mut Console) {
         (_, Some(server)) if server.runs_this_program() => match server.wait(LINGERS, PATIENCE) {
             Afterwards::Ended => return,
             Afterwards::LivesOn => {
+                if let Some(limit) = held::asked() {
+                    return wait_for_end(&entry, Some(server), limit, console);
+                }
                 return console.warning(format_args!(
                     "{}: unmounted here; the last writes become durable with the next commit; {}",
                     entry.mountpoint.display(),
@@ -103,10 +108,13 @@ fn say(entry: &TableEntry, left: Unmounted, server: Option<&Server>, console: &m
     let place = entry.mountpoint.display();
     match left {
         Unmounted::Ended => {}
-        Unmounted::LivesOn => console.warning(format_args!(
-            "{place}: unmounted here, and all that was written is durable; {}",
-            elsewhere(entry)
-        )),
+        Unmounted::LivesOn => match held::asked() {
+            Some(limit) => wait_for_end(entry, server, limit, console),
+            None => console.warning(format_args!(
+                "{place}: unmounted here, and all that was written is durable; {}",
+                elsewhere(entry)
+            )),
+        },
         Unmounted::NotDurable => console.error(format_args!(
             "{place}: unmounted, but not all that was written is durable; the log of the mount says why (the option log= names a place)"
         )),
@@ -119,6 +127,22 @@ fn say(entry: &TableEntry, left: Unmounted, server: Option<&Server>, console: &m
                 "{place}: unmounted, but {named} that served the mount has not ended: the last writes may not be durable"
             ));
         }
+    }
+}
+
+/// Waits until no other namespace has the file system, and its server has ended.
+fn wait_for_end(
+    entry: &TableEntry,
+    server: Option<&Server>,
+    limit: Duration,
+    console: &mut Console,
+) {
+    if !server.is_some_and(|server| server.ends_within(limit)) {
+        console.error(format_args!(
+            "{}: unmounted here; {}",
+            entry.mountpoint.display(),
+            elsewhere(entry)
+        ));
     }
 }
 

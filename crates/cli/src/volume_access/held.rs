@@ -30,6 +30,11 @@ pub(crate) fn wait_for(seconds: Option<f64>) {
     let _ = ASKED.set(limit.unwrap_or(Duration::MAX));
 }
 
+/// Returns the time that `--wait` sets; None without it.
+pub(crate) fn asked() -> Option<Duration> {
+    ASKED.get().copied()
+}
+
 /// Opens something, again and again while another command has it open, but no longer than `limit`.
 pub(crate) fn when_free<T>(
     limit: Duration,

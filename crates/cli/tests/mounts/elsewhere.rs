@@ -77,6 +77,42 @@ fn umount_does_not_wait_for_a_mount_that_lives_on_elsewhere() {
 }
 
 #[test]
+fn umount_waits_for_a_mount_elsewhere_if_it_is_told_to() {
+    if !can_mount() {
+        return;
+    }
+    let _alone = alone();
+    let place = Place::new(256 << 20);
+    let mut server = place.serve();
+    let elsewhere = Elsewhere::new();
+    let umount = place.umount_by(ubtrfs().args(["umount", "--wait=0.1"]));
+    let umount = umount.expect("it waits for longer");
+    assert_eq!(umount.status.code(), Some(1));
+    let said = said(&umount);
+    assert!(
+        said.contains("ERROR: ") && said.contains("mounted elsewhere"),
+        "{said}"
+    );
+    assert!(types_at(&place.mountpoint).is_empty());
+    drop(elsewhere);
+    assert!(server.end().expect("it lives on").success());
+
+    let mut server = place.serve();
+    let elsewhere = Elsewhere::new();
+    let mut umount = ubtrfs();
+    let mut umount = umount
+        .args(["umount", "--wait"])
+        .arg(&place.mountpoint)
+        .spawn()
+        .unwrap();
+    drop(elsewhere);
+    assert!(umount.wait().unwrap().success());
+    // It is free, and not only about to be.
+    assert_ok(ubtrfs().args(["mkfs", "-q", "-f"]).arg(&place.image));
+    assert!(server.end().expect("it lives on").success());
+}
+
+#[test]
 fn the_server_ends_with_the_last_mount_elsewhere() {
     if !can_mount() {
         return;
