@@ -5,6 +5,8 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{fstat, minor};
 use rustix::mount::{
@@ -348,6 +350,41 @@ fn a_mount_whose_server_was_killed_is_not_remounted() {
         assert!(said.contains("has ended: unmount"), "{said}");
     }
     place.umount();
+}
+
+/// Returns whether a process waits for the answer of a server.
+fn is_asking(process: u32) -> bool {
+    let waits = fs::read_to_string(format!("/proc/{process}/wchan"));
+    waits.is_ok_and(|waits| waits.contains("request_wait_answer"))
+}
+
+#[test]
+fn a_server_that_dies_while_it_is_asked_has_ended() {
+    if !can_mount() {
+        return;
+    }
+    let _alone = alone();
+    let place = Place::new(256 << 20);
+    for options in ["transport=auto", "transport=classic"] {
+        let mut server = place.serve_with(options);
+        server.signal(Signal::STOP);
+        let mut remount = ubtrfs();
+        let remount = remount
+            .args(["mount", "-o", "remount,ro"])
+            .arg(&place.mountpoint);
+        let remount = remount.stderr(Stdio::piped()).spawn().unwrap();
+        let start = Instant::now();
+        while !is_asking(remount.id()) && start.elapsed() < Duration::from_secs(10) {
+            thread::yield_now();
+        }
+        server.signal(Signal::KILL);
+        server.end().unwrap();
+        let remount = remount.wait_with_output().unwrap();
+        assert_eq!(remount.status.code(), Some(1));
+        let said = said(&remount);
+        assert!(said.contains("has ended: unmount"), "{said}");
+        place.umount();
+    }
 }
 
 #[test]

@@ -78,7 +78,13 @@ pub(super) fn keeps_dead(device: (u32, u32)) -> bool {
 fn is_dead(link: &Path, device: (u32, u32)) -> bool {
     let found = statx(CWD, link, AtFlags::STATX_DONT_SYNC, StatxFlags::empty());
     found.is_ok_and(|found| (found.stx_dev_major, found.stx_dev_minor) == device)
-        && matches!(statfs(link), Err(Errno::NOTCONN))
+        && statfs(link).is_err_and(is_of_dead_server)
+}
+
+/// Returns whether the kernel answers so where the server has gone. A request that was waiting then is aborted, over
+/// io_uring as canceled: the connection may live for a moment longer than the process.
+pub(super) fn is_of_dead_server(error: Errno) -> bool {
+    matches!(error, Errno::NOTCONN | Errno::CONNABORTED | Errno::CANCELED)
 }
 
 fn command_of(process: &Path) -> String {

@@ -29,7 +29,6 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::io::Errno;
 use rustix::mount::MountFlags;
 use rustix::process::geteuid;
 use ubtrfs_engine::{AtimePolicy, Volume};
@@ -40,6 +39,7 @@ use self::attach::{Attachment, attach};
 use self::block::{Reclaim, attach_volume};
 use self::closing::Closing;
 use self::forced_ro::ForcedReadOnly;
+use self::holders::is_of_dead_server;
 use crate::adapter::Adapter;
 pub use crate::adapter::{CONTROL_ATTRIBUTE, ControlPoint, KnownNonce, Nonce};
 use crate::mount_table::mount_at;
@@ -221,7 +221,7 @@ pub fn clear_dead(mountpoint: &Path) -> Result<(), MountError> {
     };
     while let Ok(Some(entry)) = mount_at(&place)
         && entry.is_ours()
-        && matches!(rustix::fs::statfs(&place), Err(Errno::NOTCONN))
+        && rustix::fs::statfs(&place).is_err_and(is_of_dead_server)
     {
         detach::detach(&place, IfBusy::Detach).map_err(|error| MountError::ServerGone {
             mountpoint: place.clone(),

@@ -13,6 +13,7 @@ use rustix::mount::{MountFlags, mount_remount};
 
 use super::detach::{find, resolve};
 use super::error::{MountError, UnmountError};
+use super::holders::is_of_dead_server;
 use super::options::{OptionError, Options, WithoutEffect, is_live, is_set_by_mount, split};
 use crate::adapter::{TAKES_CHANGES, WRITABLE_ATTRIBUTE};
 use crate::mount_table::{has, mount_table};
@@ -151,7 +152,7 @@ impl Remount {
         };
         let mountpoint = entry.mountpoint.clone();
         let failed = |error: Errno| match error {
-            Errno::NOTCONN => MountError::NotServed(mountpoint.clone()),
+            error if is_of_dead_server(error) => MountError::NotServed(mountpoint.clone()),
             error => MountError::Mount {
                 mountpoint: mountpoint.clone(),
                 error: error.into(),
