@@ -424,7 +424,7 @@ fn link_named_mkfs_btrfs_has_the_default_features_of_mkfs_btrfs() {
         .output()
         .is_err()
     {
-        ubtrfs_sim::skip(&format!("{name}: no mkfs.btrfs"));
+        ubtrfs_sim::skip(format!("{name}: no mkfs.btrfs"));
         return;
     }
     for options in [
