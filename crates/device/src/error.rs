@@ -136,7 +136,10 @@ pub enum DeviceError {
     },
     #[error("device {devid} (uuid {uuid}) is missing")]
     Missing { devid: DevId, uuid: Uuid },
-    #[error("{}: device {devid} has {len_bytes} bytes, the volume expects {total_bytes}: truncated", path.display())]
+    #[error(
+        "{}: device {devid} has {len_bytes} bytes, the volume expects {total_bytes}: truncated; \
+         'degraded' or 'rescue=ibadroots' reads what is left", path.display()
+    )]
     Truncated {
         path: PathBuf,
         devid: DevId,

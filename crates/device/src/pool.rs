@@ -55,6 +55,7 @@ mod tests;
 #[derive(Clone, Debug, Default)]
 pub struct PoolOptions {
     degraded: bool,
+    ignores_truncation: bool,
     access: Access,
     scan: Vec<PathBuf>,
     ignore_super_flags: bool,
@@ -69,6 +70,13 @@ impl PoolOptions {
     /// Sets whether missing or truncated devices are accepted.
     pub fn degraded(mut self, yes: bool) -> Self {
         self.degraded = yes;
+        self
+    }
+
+    /// Lets a reader open a volume with a device that is shorter than its item says.
+    #[must_use]
+    pub fn ignore_truncation(mut self, yes: bool) -> Self {
+        self.ignores_truncation = yes;
         self
     }
 
@@ -153,6 +161,7 @@ pub struct Pool {
     generation: AtomicU64,
     written_bytes: AtomicU64,
     degraded: bool,
+    ignores_truncation: bool,
     access: Access,
     devices: ArcSwap<DeviceTable>,
     /// Devices of seed volumes that the chunk tree may ask for.
@@ -216,6 +225,7 @@ impl Pool {
             written_bytes: AtomicU64::new(0),
             superblock,
             degraded: options.degraded,
+            ignores_truncation: options.ignores_truncation,
             access: options.access,
             devices: ArcSwap::from_pointee(table),
             seeds: Mutex::new(assembled.seeds),

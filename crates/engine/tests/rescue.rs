@@ -141,6 +141,30 @@ fn files_are_read_without_trees_that_only_tell_of_space_and_sums() {
     }
 }
 
+/// The kernel mounts no such volume, with any option.
+#[test]
+fn image_that_is_cut_behind_its_chunks_is_read() {
+    if !or_skip("image_that_is_cut_behind_its_chunks_is_read") {
+        return;
+    }
+    let made = made();
+    let device = File::options().write(true).open(&made.devices()[0]);
+    let device = device.unwrap();
+    let len = device.metadata().unwrap().len();
+    device.set_len(len - 4096).unwrap();
+    let error = read_all(&made, Rescue::default()).unwrap_err();
+    assert!(error.to_string().contains("rescue=ibadroots"), "{error}");
+    let rescue = Rescue {
+        ignore_bad_roots: true,
+        ..Rescue::default()
+    };
+    read_all(&made, rescue).unwrap();
+    let writing = OpenOptions::new().rescue(rescue).writable(true);
+    Volume::open(made.devices(), &writing).unwrap_err();
+    device.set_len(len).unwrap();
+    read_all(&made, Rescue::default()).unwrap();
+}
+
 #[test]
 fn blocks_whose_sums_alone_are_wrong_are_believed_when_asked_for() {
     if !or_skip("blocks_whose_sums_alone_are_wrong_are_believed_when_asked_for") {

@@ -24,8 +24,12 @@ impl Pool {
         for device in self.devices.load().values() {
             if let Err(error) = device.check(self.is_dump()) {
                 // Not even the superblocks of a shrunk device would be where they belong.
-                let is_shrunk = device.present.is_some();
-                if !self.degraded || is_shrunk && self.access == Access::Write {
+                let is_accepted = if device.present.is_some() {
+                    self.accepts_truncated() && self.access == Access::Read
+                } else {
+                    self.degraded
+                };
+                if !is_accepted {
                     return Err(error);
                 }
                 tracing::warn!(%error, "degraded");
@@ -128,7 +132,7 @@ impl Pool {
 
     /// Checks that every stripe ends within its device. The chunk map bounds what reads may ask for only if this holds.
     fn check_places(&self, chunk: &MappedChunk) -> Result<(), DeviceError> {
-        if self.degraded || self.is_dump() {
+        if self.accepts_truncated() || self.is_dump() {
             return Ok(());
         }
         for (index, stripe) in chunk.stripes().iter().enumerate() {
@@ -145,6 +149,11 @@ impl Pool {
             }
         }
         Ok(())
+    }
+
+    /// Returns whether a device may be shorter than its item says. What is behind its end cannot be read.
+    fn accepts_truncated(&self) -> bool {
+        self.degraded || self.ignores_truncation
     }
 
     /// Returns whether the volume is a metadata dump, which keeps the sizes of the volume that it was taken from.

@@ -217,6 +217,7 @@ impl OpenOptions {
     pub(super) fn pool_options(&self) -> PoolOptions {
         PoolOptions::default()
             .degraded(self.degraded)
+            .ignore_truncation(self.data.rescue.ignore_bad_roots)
             .ignore_super_flags(self.data.rescue.ignore_super_flags && !self.writable)
             .scan(self.scan.clone())
             .superblock_copies(match self.data.rescue.use_backup_root {

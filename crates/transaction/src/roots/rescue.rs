@@ -9,7 +9,7 @@ pub struct Rescue {
     /// written as if the last one had never been. A reader takes another copy of the superblock if the first is not
     /// valid.
     pub use_backup_root: bool,
-    /// Go on without trees that cannot be read, where files can be read without them.
+    /// Go on without trees that cannot be read, where files can be read without them. Devices may be cut short.
     pub ignore_bad_roots: bool,
     /// Give data unverified.
     pub ignore_data_csums: bool,

@@ -182,6 +182,11 @@ fn truncated_device_is_refused_unless_degraded() {
         }
     ));
     assert!(volume.pool_with(|_| true, &degraded(), wrap).is_ok());
+    let rescue = PoolOptions::new().ignore_truncation(true);
+    assert!(volume.pool_with(|_| true, &rescue, wrap).is_ok());
+    let write = rescue.access(Access::Write);
+    let error = volume.pool_with(|_| true, &write, wrap).unwrap_err();
+    assert!(matches!(error, DeviceError::Truncated { .. }), "{error}");
     let write = degraded().access(Access::Write);
     let error = volume.pool_with(|_| true, &write, wrap).unwrap_err();
     assert!(matches!(error, DeviceError::Truncated { .. }), "{error}");
