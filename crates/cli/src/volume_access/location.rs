@@ -246,6 +246,9 @@ pub(crate) struct DeviceOptions {
     /// The state of the last commit is asked for, without the fsync log.
     #[arg(skip)]
     as_committed: bool,
+    /// The root tree and the chunk tree may be damaged.
+    #[arg(skip)]
+    for_inspection: bool,
     /// Freed space is not discarded.
     #[arg(skip)]
     no_discard: bool,
@@ -273,6 +276,14 @@ impl DeviceOptions {
     pub(crate) fn as_committed(&self) -> DeviceOptions {
         DeviceOptions {
             as_committed: true,
+            ..self.clone()
+        }
+    }
+
+    /// Returns options for commands that show tree blocks, also where the trees above all others are damaged.
+    pub(crate) fn for_inspection(&self) -> DeviceOptions {
+        DeviceOptions {
+            for_inspection: true,
             ..self.clone()
         }
     }
@@ -348,9 +359,12 @@ impl DeviceOptions {
             true => builder.no_discard(),
             false => builder,
         };
-        let builder = match self.as_committed {
-            true => builder.as_committed(),
-            false => builder,
+        let builder = if self.for_inspection {
+            builder.for_inspection()
+        } else if self.as_committed {
+            builder.as_committed()
+        } else {
+            builder
         };
         let builder = builder.lazy_times(self.lazy_times);
         let builder = builder.degraded(self.degraded).limit_memory(memory_limit());

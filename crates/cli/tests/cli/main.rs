@@ -17,6 +17,7 @@ mod errors;
 mod foreign;
 mod held;
 mod imports;
+mod inspected;
 mod kept_images;
 mod listings;
 mod live;

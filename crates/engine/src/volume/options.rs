@@ -244,6 +244,7 @@ impl OpenOptions {
             acls: self.acls,
             new_file_flags: self.data.new_file_flags(),
             lazy_times: self.lazy_times,
+            ignore_bad_top_trees: self.data.rescue.ignore_bad_top_trees && !self.writable,
             lookup_bytes: self.lookup_bytes,
             store: self.store_options(),
         }

@@ -341,6 +341,7 @@ impl Rescue {
             ignore_meta_csums: self.ignore_meta_csums,
             ignore_super_flags: self.ignore_super_flags,
             no_log_replay: self.no_log_replay,
+            ..ubtrfs_engine::Rescue::default()
         }
     }
 

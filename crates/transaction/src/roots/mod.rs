@@ -70,6 +70,8 @@ pub struct RootsOptions {
     /// Flags that new regular files begin with.
     pub new_file_flags: InodeFlags,
     pub lazy_times: bool,
+    /// Whether the chunk tree and the root tree may be unreadable.
+    pub ignore_bad_top_trees: bool,
     /// Budget of the inode items and of the names that are kept beside the trees, each.
     pub lookup_bytes: u64,
     pub store: StoreOptions,
@@ -123,9 +125,18 @@ impl Roots {
             store,
             process: OpeningProcess::this(),
         };
-        roots.load_chunks()?;
-        let root = roots.root_tree().read_root()?;
-        roots.chunk_tree_uuid = root.node().header().chunk_tree_uuid;
+        let passes_over = |error: Error| {
+            if !options.ignore_bad_top_trees {
+                return Err(error);
+            }
+            tracing::warn!(%error, "going on without it");
+            Ok(())
+        };
+        roots.load_chunks().or_else(passes_over)?;
+        match roots.root_tree().read_root() {
+            Ok(root) => roots.chunk_tree_uuid = root.node().header().chunk_tree_uuid,
+            Err(error) => passes_over(error.into())?,
+        }
         Ok(roots)
     }
 

@@ -11,6 +11,9 @@ pub struct Rescue {
     pub use_backup_root: bool,
     /// Go on without trees that cannot be read, where files can be read without them. Devices may be cut short.
     pub ignore_bad_roots: bool,
+    /// Open although the chunk tree or the root tree cannot be read. Only trees and blocks whose address is known can be
+    /// read then.
+    pub ignore_bad_top_trees: bool,
     /// Give data unverified.
     pub ignore_data_csums: bool,
     /// Believe tree blocks whose sums are wrong, if all else of them is right.

@@ -28,6 +28,7 @@ pub(crate) fn open(pool: Pool) -> Arc<Roots> {
 pub(crate) fn open_with(pool: Pool, writable: bool, cache_bytes: u64) -> Arc<Roots> {
     let superblock = pool.superblock().clone();
     let options = RootsOptions {
+        ignore_bad_top_trees: false,
         writable,
         edits_trees: false,
         acls: true,

@@ -133,6 +133,19 @@ impl Builder {
         self
     }
 
+    /// Opens for reading as [`Builder::as_committed`], also if the chunk tree or the root tree is damaged. Few calls
+    /// succeed then: it is for programs that show tree blocks.
+    #[must_use]
+    pub fn for_inspection(mut self) -> Builder {
+        self.read_only = true;
+        self.options = self.options.rescue(Rescue {
+            no_log_replay: true,
+            ignore_bad_top_trees: true,
+            ..Rescue::default()
+        });
+        self
+    }
+
     /// Sets how a new volume is made: by options (label, profiles, checksums, node size, features), or by an [`Mkfs`],
     /// which fills it as well.
     #[must_use]

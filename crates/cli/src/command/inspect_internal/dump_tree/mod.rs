@@ -1,7 +1,7 @@
 //! `ubtrfs inspect-internal dump-tree`: the trees of a volume, block by block.
 //!
-//! A block that cannot be read or is not sound is reported, and the dump goes on beside it. That is no failure of the
-//! command, as with btrfs-progs.
+//! A block that cannot be read or is not sound is reported, and so is a tree or an address that is not there. The dump
+//! goes on, and that is no failure of the command, as with btrfs-progs. The root tree itself may be damaged.
 
 mod tree_id;
 mod walk;
@@ -10,13 +10,12 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::PathBuf;
 
-use anyhow::bail;
 use ubtrfs_engine::Volume;
 use ubtrfs_format::ids::{Logical, RootId, Transid};
 use ubtrfs_format::item::RootItem;
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_format::superblock::Superblock;
-use ubtrfs_tree::{CommittedRoot, View};
+use ubtrfs_tree::CommittedRoot;
 
 use crate::presentation::console::Console;
 use crate::print::{KeyText, PrintOptions, tree_name};
@@ -88,10 +87,9 @@ impl DumpTree {
         let is_mount = self.images.iter().any(|image| image.session().is_some());
         let options = DeviceOptions::scanning(self.scan.clone(), self.degraded || !is_mount)
             .only_named(self.noscan)
-            .as_committed();
+            .for_inspection();
         let volume = options.open_locations(&self.images)?;
         let volume = volume.engine();
-        self.check_blocks(&volume.superblock())?;
         let dump = Dump {
             command: self,
             volume,
@@ -109,16 +107,6 @@ impl DumpTree {
             }
             _ => dump.all(console),
         }
-    }
-
-    fn check_blocks(&self, superblock: &Superblock) -> anyhow::Result<()> {
-        let sectorsize = superblock.sectorsize.get();
-        for bytenr in &self.blocks {
-            if !bytenr.is_multiple_of(u64::from(sectorsize)) {
-                bail!("tree block bytenr {bytenr} is not aligned to sectorsize {sectorsize}");
-            }
-        }
-        Ok(())
     }
 
     fn walk<'v>(&self, volume: &'v Volume, console: &Console) -> Walk<'v> {
@@ -181,7 +169,14 @@ struct Dump<'a> {
 impl Dump<'_> {
     fn blocks(&self, console: &mut Console) -> anyhow::Result<()> {
         let blocks: BTreeSet<u64> = self.command.blocks.iter().copied().collect();
+        let sectorsize = self.volume.superblock().sectorsize.get();
         for bytenr in blocks {
+            if !bytenr.is_multiple_of(u64::from(sectorsize)) {
+                console.report(format_args!(
+                    "tree block bytenr {bytenr} is not aligned to sectorsize {sectorsize}"
+                ));
+                continue;
+            }
             let bytenr = Logical(bytenr);
             if self.command.follow {
                 self.walk.below(console, bytenr)?;
@@ -205,8 +200,11 @@ impl Dump<'_> {
                 generation: None,
             }),
             _ => {
-                let found = self.volume.find_tree(tree)?;
-                found.map(|tree| tree.view.committed())
+                let root_tree = || Ok(Some(self.volume.root_tree().committed()));
+                let from = Key::new(tree.0, KeyType::ROOT_ITEM, 0);
+                let found = self.walk.next_root(&root_tree, from)?.item;
+                let found = found.filter(|(key, _)| RootId(key.objectid) == tree);
+                found.and_then(|(key, item)| decode_root(key, &item))
             }
         })
     }
@@ -214,7 +212,8 @@ impl Dump<'_> {
     fn top_tree(&self, console: &mut Console, tree: RootId) -> anyhow::Result<()> {
         let title = top_title(tree);
         if self.top_root(tree)?.is_none() {
-            bail!("cannot print {title}, invalid pointer");
+            console.report(format_args!("cannot print {title}, invalid pointer"));
+            return Ok(());
         }
         writeln!(console.out, "{title}")?;
         self.walk.tree(console, &|| self.top_root(tree))
@@ -226,7 +225,7 @@ impl Dump<'_> {
                 self.beside_others(console, tree)?;
             }
         }
-        self.trees_in(console, &self.volume.root_tree())?;
+        self.trees_in(console, &|| self.top_root(RootId::ROOT_TREE))?;
         self.logs(console)?;
         if self.command.backups {
             print_backups(console, &self.volume.superblock())?;
@@ -243,13 +242,7 @@ impl Dump<'_> {
 
     /// Shows the log of each subvolume, if there is one.
     fn logs(&self, console: &mut Console) -> anyhow::Result<()> {
-        match self.top_root(RootId::TREE_LOG)? {
-            Some(root) => {
-                let log = View::new(self.volume.node_store().clone(), root);
-                self.trees_in(console, &log)
-            }
-            None => Ok(()),
-        }
+        self.trees_in(console, &|| self.top_root(RootId::TREE_LOG))
     }
 
     fn beside_others(&self, console: &mut Console, tree: RootId) -> anyhow::Result<()> {
@@ -266,17 +259,29 @@ impl Dump<'_> {
         self.walk.tree(console, &|| self.top_root(tree))
     }
 
-    /// Shows the trees whose roots stand in `roots`, in the order of their ids.
-    fn trees_in(&self, console: &mut Console, roots: &View) -> anyhow::Result<()> {
+    /// Shows the trees that the root items in the tree of `root` name, in the order of their ids.
+    fn trees_in(
+        &self,
+        console: &mut Console,
+        root: &dyn Fn() -> anyhow::Result<Option<CommittedRoot>>,
+    ) -> anyhow::Result<()> {
+        let mut reported = BTreeSet::new();
         let mut from = Some(Key::MIN);
-        while let Some(start) = from
-            && let Some(key) = next_root(roots, &start)?
-        {
+        while let Some(start) = from {
+            let found = self.walk.next_root(root, start)?;
+            for report in found.reports {
+                // The tree of the root items is shown before, if at all, with the reports on its blocks.
+                if !self.command.shows_top_trees() && reported.insert(report.clone()) {
+                    console.report(report);
+                }
+            }
+            let Some((key, item)) = found.item else {
+                break;
+            };
             if self.command.shows(RootId(key.objectid)) {
-                match root_at(roots, &key)? {
-                    Some(Ok(root)) => self.tree(console, roots, key, &root)?,
-                    Some(Err(_)) => console.report(format_args!("root item {key} cannot be read")),
-                    None => {}
+                match decode_root(key, &item) {
+                    Some(tree) => self.tree(console, root, key, &tree)?,
+                    None => console.report(format_args!("root item {key} cannot be read")),
                 }
             }
             from = key.next();
@@ -287,7 +292,7 @@ impl Dump<'_> {
     fn tree(
         &self,
         console: &mut Console,
-        roots: &View,
+        roots: &dyn Fn() -> anyhow::Result<Option<CommittedRoot>>,
         key: Key,
         root: &CommittedRoot,
     ) -> anyhow::Result<()> {
@@ -299,42 +304,23 @@ impl Dump<'_> {
         }
         let end = if self.command.extents { "" } else { " " };
         writeln!(console.out, "{end}")?;
-        self.walk
-            .tree(console, &|| Ok(root_at(roots, &key)?.and_then(Result::ok)))
-    }
-}
-
-/// Returns the key of the first root at or above `from`. No cursor is left, which would hold an epoch while trees are
-/// written out.
-fn next_root(roots: &View, from: &Key) -> anyhow::Result<Option<Key>> {
-    let mut cursor = roots.cursor();
-    let mut more = cursor.seek(from)?;
-    while more {
-        if let Some((key, _)) = cursor.current()
-            && key.item_type == KeyType::ROOT_ITEM
-        {
-            return Ok(Some(key));
-        }
-        more = cursor.advance()?;
-    }
-    Ok(None)
-}
-
-/// The item is no root item of any length.
-struct Undecodable;
-
-/// Returns where a root item says that its tree is; None if there is no such item.
-fn root_at(roots: &View, key: &Key) -> anyhow::Result<Option<Result<CommittedRoot, Undecodable>>> {
-    let root = |bytes: &[u8]| {
-        let item = RootItem::decode(bytes).ok_or(Undecodable)?;
-        Ok(CommittedRoot {
-            tree: RootId(key.objectid),
-            bytenr: item.bytenr(),
-            level: item.level,
-            generation: Some(Transid(item.generation.get())),
+        self.walk.tree(console, &|| {
+            let found = self.walk.next_root(roots, key)?.item;
+            let found = found.filter(|(at, _)| *at == key);
+            Ok(found.and_then(|(_, item)| decode_root(key, &item)))
         })
-    };
-    Ok(roots.get(key)?.map(|item| root(&item)))
+    }
+}
+
+/// Returns where a root item says that its tree is. It returns None if the item is no root item of any length.
+fn decode_root(key: Key, item: &[u8]) -> Option<CommittedRoot> {
+    let item = RootItem::decode(item)?;
+    Some(CommittedRoot {
+        tree: RootId(key.objectid),
+        bytenr: item.bytenr(),
+        level: item.level,
+        generation: Some(Transid(item.generation.get())),
+    })
 }
 
 fn top_title(tree: RootId) -> &'static str {

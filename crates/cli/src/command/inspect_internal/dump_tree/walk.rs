@@ -18,8 +18,8 @@ use std::sync::Arc;
 
 use ubtrfs_format::check::{BlockContext, Expect};
 use ubtrfs_format::ids::{Logical, RootId, Transid};
-use ubtrfs_format::key::Key;
-use ubtrfs_format::node::Node;
+use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_format::node::{KeyPtr, Node};
 use ubtrfs_tree::{Block, CommittedRoot, NodeStore, TreeError};
 
 use crate::presentation::console::{Console, PIECE_BYTES};
@@ -123,6 +123,13 @@ impl Piece {
     }
 }
 
+/// A root item, and the reports on blocks that were passed over on the way.
+#[derive(Debug, Default)]
+pub(super) struct FoundRoot {
+    pub(super) item: Option<(Key, Vec<u8>)>,
+    pub(super) reports: Vec<String>,
+}
+
 #[derive(Debug)]
 pub(super) struct Walk<'v> {
     store: &'v Arc<NodeStore>,
@@ -146,14 +153,7 @@ impl<'v> Walk<'v> {
         root: &dyn Fn() -> anyhow::Result<Option<CommittedRoot>>,
     ) -> anyhow::Result<()> {
         self.blocks(console, &|| {
-            Ok(root()?.map(|root| {
-                let expect = Expect {
-                    level: Some(root.level),
-                    generation: root.generation,
-                    ..Expect::at(root.bytenr)
-                };
-                (root.tree, expect)
-            }))
+            Ok(root()?.map(|root| (root.tree, expect_root(&root))))
         })
     }
 
@@ -172,6 +172,62 @@ impl<'v> Walk<'v> {
     /// Prints a block and those below it.
     pub(super) fn below(&self, console: &mut Console, bytenr: Logical) -> anyhow::Result<()> {
         self.blocks(console, &|| Ok(Some((RootId(0), Expect::at(bytenr)))))
+    }
+
+    /// Returns the first root item at or above `from` in the tree of `root`. Blocks that cannot be read are passed over,
+    /// and reported.
+    pub(super) fn next_root(
+        &self,
+        root: &dyn Fn() -> anyhow::Result<Option<CommittedRoot>>,
+        from: Key,
+    ) -> anyhow::Result<FoundRoot> {
+        // DUMP-1: nothing is written here.
+        let _epoch = self.store.epoch();
+        let mut found = FoundRoot::default();
+        if let Some(root) = root()? {
+            let expect = expect_root(&root);
+            let (shown, report) = self.read(root.tree, &expect);
+            found.reports.extend(report);
+            if let Some(shown) = shown {
+                found.item = self.next_root_below(root.tree, &shown, from, &mut found.reports);
+            }
+        }
+        Ok(found)
+    }
+
+    fn next_root_below(
+        &self,
+        tree: RootId,
+        shown: &Shown,
+        from: Key,
+        reports: &mut Vec<String>,
+    ) -> Option<(Key, Vec<u8>)> {
+        let node = shown.node()?;
+        if node.is_leaf() {
+            // The keys of a damaged leaf may be in any order.
+            let items = node.items();
+            let roots =
+                items.filter(|(key, _)| *key >= from && key.item_type == KeyType::ROOT_ITEM);
+            let first = roots.min_by_key(|(key, _)| *key);
+            return first.map(|(key, bytes)| (key, bytes.to_vec()));
+        }
+        if matches!(shown, Shown::Damaged(_)) {
+            return None;
+        }
+        let ptrs = node.ptrs();
+        for (slot, ptr) in ptrs.iter().enumerate() {
+            let next = ptrs.get(slot + 1).map(|next| next.key.get());
+            if next.is_some_and(|next| next <= from) {
+                continue;
+            }
+            let (child, report) = self.read(tree, &expect_child(node, ptr));
+            reports.extend(report);
+            let found = child.and_then(|child| self.next_root_below(tree, &child, from, reports));
+            if found.is_some() {
+                return found;
+            }
+        }
+        None
     }
 
     fn blocks(
@@ -286,14 +342,7 @@ impl<'v> Walk<'v> {
             if within.end.is_some_and(|end| end <= from.key) {
                 continue;
             }
-            let expect = Expect {
-                bytenr: Logical(ptr.blockptr.get()),
-                level: below,
-                generation: Some(Transid(ptr.generation.get())),
-                owner: None,
-                first_key: Some(start),
-            };
-            let (child, report) = self.read(piece.tree, &expect);
+            let (child, report) = self.read(piece.tree, &expect_child(node, ptr));
             // Level by level, a block is met once for each level below it as well.
             if self.order != Order::LevelByLevel || piece.level == below {
                 piece.report(report);
@@ -341,5 +390,23 @@ impl<'v> Walk<'v> {
                     })
             })
             .then_some(bytes)
+    }
+}
+
+fn expect_root(root: &CommittedRoot) -> Expect {
+    Expect {
+        level: Some(root.level),
+        generation: root.generation,
+        ..Expect::at(root.bytenr)
+    }
+}
+
+fn expect_child(node: Node<'_>, ptr: &KeyPtr) -> Expect {
+    Expect {
+        bytenr: Logical(ptr.blockptr.get()),
+        level: node.level().checked_sub(1),
+        generation: Some(Transid(ptr.generation.get())),
+        owner: None,
+        first_key: Some(ptr.key.get()),
     }
 }

@@ -1,0 +1,66 @@
+//! `inspect-internal` of what is damaged, not there, or out of sight.
+
+use ubtrfs_format::ids::RootId;
+use ubtrfs_format::key::Key;
+use ubtrfs_sim::craft::Crafted;
+use ubtrfs_sim::record::save_image;
+use ubtrfs_sim::{Scratch, images};
+
+use crate::process::{empty_volume, ubtrfs};
+
+/// As with btrfs-progs, an inspection goes on, and is no failure.
+#[test]
+fn what_is_not_there_is_no_failure_of_a_dump() {
+    let (_dir, image) = empty_volume();
+    let volume = Crafted::load(std::slice::from_ref(&image));
+    let root = volume.superblock().root.get().to_string();
+    let dump = |words: &[&str]| {
+        let mut command = ubtrfs();
+        command.arg("inspect-internal").args(words).arg(&image);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{words:?}: {output:?}");
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (text(output.stdout), text(output.stderr))
+    };
+    let (out, err) = dump(&["dump-tree", "-b", "1", "-b", &root]);
+    assert!(err.contains("tree block bytenr 1 is not aligned"), "{err}");
+    assert!(out.contains(&format!("leaf {root} ")), "{out}");
+    let (_, err) = dump(&["dump-tree", "-t", "log"]);
+    assert!(err.contains("cannot print log root tree"), "{err}");
+    let (out, err) = dump(&["dump-tree", "-t", "999"]);
+    assert!(out.contains("bytes used") && err.is_empty(), "{out}{err}");
+}
+
+#[test]
+fn a_dump_shows_the_rest_of_a_volume_with_a_damaged_root_tree() {
+    let image = images::image("crc32c-zstd").unwrap();
+    let mut volume = Crafted::load(&image.devices);
+    let root = volume.superblock().root.get();
+    let shown = |volume: &Crafted, words: &[&str]| {
+        let dir = Scratch::new().unwrap();
+        let path = dir.path().join("v.img");
+        save_image(&*volume.devices()[0].1, &path).unwrap();
+        let mut command = ubtrfs();
+        command.args(["inspect-internal", "dump-tree"]);
+        let output = command.args(words).arg(&path).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let sound = shown(&volume, &[]);
+    volume.edit_leaves(RootId::ROOT_TREE, |items| {
+        let is_csum = |key: &Key| key.objectid == RootId::CSUM_TREE.0;
+        let found = items.iter_mut().find(|(key, _)| is_csum(key));
+        // The level of the root.
+        found.map(|(_, bytes)| bytes[238] = 9).is_some()
+    });
+    let found = shown(&volume, &[]);
+    assert!(found.contains("\nfs tree key (FS_TREE ROOT_ITEM 0)"));
+    assert!(found.lines().count() * 10 > sound.lines().count() * 9);
+    assert!(shown(&volume, &["-t", "5"]).contains("INODE_ITEM"));
+    for &(device, offset) in &volume.places(root).to_vec() {
+        volume.write((device, offset + 90), b"damaged");
+    }
+    assert!(shown(&volume, &["-t", "chunk"]).contains("CHUNK_ITEM"));
+    let leaf = volume.blocks_of(RootId::EXTENT_TREE, 0)[0].to_string();
+    assert!(shown(&volume, &["-b", &leaf]).contains(&format!("leaf {leaf} ")));
+}
