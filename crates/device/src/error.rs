@@ -203,7 +203,7 @@ impl std::fmt::Display for SoundCopy {
         write!(
             f,
             "copy {mirror} at {offset} is sound, of generation {generation}, and may be of an earlier state: \
-             'mount -o ro,rescue=usebackuproot' reads it, 'btrfs rescue super-recover' puts it back"
+             'mount -o ro,rescue=usebackuproot' reads it, 'btrfs-select-super -s {mirror}' puts it back"
         )
     }
 }

@@ -238,6 +238,11 @@ fn device_without_a_good_first_superblock_is_not_written() {
         );
     }
 }
+        // It works after wipefs, which `super-recover` does not.
+        fail(
+            ["ls".as_ref(), place.image().as_os_str()],
+            "'btrfs-select-super -s 1'",
+        );
 
 #[test]
 fn volume_that_its_devices_do_not_hold_is_not_written() {
