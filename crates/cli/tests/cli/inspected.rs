@@ -1,12 +1,18 @@
 //! `inspect-internal` of what is damaged, not there, or out of sight.
 
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+
+use ubtrfs_engine::{OpenOptions, Volume};
+use ubtrfs_format::block_group_flags::BlockGroupFlags;
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::key::Key;
 use ubtrfs_sim::craft::Crafted;
 use ubtrfs_sim::record::save_image;
 use ubtrfs_sim::{Scratch, images};
 
-use crate::process::{empty_volume, ubtrfs};
+use crate::process::{empty_volume, location, succeed, ubtrfs};
 
 /// As with btrfs-progs, an inspection goes on, and is no failure.
 #[test]
@@ -29,6 +35,36 @@ fn what_is_not_there_is_no_failure_of_a_dump() {
     assert!(err.contains("cannot print log root tree"), "{err}");
     let (out, err) = dump(&["dump-tree", "-t", "999"]);
     assert!(out.contains("bytes used") && err.is_empty(), "{out}{err}");
+}
+
+#[test]
+fn users_of_an_address_out_of_sight_have_no_path() {
+    let (dir, image) = empty_volume();
+    let file = dir.path().join("f");
+    fs::write(&file, vec![7; 100_000]).unwrap();
+    let at = |path: &str| location(&image, path);
+    succeed([
+        "subvolume".as_ref(),
+        "create".as_ref(),
+        "-q".as_ref(),
+        &*at("sub"),
+    ]);
+    succeed(["cp".as_ref(), file.as_os_str(), &*at("f")]);
+    let volume = Volume::open(&[image.clone()], &OpenOptions::new()).unwrap();
+    let chunks = volume.pool().chunk_map().all();
+    let data = chunks
+        .iter()
+        .find(|chunk| chunk.flags().contains(BlockGroupFlags::DATA));
+    let bytenr = data.unwrap().logical().0.to_string();
+    drop(volume);
+    let resolve = ["inspect-internal", "logical-resolve", &bytenr].map(OsString::from);
+    let sub = ["--subvol", "sub"].map(OsString::from);
+    let words = resolve.iter().cloned();
+    let said = succeed(words.clone().chain([image.clone().into_os_string()]));
+    assert_eq!(said, [at("f").as_bytes(), b"\n"].concat());
+    let said = succeed(words.chain(sub).chain([image.into_os_string()]));
+    let wanted = "inode 257 subvol <FS_TREE> could not be accessed: not mounted\n";
+    assert_eq!(String::from_utf8(said).unwrap(), wanted);
 }
 
 #[test]

@@ -11,10 +11,11 @@ use ubtrfs_engine::inspect::{ExtentUser, RootsOfBlocks};
 use ubtrfs_format::ids::Logical;
 
 use super::mounted_paths::MountedPaths;
-use super::{paths_from, root_of, write_location};
+use super::{paths_from, root_of, subvolume_path_from, write_location};
 use crate::presentation::console::Console;
 use crate::presentation::error_chain::ErrorChain;
 use crate::presentation::json;
+use crate::presentation::quoting::Escaped;
 use crate::volume_access::ioctls::ByIoctls;
 use crate::volume_access::location::{Location, VolumeOptions};
 
@@ -46,6 +47,11 @@ struct UserJson {
     paths: Vec<String>,
 }
 
+/// Returns the paths of a user of the extent.
+type PathsOf<'a> = dyn Fn(&ExtentUser) -> anyhow::Result<Vec<Vec<u8>>> + 'a;
+/// Returns the path of the user's subvolume from the top level if no path leads to it from where paths are shown.
+type OutOfSight<'a> = dyn Fn(&ExtentUser) -> anyhow::Result<Option<Vec<u8>>> + 'a;
+
 impl LogicalResolve {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
         let opened = self.volume.open(&self.location)?;
@@ -62,16 +68,20 @@ impl LogicalResolve {
         })?;
         let root = root_of(&opened)?;
         let paths_of = |user: &ExtentUser| paths_from(volume, root, user.file());
+        let out_of_sight = |user: &ExtentUser| {
+            let (is_below, path) = subvolume_path_from(volume, root, user.root)?;
+            Ok((!is_below).then(|| path.strip_prefix(b"/").unwrap_or(&path).to_vec()))
+        };
         let write =
             |console: &mut Console, path: &[u8]| write_location(console, &self.location, path);
-        self.print(console, users, paths_of, write)
+        self.print(console, users, (&paths_of, &out_of_sight), write)
     }
 
     fn print(
         &self,
         console: &mut Console,
         users: BTreeSet<ExtentUser>,
-        paths_of: impl Fn(&ExtentUser) -> anyhow::Result<Vec<Vec<u8>>>,
+        (paths_of, out_of_sight): (&PathsOf<'_>, &OutOfSight<'_>),
         write: impl Fn(&mut Console, &[u8]) -> io::Result<()>,
     ) -> anyhow::Result<()> {
         if console.is_json() {
@@ -93,6 +103,18 @@ impl LogicalResolve {
             let ExtentUser { root, ino, offset } = user;
             if self.inodes {
                 writeln!(console.out, "inode {ino} offset {offset} root {root}")?;
+                continue;
+            }
+            // As in btrfs-progs: no path leads there.
+            if let Ok(Some(subvolume)) = out_of_sight(&user) {
+                let shown = match subvolume.as_slice() {
+                    [] => Escaped(b"<FS_TREE>"),
+                    path => Escaped(path),
+                };
+                writeln!(
+                    console.out,
+                    "inode {ino} subvol {shown} could not be accessed: not mounted"
+                )?;
                 continue;
             }
             match paths_of(&user) {
@@ -121,7 +143,14 @@ impl ByIoctls for LogicalResolve {
             error => error.into(),
         })?;
         let paths_of = |user: &ExtentUser| Ok(mounted.of_file(user.file())?);
+        let out_of_sight = |user: &ExtentUser| {
+            if mounted.is_mounted(user.root)? {
+                return Ok(None);
+            }
+            Ok(Some(mounted.path_from_top(user.root)?))
+        };
         let write = |console: &mut Console, path: &[u8]| mounted.write(console, path);
-        self.print(console, users.into_iter().collect(), paths_of, write)
+        let users = users.into_iter().collect();
+        self.print(console, users, (&paths_of, &out_of_sight), write)
     }
 }

@@ -80,12 +80,28 @@ fn root_of(opened: &Opened) -> anyhow::Result<FileId> {
 /// Finds the paths of a file from the directory that stands for "/", each with a slash in front. A file that is not below
 /// that directory has paths from the top level, marked `<FS_TREE>`.
 fn paths_from(volume: &Volume, root: FileId, file: FileId) -> anyhow::Result<Vec<Vec<u8>>> {
+    let (is_below, subvolume) = subvolume_path_from(volume, root, file.root)?;
+    let start: &[u8] = if is_below { b"" } else { b"<FS_TREE>" };
+    let paths = volume.inode_paths(file)?;
+    Ok(paths
+        .iter()
+        .map(|path| [start, &subvolume, b"/", path].concat())
+        .collect())
+}
+
+/// Returns whether a subvolume is below the directory that stands for "/", and its path from there, with a slash in
+/// front. The path of any other is from the top level.
+fn subvolume_path_from(
+    volume: &Volume,
+    root: FileId,
+    subvolume: RootId,
+) -> anyhow::Result<(bool, Vec<u8>)> {
     let mut names: Vec<Vec<u8>> = Vec::new();
-    let mut at = file.root;
-    let mut from_top = false;
+    let mut at = subvolume;
+    let mut is_below = true;
     while at != root.root {
         let Some(place) = volume.subvolume_place(at)? else {
-            from_top = true;
+            is_below = false;
             break;
         };
         let mut path = volume.path_in_subvolume(place.dir)?;
@@ -98,21 +114,15 @@ fn paths_from(volume: &Volume, root: FileId, file: FileId) -> anyhow::Result<Vec
         // More levels than a path can have: subvolumes that hold each other.
         anyhow::ensure!(
             names.len() < MAX_NESTING,
-            "subvolume {} is nested in itself",
-            file.root
+            "subvolume {subvolume} is nested in itself"
         );
     }
-    let start: &[u8] = if from_top { b"<FS_TREE>" } else { b"" };
-    let mut prefix = start.to_vec();
+    let mut joined = Vec::new();
     for name in names.iter().rev() {
-        prefix.push(b'/');
-        prefix.extend_from_slice(name);
+        joined.push(b'/');
+        joined.extend_from_slice(name);
     }
-    let paths = volume.inode_paths(file)?;
-    Ok(paths
-        .iter()
-        .map(|path| [&prefix, &b"/"[..], path].concat())
-        .collect())
+    Ok((is_below, joined))
 }
 
 const MAX_NESTING: usize = 4096;

@@ -54,16 +54,33 @@ impl MountedPaths {
     }
 
     fn base_for(&self, root: RootId) -> Result<Vec<u8>, Errno> {
+        if let Some(base) = self.mounted_base(root)? {
+            return Ok(base);
+        }
+        let path = self.path_from_top(root)?;
+        Ok([&b"<FS_TREE>"[..], &separated(&path)].concat())
+    }
+
+    /// Returns where a subvolume is in the mount; None if it is not there.
+    fn mounted_base(&self, root: RootId) -> Result<Option<Vec<u8>>, Errno> {
         for (base, from) in &self.bases {
             let (reached, path) = self.asked.subvolume_path(root, *from)?;
             if reached.is_some() {
                 let base = base.as_os_str().as_bytes();
                 let base = base.strip_suffix(b"/").unwrap_or(base);
-                return Ok([base, &separated(&path)].concat());
+                return Ok(Some([base, &separated(&path)].concat()));
             }
         }
-        let (_, path) = self.asked.subvolume_path(root, RootId::FS_TREE)?;
-        Ok([&b"<FS_TREE>"[..], &separated(&path)].concat())
+        Ok(None)
+    }
+
+    pub(super) fn is_mounted(&self, root: RootId) -> Result<bool, Errno> {
+        Ok(self.mounted_base(root)?.is_some())
+    }
+
+    /// Returns the path of a subvolume from the top level.
+    pub(super) fn path_from_top(&self, root: RootId) -> Result<Vec<u8>, Errno> {
+        Ok(self.asked.subvolume_path(root, RootId::FS_TREE)?.1)
     }
 
     pub(super) fn write(&self, console: &mut Console, path: &[u8]) -> io::Result<()> {
