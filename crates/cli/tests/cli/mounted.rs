@@ -18,7 +18,7 @@ use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use ubtrfs_sim::{Scratch, fingerprint, is_root_or_skip, with_roots_rights};
 
 use crate::mapped::{MAPPED_BYTES, Mapped, let_pages_lie};
-use crate::process::{empty_volume, fail, judge, location, succeed, ubtrfs};
+use crate::process::{Waiting, empty_volume, fail, judge, location, succeed, ubtrfs};
 use crate::stored::remount;
 use crate::subvolumes::{COMMANDS, assert_as_progs, by_progs, listed, outcome, words};
 use crate::switch;
@@ -681,6 +681,22 @@ fn a_mount_for_reading_is_synced_and_made_read_only_as_it_is() {
     succeed(sync);
     succeed(["mount".as_ref(), "-o".as_ref(), "remount,ro".as_ref(), dir]);
     succeed(sync);
+    mounted.unmount();
+}
+
+#[test]
+fn a_subvolume_of_a_mount_is_waited_for_until_it_is_deleted() {
+    let Some(mounted) = Mounted::new(&with_roots_rights("rw"), |_| {}) else {
+        return;
+    };
+    let subvolume = mounted.dir.join("sub").into_os_string();
+    let run =
+        |words: [&str; 2]| succeed(words.iter().map(OsString::from).chain([subvolume.clone()]));
+    run(["subvolume", "create"]);
+    let id = String::from_utf8(run(["inspect-internal", "rootid"])).unwrap();
+    let waiting = Waiting::start(&mounted.dir, id.trim());
+    run(["subvolume", "delete"]);
+    waiting.end(id.trim());
     mounted.unmount();
 }
 

@@ -1,8 +1,9 @@
 //! Running the command under test and the programs that it is compared with.
 
 use std::ffi::OsStr;
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
 use ubtrfs_sim::Scratch;
 use ubtrfs_sim::kernel::{KernelVolume, available_or_skip};
@@ -100,4 +101,32 @@ pub(crate) fn judged(image: &Path) -> Manifest {
     volume.check().unwrap();
     let mount = volume.mount_ro().unwrap();
     Manifest::of_dir(mount.path()).unwrap()
+}
+
+/// A `subvolume sync` that waits for a subvolume of a mount, which is not deleted yet.
+pub(crate) struct Waiting {
+    child: Child,
+    said: BufReader<ChildStdout>,
+}
+
+impl Waiting {
+    pub(crate) fn start(mount: &Path, id: &str) -> Waiting {
+        let mut command = ubtrfs();
+        command.args(["subvolume", "sync"]).arg(mount).arg(id);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut said = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        said.read_line(&mut line).unwrap();
+        assert_eq!(line, "Waiting for 1 subvolume\n");
+        assert!(child.try_wait().unwrap().is_none(), "it waits");
+        Waiting { child, said }
+    }
+
+    /// Asserts that it ends, as the subvolume is gone.
+    pub(crate) fn end(mut self, id: &str) {
+        let mut rest = String::new();
+        self.said.read_to_string(&mut rest).unwrap();
+        assert_eq!(rest, format!("Subvolume id {id} is gone (1/1)\n"));
+        assert!(self.child.wait().unwrap().success());
+    }
 }

@@ -19,7 +19,7 @@ use crate::volume_access::reason::Reasoned;
 pub(crate) struct Sync {
     #[arg(value_name = "IMAGE")]
     location: Location,
-    /// Wait for these subvolumes; otherwise for all that are deleted
+    /// Wait for these subvolumes, also until others delete them on a mount; otherwise for all that are deleted
     #[arg(value_name = "ID")]
     ids: Vec<u64>,
     /// Seconds between checks [default: 0.2]; only for mounts that ubtrfs asks by ioctls
@@ -31,6 +31,10 @@ pub(crate) struct Sync {
 
 impl Sync {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
+        let waits = self.location.session().is_some() && !self.ids.is_empty();
+        if waits {
+            self.wait_for_deletions(console)?;
+        }
         let mut changes = Changes::new(&self.volume);
         let volume = changes.open_to_commit(&self.location)?.volume;
         let ids = self.ids(&volume)?;
@@ -38,7 +42,9 @@ impl Sync {
             return changes.commit();
         }
         let all = ids.len();
-        say_how_many(all, console)?;
+        if !waits {
+            say_how_many(all, console)?;
+        }
         let freed = volume.free_deleted_subvolumes().reason();
         freed.context("cannot free the space of deleted subvolumes")?;
         for (index, id) in ids.into_iter().enumerate() {
@@ -53,25 +59,46 @@ impl Sync {
             let deleted = all.iter().filter(|info| info.is_deleted);
             return Ok(deleted.map(|info| RootId(info.id)).collect());
         }
-        let is_alive = |id: RootId| {
-            let info = volume.subvolume_info(id.0).reason()?;
-            Ok(info.is_some_and(|info| !info.is_deleted))
-        };
-        self.check_ids(is_alive)?;
+        self.check_ids()?;
+        // Nothing can delete it while this command has the image.
+        if let Some(id) = self.first_alive(volume)? {
+            bail!("subvolume {id} was not deleted");
+        }
         Ok(self.ids.iter().copied().map(RootId).collect())
     }
 
-    /// Refuses ids that no subvolume can have, and those of subvolumes that were not deleted.
-    fn check_ids(&self, is_alive: impl Fn(RootId) -> anyhow::Result<bool>) -> anyhow::Result<()> {
-        for &id in &self.ids {
-            if !(RootId::FIRST_FREE..=RootId::LAST_FREE).contains(&id) {
-                bail!("subvolume id {id} out of range");
+    /// Waits until the subvolumes that are named have been deleted, as others may do on a mount.
+    fn wait_for_deletions(&self, console: &mut Console) -> anyhow::Result<()> {
+        self.check_ids()?;
+        say_how_many(self.ids.len(), console)?;
+        console.out.flush()?;
+        let volume = self.volume.devices.open(&self.location)?;
+        while self.first_alive(&volume)?.is_some() {
+            if console.client_has_gone() {
+                bail!("cancelled");
             }
-            if is_alive(RootId(id))? {
-                bail!("subvolume {id} was not deleted");
-            }
+            clock::sleep(self.pause.unwrap_or(PAUSE));
         }
         Ok(())
+    }
+
+    fn first_alive(&self, volume: &Volume) -> anyhow::Result<Option<u64>> {
+        for &id in &self.ids {
+            let info = volume.subvolume_info(id).reason()?;
+            if info.is_some_and(|info| !info.is_deleted) {
+                return Ok(Some(id));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Refuses ids that no subvolume can have.
+    fn check_ids(&self) -> anyhow::Result<()> {
+        let ids = RootId::FIRST_FREE..=RootId::LAST_FREE;
+        match self.ids.iter().find(|id| !ids.contains(id)) {
+            Some(id) => bail!("subvolume id {id} out of range"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -112,7 +139,7 @@ impl ByIoctls for Sync {
             }
             false => self.ids.iter().copied().map(RootId).collect(),
         };
-        self.check_ids(|id| Ok(states.get(&id) == Some(&true)))?;
+        self.check_ids()?;
         if left.is_empty() {
             return Ok(());
         }
