@@ -160,11 +160,19 @@ pub(crate) fn read(command: &clap::Command, args: Vec<OsString>) -> Line {
     let mut args = args.into_iter();
     let mut line: Vec<OsString> = args.by_ref().take(1).collect();
     let mut rest: Vec<OsString> = args.collect();
-    let asked = match take_global_options(&mut rest, &mut line) {
+    let asked = match take_global_options(command, &mut rest, &mut line) {
         Ok(asked) => asked,
-        Err(unknown) => {
+        Err(Refusal::Option(unknown)) => {
             eprintln!("Unknown global option: {}", unknown.display());
             return Line::Done(ExitCode::from(UNKNOWN_GLOBAL_OPTION));
+        }
+        Err(Refusal::Format(value)) => {
+            eprintln!("error: invalid output format \"{}\"", value.display());
+            return Line::Done(ExitCode::FAILURE);
+        }
+        Err(Refusal::LogLevel(value)) => {
+            eprintln!("ERROR: unrecognized log level: {}", value.display());
+            return Line::Done(ExitCode::FAILURE);
         }
     };
     match asked {
@@ -216,11 +224,32 @@ enum Asked {
     Version,
 }
 
-/// Moves the options before the command from `rest` to `line`. The error is the option that is not known.
+/// A global option, or its value, that is not known.
+#[derive(Debug)]
+enum Refusal {
+    Option(OsString),
+    Format(OsString),
+    LogLevel(OsString),
+}
+
+/// Returns whether `command` has the value for the global option of this name.
+fn has_value(command: &clap::Command, option: &str, value: &OsStr) -> bool {
+    let mut options = command.get_arguments();
+    let option = options.find(|arg| arg.get_long() == option.strip_prefix("--"));
+    let values = option.map(clap::Arg::get_possible_values);
+    let Some(text) = value.to_str() else {
+        return false;
+    };
+    values.is_some_and(|values| values.iter().any(|known| known.matches(text, false)))
+}
+
+/// Moves the options before the command from `rest` to `line`. As in btrfs-progs, a wrong value is an error whatever
+/// follows.
 fn take_global_options(
+    command: &clap::Command,
     rest: &mut Vec<OsString>,
     line: &mut Vec<OsString>,
-) -> Result<Asked, OsString> {
+) -> Result<Asked, Refusal> {
     let mut asked = Asked::Nothing;
     let mut is_full = false;
     while let Some(arg) = rest.first() {
@@ -235,7 +264,7 @@ fn take_global_options(
         }
         let Some(long) = bytes.strip_prefix(b"--") else {
             if !bytes[1..].iter().all(|letter| b"qv".contains(letter)) {
-                return Err(arg);
+                return Err(Refusal::Option(arg));
             }
             line.push(arg);
             continue;
@@ -244,16 +273,16 @@ fn take_global_options(
         let name = OsStr::from_bytes(&bytes[..2 + name.len()]);
         let names = OPTIONS.iter().map(|(name, _)| *name);
         let Ok(option) = written_out(name, names) else {
-            return Err(arg);
+            return Err(Refusal::Option(arg));
         };
         let given = bytes[name.len()..].strip_prefix(b"=");
-        let has_value = OPTIONS.contains(&(option, true));
-        if given.is_some() && !has_value {
-            return Err(arg);
+        let takes_value = OPTIONS.contains(&(option, true));
+        if given.is_some() && !takes_value {
+            return Err(Refusal::Option(arg));
         }
         let value = match given {
             Some(value) => Some(OsStr::from_bytes(value).to_owned()),
-            None if has_value && !rest.is_empty() => Some(rest.remove(0)),
+            None if takes_value && !rest.is_empty() => Some(rest.remove(0)),
             None => None,
         };
         match option {
@@ -262,10 +291,20 @@ fn take_global_options(
             "--full" => is_full = true,
             // Settings of experiments, of which there are none here.
             "--version" | "--param" => {}
-            option => {
-                line.push(option.into());
-                line.extend(value);
+            "--format" | "--log" => {
+                let Some(value) = value else {
+                    return Err(Refusal::Option(arg));
+                };
+                if !has_value(command, option, &value) {
+                    return Err(if option == "--log" {
+                        Refusal::LogLevel(value)
+                    } else {
+                        Refusal::Format(value)
+                    });
+                }
+                line.extend([option.into(), value]);
             }
+            option => line.push(option.into()),
         }
     }
     Ok(match asked {

@@ -168,6 +168,8 @@ pub(crate) struct Console {
     failed: bool,
     /// The exit code if the command succeeds otherwise.
     found: u8,
+    /// The exit code if the command fails.
+    failure: u8,
     /// The line of the script that is being run.
     line: Option<u64>,
     pub(crate) if_refused: Option<RefusalHint>,
@@ -213,6 +215,7 @@ impl Console {
             progress: None,
             failed: false,
             found: 0,
+            failure: FAILURE,
             line: None,
             if_refused: None,
         }
@@ -354,6 +357,11 @@ impl Console {
         self.found = code;
     }
 
+    /// Sets the exit code with which the command ends if it fails.
+    pub(crate) fn fail_with(&mut self, code: u8) {
+        self.failure = code;
+    }
+
     /// Notes that another process has reported an error. The exit code will be 1.
     pub(crate) fn error_was_reported(&mut self) {
         self.failed = true;
@@ -381,14 +389,14 @@ impl Console {
         let Err(error) = result else {
             return match self.failed {
                 false => self.found,
-                true => FAILURE,
+                true => self.failure,
             };
         };
         if broken_pipe(&error).is_some() {
             return SIGPIPE_EXIT;
         }
         self.failed(&error);
-        FAILURE
+        self.failure
     }
 }
 

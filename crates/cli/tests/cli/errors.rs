@@ -344,6 +344,35 @@ fn a_truncated_image_is_an_error() {
 }
 
 #[test]
+fn a_truncated_image_is_read_on_request() {
+    let (_dir, path) = empty_volume();
+    let file = File::options().write(true).open(&path).unwrap();
+    file.set_len(fs::metadata(&path).unwrap().len() - 4096)
+        .unwrap();
+    fail(["ls".as_ref(), path.as_os_str()], "'degraded' or 'rescue=");
+    let listed = ubtrfs()
+        .args(["ls", "--degraded"])
+        .arg(&path)
+        .output()
+        .unwrap();
+    assert!(listed.status.success(), "{listed:?}");
+}
+
+/// As of `btrfs filesystem label`.
+#[test]
+fn failures_of_label_exit_with_255() {
+    let (dir, image) = empty_volume();
+    let long = "a".repeat(256);
+    let none = dir.path().join("none");
+    for (path, label) in [(&image, Some(&long)), (&none, None), (&none, Some(&long))] {
+        let mut command = ubtrfs();
+        command.args(["filesystem", "label"]).arg(path).args(label);
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(255), "{output:?}");
+    }
+}
+
+#[test]
 fn a_missing_path_or_subvolume_is_named() {
     let (_dir, image) = empty_volume();
     let missing = location(&image, "no/such/file");

@@ -11,7 +11,7 @@ use ubtrfs_format::superblock::{SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock}
 use ubtrfs_sim::fingerprint;
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::process::{fail, location, succeed, ubtrfs};
+use crate::process::{fail, failure_of, location, succeed, ubtrfs};
 
 const FIRST: u64 = SUPERBLOCK_OFFSETS[0];
 const MIB: u64 = 1 << 20;
@@ -82,13 +82,15 @@ impl Place {
         file.set_modified(UNIX_EPOCH).unwrap();
         drop(file);
         for words in commands {
+            let args: Vec<&str> = words.split_whitespace().collect();
             let output = ubtrfs()
                 .current_dir(self.dir.path())
-                .args(words.split_whitespace())
+                .args(&args)
                 .output()
                 .unwrap();
             let said = String::from_utf8_lossy(&output.stderr);
-            assert_eq!(output.status.code(), Some(1), "{what}: {words}: {said}");
+            let code = output.status.code();
+            assert_eq!(code, Some(failure_of(&args)), "{what}: {words}: {said}");
             assert!(said.contains(reason), "{what}: {words}: {said}");
         }
         let modified = fs::metadata(&image).unwrap().modified().unwrap();
@@ -236,13 +238,13 @@ fn device_without_a_good_first_superblock_is_not_written() {
             ["ls".as_ref(), place.image().as_os_str()],
             "copy 1 at 67108864",
         );
-    }
-}
         // It works after wipefs, which `super-recover` does not.
         fail(
             ["ls".as_ref(), place.image().as_os_str()],
             "'btrfs-select-super -s 1'",
         );
+    }
+}
 
 #[test]
 fn volume_that_its_devices_do_not_hold_is_not_written() {

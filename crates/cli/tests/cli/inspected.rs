@@ -35,6 +35,11 @@ fn what_is_not_there_is_no_failure_of_a_dump() {
     assert!(err.contains("cannot print log root tree"), "{err}");
     let (out, err) = dump(&["dump-tree", "-t", "999"]);
     assert!(out.contains("bytes used") && err.is_empty(), "{out}{err}");
+    for place in [["-s", "2"], ["--bytenr", "1099511627776"]] {
+        let (out, err) = dump(&["dump-super", place[0], place[1]]);
+        assert_eq!(out, "");
+        assert!(err.contains("ends before the superblock"), "{err}");
+    }
 }
 
 #[test]

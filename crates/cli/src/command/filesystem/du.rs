@@ -2,7 +2,7 @@
 
 mod mounted;
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 
 use anyhow::Context;
@@ -123,13 +123,15 @@ impl Du {
                         true => shown.open.pop(),
                         false => None,
                     };
+                    let is_argument = refused.is_some() && shown.open.is_empty();
                     shown.leave_to(walk.depth(), console)?;
-                    let path = refused.as_ref().or(shown.open.last());
-                    complain(
-                        console,
-                        path.map_or(&[][..], |dir| &dir.path),
-                        error.reason(),
-                    );
+                    let dir = refused.as_ref().or(shown.open.last());
+                    let path = dir.map_or(&[][..], |dir| &dir.path);
+                    if is_denied(error.kind()) && !is_argument {
+                        pass_over(console, path, error.reason());
+                    } else {
+                        complain(console, path, error.reason());
+                    }
                 }
             }
         }
@@ -182,7 +184,11 @@ impl Shown<'_> {
             }
             Ok(None) => Ok(()),
             Err(error) => {
-                complain(console, &path, error.reason());
+                if is_denied(error.kind()) {
+                    pass_over(console, &path, error.reason());
+                } else {
+                    complain(console, &path, error.reason());
+                }
                 Ok(())
             }
         }
@@ -276,6 +282,17 @@ fn complain(console: &mut Console, path: &[u8], error: impl std::fmt::Display) {
         "cannot check space of '{}': {error}",
         Escaped(path)
     ));
+}
+
+/// Returns whether the caller may not look into a file or directory.
+fn is_denied(error: io::ErrorKind) -> bool {
+    error == io::ErrorKind::PermissionDenied
+}
+
+/// Reports a file or directory below the argument that the caller may not look into. As in btrfs-progs, that is no
+/// failure.
+fn pass_over(console: &mut Console, path: &[u8], error: impl std::fmt::Display) {
+    console.warning(format_args!("cannot access '{}': {error}", Escaped(path)));
 }
 
 fn print(

@@ -27,6 +27,8 @@ pub(crate) struct Label {
     volume: VolumeOptions,
 }
 
+/// The exit code of a failure, as of `btrfs filesystem label`.
+const FAILURE: u8 = 255;
 /// The most bytes of a label.
 const MAX_LABEL_BYTES: usize = 255;
 
@@ -37,6 +39,7 @@ struct LabelJson {
 
 impl Label {
     pub(crate) fn run(&self, console: &mut Console) -> anyhow::Result<()> {
+        console.fail_with(FAILURE);
         if let Some(label) = &self.label {
             return self.set(label.as_bytes());
         }
@@ -53,6 +56,7 @@ impl Label {
 
 impl ByIoctls for Label {
     fn run_by_ioctls(&self, console: &mut Console) -> anyhow::Result<()> {
+        console.fail_with(FAILURE);
         self.volume.refuse_for_mount()?;
         let asked = Asked::open(&self.location)?;
         match &self.label {

@@ -79,8 +79,11 @@ impl DumpSuper {
                 Place::Copy(copy) => SUPERBLOCK_OFFSETS[copy],
                 Place::Bytenr(offset) => offset,
             };
+            // As in btrfs-progs, this is no failure.
             if !self.dump(console, &mut list, &file, device, offset)? {
-                bail!("'{shown}' ends before the superblock at {offset}");
+                console.warning(format_args!(
+                    "'{shown}' ends before the superblock at {offset}"
+                ));
             }
         }
         match list {

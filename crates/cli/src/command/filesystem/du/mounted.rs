@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use ubtrfs_engine::inspect::SharedRanges;
 use ubtrfs_fuse::ioctl_args as args;
 
-use super::{Usage, complain};
+use super::{Usage, complain, is_denied, pass_over};
 use crate::presentation::console::Console;
 use crate::presentation::quoting::Escaped;
 use crate::volume_access::ioctls::Asked;
@@ -86,6 +86,9 @@ impl Meter {
             match outcome {
                 Ok(()) => {}
                 Err((_, error)) if is_final(&error) => return Err(error),
+                Err((path, error)) if is_unreadable(&error) => {
+                    pass_over(console, path.as_os_str().as_bytes(), error);
+                }
                 Err((path, error)) => complain(console, path.as_os_str().as_bytes(), error),
             }
         }
@@ -184,6 +187,11 @@ struct Unshown(anyhow::Error);
 /// Returns whether there is no use in going on.
 fn is_final(error: &anyhow::Error) -> bool {
     crate::volume_access::ioctls::is_unknown(error) || error.is::<Unshown>()
+}
+
+fn is_unreadable(error: &anyhow::Error) -> bool {
+    let error = error.downcast_ref::<std::io::Error>();
+    error.is_some_and(|error| is_denied(error.kind()))
 }
 
 fn is_btrfs(dir: &Path) -> bool {
