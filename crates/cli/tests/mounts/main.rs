@@ -1,6 +1,7 @@
 //! Mounts as processes: what becomes of them, and what is on the image then.
 
 mod aborted;
+mod containers;
 mod discards;
 mod elsewhere;
 mod ends;

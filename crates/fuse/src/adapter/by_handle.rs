@@ -3,10 +3,15 @@
 //! A handle holds the number and the generation of a node. The kernel looks up `.` in it to learn of the node again,
 //! and `..` to connect a directory with the root of the mount. No other lookup has these names.
 //!
+//! overlayfs looks up a file in the same way, for the origin of a file that was copied up. A file that is found so is
+//! stale to it from then on, so it is found only by callers that open it (`caller::finds_by_handle`). The kernel
+//! connects directories by ordinary lookups, and each caller finds those.
+//!
 //! Nodes whose number says nothing (`nodes`) cannot be found again: their handles are stale once they are forgotten.
 
+use ubtrfs_device::nonblocking;
 use ubtrfs_format::ids::InodeNr;
-use ubtrfs_fuse_server::request::{Entry, Errno, Lookup, NodeId, Result};
+use ubtrfs_fuse_server::request::{Context, Entry, Errno, FileKind, Lookup, NodeId, Result};
 
 use super::nodes::Listed;
 use super::source::{FileId, Inode, Source};
@@ -17,12 +22,19 @@ const MAX_NESTING: usize = 4096;
 
 impl<S: Source> Adapter<S> {
     /// Looks up the node itself.
-    pub(super) fn find_itself(&self, node: &Node) -> Result<Lookup> {
+    pub(super) fn find_itself(&self, context: &Context, node: &Node) -> Result<Lookup> {
         let is_below = node.id.root == self.root.root || self.is_below_root(node.id)?;
         if !is_below || node.listed.is_some() {
             return Err(Errno::STALE);
         }
         let inode = self.existing(node.id)?;
+        if inode.attr.kind != FileKind::Directory {
+            // The caller may not have gone to sleep yet.
+            nonblocking::check().map_err(|_| Errno::WOULD_BLOCK)?;
+            if !(self.finds_by_handle)(context.pid) {
+                return Err(Errno::STALE);
+            }
+        }
         let number = self.look_up_number(node, b".", node.id, inode.attr.kind);
         Ok(Lookup::Found(self.entry_of(number, &inode)))
     }

@@ -45,8 +45,8 @@ impl<S: Source> FileSystem for Adapter<S> {
         nonblocking::set();
     }
 
-    fn lookup(&self, _context: &Context, dir: NodeId, name: &[u8]) -> Result<Lookup> {
-        self.find(dir, name)
+    fn lookup(&self, context: &Context, dir: NodeId, name: &[u8]) -> Result<Lookup> {
+        self.find(context, dir, name)
     }
 
     fn forget(&self, node: NodeId, lookups: u64) {

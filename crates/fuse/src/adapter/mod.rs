@@ -66,6 +66,7 @@ use self::nodes::{Listed, NodeTable};
 use self::number::{Meaning, Numbering};
 use self::source::{FileId, Inode, Source};
 pub(crate) use self::xattr::{TAKES_CHANGES, WRITABLE_ATTRIBUTE};
+use crate::caller::finds_by_handle;
 
 /// More than a century, and within what the kernel's clock can add.
 const FOREVER: Duration = Duration::from_secs(u32::MAX as u64);
@@ -95,6 +96,8 @@ pub(crate) struct Adapter<S: Source> {
     /// Changes of names are durable when they are answered.
     syncs_names: bool,
     is_fakeroot: bool,
+    /// Returns whether a process or thread finds files by their handles (`by_handle`).
+    finds_by_handle: fn(u32) -> bool,
     device: DeviceNumber,
     control: ControlPoint,
     close_failure: CloseFailure,
@@ -155,6 +158,7 @@ impl<S: Source> Adapter<S> {
             live: Arc::default(),
             syncs_names: false,
             is_fakeroot: false,
+            finds_by_handle,
             device: DeviceNumber::default(),
             control: ControlPoint::default(),
             close_failure: CloseFailure::default(),

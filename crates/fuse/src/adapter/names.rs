@@ -22,13 +22,13 @@ const DIRECTORY: u32 = 0o040_000;
 const WHITEOUT: u32 = 0o020_000;
 
 impl<S: Source> Adapter<S> {
-    pub(super) fn find(&self, dir: NodeId, name: &[u8]) -> Result<Lookup> {
+    pub(super) fn find(&self, context: &Context, dir: NodeId, name: &[u8]) -> Result<Lookup> {
         if name.len() > NAME_MAX {
             return Err(Errno::NAMETOOLONG);
         }
         let dir = self.node(dir)?;
         match name {
-            b"." => return self.find_itself(&dir),
+            b"." => return self.find_itself(context, &dir),
             b".." => return self.find_parent(&dir),
             _ => {}
         }

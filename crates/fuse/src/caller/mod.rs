@@ -7,6 +7,7 @@
 
 mod ending;
 mod peer;
+mod system_call;
 
 use std::fs;
 use std::path::Path;
@@ -16,6 +17,7 @@ pub use ubtrfs_engine::rights::{Caller, Refused, Rights};
 
 pub(crate) use self::ending::EndingCaller;
 pub use self::peer::Peer;
+pub(crate) use self::system_call::finds_by_handle;
 
 /// The umask of a process that cannot be looked at.
 const UMASK: u32 = 0o022;

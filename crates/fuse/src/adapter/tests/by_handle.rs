@@ -2,6 +2,13 @@
 
 use super::*;
 
+/// Creates an adapter whose callers open files by handles.
+fn adapter(memory: Memory) -> Adapter<Memory> {
+    let mut adapter = Adapter::new(memory, TOP, CONNECTION_FLAGS);
+    adapter.finds_by_handle = |_| true;
+    adapter
+}
+
 fn number(adapter: &Adapter<Memory>, way: &[&str]) -> NodeId {
     let step = |at, name: &&str| find(adapter, at, name).unwrap().node;
     way.iter().fold(NodeId::ROOT, step)
@@ -17,6 +24,21 @@ fn a_forgotten_node_is_found_by_its_number() {
         let entry = find(&adapter, node, ".").unwrap();
         assert_eq!((entry.node, entry.attributes), (node, before), "{way:?}");
     }
+}
+
+#[test]
+fn file_is_stale_to_a_caller_that_does_not_open_it_by_handle() {
+    let mut adapter = adapter(nested());
+    let (file, dir) = (
+        number(&adapter, &["two", "file"]),
+        number(&adapter, &["two"]),
+    );
+    adapter.finds_by_handle = |_| false;
+    assert_eq!(find(&adapter, file, "."), Err(Errno::STALE));
+    assert_eq!(find(&adapter, dir, ".").unwrap().node, dir);
+    assert_eq!(find(&adapter, dir, "file").unwrap().node, file);
+    adapter.finds_by_handle = |pid| pid == CONTEXT.pid;
+    assert_eq!(find(&adapter, file, ".").unwrap().node, file);
 }
 
 #[test]
