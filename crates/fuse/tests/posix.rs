@@ -85,14 +85,6 @@ const KNOWN: &[(&str, &str)] = &[
     ("forbidding: append-only: open", FLAGS),
     ("forbidding: append-only: write by", FLAGS),
     ("forbidding: append-only: left", FLAGS),
-    ("modes_and_owners: File6777-2--1--1", SETID),
-    ("modes_and_owners: state of File6777-2--1--1", SETID),
-    ("modes_and_owners: File6767-2--1--1", SETID),
-    ("modes_and_owners: state of File6767-2--1--1", SETID),
-    ("modes_and_owners: Fifo6777-2--1--1", SETID),
-    ("modes_and_owners: state of Fifo6777-2--1--1", SETID),
-    ("modes_and_owners: Fifo6767-2--1--1", SETID),
-    ("modes_and_owners: state of Fifo6767-2--1--1", SETID),
     (
         "moving_times: times moved by cut of nothing to nothing",
         TRUNC,
@@ -110,8 +102,6 @@ const KNOWN: &[(&str, &str)] = &[
 const CLONES: &str = "Linux hands no clones to a FUSE server.";
 const FLAGS: &str = "Linux does not know the flags of a file: what they forbid is refused when it is done, to whoever does it, and \
     not when the file is opened. With the option `opens` it is refused then.";
-const SETID: &str =
-    "A chown that changes nothing looks like a write, which takes the bits away, to who may write.";
 const TRUNC: &str = "A truncate(2) to 0 looks like an open with O_TRUNC, which changes times.";
 const LISTING: &str = "A listing ends before what was made after it began, also when it goes back to a place in itself.";
 

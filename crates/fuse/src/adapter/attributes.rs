@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use ubtrfs_device::nonblocking;
 use ubtrfs_engine::{FileTime, SetAttr, SetTime, Volume};
 use ubtrfs_fuse_server::request::{
     Attr, AttrChange, Attributes, Context, DeviceNr, Errno, FileKind, Handle, NodeId, Result, Time,
@@ -21,7 +22,7 @@ use super::errno::errno;
 use super::handles::OpenHandle;
 use super::source::{FileId, Source};
 use super::{Adapter, volume};
-use crate::caller::WRITE;
+use crate::caller::{SystemCall, WRITE};
 
 /// The rights that a program has and the user that runs it lacks.
 const CAPABILITY: &[u8] = b"security.capability";
@@ -74,19 +75,23 @@ impl<S: Source> Adapter<S> {
                 false => self.resize(volume, id, handle, size)?,
             }
         }
-        let takes_rights = takes_rights(change);
-        if takes_rights || change.size_bytes.is_some() {
+        let bearer = if takes_rights(change) {
+            Some(volume.stored_attr(id).map_err(errno)?)
+        } else {
+            None
+        };
+        if let Some(attr) = &bearer
+            && says_nothing(change)
+            && has_setid(attr)
+        {
+            self.must_bear_writes(context, volume, (id, attr))?;
+        }
+        if bearer.is_some() || change.size_bytes.is_some() {
             self.take_capability(volume, id)?;
         }
         let mut set = set_attr(change);
-        if takes_rights {
-            let attr = volume.stored_attr(id).map_err(errno)?;
-            let has_bits =
-                attr.mode & SETID != 0 && attr.kind != ubtrfs_engine::FileKind::Directory;
-            if says_nothing(change) && has_bits {
-                self.must_bear_writes(context, volume, id)?;
-            }
-            set = self.without_setid(context, &attr, set);
+        if let Some(attr) = &bearer {
+            set = self.without_setid(context, attr, set);
         }
         let nothing = SetAttr {
             ctime: set.ctime,
@@ -180,18 +185,43 @@ impl<S: Source> Adapter<S> {
         }
     }
 
-    /// Refuses a caller that could not have the bits taken by writing either. The kernel does not say whether this
-    /// is for a write, or for an owner that stays as it is.
-    fn must_bear_writes(&self, context: &Context, volume: &Volume, id: FileId) -> Result<()> {
-        // Nothing more is known of a process in another namespace.
-        if context.uid == 0 || context.pid == 0 {
+    /// Checks that the caller may clear the set-id bits of a file by a change that changes nothing. The owner may, and
+    /// other users by a write, which this request precedes. The request does not say whether it is for a write or for a
+    /// chown. The system call of the caller tells.
+    fn must_bear_writes(
+        &self,
+        context: &Context,
+        volume: &Volume,
+        (id, attr): (FileId, &ubtrfs_engine::Attr),
+    ) -> Result<()> {
+        let caller = self.caller(context);
+        if caller.uid == 0 || caller.owns(attr) {
             return Ok(());
         }
-        let caller = self.caller(context);
+        if !changes_owner(context)? && caller.may(volume, id, WRITE).map_err(errno)? {
+            Ok(())
+        } else {
+            Err(Errno::PERM)
+        }
+    }
+
+    /// Checks that the caller may remove the capability of a file. The kernel removes it before it sends a chown that
+    /// changes nothing, and does not check then whose file it is.
+    pub(super) fn must_bear_removal(
+        &self,
+        context: &Context,
+        volume: &Volume,
+        (id, name): (FileId, &[u8]),
+    ) -> Result<()> {
+        if name != CAPABILITY {
+            return Ok(());
+        }
         let attr = volume.stored_attr(id).map_err(errno)?;
-        match caller.owns(&attr) || caller.may(volume, id, WRITE).map_err(errno)? {
-            true => Ok(()),
-            false => Err(Errno::PERM),
+        let caller = self.caller(context);
+        if has_setid(&attr) && caller.uid != 0 && !caller.owns(&attr) && changes_owner(context)? {
+            Err(Errno::PERM)
+        } else {
+            Ok(())
         }
     }
 
@@ -212,6 +242,18 @@ impl<S: Source> Adapter<S> {
             self.capabilities.fetch_add(1, Ordering::AcqRel);
         }
     }
+}
+
+/// Returns whether a file loses set-id bits when it is written to or given away.
+fn has_setid(attr: &ubtrfs_engine::Attr) -> bool {
+    attr.mode & SETID != 0 && attr.kind != ubtrfs_engine::FileKind::Directory
+}
+
+/// Returns whether the caller is in a call of the family of chown(2).
+fn changes_owner(context: &Context) -> Result<bool> {
+    // The caller may not have gone to sleep yet.
+    nonblocking::check().map_err(|_| Errno::WOULD_BLOCK)?;
+    Ok(SystemCall::of(context.pid) == Some(SystemCall::ChangeOwner))
 }
 
 /// Returns whether a change takes set-id bits and capabilities from what is no directory. A change that changes nothing

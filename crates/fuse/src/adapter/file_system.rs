@@ -262,8 +262,8 @@ impl<S: Source> FileSystem for Adapter<S> {
         self.set_xattr(node, name, value, how)
     }
 
-    fn removexattr(&self, _context: &Context, node: NodeId, name: &[u8]) -> Result<()> {
-        self.remove_xattr(node, name)
+    fn removexattr(&self, context: &Context, node: NodeId, name: &[u8]) -> Result<()> {
+        self.remove_xattr(context, node, name)
     }
 
     fn statfs(&self, _context: &Context, _node: NodeId) -> Result<StatFs> {

@@ -4,7 +4,7 @@
 //! stores is what the kernel passes to user space, and the kernel evaluates it.
 
 use ubtrfs_engine::XattrMode;
-use ubtrfs_fuse_server::request::{Errno, NodeId, Result, XattrHow};
+use ubtrfs_fuse_server::request::{Context, Errno, NodeId, Result, XattrHow};
 
 use super::Adapter;
 use super::errno::errno;
@@ -93,7 +93,7 @@ impl<S: Source> Adapter<S> {
         Ok(())
     }
 
-    pub(super) fn remove_xattr(&self, node: NodeId, name: &[u8]) -> Result<()> {
+    pub(super) fn remove_xattr(&self, context: &Context, node: NodeId, name: &[u8]) -> Result<()> {
         let volume = self.writing()?;
         self.must_exist(name)?;
         let id = self.node(node)?.id;
@@ -102,6 +102,7 @@ impl<S: Source> Adapter<S> {
 }
 
 fn namespace_exists(name: &[u8]) -> bool {
+        self.must_bear_removal(context, volume, (id, name))?;
     ACLS.contains(&name)
         || NAMESPACES
             .iter()

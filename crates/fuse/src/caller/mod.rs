@@ -17,7 +17,7 @@ pub use ubtrfs_engine::rights::{Caller, Refused, Rights};
 
 pub(crate) use self::ending::EndingCaller;
 pub use self::peer::Peer;
-pub(crate) use self::system_call::finds_by_handle;
+pub(crate) use self::system_call::{SystemCall, finds_by_handle};
 
 /// The umask of a process that cannot be looked at.
 const UMASK: u32 = 0o022;

@@ -8,6 +8,9 @@ use super::stage::{Kind, Stage, done};
 
 const OMIT: i64 = libc::UTIME_OMIT;
 const NOW: i64 = libc::UTIME_NOW;
+const CAPABILITY: &[u8] = b"security.capability";
+/// CAP_NET_RAW, permitted and effective, in the second version of the format.
+const NET_RAW: &[u8] = b"\x01\0\0\x02\0\x20\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
 
 pub(crate) fn modes_and_owners(stage: &mut Stage) {
     for kind in Kind::ALL {
@@ -82,6 +85,28 @@ pub(crate) fn modes_and_owners(stage: &mut Stage) {
                 stage.note_state(&name);
             }
         }
+    }
+    // A change of owner that changes nothing takes a capability along, unless it is refused.
+    for (mode, user) in [
+        (0o4755, 2),
+        (0o4757, 2),
+        (0o755, 2),
+        (0o4755, 1),
+        (0o4755, 0),
+    ] {
+        let name = format!("capable-{mode:o}-{user}");
+        drop(stage.file(&name, b"contents"));
+        calls::chown(stage.dir(), name.as_bytes(), 1, 1, 0).unwrap();
+        calls::chmod(stage.dir(), name.as_bytes(), mode, 0).unwrap();
+        let path = stage.path(&name);
+        calls::set_xattr(&path, CAPABILITY, NET_RAW, 0).unwrap();
+        stage.as_user((user, user, &[]), |stage| {
+            let came = calls::chown(stage.dir(), name.as_bytes(), -1, -1, 0);
+            stage.note(name.clone(), came);
+        });
+        stage.note_state(&name);
+        let left = calls::get_xattr(&path, CAPABILITY, 100);
+        stage.note(format!("capability of {name}"), left);
     }
     drop(stage.file("users", b""));
     calls::chown(stage.dir(), b"users", 1, 1, 0).unwrap();
