@@ -79,10 +79,15 @@ impl<S: Source> Adapter<S> {
         let volume = self.writing()?;
         self.must_exist(name)?;
         let id = self.node(node)?.id;
-        let mode = match how {
-            XattrHow { create: true, .. } => XattrMode::Create,
-            XattrHow { replace: true, .. } => XattrMode::Replace,
-            _ => XattrMode::Any,
+        let mode = match (how.create, how.replace) {
+            (false, false) => XattrMode::Any,
+            (true, false) => XattrMode::Create,
+            (false, true) => XattrMode::Replace,
+            // As the kernel's btrfs: one that is not there is not replaced, and one that is there is not created.
+            (true, true) => match self.source.xattr(id, name)? {
+                Some(_) => XattrMode::Create,
+                None => XattrMode::Replace,
+            },
         };
         match how.kill_setgid && name == ACCESS_ACL {
             true => volume.set_access_acl(id, value, true),
@@ -97,12 +102,12 @@ impl<S: Source> Adapter<S> {
         let volume = self.writing()?;
         self.must_exist(name)?;
         let id = self.node(node)?.id;
+        self.must_bear_removal(context, volume, (id, name))?;
         volume.remove_xattr(id, name).map_err(errno)
     }
 }
 
 fn namespace_exists(name: &[u8]) -> bool {
-        self.must_bear_removal(context, volume, (id, name))?;
     ACLS.contains(&name)
         || NAMESPACES
             .iter()

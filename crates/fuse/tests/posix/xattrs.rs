@@ -59,6 +59,10 @@ pub(crate) fn names_and_kinds(stage: &mut Stage) {
                 calls::set_xattr(&path, key, b"0", REPLACE),
             );
             stage.note(
+                format!("both, of none, {what}"),
+                calls::set_xattr(&path, key, b"1", CREATE | REPLACE),
+            );
+            stage.note(
                 format!("create {what}"),
                 calls::set_xattr(&path, key, b"11", CREATE),
             );
