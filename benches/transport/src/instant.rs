@@ -255,6 +255,7 @@ impl FileSystem for Instant {
             posix_acl: false,
             writable: true,
             writeback_cache: self.manners.writeback_cache,
+            idmapped: false,
         }
     }
 

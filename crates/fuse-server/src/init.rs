@@ -8,7 +8,7 @@
 //!   find and rsync. Each stat then costs a request of its own.
 //! - `POSIX_LOCKS`, `FLOCK_LOCKS`: the kernel does them by itself.
 //! - `AUTO_INVAL_DATA`: nothing changes behind the back of the mount; it says itself what did.
-//! - `SECURITY_CTX`, `ALLOW_IDMAP`, `PASSTHROUGH`: not offered by the file system.
+//! - `SECURITY_CTX`, `PASSTHROUGH`: not offered by the file system.
 
 use std::io;
 
@@ -177,6 +177,7 @@ fn wanted(connection_flags: &ConnectionFlags, uring: bool) -> u64 {
     for (is_wanted, flag) in [
         (connection_flags.posix_acl, flag::POSIX_ACL),
         (connection_flags.writable, flag::HANDLE_KILLPRIV_V2),
+        (connection_flags.idmapped, flag::ALLOW_IDMAP),
         (
             connection_flags.writable && connection_flags.writeback_cache,
             flag::WRITEBACK_CACHE,

@@ -62,6 +62,11 @@ impl TableEntry {
         has(&self.mount_options, "ro") || self.is_read_only()
     }
 
+    /// Returns whether this mount maps users and groups.
+    pub(crate) fn is_idmapped(&self) -> bool {
+        has(&self.mount_options, "idmapped")
+    }
+
     /// Returns whether this is the same mount, wherever it was moved. Both numbers are given out again, but not
     /// together while its connection lives.
     pub(crate) fn is_same(&self, other: &TableEntry) -> bool {

@@ -14,6 +14,8 @@ mod contents;
 mod flags;
 #[path = "posix/handles.rs"]
 mod handles;
+#[path = "posix/idmapped.rs"]
+mod idmapped;
 #[path = "posix/listing.rs"]
 mod listing;
 #[path = "posix/names.rs"]
@@ -70,6 +72,7 @@ const CASES: &[Case] = &[
     ("beside_another", listing::beside_another),
     ("places", listing::places),
     ("by_handle", handles::by_handle),
+    ("mapped_users", idmapped::mapped_users),
 ];
 
 /// Questions with different answers, by their start, and why.

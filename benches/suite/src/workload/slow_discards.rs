@@ -155,6 +155,7 @@ impl FileSystem for SlowImage {
             posix_acl: false,
             writable: true,
             writeback_cache: false,
+            idmapped: false,
         }
     }
 

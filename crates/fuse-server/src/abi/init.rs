@@ -66,5 +66,6 @@ pub(crate) mod flag {
     pub(crate) const CREATE_SUPP_GROUP: u64 = 1 << 34;
     pub(crate) const HAS_EXPIRE_ONLY: u64 = 1 << 35;
     pub(crate) const DIRECT_IO_ALLOW_MMAP: u64 = 1 << 36;
+    pub(crate) const ALLOW_IDMAP: u64 = 1 << 40;
     pub(crate) const OVER_IO_URING: u64 = 1 << 41;
 }

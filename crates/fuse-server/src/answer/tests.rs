@@ -42,6 +42,7 @@ impl FileSystem for Balky {
             posix_acl: false,
             writable: false,
             writeback_cache: false,
+            idmapped: false,
         }
     }
     fn lookup(&self, _: &Context, _: NodeId, _: &[u8]) -> Result<Lookup> {

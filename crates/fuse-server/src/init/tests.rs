@@ -9,11 +9,13 @@ const READ_ONLY: ConnectionFlags = ConnectionFlags {
     posix_acl: true,
     writable: false,
     writeback_cache: false,
+    idmapped: false,
 };
 const WRITABLE: ConnectionFlags = ConnectionFlags {
     posix_acl: false,
     writable: true,
     writeback_cache: true,
+    idmapped: true,
 };
 
 fn ample() -> Capacity {
@@ -60,12 +62,13 @@ fn connection_flags_decide_what_only_they_need() {
         reading & (flag::WRITEBACK_CACHE | flag::HANDLE_KILLPRIV_V2),
         0
     );
-    assert_eq!(reading & flag::OVER_IO_URING, 0);
+    assert_eq!(reading & (flag::OVER_IO_URING | flag::ALLOW_IDMAP), 0);
     let writing = asked(&WRITABLE, true);
     assert_eq!(writing & flag::POSIX_ACL, 0);
     for flag in [
         flag::WRITEBACK_CACHE,
         flag::HANDLE_KILLPRIV_V2,
+        flag::ALLOW_IDMAP,
         flag::OVER_IO_URING,
     ] {
         assert_ne!(writing & flag, 0);

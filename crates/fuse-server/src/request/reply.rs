@@ -20,11 +20,19 @@ impl NodeId {
 pub struct Handle(pub u64);
 
 /// The caller of a request.
+///
+/// On a connection with idmapped mounts, user and group are those of a new inode, in requests that make one.
+/// All other requests have [`Context::NOBODY`] in their place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Context {
     pub uid: u32,
     pub gid: u32,
     pub pid: u32,
+}
+
+impl Context {
+    /// The user and the group of a request that names none.
+    pub const NOBODY: u32 = u32::MAX;
 }
 
 /// Seconds and nanoseconds since 1970; seconds may be negative, nanoseconds are below 10^9.
@@ -177,6 +185,8 @@ pub struct ConnectionFlags {
     pub writable: bool,
     /// The kernel keeps written pages and the times they imply, and writes them when it likes.
     pub writeback_cache: bool,
+    /// The file system may be mounted with mapped users and groups. The kernel has to check permissions then.
+    pub idmapped: bool,
 }
 
 /// The answer of an ioctl.

@@ -18,6 +18,7 @@ const CONNECTION_FLAGS: ConnectionFlags = ConnectionFlags {
     posix_acl: true,
     writable: false,
     writeback_cache: false,
+    idmapped: false,
 };
 const NO_HANDLE: Handle = Handle(0);
 

@@ -15,15 +15,20 @@ use std::path::Path;
 pub(crate) use ubtrfs_engine::rights::WRITE;
 pub use ubtrfs_engine::rights::{Caller, Refused, Rights};
 
+use ubtrfs_fuse_server::request::Context;
 pub(crate) use self::ending::EndingCaller;
 pub use self::peer::Peer;
 pub(crate) use self::system_call::{SystemCall, finds_by_handle};
 
 /// The umask of a process that cannot be looked at.
+/// The namespaces in which the kernel starts, as links below `/proc` show them.
+const FIRST_PIDS: &str = "pid:[4026531836]";
+const FIRST_USERS: &str = "user:[4026531837]";
+
 const UMASK: u32 = 0o022;
 
-/// Reads the rights of the process or thread `pid`, which acts as this user and group. One that cannot be looked at has
-/// no capabilities and no further groups.
+/// Reads the rights of the process or thread `pid`, which acts as this user and group, or for [`Context::NOBODY`] as its
+/// own user and group. One that cannot be looked at has no capabilities and no further groups.
 pub fn caller_of(pid: u32, uid: u32, gid: u32) -> Caller {
     let folder = format!("/proc/{pid}");
     let status = fs::read_to_string(format!("{folder}/status")).unwrap_or_default();
@@ -32,6 +37,16 @@ pub fn caller_of(pid: u32, uid: u32, gid: u32) -> Caller {
         lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
     };
     let groups = field("Groups").unwrap_or_default().split_whitespace();
+    // The last of four ids is the one that file systems go by.
+    let own = |name| field(name)?.split_whitespace().nth(3)?.parse().ok();
+    let or_own = |id, name| {
+        if id == Context::NOBODY {
+            own(name).unwrap_or(id)
+        } else {
+            id
+        }
+    };
+    let (uid, gid) = (or_own(uid, "Uid"), or_own(gid, "Gid"));
     let umask = field("Umask").and_then(|text| u32::from_str_radix(text.trim(), 8).ok());
     let capabilities = field("CapEff").and_then(|text| u64::from_str_radix(text.trim(), 16).ok());
     Caller::new(uid, gid)
@@ -44,6 +59,14 @@ pub fn caller_of(pid: u32, uid: u32, gid: u32) -> Caller {
 }
 
 /// Returns whether the caller is the user of this process, and not root.
+/// Returns whether each process of this system can be looked at, so that a request need not say which user made it.
+pub(crate) fn sees_all_callers() -> bool {
+    let is = |name: &str, wanted: &str| {
+        fs::read_link(format!("/proc/self/ns/{name}")).is_ok_and(|link| link == Path::new(wanted))
+    };
+    rustix::process::geteuid().is_root() && is("pid", FIRST_PIDS) && is("user", FIRST_USERS)
+}
+
 pub fn is_our_user(caller: &Caller) -> bool {
     let ours = rustix::process::geteuid();
     !ours.is_root() && caller.uid == ours.as_raw()

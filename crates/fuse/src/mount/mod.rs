@@ -43,6 +43,7 @@ use self::holders::is_of_dead_server;
 use crate::adapter::Adapter;
 pub use crate::adapter::{CONTROL_ATTRIBUTE, ControlPoint, KnownNonce, Nonce};
 use crate::mount_table::mount_at;
+use crate::caller::sees_all_callers;
 use crate::stats::Stats;
 
 pub use self::afterlife::Afterlife;
@@ -79,6 +80,8 @@ pub fn mount(
         writeback_cache: writable && options.writeback,
     };
     let live = LiveOptions::new(options);
+        // With `fakeroot` the kernel checks no permissions.
+        idmapped: !options.fakeroot && sees_all_callers(),
     let adapter = Adapter::new(Arc::clone(&volume), root, connection_flags)
         .asking_opens(options.asks_opens())
         .with_live_rules(live.rules())

@@ -28,6 +28,7 @@ const CONNECTION_FLAGS: ConnectionFlags = ConnectionFlags {
     posix_acl: true,
     writable: false,
     writeback_cache: false,
+    idmapped: false,
 };
 const NOBODY: u32 = 65534;
 const NAMES_IN_BIG: u64 = 100_000;

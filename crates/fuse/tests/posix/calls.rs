@@ -481,6 +481,30 @@ pub(crate) fn code<T>(outcome: Result<T, Errno>) -> i32 {
     outcome.err().map_or(0, |error| error.0)
 }
 
+/// Returns a mount of a directory that maps users as the namespace `users` does. It has no place.
+pub(crate) fn idmapped(dir: i32, users: i32) -> Result<Fd, Errno> {
+    let here = path(b"");
+    let at = libc::AT_EMPTY_PATH as usize;
+    let flags = at | libc::OPEN_TREE_CLONE as usize | libc::OPEN_TREE_CLOEXEC as usize;
+    let args = [fd(dir), here.as_ptr() as usize, flags];
+    let mount = Fd(call(libc::SYS_open_tree, &args)? as i32);
+    let attributes = libc::mount_attr {
+        attr_set: libc::MOUNT_ATTR_IDMAP,
+        attr_clr: 0,
+        propagation: 0,
+        userns_fd: users as u64,
+    };
+    let args = [
+        fd(mount.0),
+        here.as_ptr() as usize,
+        at,
+        (&raw const attributes) as usize,
+        size_of::<libc::mount_attr>(),
+    ];
+    call(libc::SYS_mount_setattr, &args)?;
+    Ok(mount)
+}
+
 /// Makes the calling thread, and no other, one of this user; its process stays root's.
 pub(crate) fn become_user(uid: u32, gid: u32, groups: &[u32]) {
     let args = [groups.len(), groups.as_ptr() as usize];

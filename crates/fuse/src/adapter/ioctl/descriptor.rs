@@ -6,7 +6,7 @@
 //! Nor does the kernel tell by which mount a request came. One file system may be mounted in many places, by bind
 //! mounts that are read-only each by itself. The kernel refuses there what it knows to be writing, and knows no
 //! ioctl of btrfs. So an ioctl is refused whose caller sees no mount that could be written through, or has the file
-//! open through read-only ones alone. Where the caller cannot be looked at, nothing is refused that was not before.
+//! open through read-only ones alone. The same goes for mounts with mapped users. Where the caller cannot be looked at, nothing is refused that was not before.
 
 use std::fs;
 use std::io;
@@ -69,21 +69,34 @@ impl<S: Source> Call<'_, S> {
 
     /// Returns whether the mount by which the caller asks is read-only, as far as can be known.
     pub(super) fn is_asked_through_read_only(&self) -> bool {
+        self.is_asked_through(TableEntry::refuses_writes)
+    }
+
+    /// Returns whether the mount by which the caller asks maps users, as far as can be known.
+    pub(super) fn is_asked_through_idmapped(&self) -> bool {
+        self.adapter.connection_flags.idmapped && self.is_asked_through(TableEntry::is_idmapped)
+    }
+
+    fn is_asked_through(&self, is_such: fn(&TableEntry) -> bool) -> bool {
         // Nothing more is known of a process in another namespace.
         if self.context.pid == 0 {
             return false;
         }
         let mounts = self.callers_mounts().unwrap_or_default();
-        let read_only = mounts.iter().filter(|mount| mount.refuses_writes()).count();
-        match read_only {
+        let such = mounts.iter().filter(|mount| is_such(mount)).count();
+        match such {
             0 => false,
             all if all == mounts.len() => true,
-            _ => self.has_it_read_only(&mounts).unwrap_or(false),
+            _ => self.has_it_through(&mounts, is_such).unwrap_or(false),
         }
     }
 
-    /// Returns whether the caller has the file open, and only through those of its mounts that are read-only.
-    fn has_it_read_only(&self, mounts: &[TableEntry]) -> io::Result<bool> {
+    /// Returns whether the caller has the file open, and only through such mounts.
+    fn has_it_through(
+        &self,
+        mounts: &[TableEntry],
+        is_such: fn(&TableEntry) -> bool,
+    ) -> io::Result<bool> {
         let mut is_open = false;
         for info in fs::read_dir(format!("/proc/{}/fdinfo", self.context.pid))? {
             // One that was closed meanwhile is not the one that is asked through.
@@ -95,7 +108,7 @@ impl<S: Source> Call<'_, S> {
             let Some(mount) = mount.filter(|_| self.is_it(described.inode)) else {
                 continue;
             };
-            if !mount.refuses_writes() {
+            if !is_such(mount) {
                 return Ok(false);
             }
             is_open = true;

@@ -79,6 +79,9 @@ impl<S: Source> Adapter<S> {
             context,
             caller: self.caller(context),
         };
+        if asks_owners(command) && call.is_asked_through_idmapped() {
+            return Err(Errno::OPNOTSUPP);
+        }
         if command == args::GET_SUBVOL_ROOTREF {
             let (found, is_all) = call.subvol_rootref(read(input)?)?;
             // REQ-5: one of the ioctls that fail with an answer.
@@ -123,6 +126,23 @@ fn is_known(command: u32) -> bool {
             | INO_LOOKUP_USER
             | SNAP_DESTROY_V2
             | FITRIM
+    )
+}
+
+/// Returns whether an ioctl goes by the owners of files, or makes files. How a mount maps them the kernel does not tell.
+fn asks_owners(command: u32) -> bool {
+    use args::*;
+    matches!(
+        command,
+        SNAP_CREATE
+            | SUBVOL_CREATE
+            | SNAP_DESTROY
+            | SNAP_CREATE_V2
+            | SUBVOL_CREATE_V2
+            | SUBVOL_SETFLAGS
+            | SET_RECEIVED_SUBVOL
+            | INO_LOOKUP_USER
+            | SNAP_DESTROY_V2
     )
 }
 

@@ -89,6 +89,7 @@ fn mount_of(seen: impl FnOnce(Arc<dyn BlockDevice>) -> Arc<dyn BlockDevice>) -> 
         posix_acl: true,
         writable: true,
         writeback_cache: false,
+        idmapped: false,
     };
     Mount {
         device,
