@@ -360,10 +360,15 @@ fn root_hands_nothing_to_the_server_of_a_users_mount() {
     let is_given = by_root.status.success() && is_given_what_root_has_open(&program, &dir);
     let by_user = program.run(USER, words_of(list));
     let refused = program.run(0, words_of("filesystem df --degraded @"));
+    let subvolumes = [0, USER].map(|user| program.run(user, words_of("subvolume list @")));
     let unmounted = program.run(USER, words_of("umount @"));
     assert!(unmounted.status.success(), "{}", said(&unmounted));
     assert!(by_root.status.success(), "{}", said(&by_root));
     assert_eq!(by_root.stdout, by_user.stdout);
+    for listed in &subvolumes {
+        assert!(listed.status.success(), "{}", said(listed));
+    }
+    assert_eq!(subvolumes[0].stdout, subvolumes[1].stdout);
     assert!(!is_given);
     assert_eq!(refused.status.code(), Some(1));
     assert!(said(&refused).starts_with("ERROR: "), "{}", said(&refused));

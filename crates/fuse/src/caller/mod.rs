@@ -10,21 +10,22 @@ mod peer;
 mod system_call;
 
 use std::fs;
+use std::io;
 use std::path::Path;
 
 pub(crate) use ubtrfs_engine::rights::WRITE;
 pub use ubtrfs_engine::rights::{Caller, Refused, Rights};
-
 use ubtrfs_fuse_server::request::Context;
+
 pub(crate) use self::ending::EndingCaller;
 pub use self::peer::Peer;
 pub(crate) use self::system_call::{SystemCall, finds_by_handle};
 
-/// The umask of a process that cannot be looked at.
 /// The namespaces in which the kernel starts, as links below `/proc` show them.
 const FIRST_PIDS: &str = "pid:[4026531836]";
 const FIRST_USERS: &str = "user:[4026531837]";
 
+/// The umask of a process that cannot be looked at.
 const UMASK: u32 = 0o022;
 
 /// Reads the rights of the process or thread `pid`, which acts as this user and group, or for [`Context::NOBODY`] as its
@@ -36,7 +37,6 @@ pub fn caller_of(pid: u32, uid: u32, gid: u32) -> Caller {
         let mut lines = status.lines();
         lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
     };
-    let groups = field("Groups").unwrap_or_default().split_whitespace();
     // The last of four ids is the one that file systems go by.
     let own = |name| field(name)?.split_whitespace().nth(3)?.parse().ok();
     let or_own = |id, name| {
@@ -47,6 +47,7 @@ pub fn caller_of(pid: u32, uid: u32, gid: u32) -> Caller {
         }
     };
     let (uid, gid) = (or_own(uid, "Uid"), or_own(gid, "Gid"));
+    let groups = field("Groups").unwrap_or_default().split_whitespace();
     let umask = field("Umask").and_then(|text| u32::from_str_radix(text.trim(), 8).ok());
     let capabilities = field("CapEff").and_then(|text| u64::from_str_radix(text.trim(), 16).ok());
     Caller::new(uid, gid)
@@ -58,7 +59,6 @@ pub fn caller_of(pid: u32, uid: u32, gid: u32) -> Caller {
         })
 }
 
-/// Returns whether the caller is the user of this process, and not root.
 /// Returns whether each process of this system can be looked at, so that a request need not say which user made it.
 pub(crate) fn sees_all_callers() -> bool {
     let is = |name: &str, wanted: &str| {
@@ -67,6 +67,7 @@ pub(crate) fn sees_all_callers() -> bool {
     rustix::process::geteuid().is_root() && is("pid", FIRST_PIDS) && is("user", FIRST_USERS)
 }
 
+/// Returns whether the caller is the user of this process, and not root.
 pub fn is_our_user(caller: &Caller) -> bool {
     let ours = rustix::process::geteuid();
     !ours.is_root() && caller.uid == ours.as_raw()
@@ -83,9 +84,19 @@ pub fn administer_mount(rights: Rights<'_>) -> Result<(), Refused> {
 
 /// Returns whether capabilities of this process are capabilities here.
 fn is_in_our_namespace(process: &Path) -> bool {
-    let namespace = |folder: &Path| fs::read_link(folder.join("ns/user")).ok();
-    let ours = namespace(Path::new("/proc/self"));
-    ours.is_some() && namespace(process) == ours
+    let namespace = |folder: &Path| fs::read_link(folder.join("ns/user"));
+    let this = Path::new("/proc/self");
+    match (namespace(this), namespace(process)) {
+        (Ok(ours), Ok(theirs)) => ours == theirs,
+        // A user may not look at the namespace of root, but at its numbers of users. A namespace that root made can have
+        // the same ones: a process there is root's, too.
+        (Ok(_), Err(error)) if error.kind() == io::ErrorKind::PermissionDenied => {
+            let users = |folder: &Path| fs::read_to_string(folder.join("uid_map")).ok();
+            let ours = users(this);
+            ours.is_some() && users(process) == ours
+        }
+        _ => false,
+    }
 }
 
 #[cfg(test)]
