@@ -216,7 +216,12 @@ impl Mount {
         readiness: Option<Readiness>,
         program: &Program,
     ) -> anyhow::Result<()> {
+        // While this is the only thread.
+        let dropped = mount::drop_capabilities();
         start_log(options)?;
+        if let Err(error) = dropped {
+            tracing::debug!(%error, "the server keeps all capabilities");
+        }
         say_without_effect(&options.without_effect);
         let shown = image.display();
         let image = image

@@ -114,3 +114,42 @@ fn options_that_cannot_be_kept_are_refused() {
         assert!(said.contains(wanted), "{options}: {said}");
     }
 }
+
+#[test]
+fn server_keeps_the_capabilities_that_it_uses() {
+    if !can_mount() {
+        return;
+    }
+    let _alone = alone();
+    let place = Place::new(256 << 20);
+    let mut server = place.serve();
+    let of = |process: &str, field: &str| {
+        let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+        let mut lines = status.lines();
+        let text = lines.find_map(|line| line.strip_prefix(field)).unwrap();
+        u64::from_str_radix(text.trim(), 16).unwrap()
+    };
+    let bit = |name: u32| 1u64 << name;
+    // CAP_SYS_ADMIN, CAP_SYS_PTRACE; CAP_NET_ADMIN, CAP_SYS_MODULE, CAP_SYS_BOOT, CAP_SETUID, CAP_MKNOD.
+    let used = bit(21) | bit(19);
+    let unused = bit(12) | bit(16) | bit(22) | bit(7) | bit(27);
+    let ours = of("self", "CapPrm:");
+    let tasks = fs::read_dir(format!("/proc/{}/task", server.child.id())).unwrap();
+    let mut threads = 0;
+    for task in tasks {
+        let task = format!(
+            "{}/task/{}",
+            server.child.id(),
+            task.unwrap().file_name().display()
+        );
+        for field in ["CapPrm:", "CapEff:"] {
+            let kept = of(&task, field);
+            assert_eq!(kept & used, ours & used, "{task} {field}");
+            assert_eq!(kept & unused, 0, "{task} {field}");
+        }
+        threads += 1;
+    }
+    assert!(threads > 1);
+    place.umount();
+    assert!(server.end().is_some());
+}

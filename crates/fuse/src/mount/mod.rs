@@ -18,6 +18,7 @@ mod forced_ro;
 mod holders;
 mod live;
 mod options;
+mod privileges;
 mod remount;
 mod server;
 mod session;
@@ -42,8 +43,8 @@ use self::forced_ro::ForcedReadOnly;
 use self::holders::is_of_dead_server;
 use crate::adapter::Adapter;
 pub use crate::adapter::{CONTROL_ATTRIBUTE, ControlPoint, KnownNonce, Nonce};
-use crate::mount_table::mount_at;
 use crate::caller::sees_all_callers;
+use crate::mount_table::mount_at;
 use crate::stats::Stats;
 
 pub use self::afterlife::Afterlife;
@@ -54,6 +55,7 @@ pub use self::error::{MountError, UnmountError};
 pub use self::holders::{Holder, holders_of};
 pub use self::live::LiveOptions;
 pub use self::options::{BlockMount, OptionError, Options, Rescue, WithoutEffect};
+pub use self::privileges::drop_capabilities;
 pub use self::remount::{Remount, Remounted};
 pub use self::server::{Afterwards, Server, Work, mountpoint_of, mountpoint_served_by};
 pub use self::session::Session;
@@ -78,10 +80,10 @@ pub fn mount(
         posix_acl: volume.counts_acls(),
         writable,
         writeback_cache: writable && options.writeback,
-    };
-    let live = LiveOptions::new(options);
         // With `fakeroot` the kernel checks no permissions.
         idmapped: !options.fakeroot && sees_all_callers(),
+    };
+    let live = LiveOptions::new(options);
     let adapter = Adapter::new(Arc::clone(&volume), root, connection_flags)
         .asking_opens(options.asks_opens())
         .with_live_rules(live.rules())
