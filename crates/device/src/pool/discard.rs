@@ -187,7 +187,12 @@ impl Pool {
                 continue;
             };
             if let Err((number, error)) = self.discard_on(device, parts, outcomes) {
-                tracing::error!(%devid, %error, "discard failed");
+                // A loop device is busy for a moment while its pages are written. The range stays as it is.
+                if is_busy(&error) {
+                    tracing::debug!(%devid, %error, "discard failed");
+                } else {
+                    tracing::error!(%devid, %error, "discard failed");
+                }
                 if outcomes[number].is_ok() {
                     outcomes[number] = Err(error);
                 }
@@ -284,6 +289,13 @@ impl Pool {
                 source,
             }),
         }
+    }
+}
+
+fn is_busy(error: &DeviceError) -> bool {
+    match error {
+        DeviceError::Discard { source, .. } => Errno::from_io_error(source) == Some(Errno::BUSY),
+        _ => false,
     }
 }
 

@@ -232,6 +232,43 @@ fn failing_discard_is_an_error_after_the_other_copies() {
     }
 }
 
+/// Keeps the levels of all that is logged.
+#[derive(Clone, Default)]
+struct Levels(Arc<Mutex<Vec<tracing::Level>>>);
+
+impl tracing::Subscriber for Levels {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn event(&self, event: &tracing::Event<'_>) {
+        self.0.lock().push(*event.metadata().level());
+    }
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+#[test]
+fn busy_device_is_no_error_in_the_log() {
+    let volume = TestVolume::new(Profile::Raid1, 2);
+    for (answer, logged) in [
+        (Errno::BUSY, tracing::Level::DEBUG),
+        (Errno::IO, tracing::Level::ERROR),
+    ] {
+        let noted = Noted::new(&volume, blockwise(), Some(answer));
+        let levels = Levels::default();
+        tracing::subscriber::with_default(levels.clone(), || {
+            noted.pool.discard(DATA_START, DATA_BYTES).unwrap_err();
+        });
+        assert_eq!(*levels.0.lock(), [logged], "{answer}");
+        assert!(noted.pool.can_discard(), "{answer}");
+    }
+}
+
 #[test]
 fn each_of_several_ranges_has_its_own_outcome() {
     let volume = TestVolume::new(Profile::Raid1, 2);
