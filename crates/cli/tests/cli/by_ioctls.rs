@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use ubtrfs_sim::Scratch;
-use ubtrfs_sim::kernel::{KernelVolume, or_skip};
+use ubtrfs_sim::kernel::{KernelVolume, MkfsSpec, or_skip};
 
 use crate::callers::{
     Program, USER, as_user, assert_as_kernel, assert_same_but_times, furnish, on_kernels_mount,
@@ -346,6 +346,27 @@ fn lines_of(program: &Path, command: &str, dir: &Path) -> (Option<i32>, String) 
     (code, text)
 }
 
+/// Mounts another volume and a second place of a subvolume below `dir/d`: neither adds anything.
+fn measured_without_other_volumes(program: &Path, dir: &Path) {
+    let alone = lines_of(program, "filesystem du -s --raw @d", dir);
+    assert_eq!(alone.0, Some(0), "{alone:?}");
+    let other = KernelVolume::make(&MkfsSpec::new()).unwrap();
+    let mount = other.mount("").unwrap();
+    fs::write(mount.path().join("file"), vec![7; 300_000]).unwrap();
+    let places = ["d/other", "d/again"].map(|place| dir.join(place));
+    for (from, place) in [mount.path(), &dir.join("d/e")].into_iter().zip(&places) {
+        fs::create_dir(place).unwrap();
+        rustix::mount::mount_bind(from, place).unwrap();
+    }
+    let beside = lines_of(program, "filesystem du -s --raw @d", dir);
+    for place in &places {
+        rustix::mount::unmount(place, rustix::mount::UnmountFlags::empty()).unwrap();
+        fs::remove_dir(place).unwrap();
+    }
+    mount.unmount().unwrap();
+    assert_eq!(beside, alone);
+}
+
 #[test]
 fn contents_are_found_on_the_kernels_mount_as_by_btrfs_progs() {
     let name = "contents_are_found_on_the_kernels_mount_as_by_btrfs_progs";
@@ -377,6 +398,7 @@ fn contents_are_found_on_the_kernels_mount_as_by_btrfs_progs() {
         let expected = lines_of(progs, command, dir);
         assert_eq!(lines_of(ours, command, dir), expected, "{command}");
     }
+    measured_without_other_volumes(ours, dir);
     for command in [
         "inspect-internal list-chunks @",
         "inspect-internal list-chunks --raw --sort lstart @home",

@@ -1,4 +1,6 @@
 //! The space that files in a mount use, by the extents that the kernel reports.
+//!
+//! Subvolumes have device numbers of their own, as other file systems have. The id of the volume tells them apart.
 
 use std::collections::HashSet;
 use std::fs::{self, Metadata, ReadDir};
@@ -24,8 +26,10 @@ pub(super) type Show<'a> =
 #[derive(Debug, Default)]
 pub(super) struct Meter {
     ranges: SharedRanges,
-    /// Files with several names that were counted.
+    /// Directories, and files with several names, that were counted. A bind mount shows a directory twice.
     seen: HashSet<(u64, u64)>,
+    /// The id of the volume that the argument is in.
+    volume: Option<[u8; 16]>,
     /// Directories that are open, from the argument down.
     open: Vec<Directory>,
 }
@@ -72,6 +76,8 @@ impl Meter {
         if !metadata.is_dir() {
             return Ok(());
         }
+        self.volume = Some(volume_of(path).with_context(not_measured)?);
+        self.seen.insert((metadata.dev(), metadata.ino()));
         self.enter(path.to_owned(), &metadata)
             .with_context(not_measured)?;
         while let Some(directory) = self.open.last_mut() {
@@ -139,7 +145,10 @@ impl Meter {
             .map_err(|error| failed(error.into()))?;
         if metadata.is_dir() {
             let above = self.open.last().map(|directory| directory.device);
-            if above != Some(metadata.dev()) && !is_btrfs(path) {
+            if above != Some(metadata.dev()) && !self.is_of_volume(path).map_err(failed)? {
+                return Ok(());
+            }
+            if !self.seen.insert((metadata.dev(), metadata.ino())) {
                 return Ok(());
             }
             let entered = self.enter(path.to_owned(), &metadata);
@@ -153,6 +162,11 @@ impl Meter {
         self.count(usage);
         show(console, path.as_os_str().as_bytes(), usage, None)
             .map_err(|error| failed(anyhow!(Unshown(error))))
+    }
+
+    /// Returns whether a directory with another device number is of a subvolume of the same volume.
+    fn is_of_volume(&self, dir: &Path) -> anyhow::Result<bool> {
+        Ok(is_btrfs(dir) && self.volume == Some(volume_of(dir)?))
     }
 
     fn file(&mut self, path: &Path) -> anyhow::Result<Usage> {
@@ -192,6 +206,10 @@ fn is_final(error: &anyhow::Error) -> bool {
 fn is_unreadable(error: &anyhow::Error) -> bool {
     let error = error.downcast_ref::<std::io::Error>();
     error.is_some_and(|error| is_denied(error.kind()))
+}
+
+fn volume_of(path: &Path) -> Result<[u8; 16], Errno> {
+    Ok(Asked::at(path)?.volume_info()?.fsid)
 }
 
 fn is_btrfs(dir: &Path) -> bool {
