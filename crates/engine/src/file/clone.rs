@@ -3,6 +3,10 @@
 //! A clone refers to the same extents, whole sectors of them. Inline data is copied. It is made in steps that
 //! leave both files sound.
 //!
+//! Invariants
+//! - INLINE-COPY-1: the destination keeps its extent until the copy of inline data has one. Each commit has the old bytes or
+//!   the new ones.
+//!
 //! Locks: the extents of both files, in the order of `FileId`; only the destination's lock.
 //! Not here: permission to call it for these files; that they are of one mount.
 
@@ -21,7 +25,7 @@ use super::extent_edit::ExtentEdit;
 use super::read::Reader;
 use super::write_back::{GROW_SECTORS, enter_extent_edit};
 use crate::error::{Error, Result};
-use crate::inode::{DelallocReservation, FileExtentsState, Inode, WriteBuffer};
+use crate::inode::{DelallocReservation, FileExtentsState, Inode, WriteBuffer, note_times};
 
 /// Extents of either file that one step meets.
 const STEP: usize = 512;
@@ -436,7 +440,16 @@ impl Files {
                 to: to.start,
                 len: step.min(share.len - done),
             };
-            self.share_step(pair, &src, dst, part, &mut delalloc, note)?;
+            if is_inline {
+                let delalloc = delalloc.split(delalloc.data_bytes());
+                self.copy_inline(pair, &src, part, delalloc, note)?;
+                if done + step < whole {
+                    // WRITEBACK-2: the next step moves the size beyond this data.
+                    self.write_back_locked(pair.dst, &mut pair.dst_extents)?;
+                }
+            } else {
+                self.share_step(pair, &src, dst, part, note)?;
+            }
             done += step;
             if !nonblocking::is_set() {
                 self.commit_between_steps(cost_of(most))?;
@@ -451,14 +464,12 @@ impl Files {
         src: &ExtentEdit,
         mut dst: ExtentEdit,
         part: Share,
-        delalloc: &mut DelallocReservation,
         note: fn(&mut InodeItem),
     ) -> Result<()> {
         let sectorsize = self.roots.sectorsize();
         let whole = part.len.next_multiple_of(sectorsize);
         let from = part.from..part.from + whole;
-        let inline = self.inline_bytes(pair.src, src, from.clone())?;
-        let mut state = lock::write(&pair.dst.lock)?;
+        let _state = lock::write(&pair.dst.lock)?;
         let mut item = read_file(pair.dst)?;
         note(&mut item);
         let txn = self.join_to_change_file(pair.dst, Reservation::already_made())?;
@@ -483,10 +494,8 @@ impl Files {
             }
         }
         let end = part.to + part.len;
-        if inline.is_none() {
-            let old_size = item.size.get();
-            self.enter_size(&mut dst, &mut item, old_size..end.max(old_size), generation);
-        }
+        let old_size = item.size.get();
+        self.enter_size(&mut dst, &mut item, old_size..end.max(old_size), generation);
         if !self.roots.has_no_holes() {
             let size = item.size.get().next_multiple_of(sectorsize);
             dst.fill_holes(
@@ -495,36 +504,61 @@ impl Files {
             );
         }
         enter_extent_edit(&txn, pair.dst, &dst, &mut item);
-        drop(txn);
-        if let Some(bytes) = inline {
-            let bytes = &bytes[..bytes.len().min(part.len as usize)];
-            let delalloc = delalloc.split(delalloc.data_bytes());
-            let files = &self.inodes.dirty;
-            state
-                .buffer
-                .write(files, part.to, bytes, sectorsize, delalloc);
-            files.add(pair.dst);
-        }
         Ok(())
     }
 
-    /// Returns the data that the source has in its item rather than in an extent.
+    /// Copies a sector of inline data into the destination's buffer, with the zeros behind it. The write-back puts it
+    /// in the place of the old extent (INLINE-COPY-1).
+    fn copy_inline(
+        &self,
+        pair: &Pair<'_>,
+        src: &ExtentEdit,
+        part: Share,
+        delalloc: DelallocReservation,
+        note: fn(&mut InodeItem),
+    ) -> Result<()> {
+        let sectorsize = self.roots.sectorsize();
+        let bytes = self.inline_bytes(pair.src, src, part.from..part.from + part.len)?;
+        let mut state = lock::write(&pair.dst.lock)?;
+        let mut item = read_file(pair.dst)?;
+        note(&mut item);
+        let files = &self.inodes.dirty;
+        // DIRTY-1
+        let is_listed = state.buffer.is_dirty();
+        files.add(pair.dst);
+        match self.join_to_change_file(pair.dst, Reservation::already_made()) {
+            Ok(txn) => note_times(&txn, pair.dst, &mut item),
+            Err(error) => {
+                if !is_listed {
+                    files.remove(pair.dst.id);
+                }
+                return Err(error);
+            }
+        }
+        state
+            .buffer
+            .write(files, part.to, &bytes, sectorsize, delalloc);
+        Ok(())
+    }
+
+    /// Returns the source's bytes in `range`, where it has inline data; zeros where that ends before.
     fn inline_bytes(
         &self,
         src: &Inode,
         extent_edit: &ExtentEdit,
         range: Range<u64>,
-    ) -> Result<Option<Vec<u8>>> {
-        let Some((place, Extent::Inline(inline))) = first_of(extent_edit, &range) else {
-            return Ok(None);
+    ) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; (range.end - range.start) as usize];
+        let end = match first_of(extent_edit, &range) {
+            Some((_, Extent::Inline(inline))) => inline.ram_bytes.clamp(range.start, range.end),
+            _ => range.start,
         };
-        let end = inline.ram_bytes.min(place.end).min(range.end);
-        let mut bytes = vec![0; end.saturating_sub(range.start) as usize];
+        let held = &mut bytes[..(end - range.start) as usize];
         let flags = facts(src)?.0;
         let mut reader = Reader::new(self, &src.tree, src.id, flags);
-        reader.plan(range.start, 0..bytes.len(), &mut bytes)?;
-        reader.run(&mut bytes)?;
-        Ok(Some(bytes))
+        reader.plan(range.start, 0..held.len(), held)?;
+        reader.run(held)?;
+        Ok(bytes)
     }
 }
 

@@ -4,6 +4,7 @@ mod appends;
 mod blocked;
 mod closing;
 mod cold;
+mod cuts;
 mod datasync;
 mod dedupe;
 mod failures;

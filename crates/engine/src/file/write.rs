@@ -135,7 +135,16 @@ impl Files {
             delalloc => delalloc?,
         };
         let mut extents = lock::lock(&inode.extents)?;
-        read_file(inode)?;
+        let has_data_before = {
+            let state = lock::read(&inode.lock)?;
+            let size = read_file(inode)?.size.get();
+            let buffered = state.buffer.next_data(0);
+            offset + bytes.len() as u64 > size && buffered.is_some_and(|at| at < offset)
+        };
+        if has_data_before {
+            // WRITEBACK-2: the size moves beyond data that was written before. The next sync reports a loss.
+            let _ = self.write_back_locked(inode, &mut extents);
+        }
         let job = Job::from_caller(self, inode, &mut extents, offset, bytes, delalloc)?;
         match job {
             Some(job) => self.run_jobs(vec![job]).map(|()| true),
