@@ -4,6 +4,7 @@
 //! older than the last sync that returned. Inodes that were synced alone may be newer, by a log.
 
 mod background;
+mod blocks;
 mod exact;
 mod in_place;
 mod kernel;
