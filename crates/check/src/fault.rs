@@ -425,6 +425,9 @@ faults! {
     /// The kernel replays it, and no path leads to these directories again.
     913 Error "log-dir-cycle" LogDirCycle {}
         => "directory that the log puts below itself";
+    /// ubtrfs replays it, and makes no such log.
+    914 Warning "log-item-outgrows-leaf" LogItemOutgrowsLeaf { committed: u64, logged: u64 }
+        => "item of {committed} bytes that has {logged} in the log, with which Linux may crash as it mounts the volume; ubtrfs can mount it, or `ubtrfs rescue zero-log` drops the log";
 }
 
 impl Fault {

@@ -9,7 +9,7 @@ use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::ids::{Logical, RootId, Transid};
-use crate::key::{DiskKey, Key};
+use crate::key::{DiskKey, Key, KeyType};
 use crate::uuid::Uuid;
 
 /// Flags of a header; its top byte is the backref revision.
@@ -62,6 +62,25 @@ const _: () = assert!(size_of::<KeyPtr>() == 33);
 /// Returns the bytes of a leaf that items and their heads share.
 pub const fn leaf_data_size(nodesize: usize) -> usize {
     nodesize - HEADER_SIZE
+}
+
+/// Returns whether Linux may crash when a replay of the fsync log makes a committed item of `old_len` bytes one of `new_len`.
+///
+/// The replay of Linux 6.18 looks for room for the whole new item. Where both together exceed a leaf, that fails with
+/// EOVERFLOW. The replay takes this for an item with room, and extends it until `BUG()`.
+pub fn replay_outgrows_leaf(
+    item_type: KeyType,
+    old_len: usize,
+    new_len: usize,
+    nodesize: usize,
+) -> bool {
+    let is_extended = matches!(
+        item_type,
+        KeyType::XATTR_ITEM | KeyType::INODE_REF | KeyType::INODE_EXTREF
+    );
+    is_extended
+        && new_len > old_len
+        && old_len + new_len + ITEM_HEAD_SIZE > leaf_data_size(nodesize)
 }
 
 /// Returns the largest number of child pointers of an interior node.

@@ -70,6 +70,7 @@ pub(crate) fn check(
 pub(crate) struct Rules {
     no_holes: bool,
     sectorsize: u64,
+    pub(crate) nodesize: usize,
     /// The highest that an extent may have: that of the running transaction.
     pub(crate) generation: u64,
     /// The volume was restored from a metadata dump, in which names may be scrambled.
@@ -82,6 +83,7 @@ impl Rules {
         Rules {
             no_holes: superblock.incompat().contains(Incompat::NO_HOLES),
             sectorsize: u64::from(volume.sectorsize()),
+            nodesize: superblock.nodesize.get() as usize,
             generation: superblock.generation.get().saturating_add(1),
             is_dump: volume.context().scrambled_names,
         }

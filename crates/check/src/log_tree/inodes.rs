@@ -8,6 +8,7 @@ use ubtrfs_format::item::{
     DirEntries, DirEntry, DirLogItem, FileExtent, FileKind, InodeFlags, InodeItem,
 };
 use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_format::node::replay_outgrows_leaf;
 use ubtrfs_tree::TreeError;
 use zerocopy::FromBytes;
 
@@ -111,6 +112,7 @@ impl LogReader<'_, '_> {
         inode: &mut LoggedInode,
         (key, bytes): (Key, &[u8]),
     ) -> Result<(), CheckError> {
+        self.growth(log, (key, bytes));
         match key.item_type {
             KeyType::INODE_ITEM => {
                 self.inode_itself(log, inode, (key, bytes));
@@ -140,6 +142,21 @@ impl LogReader<'_, '_> {
         }
         inode.is_used = true;
         Ok(())
+    }
+
+    /// Judges how much longer a replay makes an item.
+    fn growth(&mut self, log: &OneLog, (key, bytes): (Key, &[u8])) {
+        let (new_len, nodesize) = (bytes.len(), self.rules.nodesize);
+        let outgrows = |old_len| replay_outgrows_leaf(key.item_type, old_len, new_len, nodesize);
+        if !outgrows(new_len.saturating_sub(1)) {
+            return;
+        }
+        if let Ok(Some(committed)) = log.lookup.committed(&key)
+            && outgrows(committed.len())
+        {
+            let (committed, logged) = (committed.len() as u64, new_len as u64);
+            self.add(log, key, Fault::LogItemOutgrowsLeaf { committed, logged });
+        }
     }
 
     fn inode_itself(&mut self, log: &OneLog, inode: &mut LoggedInode, (key, bytes): (Key, &[u8])) {

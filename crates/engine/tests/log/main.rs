@@ -9,6 +9,7 @@ mod encoded;
 mod failing;
 mod failpoints;
 mod kinds;
+mod large_items;
 mod refused;
 mod replay;
 mod scenarios;

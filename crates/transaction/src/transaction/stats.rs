@@ -50,6 +50,8 @@ pub enum Unlogged {
     TooMany,
     /// There is an item that no replay knows, or that lacks its checksums.
     Item,
+    /// An item has grown so far that Linux could crash when it replays the log.
+    LargeItem,
     /// The data that it needs was not in memory for long enough.
     Cold,
     /// Something could not be read or written.
@@ -57,7 +59,7 @@ pub enum Unlogged {
 }
 
 impl Unlogged {
-    pub const ALL: [Unlogged; 9] = [
+    pub const ALL: [Unlogged; 10] = [
         Unlogged::NewChunk,
         Unlogged::NoRoom,
         Unlogged::Deleted,
@@ -65,6 +67,7 @@ impl Unlogged {
         Unlogged::Subvolume,
         Unlogged::TooMany,
         Unlogged::Item,
+        Unlogged::LargeItem,
         Unlogged::Cold,
         Unlogged::Failed,
     ];
@@ -79,6 +82,7 @@ impl Unlogged {
             Unlogged::Subvolume => "subvolume",
             Unlogged::TooMany => "too_many",
             Unlogged::Item => "item",
+            Unlogged::LargeItem => "large_item",
             Unlogged::Cold => "cold",
             Unlogged::Failed => "failed",
         }

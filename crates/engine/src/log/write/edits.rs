@@ -80,6 +80,12 @@ impl<'g> LogEdits<'g> {
             .max_by_key(|(key, _)| *key)
     }
 
+    /// Returns the items that are put.
+    pub(super) fn put_items(&self) -> impl Iterator<Item = (&Key, &Arc<[u8]>)> {
+        let edits = self.edits.iter();
+        edits.filter_map(|(key, item)| Some((key, item.as_ref()?)))
+    }
+
     pub(super) fn into_edits(self) -> Edits {
         Edits(self.edits)
     }

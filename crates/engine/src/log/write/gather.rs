@@ -6,6 +6,7 @@
 //!
 //! Invariants
 //! - LOG-WRITE-3: a log takes a name from an inode only if it has the inode's other names, or the inode has none left.
+//! - LOG-WRITE-4: a log has no item with which Linux could crash (`replay_outgrows_leaf`).
 //!
 //! Not here: when a log is written.
 
@@ -16,6 +17,7 @@ use std::sync::Arc;
 use ubtrfs_format::ids::{InodeNr, RootId};
 use ubtrfs_format::item::{FileKind, InodeItem};
 use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_format::node::replay_outgrows_leaf;
 use ubtrfs_transaction::roots::Tree;
 use ubtrfs_transaction::{FileId, LogSession, Unlogged};
 use ubtrfs_tree::View;
@@ -119,11 +121,31 @@ impl<'g> Gather<'g> {
             self.visit()?;
             self.add(ino, part)?;
         }
+        self.check_growth()?;
         Ok(Gathered {
             edits: self.log.into_edits(),
             changes: self.changes,
             complete: self.complete,
         })
+    }
+
+    /// Refuses items that have grown too far since the last commit (LOG-WRITE-4).
+    fn check_growth(&self) -> Step {
+        let nodesize = self.inodes.roots.superblock().nodesize.get() as usize;
+        for (key, item) in self.log.put_items() {
+            let new_len = item.len();
+            let outgrows =
+                |old_len| replay_outgrows_leaf(key.item_type, old_len, new_len, nodesize);
+            // The committed item is longer than this, or no danger.
+            if !outgrows(new_len.saturating_sub(1)) {
+                continue;
+            }
+            let committed = self.committed.get(key)?;
+            if committed.is_some_and(|committed| outgrows(committed.len())) {
+                return Err(Stop::Unlogged(Unlogged::LargeItem));
+            }
+        }
+        Ok(())
     }
 
     /// Returns whether the log has all of a regular file but its times.
