@@ -2,6 +2,7 @@
 //!
 //! `UBTRFS_SOAK` takes more kinds of volumes.
 
+mod attributes;
 #[path = "../scripts/case_options.rs"]
 mod case_options;
 mod cut;

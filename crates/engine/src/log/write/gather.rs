@@ -7,6 +7,7 @@
 //! Invariants
 //! - LOG-WRITE-3: a log takes a name from an inode only if it has the inode's other names, or the inode has none left.
 //! - LOG-WRITE-4: a log has no item with which Linux could crash (`replay_outgrows_leaf`).
+//! - LOG-WRITE-5: the mode, owner and attributes of an inode are of one moment, as far as a replay takes them.
 //!
 //! Not here: when a log is written.
 
@@ -390,8 +391,12 @@ impl<'g> Gather<'g> {
                     self.log.put(*key, Arc::clone(item));
                 }
             }
-        } else if subject.is_unlogged || changed.iter().any(is_attributes) {
-            self.add_xattrs(subject)?;
+        } else if part == Part::Existence {
+            // LOG-WRITE-5: a replay leaves the committed mode and owner alone.
+            self.add_xattrs(subject, &self.committed.clone())?;
+        } else if known != Some(Part::All) || changed.iter().any(is_attributes) {
+            let tree = self.tree;
+            self.add_xattrs(subject, &tree.view)?;
         }
         let entries = match part {
             Part::All => std::mem::take(&mut self.logged(ino).entries),
@@ -442,8 +447,8 @@ impl<'g> Gather<'g> {
         Ok(())
     }
 
-    /// Adds all attributes, since a replay deletes those that the log lacks.
-    fn add_xattrs(&mut self, subject: &Subject) -> Step {
+    /// Adds all attributes that `view` has, since a replay deletes those that the log lacks.
+    fn add_xattrs(&mut self, subject: &Subject, view: &View) -> Step {
         let range = keys_of(subject.ino, KeyType::XATTR_ITEM..=KeyType::XATTR_ITEM);
         let mut gone: BTreeSet<Key> = self
             .log
@@ -451,7 +456,7 @@ impl<'g> Gather<'g> {
             .into_iter()
             .map(|(key, _)| key)
             .collect();
-        for (key, item) in self.xattrs_in(range, subject.is_new)? {
+        for (key, item) in self.xattrs_in(view, range, subject.is_new)? {
             self.log.put(key, item);
             gone.remove(&key);
         }
@@ -463,6 +468,7 @@ impl<'g> Gather<'g> {
 
     fn xattrs_in(
         &self,
+        view: &View,
         range: RangeInclusive<Key>,
         is_of_new_inode: bool,
     ) -> Result<Vec<(Key, Arc<[u8]>)>> {
@@ -474,7 +480,7 @@ impl<'g> Gather<'g> {
                 .collect());
         }
         let mut items = Vec::new();
-        let mut cursor = self.tree.view.cursor();
+        let mut cursor = view.cursor();
         let mut more = cursor.seek(range.start())?;
         while more
             && let Some((key, bytes)) = cursor.current()

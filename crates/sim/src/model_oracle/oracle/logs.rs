@@ -2,8 +2,8 @@
 //! others are as at some moment since the last promise, and none is lost that was there all the time.
 //!
 //! Inodes are followed through the history, not paths: a directory may have been moved, and only what is in it logged.
-//! Each field of an inode is judged alone, as a log may hold a part of it. A new inode that is logged for its name
-//! only may be empty.
+//! Each field of an inode is judged alone, as a log may hold a part of it. Only mode, owner and attributes belong
+//! together. A new inode that is logged for its name only may be empty.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -16,6 +16,9 @@ use crate::script::{FsPath, Op};
 
 /// Fields that replay makes anew, or the checker judges.
 const UNJUDGED: [Field; 3] = [Field::Nlink, Field::DirSize, Field::Ino];
+
+/// Fields that a log takes from one moment.
+const OF_ONE_MOMENT: [Field; 4] = [Field::Mode, Field::Uid, Field::Gid, Field::Xattrs];
 
 /// An inode that did not change between two moments.
 struct Version {
@@ -148,6 +151,7 @@ impl<'a> Logs<'a> {
         let mut ignored = self.rules.ignored.clone();
         ignored.extend(UNJUDGED);
         let mut left: Option<Vec<Difference>> = None;
+        let mut mixed: Option<Vec<Difference>> = None;
         let (mut least, mut most) = (u64::MAX, 0);
         for Version { entry, .. } in versions {
             (least, most) = (least.min(entry.stat.size), most.max(entry.stat.size));
@@ -156,6 +160,11 @@ impl<'a> Logs<'a> {
                 &alone(shown, &shown.path),
                 &ignored,
             );
+            let belongs = |of: &Difference| field(of).is_some_and(|of| OF_ONE_MOMENT.contains(&of));
+            let wrong: Vec<Difference> = now.iter().filter(|of| belongs(of)).cloned().collect();
+            if mixed.as_ref().is_none_or(|mixed| wrong.len() < mixed.len()) {
+                mixed = Some(wrong);
+            }
             let of =
                 |difference: &Difference| now.iter().any(|other| field(other) == field(difference));
             left = Some(match left {
@@ -164,6 +173,11 @@ impl<'a> Logs<'a> {
             });
         }
         let mut left = left.unwrap_or_default();
+        let is_listed = |of: &Difference| left.iter().any(|other| field(other) == field(of));
+        let mixed: Vec<Difference> = mixed.into_iter().flatten().collect();
+        if !mixed.iter().any(is_listed) {
+            left.extend(mixed);
+        }
         let size = shown.stat.size;
         let is_new = !self.moments_of(key).contains(self.moments.start());
         let is_empty = is_new && since == *self.moments.start() && size == 0;

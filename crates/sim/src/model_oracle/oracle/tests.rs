@@ -10,8 +10,8 @@ use crate::manifest::{Field, Manifest};
 use crate::model::ModelFs;
 use crate::record::{CrashPlan, RecordDevice, Recorder};
 use crate::script::{
-    At, Data, Op, OpError, Outcome, RenameHow, RunOptions, Shape, Target, ThreadPlan, generate,
-    path,
+    At, Data, Op, OpError, Outcome, RenameHow, RunOptions, Shape, Target, ThreadPlan, XattrHow,
+    bytes, generate, path,
 };
 use crate::seed;
 
@@ -413,6 +413,44 @@ fn log_keeps_what_was_synced_and_may_leave_out_the_rest() {
     assert!(fault(strange, 0, &[]).contains("never was so"));
     // The last operation may be there whatever was synced.
     assert_eq!(judge(history.shown(5), 0, &[4]).unwrap().prefix, 5);
+}
+
+#[test]
+fn mode_and_attributes_of_two_moments_are_no_legal_inode() {
+    let history = history(&[
+        create("a"),
+        create("b"),
+        Op::Sync,
+        Op::Chmod {
+            path: path("a"),
+            mode: 0o640,
+        },
+        Op::SetXattr {
+            path: path("a"),
+            name: bytes("user.a"),
+            value: Data::Bytes(vec![1]),
+            how: XattrHow::Any,
+        },
+        write("b", 100),
+        fsync("b"),
+    ]);
+    let judge = |a_as_of: usize, mode_of: usize| {
+        let mut shown = history.shown(7);
+        let at = |shown: &Manifest| shown.entries.iter().position(|entry| entry.path == b"a");
+        let (of_a, of_mode) = (history.shown(a_as_of), history.shown(mode_of));
+        let place = at(&shown).unwrap();
+        shown.entries[place] = of_a.entries[at(&of_a).unwrap()].clone();
+        shown.entries[place].stat.mode = of_mode.entries[at(&of_mode).unwrap()].stat.mode;
+        let promise = Promise {
+            synced: vec![7],
+            ..promise(3, 7)
+        };
+        let verdict = judge_crash(&history, &shown, promise, &Rules::default());
+        verdict.map_err(|fault| fault.to_string())
+    };
+    assert!(judge(3, 3).is_ok() && judge(4, 4).is_ok() && judge(5, 5).is_ok());
+    // The new attribute beside the old mode.
+    assert!(judge(5, 3).unwrap_err().contains("never was so"));
 }
 
 #[test]
