@@ -132,8 +132,7 @@ mod tests {
         bar.set_message("half");
         bar.tick();
         bar.finish_and_clear();
-        let shown = screen.0.lock().unwrap().clone();
-        shown
+        screen.0.lock().unwrap().clone()
     }
 
     #[test]
