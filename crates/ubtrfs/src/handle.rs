@@ -71,8 +71,8 @@ impl Deref for Engine {
 impl Drop for OpenEngine {
     /// Closes an engine of its own. Only `Volume::close` reports whether the last changes are durable.
     ///
-    /// A fork of the program keeps its copy of the engine as it is: its threads, its locks of devices and the changes
-    /// that are not committed are those of the parent.
+    /// A fork of the program keeps its copy of the engine as it is. Threads, locks of devices and changes that are not
+    /// committed are the parent's.
     fn drop(&mut self) {
         if self.volume.is_drop_in_fork() {
             std::mem::forget(Arc::clone(&self.volume));

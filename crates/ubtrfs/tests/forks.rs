@@ -5,7 +5,7 @@
 use std::io::{ErrorKind, Read};
 use std::path::Path;
 
-use ubtrfs::{Checker, File, Snapshot, Volume};
+use ubtrfs::{Checker, File, OpenOptions, Snapshot, Volume};
 
 unsafe extern "C" {
     fn fork() -> i32;
@@ -70,7 +70,8 @@ fn fork_leaves_the_volume_to_its_parent() {
     let volume = Volume::create(&path, 256 << 20).unwrap();
     let root = volume.root();
     root.write("/file", b"first").unwrap();
-    let mut file = root.open_file("/file").unwrap();
+    let both = OpenOptions::new().read(true).write(true);
+    let mut file = root.open_with("/file", &both).unwrap();
     let kept = root
         .snapshot("/", "/kept", ubtrfs::Access::ReadOnly)
         .and_then(|kept| Snapshot::open(&kept))

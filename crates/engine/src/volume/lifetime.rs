@@ -24,8 +24,8 @@ impl Volume {
             || !self.is_writable()
     }
 
-    /// Returns whether a handle is dropped in a fork of the process that opened the volume. The volume must then be left
-    /// as it is, and its memory is not freed: the threads and the locks of it are those of the parent.
+    /// Returns whether a handle is dropped in a fork of the process that opened the volume. The threads and the locks of
+    /// the volume are the parent's then. It must be left as it is, and its memory is not freed.
     pub fn is_drop_in_fork(&self) -> bool {
         self.roots.is_drop_in_fork()
     }
