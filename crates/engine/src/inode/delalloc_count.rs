@@ -28,6 +28,7 @@ pub(crate) struct DelallocCount {
 impl DelallocCount {
     /// Adds sectors that are buffered.
     pub(super) fn add(&mut self, sectors: Range<u64>) {
+        // DELALLOC-COUNT-1
         let mut rest = sectors;
         while let Some(gap) = self.counted.first_gap(&rest) {
             rest.start = gap.end;
@@ -39,6 +40,7 @@ impl DelallocCount {
     pub(super) fn remove(&mut self, sectors: Range<u64>) {
         self.waiting.remove(sectors.clone());
         self.counted.remove(sectors.clone());
+        // DELALLOC-COUNT-2
         self.bytes -= self.without_space.remove(sectors);
     }
 

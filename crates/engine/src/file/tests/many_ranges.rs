@@ -17,7 +17,7 @@ fn blocks_of(volume: &Volume, calls: impl FnOnce()) -> u64 {
     after.hits + after.misses - before.hits - before.misses
 }
 
-/// The file is stored as many extents, and every second sector of it is buffered anew or lies in a hole.
+/// BUFFER-4. The file is stored as many extents, and every second sector of it is buffered anew or lies in a hole.
 #[test]
 fn calls_do_not_search_the_tree_for_each_buffered_range() {
     let mut rig = Rig::on(&MkfsOptions::default(), 512 * MIB, options());
