@@ -7,8 +7,9 @@
 
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
-use ubtrfs_device::nonblocking;
+use ubtrfs_device::{clock, nonblocking};
 use ubtrfs_format::ids::Logical;
 use ubtrfs_transaction::csum_tree::CsumShape;
 use ubtrfs_transaction::space::SpaceError;
@@ -26,7 +27,11 @@ pub(crate) const MAX_EXTENT_BYTES: u64 = 128 << 20;
 const PIECE_BYTES: u64 = 256;
 
 /// How often a reservation makes room. Others may take it, or free more, meanwhile.
-const RECLAIM_TRIES: u32 = 4;
+const RECLAIM_TRIES: u32 = 16;
+
+/// How often, and between which pauses, a reservation looks whether files without a name are let go.
+const HELD_TRIES: u32 = 30;
+const HELD_PAUSE: Duration = Duration::from_millis(2);
 
 /// How often an allocation that has its reservation looks for space: what others give back may come behind it.
 const ALLOCATE_TRIES: u32 = 100;
@@ -237,17 +242,23 @@ impl Inodes {
             0 => None,
             _ => manager.queues.data.wait(),
         };
-        let mut tries = RECLAIM_TRIES;
+        let (mut tries, mut held_tries) = (RECLAIM_TRIES, HELD_TRIES);
         loop {
             match DelallocReservation::make(self, data_bytes, cost) {
                 Err(error) if error.is_no_space() && tries > 0 => {}
                 made => return made,
             }
+            // Before it is reclaimed: other threads go on freeing space, which may be what is missing.
+            let is_freed = manager.has_edits() || self.has_queued_orphans();
             let frees_more = self.reclaim_data_space()?;
-            tries = match frees_more || manager.space.may_get_data(data_bytes) {
-                true => tries - 1,
-                false => 0,
-            };
+            if is_freed || frees_more || manager.space.may_get_data(data_bytes) {
+                tries -= 1;
+            } else if self.has_held_orphans() && held_tries > 0 {
+                held_tries -= 1;
+                clock::sleep(HELD_PAUSE);
+            } else {
+                tries = 0;
+            }
         }
     }
 

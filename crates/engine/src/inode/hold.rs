@@ -124,6 +124,9 @@ impl Drop for InodeHold {
         state.open_count -= 1;
         let gone = state.open_count == 0 && state.unlinked;
         drop(state);
+        if gone {
+            self.inodes.note_released_orphan();
+        }
         let tree = &self.inode.tree;
         nonblocking::blocking_scope(|| {
             if gone && !tree.is_deleted() {

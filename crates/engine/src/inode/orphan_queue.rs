@@ -13,6 +13,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use ubtrfs_device::nonblocking;
@@ -28,9 +29,34 @@ const QUEUED_MAX: usize = 1024;
 pub(crate) struct OrphanQueue {
     queue: Mutex<VecDeque<Arc<Inode>>>,
     turn: Mutex<()>,
+    /// About how many inodes without a name are held.
+    held: AtomicU64,
 }
 
 impl Inodes {
+    /// Counts an inode that has lost its last name and is held.
+    pub(crate) fn note_held_orphan(&self) {
+        self.orphan_queue.held.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts an inode without a name that nothing holds any longer. Inodes that never had a name come here, too.
+    pub(crate) fn note_released_orphan(&self) {
+        let less = |held: u64| held.checked_sub(1);
+        let held = &self.orphan_queue.held;
+        let _ = held.try_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    }
+
+    /// Returns whether space may come from inodes without a name that are held. The kernel's FUSE tells of the end of a
+    /// file some time after close(2) and unlink(2) have returned.
+    pub(crate) fn has_held_orphans(&self) -> bool {
+        self.orphan_queue.held.load(Ordering::Relaxed) > 0
+    }
+
+    /// Returns whether orphans wait for their eviction.
+    pub(crate) fn has_queued_orphans(&self) -> bool {
+        !self.orphan_queue.queue.lock().is_empty()
+    }
+
     /// Returns whether an orphan can be left to the volume's thread.
     pub(crate) fn can_queue_orphan(&self) -> bool {
         let is_served = self

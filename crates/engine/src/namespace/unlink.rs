@@ -191,6 +191,9 @@ impl Namespace {
             AfterUnlink::Orphan => {
                 state.unlinked = true;
                 self.inodes.pin_if_referenced(inode, state);
+                if state.open_count > 0 {
+                    self.inodes.note_held_orphan();
+                }
                 state.open_count == 0
             }
             AfterUnlink::Nothing(deletions, _extents) => {

@@ -191,6 +191,11 @@ impl TransactionManager {
         self.try_reserve_beside(&self.running.read(), cost)
     }
 
+    /// Returns whether the running transaction has edits, by which its commit may free space.
+    pub fn has_edits(&self) -> bool {
+        self.running.read().edits() > 0
+    }
+
     /// Returns whether there is space for `cost` without a commit.
     pub fn fits_now(&self, cost: EditEstimate) -> bool {
         self.try_reserve(cost).is_some()
