@@ -10,6 +10,7 @@
 mod access;
 mod block_device;
 mod block_discard;
+mod callers_lock;
 pub mod chunk_layout;
 mod chunk_map;
 mod chunk_problem;
@@ -21,8 +22,10 @@ mod file;
 mod file_clone;
 mod find_signatures;
 mod lock;
+mod lock_table;
 mod loop_device;
 mod loop_status;
+mod mark;
 mod memory;
 mod memory_limit;
 pub mod nonblocking;

@@ -10,9 +10,12 @@ use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
 use crate::access::Access;
+use crate::callers_lock;
 use crate::clock;
 use crate::error::{DeviceError, Holder, in_use, open_error};
+use crate::lock_table::{has_open, is_inherited, is_of, parse_lock};
 use crate::loop_device::{backing_of, loop_on, sibling_of};
+use crate::mark;
 use crate::process::OpeningProcess;
 
 /// The longest wait for a lock, or for a loop device to go. The process behind a mount releases it a moment after
@@ -26,8 +29,13 @@ pub(crate) fn lock(file: &File, path: &Path, access: Access) -> Result<(), Devic
         Access::Write => FlockOperation::NonBlockingLockExclusive,
     };
     let start = clock::now();
+    let mut is_first = true;
     loop {
-        match rustix::fs::flock(file, operation) {
+        let is_last = clock::now() - start >= PATIENCE;
+        // Processes are searched for the caller's lock, so not at each try.
+        let may_be_callers = is_first || is_last;
+        is_first = false;
+        match try_lock(file, operation, access, may_be_callers) {
             Ok(()) => return Ok(()),
             Err(Errno::INTR) => {}
             Err(Errno::WOULDBLOCK) if clock::now() - start < PATIENCE => {
@@ -43,6 +51,32 @@ pub(crate) fn lock(file: &File, path: &Path, access: Access) -> Result<(), Devic
             }
             Err(errno) => return Err(open_error(path)(errno.into())),
         }
+    }
+}
+
+/// Takes the lock, and the mark that keeps users of ours apart. The caller's own lock on the file is no obstacle.
+fn try_lock(
+    file: &File,
+    operation: FlockOperation,
+    access: Access,
+    may_be_callers: bool,
+) -> rustix::io::Result<()> {
+    let locked = rustix::fs::flock(file, operation);
+    let is_callers = || {
+        let metadata = file.metadata();
+        may_be_callers && metadata.is_ok_and(|file| callers_lock::are_all(&file))
+    };
+    let is_callers = match locked {
+        Ok(()) => false,
+        Err(Errno::WOULDBLOCK) if is_callers() => true,
+        Err(errno) => return Err(errno),
+    };
+    match mark::set(file, access) {
+        Ok(()) => Ok(()),
+        Err(Errno::WOULDBLOCK) => Err(Errno::WOULDBLOCK),
+        // The file system has no such locks.
+        Err(_) if is_callers => Err(Errno::WOULDBLOCK),
+        Err(_) => Ok(()),
     }
 }
 
@@ -103,6 +137,7 @@ impl Drop for Unlocking {
         if self.process.is_left_by_pid() {
             return;
         }
+        mark::remove(&self.file);
         // A lock that cannot be released goes as the kernel has it.
         let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
     }
@@ -126,7 +161,7 @@ pub(crate) fn lock_backing(
 }
 
 /// Finds the process that has a lock on the file.
-fn holder_of(file: &Metadata) -> Holder {
+pub(crate) fn holder_of(file: &Metadata) -> Holder {
     if holds_lock(file) {
         return Holder::ThisProcess;
     }
@@ -143,8 +178,13 @@ fn holds_lock(file: &Metadata) -> bool {
     descriptors.flatten().any(|descriptor| {
         let is_file = is_of(&descriptor.path(), file);
         let info = Path::new("/proc/self/fdinfo").join(descriptor.file_name());
-        let locks = || fs::read_to_string(info).unwrap_or_default();
-        is_file && locks().lines().any(|line| is_flock_of(line, file.ino()))
+        let info = || fs::read_to_string(info).unwrap_or_default();
+        // An inherited lock is the caller's.
+        let is_ours = |info: String| {
+            let mut lines = info.lines();
+            !is_inherited(&info) && lines.any(|line| is_flock_of(line, file.ino()))
+        };
+        is_file && is_ours(info())
     })
 }
 
@@ -161,32 +201,6 @@ fn other_holder_of(file: &Metadata) -> Option<u32> {
     of_inode
         .map(|(pid, _)| pid)
         .find(|&pid| pid != std::process::id() && has_open(pid, file))
-}
-
-/// Parses the process and the inode of a line such as `1: FLOCK  ADVISORY  WRITE 5494 fe:00:5719352 0 EOF`.
-fn parse_lock(line: &str) -> Option<(u32, u64)> {
-    let mut fields = line.split_whitespace().skip(1);
-    if fields.next()? != "FLOCK" {
-        return None;
-    }
-    let pid = fields.nth(2)?.parse().ok()?;
-    let inode = fields.next()?.rsplit(':').next()?;
-    Some((pid, inode.parse().ok()?))
-}
-
-/// Returns whether a process has the file open; numbers of inodes alone are not unique. Processes of others cannot be
-/// looked into, and are believed.
-fn has_open(pid: u32, file: &Metadata) -> bool {
-    let Ok(descriptors) = fs::read_dir(format!("/proc/{pid}/fd")) else {
-        return true;
-    };
-    let mut descriptors = descriptors.flatten();
-    descriptors.any(|descriptor| is_of(&descriptor.path(), file))
-}
-
-/// Returns whether a descriptor in `/proc` is of the file.
-fn is_of(descriptor: &Path, file: &Metadata) -> bool {
-    fs::metadata(descriptor).is_ok_and(|open| (open.dev(), open.ino()) == (file.dev(), file.ino()))
 }
 
 #[cfg(test)]

@@ -13,10 +13,10 @@ use crate::process::{empty_volume, fail, location, ubtrfs};
 const OF_THE_DEVICE: Duration = Duration::from_secs(1);
 
 /// A process that has the lock of an image until its standard input ends.
-struct Holder(Child);
+pub(crate) struct Holder(Child);
 
 impl Holder {
-    fn of(image: &Path) -> Holder {
+    pub(crate) fn of(image: &Path) -> Holder {
         let mut holder = Command::new("flock")
             .arg(image)
             .args(["sh", "-c", "echo; read line"])
@@ -30,7 +30,7 @@ impl Holder {
         Holder(holder)
     }
 
-    fn end(mut self) {
+    pub(crate) fn end(mut self) {
         drop(self.0.stdin.take());
         self.0.wait().unwrap();
     }
@@ -81,4 +81,56 @@ fn mount_of_the_volume_is_named_at_once() {
     // Each of the three tries for the lock for a second; waiting for a command would take ten times as long.
     assert!(begun.elapsed() < Duration::from_secs(25));
     mounted.unmount();
+}
+
+/// Runs a command of the shell, with the command under test and an image as its arguments.
+fn in_shell(script: &str, image: &Path) -> std::process::Output {
+    Command::new("bash")
+        .args(["-c", script, "bash", env!("CARGO_BIN_EXE_ubtrfs")])
+        .arg(image)
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn lock_of_the_caller_is_no_obstacle() {
+    let (_scratch, image) = empty_volume();
+    for script in [
+        // As systemd-repart, mkosi and `udevadm lock` do.
+        "flock $2 $1 mkfs -q -f $2",
+        "flock -o $2 $1 mkfs -q -f $2",
+        "flock -F $2 $1 mkfs -q -f $2",
+        "exec 9<$2; flock 9; $1 mkfs -q -f $2",
+        "exec 9<$2; flock 9; $1 mkfs -q -f $2 9<&-",
+        "exec 9<$2; flock -s 9; $1 mkdir $2:/shared",
+        "flock $2 $1 ls $2",
+    ] {
+        let output = in_shell(script, &image);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.success() && said.is_empty(),
+            "{script}: {said}"
+        );
+    }
+    // Another's lock is one, with or without a lock of the caller.
+    let holder = Holder::of(&image);
+    let output = in_shell("$1 --wait=0 mkdir $2:/d", &image);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("is in use"));
+    holder.end();
+}
+
+#[test]
+fn commands_below_one_lock_keep_out_of_each_other() {
+    let (_scratch, image) = empty_volume();
+    let script = "exec 9<$2; flock 9; mkfifo $2.in $2.out
+        (printf 'mkdir /a\\npwd\\n'; read line <$2.in) | $1 shell $2 >$2.out &
+        read line <$2.out
+        $1 --wait=0 mkdir $2:/b; code=$?
+        echo >$2.in; wait; exit $code";
+    let output = in_shell(script, &image);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("is in use"), "{said}");
+    let listed = ubtrfs().arg("ls").arg(&image).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&listed.stdout), "a\n");
 }

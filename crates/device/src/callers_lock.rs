@@ -1,0 +1,83 @@
+//! Locks that the caller of this process holds on a device.
+//!
+//! Formatters are run with the device locked, so that udev does not probe it: systemd asks their parent to hold an
+//! exclusive flock (systemd-repart, mkosi, `udevadm lock`). An ancestor of this process holds such a lock, or a
+//! descriptor that this process has inherited.
+
+use std::fs::{self, Metadata};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use crate::lock_table::{has_open, is_inherited, is_of, parse_lock};
+
+/// Processes above this one that are looked at.
+const MAX_ANCESTORS: usize = 64;
+
+/// Returns whether there are flocks on the file, all of them the caller's.
+pub(crate) fn are_all(file: &Metadata) -> bool {
+    let table = fs::read_to_string("/proc/locks").unwrap_or_default();
+    let holders = table.lines().filter_map(parse_lock);
+    let holders = holders.filter(|(pid, ino)| *ino == file.ino() && has_open(*pid, file));
+    let holders: Vec<u32> = holders.map(|(pid, _)| pid).collect();
+    if holders.is_empty() {
+        return false;
+    }
+    let ancestors = ancestors();
+    let is_ancestor = |holder: &u32| ancestors.contains(holder);
+    if holders.iter().all(is_ancestor) {
+        return true;
+    }
+    // A lock has the number of the process that took it, which may have ended: `exec 9<DEVICE; flock 9; mkfs DEVICE`.
+    let mut known: Vec<u32> = holders_by_descriptors("self", file, true);
+    for pid in &ancestors {
+        known.extend(holders_by_descriptors(&pid.to_string(), file, false));
+    }
+    let is_known = |holder: &u32| is_ancestor(holder) || known.contains(holder);
+    holders.iter().all(is_known)
+}
+
+/// Returns the processes that this one descends from.
+fn ancestors() -> Vec<u32> {
+    let mut ancestors = Vec::new();
+    let mut at = std::process::id();
+    while ancestors.len() < MAX_ANCESTORS
+        && let Some(parent) = parent_of(at).filter(|&parent| parent > 0)
+    {
+        ancestors.push(parent);
+        at = parent;
+    }
+    ancestors
+}
+
+fn parent_of(pid: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
+    line.trim().parse().ok()
+}
+
+/// Returns the numbers of the processes that took the flocks of a process's descriptors of the file.
+fn holders_by_descriptors(pid: &str, file: &Metadata, only_inherited: bool) -> Vec<u32> {
+    let folder = Path::new("/proc").join(pid);
+    let Ok(descriptors) = fs::read_dir(folder.join("fd")) else {
+        return Vec::new();
+    };
+    let mut holders = Vec::new();
+    for descriptor in descriptors.flatten() {
+        if !is_of(&descriptor.path(), file) {
+            continue;
+        }
+        let info = folder.join("fdinfo").join(descriptor.file_name());
+        let info = fs::read_to_string(info).unwrap_or_default();
+        if only_inherited && !is_inherited(&info) {
+            continue;
+        }
+        let locks = info.lines().filter_map(|line| line.strip_prefix("lock:"));
+        let locks = locks.filter_map(parse_lock);
+        holders.extend(
+            locks
+                .filter(|(_, ino)| *ino == file.ino())
+                .map(|(pid, _)| pid),
+        );
+    }
+    holders
+}
