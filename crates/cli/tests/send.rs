@@ -162,6 +162,11 @@ fn refusals_have_the_words_of_btrfs_progs() {
     let other = scratch.file("other", 256 << 20).unwrap();
     succeed(&[os("mkfs"), other.as_os_str()]);
     refused(
+        &[send, os("-f"), other.as_os_str(), &first],
+        "it holds a btrfs volume",
+    );
+    succeed(&[os("check"), os("-q"), other.as_os_str()]);
+    refused(
         &[send, &first, other.as_os_str()],
         "all subvolumes must be from the same filesystem",
     );

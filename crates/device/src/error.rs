@@ -26,6 +26,9 @@ pub enum DeviceError {
     Kind { path: PathBuf, kind: &'static str },
     #[error("{} is in use by {} ({holder})", path.display(), holder.user())]
     InUse { path: PathBuf, holder: Holder },
+    /// A file that was to be overwritten or replaced.
+    #[error("{} holds a btrfs volume", path.display())]
+    HoldsVolume { path: PathBuf },
     #[error("cannot read {len} bytes at {offset} of {}: {source}", path.display())]
     ReadRaw {
         path: PathBuf,

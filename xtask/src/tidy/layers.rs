@@ -39,7 +39,7 @@ const ORDERS: &[(&str, &[&str])] = &[
             "error",
             "claim",
             "block_device chunk_map lock",
-            "chunk_layout file find_signatures memory stripes",
+            "chunk_layout file find_signatures memory overwrite stripes",
             "superblock",
             "scan",
             "pool siblings",

@@ -21,6 +21,7 @@ use crate::volume_access::location::{Location, VolumeOptions};
 use crate::volume_access::operand::Operand;
 use crate::volume_access::place;
 use crate::volume_access::reason::{Reason, Reasoned};
+use crate::volume_access::stream_output;
 
 /// Bytes of standard input that are written at a time.
 const INPUT_BYTES: usize = 1 << 20;
@@ -164,6 +165,10 @@ impl Cp {
         if self.sources.len() > 1 && !into {
             bail!("'{}' is not a directory", shown(destination));
         }
+        if !is_output && self.sources.iter().all(|source| !source.is_in_volume()) {
+            // A path in it is meant.
+            stream_output::refuse_volume_at(destination)?;
+        }
         for source in &self.sources {
             let copied = source
                 .in_volume()
@@ -244,10 +249,7 @@ impl Cp {
             }
             _ => {}
         }
-        let mut options = File::options();
-        let opened = options.write(true).truncate(true).open(destination);
-        let opened = opened.with_context(|| format!("cannot write '{shown}'"))?;
-        Ok(Some(opened))
+        Ok(Some(stream_output::overwrite(destination)?))
     }
 
     fn to_volume(&self, destination: &Location, console: &mut Console) -> anyhow::Result<()> {

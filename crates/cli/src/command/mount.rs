@@ -26,6 +26,7 @@ use crate::program::Program;
 use crate::volume_access::control::{Control, Leavers, Served};
 use crate::volume_access::held;
 use crate::volume_access::location::DeviceOptions;
+use crate::volume_access::stream_output;
 
 /// Tells the second run that it is one.
 const SERVE: &str = "UBTRFS_SERVE_MOUNT";
@@ -382,6 +383,7 @@ fn start_log(options: &Options) -> anyhow::Result<()> {
         Some(b"syslog") => log::Place::syslog().context("cannot log to the system's logger")?,
         Some(path) => {
             let path = Path::new(OsStr::from_bytes(path));
+            stream_output::refuse_volume_at(path)?;
             log::Place::file(path).with_context(|| format!("cannot log to '{}'", path.display()))?
         }
     };

@@ -64,6 +64,11 @@ impl Operand {
         matches!(self, Operand::Host { path, .. } if path.as_os_str().as_bytes() == STANDARD_STREAM)
     }
 
+    /// Returns whether it names a path in a volume, and not an image alone or a file of this machine.
+    pub(crate) fn is_in_volume(&self) -> bool {
+        matches!(self, Operand::Volume(_))
+    }
+
     /// Returns the place in a volume that the operand stands for where it cannot be a file of this machine. A whole
     /// image is its root.
     pub(crate) fn in_volume(&self) -> Option<Location> {

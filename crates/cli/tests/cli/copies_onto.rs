@@ -288,3 +288,72 @@ fn fed_or_refused(args: &[OsString], input: &[u8]) -> String {
         String::from_utf8_lossy(&output.stderr).into_owned()
     })
 }
+
+#[test]
+fn another_volume_is_not_overwritten() {
+    let (scratch, image) = empty_volume();
+    let at = |path: &str| location(&image, path);
+    let other = scratch.path().join("b.img");
+    let args = ["mkfs", "-q", "-b", "128M"].map(OsString::from);
+    succeed(args.into_iter().chain([other.clone().into()]));
+    let file = scratch.path().join("f.txt");
+    fs::write(&file, "precious").unwrap();
+    succeed(["cp".into(), file.clone().into(), at("b.img")]);
+    let before = fs::read(&other).unwrap();
+    let message = "b.img:/' is its top directory";
+    let to_other = |source: OsString, options: &[&str]| {
+        let options = options.iter().map(OsString::from);
+        let paths = [source, other.clone().into()];
+        let args = std::iter::once("cp".into()).chain(options).chain(paths);
+        args.collect::<Vec<OsString>>()
+    };
+    fail(to_other(at("b.img"), &[]), message);
+    // Of this machine, the colon and the path are missing.
+    fail(to_other(file.clone().into(), &[]), message);
+    let link = scratch.path().join("link");
+    symlink("b.img", &link).unwrap();
+    let args = ["cp".into(), at("b.img"), link.into()];
+    fail(args, "it holds a btrfs volume");
+    // Where the copy would take its place, by its own name or below a directory.
+    let holds = "b.img holds a btrfs volume";
+    for options in [&["-a"][..], &["-r"]] {
+        let dir: OsString = scratch.path().into();
+        let args = ["cp".into(), options[0].into(), at("."), dir];
+        fail(args, holds);
+    }
+    fail(to_other(at("b.img"), &["-a"]), holds);
+    let script = format!("cp /b.img host:{}\n", other.display());
+    let said = fed(&["shell".into(), image.clone().into()], script.as_bytes());
+    assert!(String::from_utf8_lossy(&said.stderr).contains("it holds a btrfs volume"));
+    assert!(fs::read(&other).unwrap() == before);
+    // Logs are added to, which an image does not bear either.
+    let mount = scratch.path().join("m");
+    fs::create_dir(&mount).unwrap();
+    let option = format!("log={}", other.display());
+    let args = ["mount".as_ref(), "-o".as_ref(), option.as_ref()];
+    let places = [image.as_os_str(), mount.as_os_str()];
+    fail(args.into_iter().chain(places), "it holds a btrfs volume");
+    assert!(fs::read(&other).unwrap() == before);
+    succeed(["check".as_ref(), "-q".as_ref(), other.as_os_str()]);
+}
+
+#[test]
+fn file_that_another_program_has_locked_is_not_overwritten() {
+    let (scratch, image) = empty_volume();
+    let at = |path: &str| location(&image, path);
+    let file = scratch.path().join("file");
+    fs::write(&file, "new").unwrap();
+    succeed(["cp".into(), file.clone().into(), at("file")]);
+    // As large as a volume is at least, and without one.
+    fs::write(&file, vec![7; 1 << 20]).unwrap();
+    let holder = crate::held::Holder::of(&file);
+    fail(["cp".into(), at("file"), file.clone().into()], "is in use");
+    fail(
+        ["cp".into(), "-a".into(), at("file"), file.clone().into()],
+        "is in use",
+    );
+    assert_eq!(file.metadata().unwrap().len(), 1 << 20);
+    holder.end();
+    succeed(["cp".into(), at("file"), file.clone().into()]);
+    assert_eq!(fs::read(&file).unwrap(), b"new");
+}

@@ -132,7 +132,9 @@ fn device_kind(error: &DeviceError) -> io::ErrorKind {
         | DeviceError::Discard { source, .. }
         | DeviceError::Flush { source, .. }
         | DeviceError::Read { source, .. } => source.kind(),
-        DeviceError::InUse { .. } | DeviceError::Changed { .. } => Kind::ResourceBusy,
+        DeviceError::InUse { .. }
+        | DeviceError::HoldsVolume { .. }
+        | DeviceError::Changed { .. } => Kind::ResourceBusy,
         DeviceError::Missing { .. } => Kind::NotFound,
         DeviceError::NoDevice
         | DeviceError::Kind { .. }

@@ -66,10 +66,10 @@ impl Send {
         let parent = find(&self.parent, "parent subvolume")?.pop();
         let mut clones = find(&self.clones, "cloned subvolume")?;
         let subvolumes = find(&self.subvolumes, "subvolume")?;
-        match self.output_file() {
-            Some(path) => refuse_image(path, volume)?,
-            None if self.file.is_some() => output::cut(console.out.get_ref().file(), volume)?,
-            None => {}
+        match (self.output_file(), &self.file) {
+            (Some(path), _) => refuse_image(path, volume)?,
+            (None, Some(path)) => output::cut(console.out.get_ref().file(), path, volume)?,
+            (None, None) => {}
         }
         let mut output = Output::open(self.output_file(), console)?;
         console.start_progress(COPY_PROGRESS);

@@ -71,7 +71,7 @@ impl Output {
 }
 
 /// Cuts the file that the client of a mount has opened to nothing, unless it is an image that is read.
-pub(super) fn cut(file: &File, volume: &Volume) -> anyhow::Result<()> {
+pub(super) fn cut(file: &File, path: &Path, volume: &Volume) -> anyhow::Result<()> {
     let metadata = file.metadata()?;
     if !metadata.is_file() {
         return Ok(());
@@ -83,7 +83,8 @@ pub(super) fn cut(file: &File, volume: &Volume) -> anyhow::Result<()> {
     if is_read {
         bail!("cannot write the stream to the image that is read");
     }
-    Ok(file.set_len(0)?)
+    stream_output::refuse_volume(file, path)?;
+    stream_output::cut(file)
 }
 
 /// Refuses to write a stream to standard output if that is a terminal.

@@ -157,6 +157,7 @@ fn dest_kind(error: &DestError) -> Kind {
         DestError::Name => Kind::InvalidFilename,
         DestError::ReplacesDirectory => Kind::IsADirectory,
         DestError::ReplacesImage => Kind::InvalidInput,
+        DestError::ReplacesVolume(error) => device_kind(error),
         DestError::ReplacedByDirectory => Kind::NotADirectory,
         DestError::Call { source, .. } => source.kind(),
     }

@@ -3,13 +3,16 @@
 //! A name is one component and is used below an open directory without following links (COPY-1). A file that
 //! stands in the way is replaced as cp(1) does: a file by a file, never a directory, nor by one.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use rustix::fs::{AtFlags, Dev, FileType, Mode, OFlags};
 use rustix::io::Errno;
+use ubtrfs_device::{DeviceError, check_overwrite};
 
 use crate::transfer::walk::is_component;
 
@@ -37,6 +40,8 @@ pub(crate) enum DestError {
     ReplacesDirectory,
     #[error("refused: would replace the image that is read")]
     ReplacesImage,
+    #[error("refused: would replace a volume: {0}")]
+    ReplacesVolume(Box<DeviceError>),
     #[error("refused: would replace a file that is no directory by one")]
     ReplacedByDirectory,
     #[error("{call}: {source}")]
@@ -173,6 +178,21 @@ fn making<T>(
     if images.contains(&(stat.st_dev, stat.st_ino)) {
         return Err(DestError::ReplacesImage);
     }
+    if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
+        check_replaced(&parent, name)?;
+    }
     rustix::fs::unlinkat(&parent, name, AtFlags::empty()).map_err(failed("unlink"))?;
     make(name).map_err(failed(call))
+}
+
+/// Refuses to replace a file that is a volume, or that another program uses as one.
+fn check_replaced(parent: impl AsFd, name: &[u8]) -> Result<(), DestError> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    // A file that may not be read is no volume that this user has.
+    let Ok(file) = rustix::fs::openat(parent, name, flags, Mode::empty()) else {
+        return Ok(());
+    };
+    let path = Path::new(OsStr::from_bytes(name));
+    let checked = check_overwrite(&File::from(file), path);
+    checked.map_err(|error| DestError::ReplacesVolume(Box::new(error)))
 }
