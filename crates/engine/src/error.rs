@@ -7,6 +7,7 @@ use ubtrfs_device::{DeviceError, ReadFailure};
 use ubtrfs_format::compress::CodecError;
 use ubtrfs_format::ids::{InodeNr, Logical, RootId};
 use ubtrfs_format::key::Key;
+use ubtrfs_format::limits::LimitError;
 use ubtrfs_transaction::FileId;
 use ubtrfs_tree::{BuildError, TreeError};
 
@@ -261,6 +262,25 @@ pub enum CorruptItem {
     LogDirectoryNames(u32),
     #[error("the extent at {0} lies in space that is in use or is not for data")]
     LogExtentInUse(Logical),
+}
+
+impl From<LimitError> for Error {
+    fn from(limit: LimitError) -> Error {
+        match limit {
+            LimitError::NameTooLong { .. }
+            | LimitError::XattrNameTooLong { .. }
+            | LimitError::TargetTooLong { .. } => Error::NameTooLong,
+            LimitError::Name => Error::Invalid("name"),
+            LimitError::XattrName => Error::Invalid("name of an attribute"),
+            LimitError::XattrTooLarge { .. } => Error::XattrTooBig,
+            // As for a path, of which none is empty.
+            LimitError::TargetEmpty => Error::NotFound,
+            LimitError::Target => Error::Invalid("target of a symbolic link"),
+            LimitError::FileTooLarge { .. } => Error::FileTooBig,
+            LimitError::TooManyLinks { .. } => Error::TooManyLinks,
+            LimitError::Device { .. } => Error::Invalid("number of a device"),
+        }
+    }
 }
 
 impl From<ubtrfs_transaction::CorruptItem> for CorruptItem {

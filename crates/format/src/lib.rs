@@ -15,6 +15,7 @@ pub mod features;
 pub mod ids;
 pub mod item;
 pub mod key;
+pub mod limits;
 pub mod name_hash;
 pub mod node;
 pub mod superblock;

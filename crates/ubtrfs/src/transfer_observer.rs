@@ -193,7 +193,7 @@ impl From<TarProblem> for TransferProblem {
         let is_of_kind = matches!(problem, TarProblem::Socket);
         let is_partial = matches!(problem, TarProblem::Damaged(_));
         let kind = match problem {
-            TarProblem::Name => io::ErrorKind::InvalidData,
+            TarProblem::Name | TarProblem::Limit(_) => io::ErrorKind::InvalidData,
             TarProblem::TooManyHoles | TarProblem::Socket => io::ErrorKind::Unsupported,
             TarProblem::Damaged(damage) => Cause::Engine(damage.error).kind(),
             TarProblem::Enter(refused) => Cause::from(refused).kind(),

@@ -24,7 +24,7 @@ const ORDERS: &[(&str, &[&str])] = &[
         &[
             "block_group_flags compress csum features ids key name_hash uuid",
             "item node",
-            "chunk_check",
+            "chunk_check limits",
             "superblock",
             "check",
         ],

@@ -1,6 +1,7 @@
 //! One inode while its items are met, and what must hold when all were.
 
 use ubtrfs_format::item::{FileExtent, FileKind, InodeFlags, InodeItem};
+use ubtrfs_format::limits::MAX_TARGET_BYTES;
 
 use super::Rules;
 use crate::fault::Fault;
@@ -256,7 +257,8 @@ impl Inode {
             return;
         }
         self.check_nbytes(item, add);
-        if !self.has_target(item.size) {
+        let has_sound_size = (1..=MAX_TARGET_BYTES as u64).contains(&item.size);
+        if !self.has_target(item.size) || !has_sound_size {
             add(Fault::SymlinkTarget { size: item.size });
         }
     }

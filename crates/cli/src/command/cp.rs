@@ -11,6 +11,7 @@ use clap::ValueEnum;
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit};
 use ubtrfs::{CopyOptions, FileType, Metadata, OpenOptions, Reflink, Sparse, Subvolume, Volume};
+use ubtrfs_format::limits;
 
 use crate::presentation::console::{COPY_PROGRESS, Console};
 use crate::presentation::permissions::umask;
@@ -156,6 +157,11 @@ impl Cp {
         let refused = || format!("cannot access '{source}'");
         let file = found.reason().with_context(refused)?;
         self.check_dir(file.is_dir(), source)?;
+        if file.is_file() {
+            // Before the destination loses what it has.
+            let checked = limits::check_file_size(file.len());
+            checked.map_err(|limit| anyhow!("cannot copy '{source}': it claims {limit}"))?;
+        }
         Ok(file)
     }
 

@@ -1,7 +1,7 @@
 //! Commands on users' own mounts may do what the kernel's btrfs lets these users do. The server of another user's mount
 //! does nothing for them.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, Permissions};
 use std::io::{Read, pipe};
 use std::os::fd::AsRawFd;
@@ -558,4 +558,38 @@ fn owner_without_root_receives_differences_of_the_files_of_others() {
     let received = succeed(["stat".into(), location(&image, "two")]);
     let received = String::from_utf8_lossy(&received);
     assert!(received.contains("Uid: (    0/"), "{received}");
+}
+
+#[test]
+fn copy_by_a_user_says_that_it_leaves_out_attributes() {
+    let Some(program) = Program::new() else {
+        return;
+    };
+    fs::set_permissions(program.folder(), Permissions::from_mode(0o777)).unwrap();
+    let image = program.folder().join("x.img");
+    let run = |args: &[&OsStr]| {
+        let output = program.of(USER).args(args).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{args:?}: {said}");
+        said
+    };
+    let word = OsStr::new;
+    run(&[
+        word("mkfs"),
+        word("-q"),
+        word("-b"),
+        word("128M"),
+        image.as_os_str(),
+    ]);
+    let file = location(&image, "file");
+    run(&[word("touch"), &file]);
+    let set = ["setfattr", "-n", "trusted.mine", "-v", "value"].map(word);
+    run(&[&set[..], &[&file]].concat());
+    let copy = program.folder().join("copy");
+    let said = run(&[word("cp"), word("-a"), &file, copy.as_os_str()]);
+    assert!(
+        said.contains("attributes such as trusted.mine are left out"),
+        "{said}"
+    );
+    assert!(copy.exists());
 }

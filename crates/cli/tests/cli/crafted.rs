@@ -9,7 +9,7 @@ use ubtrfs::Volume;
 use ubtrfs_sim::craft;
 use ubtrfs_sim::kernel::{KernelVolume, MkfsSpec, or_skip};
 
-use crate::process::{fail, location, succeed, ubtrfs};
+use crate::process::{empty_volume, fail, location, succeed, ubtrfs};
 
 const INODE_ITEM: u8 = 1;
 const INODE_REF: u8 = 12;
@@ -106,4 +106,45 @@ fn a_long_listing_has_the_dots_of_a_directory_whose_name_is_none() {
     let listed = String::from_utf8(listed).unwrap();
     let lines = |end: &str| listed.lines().filter(|line| line.ends_with(end)).count();
     assert_eq!((lines(" ."), lines(" ..")), (2, 2), "{listed}");
+}
+
+#[test]
+fn file_of_a_size_that_cannot_be_is_left_out() {
+    let (scratch, image) = empty_volume();
+    let at = |path: &str| location(&image, path);
+    succeed(["mkdir".into(), at("d")]);
+    let host = scratch.path().join("host");
+    fs::write(&host, vec![7; 5000]).unwrap();
+    for name in ["d/a", "d/huge", "d/z"] {
+        succeed(["cp".into(), host.clone().into(), at(name)]);
+    }
+    const SIZE: u64 = 0x1122_3344_5566_7788;
+    let size = OsString::from(SIZE.to_string());
+    succeed(["truncate".into(), "-s".into(), size, at("d/huge")]);
+    let (old, new) = (SIZE.to_le_bytes(), u64::MAX.to_le_bytes());
+    assert!(craft::replace_in_items(&image, &old, &new).unwrap() > 0);
+    let message = "a size of 18446744073709551615 bytes";
+    let out = scratch.path().join("out");
+    for option in ["-a", "-r"] {
+        let _ = fs::remove_dir_all(&out);
+        fail(
+            ["cp".into(), option.into(), at("d"), out.clone().into()],
+            message,
+        );
+        let mut names: Vec<_> = fs::read_dir(&out)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
+        names.sort();
+        assert_eq!(names, ["a", "z"]);
+    }
+    fail(["cp".into(), at("d/huge"), host.clone().into()], message);
+    assert_eq!(host.metadata().unwrap().len(), 5000);
+    let output = fail(["export".into(), "--tar".into(), at("d")], message);
+    let archive = scratch.path().join("archive.tar");
+    fs::write(&archive, output.stdout).unwrap();
+    let list = Command::new("tar").arg("-tf").arg(&archive).output();
+    let list = list.unwrap();
+    assert!(list.status.success());
+    assert_eq!(String::from_utf8_lossy(&list.stdout), "d/\nd/a\nd/z\n");
 }

@@ -3,15 +3,13 @@
 use std::ops::Range;
 
 use ubtrfs_format::item::{FileKind, FileTime, InodeFlags, InodeItem};
+pub(super) use ubtrfs_format::limits::MAX_FILE_BYTES;
 use ubtrfs_transaction::{EditEstimate, Reservation, TransactionHandle, lock};
 
 use super::Files;
 use super::extent_edit::ExtentEdit;
 use crate::error::{Error, Result};
 use crate::inode::{Inode, inode_item_cached, kind_of, note_change};
-
-/// The largest file that Linux can handle.
-pub(super) const MAX_FILE_BYTES: u64 = i64::MAX as u64;
 
 /// Returns the item of a regular file.
 pub(super) fn read_file(inode: &Inode) -> Result<InodeItem> {

@@ -1,11 +1,10 @@
 //! The common part of items that hold names: DIR_ITEM, DIR_INDEX and XATTR_ITEM.
 
 use ubtrfs_format::item::DirHead;
+pub(crate) use ubtrfs_format::limits::MAX_NAME_BYTES;
 use ubtrfs_format::node::{ITEM_HEAD_SIZE, leaf_data_size};
 use ubtrfs_tree::View;
 
-/// The longest name of an entry or an attribute.
-pub(crate) const MAX_NAME_BYTES: usize = 255;
 pub(crate) const TRANSID_AT: u16 = std::mem::offset_of!(DirHead, transid) as u16;
 
 /// Returns whether `more` bytes can be put behind the `old` of an item. The kernel splits no leaf for an item that

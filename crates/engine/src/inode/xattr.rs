@@ -6,6 +6,7 @@ use ubtrfs_format::ids::InodeNr;
 use ubtrfs_format::item::acl::{self, Parsed};
 use ubtrfs_format::item::{DirEntries, DirHead, FileKind, FileTime, InodeItem};
 use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_format::limits;
 use ubtrfs_format::name_hash::name_hash;
 use ubtrfs_format::node::{ITEM_HEAD_SIZE, leaf_data_size};
 use ubtrfs_transaction::{EditEstimate, FileId, lock};
@@ -18,7 +19,7 @@ use super::inode_item::{kind_of, note_change};
 use super::setattr::SETGID;
 use super::{InodeState, Inodes, property};
 use crate::error::{Error, Result};
-use crate::inode::{MAX_NAME_BYTES, TRANSID_AT, has_room};
+use crate::inode::{TRANSID_AT, has_room};
 
 const HEAD_BYTES: usize = size_of::<DirHead>();
 
@@ -164,12 +165,7 @@ impl Inodes {
 
 fn check_xattr_name(name: &[u8]) -> Result<()> {
     const NAMESPACES: [&[u8]; 4] = [b"user.", b"trusted.", b"security.", property::NAMESPACE];
-    if name.len() > MAX_NAME_BYTES {
-        return Err(Error::NameTooLong);
-    }
-    if name.contains(&0) {
-        return Err(Error::Invalid("name of an attribute"));
-    }
+    limits::check_xattr_name(name)?;
     let known = |space: &&[u8]| name.len() > space.len() && name.starts_with(space);
     match name {
         acl::ACCESS | acl::DEFAULT => Ok(()),

@@ -7,6 +7,7 @@
 use ubtrfs_format::ids::InodeNr;
 use ubtrfs_format::item::{DirEntries, DirHead, FileKind, FileTime, InodeItem};
 use ubtrfs_format::key::{DiskKey, Key, KeyType};
+use ubtrfs_format::limits;
 use ubtrfs_format::name_hash::name_hash;
 use ubtrfs_transaction::FileId;
 use ubtrfs_transaction::roots::inode_of;
@@ -126,14 +127,7 @@ fn find_record(item: &[u8], name: &[u8]) -> Option<EntryBytes> {
 
 /// Refuses what no entry may be called.
 pub(crate) fn check_name(name: &[u8]) -> Result<()> {
-    if name.len() > MAX_NAME_BYTES {
-        return Err(Error::NameTooLong);
-    }
-    match name {
-        b"" | b"." | b".." => Err(Error::Invalid("name")),
-        _ if name.iter().any(|byte| matches!(byte, 0 | b'/')) => Err(Error::Invalid("name")),
-        _ => Ok(()),
-    }
+    Ok(limits::check_name(name)?)
 }
 
 impl Draft<'_> {

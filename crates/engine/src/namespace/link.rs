@@ -2,15 +2,13 @@
 
 use ubtrfs_format::features::Incompat;
 use ubtrfs_format::item::{FileKind, FileTime};
+use ubtrfs_format::limits::MAX_LINKS;
 use ubtrfs_transaction::{EditEstimate, FileId};
 
 use super::entry::{NewEntry, check_name, next_index};
 use crate::error::{Error, Result};
 use crate::inode::{Attr, Draft, Locked, check_mutable, inode_item_cached, kind_of, note_change};
 use crate::namespace::Namespace;
-
-/// The kernel's limit.
-const MAX_LINKS: u32 = 65_535;
 
 impl Namespace {
     /// Makes `name` in `dir` another name of `file`.

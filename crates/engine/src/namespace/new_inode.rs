@@ -6,16 +6,14 @@ use std::sync::Arc;
 
 use ubtrfs_format::ids::InodeNr;
 use ubtrfs_format::item::{
-    FILE_EXTENT_INLINE_START, FileExtentHead, FileExtentKind, FileKind, FileTime, InodeFlags,
-    InodeItem, Timespec, acl,
+    FileExtentHead, FileExtentKind, FileKind, FileTime, InodeFlags, InodeItem, Timespec, acl,
 };
 use ubtrfs_format::key::{Key, KeyType};
-use ubtrfs_format::node::{ITEM_HEAD_SIZE, leaf_data_size};
+use ubtrfs_format::limits;
 use ubtrfs_transaction::roots::Tree;
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::inherit::{flags_in, group_and_mode};
-use super::symlink::MAX_TARGET_BYTES;
 use crate::error::{Error, Result};
 use crate::inode::property::CompressionProperty;
 use crate::inode::{Draft, Inherited, Stamps, XattrMode, property};
@@ -85,13 +83,7 @@ impl<'a> NewInode<'a> {
         if self.kind()? != FileKind::Symlink {
             return Ok(());
         }
-        let room = leaf_data_size(nodesize) - ITEM_HEAD_SIZE - FILE_EXTENT_INLINE_START;
-        match self.target.len() as u64 {
-            0 => Err(Error::NotFound),
-            len if len >= MAX_TARGET_BYTES || len > room as u64 => Err(Error::NameTooLong),
-            _ if self.target.contains(&0) => Err(Error::Invalid("target of a symbolic link")),
-            _ => Ok(()),
-        }
+        Ok(limits::check_target(self.target, nodesize)?)
     }
 }
 

@@ -1,13 +1,11 @@
 //! Symbolic links: the target is the inode's data, inline.
 
 use ubtrfs_format::item::FileKind;
+use ubtrfs_format::limits::MAX_TARGET_BYTES;
 use ubtrfs_transaction::FileId;
 
 use crate::error::{Error, Result};
 use crate::namespace::Namespace;
-
-/// The longest target that Linux makes or follows.
-pub(super) const MAX_TARGET_BYTES: u64 = 4096;
 
 impl Namespace {
     /// Returns the target of a symbolic link. As on a mount by the kernel, it ends before its first NUL.
@@ -16,7 +14,7 @@ impl Namespace {
         if attr.kind != FileKind::Symlink {
             return Err(Error::NotASymlink(id));
         }
-        let mut target = vec![0; attr.size.min(MAX_TARGET_BYTES) as usize];
+        let mut target = vec![0; attr.size.min(MAX_TARGET_BYTES as u64) as usize];
         let len = self.files.read_data(id, &attr, 0, &mut target)?;
         target.truncate(len);
         if let Some(end) = target.iter().position(|&byte| byte == 0) {

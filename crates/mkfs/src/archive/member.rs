@@ -9,6 +9,7 @@ use std::io::{self, Read};
 
 use ubtrfs_format::item::acl::{self, Parsed};
 use ubtrfs_format::item::{FileKind, FileTime};
+use ubtrfs_format::limits::{self, LimitError};
 
 use super::acl_text::{OwnerNames, acl_bytes};
 use super::error::ArchiveError;
@@ -27,6 +28,17 @@ pub struct Member {
     pub body: MemberBody,
     /// The offset of its header.
     pub(crate) offset: u64,
+}
+
+impl Member {
+    /// Checks the limits of the format that headers can exceed without a word: of sizes, and of the numbers of devices.
+    pub fn check(&self) -> Result<(), LimitError> {
+        if let MemberBody::File { size, .. } = self.body {
+            limits::check_file_size(size)?;
+        }
+        let (major, minor) = self.attributes.device;
+        limits::check_device(major, minor)
+    }
 }
 
 /// Name and value.

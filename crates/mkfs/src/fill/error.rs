@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use ubtrfs_format::compress::CodecError;
+use ubtrfs_format::limits::LimitError;
 
 use crate::archive::ArchiveError;
 use crate::error::MkfsError;
@@ -32,24 +33,13 @@ pub enum FillError {
     NotADirectory { path: PathBuf },
     #[error("not enough space: the files need {needed} bytes, there are {available}")]
     NoSpace { needed: u64, available: u64 },
-    #[error("{} has a name of {len} bytes (max 255)", path.display())]
-    NameTooLong { path: PathBuf, len: usize },
-    #[error("{} links to a path of {len} bytes (max {max})", path.display())]
-    TargetTooLong {
-        path: PathBuf,
-        len: usize,
-        max: usize,
-    },
-    #[error("attribute {name} of {} takes {len} bytes (max {max})", path.display())]
-    XattrTooLarge {
-        path: PathBuf,
-        name: String,
-        len: usize,
-        max: usize,
-    },
+    #[error("{} has {limit}", path.display())]
+    Limit { path: PathBuf, limit: LimitError },
     #[error("attributes of {} collide in more bytes than a node holds", path.display())]
     XattrsCollide { path: PathBuf },
-    #[error("inode {ino} has too many names in one directory, without the feature extref")]
+    #[error(
+        "inode {ino} has more than 65,535 names, or too many names in one directory, without the feature extref"
+    )]
     TooManyLinks { ino: u64 },
     #[error("{profile} block groups cannot be filled, only used afterwards")]
     Parity { profile: &'static str },

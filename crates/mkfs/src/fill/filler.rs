@@ -21,6 +21,7 @@ use ubtrfs_format::features::Incompat;
 use ubtrfs_format::ids::{InodeNr, RootId};
 use ubtrfs_format::item::{DirHead, FileKind, InodeItem, Timespec};
 use ubtrfs_format::key::{Key, KeyType};
+use ubtrfs_format::limits::{self, LimitError};
 use ubtrfs_format::name_hash::name_hash;
 use ubtrfs_format::node::{ITEM_HEAD_SIZE, leaf_data_size};
 use ubtrfs_format::uuid::Uuid;
@@ -43,7 +44,6 @@ use crate::files::{Subvolume, SubvolumeEntry};
 use crate::options::Geometry;
 use crate::trees::{GENERATION, PARENT_NAME, subvolume_location};
 
-const MAX_NAME_BYTES: usize = 255;
 const FIRST_INDEX: u64 = 2;
 
 /// The setup that is the same for all files.
@@ -350,25 +350,26 @@ impl<'a, 'd> Filler<'a, 'd> {
     }
 
     fn check(&self, name: &[u8], attributes: &Attributes) -> Result<(), FillError> {
-        if name.len() > MAX_NAME_BYTES {
-            return Err(FillError::NameTooLong {
-                path: self.path(name),
-                len: name.len(),
-            });
-        }
-        let max = self.max_item_bytes() - size_of::<DirHead>();
-        for (xattr, value) in &attributes.xattrs {
-            let len = xattr.len() + value.len();
-            if len > max {
-                return Err(FillError::XattrTooLarge {
-                    path: self.path(name),
-                    name: String::from_utf8_lossy(xattr).into_owned(),
-                    len,
-                    max,
-                });
-            }
-        }
-        Ok(())
+        // The root has no name.
+        let is_root = self.dirs.is_empty();
+        let checked = if is_root {
+            Ok(())
+        } else {
+            limits::check_name(name)
+        };
+        let nodesize = self.setup.geometry.nodesize as usize;
+        let mut xattrs = attributes.xattrs.iter();
+        checked
+            .and_then(|()| {
+                xattrs.try_for_each(|(xattr, value)| limits::check_xattr(xattr, value, nodesize))
+            })
+            .map_err(|limit| self.beyond(name, limit))
+    }
+
+    /// Returns the error of a limit that a file of the last directory does not keep.
+    fn beyond(&self, name: &[u8], limit: LimitError) -> FillError {
+        let path = self.path(name);
+        FillError::Limit { path, limit }
     }
 
     /// Adds a name of anything that is no directory.
@@ -414,6 +415,9 @@ impl<'a, 'd> Filler<'a, 'd> {
     }
 
     fn finish_linked(&mut self, tree: RootId, mut linked: Linked) -> Result<(), FillError> {
+        if limits::check_links(linked.names.len() as u64).is_err() {
+            return Err(FillError::TooManyLinks { ino: linked.ino });
+        }
         linked.inode.nlink = (linked.names.len() as u32).into();
         self.scratch.reset(tree, linked.ino);
         let inode = linked.inode.as_bytes();

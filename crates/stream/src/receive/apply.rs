@@ -1,5 +1,7 @@
 //! The meaning of each command: its fields are judged, and the target does it.
 
+use ubtrfs_format::limits::{MAX_FILE_BYTES, MAX_TARGET_BYTES};
+
 use super::encoded::Encoded;
 use super::error::CommandFault;
 use super::path::{TreePath, subvolume_name};
@@ -8,9 +10,7 @@ use super::{Current, Receiver, TYPE};
 use crate::format::{Command, NewNode};
 
 /// The largest file that Linux can handle.
-const MAX_FILE_BYTES: u64 = i64::MAX as u64;
 /// With a NUL, as in the kernel.
-const MAX_TARGET_BYTES: usize = 4096;
 
 const CHAR_DEVICE: u64 = 0o020_000;
 const BLOCK_DEVICE: u64 = 0o060_000;
@@ -133,7 +133,7 @@ impl Receiver<'_> {
             Command::Symlink {
                 path, target: to, ..
             } => {
-                if to.is_empty() || to.len() >= MAX_TARGET_BYTES {
+                if to.is_empty() || to.len() > MAX_TARGET_BYTES {
                     return Err(CommandFault::LinkTarget(to.len()));
                 }
                 target.create(at(path)?, &NewFile::Symlink(to))?;

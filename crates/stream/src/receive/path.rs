@@ -6,9 +6,10 @@
 
 use std::fmt;
 
+use ubtrfs_format::limits::MAX_NAME_BYTES;
+
 /// With a NUL, as in the kernel.
 const MAX_PATH_BYTES: usize = 4096;
-const MAX_NAME_BYTES: usize = 255;
 
 /// A path below the root of a subvolume; empty: the root itself.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use std::fmt;
 
 use ubtrfs_engine::{Error, FileId, FileKind, FileTime, NewInode, SetAttr, SetTime, Volume};
+use ubtrfs_format::limits::LimitError;
 use ubtrfs_mkfs::archive::{ArchiveError, Member, MemberBody, Members, OwnerNames};
 
 use crate::escaped::Escaped;
@@ -45,6 +46,8 @@ pub(crate) enum UnpackError {
     Archive(#[from] ArchiveError),
     #[error(transparent)]
     Copy(#[from] CopyError),
+    #[error("it cannot have {0}")]
+    Limit(#[from] LimitError),
     #[error("refused: its path leads out of the directory")]
     Outside,
     #[error("its path is that of the directory itself")]
@@ -210,6 +213,7 @@ impl<'a> Unpacker<'a> {
     }
 
     fn member(&mut self, member: &Member, members: &mut Members<'_>) -> Result<(), UnpackError> {
+        member.check()?;
         let (facts, is_whole) = facts_of(member, &self.owners);
         if !is_whole {
             self.report(&member.path, UnpackError::Acl)?;

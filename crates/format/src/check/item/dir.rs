@@ -1,11 +1,11 @@
 //! DIR_ITEM, DIR_INDEX and XATTR_ITEM: packed records of a place, a name and data.
 
-use super::names::MAX_NAME_BYTES;
 use super::{Slot, inode};
 use crate::check::{BlockContext, CorruptItem};
 use crate::ids::RootId;
 use crate::item::{DirEntries, DirEntry, DirHead, FileKind};
 use crate::key::{Key, KeyType};
+use crate::limits::MAX_NAME_BYTES;
 use crate::name_hash::name_hash;
 use crate::node::{ITEM_HEAD_SIZE, leaf_data_size};
 

@@ -3,6 +3,7 @@
 use super::Slot;
 use crate::check::{BlockContext, CorruptItem};
 use crate::item::{InodeExtrefs, InodeRefs, RootRef, RootRefHead};
+use crate::limits::MAX_NAME_BYTES;
 use crate::name_hash::extref_hash;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -17,9 +18,6 @@ pub enum CorruptName {
     #[error("name hashes to {found:#x}, key says {wanted:#x}")]
     Hash { wanted: u64, found: u64 },
 }
-
-/// The longest name that a directory entry may have.
-pub(super) const MAX_NAME_BYTES: usize = 255;
 
 fn check_name(name: &[u8]) -> Result<(), CorruptName> {
     if name.is_empty() {

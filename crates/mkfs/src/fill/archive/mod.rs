@@ -129,6 +129,10 @@ impl Archive {
         placing: Option<(&mut DataSpace<'_>, &mut Watch<'_>)>,
     ) -> Result<(), FillError> {
         let path = &member.path;
+        member.check().map_err(|limit| FillError::Limit {
+            path: PathBuf::from(OsStr::from_bytes(path)),
+            limit,
+        })?;
         let (attributes, is_whole) = &Attributes::of(&member, &self.owners);
         if let MemberBody::HardLink(target) = &member.body {
             return Ok(self.names.link(path, attributes, target)?);

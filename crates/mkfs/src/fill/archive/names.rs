@@ -13,6 +13,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use ubtrfs_format::item::{FileKind, InodeFlags};
+use ubtrfs_format::limits;
 
 use super::node::{Children, NONE, Node, NodeId};
 use super::sort::sorted;
@@ -442,10 +443,8 @@ impl Names {
     }
 }
 
-const MAX_NAME_BYTES: usize = 255;
-
 fn check_name(name: &[u8], path: &[u8]) -> Result<()> {
-    if name.len() > MAX_NAME_BYTES || name.contains(&0) {
+    if limits::check_name(name).is_err() {
         let path = PathBuf::from(OsStr::from_bytes(path));
         return Err(ArchiveError::Name { path }.into());
     }

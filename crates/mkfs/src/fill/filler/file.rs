@@ -5,8 +5,9 @@
 use ubtrfs_format::compress::Compression;
 use ubtrfs_format::features::Incompat;
 use ubtrfs_format::ids::RootId;
-use ubtrfs_format::item::{FILE_EXTENT_INLINE_START, FileKind, InodeFlags};
+use ubtrfs_format::item::{FileKind, InodeFlags};
 use ubtrfs_format::key::KeyType;
+use ubtrfs_format::limits;
 use zerocopy::IntoBytes;
 
 use super::links::Linked;
@@ -83,6 +84,8 @@ impl Filler<'_, '_> {
             }
             Body::Data { size, contents } => (size, contents),
         };
+        let checked = limits::check_file_size(size);
+        checked.map_err(|limit| self.beyond(&file.name.name, limit))?;
         file.size = size;
         match contents {
             Contents::Following => {
@@ -117,14 +120,9 @@ impl Filler<'_, '_> {
     }
 
     fn symlink(&self, file: &mut OpenFile, target: Vec<u8>) -> Result<(), FillError> {
-        let max = self.max_item_bytes() - FILE_EXTENT_INLINE_START;
-        if target.len() > max {
-            return Err(FillError::TargetTooLong {
-                path: self.path(&file.name.name),
-                len: target.len(),
-                max,
-            });
-        }
+        let nodesize = self.setup.geometry.nodesize as usize;
+        let checked = limits::check_target(&target, nodesize);
+        checked.map_err(|limit| self.beyond(&file.name.name, limit))?;
         file.size = target.len() as u64;
         file.nbytes = file.size;
         file.is_inline = true;

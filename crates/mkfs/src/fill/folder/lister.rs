@@ -7,6 +7,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 
 use rustix::fs::{AtFlags, FileType, RawDir, statat};
 use ubtrfs_format::item::InodeFlags;
+use ubtrfs_format::limits::LimitError;
 
 use super::open_dir::{OpenDir, attributes};
 use super::{BATCHES, FolderOptions, Listed, ReaderRun, WalkStep, xattrs};
@@ -255,9 +256,9 @@ impl Names {
                 continue;
             }
             if name.len() > usize::from(u8::MAX) || bytes.len() > u32::MAX as usize {
-                return Err(FillError::NameTooLong {
+                return Err(FillError::Limit {
                     path: dir.path_of(name),
-                    len: name.len(),
+                    limit: LimitError::NameTooLong { len: name.len() },
                 });
             }
             names.push((bytes.len() as u32, name.len() as u8, entry.file_type()));

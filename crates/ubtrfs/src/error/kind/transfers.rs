@@ -3,6 +3,7 @@
 use std::io::ErrorKind as Kind;
 
 use ubtrfs_check::CheckError;
+use ubtrfs_format::limits::LimitError;
 use ubtrfs_mkfs::{ArchiveError, FillError};
 use ubtrfs_stream::{
     CommandError, CommandFault, DiffError, Fault, ReceiveError, ReceiveFault, SendError,
@@ -22,14 +23,22 @@ pub(super) fn fill_kind(error: &FillError) -> Kind {
         FillError::NotADirectory { .. } => Kind::NotADirectory,
         FillError::NotFound { .. } => Kind::NotFound,
         FillError::NoSpace { .. } => Kind::StorageFull,
-        FillError::NameTooLong { .. } | FillError::TargetTooLong { .. } => Kind::InvalidFilename,
+        FillError::Limit { limit, .. } => limit_kind(*limit),
         FillError::TooManyLinks { .. } => Kind::TooManyLinks,
-        FillError::IsTarget { .. }
-        | FillError::XattrTooLarge { .. }
-        | FillError::XattrsCollide { .. }
-        | FillError::Parity { .. } => Kind::InvalidInput,
+        FillError::IsTarget { .. } | FillError::XattrsCollide { .. } | FillError::Parity { .. } => {
+            Kind::InvalidInput
+        }
         FillError::Codec(_) => Kind::Other,
         FillError::Archive(error) => archive_kind(error),
+    }
+}
+
+fn limit_kind(limit: LimitError) -> Kind {
+    match limit {
+        LimitError::NameTooLong { .. } | LimitError::TargetTooLong { .. } => Kind::InvalidFilename,
+        LimitError::FileTooLarge { .. } => Kind::FileTooLarge,
+        LimitError::TooManyLinks { .. } => Kind::TooManyLinks,
+        _ => Kind::InvalidInput,
     }
 }
 
@@ -148,6 +157,7 @@ pub(super) fn copy_kind(error: &CopyError) -> Kind {
         CopyError::Walk(_) | CopyError::GaveUp(_) => Kind::InvalidData,
         CopyError::CannotShare | CopyError::UnknownKind => Kind::Unsupported,
         CopyError::SameFile | CopyError::Image => Kind::InvalidInput,
+        CopyError::Limit(limit) => limit_kind(*limit),
         CopyError::Cancelled => Kind::Interrupted,
     }
 }
@@ -166,7 +176,10 @@ fn dest_kind(error: &DestError) -> Kind {
 pub(super) fn unpack_kind(error: &UnpackError) -> Kind {
     match error {
         UnpackError::At { source, .. } => unpack_kind(source),
-        UnpackError::Archive(error) => archive_kind(error),
+        UnpackError::Archive(error) | UnpackError::Ended { source: error, .. } => {
+            archive_kind(error)
+        }
+        UnpackError::Limit(limit) => limit_kind(*limit),
         UnpackError::Copy(error) => copy_kind(error),
         UnpackError::Outside | UnpackError::Root | UnpackError::Acl => Kind::InvalidData,
         UnpackError::NoTarget(_) => Kind::NotFound,

@@ -1,6 +1,7 @@
 //! Errors of copies: those that end one, and problems with single files.
 
 use ubtrfs_engine::Error;
+use ubtrfs_format::limits::LimitError;
 
 use super::dest::DestError;
 use super::metadata::MetadataError;
@@ -50,6 +51,9 @@ pub(crate) enum CopyError {
     NothingRead(Error),
     #[error("gave up at byte {0}: nothing more of it can be read")]
     GaveUp(u64),
+    /// A size that no file can have.
+    #[error("it claims {0}")]
+    Limit(#[from] LimitError),
     #[error("it cannot share the data of its original")]
     CannotShare,
     #[error("it would be copied onto itself")]

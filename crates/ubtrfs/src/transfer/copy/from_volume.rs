@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use ubtrfs_engine::{FileId, Volume};
+use ubtrfs_engine::{FileId, FileKind, Volume};
+use ubtrfs_format::limits;
 
 use super::CopyError;
 use super::facts::Facts;
@@ -22,6 +23,9 @@ impl Source for FromVolume<'_> {
 
     fn facts(&self, file: &FileId, with_xattrs: bool) -> Result<Facts, CopyError> {
         let attr = self.volume.attr(*file)?;
+        if attr.kind == FileKind::Regular {
+            limits::check_file_size(attr.size)?;
+        }
         let xattrs = match with_xattrs {
             true => self.volume.xattrs(*file)?,
             false => Vec::new(),

@@ -61,6 +61,8 @@ pub(super) struct MetadataSetter {
     umask: u32,
     /// Whether it was said that the destination takes no attributes.
     reported_unsupported: bool,
+    /// Whether it was said that only root may set some attributes.
+    reported_forbidden: bool,
 }
 
 impl MetadataSetter {
@@ -72,6 +74,7 @@ impl MetadataSetter {
             is_root: rustix::process::geteuid().is_root(),
             umask: if preserve { 0 } else { process_umask() },
             reported_unsupported: false,
+            reported_forbidden: false,
         }
     }
 
@@ -155,7 +158,11 @@ impl MetadataSetter {
             return;
         }
         if errno == Errno::PERM && !self.is_root {
-            tracing::debug!(name = %Escaped(name), "attribute left out: only root may set it");
+            if !self.reported_forbidden {
+                let name = Escaped(name);
+                tracing::warn!("attributes such as {name} are left out: only root may set them");
+            }
+            self.reported_forbidden = true;
             return;
         }
         self.reported_unsupported |= errno == Errno::NOTSUP;

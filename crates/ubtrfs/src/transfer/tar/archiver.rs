@@ -13,6 +13,7 @@ use std::io::{self, Write};
 use std::ops::Range;
 
 use ubtrfs_engine::{Attr, Error, FileId, FileKind, Volume};
+use ubtrfs_format::limits::{self, LimitError};
 
 use super::writer::{Member, MemberKind, TarWriter};
 use crate::transfer::file_data::{Damage, DataRanges, READ_BYTES, read_past_damage};
@@ -50,6 +51,9 @@ pub(crate) enum TarProblem {
     /// A file with more parts between holes than are remembered.
     #[error("left out: too many holes")]
     TooManyHoles,
+    /// A size that no file can have.
+    #[error("left out: it claims {0}")]
+    Limit(#[from] LimitError),
     /// A tar archive has no sockets.
     #[error("socket left out")]
     Socket,
@@ -217,6 +221,10 @@ impl<'a, W: Write> Archiver<'a, W> {
 
     /// Archives a regular file; false if it was left out.
     fn file(&mut self, member: Member<'_>, id: FileId, size: u64) -> Result<bool, TarError> {
+        if let Err(limit) = limits::check_file_size(size) {
+            self.observer.failed(member.path, limit.into());
+            return Ok(false);
+        }
         let Some(map) = self.sparse_parts(member.path, id, size) else {
             self.observer.failed(member.path, TarProblem::TooManyHoles);
             return Ok(false);
