@@ -7,6 +7,8 @@ mod archive;
 mod formats;
 mod judges;
 mod kernel_source;
+mod limits;
+mod owners;
 mod process;
 mod refusals;
 mod repeats;

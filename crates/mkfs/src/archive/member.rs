@@ -6,6 +6,7 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::ops::Range;
 
 use ubtrfs_format::item::acl::{self, Parsed};
 use ubtrfs_format::item::{FileKind, FileTime};
@@ -19,6 +20,9 @@ use super::stream::{BLOCK, TarStream};
 
 /// Names and extended headers of a member, or for all members, that take more are no archive's.
 const MAX_EXTENSION_BYTES: u64 = 64 << 20;
+
+/// The bytes of a header that hold its checksum.
+const SUM: Range<usize> = 148..156;
 
 /// One file of an archive.
 #[derive(Debug)]
@@ -167,15 +171,10 @@ impl<'a> Members<'a> {
                 return Ok(None);
             };
             let entry_type = header.entry_type();
-            let size = match (header.entry_size(), entry_type.as_byte()) {
-                (Ok(size), _) => size,
-                // The name of the archive: GNU tar leaves the field empty.
-                (Err(_), b'V') => 0,
-                (Err(_), _) => {
-                    let field = "size";
-                    return Err(ArchiveError::Number { offset, field });
-                }
-            };
+            // GNU tar leaves the field empty for the name of an archive.
+            let size = number_in(&header.as_old().size, header.entry_size());
+            let field = "size";
+            let size = size.ok_or(ArchiveError::Number { offset, field })?;
             if !matches!(
                 entry_type.as_byte(),
                 b'x' | b'X' | b'g' | b'L' | b'K' | b'V'
@@ -201,6 +200,8 @@ impl<'a> Members<'a> {
                 b'K' => extensions.link = Some(until_nul(&data)),
                 b'V' => {}
                 _ => {
+                    // The last such header before a member is its own.
+                    extensions.pax = self.global.clone();
                     let added = extensions.pax.add(&data);
                     added.ok_or(ArchiveError::Pax { offset })?;
                 }
@@ -256,17 +257,16 @@ impl<'a> Members<'a> {
         if bytes.iter().all(|&byte| byte == 0) {
             return Ok(None);
         }
-        let sum: u32 = bytes
-            .iter()
-            .enumerate()
-            .map(|(at, &byte)| match at {
-                // The sum itself counts as spaces.
-                148..156 => u32::from(b' '),
-                _ => u32::from(byte),
-            })
-            .sum();
-        match header.cksum() {
-            Ok(stored) if stored == sum => Ok(Some(header)),
+        // The sum itself counts as spaces.
+        let summed = || {
+            let bytes = bytes.iter().enumerate();
+            bytes.map(|(at, &byte)| if SUM.contains(&at) { b' ' } else { byte })
+        };
+        let sum: i64 = summed().map(i64::from).sum();
+        // Some old writers had bytes with a sign.
+        let signed: i64 = summed().map(|byte| i64::from(byte.cast_signed())).sum();
+        match header.cksum().map(i64::from) {
+            Ok(stored) if stored == sum || stored == signed => Ok(Some(header)),
             _ => Err(ArchiveError::NoHeader { offset }),
         }
     }
@@ -431,6 +431,14 @@ fn until_nul(data: &[u8]) -> Vec<u8> {
     name.unwrap_or_default().to_vec()
 }
 
+/// Returns the number of a field of a header, as it was parsed. A field that is left empty is 0.
+fn number_in(field: &[u8], parsed: io::Result<u64>) -> Option<u64> {
+    if field.iter().all(|byte| matches!(byte, 0 | b' ')) {
+        return Some(0);
+    }
+    parsed.ok()
+}
+
 fn attributes(
     header: &tar::Header,
     offset: u64,
@@ -438,8 +446,9 @@ fn attributes(
     pax: &PaxRecords,
 ) -> Result<MemberAttributes, ArchiveError> {
     let wrong = |field| ArchiveError::Number { offset, field };
-    let id = |key: &'static str, value: std::io::Result<u64>| {
-        let value = pax.number(key).unwrap_or(value.ok());
+    let old = header.as_old();
+    let id = |key: &'static str, field: &[u8], value: io::Result<u64>| {
+        let value = pax.number(key).unwrap_or(number_in(field, value));
         let value = value.and_then(|value| u32::try_from(value).ok());
         value.ok_or(wrong(key))
     };
@@ -452,17 +461,30 @@ fn attributes(
         FileKind::Socket => 0o140_000,
         FileKind::Symlink => 0o120_000,
     };
-    let mode = header.mode().map_err(|_| wrong("mode"))? & 0o7777;
+    let mode = number_in(&old.mode, header.mode().map(u64::from));
+    let mode = mode.ok_or(wrong("mode"))? as u32 & 0o7777;
     let device = match kind {
         FileKind::CharDevice | FileKind::BlockDevice => {
-            let major = header.device_major().ok().flatten();
-            let minor = header.device_minor().ok().flatten();
-            (major.ok_or(wrong("major"))?, minor.ok_or(wrong("minor"))?)
+            // Both kinds of headers that have the numbers have them at the same place.
+            let fields = header
+                .as_ustar()
+                .map(|head| (head.dev_major, head.dev_minor));
+            let gnu = || header.as_gnu().map(|head| (head.dev_major, head.dev_minor));
+            let number = |name, field: &[u8], parsed: io::Result<Option<u32>>| {
+                let parsed = parsed.map(|number| number.unwrap_or_default().into());
+                let number = number_in(field, parsed).and_then(|number| u32::try_from(number).ok());
+                number.ok_or(wrong(name))
+            };
+            let (major, minor) = fields.or_else(gnu).ok_or(wrong("major"))?;
+            (
+                number("major", &major, header.device_major())?,
+                number("minor", &minor, header.device_minor())?,
+            )
         }
         _ => (0, 0),
     };
     // In GNU's numbers of 64 bits times before 1970 are negative.
-    let seconds = header.mtime().ok().map(|seconds| FileTime {
+    let seconds = number_in(&old.mtime, header.mtime()).map(|seconds| FileTime {
         sec: seconds as i64,
         nsec: 0,
     });
@@ -474,8 +496,8 @@ fn attributes(
     let text = |key| pax.get(key).map(<[u8]>::to_vec);
     Ok(MemberAttributes {
         mode: format_bits | mode,
-        uid: id("uid", header.uid())?,
-        gid: id("gid", header.gid())?,
+        uid: id("uid", &old.uid, header.uid())?,
+        gid: id("gid", &old.gid, header.gid())?,
         device,
         atime: other("atime")?,
         mtime,

@@ -44,6 +44,9 @@ pub(crate) enum UnpackError {
     /// The archive cannot be read on.
     #[error(transparent)]
     Archive(#[from] ArchiveError),
+    /// The archive cannot be read on, after some of it was unpacked.
+    #[error("{source}; the {members} members before it are unpacked")]
+    Ended { members: u64, source: ArchiveError },
     #[error(transparent)]
     Copy(#[from] CopyError),
     #[error("it cannot have {0}")]
@@ -77,6 +80,7 @@ impl UnpackError {
     fn is_final(&self) -> bool {
         match self {
             UnpackError::Archive(_)
+            | UnpackError::Ended { .. }
             | UnpackError::At { .. }
             | UnpackError::Times { .. }
             | UnpackError::Cancelled => true,
@@ -149,7 +153,9 @@ impl<'a> Unpacker<'a> {
     }
 
     fn members(&mut self, members: &mut Members<'_>) -> Result<(), UnpackError> {
-        while let Some(member) = members.next_member()? {
+        let mut count = 0;
+        while let Some(member) = next_member(members, count)? {
+            count += 1;
             self.check_cancelled()?;
             self.observer.begin(&member.path);
             if let Err(error) = self.member(&member, members) {
@@ -391,6 +397,14 @@ impl<'a> Unpacker<'a> {
 enum OnTheWay {
     Make,
     MustExist,
+}
+
+/// Reads the next member. An error says how many came before it.
+fn next_member(members: &mut Members<'_>, count: u64) -> Result<Option<Member>, UnpackError> {
+    members.next_member().map_err(|source| match count {
+        0 => UnpackError::Archive(source),
+        members => UnpackError::Ended { members, source },
+    })
 }
 
 /// Splits a path into its names from the top, which a leading slash stands for as well.
