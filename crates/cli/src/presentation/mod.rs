@@ -7,6 +7,7 @@ pub(crate) mod console;
 mod delayed_term;
 pub(crate) mod error_chain;
 pub(crate) mod file_facts;
+pub(crate) mod interrupt;
 pub(crate) mod json;
 pub(crate) mod log;
 pub(crate) mod permissions;

@@ -8,6 +8,7 @@ use indicatif::ProgressBar;
 use ubtrfs::{FileType, FillObserver, RemovalObserver, TransferObserver, TransferProblem};
 
 use crate::presentation::console::Console;
+use crate::presentation::interrupt;
 use crate::presentation::quoting::{Escaped, ShellQuoted};
 
 /// A console that shows how a transfer goes on.
@@ -79,6 +80,10 @@ impl TransferObserver for FilesConsole<'_> {
             false => console.error(format_args!("cannot {verb} '{path}': {problem}")),
         }
     }
+
+    fn is_cancelled(&mut self) -> bool {
+        interrupt::take()
+    }
 }
 
 /// Archiving on a console, which names no files.
@@ -100,6 +105,10 @@ impl TransferObserver for ArchiveConsole<'_> {
             true => self.0.console.warning(message),
             false => self.0.console.error(message),
         }
+    }
+
+    fn is_cancelled(&mut self) -> bool {
+        interrupt::take()
     }
 }
 
@@ -125,6 +134,10 @@ impl RemovalObserver for TransferConsole<'_> {
         self.console
             .error(format_args!("cannot remove '{path}': {reason}"));
         Ok(())
+    }
+
+    fn is_cancelled(&mut self) -> bool {
+        interrupt::take()
     }
 }
 

@@ -195,3 +195,81 @@ fn lines_take_and_refuse_what_the_command_line_does() {
     let list: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(list["ls"].as_array().unwrap().len(), 3);
 }
+
+/// A shell at a terminal, which script(1) gives it.
+struct AtTerminal {
+    child: std::process::Child,
+    said: Vec<u8>,
+}
+
+impl AtTerminal {
+    fn of(image: &Path) -> Option<AtTerminal> {
+        let program = env!("CARGO_BIN_EXE_ubtrfs");
+        let command = format!("{program} shell {}", image.display());
+        let child = std::process::Command::new("script")
+            .args(["-qefc", &command, "/dev/null"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn();
+        let Ok(child) = child else {
+            ubtrfs_sim::skip("no script(1)");
+            return None;
+        };
+        let said = Vec::new();
+        Some(AtTerminal { child, said })
+    }
+
+    /// Reads until there have been so many prompts.
+    fn prompts(&mut self, count: usize) {
+        let out = self.child.stdout.as_mut().unwrap();
+        let seen = |said: &[u8]| said.windows(4).filter(|at| at == b":/> ").count();
+        while seen(&self.said) < count {
+            let mut byte = [0];
+            let read = std::io::Read::read(out, &mut byte).unwrap();
+            assert_eq!(read, 1, "{}", String::from_utf8_lossy(&self.said));
+            self.said.push(byte[0]);
+        }
+    }
+
+    fn types(&mut self, keys: &[u8]) {
+        let mut keyboard = self.child.stdin.as_ref().unwrap();
+        keyboard.write_all(keys).unwrap();
+    }
+}
+
+#[test]
+fn ctrl_c_at_a_prompt_drops_the_line_and_no_change() {
+    let (_scratch, image) = empty_volume();
+    let Some(mut shell) = AtTerminal::of(&image) else {
+        return;
+    };
+    shell.prompts(1);
+    shell.types(b"mkdir /before\n");
+    shell.prompts(2);
+    shell.types(b"mkdir /half\x03");
+    shell.prompts(3);
+    shell.types(b"mkdir /after\n");
+    shell.prompts(4);
+    shell.types(b"\x04");
+    let status = shell.child.wait().unwrap();
+    assert!(status.success());
+    let listed = succeed(["ls".as_ref(), image.as_os_str()]);
+    assert_eq!(String::from_utf8_lossy(&listed), "after\nbefore\n");
+}
+
+#[test]
+fn end_of_the_terminal_commits() {
+    let (_scratch, image) = empty_volume();
+    let Some(mut shell) = AtTerminal::of(&image) else {
+        return;
+    };
+    shell.prompts(1);
+    shell.types(b"mkdir /kept\n");
+    shell.prompts(2);
+    // The terminal goes with script(1), and its shell gets SIGHUP.
+    shell.child.kill().unwrap();
+    shell.child.wait().unwrap();
+    // The next command waits for the lock of the shell that ends.
+    let listed = succeed(["ls".as_ref(), image.as_os_str()]);
+    assert_eq!(String::from_utf8_lossy(&listed), "kept\n");
+}

@@ -3,6 +3,7 @@
 //! The commands are those of the command line; their arguments that name a volume name a path in this one
 //! (`Session`). Each change is committed by `sync`, and at the end.
 
+mod signals;
 mod words;
 
 use std::any::TypeId;
@@ -15,11 +16,13 @@ use anyhow::{Context, bail};
 use clap::{ArgAction, CommandFactory, FromArgMatches};
 use ubtrfs::DeviceAccess;
 
+use self::signals::{Event, Signals};
 use self::words::WordsError;
 use super::{Command, absent};
 use crate::arguments::option_order::options_first;
 use crate::arguments::verbosity::{Verbosity, with_verbosity};
 use crate::presentation::console::{Console, Format, is_broken_pipe};
+use crate::presentation::interrupt;
 use crate::presentation::quoting::{Escaped, ShellQuoted};
 use crate::program::Program;
 use crate::volume_access::location::{Location, LocationParser, VolumeOptions};
@@ -34,7 +37,9 @@ use crate::volume_access::session::Session;
 /// a leading slash begins at the directory of the last 'cd'. A file of this machine is host:PATH. Besides the
 /// commands for paths in a volume there are cd, pwd, sync, help and exit.
 ///
-/// Changes are committed by sync and at the end, also if an error ends the shell.
+/// Changes are committed by sync and at the end, also if an error ends the shell. At a prompt Ctrl-C drops the line, or
+/// ends a copy or removal that runs; Ctrl-D and the end of the terminal commit. A signal that ends a script leaves the
+/// volume as of its last sync.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Shell {
     #[arg(value_name = "IMAGE[:/PATH]")]
@@ -142,7 +147,7 @@ impl Shell {
                 Ok(Some(words)) if words.is_empty() => continue,
                 words => words,
             };
-            console.set_line((!input.is_prompt).then_some(input.first_line));
+            console.set_line(input.prompt.is_none().then_some(input.first_line));
             let done = words.and_then(|words| {
                 let words = words.unwrap_or_default();
                 run_line(&command, &words, session, (console, program))
@@ -157,7 +162,7 @@ impl Shell {
             };
             console.set_line(None);
             // At a prompt the user has seen it.
-            failed |= console.take_failed() && !input.is_prompt;
+            failed |= console.take_failed() && input.prompt.is_none();
             if flow == Flow::Exit || failed && !self.keep_going {
                 break Ok(());
             }
@@ -277,6 +282,8 @@ fn run_line(
     if let (Verb::Command(command), Some(format)) = (&line.verb, line.format) {
         command.check_format(format)?;
     }
+    // A key that was pressed before is not for this command.
+    let _ = interrupt::take();
     let (format, verbose, quiet) = (console.format, console.verbose, console.quiet);
     console.format = line.format.unwrap_or(format);
     console.verbose = verbose.saturating_add(verbosity.verbose);
@@ -305,16 +312,19 @@ fn run_line(
 
 /// Where lines come from.
 struct Input {
-    is_prompt: bool,
+    /// The signals of a terminal, at which there is a prompt.
+    prompt: Option<Signals>,
     /// The line where the last command begins, counted from 1.
     first_line: u64,
     lines: u64,
 }
 
 impl Input {
-    fn new() -> Input {
-        Input {
-            is_prompt: io::stdin().is_terminal(),
+    fn new() -> anyhow::Result<Input> {
+        let is_prompt = io::stdin().is_terminal();
+        let prompt = is_prompt.then(Signals::watch).transpose();
+        Ok(Input {
+            prompt: prompt.context("cannot handle signals")?,
             first_line: 0,
             lines: 0,
         }
@@ -328,8 +338,18 @@ impl Input {
     ) -> anyhow::Result<Option<Vec<OsString>>> {
         let mut text = Vec::new();
         loop {
-            if self.is_prompt {
-                self.prompt(session, console, text.is_empty())?;
+            if let Some(signals) = &self.prompt {
+                prompt(session, console, text.is_empty())?;
+                match signals.wait().context("cannot read standard input")? {
+                    Event::Input => {}
+                    // The line is dropped, as in other shells.
+                    Event::Interrupt => {
+                        writeln!(console.out)?;
+                        text.clear();
+                        continue;
+                    }
+                    Event::End => return Ok(None),
+                }
             }
             let before = text.len();
             io::stdin()
@@ -351,16 +371,9 @@ impl Input {
         }
     }
 
-    fn prompt(
-        &self,
-        session: &Session,
-        console: &mut Console,
-        is_first: bool,
-    ) -> anyhow::Result<()> {
-        match is_first {
-            true => write!(console.out, "ubtrfs:{}> ", ShellQuoted(&session.dir()))?,
-            false => write!(console.out, "> ")?,
-        }
-        Ok(console.out.flush()?)
+fn prompt(session: &Session, console: &mut Console, is_first: bool) -> anyhow::Result<()> {
+    match is_first {
+        true => write!(console.out, "ubtrfs:{}> ", ShellQuoted(&session.dir()))?,
+        false => write!(console.out, "> ")?,
     }
 }
