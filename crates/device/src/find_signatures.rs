@@ -1,6 +1,6 @@
 //! Finds what a device holds, by the marks that formats leave at fixed places.
 //!
-//! The list follows what blkid(8) knows of disks of today, with its names. It is there to refuse before
+//! The list follows blkid(8), with its names: formats of today here, others in `rare`. It is there to refuse before
 //! something is lost. A device without a known mark may still hold data that is needed.
 //!
 //! Source of the places: each format's own description.
@@ -13,13 +13,15 @@ use ubtrfs_format::superblock::{MAGIC, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE};
 use crate::block_device::BlockDevice;
 use crate::signature::{BTRFS, Signature};
 
+mod rare;
 #[cfg(test)]
 mod tests;
 
 /// Every mark at the start of a device lies below this offset.
-const HEAD_BYTES: u64 = 256 << 10;
+const HEAD_BYTES: u64 = 258 << 10;
+const _: () = assert!(rare::UFS_END <= HEAD_BYTES);
 /// Every mark at the end of a device lies within this many bytes.
-const TAIL_BYTES: u64 = 768 << 10;
+const TAIL_BYTES: u64 = 2 << 20;
 const SECTOR: u64 = 512;
 /// The part of the head that a superblock of btrfs takes.
 const SUPERBLOCK: Range<usize> = {
@@ -142,7 +144,9 @@ pub fn find_signatures(device: &dyn BlockDevice) -> io::Result<Vec<FoundSignatur
     let mut found = file_systems(&head);
     found.extend(at_the_end(&tail, len_bytes));
     found.extend(zfs(&head, &tail, tail_start));
+    found.extend(disk_images(&head, &tail, tail_start));
     found.extend(partition_tables(&head));
+    found.extend(rare::labels(&head));
     Ok(found)
 }
 
@@ -154,12 +158,14 @@ fn has(bytes: &[u8], offset: usize, mark: &[u8]) -> bool {
 
 fn file_systems(head: &[u8]) -> Vec<FoundSignature> {
     let is_btrfs = has(head, SUPERBLOCK.start + 64, &MAGIC);
+    // A mark within a superblock of btrfs is its own.
+    let is_free = |offset: usize| !is_btrfs || !SUPERBLOCK.contains(&offset);
     let mut found: Vec<FoundSignature> = MARKS
         .iter()
+        .chain(rare::MARKS)
         .filter(|(name, offset, mark)| {
-            // A mark within a superblock of btrfs is its own.
-            let is_free = *name == BTRFS || !is_btrfs || !SUPERBLOCK.contains(offset);
-            is_free && has(head, *offset, mark) && is_plausible(name, *offset, head)
+            let is_its_own = *name == BTRFS || is_free(*offset);
+            is_its_own && has(head, *offset, mark) && is_plausible(name, *offset, head)
         })
         .map(|(name, offset, mark)| {
             FoundSignature::new(Signature::FileSystem(name), *offset as u64, mark.len())
@@ -168,6 +174,32 @@ fn file_systems(head: &[u8]) -> Vec<FoundSignature> {
     if let Some(name) = ext(head) {
         let mark = FoundSignature::new(Signature::FileSystem(name), 1024 + 0x38, 2);
         found.push(mark);
+    }
+    let ufs = rare::ufs(head).into_iter();
+    found.extend(ufs.filter(|found| is_free(found.marks[0].start as usize)));
+    found
+}
+
+/// Finds files of virtual disks.
+fn disk_images(head: &[u8], tail: &[u8], tail_start: u64) -> Vec<FoundSignature> {
+    const VHD: &[u8] = b"conectix";
+    let marks = rare::DISK_IMAGES.iter();
+    let of_head = marks.filter(|(_, offset, mark)| has(head, *offset, mark));
+    let mut found: Vec<FoundSignature> = of_head
+        .map(|(name, offset, mark)| {
+            FoundSignature::new(Signature::DiskImage(name), *offset as u64, mark.len())
+        })
+        .collect();
+    // One of a fixed size has its footer alone.
+    if let Some(at) = tail.len().checked_sub(SECTOR as usize)
+        && has(tail, at, VHD)
+    {
+        let at = tail_start + at as u64;
+        found.push(FoundSignature::new(
+            Signature::DiskImage("vhd"),
+            at,
+            VHD.len(),
+        ));
     }
     found
 }
@@ -182,7 +214,7 @@ fn is_plausible(name: &str, offset: usize, head: &[u8]) -> bool {
             word(head, 1024) == Some(2) && (256..=1024).contains(&len)
         }
         RAID => word(head, offset + 4) == Some(1),
-        _ => true,
+        _ => rare::is_plausible(name, offset, head),
     }
 }
 
@@ -200,6 +232,8 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
 fn ext(head: &[u8]) -> Option<&'static str> {
     const SUPERBLOCK: usize = 1024;
     const HAS_JOURNAL: u32 = 1 << 2;
+    /// A journal of another device's file system.
+    const JOURNAL_DEVICE: u32 = 1 << 3;
     /// Extents and what came after them.
     const EXT4_INCOMPAT: u32 = !0x1f;
     /// All but sparse superblocks, large files and sorted directories.
@@ -210,11 +244,15 @@ fn ext(head: &[u8]) -> Option<&'static str> {
     }
     let word = |at: usize| word(superblock, at).unwrap_or(0);
     let (inodes, blocks, log_block_size, revision) = (word(0), word(4), word(0x18), word(0x4c));
-    if inodes == 0 || blocks == 0 || log_block_size > 6 || revision > 1 {
+    let (compat, incompat, ro_compat) = (word(0x5c), word(0x60), word(0x64));
+    // A journal has no inodes.
+    let is_journal = incompat & JOURNAL_DEVICE != 0;
+    if inodes == 0 && !is_journal || blocks == 0 || log_block_size > 6 || revision > 1 {
         return None;
     }
-    let (compat, incompat, ro_compat) = (word(0x5c), word(0x60), word(0x64));
-    if incompat & EXT4_INCOMPAT != 0 || ro_compat & EXT4_RO_COMPAT != 0 {
+    if is_journal {
+        Some("jbd")
+    } else if incompat & EXT4_INCOMPAT != 0 || ro_compat & EXT4_RO_COMPAT != 0 {
         Some("ext4")
     } else if compat & HAS_JOURNAL != 0 {
         Some("ext3")
@@ -236,7 +274,7 @@ fn at_the_end(tail: &[u8], len_bytes: u64) -> Vec<FoundSignature> {
             mark.len(),
         ));
     };
-    for (name, distance, mark) in LAST_MARKS {
+    for (name, distance, mark) in LAST_MARKS.iter().chain(rare::LAST_MARKS) {
         if let Some(offset) = len_bytes.checked_sub(*distance)
             && is_at(offset, mark)
         {

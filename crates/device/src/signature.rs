@@ -10,6 +10,8 @@ pub enum Signature {
     /// A file system, or a member of a pool, an array or a group.
     FileSystem(&'static str),
     PartitionTable(&'static str),
+    /// A file of a virtual disk, by the name of its format.
+    DiskImage(&'static str),
 }
 
 impl Signature {
@@ -24,6 +26,7 @@ impl fmt::Display for Signature {
         match self {
             Signature::FileSystem(name) => write!(f, "an existing filesystem ({name})"),
             Signature::PartitionTable(name) => write!(f, "a partition table ({name})"),
+            Signature::DiskImage(name) => write!(f, "a virtual disk ({name})"),
         }
     }
 }

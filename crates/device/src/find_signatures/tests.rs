@@ -25,6 +25,14 @@ fn planted(name: &str, offset: usize, bytes: &'static [u8]) -> Vec<(usize, &'sta
         "vfat" | "ntfs" | "exfat" => marks.push((510, b"\x55\xaa")),
         "nilfs2" => marks.extend([(1024, &b"\x02\0\0\0"[..]), (1032, &b"\x18\x01"[..])]),
         RAID => marks.push((offset + 4, b"\x01")),
+        "minix" => marks.extend([
+            (1024, &b"\x20\0"[..]),
+            (1024 + 4, b"\x01"),
+            (1024 + 6, b"\x01"),
+            (1024 + 28, b"\0\x04"),
+        ]),
+        "hfs" => marks.push((1024 + 20, b"\0\0\x10\0")),
+        "LVM1_member" => marks.push((2, b"\x01")),
         _ => {}
     }
     marks
@@ -38,7 +46,7 @@ const EXT: [(usize, &[u8]); 3] = [
 
 #[test]
 fn every_mark_is_found_by_its_name() {
-    for (name, offset, bytes) in MARKS {
+    for (name, offset, bytes) in MARKS.iter().chain(rare::MARKS) {
         assert_eq!(
             found(&planted(name, *offset, bytes)),
             Some(Signature::FileSystem(name)),
@@ -65,6 +73,7 @@ fn features_tell_ext_versions_apart() {
         (vec![], "ext2"),
         (vec![journal], "ext3"),
         (vec![journal, extents], "ext4"),
+        (vec![(1024 + 0x60, &b"\x08"[..])], "jbd"),
     ] {
         let marks = [&EXT[..], &added].concat();
         assert_eq!(found(&marks), Some(Signature::FileSystem(name)));
@@ -111,6 +120,11 @@ fn members_are_known_by_what_is_at_their_end() {
             vec![(LEN - 512, &b"\xde\x11\xde\x11"[..])],
             "ddf_raid_member",
         ),
+        (vec![(LEN - 1024, &b"NVIDIA"[..])], "nvidia_raid_member"),
+        (
+            vec![(LEN - 3087 * 512, &b"Promise Technology, Inc."[..])],
+            "promise_fasttrack_raid_member",
+        ),
     ] {
         assert_eq!(found(&marks), Some(Signature::FileSystem(name)));
     }
@@ -146,4 +160,62 @@ fn all_signatures_are_told_with_the_places_of_their_marks() {
         ]
     );
     assert!(found[0].0.is_btrfs() && !found[1].0.is_btrfs());
+}
+
+#[test]
+fn ufs_is_found_at_each_of_its_places() {
+    for superblock in [0, 8 << 10, 64 << 10, 256 << 10] {
+        for number in [
+            &b"\x54\x19\x01\0"[..],
+            b"\x19\x54\x01\x19",
+            b"\x19\x01\x54\x19",
+        ] {
+            let marks = [(superblock + 0x55c, number)];
+            assert_eq!(
+                found(&marks),
+                Some(Signature::FileSystem("ufs")),
+                "{superblock}"
+            );
+        }
+    }
+}
+
+#[test]
+fn old_labels_need_their_sums() {
+    let mut sgi = [0; 512];
+    sgi[..4].copy_from_slice(b"\x0b\xe5\xa9\x41");
+    assert_eq!(found(&[(0, &sgi)]), None);
+    sgi[4..8].copy_from_slice(&0x0be5_a941_u32.wrapping_neg().to_be_bytes());
+    assert_eq!(found(&[(0, &sgi)]), Some(Signature::PartitionTable("sgi")));
+    let sun: [(usize, &[u8]); 2] = [(508, b"\xda\xbe"), (510, b"\xda\xbe")];
+    assert_eq!(found(&sun), Some(Signature::PartitionTable("sun")));
+    assert_eq!(found(&sun[..1]), None);
+    let mac: [(usize, &[u8]); 2] = [(0, b"ER\x02\0"), (512, b"PM")];
+    assert_eq!(found(&mac), Some(Signature::PartitionTable("mac")));
+    assert_eq!(found(&mac[..1]), None);
+    let aix: (usize, &[u8]) = (0, b"\xc9\xc2\xd4\xc1");
+    assert_eq!(found(&[aix]), Some(Signature::PartitionTable("aix")));
+}
+
+#[test]
+fn virtual_disks_are_known_by_their_files() {
+    for (name, offset, bytes) in rare::DISK_IMAGES {
+        let wanted = Some(Signature::DiskImage(name));
+        assert_eq!(found(&[(*offset, bytes)]), wanted);
+    }
+    let footer: (usize, &[u8]) = (LEN - 512, b"conectix");
+    assert_eq!(found(&[footer]), Some(Signature::DiskImage("vhd")));
+}
+
+#[test]
+fn short_rare_marks_alone_are_taken_for_chance() {
+    for alone in [
+        (1024 + 0x10, &b"\x7f\x13"[..]),
+        (1024, b"BD"),
+        (0, b"HM"),
+        (0, b"ER"),
+        (508, b"\xda\xbe"),
+    ] {
+        assert_eq!(found(&[alone]), None, "{alone:?}");
+    }
 }
