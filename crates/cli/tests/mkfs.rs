@@ -221,6 +221,133 @@ fn signature_at_the_end_is_refused_and_wiped_with_force() {
     assert_eq!(left, [0; 4]);
 }
 
+/// Returns the name that blkid(8) has for an image; None without blkid, or if it does not know it.
+fn by_blkid(image: &std::path::Path) -> Option<String> {
+    let mut blkid = Command::new("/usr/sbin/blkid");
+    let args = ["-p", "-o", "export"];
+    let output = blkid.args(args).arg(image).output().ok()?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let value = |key: &str| said.lines().find_map(|line| line.strip_prefix(key));
+    let name = value("TYPE=").or(value("PTTYPE="))?;
+    Some(name.to_owned())
+}
+
+/// The formats that mkfs.btrfs refuses, by blkid's library, and virtual disks.
+#[test]
+fn other_formats_are_overwritten_only_with_force() {
+    const LEN: u64 = 32 << 20;
+    let sgi = [
+        &b"\x0b\xe5\xa9\x41"[..],
+        &0x0be5_a941_u32.wrapping_neg().to_be_bytes(),
+    ]
+    .concat();
+    let raw: [(&str, &[(u64, &[u8])]); 19] = [
+        ("bfs", &[(0, b"\xce\xfa\xad\x1b")]),
+        ("hfs", &[(1024, b"BD"), (1024 + 20, b"\0\0\x10\0")]),
+        ("ufs", &[(8192 + 0x55c, b"\x54\x19\x01\0")]),
+        ("ufs", &[(65536 + 0x55c, b"\x19\x01\x54\x19")]),
+        ("oracleasm", &[(32, b"ORCLDISK")]),
+        ("ReFS", &[(0, b"\0\0\0ReFS\0")]),
+        ("DM_snapshot_cow", &[(0, b"SnAp")]),
+        ("nss", &[(0x1000, b"SPB5")]),
+        ("ubi", &[(0, b"UBI#")]),
+        ("ubifs", &[(0, b"\x31\x18\x10\x06")]),
+        ("LVM1_member", &[(0, b"HM\x01\0")]),
+        ("vxfs", &[(1024, b"\xf5\xfc\x01\xa5")]),
+        ("sgi", &[(0, &sgi)]),
+        ("sun", &[(508, b"\xda\xbe\xda\xbe")]),
+        (
+            "promise_fasttrack_raid_member",
+            &[(LEN - 63 * 512, b"Promise Technology, Inc.")],
+        ),
+        ("qcow2", &[(0, b"QFI\xfb")]),
+        ("vmdk", &[(0, b"KDMV")]),
+        ("vhdx", &[(0, b"vhdxfile")]),
+        ("vdi", &[(0x40, b"\x7f\x10\xda\xbe")]),
+    ];
+    let place = Place::new();
+    let image = place.path("v.img");
+    let refuse = |name: &str| {
+        if let Some(known) = by_blkid(&image) {
+            assert_eq!(known, name);
+        }
+        let before = fingerprint(&image).unwrap();
+        let run = place.mkfs("-q -M v.img");
+        assert_eq!(run.code, Some(1), "{name}");
+        assert!(
+            run.err.contains(&format!("({name})")),
+            "{name}: {}",
+            run.err
+        );
+        assert_eq!(fingerprint(&image).unwrap(), before, "{name}");
+    };
+    for (name, marks) in raw {
+        place.image("v.img", LEN >> 20);
+        let file = fs::File::options().write(true).open(&image).unwrap();
+        for (at, bytes) in marks {
+            file.write_all_at(bytes, *at).unwrap();
+        }
+        refuse(name);
+    }
+    // As the formatters of this machine make them.
+    for (formatter, name) in [
+        (&["mkfs.minix", "-1"][..], "minix"),
+        (&["mkfs.minix", "-2"], "minix"),
+        (&["mkfs.minix", "-3"], "minix"),
+        (&["mkfs.bfs"], "bfs"),
+        (&["mkfs.ext4", "-q", "-O", "journal_dev"], "jbd"),
+    ] {
+        place.image("v.img", LEN >> 20);
+        let mut made = Command::new(format!("/usr/sbin/{}", formatter[0]));
+        let made = made.args(&formatter[1..]).arg(&image).output();
+        if made.is_ok_and(|made| made.status.success()) {
+            refuse(name);
+        } else {
+            ubtrfs_sim::skip(formatter[0]);
+        }
+    }
+    assert_eq!(place.mkfs("-q -f -M v.img").code, Some(0));
+}
+
+#[test]
+fn last_of_an_option_given_twice_counts() {
+    let place = Place::new();
+    let run =
+        place.mkfs("-q -f -f -K -K -L a -L b -n 4096 -n 8192 -m dup -m single -b 1T -b 128M v.img");
+    assert_eq!((run.code, run.err.as_str()), (Some(0), ""));
+    let shown = |words: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ubtrfs"));
+        command.args(words.split_whitespace());
+        let run = place.run(command);
+        assert_eq!((run.code, run.err.as_str()), (Some(0), ""), "{words}");
+        run.out
+    };
+    assert_eq!(shown("filesystem label v.img"), "b\n");
+    assert!(shown("inspect-internal dump-super v.img").contains("nodesize\t\t8192"));
+    for words in [
+        "check --readonly --readonly -q -q v.img",
+        "--format json --format text ls v.img",
+        "subvolume list -p -p -o -o v.img",
+        "cp -r -r --reflink=never --reflink=auto v.img:/ copy",
+    ] {
+        shown(words);
+    }
+    let usage = |units: &str| shown(&format!("filesystem usage {units} v.img"));
+    for (units, alone) in [
+        ("-b -h", "-h"),
+        ("-h -b", "-b"),
+        ("--iec --si", "--si"),
+        ("--si --iec", "--iec"),
+        ("-H -k -m", "--si -m"),
+        ("-k -k", "-k"),
+        ("-g --raw", "--raw"),
+    ] {
+        assert_eq!(usage(units), usage(alone), "{units}");
+    }
+    shown("subvolume create v.img:/s");
+    shown("subvolume delete -c -C -C -c v.img:/s");
+}
+
 #[test]
 fn image_and_device_that_are_in_use_are_not_overwritten_even_with_force() {
     if !kernel::or_skip("image_and_device_that_are_in_use_are_not_overwritten_even_with_force") {

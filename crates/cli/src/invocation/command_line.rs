@@ -38,6 +38,7 @@ const HELP: &str = "help";
     infer_long_args = true,
     disable_help_flag = true,
     disable_version_flag = true,
+    args_override_self = true,
     arg_required_else_help = true,
     subcommand_required = true
 )]

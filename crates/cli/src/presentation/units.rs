@@ -68,33 +68,33 @@ impl Units {
     }
 }
 
-/// The unit options of commands whose short letters are taken.
+/// The unit options of commands whose short letters are taken. The last one counts.
 #[derive(Clone, Copy, Debug, clap::Args)]
 #[command(next_help_heading = "Units")]
 pub(crate) struct LongUnits {
     /// Raw numbers in bytes
-    #[arg(long)]
+    #[arg(long, overrides_with_all = ["human_readable", "iec", "si"])]
     raw: bool,
     /// Human friendly numbers, base 1024 (default)
-    #[arg(long)]
+    #[arg(long, overrides_with_all = ["raw", "iec", "si", "kbytes", "mbytes", "gbytes", "tbytes"])]
     human_readable: bool,
     /// Use 1024 as a base (KiB, MiB, GiB, TiB)
-    #[arg(long)]
+    #[arg(long, overrides_with_all = ["raw", "si"])]
     iec: bool,
     /// Use 1000 as a base (kB, MB, GB, TB)
-    #[arg(long)]
+    #[arg(long, overrides_with_all = ["raw", "iec"])]
     si: bool,
     /// Show sizes in KiB, or kB with --si
-    #[arg(long)]
+    #[arg(long, overrides_with_all = ["mbytes", "gbytes", "tbytes"])]
     kbytes: bool,
     /// Show sizes in MiB, or MB with --si
-    #[arg(long)]
+    #[arg(long, overrides_with_all = ["kbytes", "gbytes", "tbytes"])]
     mbytes: bool,
     /// Show sizes in GiB, or GB with --si
-    #[arg(long)]
+    #[arg(long, overrides_with_all = ["kbytes", "mbytes", "tbytes"])]
     gbytes: bool,
     /// Show sizes in TiB, or TB with --si
-    #[arg(long)]
+    #[arg(long, overrides_with_all = ["kbytes", "mbytes", "gbytes"])]
     tbytes: bool,
 }
 
@@ -109,36 +109,36 @@ impl LongUnits {
     }
 }
 
-/// The unit options with the short letters of df(1).
+/// The unit options with the short letters of df(1). The last one counts.
 #[derive(Clone, Copy, Debug, clap::Args)]
 #[command(next_help_heading = "Units")]
 pub(crate) struct ShortUnits {
     /// Raw numbers in bytes
-    #[arg(short = 'b', long)]
+    #[arg(short = 'b', long, overrides_with_all = ["human_readable", "iec", "si", "human_decimal"])]
     raw: bool,
     /// Human friendly numbers, base 1024 (default)
-    #[arg(short = 'h', long)]
+    #[arg(short = 'h', long, overrides_with_all = ["raw", "iec", "si", "human_decimal", "kbytes", "mbytes", "gbytes", "tbytes"])]
     human_readable: bool,
     /// Human friendly numbers, base 1000
-    #[arg(short = 'H')]
+    #[arg(short = 'H', overrides_with_all = ["raw", "iec", "si", "human_readable"])]
     human_decimal: bool,
     /// Use 1024 as a base (KiB, MiB, GiB, TiB)
-    #[arg(long)]
+    #[arg(long, overrides_with_all = ["raw", "si", "human_decimal"])]
     iec: bool,
     /// Use 1000 as a base (kB, MB, GB, TB)
-    #[arg(long)]
+    #[arg(long, overrides_with_all = ["raw", "iec"])]
     si: bool,
     /// Show sizes in KiB, or kB with --si
-    #[arg(short, long)]
+    #[arg(short, long, overrides_with_all = ["mbytes", "gbytes", "tbytes"])]
     kbytes: bool,
     /// Show sizes in MiB, or MB with --si
-    #[arg(short, long)]
+    #[arg(short, long, overrides_with_all = ["kbytes", "gbytes", "tbytes"])]
     mbytes: bool,
     /// Show sizes in GiB, or GB with --si
-    #[arg(short, long)]
+    #[arg(short, long, overrides_with_all = ["kbytes", "mbytes", "tbytes"])]
     gbytes: bool,
     /// Show sizes in TiB, or TB with --si
-    #[arg(short, long)]
+    #[arg(short, long, overrides_with_all = ["kbytes", "mbytes", "gbytes"])]
     tbytes: bool,
 }
 

@@ -66,6 +66,7 @@ pub(crate) struct Shell {
     infer_long_args = true,
     disable_help_flag = true,
     disable_version_flag = true,
+    args_override_self = true,
     subcommand_required = true
 )]
 struct Line {
@@ -139,7 +140,7 @@ impl Shell {
         program: &Program,
     ) -> anyhow::Result<()> {
         let command = line_command(session);
-        let mut input = Input::new();
+        let mut input = Input::new()?;
         let mut failed = false;
         let outcome = loop {
             let words = match input.next(session, console) {
@@ -327,7 +328,7 @@ impl Input {
             prompt: prompt.context("cannot handle signals")?,
             first_line: 0,
             lines: 0,
-        }
+        })
     }
 
     /// Returns the words of the next command; None at the end. One line may hold several commands.
@@ -370,10 +371,12 @@ impl Input {
             }
         }
     }
+}
 
 fn prompt(session: &Session, console: &mut Console, is_first: bool) -> anyhow::Result<()> {
     match is_first {
         true => write!(console.out, "ubtrfs:{}> ", ShellQuoted(&session.dir()))?,
         false => write!(console.out, "> ")?,
     }
+    Ok(console.out.flush()?)
 }

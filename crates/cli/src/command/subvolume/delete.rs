@@ -30,7 +30,7 @@ pub(crate) struct Delete {
     #[arg(required = true, value_name = "IMAGE:/PATH")]
     locations: Vec<Location>,
     /// Commit at the end (always done, but in a mount)
-    #[arg(short = 'c', long, conflicts_with = "commit_each")]
+    #[arg(short = 'c', long, overrides_with = "commit_each")]
     commit_after: bool,
     /// Commit after each
     #[arg(short = 'C', long)]
