@@ -64,6 +64,8 @@ fn peak_bytes(files: u64) -> u64 {
         compression: None,
         subvolumes: Vec::new(),
         flags: Vec::new(),
+        dense: Vec::new(),
+        owner: None,
         reflink: false,
         shrink: false,
         growth: Growth::Never,

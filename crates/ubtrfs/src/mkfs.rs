@@ -59,11 +59,16 @@ pub struct Mkfs {
     compress: Option<Compress>,
     subvolumes: Vec<SubvolumeRequest>,
     flags: Vec<FlagsRequest>,
+    dense: Vec<PathBuf>,
+    owner: Option<(u32, u32)>,
     size: Size,
     reflink: bool,
     scratch_dir: Option<PathBuf>,
     observer: Option<SharedObserver>,
 }
+
+/// The directory of kernels, which boot loaders read.
+const BOOT: &str = "boot";
 
 /// The observer of a filling. Between two calls of it others may lock it.
 #[derive(Clone)]
@@ -297,6 +302,36 @@ impl Mkfs {
         self
     }
 
+    /// Has the holes of a file, or of all files in a directory, written out as zeros, up to 1 GiB a file. The path is that
+    /// within what the volume is filled with, and need not be there. May be repeated. It is always done below `boot`, at
+    /// the root and in each subvolume that is asked for: GRUB cannot read holes.
+    #[must_use]
+    pub fn dense(mut self, path: impl Into<PathBuf>) -> Mkfs {
+        self.dense.push(path.into());
+        self
+    }
+
+    /// Gives all files that the volume is filled with to this user and group, in place of their own. ACLs are kept.
+    ///
+    /// ```
+    /// use ubtrfs::{Mkfs, MkfsOptions, Volume};
+    ///
+    /// # fn main() -> Result<(), ubtrfs::Error> {
+    /// # let host = tempfile::tempdir().expect("there is room");
+    /// # std::fs::write(host.path().join("file"), "content").expect("there is room");
+    /// let mkfs = Mkfs::new(MkfsOptions::default()).fill_from(host.path()).owner(1000, 100);
+    /// let volume = Volume::builder().mkfs(mkfs).in_memory(256 << 20)?;
+    /// let file = volume.root().metadata("/file")?;
+    /// assert_eq!((file.uid(), file.gid()), (1000, 100));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn owner(mut self, uid: u32, gid: u32) -> Mkfs {
+        self.owner = Some((uid, gid));
+        self
+    }
+
     /// Has an image share blocks with the files of the folder that it is filled from, where both are on a file system
     /// that can. [`FilledContents::shared`] tells whether it did.
     #[must_use]
@@ -419,6 +454,16 @@ impl Mkfs {
         Ok(identity)
     }
 
+    /// Returns the paths below which holes are written out.
+    fn dense_paths(&self) -> Vec<PathBuf> {
+        let roots = self
+            .subvolumes
+            .iter()
+            .map(|request| request.path.join(BOOT));
+        let boot = std::iter::once(PathBuf::from(BOOT)).chain(roots);
+        boot.chain(self.dense.iter().cloned()).collect()
+    }
+
     /// Returns the options of filling the volume. `images` are the paths of the devices: such files cannot be among
     /// those that fill them.
     fn fill_options<'p>(&self, images: impl Iterator<Item = &'p Path>) -> FillOptions {
@@ -432,6 +477,8 @@ impl Mkfs {
             compression: compression.filter(|(algorithm, _)| *algorithm != Compression::None),
             subvolumes: self.subvolumes.clone(),
             flags: self.flags.clone(),
+            dense: self.dense_paths(),
+            owner: self.owner,
             reflink: self.reflink,
             shrink: self.size.shrink,
             growth: self.size.growth,

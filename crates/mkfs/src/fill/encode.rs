@@ -16,6 +16,7 @@ use ubtrfs_format::csum::CsumType;
 use ubtrfs_format::item::InodeFlags;
 
 use super::error::FillError;
+use super::marks::DENSE;
 use crate::options::Geometry;
 
 /// The kernel's default for the mount option `max_inline`.
@@ -23,6 +24,8 @@ const MAX_INLINE_BYTES: usize = 2048;
 /// Bytes of a file that are read, summed and handed on at a time. It is a multiple of every sector, and of what is
 /// compressed at a time.
 pub(super) const BLOCK_BYTES: usize = 1 << 20;
+/// The largest file of which holes are written out. Kernels are smaller, and images of disks would fill the volume.
+const MAX_DENSE_BYTES: u64 = 1 << 30;
 
 /// How a volume's files are encoded.
 #[derive(Clone, Debug)]
@@ -99,6 +102,7 @@ impl Coding {
             has_sums: sums,
             compression: self.compression.filter(|_| !flags.intersects(plain)),
             is_incompressible: false,
+            is_dense: flags.contains(DENSE),
         }
     }
 }
@@ -119,6 +123,8 @@ pub(super) struct Encoder<'a> {
     has_sums: bool,
     compression: Option<(Compression, i32)>,
     is_incompressible: bool,
+    /// Holes are written out.
+    is_dense: bool,
 }
 
 impl Encoder<'_> {
@@ -149,8 +155,12 @@ impl Encoder<'_> {
             return emit(self.small(data)?);
         }
         let end_of_file = size.next_multiple_of(sector);
+        let is_dense = self.is_dense && size <= MAX_DENSE_BYTES;
         let mut done = 0;
-        while let Some(data) = file.next_data(done)? {
+        while let Some(data) = match is_dense {
+            true => (done < end_of_file).then_some(done..size),
+            false => file.next_data(done)?,
+        } {
             // SOURCE-2
             let end = data.end.next_multiple_of(sector).min(end_of_file);
             let mut at = (data.start - data.start % sector).max(done);

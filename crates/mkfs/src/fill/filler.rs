@@ -36,6 +36,7 @@ use super::error::FillError;
 use super::filled::ExtentLog;
 use super::inode::{Name, dir_entry, put_name, put_names, put_xattrs};
 use super::item_sorter::{ItemSorter, Record, SortedItems};
+use super::marks::DENSE;
 use super::observer::Watch;
 use super::source::{Attributes, Body, Event, LinkId, Source};
 use super::times::TimeRule;
@@ -52,6 +53,8 @@ pub(super) struct FillerSetup<'a> {
     pub(super) coding: &'a Coding,
     pub(super) scratch: &'a Scratch,
     pub(super) times: TimeRule,
+    /// The user and the group of all files, in place of their own.
+    pub(super) owner: Option<(u32, u32)>,
     pub(super) created: Timespec,
     pub(super) top_level: Uuid,
     pub(super) requests: &'a [SubvolumeRequest],
@@ -307,11 +310,12 @@ impl<'a, 'd> Filler<'a, 'd> {
         inode.size = size.into();
         inode.nbytes = nbytes.into();
         inode.nlink = 1.into();
-        inode.uid = attributes.uid.into();
-        inode.gid = attributes.gid.into();
+        let (uid, gid) = self.setup.owner.unwrap_or((attributes.uid, attributes.gid));
+        inode.uid = uid.into();
+        inode.gid = gid.into();
         inode.mode = attributes.mode.into();
         inode.rdev = attributes.rdev.into();
-        inode.flags = attributes.flags.bits().into();
+        inode.flags = attributes.flags.difference(DENSE).bits().into();
         let (times, created) = (&attributes.times, self.setup.created);
         self.setup.times.apply(times, created, &mut inode);
         inode

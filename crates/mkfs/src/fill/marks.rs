@@ -14,6 +14,9 @@ use super::{FlagsRequest, SubvolumeRequest};
 #[cfg(test)]
 mod tests;
 
+/// The mark of files of which holes are written out as zeros. It is in no inode: the format has no such flag.
+pub(super) const DENSE: InodeFlags = InodeFlags::from_bits_retain(1 << 63);
+
 #[derive(Debug, Default)]
 pub(super) struct Marks {
     by_path: HashMap<Vec<u8>, Mark>,
@@ -35,13 +38,27 @@ pub(super) struct Marked {
 }
 
 impl Marks {
-    pub(super) fn new(subvolumes: &[SubvolumeRequest], flags: &[FlagsRequest]) -> Marks {
+    /// Creates the marks. `dense` are the paths at and below which holes are written out, as far as they are there.
+    pub(super) fn new(
+        subvolumes: &[SubvolumeRequest],
+        flags: &[FlagsRequest],
+        dense: &[PathBuf],
+    ) -> Marks {
         let mut marks = Marks::default();
+        for path in dense {
+            let mark = marks.at(path);
+            mark.flags |= DENSE;
+            mark.is_met = true;
+        }
         for (number, request) in subvolumes.iter().enumerate() {
-            marks.at(&request.path).subvolume = Some(number);
+            let mark = marks.at(&request.path);
+            mark.subvolume = Some(number);
+            mark.is_met = false;
         }
         for request in flags {
-            marks.at(&request.path).flags |= request.flags;
+            let mark = marks.at(&request.path);
+            mark.flags |= request.flags;
+            mark.is_met = false;
         }
         marks
     }

@@ -127,6 +127,10 @@ pub struct FillOptions {
     pub compression: Option<(Compression, i32)>,
     pub subvolumes: Vec<SubvolumeRequest>,
     pub flags: Vec<FlagsRequest>,
+    /// Paths at and below which holes of files are written out, where they are there. Boot loaders cannot read holes.
+    pub dense: Vec<PathBuf>,
+    /// The user and the group of all files, in place of their own.
+    pub owner: Option<(u32, u32)>,
     /// Let the image share blocks with the folder's files where both are on a file system that can.
     pub reflink: bool,
     /// Cut the volume to the least size at which it can still be written to.
@@ -220,6 +224,7 @@ pub fn fill(
         coding: &coding,
         scratch,
         times: fill.times,
+        owner: fill.owner,
         created: identity.created,
         top_level: identity.fs_tree_uuid,
         requests: &fill.subvolumes,
@@ -286,7 +291,7 @@ impl Opened {
         fill: &FillOptions,
         watch: &mut Watch<'_>,
     ) -> Result<Opened, FillError> {
-        let marks = Marks::new(&fill.subvolumes, &fill.flags);
+        let marks = Marks::new(&fill.subvolumes, &fill.flags, &fill.dense);
         let coding = coding.clone();
         let members = match input {
             Input::Folder(path) => {

@@ -24,6 +24,8 @@ fn fill_options(growth: Growth) -> FillOptions {
         compression: None,
         subvolumes: Vec::new(),
         flags: Vec::new(),
+        dense: Vec::new(),
+        owner: None,
         reflink: false,
         shrink: false,
         growth,

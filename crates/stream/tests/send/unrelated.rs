@@ -75,6 +75,8 @@ fn filled(a: Files, b: Files) -> Arc<Volume> {
         compression: None,
         subvolumes: vec![subvolume("a"), subvolume("b")],
         flags: Vec::new(),
+        dense: Vec::new(),
+        owner: None,
         reflink: false,
         shrink: false,
         growth: Growth::Never,

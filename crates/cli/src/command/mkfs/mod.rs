@@ -195,6 +195,7 @@ impl Mkfs {
             }
             Some(rootdir) => {
                 warn(console);
+                rootdir.warn_of_fakeroot(console);
                 let filled = rootdir.fill(new_volume, &targets)?;
                 filled.plan(&sizes).reason()?
             }

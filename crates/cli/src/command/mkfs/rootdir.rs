@@ -12,6 +12,8 @@ use anyhow::{Context, anyhow, bail};
 use ubtrfs::{Access, Compress, Compression, FilledContents, Growth, Mkfs};
 
 use super::target::Target;
+use crate::command::chown::Ownership;
+use crate::presentation::console::Console;
 use crate::presentation::units::Units;
 
 /// Reads the archive from standard input.
@@ -42,6 +44,25 @@ pub(super) struct RootdirArgs {
     /// Set flags of PATH and what is below: nodatacow, nodatasum
     #[arg(long, value_name = "FLAGS:PATH", help_heading = "Creation")]
     inode_flags: Vec<PathBuf>,
+    /// Write out the holes of PATH and of what is below; always done below /boot, as GRUB cannot read holes
+    #[arg(long, value_name = "PATH", help_heading = "Creation")]
+    dense: Vec<PathBuf>,
+    /// Give all files to this user and group, by names or numbers, in place of their own
+    #[arg(
+        long,
+        value_name = "USER[:GROUP]",
+        requires = "rootdir",
+        help_heading = "Creation"
+    )]
+    owner: Option<Ownership>,
+    /// Give all files to root, as --owner 0:0
+    #[arg(
+        long,
+        requires = "rootdir",
+        overrides_with = "owner",
+        help_heading = "Creation"
+    )]
+    all_root: bool,
     /// Share blocks with the directory's files instead of copying, where the file system can
     #[arg(long, help_heading = "Creation")]
     reflink: bool,
@@ -103,6 +124,10 @@ impl RootdirArgs {
                     "--compression must be used with --rootdir",
                 ),
                 (self.reflink, "--reflink must be used with --rootdir"),
+                (
+                    !self.dense.is_empty(),
+                    "option --dense must be used with --rootdir",
+                ),
             ] {
                 if given {
                     bail!(error);
@@ -137,6 +162,17 @@ impl RootdirArgs {
         }
         resolved.requests()?;
         Ok(Some(resolved))
+    }
+
+    /// Returns the owner of all files; None if they keep their own. A user alone comes with the group of this number.
+    fn owner(&self) -> Option<(u32, u32)> {
+        match self.owner {
+            Some(Ownership { uid, gid }) => {
+                let uid = uid.unwrap_or(0);
+                Some((uid, gid.unwrap_or(uid)))
+            }
+            None => self.all_root.then_some((0, 0)),
+        }
     }
 }
 
@@ -216,9 +252,23 @@ impl Rootdir<'_> {
             return Ok(names.collect());
         }
         let wrong = || anyhow!("could not get canonical path: {}", path.display());
-        let whole = self.path.join(path).canonicalize().map_err(|_| wrong())?;
+        // As for mkfs.btrfs, a leading slash is the root of the volume.
+        let from_root = path.strip_prefix("/").unwrap_or(path);
+        let whole = self.path.join(from_root).canonicalize();
+        let whole = whole.map_err(|_| wrong())?;
         let below = whole.strip_prefix(&self.path).map_err(|_| wrong())?;
         Ok(below.to_owned())
+    }
+
+    /// Warns where fakeroot would have files belong to others than they do.
+    pub(super) fn warn_of_fakeroot(&self, console: &mut Console) {
+        let is_faked = std::env::var_os("FAKEROOTKEY").is_some_and(|key| !key.is_empty());
+        if is_faked && self.is_folder && self.args.owner().is_none() {
+            console.warning(
+                "owners and devices that fakeroot makes up are not seen: files keep their real owners \
+                 (--all-root, --owner, or an archive that tar makes within fakeroot)",
+            );
+        }
     }
 
     /// Adds these files and options to the volume. The files are opened, before any target is opened for writing.
@@ -243,6 +293,12 @@ impl Rootdir<'_> {
             .shrink(self.args.shrink)
             .growth(growth)
             .scratch_dir(scratch_dir(targets));
+        if let Some((uid, gid)) = self.args.owner() {
+            mkfs = mkfs.owner(uid, gid);
+        }
+        for path in &self.args.dense {
+            mkfs = mkfs.dense(self.below(path)?);
+        }
         for SubvolumeRequest {
             path,
             access,

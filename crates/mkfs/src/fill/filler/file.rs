@@ -17,6 +17,7 @@ use crate::fill::encode::{Inline, Part};
 use crate::fill::error::FillError;
 use crate::fill::inode::{Name, put_extent, put_hole, put_inline, put_name, put_xattrs};
 use crate::fill::item_sorter::Record;
+use crate::fill::marks::DENSE;
 use crate::fill::source::{Attributes, Body, Contents, LinkId};
 
 /// Extents of a file that are held until its inode is known.
@@ -208,7 +209,7 @@ impl Filler<'_, '_> {
         }
         self.stats.files += 1;
         let mut inode = self.inode(&file.attributes, file.size, file.nbytes);
-        let mut flags = file.attributes.flags;
+        let mut flags = file.attributes.flags.difference(DENSE);
         flags.set(InodeFlags::COMPRESS, file.is_compressed);
         if file.is_incompressible {
             flags.insert(InodeFlags::NOCOMPRESS);

@@ -21,6 +21,7 @@ fn marks() -> Marks {
             flags("a/sub/deep", InodeFlags::NODATACOW),
             flags("a/b", InodeFlags::NODATACOW),
         ],
+        &["boot".into(), "a/sub".into()],
     )
 }
 
@@ -33,9 +34,9 @@ fn flags_are_inherited_but_not_into_a_subvolume() {
     assert_eq!(b.flags, InodeFlags::NODATASUM | InodeFlags::NODATACOW);
     assert_eq!(marks.meet(b"a/c", false, a.flags).flags, a.flags);
     let sub = marks.meet(b"a/sub", true, a.flags);
-    assert_eq!((sub.subvolume, sub.flags), (Some(0), PLAIN));
+    assert_eq!((sub.subvolume, sub.flags), (Some(0), DENSE));
     let deep = marks.meet(b"a/sub/deep", false, sub.flags);
-    assert_eq!(deep.flags, InodeFlags::NODATACOW);
+    assert_eq!(deep.flags, InodeFlags::NODATACOW | DENSE);
 }
 
 #[test]
