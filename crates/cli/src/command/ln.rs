@@ -1,7 +1,7 @@
 //! `ubtrfs ln`: hard and symbolic links.
 
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use anyhow::{Context, bail};
 use ubtrfs::Metadata;
@@ -18,7 +18,7 @@ use crate::volume_access::reason::Reasoned;
 /// The last argument is the new name, or a directory that takes links under the names of the targets.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Ln {
-    /// The target: a path IMAGE:/PATH in the same volume, or with -s any text
+    /// The target: a path IMAGE:/PATH in the same volume, or with -s any text (/PATH is stored for that path)
     #[arg(required = true, value_name = "TARGET")]
     targets: Vec<OsString>,
     /// Name of the link, or directory of the links
@@ -107,9 +107,20 @@ impl Ln {
         }
         let linked = match existing {
             Some((location, _)) => files.hard_link(location.path_within(), &named.path),
-            None => files.symlink(to, &named.path),
+            None => files.symlink(self.text_of(changes, to), &named.path),
         };
         linked.reason().with_context(refused)
+    }
+
+    /// Returns the text of a symbolic link. `IMAGE:/PATH` of the same volume is a path in it, which nothing else would
+    /// follow.
+    fn text_of(&self, changes: &Changes<'_>, to: &OsString) -> OsString {
+        let location = Location::parse(to);
+        let is_split = location.image.as_os_str() != to;
+        match is_split && self.link.session().is_none() && changes.opened(&location).is_some() {
+            true => OsString::from_vec(location.path),
+            false => to.clone(),
+        }
     }
 
     /// Returns the file that a hard link is to name.

@@ -143,21 +143,29 @@ impl RemovalObserver for TransferConsole<'_> {
 
 /// The filling of a new volume, as a console shows it.
 #[derive(Debug)]
-pub(crate) struct FillConsole(ProgressBar);
+pub(crate) struct FillConsole(Option<ProgressBar>);
 
 impl FillConsole {
-    /// Creates an observer if the console shows progress.
-    pub(crate) fn new(console: &Console) -> Option<FillConsole> {
-        console.progress().cloned().map(FillConsole)
+    /// Creates an observer, which shows progress if the console does.
+    pub(crate) fn new(console: &Console) -> FillConsole {
+        FillConsole(console.progress().cloned())
     }
 }
 
 impl FillObserver for FillConsole {
     fn begin(&mut self, path: &Path) {
-        self.0.set_message(Escaped::of(path).to_string());
+        if let Some(bar) = &self.0 {
+            bar.set_message(Escaped::of(path).to_string());
+        }
     }
 
     fn transferred(&mut self, len_bytes: u64) {
-        self.0.inc(len_bytes);
+        if let Some(bar) = &self.0 {
+            bar.inc(len_bytes);
+        }
+    }
+
+    fn is_cancelled(&mut self) -> bool {
+        interrupt::take()
     }
 }

@@ -23,6 +23,7 @@ use ubtrfs::{
 
 use crate::command::chown::Ownership;
 use crate::presentation::console::{COPY_PROGRESS, Console};
+use crate::presentation::interrupt;
 use crate::presentation::size_suffix::parse_size;
 use crate::presentation::transfer_console::FillConsole;
 use crate::volume_access::reason::Reasoned;
@@ -200,10 +201,10 @@ impl Mkfs {
                 filled.plan(&sizes).reason()?
             }
         };
-        let devices: Vec<FileDevice> = targets
-            .iter_mut()
-            .map(Target::open)
-            .collect::<Result<_, _>>()?;
+        let opened = targets.iter_mut().map(Target::open).collect();
+        let remove_made = || targets.iter().for_each(Target::remove_if_made);
+        let opened: anyhow::Result<Vec<FileDevice>> = opened;
+        let devices = opened.inspect_err(|_| remove_made())?;
         if !self.nodiscard && !console.quiet {
             for device in devices.iter().filter(|device| device.is_block()) {
                 summary::announce_discard(device, &mut console.out)?;
@@ -215,18 +216,17 @@ impl Mkfs {
             .collect();
         if rootdir.is_some() {
             console.start_progress(COPY_PROGRESS);
+            if targets.iter().any(Target::is_made) {
+                // Ctrl-C leaves no part of a volume behind.
+                interrupt::watch().context("cannot handle signals")?;
+            }
         }
-        let written = match FillConsole::new(console) {
-            Some(mut observer) => planned.write_with(&named, &mut observer),
-            None => planned.write(&named),
-        };
+        let written = planned.write_with(&named, &mut FillConsole::new(console));
         console.end_progress();
-        let written = written.reason();
+        let written = written.reason().inspect_err(|_| remove_made());
         let made = match rootdir {
             None => written.context("error during mkfs")?,
-            Some(_) => written.inspect_err(|_| {
-                targets.iter().for_each(Target::remove_if_made);
-            })?,
+            Some(_) => written?,
         };
         if let (Some(rootdir), Some(filled)) = (rootdir, &made.filled) {
             if let Some(left_out) = &filled.left_out_acls {

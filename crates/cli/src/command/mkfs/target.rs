@@ -24,7 +24,8 @@ pub(super) struct Target {
     pub(super) may_have_any_size: bool,
     /// The file or device that is there already, until it is taken by [`Target::open`].
     device: Option<FileDevice>,
-    exists: bool,
+    /// It was made for the volume.
+    is_made: bool,
     /// Its directory in sysfs, of a block device.
     sysfs: Option<PathBuf>,
 }
@@ -89,7 +90,7 @@ impl Target {
             path: path.to_owned(),
             used_bytes: byte_count.unwrap_or(len_bytes).max(least.unwrap_or(0)),
             may_have_any_size: byte_count.is_none() && least.is_some_and(|least| len_bytes < least),
-            exists: true,
+            is_made: false,
             device: Some(device),
             sysfs: sysfs(metadata),
         })
@@ -108,7 +109,7 @@ impl Target {
             path: path.to_owned(),
             used_bytes,
             may_have_any_size: byte_count.is_none(),
-            exists: false,
+            is_made: false,
             device: None,
             sysfs: None,
         })
@@ -118,7 +119,9 @@ impl Target {
     pub(super) fn open(&mut self) -> anyhow::Result<FileDevice> {
         let Some(device) = self.device.take() else {
             // A file that another process has made since is not overwritten.
-            return Ok(FileDevice::create_new(&self.path, self.used_bytes).reason()?);
+            let made = FileDevice::create_new(&self.path, self.used_bytes).reason()?;
+            self.is_made = true;
+            return Ok(made);
         };
         if device.len_bytes() < self.used_bytes {
             let resized = device.resize(self.used_bytes);
@@ -129,10 +132,14 @@ impl Target {
 
     /// Removes an image that was made for a volume which could not be made.
     pub(super) fn remove_if_made(&self) {
-        if !self.exists {
+        if self.is_made {
             // The rest of it is no volume in any case.
             let _ = std::fs::remove_file(&self.path);
         }
+    }
+
+    pub(super) fn is_made(&self) -> bool {
+        self.is_made
     }
 
     /// Returns whether it is a file, or will be one.
