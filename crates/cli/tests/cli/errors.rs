@@ -358,7 +358,7 @@ fn a_truncated_image_is_read_on_request() {
     assert!(listed.status.success(), "{listed:?}");
 }
 
-/// As of `btrfs filesystem label`.
+/// The code is that of `btrfs filesystem label`.
 #[test]
 fn failures_of_label_exit_with_255() {
     let (dir, image) = empty_volume();

@@ -14,9 +14,9 @@ use ubtrfs_sim::{Scratch, images};
 
 use crate::process::{empty_volume, location, succeed, ubtrfs};
 
-/// As with btrfs-progs, an inspection goes on, and is no failure.
+/// An inspection goes on, and is no failure, as with btrfs-progs.
 #[test]
-fn what_is_not_there_is_no_failure_of_a_dump() {
+fn dumps_of_absent_trees_and_blocks_do_not_fail() {
     let (_dir, image) = empty_volume();
     let volume = Crafted::load(std::slice::from_ref(&image));
     let root = volume.superblock().root.get().to_string();

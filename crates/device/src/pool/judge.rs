@@ -151,7 +151,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Returns whether a device may be shorter than its item says. What is behind its end cannot be read.
+    /// Returns whether a device may be shorter than its item says. Blocks behind its end cannot be read.
     fn accepts_truncated(&self) -> bool {
         self.degraded || self.ignores_truncation
     }

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::os::fd::AsRawFd;
 use std::process::{Child, Command, Stdio};
 
-use super::calls::{self, Fd};
+use super::calls;
 use super::stage::{Kind, Stage, state_at};
 
 /// User 0 of the volume is user 10000 of the mount, 1 is 10001, and so on. Other users have none.
