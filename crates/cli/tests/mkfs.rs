@@ -241,7 +241,8 @@ fn other_formats_are_overwritten_only_with_force() {
         &0x0be5_a941_u32.wrapping_neg().to_be_bytes(),
     ]
     .concat();
-    let raw: [(&str, &[(u64, &[u8])]); 19] = [
+    type Placed<'a> = (u64, &'a [u8]);
+    let raw: [(&str, &[Placed<'_>]); 19] = [
         ("bfs", &[(0, b"\xce\xfa\xad\x1b")]),
         ("hfs", &[(1024, b"BD"), (1024 + 20, b"\0\0\x10\0")]),
         ("ufs", &[(8192 + 0x55c, b"\x54\x19\x01\0")]),

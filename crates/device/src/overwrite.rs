@@ -34,7 +34,7 @@ pub fn check_overwrite(file: &File, path: &Path) -> Result<(), DeviceError> {
     let metadata = file.metadata().map_err(open_error(path))?;
     let is_block = metadata.file_type().is_block_device();
     let can_hold = SUPERBLOCK_OFFSETS[0] + SUPERBLOCK_SIZE as u64;
-    if !is_block && !(metadata.is_file() && metadata.len() >= can_hold) {
+    if !is_block && (!metadata.is_file() || metadata.len() < can_hold) {
         return Ok(());
     }
     if SUPERBLOCK_OFFSETS.iter().any(|&at| has_magic(file, at)) {

@@ -55,7 +55,7 @@ fn users_of_an_address_out_of_sight_have_no_path() {
         &*at("sub"),
     ]);
     succeed(["cp".as_ref(), file.as_os_str(), &*at("f")]);
-    let volume = Volume::open(&[image.clone()], &OpenOptions::new()).unwrap();
+    let volume = Volume::open(std::slice::from_ref(&image), &OpenOptions::new()).unwrap();
     let chunks = volume.pool().chunk_map().all();
     let data = chunks
         .iter()

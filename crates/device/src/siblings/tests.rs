@@ -134,7 +134,7 @@ fn newer_device_is_not_taken_beside_a_copy_of_an_earlier_time() {
     let second = folder.add("d2", 2, NOW);
     assert_eq!(
         folder.found("d1.old", Access::Write).unwrap(),
-        [third.clone()]
+        std::slice::from_ref(&third)
     );
     let both = [third, second.clone()];
     assert_eq!(

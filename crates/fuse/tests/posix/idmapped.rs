@@ -80,8 +80,7 @@ pub(crate) fn mapped_users(stage: &mut Stage) {
                     let made = match kind {
                         Kind::Dir => calls::mkdir(dir, path, 0o2777).map(|_| ()),
                         Kind::Fifo => calls::mknod(dir, path, libc::S_IFIFO | 0o666, 0).map(|_| ()),
-                        _ => calls::open(dir, path, libc::O_CREAT | libc::O_RDWR, 0o6777)
-                            .map(|file| drop(file)),
+                        _ => calls::open(dir, path, libc::O_CREAT | libc::O_RDWR, 0o6777).map(drop),
                     };
                     stage.note(format!("make {name}"), made);
                     note_both(stage, dir, &name);

@@ -9,9 +9,6 @@ use super::target::{CloneSource, Device, NewFile, Sent, SetAttributes};
 use super::{Current, Receiver, TYPE};
 use crate::format::{Command, NewNode};
 
-/// The largest file that Linux can handle.
-/// With a NUL, as in the kernel.
-
 const CHAR_DEVICE: u64 = 0o020_000;
 const BLOCK_DEVICE: u64 = 0o060_000;
 

@@ -82,7 +82,8 @@ fn sectors_are_looked_up_once() {
         looked_up.push(sectors.clone());
         all(sectors)
     });
-    assert_eq!((bytes, looked_up), (Ok(9), vec![4..5]));
+    assert_eq!(bytes, Ok(9));
+    assert!(looked_up.into_iter().eq(std::iter::once(4..5)));
     let refused = |_| Err::<Vec<Range<u64>>, _>("refused");
     count.note_changed(9..10);
     assert_eq!(count.bytes(refused), Err("refused"));

@@ -13,7 +13,12 @@ fn scratch(memory_bytes: usize) -> Scratch {
 }
 
 fn names() -> Names {
-    Names::new(Marks::new(&[], &[]), Times::default(), &scratch(1 << 20)).unwrap()
+    Names::new(
+        Marks::new(&[], &[], &[]),
+        Times::default(),
+        &scratch(1 << 20),
+    )
+    .unwrap()
 }
 
 fn attributes(mode: u32) -> Attributes {
@@ -167,7 +172,7 @@ fn names_sort_by_their_bytes_within_each_directory() {
 #[test]
 fn order_and_links_do_not_depend_on_how_much_memory_there_is() {
     let made = |memory_bytes| {
-        let marks = Marks::new(&[], &[]);
+        let marks = Marks::new(&[], &[], &[]);
         let mut names = Names::new(marks, Times::default(), &scratch(memory_bytes)).unwrap();
         for number in 0..5000_u32 {
             // In an order that is none.
