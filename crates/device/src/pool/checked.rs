@@ -117,7 +117,7 @@ impl Pool {
         // MISSED-1
         let device = device
             .as_ref()
-            .filter(|device| !device.errors.missed_writes());
+            .filter(|device| chunk.mirrors() == 1 || !device.errors.missed_writes());
         let Some(block) = device.and_then(|device| device.block()) else {
             return false;
         };
