@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, anyhow};
 use rustix::io::Errno;
 use ubtrfs_engine::inspect::SharedRanges;
+use ubtrfs_format::ids::InodeNr;
 use ubtrfs_fuse::ioctl_args as args;
 
 use super::{Usage, complain, is_denied, pass_over};
@@ -28,7 +29,7 @@ pub(super) struct Meter {
     ranges: SharedRanges,
     /// Directories, and files with several names, that were counted. A bind mount shows a directory twice.
     seen: HashSet<(u64, u64)>,
-    /// The id of the volume that the argument is in.
+    /// The id of the volume that the argument is in, unless the argument is an empty subvolume directory.
     volume: Option<[u8; 16]>,
     /// Directories that are open, from the argument down.
     open: Vec<Directory>,
@@ -76,7 +77,7 @@ impl Meter {
         if !metadata.is_dir() {
             return Ok(());
         }
-        self.volume = Some(volume_of(path).with_context(not_measured)?);
+        self.volume = volume_of(path).with_context(not_measured)?;
         self.seen.insert((metadata.dev(), metadata.ino()));
         self.enter(path.to_owned(), &metadata)
             .with_context(not_measured)?;
@@ -145,10 +146,12 @@ impl Meter {
             .map_err(|error| failed(error.into()))?;
         if metadata.is_dir() {
             let above = self.open.last().map(|directory| directory.device);
-            if above != Some(metadata.dev()) && !self.is_of_volume(path).map_err(failed)? {
+            if above != Some(metadata.dev()) && !self.is_of_volume(path) {
                 return Ok(());
             }
-            if !self.seen.insert((metadata.dev(), metadata.ino())) {
+            // All empty subvolume directories have one number.
+            let has_number = metadata.ino() != InodeNr::EMPTY_SUBVOL_DIR.0;
+            if has_number && !self.seen.insert((metadata.dev(), metadata.ino())) {
                 return Ok(());
             }
             let entered = self.enter(path.to_owned(), &metadata);
@@ -165,8 +168,15 @@ impl Meter {
     }
 
     /// Returns whether a directory with another device number is of a subvolume of the same volume.
-    fn is_of_volume(&self, dir: &Path) -> anyhow::Result<bool> {
-        Ok(is_btrfs(dir) && self.volume == Some(volume_of(dir)?))
+    fn is_of_volume(&self, dir: &Path) -> bool {
+        if !is_btrfs(dir) {
+            return false;
+        }
+        match volume_of(dir) {
+            Ok(Some(volume)) => Some(volume) == self.volume,
+            // An empty subvolume directory, or one that cannot be opened: entering it gives the error.
+            Ok(None) | Err(_) => true,
+        }
     }
 
     fn file(&mut self, path: &Path) -> anyhow::Result<Usage> {
@@ -208,8 +218,13 @@ fn is_unreadable(error: &anyhow::Error) -> bool {
     error.is_some_and(|error| is_denied(error.kind()))
 }
 
-fn volume_of(path: &Path) -> Result<[u8; 16], Errno> {
-    Ok(Asked::at(path)?.volume_info()?.fsid)
+/// Returns the id of the volume, or None for an empty subvolume directory, which answers no ioctls.
+fn volume_of(path: &Path) -> Result<Option<[u8; 16]>, Errno> {
+    match Asked::at(path)?.volume_info() {
+        Ok(info) => Ok(Some(info.fsid)),
+        Err(Errno::NOTTY) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 fn is_btrfs(dir: &Path) -> bool {
