@@ -1,7 +1,7 @@
 //! Locks that the caller of this process holds on a device.
 //!
-//! Formatters are run with the device locked, so that udev does not probe it. Their parent holds an exclusive flock
-//! (systemd-repart, mkosi, `udevadm lock`). An ancestor of this process holds such a lock, or a
+//! Formatters run with the device locked, so that udev does not probe it. By systemd's rule their parent holds an
+//! exclusive flock (systemd-repart, mkosi, `udevadm lock`). An ancestor of this process holds such a lock, or a
 //! descriptor that this process has inherited.
 
 use std::fs::{self, Metadata};

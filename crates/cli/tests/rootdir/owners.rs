@@ -153,7 +153,7 @@ fn files_of_boot_loaders_have_no_holes() {
         let copy = cat.arg("cat").arg(place).output().unwrap().stdout;
         assert!(copy == fs::read(source.join("boot/vmlinuz")).unwrap());
         assert_success("check", &check(image));
-        // An independent reader, where it is installed.
+        // An independent reader, which boots from such files.
         let by_grub = Command::new("grub-fstest")
             .arg(image)
             .args(["cat", "/boot/vmlinuz"])
