@@ -49,6 +49,8 @@ pub(super) struct DeviceErrors {
     is_stale: AtomicBool,
     /// Data without checksums was written since the last flush began.
     has_unflushed_unsummed: AtomicBool,
+    /// A write failed since the last flush began: its other copies are not durable yet.
+    has_failed_write: AtomicBool,
 }
 
 impl DeviceErrors {
@@ -76,6 +78,15 @@ impl DeviceErrors {
     pub(super) fn missed_writes(&self) -> bool {
         let mut missed = DeviceErrorKind::MISSED.into_iter();
         self.is_stale.load(Ordering::Acquire) || missed.any(|kind| self.has(kind))
+    }
+
+    pub(super) fn note_failed_write(&self) {
+        self.has_failed_write.swap(true, Ordering::AcqRel);
+    }
+
+    /// Returns whether a write failed since the last call.
+    pub(super) fn take_failed_write(&self) -> bool {
+        self.has_failed_write.swap(false, Ordering::AcqRel)
     }
 
     pub(super) fn note_unsummed(&self) {

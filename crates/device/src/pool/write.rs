@@ -5,8 +5,9 @@
 //!   A copy that failed is reported, and one on a missing device is left out.
 //! - WRITE-2: no superblock is written before everything that it leads to was flushed. Of a device's copies one is
 //!   valid and durable at any time.
-//! - WRITE-3: a flush counts as done if every chunk is whole without the devices on which it failed. A superblock
-//!   counts as written if one device has it. The copies after a device's first one may fail.
+//! - WRITE-3: a flush counts as done if every chunk is whole without the devices on which it failed. Devices on which a
+//!   write failed since the last flush count, too. A superblock counts as written if one device has it. The copies after
+//!   a device's first one may fail.
 //!
 //! Not here: profiles with parity, which are read only; what a superblock says.
 
@@ -155,6 +156,7 @@ impl Pool {
                     self.count_written(write.buf.len() as u64);
                     continue;
                 };
+                device.errors.note_failed_write();
                 if device.errors.count(DeviceErrorKind::Write) {
                     tracing::error!(%devid, offset = write.offset, logical = %write.logical, error = %source, "write failed");
                 }
@@ -273,7 +275,12 @@ impl Pool {
         nonblocking::check()?;
         let mut failed = FailedDevices::default();
         let mut lost_unsummed = false;
+        let mut lost = BTreeSet::new();
         for (&devid, device) in self.devices.load().iter() {
+            // The copies elsewhere of what it has not taken may be lost by this flush.
+            if device.errors.take_failed_write() {
+                lost.insert(devid);
+            }
             let (Some(block), Some(path)) = (device.block(), device.path()) else {
                 continue;
             };
@@ -293,7 +300,8 @@ impl Pool {
             }
             failed.add(devid, error);
         }
-        let is_tolerated = || !lost_unsummed && self.tolerates_loss_of(&failed.devids);
+        lost.extend(&failed.devids);
+        let is_tolerated = || !lost_unsummed && self.tolerates_loss_of(&lost);
         match failed.first {
             // WRITE-3
             Some(error) if !is_tolerated() => Err(error),

@@ -84,11 +84,15 @@ fn write_fails_if_more_copies_fail_than_the_profile_tolerates() {
 }
 
 fn pool_refusing(volume: &TestVolume, failing: &[u64], refused: Request) -> Pool {
+    pool_refusing_by(volume, |devid| failing.contains(&devid).then_some(refused))
+}
+
+fn pool_refusing_by(volume: &TestVolume, refused: impl Fn(u64) -> Option<Request>) -> Pool {
     let wrap = |devid, inner| -> Arc<dyn BlockDevice> {
         Arc::new(Noting {
             inner,
             requests: Arc::default(),
-            refused: failing.contains(&devid).then_some(refused),
+            refused: refused(devid),
         })
     };
     let pool = volume.pool_with(|_| true, &PoolOptions::new(), wrap);
@@ -133,6 +137,26 @@ fn superblock_is_written_if_one_device_takes_it() {
         let counts = pool.error_counts(DevId(1)).unwrap();
         assert_eq!(counts, [1, 0, 0, 0, 0]);
     }
+}
+
+/// WRITE-3
+#[test]
+fn flush_fails_that_may_have_lost_the_other_copy_of_what_a_device_did_not_take() {
+    let volume = TestVolume::new(Profile::Raid1, 2);
+    let copy = volume.mapped().piece(0, 4096, 1);
+    let pool = pool_refusing_by(&volume, |devid| {
+        if devid == copy.devid.0 {
+            Some(Request::Write(copy.physical.0))
+        } else if devid == 1 {
+            None
+        } else {
+            Some(Request::Flush)
+        }
+    });
+    assert!(pool.flush().is_ok());
+    pool.write(&[(DATA_START, &[7; 4096])]).unwrap();
+    assert!(pool.flush().is_err());
+    assert!(pool.flush().is_ok(), "what was written since is whole");
 }
 
 /// MISSED-2
