@@ -121,17 +121,16 @@ impl<S: Source> Adapter<S> {
         let range = Span::new(offset, bytes.len() as u64);
         let written: Vec<_> = old.iter().filter_map(|pages| pages.common(range)).collect();
         let (_shield, may_be_replaced) = self.known.raise_shield(node.0, &written, before);
+        let mut outcome = Ok(());
         if may_be_replaced {
-            for part in &written {
-                volume
-                    .write(id, part.start, part.of(range.start, bytes))
-                    .map_err(errno)?;
-            }
+            let put = |part: &Span| volume.write(id, part.start, part.of(range.start, bytes));
+            outcome = written.iter().try_for_each(put).map_err(errno);
         }
+        // Also if that has failed: a part is done.
         for pages in old {
             self.drop_and_wait(node, pages, Asker::Another, Some((offset, bytes)));
         }
-        Ok(())
+        outcome
     }
 
     /// Has the kernel drop the pages for a write that has failed, and may have changed a part.
@@ -185,7 +184,7 @@ impl<S: Source> Adapter<S> {
             let may_end = match write.map(|write| self.look_at_last(node, range, write)) {
                 None | Some(Look::Harmless) => true,
                 Some(Look::Old) => false,
-                Some(Look::Unsure) => looks == LOOKS_WHERE_UNSURE,
+                Some(Look::Unsure) => looks >= LOOKS_WHERE_UNSURE,
             };
             if may_end {
                 tracing::debug!(node = node.0, ?range, "the kernel holds the lock of a page");
