@@ -4,7 +4,7 @@ use ubtrfs_sim::kernel::{KernelMount, KernelVolume, MkfsSpec, or_skip};
 use ubtrfs_sim::model::Limits;
 use ubtrfs_sim::script::{
     KernelFolder, KernelTarget, Op, RunOptions, Shape, ThreadPlan, VfsTarget, dedupes, generate,
-    prove, run,
+    inherited_properties, prove, run,
 };
 use ubtrfs_sim::seed;
 
@@ -112,6 +112,20 @@ fn dedupes_of_ranges_that_end_anywhere() {
     }
     let mut kernel = target(&MkfsSpec::new(), "");
     let done = run(&mut kernel, &dedupes(), &RunOptions::default());
+    done.unwrap_or_else(|failure| panic!("{failure}"));
+}
+
+#[test]
+fn properties_are_inherited_from_directories_that_are_read_again() {
+    if !or_skip("properties_are_inherited_from_directories_that_are_read_again") {
+        return;
+    }
+    let mut kernel = target(&MkfsSpec::new().nodesize(4096), "");
+    let options = RunOptions {
+        limits: Limits::of_nodesize(4096),
+        ..RunOptions::default()
+    };
+    let done = run(&mut kernel, &inherited_properties(), &options);
     done.unwrap_or_else(|failure| panic!("{failure}"));
 }
 

@@ -23,6 +23,7 @@
 mod action;
 mod dedupes;
 mod generator;
+mod inherited;
 mod ioctl;
 mod kernel_target;
 mod run;
@@ -37,6 +38,7 @@ mod vfs_target;
 pub use crate::vocabulary::*;
 pub use dedupes::dedupes;
 pub use generator::{Generator, generate};
+pub use inherited::inherited_properties;
 pub use kernel_target::{KernelFolder, KernelTarget, MountedVolume};
 pub use run::{Disagreement, Failure, Problem, Run, RunOptions, Step, run};
 pub use shape::Shape;

@@ -1,14 +1,17 @@
 //! The kernel's btrfs as a target: what it does proves the model.
 
 use std::fs::File;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::vfs_target::Mounted;
+use super::vfs_target::{Mounted, proc_path};
 use super::{Op, OpError, SubvolumeVerb, VfsTarget, ioctl};
 use crate::Result;
 use crate::error::At;
 use crate::kernel::{KernelMount, KernelVolume};
+
+const COMPRESSION: &str = "btrfs.compression";
 
 /// A volume that is mounted by the kernel, but for moments.
 #[derive(Debug)]
@@ -66,6 +69,10 @@ impl Mounted for MountedVolume {
         Ok(())
     }
 
+    fn reload_properties(&self, dir: &OwnedFd) {
+        set_properties_again(dir);
+    }
+
     fn subvolume(&mut self, verb: SubvolumeVerb<'_>) -> Result<(), OpError> {
         btrfs_subvolume(verb)
     }
@@ -99,12 +106,29 @@ impl Mounted for KernelFolder {
         Err(rustix::io::Errno::BUSY).at("mount again", &self.0)
     }
 
+    fn reload_properties(&self, dir: &OwnedFd) {
+        set_properties_again(dir);
+    }
+
     fn subvolume(&mut self, verb: SubvolumeVerb<'_>) -> Result<(), OpError> {
         btrfs_subvolume(verb)
     }
 
     fn may_refuse(&self, op: &Op, error: OpError) -> bool {
         is_by_chance(op, error)
+    }
+}
+
+/// Sets the compression property of a directory again.
+///
+/// Linux 6.18 misses the properties of an inode whose INODE_ITEM ends a leaf while INODE_REF begins the next one. New
+/// files in such a directory inherit nothing. Seen with 400 directories in leaves of 4 KiB, read after a mount: exactly
+/// the two whose leaves end so. The moments of commits decide where leaves end.
+fn set_properties_again(dir: &OwnedFd) {
+    let path = proc_path(dir);
+    if let Ok(Some(value)) = xattr::get_deref(&path, COMPRESSION) {
+        // A directory that refuses it takes no new entry either.
+        let _ = xattr::set_deref(&path, COMPRESSION, &value);
     }
 }
 

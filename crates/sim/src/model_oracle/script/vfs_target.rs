@@ -40,6 +40,9 @@ pub trait Mounted {
     /// Unmounts and mounts again. No file of it is open.
     fn remount(&mut self) -> Result<()>;
 
+    /// Sets the properties of a directory again that new entries inherit, if the file system may have missed them.
+    fn reload_properties(&self, _dir: &OwnedFd) {}
+
     /// Does something to a subvolume. Paths are short, whatever those of the script are.
     fn subvolume(&mut self, verb: SubvolumeVerb<'_>) -> OpResult<()>;
 
@@ -145,6 +148,13 @@ impl<M: Mounted> VfsTarget<M> {
         }
     }
 
+    /// Opens the directory of a new inode, which inherits properties from it.
+    fn new_place<'p>(&self, path: &'p FsPath) -> OpResult<Place<'p>> {
+        let place = self.place(path)?;
+        self.mounted.reload_properties(&place.dir);
+        Ok(place)
+    }
+
     fn open_at(&self, path: &FsPath, flags: OFlags) -> OpResult<File> {
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         if path.is_root() {
@@ -178,20 +188,20 @@ impl<M: Mounted> VfsTarget<M> {
     }
 
     fn create(&self, path: &FsPath, mode: u32) -> OpResult {
-        let Place { dir, name } = self.place(path)?;
+        let Place { dir, name } = self.new_place(path)?;
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
         openat(dir, name, flags, Mode::from_raw_mode(0o600))?;
         self.made(path, mode)
     }
 
     fn mkdir(&self, path: &FsPath, mode: u32) -> OpResult {
-        let Place { dir, name } = self.place(path)?;
+        let Place { dir, name } = self.new_place(path)?;
         mkdirat(dir, name, Mode::from_raw_mode(0o700))?;
         self.made(path, mode)
     }
 
     fn mknod(&self, path: &FsPath, node: Node, mode: u32) -> OpResult {
-        let Place { dir, name } = self.place(path)?;
+        let Place { dir, name } = self.new_place(path)?;
         let kind = match node {
             Node::Fifo => FileType::Fifo,
             Node::Socket => FileType::Socket,
@@ -205,7 +215,7 @@ impl<M: Mounted> VfsTarget<M> {
     }
 
     fn rename(&self, from: &FsPath, to: &FsPath, how: RenameHow) -> OpResult {
-        let (old, new) = (self.place(from)?, self.place(to)?);
+        let (old, new) = (self.new_place(from)?, self.place(to)?);
         let flags = match how {
             RenameHow::Replace => RenameFlags::empty(),
             RenameHow::NoReplace => RenameFlags::NOREPLACE,
@@ -254,6 +264,7 @@ impl<M: Mounted> VfsTarget<M> {
     }
 
     fn tmpfile(&mut self, dir: &FsPath, mode: u32, slot: Slot) -> OpResult {
+        self.mounted.reload_properties(&self.handle(dir)?);
         let file = self.open_at(dir, OFlags::TMPFILE | OFlags::RDWR)?;
         fchmod(&file, Mode::from_raw_mode(mode))?;
         self.open.insert(slot, file);
@@ -459,6 +470,7 @@ impl<M: Mounted> VfsTarget<M> {
 
     fn create_subvolume(&mut self, path: &FsPath) -> OpResult {
         let place = self.free_place(path)?;
+        self.mounted.reload_properties(&place.dir);
         self.mounted.subvolume(SubvolumeVerb::Create {
             path: &place.outside_path(),
         })?;
@@ -513,7 +525,7 @@ impl Place<'_> {
 }
 
 /// Reaches the inode of a handle, a symlink too: the kernel does not follow what this path leads to.
-fn proc_path(handle: &OwnedFd) -> PathBuf {
+pub(super) fn proc_path(handle: &OwnedFd) -> PathBuf {
     format!("/proc/self/fd/{}", handle.as_raw_fd()).into()
 }
 
@@ -545,7 +557,7 @@ impl<M: Mounted> Target for VfsTarget<M> {
             Op::Create { path, mode } => self.create(path, *mode),
             Op::Mkdir { path, mode } => self.mkdir(path, *mode),
             Op::Symlink { path, target } => {
-                let Place { dir, name } = self.place(path)?;
+                let Place { dir, name } = self.new_place(path)?;
                 symlinkat(&target[..], dir, name)?;
                 Ok(Outcome::Done)
             }

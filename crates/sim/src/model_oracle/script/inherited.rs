@@ -1,0 +1,39 @@
+//! A written script: directories with a property are read again, and new files inherit it.
+//!
+//! There are enough of them that some inode items end a leaf. Linux 6.18 misses the properties of those.
+
+use super::{Data, FsPath, Op, XattrHow, bytes, path};
+
+const DIRECTORIES: usize = 400;
+/// Names of many lengths move the ends of leaves.
+const LONGEST: usize = 40;
+
+fn directory(number: usize) -> FsPath {
+    path(format!("{number:03}{}", "x".repeat(number % LONGEST)))
+}
+
+/// Lists operations that make directories, read all, and only then make a file in each: a new entry moves leaves.
+pub fn inherited_properties() -> Vec<Op> {
+    let mut ops = Vec::new();
+    for path in (0..DIRECTORIES).map(directory) {
+        ops.push(Op::Mkdir {
+            path: path.clone(),
+            mode: 0o755,
+        });
+        ops.push(Op::SetXattr {
+            path,
+            name: bytes("btrfs.compression"),
+            value: Data::Bytes(b"zlib".to_vec()),
+            how: XattrHow::Any,
+        });
+    }
+    ops.push(Op::Remount);
+    ops.extend((0..DIRECTORIES).map(|number| Op::Stat {
+        path: directory(number),
+    }));
+    ops.extend((0..DIRECTORIES).map(|number| Op::Create {
+        path: directory(number).join(b"file"),
+        mode: 0o644,
+    }));
+    ops
+}
