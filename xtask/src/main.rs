@@ -17,6 +17,7 @@ const USAGE: &str = "\
 usage: cargo xtask tidy              check the sources against the rules of the house
        cargo xtask tidy --lower-baselines
                                      lower the numbers of known faults to what is found, and check
+       cargo xtask wording           print how often comments and pages have patterns that tidy counts
        cargo xtask imports [--dot] [CRATE]
                                      list the imports between the modules of each crate
        cargo xtask header            write the header of the library for C
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
     match args.as_slice() {
         ["tidy"] => tidy::run(&workspace(), false),
         ["tidy", "--lower-baselines"] => tidy::run(&workspace(), true),
+        ["wording"] => tidy::print_wording(&workspace()),
         ["imports"] => imports::run(&workspace(), None, false),
         ["imports", "--dot"] => imports::run(&workspace(), None, true),
         ["imports", name] => imports::run(&workspace(), Some(name), false),

@@ -144,6 +144,10 @@ enum Fault {
         line: usize,
         name: String,
     },
+    CrookedWording {
+        line: usize,
+        pattern: &'static str,
+    },
     DeadLink {
         line: usize,
         target: String,
@@ -217,6 +221,12 @@ impl fmt::Display for Fault {
             Fault::FacelessName { line, name } => {
                 write!(f, "{line}: {name} does not name who acts")
             }
+            Fault::CrookedWording { line, pattern } => {
+                write!(
+                    f,
+                    "{line}: the wording {pattern}, and no more of it are known in this folder"
+                )
+            }
             Fault::DeadLink { line, target } => {
                 write!(f, "{line}: {target} is not there")
             }
@@ -278,6 +288,7 @@ pub(crate) fn run(root: &Path, lowers: bool) -> ExitCode {
         layers::check(root, &files, &mut findings),
         invariants::check(root, &files, &mut findings),
         prose::check(root, &files, &mut findings),
+        prose::wording::check(root, &files, &mut findings),
     ];
     for rule in &counted {
         if let Err(error) = check_counts(root, rule, lowers, &mut findings) {
@@ -293,6 +304,20 @@ pub(crate) fn run(root: &Path, lowers: bool) -> ExitCode {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
+    }
+}
+
+/// Prints how often comments and pages have each pattern of wording.
+pub(crate) fn print_wording(root: &Path) -> ExitCode {
+    match files::read_all(root) {
+        Ok(files) => {
+            prose::wording::print_rates(&files);
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("wording: {error}");
+            ExitCode::FAILURE
+        }
     }
 }
 
