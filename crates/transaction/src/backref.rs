@@ -1,11 +1,11 @@
 //! Back references read from the extent tree: the users of an extent, and the roots that reach a tree block.
 //!
-//! Extents name their users by root, or by the tree block that holds the reference when that block is
-//! shared. A leaf shared by snapshots is in all of their trees although only one root is named. So a
-//! leaf's roots are found by climbing from block to block to every root above it.
+//! An extent item names its users by root, or, if the referring tree block is shared, by that block. A leaf shared by
+//! snapshots is in all of their trees although its owner is only one of them. The roots of a leaf are therefore found
+//! by walking up from parent to parent.
 //!
 //! Invariants
-//! - BACKREF-1: a climb goes up one level at a time and visits a block once; it ends on any tree.
+//! - BACKREF-1: a walk goes up one level at a time and visits each block once, so it ends on any tree.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -23,15 +23,15 @@ use crate::FileId;
 use crate::error::{CorruptItem, Error, Result};
 use crate::roots::{Roots, blocks};
 
-/// How many roots of blocks are remembered at most, a block that has none counted as one.
+/// Cache limit: the total number of roots of all blocks. A block without a root counts as one.
 const MAX_REMEMBERED: usize = 1 << 18;
 
-/// A place in a file that an extent's bytes are used for.
+/// A place in a file that references an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ExtentUser {
     pub root: RootId,
     pub ino: InodeNr,
-    /// In the file.
+    /// The offset in the file.
     pub offset: u64,
 }
 
@@ -41,11 +41,11 @@ impl ExtentUser {
     }
 }
 
-/// Which roots reach a tree block; remembered over many questions.
+/// The roots that reach each tree block, cached across lookups.
 #[derive(Debug, Default)]
 pub struct RootsOfBlocks {
     known: BTreeMap<u64, BTreeSet<RootId>>,
-    /// The size of `known`, as `MAX_REMEMBERED` counts it.
+    /// The size of `known`, counted as for `MAX_REMEMBERED`.
     remembered: usize,
 }
 
@@ -61,7 +61,7 @@ impl RootsOfBlocks {
     }
 }
 
-/// A data extent as the extent tree has it.
+/// A data extent, as recorded in the extent tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataExtent {
     pub start: Logical,
@@ -81,8 +81,7 @@ impl Roots {
         let tree = self.tree(RootId::EXTENT_TREE)?;
         let mut cursor = tree.view.cursor();
         let mut more = cursor.seek_floor(&Key::new(logical.0, KeyType(u8::MAX), u64::MAX))?;
-        // Between the address and its extent lie at most that extent's references and one block
-        // group item.
+        // At most the references of this extent and one block group item are between the address and the extent item.
         while more {
             let Some((key, bytes)) = cursor.current() else {
                 break;
@@ -108,7 +107,7 @@ impl Roots {
         Ok(None)
     }
 
-    /// Returns how many references a data extent has; 0 for what is none.
+    /// Returns the number of references to a data extent, or 0 if there is no such extent.
     pub fn data_extent_refs(&self, extent: Logical) -> Result<u64> {
         let tree = self.tree(RootId::EXTENT_TREE)?;
         let mut cursor = tree.view.cursor();
@@ -120,8 +119,8 @@ impl Roots {
         Ok(refs.map_or(0, |extent| extent.head.refs.get()))
     }
 
-    /// Calls `each` with every use of a data extent, until it breaks. With `at` only uses of that byte of
-    /// the extent count, else every use does, at its own beginning.
+    /// Calls `each` with every use of a data extent, until it breaks. With `at`, only uses of that byte of the extent
+    /// are reported. Otherwise each use is reported with the offset at its start.
     pub fn extent_users(
         &self,
         extent: Logical,
@@ -132,7 +131,7 @@ impl Roots {
         let Some(references) = self.references(extent)? else {
             return Ok(());
         };
-        // Only their numbers: an extent may have any number of users.
+        // Only the addresses are kept in memory, because an extent can have any number of users.
         let mut leaves: BTreeSet<Logical> = BTreeSet::new();
         for reference in &references.refs {
             match *reference {
@@ -202,7 +201,7 @@ impl Roots {
         Ok(found)
     }
 
-    /// Collects the leaves of the root that `data` names in which the extent is referred to.
+    /// Collects the leaves of the root named by `data` that reference the extent.
     fn leaves_of_root(
         &self,
         extent: Logical,
@@ -213,7 +212,7 @@ impl Roots {
             return Ok(());
         };
         let ino = data.objectid.get();
-        // Below zero it wrapped: then the first reference is at the beginning of the file.
+        // A negative offset wrapped around. The first reference is then at the start of the file.
         let first = match data.offset.get() {
             offset if offset as i64 >= 0 => offset,
             _ => 0,
@@ -242,7 +241,7 @@ impl Roots {
         Ok(())
     }
 
-    /// Finds all roots from which `block` is reached, and those of the blocks above it on the way.
+    /// Finds all roots that reach `block`, and caches the roots of its ancestors on the way.
     fn find_roots(&self, block: &Block, roots: &mut RootsOfBlocks) -> Result<()> {
         let bytenr = block.node().bytenr();
         if roots.known.contains_key(&bytenr.0) {
@@ -275,7 +274,7 @@ impl Roots {
             }
         }
         for parent in parents {
-            // BACKREF-1: also for what a damaged extent tree names as parent.
+            // BACKREF-1: a damaged extent tree may name any block as the parent.
             let node = parent.node();
             let is_parent = node.level() == level.saturating_add(1)
                 && node.ptrs().iter().any(|ptr| ptr.blockptr.get() == bytenr.0);
@@ -289,7 +288,7 @@ impl Roots {
         Ok(())
     }
 
-    /// Opens a tree by id. The superblock may name it, and it need not be a subvolume.
+    /// Opens a tree by id, including trees that the superblock names and trees that are not subvolumes.
     fn any_view(&self, id: RootId) -> Result<Option<View>> {
         match id {
             RootId::ROOT_TREE => Ok(Some(self.root_tree())),
@@ -299,7 +298,7 @@ impl Roots {
     }
 }
 
-/// Decodes a reference that is an item of its own. Returns Some(None) for an item that is no reference.
+/// Decodes a reference stored as an item of its own. Returns Some(None) for an item of another kind.
 fn keyed_reference(key: Key, bytes: &[u8]) -> Option<Option<InlineRef>> {
     let reference = match key.item_type {
         KeyType::TREE_BLOCK_REF => InlineRef::TreeBlock { root: key.offset },
@@ -316,7 +315,7 @@ fn keyed_reference(key: Key, bytes: &[u8]) -> Option<Option<InlineRef>> {
     Some(Some(reference))
 }
 
-/// Returns where files of a leaf use the extent; with `at`, only where they use that byte of it.
+/// Returns the places where files in a leaf use the extent; with `at`, only the uses of that byte.
 fn uses_in_leaf(leaf: &Block, extent: Logical, at: Option<u64>) -> Vec<(InodeNr, u64)> {
     let mut uses = Vec::new();
     for (key, bytes) in leaf.node().items() {
@@ -330,7 +329,7 @@ fn uses_in_leaf(leaf: &Block, extent: Logical, at: Option<u64>) -> Vec<(InodeNr,
             continue;
         }
         let within = match at {
-            // A byte of a compressed extent stands for all of it.
+            // A byte of a compressed extent cannot be located, so every use of the extent counts.
             Some(at) if head.compression == 0 => match at.checked_sub(body.offset.get()) {
                 Some(within) if within < body.num_bytes.get() => within,
                 _ => continue,

@@ -1,8 +1,8 @@
 //! The handle of an inode: its subvolume and its number.
 //!
-//! A snapshot copies the directory entries of nested subvolumes, but no ROOT_REF names them there.
-//! Such an entry reads as an empty directory, which has no inode on disk. Its handle carries the
-//! directory that it stands in, behind a bit that no inode number has.
+//! A snapshot copies the directory entries of nested subvolumes, but has no ROOT_REF for them. Such an entry reads as
+//! an empty directory without an inode on disk. Its handle has the inode number of the parent directory, plus a bit
+//! that no real inode number has.
 
 use std::hash::Hasher;
 
@@ -23,14 +23,14 @@ impl FileId {
         FileId { root, ino }
     }
 
-    /// Returns the handle of an inode that an item names, or None for a number that only empty subvolume directories
-    /// have.
+    /// Returns the handle of an inode that an item names, or None for a number reserved for empty subvolume
+    /// directories.
     #[inline]
     pub fn stored(root: RootId, ino: u64) -> Option<FileId> {
         (ino & EMPTY_SUBVOLUME_DIR == 0).then_some(FileId::new(root, InodeNr(ino)))
     }
 
-    /// Returns the empty directory in `dir` where a subvolume was not copied with the snapshot.
+    /// Returns the handle of the empty directory in `dir` that replaces a subvolume nested in the source of a snapshot.
     #[inline]
     pub fn empty_subvolume_dir_in(dir: FileId) -> FileId {
         FileId {
@@ -48,21 +48,21 @@ impl FileId {
         })
     }
 
-    /// Returns the key that a directory entry for the inode holds.
+    /// Returns the key that directory entries of the inode contain.
     #[inline]
     pub fn location(self) -> Key {
         Key::new(self.ino.0, KeyType::INODE_ITEM, 0)
     }
 
-    /// Returns whether it stands for a nested subvolume that a snapshot did not copy.
+    /// Returns whether this is the empty directory in place of a nested subvolume.
     #[inline]
     pub fn is_empty_subvolume_dir(self) -> bool {
         self.empty_subvolume_dir_parent().is_some()
     }
 }
 
-/// A hasher for the numbers of trees and inodes, without protection against deliberate collisions: the numbers are
-/// assigned in sequence.
+/// A hasher for tree and inode numbers. It does not resist deliberate collisions, because the numbers are assigned in
+/// sequence.
 #[derive(Debug, Default)]
 pub struct IdHasher(u64);
 

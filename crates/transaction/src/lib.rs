@@ -1,9 +1,9 @@
-//! The trees, the space and the transactions of a volume: all that a file system is stored through.
+//! The storage engine of a volume: its trees, its space and its transactions.
 //!
-//! From low to high: `space` and `roots` (trees by id) < `csum_tree` and `backref` < `transaction`. Reading goes through views of the
-//! trees. Edits join the running transaction, and a commit makes them durable.
+//! From low to high: `space` and `roots` (trees by id) < `csum_tree` and `backref` < `transaction`. Readers use views
+//! of the trees. Edits join the running transaction, and a commit makes them durable.
 //!
-//! Not here: what the items mean together, such as inodes and names (`engine`).
+//! Not here: the meaning of the items, such as inodes and names (`engine`).
 
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 

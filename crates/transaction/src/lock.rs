@@ -1,5 +1,5 @@
-//! Acquisition of locks that other threads may hold while they read or write devices. These are the locks of inodes
-//! and of files' extents, and `InodeTable::rename_lock`.
+//! Acquisition of locks that other threads may hold during device IO: the locks of inodes and of files' extents, and
+//! `InodeTable::rename_lock`.
 //!
 //! A nonblocking thread (`ubtrfs_device::nonblocking`) tries `TRIES` times before it fails, because the holder may be
 //! about to release the lock.

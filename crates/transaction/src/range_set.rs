@@ -1,9 +1,9 @@
-//! A set of numbers as ranges that do not touch.
+//! A set of numbers, stored as disjoint ranges that never touch.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// A set of numbers, kept as ranges.
+/// A set of numbers, stored as ranges.
 #[derive(Clone, Debug, Default)]
 pub struct RangeSet {
     /// Start to end.
@@ -34,12 +34,12 @@ impl RangeSet {
         self.ranges.iter().map(|(&start, &end)| start..end)
     }
 
-    /// Returns how many numbers are in the set.
+    /// Returns the number of elements.
     pub fn len_bytes(&self) -> u64 {
         self.iter().map(|range| range.end - range.start).sum()
     }
 
-    /// Returns how many ranges there are.
+    /// Returns the number of ranges.
     pub fn count(&self) -> u64 {
         self.ranges.len() as u64
     }
@@ -59,7 +59,7 @@ impl RangeSet {
         }
     }
 
-    /// Returns how much of the range was in the set.
+    /// Removes a range, and returns the number of elements removed.
     pub fn remove(&mut self, range: Range<u64>) -> u64 {
         let mut removed = 0;
         while let Some((&start, &end)) = self.ranges.range(..range.end).next_back() {
@@ -84,7 +84,7 @@ impl RangeSet {
         let from = before.map_or(range.start, |(_, &end)| end.max(range.start));
         let next = self.ranges.range(from..).next();
         let end = next.map_or(range.end, |(&start, _)| start.min(range.end));
-        // Ranges that touch are one, so there is a gap behind each.
+        // Touching ranges are merged, so a gap follows each range.
         (from < end).then_some(from..end)
     }
 }

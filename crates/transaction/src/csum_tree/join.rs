@@ -1,7 +1,7 @@
-//! Checksum items: neighbours become one, and those of freed extents go.
+//! Checksum items: merging of neighbours, and removal of the sums of freed extents.
 //!
-//! Write-back inserts an item for each extent. A commit joins adjacent runs of its transaction with each other and
-//! with the committed item before them. A joined item grows up to the size that the kernel gives an item.
+//! Write-back inserts an item for each extent. A commit joins adjacent runs of its transaction with each other and with
+//! the committed item before them. A joined item grows up to the kernel's limit for an item.
 //!
 //! Not here: computing the sums.
 
@@ -12,7 +12,7 @@ use ubtrfs_tree::{FrozenSet, View};
 use super::{CsumShape, csum_key};
 use crate::error::Result;
 
-/// Places whose leaves are read at once.
+/// Number of keys whose leaves are read ahead in one batch.
 const PREFETCHED: usize = 1024;
 
 type Changes = Vec<(Key, Option<Vec<u8>>)>;
@@ -29,7 +29,8 @@ pub(crate) fn join(frozen: &FrozenSet, view: &View, shape: CsumShape) -> Result<
             continue;
         };
         let mut at = key.offset;
-        // Replay of a log puts sums in the place of committed ones. Joined to another item they would leave those there.
+        // Log replay replaces committed sums in place. Merging such an item into its neighbour would leave the stale
+        // committed item behind.
         if view.get(&key)?.is_some() {
             changes.push((key, Some(Vec::new())));
         } else if !follows(changes.last(), at, shape)
@@ -56,7 +57,7 @@ pub(crate) fn join(frozen: &FrozenSet, view: &View, shape: CsumShape) -> Result<
     Ok(changes)
 }
 
-/// Drops an item, unless a run was split just where it begins.
+/// Deletes an item, unless the split of a run has just put an item at its key.
 fn drop_item(changes: &mut Changes, key: Key) {
     if let Err(place) = changes.binary_search_by_key(&key, |(key, _)| *key) {
         changes.insert(place, (key, None));
@@ -78,7 +79,7 @@ fn continue_run(
     *sums = rest;
 }
 
-/// Returns whether `at` is where the last run ends.
+/// Returns whether the last run ends at `at`.
 fn follows(last: Option<&(Key, Option<Vec<u8>>)>, at: u64, shape: CsumShape) -> bool {
     match last {
         Some((key, Some(sums))) => key.offset + shape.covered(sums.len()) == at,
@@ -86,7 +87,7 @@ fn follows(last: Option<&(Key, Option<Vec<u8>>)>, at: u64, shape: CsumShape) -> 
     }
 }
 
-/// Returns the committed item that ends at `at` and has room for more.
+/// Returns the committed item that ends at `at`, if it can take more sums.
 fn committed_before(
     view: &View,
     at: u64,
@@ -136,9 +137,10 @@ pub fn remove(view: &View, ranges: &[(u64, u64)], shape: CsumShape) -> Result<Ch
                 next += 1;
             }
             if next == behind {
+                // All ranges that reach into this item are done: search for the item of the next range.
                 continue 'range;
             }
-            // This one reaches behind the item.
+            // This range continues after the item.
             start = ranges[next].0;
             end = start.saturating_add(ranges[next].1);
             more = cursor.advance()?;
@@ -148,7 +150,7 @@ pub fn remove(view: &View, ranges: &[(u64, u64)], shape: CsumShape) -> Result<Ch
     Ok(changes)
 }
 
-/// Reads the leaves of the coming places ahead, once in [`PREFETCHED`] places.
+/// Reads ahead the leaves of the next [`PREFETCHED`] keys, once every [`PREFETCHED`] keys.
 fn prefetch<T>(view: &View, number: usize, places: &[T], key: impl Fn(&T) -> Key) {
     if number.is_multiple_of(PREFETCHED) {
         let coming = places[number..].iter().take(PREFETCHED);
@@ -159,7 +161,7 @@ fn prefetch<T>(view: &View, number: usize, places: &[T], key: impl Fn(&T) -> Key
     }
 }
 
-/// Replaces one item by what `ranges` leave of it.
+/// Replaces one item by the parts that `ranges` do not cover.
 fn cut(key: Key, sums: &[u8], ranges: &[(u64, u64)], shape: CsumShape, changes: &mut Changes) {
     let end = key.offset + shape.covered(sums.len());
     let mut at = key.offset;

@@ -7,7 +7,7 @@ use ubtrfs_format::key::{Key, KeyType};
 use crate::error::Result;
 use crate::roots::Roots;
 
-/// The sums of consecutive sectors; sectors without one are known as such.
+/// The sums of consecutive sectors. Sectors without a sum are marked as missing.
 #[derive(Debug)]
 pub struct RangeCsums {
     kind: CsumType,
@@ -21,12 +21,12 @@ impl RangeCsums {
         self.present.iter().position(|present| !present)
     }
 
-    /// Returns the sums in a row.
+    /// Returns the sums, concatenated.
     pub fn bytes(&self) -> &[u8] {
         &self.sums
     }
 
-    /// Returns whether `sector` is what was written as the sector at `index`.
+    /// Returns whether `sector` matches the sum of the sector at `index`.
     pub fn matches(&self, index: usize, sector: &[u8]) -> bool {
         let size = self.kind.size_bytes();
         let Some(stored) = self.sums.get(index * size..(index + 1) * size) else {
@@ -88,7 +88,7 @@ pub fn has_csums(roots: &Roots, logical: Logical, len: u64) -> Result<bool> {
 }
 
 impl RangeCsums {
-    /// Copies the part of an item (sums from `start` on) that falls into the range from `from` on.
+    /// Copies the part of an item (sums from `start` on) that is within the range, which begins at `from`.
     fn take(&mut self, start: u64, item: &[u8], from: u64, sectorsize: u64) {
         let size = self.kind.size_bytes();
         let in_item = item.len() / size;

@@ -1,4 +1,4 @@
-//! The checksum tree: the items of data checksums, their lookup, and their changes.
+//! The checksum tree: lookup and changes of the items with data checksums.
 //!
 //! Not here: computing checksums (`format::csum`).
 
@@ -21,7 +21,7 @@ pub use lookup::{RangeCsums, data_csums, has_csums};
 pub struct CsumShape {
     sectorsize: u64,
     size_bytes: usize,
-    /// The most that the kernel puts into one item.
+    /// The kernel's limit for one item.
     max_sums: usize,
 }
 
@@ -41,23 +41,23 @@ impl CsumShape {
         self.max_sums as u64
     }
 
-    /// Returns how many items the sums of one extent are.
+    /// Returns the number of items that hold the sums of one extent.
     pub fn items_of(&self, sums: &[u8]) -> u64 {
         let sums = sums.len() / self.size_bytes;
         sums.div_ceil(self.max_sums) as u64
     }
 
-    /// Returns how many bytes of data so many bytes of sums cover.
+    /// Returns the length of the data that `bytes` bytes of sums cover.
     pub fn covered(&self, bytes: usize) -> u64 {
         (bytes / self.size_bytes) as u64 * self.sectorsize
     }
 
-    /// Returns the bytes of the sums for so many bytes of data.
+    /// Returns the size of the sums of `data` bytes of data.
     pub fn bytes_for(&self, data: u64) -> usize {
         (data / self.sectorsize) as usize * self.size_bytes
     }
 
-    /// Returns the sums of an item at `at` that lie in a range, and where they begin.
+    /// Returns the sums within a range from an item at `at`, and the address of the first one.
     pub fn part<'s>(
         &self,
         at: u64,

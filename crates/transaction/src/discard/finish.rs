@@ -1,12 +1,12 @@
-//! Discards that are left to do when a volume is closed.
+//! Remaining discards when a volume is closed.
 
 use ubtrfs_device::clock;
 
 use super::{Discard, DiscardMode};
 
 impl Discard {
-    /// Discards what waits, all at once and the longest regions of each group first, until the time for it is up. Only
-    /// what was freed since the volume was opened.
+    /// Discards the regions that are still waiting until the time limit, without pauses, the longest regions of each
+    /// group first. Only covers space that was freed since the volume was opened.
     ///
     /// The caller has made its last commit, and stopped the background.
     pub fn finish(&self) {

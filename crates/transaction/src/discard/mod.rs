@@ -1,17 +1,18 @@
-//! Discarding what is free: in the background, in commits, and on request.
+//! Discards of free space: in the background, in commits, and on request.
 //!
-//! Freed space waits in its block group (`space::block_group::trim`), and the group in the queue. The background
-//! discards one region at a time. Neither operations nor commits wait for it.
+//! Each block group tracks its freed space until it is discarded (`space::block_group::trim`), and the group waits in
+//! the queue. The background thread discards one region at a time. Neither operations nor commits wait for it.
 //!
 //! Invariants
 //! - ASYNC-DISCARD-1: nothing is discarded before the superblock of the commit that freed it is durable and no reader
-//!   of an older state is left (RELEASE-1). Free space is what `Space::unpin` gave back, and no log's blocks are in it.
-//! - ASYNC-DISCARD-2: one region at a time is out of the free space, under `queue`. No other lock is held meanwhile.
-//! - ASYNC-DISCARD-3: no failure of a discard fails an operation or a commit.
-//! - ASYNC-DISCARD-4: after `stop` no discard begins but by `finish`.
+//!   of an older state is left (RELEASE-1). Only `Space::unpin` makes space free, and the blocks of logs are not free.
+//! - ASYNC-DISCARD-2: one region at a time is taken out of the free space, under `queue`. No other lock is held during
+//!   the discard.
+//! - ASYNC-DISCARD-3: a failed discard never fails an operation or a commit.
+//! - ASYNC-DISCARD-4: after `stop`, only `finish` begins discards.
 //!
 //! Locks: `queue` first. It is held during IO, and by no thread that has joined a transaction or holds `committing`.
-//! Not here: cutting ranges to what devices take (`ubtrfs_device`), the thread (`engine`).
+//! Not here: splitting ranges to the limits of devices (`ubtrfs_device`), the thread (`engine`).
 
 mod finish;
 mod options;
@@ -40,7 +41,7 @@ pub use stats::{DISCARD_SIZES, DiscardStats};
 pub use step::DiscardStep;
 pub use trim::TrimRequest;
 
-/// Discards of one volume.
+/// The discards of one volume.
 #[derive(Debug)]
 pub struct Discard {
     space: Arc<Space>,
@@ -56,7 +57,7 @@ pub struct Discard {
     clock: Clock,
     counters: DiscardCounters,
     is_stopped: AtomicBool,
-    /// The background is asked to look again.
+    /// Whether the background thread should check the queue again.
     wake: Mutex<bool>,
     woken: Condvar,
     has_warned: AtomicBool,
@@ -66,7 +67,7 @@ pub struct Discard {
 #[derive(Debug)]
 struct Clock {
     opened: Instant,
-    /// In place of the time, in tests.
+    /// Replaces the time in tests.
     set: Mutex<Option<Duration>>,
 }
 
@@ -105,7 +106,7 @@ impl Discard {
         discard
     }
 
-    /// Returns the mode that was chosen, or `DiscardMode::None` if no device takes discards.
+    /// Returns the mode in effect: the requested one, or `DiscardMode::None` if no device supports discards.
     pub fn mode(&self) -> DiscardMode {
         match self.mode.load(Ordering::Acquire) {
             mode if mode == DiscardMode::Async as u8 => DiscardMode::Async,
@@ -114,13 +115,13 @@ impl Discard {
         }
     }
 
-    /// Returns whether a device takes discards, as far as is known.
+    /// Returns whether a device is known to support discards.
     pub fn is_possible(&self) -> bool {
         self.pool.can_discard()
     }
 
-    /// Changes the mode; None is async where a device takes discards. Waits for a discard of the background under way.
-    /// The queue is kept, and the background goes on with it once it is async again.
+    /// Changes the mode. None selects async if a device supports discards. Waits for a background discard in progress.
+    /// Space that was waiting stays marked as untrimmed, and the background discards it once the mode is async again.
     pub fn set_mode(&self, mode: Option<DiscardMode>) {
         let default = || match self.is_possible() {
             true => DiscardMode::Async,
@@ -133,6 +134,7 @@ impl Discard {
         let mut queue = self.queue.lock();
         self.mode.store(mode as u8, Ordering::Release);
         let is_async = mode == DiscardMode::Async;
+        // The regions stay marked as untrimmed in their groups. A later switch to async queues them again.
         if !is_async {
             queue.clear();
             self.space.forget_listed_untrimmed();
@@ -150,13 +152,13 @@ impl Discard {
         }
     }
 
-    /// Sets the limits, which hold from the next discard on.
+    /// Sets the limits, which apply to the next discard.
     pub fn set_limits(&self, limits: DiscardLimits) {
         self.iops_limit.store(limits.iops_limit, Ordering::Relaxed);
         self.kbps_limit.store(limits.kbps_limit, Ordering::Relaxed);
         self.max_discard_size
             .store(limits.max_discard_size, Ordering::Relaxed);
-        // An earlier limit may keep a discard back.
+        // The current pause was computed from the old limits.
         self.queue.lock().pause_until(Duration::ZERO);
         self.poke();
     }
@@ -171,13 +173,13 @@ impl Discard {
         }
     }
 
-    /// Asks the background to look what is due: a commit has freed space, or something else has changed.
+    /// Wakes the background thread, because a commit has freed space or the settings have changed.
     pub(crate) fn poke(&self) {
         *self.wake.lock() = true;
         self.woken.notify_all();
     }
 
-    /// Waits until the background is asked to look again, or for so long.
+    /// Waits until `poke` is called, or for at most `at_most`.
     pub fn wait(&self, at_most: Option<Duration>) {
         let mut wake = self.wake.lock();
         match at_most {
@@ -190,7 +192,7 @@ impl Discard {
         *wake = false;
     }
 
-    /// ASYNC-DISCARD-4. Does not wait for a discard under way.
+    /// Prevents further discards (ASYNC-DISCARD-4). Does not wait for a discard in progress.
     pub fn stop(&self) {
         self.is_stopped.store(true, Ordering::Release);
         self.poke();
@@ -200,7 +202,7 @@ impl Discard {
         self.is_stopped.load(Ordering::Acquire)
     }
 
-    /// Waits for a discard under way.
+    /// Waits for a discard in progress.
     pub fn wait_until_idle(&self) {
         drop(self.queue.lock());
     }
@@ -216,7 +218,7 @@ impl Discard {
 
 #[cfg(any(test, feature = "testing"))]
 impl Discard {
-    /// Sets the clock: the time since the opening is `now` from here on.
+    /// Sets the time since the opening.
     pub fn set_clock(&self, now: Duration) {
         *self.clock.set.lock() = Some(now);
     }

@@ -1,8 +1,8 @@
-//! When freed space is discarded, and how fast.
+//! Options of discards: the time and the rate.
 
 use std::time::Duration;
 
-/// When freed space is discarded.
+/// The time at which freed space is discarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiscardMode {
     /// Only on request.
@@ -14,7 +14,7 @@ pub enum DiscardMode {
 }
 
 impl DiscardMode {
-    /// Returns the mode's word, as the mount option has it.
+    /// Returns the value of the mount option for the mode.
     pub fn name(self) -> &'static str {
         match self {
             DiscardMode::None => "none",
@@ -24,14 +24,14 @@ impl DiscardMode {
     }
 }
 
-/// How fast the background discards. Names and units are those of the kernel's `/sys/fs/btrfs/FSID/discard`.
+/// Rate limits of background discards. Names and units match the kernel's `/sys/fs/btrfs/FSID/discard`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiscardLimits {
-    /// Discards a second; with 0, what waits is spread over six hours.
+    /// Discards per second. With 0, the waiting regions are spread over six hours.
     pub iops_limit: u32,
-    /// KiB a second; 0 is no limit.
+    /// KiB per second; 0 means no limit.
     pub kbps_limit: u32,
-    /// Bytes of a discard; 0 is no limit.
+    /// Maximum bytes of one discard; 0 means no limit.
     pub max_discard_size: u64,
 }
 
@@ -45,12 +45,12 @@ impl Default for DiscardLimits {
     }
 }
 
-/// How long untrimmed space waits in the hope that it is used again.
+/// Delays before untrimmed space is discarded, because it may be reused soon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiscardDelays {
-    /// Space of groups that nothing is in any more.
+    /// For space of empty block groups.
     pub empty: Duration,
-    /// Space of other groups, ahead of each pass.
+    /// For space of other groups, before each pass.
     pub used: Duration,
 }
 
@@ -63,15 +63,15 @@ impl Default for DiscardDelays {
     }
 }
 
-/// How a volume begins to discard.
+/// Discard options of a volume at its opening.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DiscardOptions {
-    /// None is async where a device takes discards.
+    /// None selects async if a device supports discards.
     pub mode: Option<DiscardMode>,
     pub limits: DiscardLimits,
     pub delays: DiscardDelays,
-    /// Freed space of groups of metadata is discarded as well.
+    /// Whether freed space of metadata groups is discarded as well.
     pub metadata: bool,
-    /// For how long closing goes on with what waits.
+    /// Maximum time that closing the volume spends on the remaining regions.
     pub at_close: Duration,
 }

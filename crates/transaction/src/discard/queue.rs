@@ -1,14 +1,15 @@
-//! Which block group's turn it is.
+//! The queue of block groups with space to discard.
 //!
-//! Three lists as in the kernel, each in the order of arrival. Empty groups come first. A group in use goes through a pass
-//! of long regions, waits again, and goes through one of shorter regions. Unallocated space counts as an empty group.
+//! Three lists as in the kernel, each in FIFO order. Empty groups have the highest priority. A group in use gets one
+//! pass over its long regions, waits again, and gets a second pass over shorter ones. Unallocated space is treated as
+//! an empty group.
 //!
 //! Invariants
-//! - DISCARD-QUEUE-1: a group is in one list at most.
-//! - DISCARD-QUEUE-2: no group is worked on before the delay of its list has passed since it joined the list. Frees do
-//!   not make it longer.
+//! - DISCARD-QUEUE-1: a group is in at most one list.
+//! - DISCARD-QUEUE-2: work on a group begins only when the delay of its list has passed since it joined the list. Later
+//!   frees do not extend the delay.
 //!
-//! Not here: the clock (times are given), regions.
+//! Not here: the clock (times are parameters), regions.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -17,16 +18,16 @@ use ubtrfs_format::ids::Logical;
 
 use super::options::{DiscardDelays, DiscardLimits};
 
-/// A place that is discarded piece by piece.
+/// A block group, or the unallocated space, as an entry of the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DiscardPlace {
-    /// By its start.
+    /// A block group, by its start.
     Group(Logical),
-    /// The space that removed groups have left.
+    /// Space of removed block groups.
     Unallocated,
 }
 
-/// The lists, in the order in which they come.
+/// The lists, by descending priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum List {
     Empty,
@@ -37,7 +38,7 @@ pub(super) enum List {
 impl List {
     const ALL: [List; 3] = [List::Empty, List::Long, List::Short];
 
-    /// Returns the bytes of the shortest region that a pass discards.
+    /// Returns the length of the shortest region that a pass discards.
     pub(super) fn min_bytes(self) -> u64 {
         match self {
             List::Empty => 0,
@@ -59,18 +60,18 @@ impl List {
 pub(super) struct Entry {
     pub(super) place: DiscardPlace,
     pub(super) list: List,
-    /// Since when it may be worked on.
+    /// The earliest time to work on it.
     due: Duration,
-    /// Work on it has begun in this pass.
+    /// Whether work on it has begun in this pass.
     pub(super) has_begun: bool,
 }
 
-/// The turn at a moment.
+/// The next action of the background at a given time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// No entry waits.
+    /// The queue is empty.
     Idle,
-    /// No entry is due before that time.
+    /// No entry is due before this time.
     At(Duration),
     Now(Entry),
 }
@@ -79,7 +80,7 @@ pub(super) enum Turn {
 pub(super) struct Queue {
     lists: [VecDeque<Entry>; 3],
     delays: DiscardDelays,
-    /// The next discard may begin.
+    /// The earliest time of the next discard.
     not_before: Duration,
 }
 
@@ -105,7 +106,7 @@ impl Queue {
         List::ALL.into_iter().find(holds)
     }
 
-    /// Puts it at the end of a list, and out of the one that it is in (DISCARD-QUEUE-1).
+    /// Appends an entry to a list, and removes it from its current list (DISCARD-QUEUE-1).
     pub(super) fn join(&mut self, place: DiscardPlace, list: List, now: Duration) {
         self.leave(place);
         let delay = match list {
@@ -134,7 +135,7 @@ impl Queue {
         }
     }
 
-    /// Ends the pass over a group, which joins the next list or leaves the queue.
+    /// Ends the pass over a group: moves it to the next list or removes it from the queue.
     pub(super) fn end_pass(&mut self, entry: &Entry, now: Duration) {
         match entry.list.next() {
             Some(next) => self.join(entry.place, next, now),
@@ -142,13 +143,12 @@ impl Queue {
         }
     }
 
-    /// Keeps the next discard back.
+    /// Delays the next discard until `at`.
     pub(super) fn pause_until(&mut self, at: Duration) {
         self.not_before = at;
     }
 
-    /// Returns the head of the first list whose head is due. If none is due, returns the time at which the first one
-    /// will be.
+    /// Returns the first entry of the first list that has one due. If none is due, returns the earliest due time.
     pub(super) fn turn(&self, now: Duration) -> Turn {
         let heads = || self.lists.iter().filter_map(|list| list.front());
         let Some(first) = heads().map(|entry| entry.due).min() else {
@@ -164,10 +164,10 @@ impl Queue {
 
 const MIN_DELAY: Duration = Duration::from_millis(1);
 const MAX_DELAY: Duration = Duration::from_secs(1);
-/// Over this long regions are spread where nothing limits their rate.
+/// The time over which regions are spread if no limit applies.
 const SPREAD: Duration = Duration::from_secs(6 * 60 * 60);
 
-/// Returns how long the next discard is kept back after one of `bytes`, while so many regions wait.
+/// Returns the delay after a discard of `bytes`, while `waiting` regions are in the queue.
 pub(super) fn delay(limits: &DiscardLimits, waiting: u64, bytes: u64) -> Duration {
     let second = Duration::from_secs(1);
     let between = match limits.iops_limit {
@@ -287,7 +287,7 @@ mod tests {
         assert_eq!(delay(&limits(1000, 0), 5, 1 << 20), millis(1));
         assert_eq!(delay(&limits(10, 0), 5, 1 << 20), millis(100));
         assert_eq!(delay(&limits(u32::MAX, 0), 5, 1 << 20), millis(1));
-        // Six hours for a million regions are 21.6 ms each; for few of them the longest delay holds.
+        // Six hours for a million regions are 21.6 ms each. For a few regions, the maximum delay applies.
         assert_eq!(delay(&limits(0, 0), 1_000_000, 0).as_micros(), 21_600);
         assert_eq!(delay(&limits(0, 0), 3, 0), SECOND);
         assert_eq!(delay(&limits(0, 0), u64::MAX, 0), millis(1));

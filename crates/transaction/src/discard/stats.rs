@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ubtrfs_device::DeviceError;
 
-/// The largest sizes of the classes in [`DiscardStats::by_size`]; the last class has what is larger.
+/// The upper bounds of the classes in [`DiscardStats::by_size`]. The last class contains all larger sizes.
 pub const DISCARD_SIZES: [u64; 6] = [32 << 10, 128 << 10, 1 << 20, 8 << 20, 32 << 20, 64 << 20];
 
-/// Counts since the volume was opened. Names that the kernel's `/sys/fs/btrfs/FSID/discard` has mean what they mean there.
+/// Counts since the volume was opened. Names from the kernel's `/sys/fs/btrfs/FSID/discard` have the same meaning here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiscardStats {
     /// Regions that wait for the background.
@@ -17,15 +17,15 @@ pub struct DiscardStats {
     pub discard_extent_bytes: u64,
     /// Discarded in the background from bitmaps of free space.
     pub discard_bitmap_bytes: u64,
-    /// Bytes that waited and were allocated again.
+    /// Bytes that were allocated again before they were discarded.
     pub discard_bytes_saved: u64,
     /// Discarded by commits.
     pub sync_bytes: u64,
-    /// Discarded on request, all copies counted.
+    /// Discarded on request; each copy counts.
     pub trim_bytes: u64,
-    /// Regions that devices were told of; one with several copies counts once.
+    /// Regions sent to devices; a region with several copies counts once.
     pub discards: u64,
-    /// These by their size, in the classes of `DISCARD_SIZES`.
+    /// `discards` by size, in the classes of `DISCARD_SIZES`.
     pub by_size: [u64; DISCARD_SIZES.len() + 1],
     /// Regions that a device failed to discard.
     pub errors: u64,
@@ -43,7 +43,7 @@ pub(super) struct DiscardCounters {
 }
 
 impl DiscardCounters {
-    /// Counts a region of that size, if a device was told of any of it.
+    /// Counts a region of `bytes`, if any of it was sent to a device.
     pub(super) fn count(&self, discarded: &Result<u64, DeviceError>, bytes: u64) {
         if !discarded.as_ref().is_ok_and(|&bytes| bytes > 0) {
             return;
@@ -52,7 +52,7 @@ impl DiscardCounters {
         self.by_size[class].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns the counters. The waiting and the saved space are not among them.
+    /// Returns the counters, except for the waiting and the saved space.
     pub(super) fn stats(&self) -> DiscardStats {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let by_size = self.by_size.each_ref().map(get);

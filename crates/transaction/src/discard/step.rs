@@ -1,4 +1,4 @@
-//! One step of the background: the next region of the group whose turn it is.
+//! One step of the background: discard the next region that is due.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,26 +13,27 @@ use crate::space::{BlockGroup, RegionOut, UnallocatedOut};
 /// The outcome of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiscardStep {
-    /// Nothing waits, or nothing may be done.
+    /// The queue is empty, or discards are off.
     Idle,
-    /// Something is due, but the devices are left to others.
+    /// A region is due, but the devices are busy.
     Busy,
-    /// Nothing is due for so long.
+    /// Nothing is due for this duration.
     NotBefore(Duration),
     /// A region was discarded, or a device failed to do so.
     Done,
 }
 
-/// How a look at the head of a list ends.
+/// The result of processing one entry of the queue.
 enum Look {
     Done,
-    /// Another one has its turn.
+    /// The entry needed no IO; try the next one.
     Again,
 }
 
 impl Discard {
-    /// Discards the next region that is due, in the mode `async` alone. `may_run` is asked once those are
-    /// noticed that wait for the end of discards. `is_busy` is asked when a region is due.
+    /// Discards the next region that is due; only in mode `async`. `may_run` is called with the queue locked, so no
+    /// discard begins after a `wait_until_idle` that follows a change of its answer. `is_busy` is called when a region
+    /// is due.
     pub fn step(&self, may_run: impl FnOnce() -> bool, is_busy: impl Fn() -> bool) -> DiscardStep {
         let mut queue = self.queue.lock();
         let is_on = self.mode() == DiscardMode::Async && !self.is_stopped();
@@ -54,7 +55,7 @@ impl Discard {
         }
     }
 
-    /// Puts groups into the queue that have come to have untrimmed space.
+    /// Queues the groups that have got untrimmed space since the last step.
     fn queue_listed(&self, queue: &mut Queue) {
         if !self.space.has_listed_untrimmed() {
             return;
@@ -118,14 +119,14 @@ impl Discard {
         }
     }
 
-    /// Leaves a group alone until something is freed in it.
+    /// Ignores a group until something is freed in it.
     fn unlist(&self, queue: &mut Queue, entry: &Entry, group: &BlockGroup, look: Look) -> Look {
         queue.leave(entry.place);
         group.unlist();
         look
     }
 
-    /// Discards a region and gives it back. False if that failed.
+    /// Discards a region and returns it to the free space. Returns false if the discard failed.
     pub(super) fn discard_out(&self, mut out: RegionOut<'_>) -> bool {
         let region = out.region().clone();
         // ASYNC-DISCARD-2
@@ -173,11 +174,10 @@ impl Discard {
         }
     }
 
-    /// Returns whether a region of `len` bytes was discarded, as far as it has whole units of the devices.
-    /// ASYNC-DISCARD-3
+    /// Returns whether all whole device units within a region of `len` bytes were discarded (ASYNC-DISCARD-3).
     pub(super) fn judge(&self, discarded: &Result<u64, DeviceError>, len: u64) -> bool {
         match discarded {
-            // A host without space to make the hole, or a device of several that takes no discards.
+            // The host has no space left to punch the hole, or one of several devices does not support discards.
             Ok(0) if len >= 2 * self.pool.discard_granularity() => false,
             Ok(_) => self.is_possible(),
             Err(error) => {
@@ -187,7 +187,7 @@ impl Discard {
         }
     }
 
-    /// Keeps the discard after the next one back, which has `bytes`.
+    /// Delays the next discard, after one of `bytes`.
     fn pause(&self, queue: &mut Queue, bytes: u64) {
         let waiting = self.space.untrimmed().extents;
         let delay = delay(&self.limits(), waiting, bytes);

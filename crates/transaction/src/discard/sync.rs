@@ -15,7 +15,7 @@ impl Discard {
         self.mode() == DiscardMode::Sync && self.is_possible()
     }
 
-    /// Discards what a durable commit has freed, ahead of `Space::unpin`.
+    /// Discards the space that a durable commit has freed, before `Space::unpin`.
     pub(crate) fn discard_pinned(&self, pinned: &Pinned) {
         if !self.is_sync() {
             return;
@@ -29,7 +29,7 @@ impl Discard {
         }
     }
 
-    /// Discards what removed groups took on the devices, ahead of `Space::free_device_space`.
+    /// Discards the device space of a removed group, before `Space::free_device_space`.
     pub(crate) fn discard_removed(&self, removed: &RemovedGroup) {
         if !self.is_sync() {
             return;

@@ -1,4 +1,4 @@
-//! Times and places of discards, on volumes in memory with a clock that is set.
+//! Times and places of discards, on volumes in memory with a mock clock.
 
 use std::io;
 use std::sync::Barrier;
@@ -12,7 +12,7 @@ use super::*;
 use crate::space::BlockGroup;
 use crate::space::test_volume::{GIB, MIB, NOW, SECTOR, TestVolume, profiles};
 
-/// A device in memory that notes what it discards.
+/// A device in memory that records its discards.
 #[derive(Debug)]
 struct Watched {
     inner: MemDevice,
@@ -20,7 +20,7 @@ struct Watched {
     errno: Mutex<Option<i32>>,
     panics: Mutex<bool>,
     lacks_discards: AtomicBool,
-    /// Met twice by the next discard: when it has begun, and before it ends.
+    /// The next discard waits here twice: when it begins, and before it ends.
     meeting: Mutex<Option<Arc<Barrier>>>,
 }
 
@@ -92,7 +92,7 @@ fn rig_with(device_bytes: u64, options: &DiscardOptions) -> Rig {
     rig_on(&[Watched::new(device_bytes)], options)
 }
 
-/// Notes what the first device discards.
+/// Creates a fixture that records the discards of the first device.
 fn rig_on(devices: &[Arc<Watched>], options: &DiscardOptions) -> Rig {
     let device = Arc::clone(&devices[0]);
     let single = profiles(Profile::Single, Profile::Single);
@@ -101,7 +101,7 @@ fn rig_on(devices: &[Arc<Watched>], options: &DiscardOptions) -> Rig {
     let space = Arc::clone(&volume.space);
     let discard = Discard::new(Arc::clone(&space), Arc::clone(&volume.pool), options);
     discard.set_clock(Duration::ZERO);
-    // The first group of data is empty.
+    // The first data group is empty.
     space.forget_listed_untrimmed();
     Rig {
         volume,
@@ -110,7 +110,7 @@ fn rig_on(devices: &[Arc<Watched>], options: &DiscardOptions) -> Rig {
     }
 }
 
-/// Creates a fixture with a group that holds some data, where the next data goes.
+/// Creates a fixture with a data group in use, which takes the next allocations.
 fn rig() -> Rig {
     let rig = rig_with(4 * GIB, &DiscardOptions::default());
     rig.data(16 * MIB);
@@ -133,7 +133,7 @@ impl Rig {
         start
     }
 
-    /// Frees as a commit does.
+    /// Frees a range, like a commit.
     fn free(&self, start: u64, len: u64) {
         let space = &self.volume.space;
         space.pin(Logical(start), len);
@@ -151,14 +151,14 @@ impl Rig {
         self.discard.step(|| true, || false)
     }
 
-    /// Does what is due at that time; returns the lengths of what was discarded.
+    /// Runs all steps that are due at `at`, and returns the lengths of the discards.
     fn run_at(&self, at: Duration) -> Vec<u64> {
         let mut now = at;
         loop {
             self.discard.set_clock(now);
             match self.step() {
                 DiscardStep::Done => {}
-                // Only the limits keep it back.
+                // Only the rate limits delay it.
                 DiscardStep::NotBefore(within) if within < seconds(1) => now += within,
                 _ => break,
             }
@@ -180,7 +180,7 @@ fn long_regions_go_after_two_minutes_and_short_ones_after_four() {
     let _kept = rig.data(SECTOR);
     let third = rig.data(16 << 10);
     let _kept = rig.data(SECTOR);
-    // The rest of the group is free, and what another mount has left of it is not known.
+    // The rest of the group is free, and an earlier mount may have left it untrimmed.
     rig.group(first).begin_proof();
     rig.free(first, 100 * MIB);
     rig.free(second, 64 << 10);
@@ -210,7 +210,7 @@ fn space_that_an_earlier_mount_may_have_left_goes_with_the_first_pass() {
     let group = rig.group(first);
     let discarded: u64 = rig.run_at(seconds(120)).iter().sum();
     assert_eq!(discarded, group.len_bytes() - SECTOR);
-    // It is proven by then.
+    // The group is proven by now.
     let again = rig.data(2 * MIB);
     rig.free(again, 2 * MIB);
     assert_eq!(rig.waiting(), 2 * MIB);
@@ -226,7 +226,7 @@ fn empty_group_goes_after_ten_seconds_whatever_it_held() {
     let discarded: u64 = rig.run_at(seconds(10)).iter().sum();
     assert_eq!(discarded, rig.group(start).len_bytes());
     assert_eq!(rig.waiting(), 0);
-    // A group that is used again before that waits as others do.
+    // A group that is used again before its delay has passed waits like other groups in use.
     let start = rig.data(8 * MIB);
     rig.free(start, 8 * MIB);
     rig.run_at(seconds(20));
@@ -320,11 +320,11 @@ fn nothing_is_kept_without_a_mode_and_what_waits_outlives_a_change() {
     assert_eq!(rig.waiting(), 8 * MIB);
     rig.discard.set_mode(Some(DiscardMode::Async));
     rig.run_at(seconds(1000));
-    // The empty group that another mount has left.
+    // The empty group from an earlier mount.
     let groups = rig.volume.space.groups();
     let empty: Vec<_> = groups.iter().filter(|group| group.used() == 0).collect();
     assert_eq!(rig.run_at(seconds(1010)), [empty[0].len_bytes()]);
-    // The other one is not proven any more, so all of it goes.
+    // The other group is unproven again, so all of its free space is discarded.
     let discarded: u64 = rig.run_at(seconds(1120)).iter().sum();
     let free_bytes = rig.volume.totals(BlockGroupType::Data).free_bytes;
     assert_eq!(discarded, free_bytes - empty[0].len_bytes());
@@ -377,7 +377,7 @@ fn groups_on_a_device_without_discards_are_passed_over() {
     let devices = [Watched::new(4 * GIB), Watched::new(4 * GIB)];
     devices[1].lacks_discards.store(true, Ordering::Relaxed);
     let rig = rig_on(&devices, &DiscardOptions::default());
-    // Until both devices have some.
+    // Until both devices have an extent.
     let mut found = [None; 2];
     while found.contains(&None) {
         let start = rig.data(400 * MIB);
@@ -392,7 +392,7 @@ fn groups_on_a_device_without_discards_are_passed_over() {
     rig.free(taking, 8 * MIB);
     rig.run_at(seconds(0));
     rig.discard.set_clock(seconds(120));
-    // That of the other group, which joined later. Nothing was tried ahead of it.
+    // The region of the other group, which joined later. Nothing was tried before it.
     assert_eq!(rig.step(), DiscardStep::Done);
     assert_eq!(rig.device.take().len(), 1);
     assert_eq!(rig.waiting(), 8 * MIB);
@@ -424,7 +424,7 @@ fn removed_group_leaves_its_space_to_be_discarded() {
     let rig = rig_with(4 * GIB, &DiscardOptions::default());
     let space = &rig.volume.space;
     let before: Vec<_> = space.groups().iter().map(|group| group.start()).collect();
-    // More than the first group has, so that another one is made.
+    // More than the first group can hold, so a second one is created.
     let data = rig.data(400 * MIB);
     let made = rig.group(data);
     assert!(!before.contains(&made.start()));
@@ -490,17 +490,17 @@ fn trim_takes_free_runs_of_all_groups_and_unallocated_space_once() {
     let discards = rig.device.take();
     assert_eq!(discards.iter().map(|(_, len)| len).sum::<u64>(), first);
     let unallocated = first - trim(&rig, 0..u64::MAX, 0);
-    // Runs that are no whole units of the device are cut; there is none here.
+    // Runs are cut to whole device units; this volume has only whole ones.
     assert_eq!(first, free + unallocated);
     assert!(unallocated > 3 * GIB, "{unallocated}");
     assert_eq!(trim(&rig, 0..u64::MAX, 0), free);
     assert_eq!(rig.waiting(), 0);
     assert_eq!(rig.discard.stats().discard_extent_bytes, 0);
-    // Only that of the part.
+    // Only the bytes in the range.
     assert_eq!(trim(&rig, start..start + MIB, 0), MIB);
     assert_eq!(trim(&rig, start..start + MIB, 2 * MIB), 0);
     assert_eq!(trim(&rig, 100 << 40..u64::MAX, 0), 0);
-    // No superblock copy, and nothing ahead of them.
+    // Superblock copies and the space before the first one are never discarded.
     for (offset, len) in discards {
         assert!(offset >= MIB);
         let copy = 64 * MIB..64 * MIB + (4 << 10);
@@ -592,7 +592,7 @@ fn chunk_is_not_made_over_a_discard_in_flight() {
         barrier.wait();
         writes.join().unwrap();
     });
-    // It lies where the discard was, which had ended.
+    // The new chunk is at the place of the discard, which had ended.
     let discards = rig.device.take();
     let groups = rig.volume.space.groups();
     let taken = groups.iter().any(|group| {

@@ -1,4 +1,4 @@
-//! Discarding all that is free, on request.
+//! Discards of all free space, on request (FITRIM).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::Discard;
 use super::queue::Queue;
 use crate::space::BlockGroup;
 
-/// At most so much is out of the free space at a time.
+/// Maximum bytes taken out of the free space at a time.
 const STEP_BYTES: u64 = 256 << 20;
 
 /// A request to discard the free space of a range.
@@ -20,11 +20,11 @@ const STEP_BYTES: u64 = 256 << 20;
 pub struct TrimRequest {
     /// Logical addresses.
     pub range: Range<u64>,
-    /// The shortest free run.
+    /// The minimum length of a free run.
     pub min_bytes: u64,
 }
 
-/// A trim under way.
+/// A trim in progress.
 struct Trim<'d, 'g> {
     discard: &'d Discard,
     goes_on: &'g mut dyn FnMut() -> bool,
@@ -34,12 +34,13 @@ struct Trim<'d, 'g> {
 }
 
 impl Discard {
-    /// Discards free runs of all block groups in the range, and unallocated space of every device that was not discarded
-    /// before. Returns the bytes that devices were told of, each copy's counted.
+    /// Discards free runs of all block groups in the range, and unallocated space that was not discarded before on
+    /// every device. Returns the bytes sent to devices; each copy counts.
     ///
-    /// `goes_on` is asked before each region, and ends it with false. So does closing the volume. Neither is an error.
+    /// `goes_on` is called before each region, and returns false to end the trim. Closing the volume ends it as well.
+    /// Neither is an error.
     ///
-    /// Errors: the first one of a device; all else has been discarded then.
+    /// Errors: the first error of a device. The trim still processes all other regions.
     pub fn trim(
         &self,
         request: &TrimRequest,
@@ -74,8 +75,8 @@ impl Discard {
 }
 
 impl<'d> Trim<'d, '_> {
-    /// Locks the queue for the next discard. Returns None if the trim was ended. Nothing else is discarded as long as
-    /// the guard lives.
+    /// Locks the queue for the next discard, or returns None if the trim is over. No other discard runs while the guard
+    /// is held.
     fn next(&mut self) -> Option<MutexGuard<'d, Queue>> {
         let discard = self.discard;
         self.is_ended = self.is_ended || !(self.goes_on)() || !discard.is_possible();
@@ -87,18 +88,19 @@ impl<'d> Trim<'d, '_> {
         (!discard.is_stopped()).then_some(queue)
     }
 
-    /// Discards the free space of a group in a range. Returns false if the trim was ended.
+    /// Discards the free space of a group in a range. Returns false if the trim is over.
     fn trim_group(&mut self, group: &Arc<BlockGroup>, range: Range<u64>, min: u64) -> bool {
         let discard = self.discard;
         let is_whole = range == (group.start().0..group.end().0);
-        // Space that was freed before the trim began is proven at the end. Space that is freed meanwhile sets it again.
+        // The group is marked as proven first, because a concurrent free must be able to clear the mark. A failure
+        // clears it at the end.
         let proves = is_whole && min <= discard.pool.discard_granularity();
         let was_unproven = proves && group.begin_proof();
         let had_failed = self.error.is_some();
         let (mut from, mut run_end) = (range.start, range.start);
         let mut is_done = false;
         while let Some(_queue) = self.next() {
-            // The rest of a run that was cut counts as a part of it.
+            // The rest of a run that was split is discarded even if it is shorter than `min`.
             let least = if from < run_end { 1 } else { min };
             let rest = from..range.end;
             let taken = discard.space.take_free_run(group, &rest, least, STEP_BYTES);

@@ -1,6 +1,6 @@
-//! Errors of transactions and of the layers they stand on.
+//! Errors of transactions and of the layers below.
 //!
-//! Variants say what was asked and what is wrong on disk.
+//! Variants carry the request and the place of the fault on disk.
 
 mod refs;
 mod space;
@@ -69,8 +69,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns whether nothing is wrong and nothing was done, but the thread must not wait
-    /// (`ubtrfs_device::nonblocking`).
+    /// Returns whether the operation did nothing because the thread must not wait (`ubtrfs_device::nonblocking`).
     pub fn is_would_block(&self) -> bool {
         match self {
             Error::WouldBlock(_) | Error::Tree(TreeError::WouldBlock(_)) => true,
@@ -81,7 +80,7 @@ impl Error {
         }
     }
 
-    /// Returns whether it says that the volume is full.
+    /// Returns whether the volume is full.
     pub fn is_no_space(&self) -> bool {
         matches!(
             self,
@@ -90,7 +89,7 @@ impl Error {
     }
 }
 
-/// A fault of an item that the checker of its block let pass.
+/// A fault in an item that the tree checker does not detect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CorruptItem {
     #[error("item cannot be decoded")]

@@ -1,25 +1,25 @@
-//! References to extents, and why they cannot be changed as asked: the volume is damaged.
+//! References to extents, and the contradictions between them on a damaged volume.
 
 use std::fmt;
 
 use ubtrfs_format::ids::{InodeNr, Logical, RootId};
 use ubtrfs_format::key::Key;
 
-/// A reference to an extent: its holder.
+/// A reference to an extent, by its holder.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum RefKey {
-    /// A tree block, from the tree that it is in.
+    /// To a tree block, by the tree that contains it.
     TreeRoot(RootId),
-    /// A tree block, from a block above it that several trees share.
+    /// To a tree block, by its parent block, which several trees share.
     TreeParent(Logical),
-    /// Data, from a file.
+    /// To data, by a file.
     DataRoot {
         root: RootId,
         ino: InodeNr,
         /// File offset minus the offset within the extent; may wrap below zero.
         offset: u64,
     },
-    /// Data, from a leaf that several trees share.
+    /// To data, by a leaf that several trees share.
     DataParent(Logical),
 }
 
@@ -43,7 +43,7 @@ impl fmt::Display for RefKey {
     }
 }
 
-/// The kind of an extent, as far as its key tells.
+/// The kind of an extent, as known from its key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ExtentShape {
     Data { len: u64 },

@@ -1,4 +1,4 @@
-//! Why there is no space, or a block group cannot go.
+//! Reasons why space cannot be allocated, or a block group cannot be removed.
 
 use ubtrfs_device::DeviceError;
 use ubtrfs_format::block_group_flags::{BlockGroupType, Profile};
@@ -8,13 +8,13 @@ use ubtrfs_format::ids::Logical;
 pub enum SpaceError {
     #[error("no space left on device: {bytes} bytes of {} wanted", kind.name())]
     NoSpace { kind: BlockGroupType, bytes: u64 },
-    /// Chunks with parity can be read and written, but no new ones are made.
+    /// Chunks with parity can be read and written, but not created.
     #[error("no new chunk of {}: profile {} is read-only", kind.name(), profile.name())]
     ReadOnlyProfile {
         kind: BlockGroupType,
         profile: Profile,
     },
-    /// The superblock must name every system chunk.
+    /// The superblock must contain every system chunk.
     #[error("the superblock's array of system chunks is full")]
     SystemChunkArray,
     #[error("no block group at {start}")]

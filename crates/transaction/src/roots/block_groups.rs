@@ -1,4 +1,4 @@
-//! Block groups as the trees record them.
+//! Block groups, as recorded in the trees.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +38,7 @@ impl Roots {
         self.block_groups_of_extent_tree(each)
     }
 
-    /// Lists the block groups of a volume whose conversion to a block group tree was broken off. Each is in one of the
+    /// Lists the block groups of a volume whose conversion to a block group tree was interrupted. Each is in one of the
     /// two trees.
     fn block_groups_of_both_trees(&self, each: &mut dyn FnMut(BlockGroupRecord)) -> Result<()> {
         let mut groups: BTreeMap<Logical, BlockGroupRecord> = BTreeMap::new();
@@ -54,8 +54,8 @@ impl Roots {
     }
 
     fn block_groups_of_extent_tree(&self, each: &mut dyn FnMut(BlockGroupRecord)) -> Result<()> {
-        // In the extent tree they lie between the extents: one search per chunk finds them all
-        // without reading the extents.
+        // The items are scattered between the extents. One search per chunk finds them all without a scan of the
+        // extents.
         let tree = self.tree(RootId::EXTENT_TREE)?;
         let mut cursor = tree.view.cursor();
         let mut next = Some(Key::MIN);
@@ -89,7 +89,7 @@ impl Roots {
         Ok(())
     }
 
-    /// Returns the logical starts of all chunks, ascending.
+    /// Returns the logical start addresses of all chunks, ascending.
     fn chunk_starts(&self) -> Result<Vec<u64>> {
         let view = self.chunk_tree();
         let mut cursor = view.cursor().sequential();

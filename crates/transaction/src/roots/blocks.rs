@@ -1,4 +1,4 @@
-//! Visiting tree blocks themselves rather than their items.
+//! Traversal of tree blocks, as opposed to items.
 
 use ubtrfs_format::check::Expect;
 use ubtrfs_format::ids::{Logical, RootId, Transid};
@@ -7,7 +7,7 @@ use ubtrfs_tree::{Block, TreeError, View};
 
 use crate::error::Result;
 
-/// Calls `each` with every block of a tree, each node before what is below it.
+/// Calls `each` with every block of a tree in depth-first order, parents first.
 pub fn walk(view: &View, each: &mut dyn FnMut(&Block)) -> Result<()> {
     let root = view.read_root()?;
     each(&root);
@@ -28,7 +28,7 @@ pub fn walk(view: &View, each: &mut dyn FnMut(&Block)) -> Result<()> {
     Ok(())
 }
 
-/// Returns the block of `view` on `level` that holds `key`, if the tree has that level.
+/// Returns the block on `level` whose key range contains `key`, or None if the tree has no such level.
 pub fn find(view: &View, key: &Key, level: u8) -> Result<Option<Block>> {
     let mut step = Step::at(view.read_root()?, None);
     while step.block.node().level() > level {
@@ -45,7 +45,7 @@ pub fn find(view: &View, key: &Key, level: u8) -> Result<Option<Block>> {
 struct Step {
     block: Block,
     slot: usize,
-    /// All keys of the block lie below it: what makes every walk end, also on a crafted tree.
+    /// Upper bound of all keys in the block. It guarantees that a walk ends, even in a crafted tree.
     bound: Option<Key>,
 }
 
@@ -59,7 +59,7 @@ impl Step {
     }
 }
 
-/// Reads the child in `slot`; None if there is no such child.
+/// Reads the child in `slot`. Returns None if there is no such child.
 fn child(view: &View, parent: &Step, slot: usize) -> Result<Option<Step>> {
     let tree: RootId = view.tree();
     let node = parent.block.node();

@@ -1,4 +1,4 @@
-//! The error counts of devices, as the device tree has them.
+//! The error counts of devices, as saved in the device tree.
 
 use std::collections::BTreeMap;
 
@@ -11,8 +11,8 @@ use super::Roots;
 use crate::error::Result;
 
 impl Roots {
-    /// Tells the pool the error counts that were saved, and so which devices missed writes. Where the device tree cannot be
-    /// read, a volume for reading does without them.
+    /// Loads the saved error counts into the pool, which also shows the devices that missed writes. A read-only volume
+    /// is opened without the counts if the device tree cannot be read.
     pub fn load_device_errors(&self) -> Result<()> {
         let is_read_only = self.pool.access() == Access::Read;
         let saved = match self.saved_device_errors() {
@@ -39,7 +39,7 @@ impl Roots {
     }
 }
 
-/// Returns the key of the item in the device tree.
+/// Returns the key of a device's DEV_STATS item in the device tree.
 pub(crate) fn device_errors_key(devid: DevId) -> Key {
     Key::new(objectid::DEV_STATS, KeyType::DEV_STATS, devid.0)
 }

@@ -1,16 +1,17 @@
-//! INODE_ITEMs that were read or changed lately, so that a call on an inode in use searches no tree for it.
+//! A cache of INODE_ITEMs that were recently read or changed, so that calls on inodes in use need no tree search.
 //!
-//! A slot serves all inodes of one hash and keeps the last one's item. Times that are in no item yet lie over it
-//! (`lazy_times`).
+//! A direct-mapped table: each slot has the item of the last inode with its hash. Times that are only in memory
+//! (`lazy_times`) take precedence over a slot.
 //!
 //! Invariants
-//! - ITEMS-1: an item that is shown is what the tree's view gives, but for such times. Edits put theirs here while
-//!   they hold the tree's mutable set. Items that a commit changes by itself are forgotten when it is published.
-//! - ITEMS-2: what was read from a tree enters only if its slot has not changed since before it was read.
-//! - ITEMS-3: `changed_in` of a slot is no older than the last transaction that changed anything but times of its inode.
+//! - ITEMS-1: a cached item equals the item in the tree's view, except for lazy times. Edits update the cache while
+//!   they hold the tree's mutable set. Items changed by a commit itself are dropped when it is published.
+//! - ITEMS-2: an item read from a tree enters only if its slot has not changed since before the read.
+//! - ITEMS-3: `changed_in` of a slot is no older than the last transaction that changed anything but times of its
+//!   inode.
 //!
 //! Locks: each slot's, a leaf, held for one copy.
-//! Not here: what was written and has no extent yet, and so is in no item (`inode::buffer`).
+//! Not here: written data without an extent, which no item records (`inode::buffer`).
 
 use std::sync::{Arc, OnceLock};
 
@@ -27,11 +28,11 @@ use crate::file_id::FileId;
 #[cfg(test)]
 mod tests;
 
-/// Memory is taken page by page, as slots come into use. So many pages at most, a power of two.
+/// Maximum number of pages, a power of two. Pages are allocated when their slots are first used.
 const MOST_PAGES: usize = 512;
 const PAGE_SLOTS: usize = 256;
 
-/// The inode items that are kept beside the trees of a volume.
+/// The cached inode items of all trees of a volume.
 #[derive(Debug)]
 pub struct InodeItemCache {
     pub lazy: Arc<LazyTimes>,
@@ -39,7 +40,7 @@ pub struct InodeItemCache {
 }
 
 impl InodeItemCache {
-    /// Makes as many slots as there is memory for, within reason.
+    /// Creates a cache within the budget.
     pub(super) fn new(budget_bytes: u64) -> Self {
         let pages = pages_of(
             budget_bytes,
@@ -59,7 +60,7 @@ impl Default for InodeItemCache {
     }
 }
 
-/// Returns how many pages fit a budget: a power of two.
+/// Returns the number of pages that fit a budget, rounded down to a power of two.
 pub(super) fn pages_of(budget_bytes: u64, page_bytes: usize, most: usize) -> usize {
     let fit = budget_bytes / page_bytes as u64;
     let fit = usize::try_from(fit).unwrap_or(most).clamp(1, most);
@@ -68,24 +69,24 @@ pub(super) fn pages_of(budget_bytes: u64, page_bytes: usize, most: usize) -> usi
 
 #[derive(Debug, Default)]
 struct Slot {
-    /// How often it was edited.
+    /// The number of edits so far.
     version: u64,
     id: (u64, u64),
     item: Option<InodeItem>,
-    /// ITEMS-3. None: not known.
+    /// ITEMS-3. None means unknown.
     changed_in: Option<Transid>,
 }
 
-/// The kind of change that an edit of an INODE_ITEM makes.
+/// The kind of change to an INODE_ITEM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ItemChange {
-    /// Other fields than times, or other items of the inode with it.
+    /// Other fields than times, or also other items of the inode.
     Any,
-    /// Times and what counts their changes.
+    /// Times, and fields that count their changes.
     Times,
 }
 
-/// Leave to enter what is read from a tree after it was given.
+/// Permission to enter an item read from a tree after the ticket was issued.
 #[derive(Debug)]
 #[must_use]
 pub struct Ticket {
@@ -95,7 +96,7 @@ pub struct Ticket {
 impl InodeItemCache {
     #[inline]
     fn slot(&self, (root, ino): (u64, u64)) -> &Mutex<Slot> {
-        // Neighbours, which are used together, get slots of their own.
+        // Neighbours are often used together, so they get different slots.
         let spread = root.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48;
         let at = (ino ^ spread) as usize;
         let page = self.pages[(at / PAGE_SLOTS) & (self.pages.len() - 1)].get_or_init(|| {
@@ -111,7 +112,8 @@ impl InodeItemCache {
         self.look(root, ino, |item| *item)
     }
 
-    /// Returns the result of `look` at the cached item, which is not copied. Or a ticket to enter the item.
+    /// Calls `look` with the cached item, without a copy, and returns its result. Otherwise returns a ticket to enter
+    /// the item.
     #[inline]
     pub fn look<T>(
         &self,
@@ -132,7 +134,7 @@ impl InodeItemCache {
         }
     }
 
-    /// Enters what was read (ITEMS-2).
+    /// Enters an item read from a tree (ITEMS-2).
     pub fn enter(&self, ticket: Ticket, root: RootId, ino: u64, item: &InodeItem) {
         let id = (root.0, ino);
         let mut slot = self.slot(id).lock();
@@ -142,8 +144,8 @@ impl InodeItemCache {
         }
     }
 
-    /// Returns the last transaction that changed anything but times of an inode, or a later one. Returns a ticket to
-    /// enter it if it is not known.
+    /// Returns the last transaction that changed anything but times of an inode, or a later one. If it is unknown,
+    /// returns a ticket to enter it.
     #[inline]
     pub fn changed_in(&self, id: FileId) -> Result<Transid, Ticket> {
         let id = (id.root.0, id.ino.0);
@@ -156,8 +158,8 @@ impl InodeItemCache {
         }
     }
 
-    /// Notes that the inode was last changed in `transid` or before: the transaction that ran after the ticket was
-    /// given.
+    /// Notes that the inode was last changed in or before `transid`, which must be the transaction that was running
+    /// after the ticket was issued.
     pub fn note_changed_by(&self, ticket: Ticket, id: FileId, transid: Transid) {
         let id = (id.root.0, id.ino.0);
         let mut slot = self.slot(id).lock();
@@ -166,7 +168,7 @@ impl InodeItemCache {
         }
     }
 
-    /// Follows an edit of a tree by transaction `transid`; called while its mutable set is held (ITEMS-1).
+    /// Applies an edit of a tree by transaction `transid` to the cache. Called while its mutable set is held (ITEMS-1).
     pub(crate) fn follow(&self, root: RootId, edit: &Edit, change: ItemChange, transid: Transid) {
         let (key, value) = match edit {
             Edit::Insert(key, value) | Edit::Put(key, value) => (key, Some(value)),
@@ -178,7 +180,7 @@ impl InodeItemCache {
         }
     }
 
-    /// Removes an item from the cache, since the tree shows another one from now on.
+    /// Removes an item from the cache, because the item in the tree has changed.
     pub(crate) fn forget(&self, root: RootId, ino: u64) {
         self.set((root.0, ino), None, ItemChange::Any, None);
     }
@@ -194,7 +196,7 @@ impl InodeItemCache {
             let mut slot = self.slot(id).lock();
             slot.version += 1;
             if item.is_some() || slot.id == id {
-                // Earlier changes of an inode that comes anew are unknown, and may be of this transaction.
+                // An inode that is new in its slot has unknown earlier changes, which may belong to this transaction.
                 let is_known = slot.id == id && slot.changed_in.is_some();
                 if change == ItemChange::Any || !is_known {
                     slot.changed_in = changed_in;
@@ -202,7 +204,7 @@ impl InodeItemCache {
                 (slot.id, slot.item) = (id, item);
             }
         }
-        // Last: a reader that does not find it there any more finds what was set.
+        // Must be last: a reader that misses the lazy times then finds the new item in the slot.
         self.lazy.forget(FileId::new(RootId(id.0), InodeNr(id.1)));
     }
 }

@@ -1,14 +1,15 @@
-//! Times of inodes that no item has yet (`lazytime`).
+//! Times of inodes that have not been written to their items yet (`lazytime`).
 //!
-//! Changes of times alone wait in memory until the item is written anyway, or a caller has them written (`inode::times`).
+//! Changes of times alone stay in memory until the item is written for another reason, or until a caller writes them
+//! (`inode::times`).
 //!
 //! Invariants
-//! - LAZY-1: an inode's item in the tree differs from the one in here by times and their count only. Every edit of
-//!   the item takes the inode out, while it holds the tree's mutable set.
-//! - LAZY-2: at most [`MOST`] are kept: the oldest ones have to go before others come.
-//! - LAZY-3: metadata is reserved in the running transaction for each.
+//! - LAZY-1: an inode's item in the tree differs from its entry here only in times and their count. Every edit of the
+//!   item removes the entry while it holds the tree's mutable set.
+//! - LAZY-2: at most [`MOST`] entries are kept: old ones must be written before new ones can be added.
+//! - LAZY-3: each entry has a metadata reservation in the running transaction.
 //!
-//! Locks: a shard's, which is held while an inode comes or goes, then the order's; both are leaves.
+//! Locks: a shard's, held while an entry is added or removed, then the order's; both are leaves.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::BuildHasherDefault;
@@ -28,7 +29,7 @@ mod tests;
 /// About 4 MiB.
 const MOST: usize = 8192;
 const SHARDS: usize = 16;
-/// Linux keeps times in memory for no longer.
+/// Linux writes lazy times after at most this time.
 pub const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
 #[derive(Debug, Default)]
@@ -45,7 +46,7 @@ struct Kept {
     turn: u64,
 }
 
-/// The order in which inodes came.
+/// The entries by age.
 #[derive(Debug, Default)]
 struct Order {
     next: u64,
@@ -58,7 +59,7 @@ impl LazyTimes {
         self.is_wanted.load(Ordering::Relaxed)
     }
 
-    /// Sets whether times are kept from now on. Those that are kept already stay.
+    /// Sets whether times are kept from now on. Existing entries stay.
     pub fn set_wanted(&self, is_wanted: bool) {
         self.is_wanted.store(is_wanted, Ordering::Relaxed);
     }
@@ -72,7 +73,7 @@ impl LazyTimes {
         &self.shards[id.ino.0 as usize % SHARDS]
     }
 
-    /// Returns the item with the newest times, if they are kept here.
+    /// Returns the item with the newest times, if the inode has an entry.
     #[inline]
     pub fn get(&self, id: FileId) -> Option<InodeItem> {
         if self.count() == 0 {
@@ -81,7 +82,7 @@ impl LazyTimes {
         self.shard(id).lock().get(&id).map(|kept| kept.item)
     }
 
-    /// Keeps the times of an inode that is locked. False: they are not wanted, or there is no place for one more.
+    /// Keeps the times of a locked inode. Returns false if lazy times are off or the table is full.
     #[must_use]
     pub fn keep(&self, id: FileId, item: &InodeItem) -> bool {
         if !self.is_wanted() {
@@ -107,7 +108,7 @@ impl LazyTimes {
         true
     }
 
-    /// Removes an inode, since its item has been written (LAZY-1) or the inode is gone.
+    /// Removes an inode, because its item was written (LAZY-1) or the inode is gone.
     pub fn forget(&self, id: FileId) {
         if self.count() == 0 {
             return;
@@ -119,19 +120,19 @@ impl LazyTimes {
         }
     }
 
-    /// Returns a turn that comes after all that are kept now.
+    /// Returns a turn greater than any current one.
     pub fn next_turn(&self) -> u64 {
         self.order.lock().next
     }
 
-    /// Returns up to `most` of the inodes that came in `turns`, in the order of their turns.
+    /// Returns up to `most` of the inodes with `turns`, in ascending order.
     pub fn of_turns(&self, turns: Range<u64>, most: usize) -> Vec<(u64, FileId)> {
         let order = self.order.lock();
         let some = order.turns.range(turns).take(most);
         some.map(|(&turn, &(id, _))| (turn, id)).collect()
     }
 
-    /// Returns a turn that comes after those of inodes that are older than `age`.
+    /// Returns the lowest turn that is greater than the turn of any entry older than `age`.
     pub fn turn_at_age(&self, age: Duration) -> u64 {
         let order = self.order.lock();
         let mut turns = order.turns.iter();
@@ -139,7 +140,7 @@ impl LazyTimes {
         young.map_or(order.next, |(&turn, _)| turn)
     }
 
-    /// Returns some of the oldest inodes, if they should go so that others find a place (LAZY-2).
+    /// Returns some of the oldest inodes if the table is nearly full, so that the caller can write them (LAZY-2).
     #[inline]
     pub fn surplus(&self) -> Vec<FileId> {
         match self.count() <= MOST - MOST / 8 {
@@ -150,7 +151,7 @@ impl LazyTimes {
 
     #[cold]
     fn oldest(&self) -> Vec<FileId> {
-        /// More than one, as it may be in use.
+        /// More than one, because the oldest may be in use.
         const SOME: usize = 4;
         let order = self.order.lock();
         order.turns.values().take(SOME).map(|&(id, _)| id).collect()

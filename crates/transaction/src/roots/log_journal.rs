@@ -1,13 +1,13 @@
-//! Which items of logged inodes were changed since they were logged.
+//! The items of logged inodes that changed since they were logged.
 //!
-//! So a sync looks at what is new alone, also where the transaction has changed many items of the inode.
+//! An fsync therefore reads only the new changes, even if the transaction has changed many items of the inode.
 //!
 //! Invariants
-//! - LOG-JOURNAL-1: it has each item of a logged inode that was edited after the inode was last logged, until the
-//!   transaction is committed.
+//! - LOG-JOURNAL-1: the journal contains each item of a logged inode that was edited after the inode was last logged,
+//!   until the transaction is committed.
 //!
-//! Locks: a leaf. Edits are noted by the transaction handle that makes them.
-//! Not here: what is put into a log.
+//! Locks: a leaf. The transaction handle that makes an edit records it.
+//! Not here: the contents of a log.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::BuildHasherDefault;
@@ -21,21 +21,21 @@ use crate::file_id::IdHasher;
 /// The journal of one subvolume.
 #[derive(Debug, Default)]
 pub struct LogJournal {
-    /// Whether any inode is logged. So edits cost nothing where none is.
+    /// Whether any inode is logged. If not, edits cost nothing here.
     is_active: AtomicBool,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Logged inodes, each with the keys of its items that were edited since, names apart.
+    /// Logged inodes, with the keys of their items edited since, except for names.
     inodes: HashMap<u64, BTreeSet<Key>, BuildHasherDefault<IdHasher>>,
     /// Keys of names: INODE_REF, INODE_EXTREF, DIR_INDEX.
     names: BTreeSet<Key>,
 }
 
 impl LogJournal {
-    /// Notes edited keys.
+    /// Adds edited keys.
     pub(super) fn note(&self, keys: impl IntoIterator<Item = Key>) {
         let mut state = self.state.lock();
         for key in keys {
@@ -56,24 +56,24 @@ impl LogJournal {
         self.is_active.load(Ordering::Acquire)
     }
 
-    /// Returns all names that were changed since [`LogJournal::logged_names`], ascending.
+    /// Returns all names changed since [`LogJournal::logged_names`], ascending.
     pub fn names(&self) -> Vec<Key> {
         self.state.lock().names.iter().copied().collect()
     }
 
-    /// Returns the keys of an inode's other items that were changed since it was logged.
+    /// Returns the keys of an inode's other items that changed since it was logged.
     pub fn items_of(&self, ino: u64) -> Vec<Key> {
         let state = self.state.lock();
         let items = state.inodes.get(&ino).into_iter().flatten();
         items.copied().collect()
     }
 
-    /// Notes that the log has all noted names now.
+    /// Clears the names, because the log contains all of them now.
     pub fn logged_names(&self) {
         self.state.lock().names.clear();
     }
 
-    /// Begins to note edits of these inodes. The log has what was noted of them before, names apart.
+    /// Begins to record edits of these inodes. The log contains their earlier edits, except for names.
     pub fn logged_items(&self, inodes: impl IntoIterator<Item = u64>) {
         let mut state = self.state.lock();
         for ino in inodes {
@@ -82,7 +82,7 @@ impl LogJournal {
         self.is_active.store(true, Ordering::Release);
     }
 
-    /// Forgets everything, since the log is void: nothing is logged any more.
+    /// Clears the journal, because the log is void and no inode is logged.
     pub(crate) fn end(&self) {
         let mut state = self.state.lock();
         self.is_active.store(false, Ordering::Release);

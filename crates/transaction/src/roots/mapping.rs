@@ -1,5 +1,5 @@
-//! Chunks, block groups and device extents tell of the same space. They must agree before anything is written,
-//! as the kernel has it before it mounts: else space that is in use could be given out.
+//! Consistency of chunks, block groups and device extents, which describe the same space. It is checked before the
+//! first write, as the kernel does at mount. Otherwise used space could be allocated.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::Roots;
 use super::block_groups::BlockGroupRecord;
 use crate::error::{CorruptItem, Error, Result};
 
-/// A stretch of a device that a chunk has.
+/// A device extent of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct PlacedExtent {
     pub(crate) devid: DevId,
@@ -23,7 +23,7 @@ pub(crate) struct PlacedExtent {
 }
 
 impl Roots {
-    /// Returns all device extents, by device and place.
+    /// Returns all device extents, sorted by device and offset.
     pub(crate) fn device_extents(&self) -> Result<Vec<PlacedExtent>> {
         let tree = self.tree(RootId::DEV_TREE)?;
         let mut found = Vec::new();
@@ -49,7 +49,7 @@ impl Roots {
         Ok(found)
     }
 
-    /// Refuses a volume where they do not.
+    /// Fails if chunks, block groups and device extents do not match.
     pub(crate) fn check_mapping(
         &self,
         groups: &[BlockGroupRecord],

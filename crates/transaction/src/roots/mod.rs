@@ -1,10 +1,10 @@
 //! The roots of a volume: its devices, its node cache, its superblock, and its trees by id.
 //!
-//! Opening reads the superblocks, the chunk tree and the root tree's root. Everything else is read when asked for, so that
-//! a volume of any size opens in a few reads.
+//! Opening reads the superblocks, the chunk tree and the root of the root tree. Everything else is read on demand, so a
+//! volume of any size opens in a few reads.
 //!
 //! Locks: none held across IO but the caches' per-key waits.
-//! Not here: transactions, and what the items of subvolumes mean.
+//! Not here: transactions, and the meaning of subvolume items.
 
 mod block_groups;
 pub mod blocks;
@@ -58,21 +58,21 @@ pub use writable::check_writable;
 use crate::error::{CorruptItem, Error, Result};
 use crate::file_id::FileId;
 
-/// How the roots of a volume are opened.
+/// Options for opening the roots of a volume.
 #[derive(Debug)]
 pub struct RootsOptions {
     /// Whether transactions edit trees.
     pub writable: bool,
-    /// Whether trees take edits. Those of a volume that is only read stay in memory.
+    /// Whether trees can be edited. The edits of a read-only volume stay in memory.
     pub edits_trees: bool,
-    /// Whether POSIX ACLs count.
+    /// Whether POSIX ACLs are enforced.
     pub acls: bool,
-    /// Flags that new regular files begin with.
+    /// Initial flags of new regular files.
     pub new_file_flags: InodeFlags,
     pub lazy_times: bool,
     /// Whether the chunk tree and the root tree may be unreadable.
     pub ignore_bad_top_trees: bool,
-    /// Budget of the inode items and of the names that are kept beside the trees, each.
+    /// Memory budget of the inode item cache, and again of the name cache.
     pub lookup_bytes: u64,
     pub store: StoreOptions,
 }
@@ -82,14 +82,14 @@ pub struct RootsOptions {
 pub struct Roots {
     pool: Arc<Pool>,
     store: Arc<NodeStore>,
-    /// The state of the last commit.
+    /// The superblock of the last commit.
     superblock: ArcSwap<Superblock>,
     chunk_tree: Arc<Tree>,
     root_tree: Arc<Tree>,
     trees: TreeTable,
-    /// In the headers of new blocks.
+    /// Stored in the headers of new blocks.
     chunk_tree_uuid: Uuid,
-    /// These two of the superblock never change.
+    /// Copies of superblock fields that never change.
     sectorsize: u64,
     csum_bytes: u64,
     tree_use: TreeUse,
@@ -97,7 +97,7 @@ pub struct Roots {
 }
 
 impl Roots {
-    /// Opens the trees that `superblock` leads to.
+    /// Opens the trees of `superblock`.
     pub fn open(pool: &Arc<Pool>, superblock: Superblock, options: &RootsOptions) -> Result<Roots> {
         let pool = Arc::clone(pool);
         let store = Arc::new(NodeStore::new(Arc::clone(&pool), &options.store));
@@ -144,14 +144,15 @@ impl Roots {
         self.tree_use.writable
     }
 
-    /// Returns whether a drop happens in a fork of the process that opened the volume, and must leave all as it is.
+    /// Returns whether this process is a fork of the one that opened the volume, so that a drop must not change
+    /// anything.
     pub fn is_drop_in_fork(&self) -> bool {
         self.process.is_left_by_pid()
     }
 
     /// Checks that this process opened the volume.
     ///
-    /// Errors: it is a fork of the one that did.
+    /// Errors: this process is a fork of the one that did.
     #[inline]
     pub fn check_process(&self) -> Result<()> {
         match self.process.is_left() {
@@ -167,17 +168,17 @@ impl Roots {
             .store(flags.bits(), Ordering::Relaxed);
     }
 
-    /// Returns the flag that is set if any tree in memory may share blocks with a snapshot.
+    /// Returns a flag that is set if any tree in memory may share blocks with a snapshot.
     pub(crate) fn sharing(&self) -> &Arc<AtomicBool> {
         &self.tree_use.sharing
     }
 
-    /// Returns whether POSIX ACLs count: an option of the volume.
+    /// Returns whether POSIX ACLs are enforced (an option of the volume).
     pub fn counts_acls(&self) -> bool {
         self.tree_use.acls
     }
 
-    /// Feeds the chunk tree to the device layer, then asks whether all of it can be read.
+    /// Loads the chunk tree into the device layer, then checks that enough devices are present.
     fn load_chunks(&self) -> Result<()> {
         let view = self.chunk_tree();
         let corrupt = |key| Error::Corrupt {
@@ -215,13 +216,13 @@ impl Roots {
         self.superblock.load_full()
     }
 
-    /// Returns the times that are in no item yet.
+    /// Returns the times that are not in their items yet.
     #[inline]
     pub fn lazy_times(&self) -> &Arc<LazyTimes> {
         &self.tree_use.inode_items.lazy
     }
 
-    /// Returns the device layer: devices, chunk map, read errors seen.
+    /// Returns the device layer.
     pub fn pool(&self) -> &Arc<Pool> {
         &self.pool
     }
@@ -230,12 +231,12 @@ impl Roots {
         self.chunk_tree_uuid
     }
 
-    /// Returns the cache that all trees of the volume are read through.
+    /// Returns the node cache of the volume.
     pub fn node_store(&self) -> &Arc<NodeStore> {
         &self.store
     }
 
-    /// Returns whether files may have holes that no item tells of.
+    /// Returns whether files may have holes without an extent item.
     #[inline]
     pub fn has_no_holes(&self) -> bool {
         self.superblock().incompat().contains(Incompat::NO_HOLES)
@@ -258,12 +259,12 @@ impl Roots {
         self.root_tree.view.clone()
     }
 
-    /// Returns the root tree for edits.
+    /// Returns the root tree, for edits.
     pub fn root_tree_object(&self) -> &Arc<Tree> {
         &self.root_tree
     }
 
-    /// Returns a tree that the root tree names, or None.
+    /// Returns a tree listed in the root tree, or None.
     pub fn find_tree(&self, id: RootId) -> Result<Option<Arc<Tree>>> {
         self.check_process()?;
         if let Some(tree) = self.trees.get(id) {
@@ -271,7 +272,7 @@ impl Roots {
         }
         let root_tree = self.root_tree();
         let mut cursor = root_tree.cursor();
-        // A snapshot's root item has the transaction that made it as key offset; there is only one.
+        // The root item of a snapshot has the creating transaction as key offset. There is only one per id.
         let is_found = if id.holds_files() {
             cursor.seek_floor(&Key::new(id.0, KeyType::ROOT_ITEM, u64::MAX))?
         } else {
@@ -307,7 +308,7 @@ impl Roots {
         self.trees.get(id)
     }
 
-    /// Has `find_tree` know a tree that the commit has just made, or know it anew.
+    /// Removes a tree from memory. The next `find_tree` reads its root item again.
     pub(crate) fn forget_tree(&self, id: RootId) {
         self.trees.remove(id);
     }
@@ -321,13 +322,12 @@ impl Roots {
         self.find_tree(id)?.ok_or(Error::NoSuchTree(id))
     }
 
-    /// Returns the deleted subvolumes that are not to be freed yet (TREE-3).
+    /// Returns the deleted subvolumes that must not be freed yet (TREE-3).
     pub(crate) fn subvolumes_in_use(&self) -> Vec<RootId> {
         self.trees.kept()
     }
 
-    /// Returns the tree that an inode is in. Most calls ask for it. The function is inlined, so that the work with a
-    /// tree that is at hand becomes one piece of code with this.
+    /// Returns the tree of an inode. Inlined, because most calls begin with it and usually find the tree in memory.
     #[inline]
     pub fn tree_of(&self, id: FileId) -> Result<TreeRef> {
         self.check_process()?;
@@ -348,7 +348,7 @@ impl Roots {
             .ok_or(Error::NoSuchSubvolume(id.root))
     }
 
-    /// Returns the tree of a subvolume that can be entered: one that has not been deleted.
+    /// Returns the tree of a subvolume that has not been deleted.
     pub fn subvolume_tree(&self, id: RootId) -> Result<Arc<Tree>> {
         match self.find_tree(id)? {
             Some(tree) if id.is_subvolume() && !tree.is_deleted() => Ok(tree),
@@ -356,7 +356,7 @@ impl Roots {
         }
     }
 
-    /// Returns a tree for the commit. Trees that the superblock names are among them.
+    /// Returns a tree for the commit, including those that the superblock names.
     pub fn tree_for_commit(&self, id: RootId) -> Result<Arc<Tree>> {
         match id {
             RootId::ROOT_TREE => Ok(Arc::clone(&self.root_tree)),
@@ -365,13 +365,13 @@ impl Roots {
         }
     }
 
-    /// Has the volume know a tree that a commit has just built and that no root item names yet.
+    /// Adds a tree that a commit has just built and that has no root item yet.
     pub(crate) fn adopt_tree(&self, root: CommittedRoot, item: RootItem) -> Arc<Tree> {
         let tree = open_tree(&self.store, root, &self.tree_use, 0, Some(item));
         self.trees.get_or_insert(tree, u64::MAX)
     }
 
-    /// Returns the properties that the blocks of a transaction share.
+    /// Returns the properties common to all blocks of a transaction.
     pub(crate) fn block_format(&self, generation: Transid) -> BlockFormat {
         let superblock = self.superblock();
         BlockFormat {

@@ -1,17 +1,17 @@
-//! Names that were found or created lately, so that another lookup of one searches no tree.
+//! A cache of names that were recently found or created, so that repeated lookups need no tree search.
 //!
-//! A set serves all names of one hash and keeps the last few that lead to an inode of their own subvolume. Names that
-//! differ in their last digits have sets side by side, as they are made and looked for in that order. Memory that is far from
-//! the last one's costs as much as a search. Long names are not kept, nor that a name is missing.
+//! A set serves all names with one hash and keeps the last few that lead to an inode of their own subvolume. Names that
+//! differ only in their last digits use adjacent sets, because they are often used in numeric order. An access to
+//! distant memory would cost as much as a search. Long names and missing names are not cached.
 //!
 //! Invariants
-//! - NAMES-1: what is kept of a name is what the tree's view gives. An edit of DIR_ITEMs first takes the names out that
-//!   change, while it holds the tree's mutable set. Commits by themselves change no name that leads to an inode.
-//! - NAMES-2: what was read from a tree, or put into it, enters only if no edit has met its set since before.
-//! - NAMES-3: what edits put enters after all of one call are made, so that no lookup finds half of a call.
+//! - NAMES-1: a cached name equals the entry in the tree's view. An edit of DIR_ITEMs first removes the affected names
+//!   while it holds the tree's mutable set. Commits by themselves never change a name that leads to an inode.
+//! - NAMES-2: a name read from a tree or written to it enters only if no edit has touched its set since.
+//! - NAMES-3: names enter after all edits of a call are made, so that no lookup finds half of a call.
 //!
 //! Locks: each set's, a leaf, held for one copy.
-//! Not here: names of subvolumes, which the root tree has a say in (`namespace::dir`).
+//! Not here: names of subvolumes, which depend on the root tree (`namespace::dir`).
 
 use std::num::NonZeroU64;
 use std::sync::OnceLock;
@@ -24,15 +24,15 @@ use super::inode_items::pages_of;
 #[cfg(test)]
 mod tests;
 
-/// Memory is taken page by page, as sets come into use. So many pages at most, a power of two.
+/// Maximum number of pages, a power of two. Pages are allocated when their sets are first used.
 const MOST_PAGES: usize = 512;
-/// Names that differ in two digits fit a page.
+/// Names that differ in their last two digits fit into one page.
 const PAGE_SETS: usize = 128;
 const WAYS: usize = 4;
 /// Bytes of a name's length and the name.
 const BYTES: usize = 32;
 
-/// The names that are kept beside the trees of a volume.
+/// The cached names of all trees of a volume.
 #[derive(Debug)]
 pub struct NameCache {
     pages: Vec<OnceLock<Vec<Mutex<Set>>>>,
@@ -40,7 +40,7 @@ pub struct NameCache {
 
 #[derive(Debug, Default)]
 struct Set {
-    /// How often an edit has met it.
+    /// The number of edits that affected this set.
     version: u64,
     /// The newest first.
     ways: [Option<Kept>; WAYS],
@@ -59,7 +59,7 @@ struct NameId {
     bytes: [u8; BYTES],
 }
 
-/// A name in a directory that is short enough to be kept.
+/// A name in a directory that is short enough for the cache.
 #[derive(Clone, Copy, Debug)]
 pub struct Name {
     id: NameId,
@@ -87,7 +87,7 @@ fn set_of(id: &NameId, name: &[u8]) -> Option<u32> {
     let last_digit = name.iter().rposition(u8::is_ascii_digit);
     let ones = last_digit.unwrap_or(name.len().checked_sub(1)?);
     let mut rest = id.bytes;
-    // The length is in the place before the name's first byte.
+    // The name's length is stored before its first byte.
     let digits = &mut rest[ones.max(1)..ones + 2];
     let number = digits
         .iter()
@@ -104,7 +104,7 @@ fn set_of(id: &NameId, name: &[u8]) -> Option<u32> {
     Some((page * PAGE_SETS + (first + number) % PAGE_SETS) as u32)
 }
 
-/// Leave to enter what is read from a tree after it was given, or what was put into it before.
+/// Permission to enter a name that was read from a tree after the ticket was issued, or written before.
 #[derive(Clone, Copy, Debug)]
 #[must_use]
 pub struct Ticket {
@@ -118,7 +118,7 @@ impl Default for NameCache {
 }
 
 impl NameCache {
-    /// Makes as many sets as there is memory for, within reason.
+    /// Creates a cache within the budget.
     pub(super) fn new(budget_bytes: u64) -> Self {
         let pages = pages_of(
             budget_bytes,
@@ -140,7 +140,7 @@ impl NameCache {
         &page[at % PAGE_SETS]
     }
 
-    /// Has the processor bring the memory for what will be asked or changed of a name soon.
+    /// Prefetches the memory of a name's set.
     #[inline]
     pub fn touch(&self, name: &Name) {
         std::hint::black_box(self.set(name).is_locked());
@@ -159,7 +159,7 @@ impl NameCache {
         }
     }
 
-    /// NAMES-2
+    /// Enters a name, unless its set has changed since the ticket was issued (NAMES-2).
     pub fn enter(&self, ticket: Ticket, name: &Name, ino: InodeNr) {
         let Some(ino) = NonZeroU64::new(ino.0) else {
             return;
@@ -188,20 +188,19 @@ impl NameCache {
     }
 }
 
-/// The names that one call's edits of a tree change, and what they lead to afterwards if that is kept.
+/// The names that the edits of one call change, with the inodes that they lead to afterwards, if cacheable.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NameChanges {
     changes: [Option<(Name, Option<InodeNr>)>; MOST_CHANGES],
 }
 
-/// The names that a rename changes.
+/// The maximum number of names in a call: a rename changes two.
 const MOST_CHANGES: usize = 2;
 
 impl NameChanges {
-    /// Notes a change of a name; of several to one the last counts.
+    /// Notes a change of a name. The last of several changes counts.
     ///
-    /// # Panics
-    /// If these are more names than any call changes.
+    /// # Panics If a call changes more names than a rename.
     pub fn note(&mut self, name: Name, leads_to: Option<InodeNr>) {
         let mut places = self.changes.iter_mut();
         let place = places.find(|place| place.is_none_or(|(other, _)| other.id == name.id));
@@ -218,7 +217,7 @@ impl NameChanges {
         tickets
     }
 
-    /// Enters the names of inodes after all edits are made (NAMES-3).
+    /// Enters the new targets of the names after all edits are made (NAMES-3).
     pub(crate) fn enter(&self, names: &NameCache, tickets: [Option<Ticket>; MOST_CHANGES]) {
         for (change, ticket) in self.changes.iter().zip(tickets) {
             if let (Some((name, Some(ino))), Some(ticket)) = (change, ticket) {

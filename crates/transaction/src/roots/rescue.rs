@@ -1,39 +1,38 @@
-//! Ways to read a damaged volume: `rescue=` of a mount. Only the roots of an earlier transaction may be written to.
+//! Options for reading a damaged volume (`rescue=`). Only a volume opened from older roots can be written to.
 
 use ubtrfs_format::superblock::Superblock;
 
-/// The faults that are passed over.
+/// The faults to ignore.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rescue {
-    /// Begin with the roots of an earlier transaction if those of the last one cannot be read. The next transaction is
-    /// written as if the last one had never been. A reader takes another copy of the superblock if the first is not
-    /// valid.
+    /// Use the roots of an earlier transaction if those of the last one cannot be read. The next transaction then
+    /// replaces the last one. A read-only volume may also use another copy of the superblock if the first is not valid.
     pub use_backup_root: bool,
-    /// Go on without trees that cannot be read, where files can be read without them. Devices may be cut short.
+    /// Ignore unreadable trees that are not needed to read files. Devices may be truncated.
     pub ignore_bad_roots: bool,
-    /// Open although the chunk tree or the root tree cannot be read. Only trees and blocks whose address is known can be
-    /// read then.
+    /// Open even if the chunk tree or the root tree cannot be read. Only trees and blocks with known addresses are then
+    /// readable.
     pub ignore_bad_top_trees: bool,
-    /// Give data unverified.
+    /// Return data without verification.
     pub ignore_data_csums: bool,
-    /// Believe tree blocks whose sums are wrong, if all else of them is right.
+    /// Accept tree blocks with wrong checksums, if their contents are otherwise valid.
     pub ignore_meta_csums: bool,
     /// Accept unknown flags in the superblock.
     pub ignore_super_flags: bool,
-    /// Show the state of the last commit, without the fsync log.
+    /// Open the state of the last commit, without the fsync log.
     pub no_log_replay: bool,
 }
 
 impl Rescue {
-    /// Returns whether to go on without a tree whose reading failed. A tree that is only not at hand (`would_block`) is
+    /// Returns whether to ignore a tree that could not be read. A tree that is merely not in memory (`would_block`) is
     /// not damaged.
     pub fn goes_on_without_tree(&self, would_block: bool) -> bool {
         self.ignore_bad_roots && !would_block
     }
 }
 
-/// Returns the superblock with the roots of each transaction that it remembers, the newest first. Blocks of a later
-/// transaction may lie over theirs, which the generations show.
+/// Returns a superblock for each transaction in the list of backup roots, the newest first. Their blocks may have been
+/// overwritten by later transactions, which the generations reveal.
 pub fn backups(newest: &Superblock) -> Vec<Superblock> {
     let mut roots: Vec<_> = newest.super_roots.iter().collect();
     roots.retain(|roots| roots.tree_root.get() != 0);
@@ -46,7 +45,7 @@ pub fn backups(newest: &Superblock) -> Vec<Superblock> {
         superblock.chunk_root = roots.chunk_root;
         superblock.chunk_root_generation = roots.chunk_root_gen;
         superblock.chunk_root_level = roots.chunk_root_level;
-        // The log goes on from the newest transaction only.
+        // The log applies only to the newest transaction.
         if superblock.generation != newest.generation {
             superblock.clear_log();
         }

@@ -1,4 +1,4 @@
-//! Where subvolumes stand, as the root tree says.
+//! Places of subvolumes in the directory tree, according to the root tree.
 
 use ubtrfs_format::ids::{InodeNr, RootId};
 use ubtrfs_format::item::RootRef;
@@ -8,13 +8,13 @@ use super::Roots;
 use crate::error::{CorruptItem, Error, Result};
 use crate::file_id::FileId;
 
-/// Where a subvolume stands.
+/// The directory entry of a subvolume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubvolumePlace {
-    /// The directory that holds it.
+    /// The parent directory.
     pub dir: FileId,
     pub name: Vec<u8>,
-    /// Its index in that directory.
+    /// The index in the parent directory.
     pub sequence: u64,
 }
 
@@ -26,7 +26,7 @@ impl Roots {
         inode_of(id, tree.item().root_dirid.get(), key)
     }
 
-    /// Returns where a subvolume stands; None for the top level and for one that is nowhere.
+    /// Returns the place of a subvolume, or None for the top level and for subvolumes without a directory entry.
     pub fn subvolume_place(&self, id: RootId) -> Result<Option<SubvolumePlace>> {
         let root_tree = self.root_tree();
         let mut cursor = root_tree.cursor();
@@ -52,7 +52,7 @@ impl Roots {
     }
 }
 
-/// Returns the handle of the inode that the item at `key` names.
+/// Returns the handle of an inode named by the item at `key`.
 pub fn inode_of(root: RootId, ino: u64, key: Key) -> Result<FileId> {
     FileId::stored(root, ino).ok_or(Error::Corrupt {
         tree: root,

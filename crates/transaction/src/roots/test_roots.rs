@@ -9,13 +9,13 @@ use ubtrfs_tree::StoreOptions;
 
 use super::{Roots, RootsOptions};
 
-/// Creates the pool of a volume on one device, in memory or elsewhere. The caller opens the volume with `open`.
+/// Creates the pool of a volume on one device. The caller opens the volume with `open`.
 pub(crate) fn pool_of(device: Arc<dyn BlockDevice>, access: Access) -> Pool {
     let devices = vec![(PathBuf::from("memory"), device)];
     Pool::from_devices(devices, &PoolOptions::default().access(access)).unwrap()
 }
 
-/// Opens the volume that `paths` hold, for reading.
+/// Opens the volume on `paths` for reading.
 pub(crate) fn open_paths(paths: &[PathBuf]) -> Arc<Roots> {
     open(Pool::open(paths, &PoolOptions::default()).unwrap())
 }

@@ -1,12 +1,12 @@
-//! The trees of a volume by id, and what the root tree says of them.
+//! The trees of a volume by id, with their root items.
 //!
 //! Invariants
-//! - TREE-1: a tree of a writable volume is one object as long as anyone holds it or it has edits that
-//!   are not committed. Its delta is nowhere else.
-//! - TREE-2: the item of a tree of a writable volume is the truth. The one in the root tree is as of the
+//! - TREE-1: a tree of a writable volume is one object while it has users or uncommitted edits. Its delta is in this
+//!   object only.
+//! - TREE-2: the root item in memory is authoritative for a writable volume. The item in the root tree is that of the
 //!   last commit, and only commits write it.
-//! - TREE-3: a deleted subvolume is usable through its inodes as long as any of them is held. Once no inode of it
-//!   is held, none can be again; only then its blocks are freed.
+//! - TREE-3: a deleted subvolume remains usable while any of its inodes is held. After the last hold is released, no
+//!   inode of it can be held again. Only then are its blocks freed.
 
 mod object_ids;
 mod root_item;
@@ -28,20 +28,20 @@ use super::log_journal::LogJournal;
 use super::names::{NameCache, NameChanges};
 use crate::error::{Error, Result};
 
-/// The state that the trees of a volume share.
+/// State shared by the trees of a volume.
 #[derive(Debug)]
 pub(super) struct TreeUse {
     /// Whether transactions edit them.
     pub(super) writable: bool,
-    /// Whether they are edited at all, be it in memory only.
+    /// Whether trees can be edited at all, be it in memory only.
     pub(super) edited: bool,
-    /// Whether ACLs count.
+    /// Whether ACLs are enforced.
     pub(super) acls: bool,
-    /// Bits of `InodeFlags` that regular files which are made in them begin with.
+    /// `InodeFlags` of new regular files.
     pub(super) new_file_flags: Arc<AtomicU64>,
     pub(super) inode_items: Arc<InodeItemCache>,
     pub(super) names: Arc<NameCache>,
-    /// One of those in memory may share blocks with a snapshot.
+    /// Whether any tree in memory may share blocks with a snapshot.
     pub(super) sharing: Arc<AtomicBool>,
 }
 
@@ -50,27 +50,27 @@ pub(super) struct TreeUse {
 pub struct Tree {
     pub view: View,
     pub(crate) id: RootId,
-    /// The offset of its ROOT_ITEM's key: the transaction that made it, for a snapshot.
+    /// The key offset of its ROOT_ITEM: the creating transaction for a snapshot.
     pub(crate) key_offset: u64,
     item: SharedRootItem,
-    /// None on a volume whose trees are not edited.
+    /// None on a volume whose trees cannot be edited.
     live: Option<Arc<LiveTree>>,
-    /// Whether ACLs count.
+    /// Whether ACLs are enforced.
     pub acls: bool,
-    /// The flags that the volume's options give to new regular files.
+    /// The flags that the volume's options add to new regular files.
     new_file_flags: Arc<AtomicU64>,
-    /// The last transaction that makes or has made a snapshot of it: blocks that are no newer may be shared.
+    /// The transaction of the latest snapshot of the tree. Blocks that are no newer may be shared.
     snapshot_in: AtomicU64,
     sharing: Arc<AtomicBool>,
-    /// The last transaction that edits of this tree were made in.
+    /// The last transaction that edited this tree.
     pub(crate) dirty_in: AtomicU64,
     object_ids: ObjectIds,
-    /// Whether inodes without a name that were left in it have been looked for.
+    /// Whether orphan inodes from earlier mounts have been searched for.
     pub orphans_finished: AtomicBool,
     /// Held shared by writers without copy on write, exclusively by the creation of a snapshot.
     ///
-    /// The creation holds it from before the freeze that the snapshot shows until it is made. The tree is not freed
-    /// meanwhile.
+    /// The creation holds it from before the freeze whose state the snapshot contains until the snapshot exists. It
+    /// also prevents the tree from being freed.
     pub nocow_lock: RwLock<()>,
     /// Held shared while a subvolume in it or a snapshot of it is pending, exclusively by its deletion. Taken with
     /// `InodeTable::rename_lock` held, which creations release before.
@@ -80,7 +80,7 @@ pub struct Tree {
     pub log_journal: LogJournal,
 }
 
-/// A hold on a subvolume that stays read-only meanwhile.
+/// A hold that keeps a subvolume read-only.
 #[derive(Debug)]
 pub struct KeptReadOnly(Arc<Tree>);
 
@@ -125,7 +125,7 @@ impl Tree {
         self.id
     }
 
-    /// Returns the root item, with changes that are not committed yet.
+    /// Returns the root item, including uncommitted changes.
     pub fn item(&self) -> RootItem {
         self.item.get()
     }
@@ -149,7 +149,7 @@ impl Tree {
         self.item.is_deleted()
     }
 
-    /// Refuses a subvolume that has been deleted.
+    /// Fails if the subvolume has been deleted.
     #[inline]
     pub fn check_undeleted(&self) -> Result<()> {
         match self.is_deleted() {
@@ -158,7 +158,7 @@ impl Tree {
         }
     }
 
-    /// Refuses a deleted subvolume without held inodes.
+    /// Fails if the subvolume has been deleted and none of its inodes is held.
     #[inline]
     pub fn check_alive(&self) -> Result<()> {
         match self.is_deleted() && !self.is_held() {
@@ -172,7 +172,7 @@ impl Tree {
         self.item.is_held()
     }
 
-    /// Counts a hold on an inode.
+    /// Takes a hold on an inode.
     pub fn acquire(&self) -> Result<()> {
         match self.item.acquire() {
             true => Ok(()),
@@ -180,24 +180,23 @@ impl Tree {
         }
     }
 
-    /// Drops a hold. True if it was the last one of a subvolume that has been deleted.
+    /// Releases a hold. Returns true if it was the last one of a deleted subvolume.
     pub fn release(&self) -> bool {
         self.item.release()
     }
 
-    /// Has a subvolume stay read-only. None if it is not.
+    /// Keeps a subvolume read-only, or returns None if it is writable.
     pub fn keep_read_only(self: &Arc<Self>) -> Option<KeptReadOnly> {
         let is_kept = self.item.keep_read_only();
         is_kept.then(|| KeptReadOnly(Arc::clone(self)))
     }
 
-    /// Returns whether it must stay read-only. During a change of the root item the answer stays no.
+    /// Returns whether the subvolume must stay read-only. A false result stays valid during a change of the root item.
     pub fn is_kept_read_only(&self) -> bool {
         self.item.is_kept_read_only()
     }
 
-    /// Refuses a subvolume that nothing may be changed in. An item found within a transaction is true of all
-    /// of it.
+    /// Fails if the subvolume is read-only or gone. Within a transaction, the result stays valid until its end.
     #[inline]
     pub fn check_writable(&self) -> Result<()> {
         self.check_alive()?;
@@ -231,13 +230,12 @@ impl Tree {
         }
     }
 
-    /// Returns the generation up to which the tree's blocks may be shared, or 0 if none is.
+    /// Returns the newest generation of blocks that may be shared, or 0 if none is shared.
     pub(crate) fn shared_up_to(&self) -> Transid {
         Transid(self.snapshot_in.load(Ordering::Relaxed))
     }
 
-    /// Returns the tree's edits. Transactions make them, or a replay of the log in memory
-    /// (`RootsOptions::edits_trees`).
+    /// Returns the tree's edits, made by transactions or by a log replay in memory (`RootsOptions::edits_trees`).
     #[inline]
     pub(crate) fn live(&self) -> &Arc<LiveTree> {
         self.live.as_ref().expect("the volume was opened for edits")
@@ -248,30 +246,30 @@ impl Tree {
         self.live().committed_view()
     }
 
-    /// Returns the item as the running transaction has left it. Some(None) stands for a deletion.
+    /// Returns the item if the running transaction has edited it. Some(None) means a deletion.
     ///
-    /// None: it has not touched the item, or has made and deleted it.
+    /// None means that the transaction has not edited the item, or has both inserted and deleted it.
     pub fn edited(&self, key: &Key) -> Option<Option<Arc<[u8]>>> {
         self.live().edited(key)
     }
 
-    /// Returns the changes of the running transaction in a range of keys, ascending. None stands for a deletion.
+    /// Returns the edits of the running transaction in a range of keys, ascending. None means a deletion.
     pub fn edited_in(&self, range: RangeInclusive<Key>) -> Vec<(Key, Option<Arc<[u8]>>)> {
         self.live().edited_in(range)
     }
 
-    /// Returns whether the running transaction has changed anything in a range of keys.
+    /// Returns whether the running transaction has edited a range of keys.
     pub fn is_edited_in(&self, range: RangeInclusive<Key>) -> bool {
         self.live().is_edited_in(range)
     }
 
-    /// Returns whether a durable commit has all that was changed in a range of keys.
+    /// Returns whether all edits in a range of keys are durably committed.
     pub fn is_committed_in(&self, range: &RangeInclusive<Key>) -> bool {
         self.live().is_committed_in(range)
     }
 
-    /// Makes edits by transaction `transid`, under one lock. `names` tells of all names that are changed. Returns by
-    /// how many bytes the mutable set grew.
+    /// Makes edits by transaction `transid` under one lock. `names` must list all names that change. Returns the growth
+    /// of the mutable set in bytes.
     #[inline]
     pub(crate) fn edit(
         &self,
@@ -298,7 +296,7 @@ impl Tree {
     ) -> i64 {
         let mut tickets = None;
         let edits = edits.into_iter().inspect(|edit| {
-            // The first one: the mutable set is held from here on.
+            // At the first edit: the mutable set is locked from here on.
             if let (None, Some(names)) = (&tickets, names) {
                 tickets = Some(names.take_out(&self.names));
             }
@@ -311,14 +309,14 @@ impl Tree {
         grown
     }
 
-    /// Gives out an object id above all that were in use when the tree was first written to, or given out since.
+    /// Allocates an object id greater than all in use when the tree was first written to, and than all allocated since.
     ///
-    /// So caches never take a new inode for a deleted one of the same id.
+    /// The id of a deleted inode is therefore never reused while its items may be cached.
     pub fn next_objectid(&self) -> Result<u64> {
         self.object_ids.take(&self.view)
     }
 
-    /// Notes which object ids are in use. Called before anything is deleted from the tree.
+    /// Notes the highest object id in use. Called before anything is deleted from the tree.
     pub fn note_objectids(&self) -> Result<()> {
         self.object_ids.note(&self.view)
     }

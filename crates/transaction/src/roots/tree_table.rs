@@ -13,7 +13,7 @@ use ubtrfs_format::ids::RootId;
 use super::tree::Tree;
 use crate::file_id::IdHasher;
 
-/// A tree for the length of a call. It shares no counter with other threads, unless they have the table change.
+/// A reference to a tree for one call. It avoids contention on a counter, unless the table changes concurrently.
 #[derive(Debug)]
 pub struct TreeRef(Guard<Option<Arc<Tree>>>);
 
@@ -38,13 +38,13 @@ type Trees = HashMap<RootId, Arc<Tree>, BuildHasherDefault<IdHasher>>;
 #[derive(Debug)]
 pub(super) struct TreeTable {
     trees: RwLock<Trees>,
-    /// Some of `trees`, each in the place that its id says; changed while those are locked.
+    /// A subset of `trees`, each at an index derived from its id. Changed while `trees` is locked.
     recent: [ArcSwapOption<Tree>; RECENT_TREES],
 }
 
 const RECENT_TREES: usize = 64;
 
-/// How many trees stay that have no user; a volume may have far more subvolumes.
+/// Maximum number of unused trees. A volume may have far more subvolumes.
 const KEPT_TREES: usize = 4096;
 
 impl Default for TreeTable {
@@ -58,7 +58,7 @@ impl Default for TreeTable {
 
 impl TreeTable {
     fn recent(&self, id: RootId) -> &ArcSwapOption<Tree> {
-        // Snapshots that are made regularly have numbers at regular distances.
+        // Ids of regular snapshots are equidistant; the multiplication spreads them.
         let mixed = id.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         &self.recent[(mixed >> 58) as usize % RECENT_TREES]
     }
@@ -80,7 +80,7 @@ impl TreeTable {
         Some(TreeRef::from(Arc::clone(tree)))
     }
 
-    /// Inserts `tree`, unless another thread was faster. Returns the tree of this id from now on.
+    /// Inserts `tree`, unless another thread has inserted one with this id. Returns the tree in the table.
     pub(super) fn get_or_insert(&self, tree: Tree, committed: u64) -> Arc<Tree> {
         let mut trees = self.trees.write();
         if trees.len() >= KEPT_TREES {
@@ -91,13 +91,13 @@ impl TreeTable {
         Arc::clone(trees.entry(id).or_insert_with(|| Arc::new(tree)))
     }
 
-    /// Returns the deleted subvolumes that are held, or parts of which are being overwritten.
+    /// Returns the deleted subvolumes that are held, or that have nocow writes in progress.
     pub(super) fn kept(&self) -> Vec<RootId> {
         let trees = self.trees.read();
         let deleted = trees
             .values()
             .filter(|tree| tree.id.is_subvolume() && tree.is_deleted());
-        // See `is_deleted` in what ends an overwriting.
+        // Pairs with the end of a nocow write, which checks `is_deleted` afterwards.
         fence(Ordering::SeqCst);
         let kept = deleted.filter(|tree| tree.is_held() || tree.nocow_lock.try_write().is_none());
         kept.map(|tree| tree.id).collect()

@@ -1,4 +1,4 @@
-//! Conditions that must hold before a volume is written to, and the reads for that.
+//! Conditions for write access to a volume, and the reads to check them.
 
 use ubtrfs_device::MappedChunk;
 use ubtrfs_device::chunk_layout::DeviceSpace;
@@ -14,7 +14,7 @@ use super::Roots;
 use super::mapping::PlacedExtent;
 use crate::error::{Error, Result};
 
-/// Trees whose root items have the key offset 0.
+/// Trees whose root items must have key offset 0.
 const FOUND_AT_0: [RootId; 7] = [
     RootId::EXTENT_TREE,
     RootId::DEV_TREE,
@@ -25,7 +25,7 @@ const FOUND_AT_0: [RootId; 7] = [
     RootId::QUOTA_TREE,
 ];
 
-/// Refuses by name what this code reads but does not keep true when writing.
+/// Fails if the volume uses features that this code can read but not maintain.
 pub fn check_writable(sb: &Superblock) -> Result<()> {
     let refuse = |why: String| Err(Error::Unwritable(why));
     let unknown = sb.read_only_features();
@@ -54,12 +54,12 @@ pub fn check_writable(sb: &Superblock) -> Result<()> {
 }
 
 impl Roots {
-    /// Returns the most bytes that all trees take. Blocks that snapshots share count once for each snapshot. Mixed
-    /// block groups do not show this size.
+    /// Returns an upper bound for the bytes of all trees. Blocks shared by snapshots count once per snapshot. Mixed
+    /// block groups do not record this size.
     pub(crate) fn most_tree_bytes(&self) -> Result<u64> {
         const ROOT_TREE_BLOCKS: u64 = 16;
         let nodesize = u64::from(self.superblock().nodesize.get());
-        // The root tree has no item: its blocks are half full at least.
+        // The root tree has no root item. Its blocks are at least half full.
         let mut bytes = ROOT_TREE_BLOCKS * nodesize;
         let mut cursor = self.root_tree.view.cursor().sequential();
         let mut more = cursor.seek(&Key::new(0, KeyType(0), 0))?;
@@ -87,8 +87,8 @@ impl Roots {
         }
     }
 
-    /// Refuses a tree whose root item has a key offset other than 0, where the kernel does not find it. Kernels crash
-    /// when they look for the checksum tree there.
+    /// Fails if a root item has a key offset other than 0, where the kernel does not find it. Kernels crash on a
+    /// checksum tree at such an offset.
     pub(crate) fn refuse_moved_roots(&self) -> Result<()> {
         for id in FOUND_AT_0 {
             if let Some(tree) = self.find_tree(id)?
@@ -121,7 +121,7 @@ impl Roots {
             .collect()
     }
 
-    /// Returns whether deleted subvolumes wait to be freed. Orphan items of the root tree name them.
+    /// Returns whether deleted subvolumes wait to be freed. Orphan items in the root tree name them.
     pub(crate) fn has_deleted_subvolumes(&self) -> Result<bool> {
         let view = self.root_tree();
         let mut cursor = view.cursor();

@@ -1,8 +1,8 @@
 //! The choice of space for tree blocks and data.
 //!
-//! Tree blocks: clusters, taken from front to end, so that the blocks of one commit lie side by side. Data:
-//! behind the file's last extent, else behind what was allocated last. In both cases a long run in some group
-//! comes first, then a new chunk, then pieces.
+//! Tree blocks are taken from clusters, front to back, so the blocks of one commit are adjacent. Data goes after the
+//! file's last extent, or after the last allocation. Both prefer a long free run in any group, then a new chunk, then
+//! fragments.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +16,7 @@ use super::free_space::ExtentRequest;
 use super::space_info::release;
 use super::{Space, SpaceError};
 
-/// A run of this length is worth going to another group or making a chunk.
+/// The minimum run for which another group or a new chunk is preferred to fragments.
 const CLUSTER_BYTES: u64 = 1 << 20;
 
 /// The two kinds of tree blocks.
@@ -36,7 +36,7 @@ impl BlockKind {
     }
 }
 
-/// Where the last allocations ended.
+/// The ends of the last allocations.
 #[derive(Debug, Default)]
 pub(super) struct Cursors {
     metadata: Mutex<Cluster>,
@@ -45,7 +45,7 @@ pub(super) struct Cursors {
     log: AtomicU64,
 }
 
-/// A run that was free when it was found, from which blocks are taken one by one.
+/// A run that was free when it was found. Blocks are taken from it one by one.
 #[derive(Debug, Default)]
 struct Cluster {
     next: u64,
@@ -86,13 +86,14 @@ impl Space {
                 end: start + len,
             };
         }
+        // `search` took the first block of the run. The rest stays free until `continue_cluster` takes it.
         let block = Logical(cluster.next);
         cluster.next += nodesize;
         Ok(block)
     }
 
-    /// Allocates one tree block for a log, in a chunk that the last commit knows. The block must fit beside the
-    /// reserved space and `left_bytes` more. Returns None if there is no room.
+    /// Allocates one tree block for a log, in a chunk that the last commit has recorded. The block must leave room for
+    /// the reservations and another `left_bytes`. Returns None if there is no room.
     pub(crate) fn allocate_log_block(
         &self,
         committed: Transid,
@@ -120,7 +121,7 @@ impl Space {
         Some(Logical(start))
     }
 
-    /// Takes the next block of a cluster.
+    /// Takes the next block of a cluster. Returns false if the cluster is used up or the space is no longer free.
     fn continue_cluster(&self, cluster: &Cluster, nodesize: u64, committing: Transid) -> bool {
         if cluster.next + nodesize > cluster.end {
             return false;
@@ -132,8 +133,8 @@ impl Space {
         })
     }
 
-    /// Contiguous space for data, between `min` and `want` bytes, whole sectors. The caller has reserved at
-    /// least as much as it gets; that much is no longer reserved.
+    /// Allocates between `min` and `want` contiguous bytes for data, in whole sectors. The caller has reserved at least
+    /// the allocated bytes; they are subtracted from the reservation.
     pub fn allocate_data(
         &self,
         want: u64,
@@ -159,8 +160,8 @@ impl Space {
         Ok((Logical(start), len))
     }
 
-    /// Takes an extent of data that was given out before, as the log tells. False if it is not free, or data does not
-    /// lie there.
+    /// Allocates an extent of data at a fixed address, for log replay. Returns false if it is not free, or not in a
+    /// data group.
     pub fn take_data(&self, start: Logical, len: u64) -> bool {
         let group = self.find(start);
         let group = group.filter(|group| group.flags().contains(BlockGroupFlags::DATA));
@@ -171,7 +172,7 @@ impl Space {
         })
     }
 
-    /// Returns how long the pieces are that data will lie in, on average. None while there can be new chunks.
+    /// Returns the average length of the free runs for data, or None while new chunks can be allocated.
     pub fn piece_of_data(&self) -> Option<u64> {
         if self.info(BlockGroupType::Data).unallocated_bytes() > 0 {
             return None;
@@ -188,7 +189,7 @@ impl Space {
         bytes.checked_div(count)
     }
 
-    /// TRIM-GATE-1
+    /// Searches again if a region was taken out for a discard during the first attempt (TRIM-GATE-1).
     fn search(
         &self,
         kind: BlockGroupType,
@@ -220,6 +221,7 @@ impl Space {
         };
         let mut grown = None;
         loop {
+            // Read before the search: a chunk added after this point causes another round.
             let made = self.chunks_made();
             if let Some(found) = self.search_groups(flags, &long, take) {
                 return Ok(found);
@@ -233,12 +235,12 @@ impl Space {
                 kind,
                 bytes: wanted.min_bytes,
             };
-            // Others may have taken what the new chunk had, unless it was too short from the start.
+            // Other threads may have used up the new chunk, so try again, unless it was too short in the first place.
             if grown.is_some_and(|len| len < wanted.min_bytes) {
                 return Err(no_space);
             }
             let mut chunks = self.chunks.lock();
-            // Another thread may have waited for the same chunk and made it.
+            // Another thread may have added a chunk in the meantime.
             if self.chunks_made() != made {
                 continue;
             }
@@ -256,10 +258,10 @@ impl Space {
         }
     }
 
-    /// Returns whether pieces are better than a new chunk.
+    /// Returns whether fragments are preferred to a new chunk.
     ///
-    /// That is so for metadata while a quarter is free, and for the chunk tree, as the superblock can name few system
-    /// chunks.
+    /// This applies to metadata while a quarter of it is free, and always to the chunk tree. The superblock has room
+    /// for only a few system chunks.
     fn likes_pieces(&self, kind: BlockGroupType) -> bool {
         let info = self.info(kind);
         match kind {
@@ -269,7 +271,7 @@ impl Space {
         }
     }
 
-    /// Asks the group of the hint, then those behind it, then those before.
+    /// Tries the group of the hint, then the groups after it, then those before it.
     fn search_groups(
         &self,
         flags: BlockGroupFlags,

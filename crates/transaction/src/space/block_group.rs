@@ -1,18 +1,16 @@
-//! One block group: what is used, free and pinned in it.
+//! One block group: its used, free and pinned space.
 //!
-//! Free space is loaded when something is first allocated in the group. Until then its size follows from
-//! the length and what is used, so that a volume of thousands of groups opens without reading any.
+//! Free space is loaded at the first allocation in the group. Until then, its size is computed from the length and the
+//! used bytes. A volume with thousands of groups therefore opens without reading any free space.
 //!
 //! Invariants
-//! - GROUP-1: what superblock copies take and what is pinned is not in the free space.
-//! - GROUP-2: the free space of a group that is not loaded is what the source says when it is loaded, less
-//!   what is pinned then. The source shows a committed state, and what it calls free though it is pinned
-//!   comes back by `unpin`.
-//! - GROUP-3: a group whose free space cannot be loaded, contradicts itself or is more than what is used leaves gives
-//!   nothing any more. An extent that the extent tree has lost would be overwritten.
-//!
+//! - GROUP-1: superblock copies and pinned ranges are not part of the free space.
+//! - GROUP-2: when a group is loaded, its free space is loaded from the source, minus the ranges pinned at that time. The
+//!   source shows a committed state. `unpin` returns ranges that are free in the source but pinned.
+//! - GROUP-3: nothing is allocated any longer from a group whose free space cannot be loaded, contradicts itself, or is
+//!   larger than the unused part. An extent missing from the extent tree would be overwritten.
 //! Locks: the state's, one group at a time; loading reads with it held, so that unpinning waits.
-//! Not here: which group is asked (`alloc`), the order of pinning and commits.
+//! Not here: the order of the groups in a search (`alloc`), the order of pinning and commits.
 
 mod trim;
 
@@ -36,7 +34,7 @@ pub use trim::TrimRegion;
 #[cfg(test)]
 mod tests;
 
-/// Tells what is free in a block group.
+/// The source of a group's free space.
 pub trait FreeSpaceSource: Send + Sync {
     /// Calls `each` with the free ranges (start, length) of the block group, ascending, as of the last
     /// published commit at the time of the call.
@@ -54,10 +52,10 @@ pub struct BlockGroup {
     sectorsize: u64,
     created: AtomicU64,
     used: AtomicU64,
-    /// Where superblock copies lie.
+    /// The ranges of superblock copies.
     superblocks: Box<[Range<u64>]>,
     info: Arc<SpaceInfo>,
-    /// Copies of the state's, readable without its lock; hints for the choice of a group.
+    /// Copies of numbers in the state, readable without its lock; hints for the choice of a group.
     free_bytes: AtomicU64,
     max_extent_bytes: AtomicU64,
     runs: AtomicU64,
@@ -71,7 +69,7 @@ struct GroupState {
     free: Free,
     pinned: u64,
     trim: TrimState,
-    /// The part of `SpaceInfo::free_bytes` that this group has added.
+    /// The amount that this group contributes to `SpaceInfo::free_bytes`.
     counted_room: u64,
     counted_used: u64,
     removed: bool,
@@ -79,14 +77,14 @@ struct GroupState {
 
 #[derive(Debug)]
 enum Free {
-    /// Start to end of what is pinned, which the source may call free.
+    /// Pinned ranges, start to end. The source may report them as free.
     NotLoaded(BTreeMap<u64, u64>),
     Loaded(FreeSpace),
     /// GROUP-3
     Unusable,
 }
 
-/// The properties of a block group to be made.
+/// The properties of a new `BlockGroup`.
 #[derive(Clone, Debug)]
 pub(super) struct NewGroup {
     pub(super) start: Logical,
@@ -97,7 +95,8 @@ pub(super) struct NewGroup {
 }
 
 impl BlockGroup {
-    /// Makes a group of the volume, or a new and empty one that no transaction has used (`created` is None).
+    /// Creates a group that exists on the volume, or a new and empty one that no transaction has used (`created` is
+    /// None).
     pub(super) fn new(
         new: NewGroup,
         created: Option<Transid>,
@@ -143,7 +142,7 @@ impl BlockGroup {
         Arc::new(group)
     }
 
-    /// Keeps others from whatever needs the group's lock.
+    /// Holds the lock of the group's state.
     #[cfg(any(test, feature = "testing"))]
     pub(super) fn hold(&self) -> impl Drop {
         self.state.lock()
@@ -181,8 +180,7 @@ impl BlockGroup {
         (created != UNCLAIMED).then_some(Transid(created))
     }
 
-    /// Returns whether a transaction up to `upto` uses it. Others have no items yet, and are forgotten with what is in
-    /// memory.
+    /// Returns whether a transaction up to `upto` uses it. Other groups have no items yet, and exist in memory only.
     pub(crate) fn is_of(&self, upto: Transid) -> bool {
         self.created().is_some_and(|created| created <= upto)
     }
@@ -192,15 +190,15 @@ impl BlockGroup {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Returns the bytes that are in extent items, or were allocated and are in none yet.
+    /// Returns the bytes in extent items plus the bytes allocated since, which have no items yet.
     ///
-    /// Extents that the commit in progress has freed are not among them.
+    /// Extents freed by the commit in progress are not included.
     pub fn allocated(&self) -> u64 {
         self.allocated.load(Ordering::Relaxed)
     }
 
-    /// Adds to the bytes in extent items what the commit inserted less what it deleted. Only the commit calls this, and
-    /// pins what it deletes before.
+    /// Adjusts the bytes in extent items by the result of a commit. Only the commit calls this, after it has pinned the
+    /// deleted extents.
     pub(crate) fn change_used(&self, delta: i64) {
         let mut state = self.state.lock();
         let used = self.used();
@@ -220,7 +218,7 @@ impl BlockGroup {
         self.nocow_writers.is_closed()
     }
 
-    /// Makes the group read-only: nothing is allocated in it any more. Returns when no nocow write is in progress.
+    /// Makes the group read-only, which prevents allocations in it. Waits until no nocow write is in progress.
     pub(crate) fn set_read_only(&self) {
         self.nocow_writers.close();
         self.recount(&mut self.state.lock());
@@ -238,20 +236,18 @@ impl BlockGroup {
         self.recount(&mut self.state.lock());
     }
 
-    /// Returns the length of the longest free run, as of a moment ago. It is an upper bound if the free space is not
-    /// loaded.
+    /// Returns the recent length of the longest free run. It is an upper bound if the free space is not loaded.
     pub(super) fn max_extent_bytes(&self) -> u64 {
         self.max_extent_bytes.load(Ordering::Relaxed)
     }
 
-    /// Returns the free bytes and the number of their runs, as of a moment ago. The number is 1 if the free space is
-    /// not loaded.
+    /// Returns the recent free bytes and the number of free runs. The number is 1 if the free space is not loaded.
     pub(super) fn room_and_runs(&self) -> (u64, u64) {
         let get = |number: &AtomicU64| number.load(Ordering::Relaxed);
         (get(&self.free_bytes), get(&self.runs))
     }
 
-    /// Returns whether a transaction may use it. A group without a transaction becomes its own.
+    /// Returns whether a transaction may use the group. Claims a group that no transaction has used.
     pub(super) fn claim(&self, transid: Transid) -> bool {
         let claimed =
             self.created
@@ -261,15 +257,15 @@ impl BlockGroup {
 
     /// Claims the group for a commit.
     ///
-    /// The commit then makes the items of the group, even if only later transactions have used it so far. The space
-    /// that was reserved for the commit may lie there.
+    /// The commit then inserts the items of the group, even if only later transactions have used it so far. The space
+    /// reserved for the commit may be there.
     pub(super) fn take_over(&self, transid: Transid) {
         if self.created.load(Ordering::SeqCst) > transid.0 {
             self.created.fetch_min(transid.0, Ordering::SeqCst);
         }
     }
 
-    /// Finds space and takes it.
+    /// Finds and allocates space.
     pub(super) fn allocate(
         &self,
         wanted: &ExtentRequest,
@@ -281,7 +277,7 @@ impl BlockGroup {
         })
     }
 
-    /// Takes the first `bytes` of the space found.
+    /// Finds space and allocates its first `bytes`.
     pub(super) fn allocate_front(
         &self,
         wanted: &ExtentRequest,
@@ -295,7 +291,7 @@ impl BlockGroup {
         })
     }
 
-    /// Takes exactly this, if it is free.
+    /// Allocates an exact range, if it is free.
     pub(super) fn allocate_at(&self, start: u64, len: u64, source: &dyn FreeSpaceSource) -> bool {
         let taken = self.with_free(source, |free| {
             free.remove(start, len).ok()?;
@@ -304,7 +300,7 @@ impl BlockGroup {
         taken.is_some()
     }
 
-    /// Allocates by `take`, which returns what it has found, and how much of that it took from its front.
+    /// Allocates with `take`, which returns the range found, and the length allocated from its front.
     fn with_free(
         &self,
         source: &dyn FreeSpaceSource,
@@ -339,7 +335,7 @@ impl BlockGroup {
                 each(start, len);
             })
         });
-        // The used bytes only fall until the group is loaded, and fall before the source shows it.
+        // Until the group is loaded, the used bytes only shrink, and they do so before the source shows the change.
         if free_bytes > self.len.saturating_sub(self.used()) {
             tracing::error!(
                 group = %self.start, used = self.used(), free_bytes,
@@ -383,7 +379,7 @@ impl BlockGroup {
         }
     }
 
-    /// Frees space that was allocated and not used.
+    /// Frees space that was allocated but never used.
     pub(super) fn give_back(&self, start: u64, len: u64) {
         let mut state = self.state.lock();
         if let Free::Loaded(free) = &mut state.free {
@@ -401,7 +397,7 @@ impl BlockGroup {
             Free::NotLoaded(pinned) => {
                 pinned.insert(start, start.saturating_add(len));
             }
-            // Blocks of a log are pinned at the mount, though the free-space tree calls them free.
+            // The blocks of a log are pinned at mount, although the free-space tree lists them as free.
             Free::Loaded(free) => {
                 if free.exclude(start, len) > 0 {
                     state.trim.remove(start, len);
@@ -414,7 +410,7 @@ impl BlockGroup {
         self.recount(&mut state);
     }
 
-    /// Frees pinned ranges, which may be allocated again.
+    /// Makes pinned ranges available for allocation.
     pub(super) fn unpin(&self, ranges: &[Range<u64>]) {
         let mut state = self.state.lock();
         let mut bytes = 0;
@@ -422,6 +418,7 @@ impl BlockGroup {
         for range in ranges {
             bytes += range.end - range.start;
             match &mut state.free {
+                // The ranges are merged: one may cover several entries of the map.
                 Free::NotLoaded(pinned) => {
                     let mut later = pinned.split_off(&range.start);
                     pinned.append(&mut later.split_off(&range.end));
@@ -440,7 +437,7 @@ impl BlockGroup {
         self.recount(&mut state);
     }
 
-    /// GROUP-3
+    /// Makes the group unusable if the result is an error (GROUP-3).
     fn judge(&self, state: &mut GroupState, result: Result<(), FreeSpaceError>) {
         if let Err(error) = result {
             tracing::error!(group = %self.start, %error, "free space of a block group is damaged");
@@ -448,7 +445,7 @@ impl BlockGroup {
         }
     }
 
-    /// Returns whether nothing is in it or on its way.
+    /// Returns whether the whole group is free, with nothing allocated or pinned.
     fn is_wholly_free(&self, state: &GroupState) -> bool {
         let full = self.len - self.superblock_bytes();
         let is_empty = match &state.free {
@@ -459,7 +456,7 @@ impl BlockGroup {
         is_empty && self.used() == 0 && state.pinned == 0 && !state.removed
     }
 
-    /// Takes an empty group out of the sums. False if something is in it, or on its way.
+    /// Removes an empty group from the sums. Returns false if anything in it is allocated or pinned.
     pub(super) fn retire(&self) -> bool {
         let mut state = self.state.lock();
         if !self.is_wholly_free(&state) {
@@ -471,7 +468,7 @@ impl BlockGroup {
         true
     }
 
-    /// Takes `retire` back.
+    /// Reverts `retire`.
     pub(super) fn reinstate(&self) {
         let mut state = self.state.lock();
         state.removed = false;
@@ -484,7 +481,7 @@ impl BlockGroup {
         lens.sum::<u64>().min(self.len)
     }
 
-    /// SPACE-INFO-1
+    /// Updates the sums of the group's type (SPACE-INFO-1), and the copies that are read without the lock.
     fn recount(&self, state: &mut GroupState) {
         self.recount_trims(state);
         let (mut free_bytes, mut max_extent_bytes, mut runs) = match &state.free {

@@ -1,7 +1,7 @@
 //! All block groups of a volume by address.
 //!
-//! The map is read all the time and changed hardly ever. Readers look into a sorted snapshot and take no lock, so a
-//! lookup costs the same among thousands of groups as among a few.
+//! The map is read constantly and rarely changes. Readers use a sorted snapshot and take no lock, so a lookup is as
+//! fast with thousands of groups as with a few.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::block_group::BlockGroup;
 #[cfg(test)]
 mod tests;
 
-/// The starts are apart, so that a search touches nothing else.
+/// The starts have a vector of their own, so a search does not touch the groups.
 #[derive(Debug, Default)]
 struct Snapshot {
     starts: Vec<Logical>,
@@ -51,7 +51,7 @@ impl BlockGroups {
         }
     }
 
-    /// Returns the group that holds an address.
+    /// Returns the group that contains an address.
     #[inline]
     pub(super) fn find(&self, logical: Logical) -> Option<Arc<BlockGroup>> {
         #[cfg(any(test, feature = "testing"))]
@@ -63,7 +63,7 @@ impl BlockGroups {
         group.contains(logical).then(|| Arc::clone(group))
     }
 
-    /// Returns all block groups in order of address.
+    /// Returns all block groups in address order.
     pub(super) fn all(&self) -> Arc<Vec<Arc<BlockGroup>>> {
         Arc::clone(&self.snapshot.load().groups)
     }
@@ -76,13 +76,13 @@ impl BlockGroups {
         self.snapshot.store(Snapshot::of(groups));
     }
 
-    /// Returns how often a group was looked for.
+    /// Returns the number of lookups.
     #[cfg(any(test, feature = "testing"))]
     pub(super) fn lookups(&self) -> u64 {
         self.lookups.load(std::sync::atomic::Ordering::Relaxed)
     }
 
-    /// Keeps others from replacing the snapshot.
+    /// Prevents other threads from replacing the snapshot.
     #[cfg(any(test, feature = "testing"))]
     pub(super) fn hold(&self) -> parking_lot::MutexGuard<'_, ()> {
         self.changing.lock()

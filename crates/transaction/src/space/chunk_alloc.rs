@@ -1,13 +1,13 @@
-//! Chunks made while the volume is in use, and such as are removed.
+//! Allocation of chunks while the volume is in use, and removal of empty ones.
 //!
 //! Invariants
-//! - NEWCHUNK-1: a logical address is given to one chunk only as long as the volume is open. So the
-//!   items of a removed chunk and of a new one never have the same key.
-//! - NEWCHUNK-2: what a removed chunk took on the devices is free when the commit that deletes its items is
-//!   durable (`free_device_space`).
-//! - NEWCHUNK-3: a chunk is in the pool before it is among the groups.
+//! - NEWCHUNK-1: a logical address is never reused while the volume is open. The items of a removed chunk and of a new
+//!   one therefore never have the same key.
+//! - NEWCHUNK-2: the device space of a removed chunk is free once the commit that deletes its items is durable
+//!   (`free_device_space`).
+//! - NEWCHUNK-3: a chunk is added to the pool before its group becomes visible.
 //!
-//! Not here: sizes and places, the items' bytes (`device::chunk_layout`).
+//! Not here: sizes and places, the contents of the items (`device::chunk_layout`).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -27,16 +27,16 @@ use ubtrfs_format::superblock::SYS_CHUNK_ARRAY_SIZE;
 use super::block_group::{BlockGroup, NewGroup};
 use super::{Space, SpaceError};
 
-/// System chunks keep room for a new copy of the chunk tree and for so many more of its blocks.
+/// System chunks must have room for another copy of the chunk tree plus this number of blocks.
 const SYSTEM_SPARE_BLOCKS: u64 = 16;
 
-/// The unallocated space, and the chunks made of it.
+/// The unallocated space, and the new chunks made from it.
 #[derive(Debug)]
 pub(super) struct Chunks {
     devices: Vec<DeviceHoles>,
     /// NEWCHUNK-1
     next_logical: u64,
-    /// The groups whose items no commit has taken yet.
+    /// The groups whose items no commit has inserted yet.
     new: Vec<(Arc<BlockGroup>, ChunkItems)>,
 }
 
@@ -76,10 +76,10 @@ impl Chunks {
     }
 }
 
-/// A chunk without any extent that is gone.
+/// An empty chunk that was removed.
 #[derive(Debug)]
 pub struct RemovedGroup {
-    /// The keys of the items to delete, and by how much each device's `bytes_used` falls.
+    /// The keys of the items to delete, and the decrease of each device's `bytes_used`.
     pub(crate) items: ChunkItems,
     extents: Vec<(DevId, Physical)>,
     stripe_bytes: u64,
@@ -87,7 +87,7 @@ pub struct RemovedGroup {
 }
 
 impl RemovedGroup {
-    /// Returns the space that the group took on the devices: device, offset and length.
+    /// Returns the device ranges of the group: device, offset and length.
     pub(crate) fn device_ranges(&self) -> impl Iterator<Item = (DevId, u64, u64)> {
         let extents = self.extents.iter();
         extents.map(|&(devid, physical)| (devid, physical.0, self.stripe_bytes))
@@ -103,7 +103,7 @@ impl RemovedGroup {
 }
 
 impl Space {
-    /// Returns how many chunks were made since the volume was opened.
+    /// Returns the number of chunks allocated since the volume was opened.
     pub(super) fn chunks_made(&self) -> u64 {
         self.chunks_made.load(Ordering::SeqCst)
     }
@@ -115,7 +115,7 @@ impl Space {
         newest.flags().profile()
     }
 
-    /// Returns type and profile of the next chunk of a kind.
+    /// Returns the type and the profile for the next chunk of a kind.
     pub(super) fn next_flags(
         &self,
         kind: BlockGroupType,
@@ -134,7 +134,7 @@ impl Space {
         Ok((types | BlockGroupFlags::of(profile), profile))
     }
 
-    /// Makes a chunk for a transaction, or for its first user. Returns its length.
+    /// Allocates a chunk, for a transaction or without an owner until its first use. Returns its length.
     pub(super) fn grow(
         &self,
         chunks: &mut Chunks,
@@ -169,6 +169,7 @@ impl Space {
         }
         layout.take(&mut chunks.devices);
         self.update_forecasts(chunks);
+        // The layout is subtracted from the forecasts before the check, as SPACE-INFO-2 demands.
         let made = match self.may_take_from_metadata(kind) {
             true => self.add_chunk(chunks, flags, profile, &layout, created),
             false => Err(no_space),
@@ -180,7 +181,7 @@ impl Space {
         made
     }
 
-    /// Tells the pool and the groups of a new chunk.
+    /// Adds a new chunk to the pool and to the groups.
     fn add_chunk(
         &self,
         chunks: &mut Chunks,
@@ -235,7 +236,7 @@ impl Space {
         ChunkItems::new(chunk, self.params.sectorsize, self.params.chunk_tree_uuid)
     }
 
-    /// Checks that the superblock can name another system chunk of so many stripes.
+    /// Checks that the superblock has room for another system chunk with this number of stripes.
     fn check_system_chunks(&self, stripes: usize) -> Result<(), SpaceError> {
         let chunks = self.pool.chunk_map().all();
         let others = chunks
@@ -254,13 +255,13 @@ impl Space {
         }
     }
 
-    /// SPACE-INFO-2: whether what a new chunk took was not reserved to metadata.
+    /// Returns whether metadata reservations still fit after a new chunk of this kind (SPACE-INFO-2).
     fn may_take_from_metadata(&self, kind: BlockGroupType) -> bool {
         let own_kind = kind != BlockGroupType::Data || self.params.mixed;
         own_kind || self.info(BlockGroupType::Metadata).fits_reservations()
     }
 
-    /// Updates how much new chunks could add to each type, after the devices' free space has changed.
+    /// Recomputes the size that new chunks could add to each type, after a change of the devices' free space.
     pub(super) fn update_forecasts(&self, chunks: &Chunks) {
         for kind in BlockGroupType::ALL {
             let unallocated_bytes = self.next_flags(kind).map_or(0, |(flags, profile)| {
@@ -275,7 +276,7 @@ impl Space {
     }
 
     /// Takes the chunks created since the last call that transactions up to `upto` have used. A commit calls this until
-    /// nothing comes, the last time after its last allocation.
+    /// it returns nothing, the last time after its last allocation.
     pub(crate) fn take_new_chunks(&self, upto: Transid) -> Vec<ChunkItems> {
         let mut chunks = self.chunks.lock();
         let new = std::mem::take(&mut chunks.new);
@@ -287,7 +288,7 @@ impl Space {
         taken.into_iter().map(|(_, items)| items).collect()
     }
 
-    /// Removes the data chunks that no transaction has used, as far as the reservations do not need them.
+    /// Removes the data chunks that no transaction has used and no reservation needs.
     pub(super) fn forget_unclaimed(&self, chunks: &mut Chunks) {
         let data = self.info(BlockGroupType::Data);
         let mut left = Vec::new();
@@ -309,7 +310,7 @@ impl Space {
         self.update_forecasts(chunks);
     }
 
-    /// Takes a chunk that is retired out of the maps.
+    /// Removes a retired chunk from the maps.
     fn unmap(&self, group: &BlockGroup, chunk: &MappedChunk) -> RemovedGroup {
         self.groups.remove(chunk.logical());
         self.pool.remove_chunk(chunk.logical());
@@ -324,7 +325,7 @@ impl Space {
         }
     }
 
-    /// Queues a removed group's space for a discard, if discards are wanted.
+    /// Queues the device space of a removed group for a discard, if discards are on.
     fn note_unallocated(&self, removed: &RemovedGroup) {
         if removed.may_be_untrimmed && self.trims.tracks() {
             for (devid, offset, len) in removed.device_ranges() {
@@ -333,8 +334,8 @@ impl Space {
         }
     }
 
-    /// Returns the groups that are empty after transaction `upto`. One of each kind stays for coming allocations.
-    /// System groups stay: the superblock names their chunks.
+    /// Returns the groups that are empty after transaction `upto`, except for the first one of each kind, which is kept
+    /// for later allocations. System groups are never returned, because the superblock names their chunks.
     pub fn spare_groups(&self, upto: Transid) -> Vec<Arc<BlockGroup>> {
         let groups = self.groups();
         let of_kind = |kind| {
@@ -347,10 +348,10 @@ impl Space {
         kinds.into_iter().flat_map(of_kind).cloned().collect()
     }
 
-    /// Takes an empty group and its chunk out of the volume. The running transaction deletes the items.
+    /// Removes an empty group and its chunk from the volume. The running transaction deletes the items.
     ///
-    /// `InUse`: something is in it or pinned, its items are not inserted yet, it is the last of its kind, or
-    /// reservations rest on it.
+    /// Fails with `InUse` if the group is in use: anything in it is allocated or pinned, or reservations need it.
+    /// Likewise if its items are not inserted yet, or it is the last of its kind.
     pub(crate) fn remove_group(&self, start: Logical) -> Result<RemovedGroup, SpaceError> {
         let chunks = self.chunks.lock();
         let group = self.find(start).filter(|group| group.start() == start);
@@ -363,7 +364,7 @@ impl Space {
         Ok(self.unmap(&group, &chunk))
     }
 
-    /// Returns whether the group is the last one of its kind. The last one tells the profile of later groups.
+    /// Returns whether the group is the last one of its kind. The last group preserves the profile for later ones.
     fn is_last_of_kind(&self, group: &BlockGroup) -> bool {
         let groups = self.groups();
         let mut others = groups.iter().filter(|other| other.start() != group.start());
@@ -376,7 +377,8 @@ impl Space {
         if !group.try_set_read_only() {
             return false;
         }
-        // The reservations are checked afterwards, as a thread that reserves checks the space afterwards (SPACE-INFO-2).
+        // The order matters: subtract the group first, then check the reservations. A reserving thread does the reverse
+        // (SPACE-INFO-2).
         let retired = group.retire();
         if retired && self.fits_reservations_of(group.kind()) {
             return true;
@@ -398,7 +400,7 @@ impl Space {
         }
     }
 
-    /// NEWCHUNK-2
+    /// Frees the device space of a removed group, after its commit is durable (NEWCHUNK-2).
     pub(crate) fn free_device_space(&self, removed: &RemovedGroup) {
         let mut chunks = self.chunks.lock();
         removed.give_back(&mut chunks);

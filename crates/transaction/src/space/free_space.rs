@@ -1,18 +1,17 @@
 //! The free space of one block group in memory.
 //!
-//! A map of extents, and bitmaps in place of extents where they would be too many. The group is cut into
-//! regions of a bitmap's size. Each is in one of the two forms, and a run of free space may cross any
-//! number of them.
+//! A map of extents, with bitmaps in areas that would have too many extents. The group is divided into regions of one
+//! bitmap each. A region is stored in one of the two forms, and a free run may span any number of regions.
 //!
 //! Invariants
 //! - FREE-1: each free unit is in one extent of the map, or in the bitmap of its region.
-//! - FREE-2: extents are maximal: none touches another, and none reaches into a region with a bitmap.
-//! - FREE-3: at most `MAX_EXTENTS` extents touch a region. The memory of a region is thus bounded: with
-//!   sectors of 4 KiB, less than 64 KiB of memory for each GiB.
-//! - FREE-4: the run tree knows the runs of each region; the longest run of all is thus exact.
+//! - FREE-2: extents are maximal: they never touch each other, and never reach into a region with a bitmap.
+//! - FREE-3: at most `MAX_EXTENTS` extents touch a region. This bounds the memory of a region: with sectors of 4 KiB,
+//!   less than 64 KiB of memory for each GiB.
+//! - FREE-4: the run tree contains the runs of each region, so the longest run of the group is exact.
 //!
 //! Locks: none; the block group's lock guards it.
-//! Not here: space that is pinned or used by superblocks, which is never added (`block_group`).
+//! Not here: pinned space and superblock copies, which are never added (`block_group`).
 
 mod bitmap;
 mod run_tree;
@@ -28,14 +27,14 @@ use run_tree::{Found, RunTree, Runs};
 
 /// Units of a region, and bits of its bitmap.
 const REGION_UNITS: u64 = 2048;
-/// Groups that would have more regions have larger ones.
+/// The limit on regions of a group. Groups that would exceed it have larger regions.
 const MAX_REGIONS: u64 = 1 << 16;
-/// A region that more extents touch gets a bitmap, ...
+/// A region that more extents touch is converted to a bitmap.
 const MAX_EXTENTS: usize = 8;
-/// ... which goes away when so few runs are left.
+/// A region with at most this number of runs is converted back to extents.
 const FEW_RUNS: usize = 4;
 
-/// A contradiction between what is said to be free and what is known to be. Nothing was changed.
+/// A contradiction between a change and the recorded free space. Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FreeSpaceError {
     #[error("{len} bytes at {start} are not whole sectors of the block group")]
@@ -46,16 +45,16 @@ pub enum FreeSpaceError {
     NotFree { start: u64, len: u64 },
 }
 
-/// The extent that is searched for; all in bytes.
+/// A request for an extent; all numbers in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct ExtentRequest {
-    /// Taken in one piece if there is one of this size.
+    /// The preferred length, and the maximum.
     pub bytes: u64,
-    /// The least that is of use.
+    /// The minimum length.
     pub min_bytes: u64,
     /// Alignment of the start address; a power of two, at least a sector.
     pub align: u64,
-    /// The address at or after which it should lie.
+    /// The preferred start: the search begins here.
     pub hint: Option<u64>,
 }
 
@@ -74,7 +73,7 @@ pub struct FreeSpace {
 }
 
 impl FreeSpace {
-    /// Makes the map of a block group of whole sectors, with nothing free.
+    /// Creates the map of a block group of whole sectors, with nothing free.
     pub fn new(start: u64, len_bytes: u64, sectorsize: u64) -> FreeSpace {
         let units = len_bytes / sectorsize;
         let region_units = REGION_UNITS.max(units.div_ceil(MAX_REGIONS).next_power_of_two());
@@ -104,19 +103,18 @@ impl FreeSpace {
         self.runs.longest() * self.unit_bytes
     }
 
-    /// Returns how many runs there are.
+    /// Returns the number of runs.
     pub(crate) fn run_count(&self) -> u64 {
         self.runs.count()
     }
 
-    /// Returns whether an address lies in a region that has a bitmap.
+    /// Returns whether an address is in a region stored as a bitmap.
     pub(crate) fn is_in_bitmap(&self, address: u64) -> bool {
         let unit = address.saturating_sub(self.start) / self.unit_bytes;
         self.bitmaps.contains_key(&self.region_of(unit))
     }
 
-    /// Returns the first run of at least `min` bytes at an address or behind it. The part of a run before the address
-    /// does not count.
+    /// Returns the first run of at least `min` bytes at or after an address. A run is cut at the address.
     pub(crate) fn next_run(&self, from: u64, min: u64) -> Option<(u64, u64)> {
         let unit = from.saturating_sub(self.start).div_ceil(self.unit_bytes);
         let want = min.div_ceil(self.unit_bytes).max(1);
@@ -128,7 +126,7 @@ impl FreeSpace {
         ))
     }
 
-    /// Makes `len` bytes free, none of which was.
+    /// Frees `len` bytes. Fails if any of them is free.
     pub fn add(&mut self, start: u64, len: u64) -> Result<(), FreeSpaceError> {
         let range = self.units_of(start, len)?;
         if self.any_free(&range) {
@@ -146,7 +144,7 @@ impl FreeSpace {
         Ok(())
     }
 
-    /// Makes `len` bytes used, all of which were free.
+    /// Allocates `len` bytes. Fails unless all of them are free.
     pub(crate) fn remove(&mut self, start: u64, len: u64) -> Result<(), FreeSpaceError> {
         let range = self.units_of(start, len)?;
         if !self.all_free(&range) {
@@ -156,7 +154,7 @@ impl FreeSpace {
         Ok(())
     }
 
-    /// Makes used what is free of `len` bytes, which may lie outside the group. Returns how much that was.
+    /// Removes the free parts of a range, which may extend beyond the group. Returns the number of bytes removed.
     pub(crate) fn exclude(&mut self, start: u64, len: u64) -> u64 {
         let from = start.saturating_sub(self.start) / self.unit_bytes;
         let end = start.saturating_add(len).saturating_sub(self.start);
@@ -174,7 +172,7 @@ impl FreeSpace {
 
     /// Finds a free piece of at most `wanted.bytes`.
     ///
-    /// That is the first one at the hint or behind it that is as long, else the first in the group, else the longest.
+    /// Prefers the first piece of this length at or after the hint, then the first one in the group, then the longest.
     pub(crate) fn find(&self, wanted: &ExtentRequest) -> Option<(u64, u64)> {
         let min = wanted.min_bytes.div_ceil(self.unit_bytes).max(1);
         let want = (wanted.bytes / self.unit_bytes).max(min);
@@ -186,7 +184,7 @@ impl FreeSpace {
         };
         let longest = self.runs.longest();
         let found = if longest >= want { near(want) } else { None };
-        // The alignment may spoil the longest run, but not all that are long enough.
+        // The alignment may make the longest run too short, but a shorter run may be aligned and long enough.
         let found = found
             .or_else(|| {
                 let shorter = longest.min(want);
@@ -200,7 +198,7 @@ impl FreeSpace {
         ))
     }
 
-    /// Finds and removes.
+    /// Finds and allocates an extent.
     pub fn allocate(&mut self, wanted: &ExtentRequest) -> Option<(u64, u64)> {
         let (start, len) = self.find(wanted)?;
         self.remove(start, len).ok()?;
@@ -223,7 +221,7 @@ impl FreeSpace {
         unit / self.region_units
     }
 
-    /// Returns the units of a region.
+    /// Returns the range of a region, in units.
     fn region(&self, region: u64) -> Range<u64> {
         let from = region * self.region_units;
         from..(from + self.region_units).min(self.units)
@@ -239,7 +237,7 @@ impl FreeSpace {
             .expect("pieces names regions with bitmaps")
     }
 
-    /// Cuts a range where regions of different forms meet.
+    /// Splits a range at the borders between regions of different forms.
     fn pieces(&self, range: &Range<u64>) -> Vec<Piece> {
         let mut pieces = Vec::new();
         let mut at = range.start;
@@ -282,13 +280,13 @@ impl FreeSpace {
         })
     }
 
-    /// Returns the extent that holds a unit.
+    /// Returns the extent that contains a unit.
     fn extent_at(&self, unit: u64) -> Option<Range<u64>> {
         let (&start, &end) = self.extents.range(..=unit).next_back()?;
         (unit < end).then_some(start..end)
     }
 
-    /// Joins it with those that it touches.
+    /// Inserts an extent and merges it with its neighbours.
     fn insert_extent(&mut self, extent: Range<u64>) {
         // FREE-2
         let mut extent = extent;
@@ -303,7 +301,7 @@ impl FreeSpace {
         self.extents.insert(extent.start, extent.end);
     }
 
-    /// Makes a range used that is free.
+    /// Marks a free range as used.
     fn take(&mut self, range: Range<u64>) {
         self.free_units -= range.end - range.start;
         for piece in self.pieces(&range) {
@@ -315,7 +313,7 @@ impl FreeSpace {
         self.refresh(&range);
     }
 
-    /// Takes a range out of the extents, whatever of it they hold.
+    /// Removes a range from the extents. The range need not be free as a whole.
     fn cut_extents(&mut self, range: &Range<u64>) {
         while let Some((&start, &end)) = self.extents.range(..range.end).next_back() {
             if end <= range.start {
@@ -350,7 +348,7 @@ impl FreeSpace {
         }
     }
 
-    /// FREE-3 and FREE-4 for the regions of a range that changed.
+    /// Restores FREE-3 and FREE-4 for the regions of a range that changed.
     fn refresh(&mut self, range: &Range<u64>) {
         let regions = self.regions(range);
         let mut all = Vec::with_capacity((regions.end() - regions.start() + 1) as usize);
@@ -364,6 +362,7 @@ impl FreeSpace {
                 count += 1;
             });
             all.push(runs);
+            // The summaries were computed from the old form. A conversion does not change the runs.
             if self.bitmaps.contains_key(&region) {
                 if count <= FEW_RUNS {
                     self.drop_bitmap(region);
@@ -396,7 +395,7 @@ impl FreeSpace {
         }
     }
 
-    /// Returns the first run at or behind a unit, cut off there.
+    /// Returns the first run at or after a unit, cut off there.
     fn run_from(&self, unit: u64) -> Option<Range<u64>> {
         let start = self.first_fit(unit, 1)?;
         let mut end = start;
@@ -417,8 +416,7 @@ impl FreeSpace {
         Some(start..end)
     }
 
-    /// Returns where the first run of at least `want` units at or behind `unit` begins; what lies before `unit` does
-    /// not count.
+    /// Returns the start of the first run of at least `want` units at or after `unit`. A run is cut at `unit`.
     fn first_fit(&self, unit: u64, want: u64) -> Option<u64> {
         if unit >= self.units {
             return None;
@@ -429,6 +427,7 @@ impl FreeSpace {
         if let Some(from) = self.fit_in(region, skip, want) {
             return Some(from);
         }
+        // No run inside of the region fits. Search the tree, beginning with the free units at the end of this region.
         let known = self.runs.region(region as usize);
         let before = known.suffix.min(known.len - skip);
         match self.runs.first_fit(region as usize + 1, before, want)? {
@@ -470,10 +469,10 @@ impl FreeSpace {
     }
 }
 
-/// A part of a range in regions of one form.
+/// A part of a range within regions of one form.
 #[derive(Debug)]
 enum Piece {
     Extents(Range<u64>),
-    /// A region and bits of its bitmap.
+    /// A region, and a range of bits in its bitmap.
     Bitmap(u64, Range<u64>),
 }

@@ -1,18 +1,18 @@
-//! Free ranges to items of the free-space tree, and back.
+//! Conversion between free ranges and items of the free-space tree.
 //!
-//! A block group has an info item and its free ranges, either as one item each or as bitmaps that cover
-//! the group. Which of both follows from the number of ranges, with the kernel's thresholds. A group
-//! turns to bitmaps when the items would take more room than those.
+//! A block group has an info item, and its free ranges, either as one item each or as bitmaps that cover the group. The
+//! form depends on the number of ranges, with the kernel's thresholds. A group is converted to bitmaps when the extent
+//! items would take more space.
 //!
-//! Pure functions over the items. A group is read as a whole: the thresholds bound what that takes. The
-//! meaning of the ranges is the caller's affair: the superblocks' places are free here.
+//! Pure functions over the items. A group is read as a whole; the thresholds bound its memory. The ranges are not
+//! interpreted: superblock copies count as free here.
 //!
 //! Invariants
-//! - FST-1: ranges of one group do not touch each other, and the info item counts them, also in bitmaps.
-//! - FST-2: bitmaps cover the whole group, each a stretch of the same length but the last.
+//! - FST-1: the ranges of a group never touch each other, and the info item counts them, even if they are stored as
+//!   bitmaps.
+//! - FST-2: bitmaps cover the whole group. All have the same length, except for the last.
 //!
-//! A group that breaks them is an error that names the key, as in the kernel; but ranges that touch are read
-//! and mended.
+//! A violation is an error that names the key, as in the kernel. Ranges that touch are an exception: they are merged.
 
 mod runs;
 mod shape;
@@ -36,7 +36,7 @@ pub(crate) use shape::Shape;
 
 pub(crate) type Changes = Vec<(Key, Option<Vec<u8>>)>;
 
-/// Items in key order.
+/// A source of items in key order.
 pub(crate) trait Items {
     /// Calls `each` with the items from a key on, while it returns true.
     fn scan(&self, from: &Key, each: &mut dyn FnMut(Key, &[u8]) -> Result<bool>) -> Result<()>;
@@ -72,7 +72,7 @@ pub(crate) fn free_ranges(
     Ok(())
 }
 
-/// Creates the items of a group that has no items yet, with these free ranges (start, length), which ascend.
+/// Creates the items of a group that has no items yet, from its free ranges (start, length) in ascending order.
 pub(crate) fn build(shape: &Shape, free: &[(u64, u64)]) -> Changes {
     let mut joined = Vec::new();
     for &(start, len) in free {
@@ -85,12 +85,12 @@ pub(crate) fn build(shape: &Shape, free: &[(u64, u64)]) -> Changes {
     changes
 }
 
-/// Creates the items of a group that is all free.
+/// Creates the items of a completely free group.
 pub(crate) fn new_group(shape: &Shape) -> Changes {
     build(shape, &[(shape.start.0, shape.len)])
 }
 
-/// Returns the changes that delete a group's items. They delete damaged items as well.
+/// Returns the changes that delete a group's items, including damaged ones.
 pub(crate) fn remove_group(items: &impl Items, shape: &Shape) -> Result<Changes> {
     let mut changes = Changes::new();
     items.scan(&shape.first_key(), &mut |key, _| {
@@ -103,10 +103,10 @@ pub(crate) fn remove_group(items: &impl Items, shape: &Shape) -> Result<Changes>
     Ok(changes)
 }
 
-/// Returns the changes of the tree for ranges (start, length) that became used and that became free. None overlaps
-/// another, and both lists ascend.
+/// Returns the changes of the tree for ranges (start, length) that were allocated or freed. The ranges do not overlap,
+/// and both lists ascend.
 ///
-/// Errors: a range that was not what it became from; items that are damaged.
+/// Errors: a range in `freed` that is free already, or one in `used` that is not free; damaged items.
 pub(crate) fn update(
     items: &impl Items,
     shape: &Shape,
@@ -122,6 +122,7 @@ pub(crate) fn update(
     let free = runs::subtract(&free, &ranges_of(shape, used)?)
         .map_err(|range| wrong_range(range, CorruptItem::NotFree))?;
     let count = free.len() as u64;
+    // A group with bitmaps keeps them until it is well below the threshold, as in the kernel.
     let bitmaps = match group.bitmaps {
         true => count >= shape.least_ranges(),
         false => count > shape.most_ranges(),
@@ -181,11 +182,11 @@ fn corrupt(key: Key, what: CorruptItem) -> Error {
     }
 }
 
-/// A group as it is in the tree.
+/// A group as stored in the tree.
 struct Group {
     bitmaps: bool,
     info_count: u64,
-    /// All but the info.
+    /// All items except for the info item.
     items: Vec<(Key, Vec<u8>)>,
     free: Vec<Range<u64>>,
 }
@@ -209,7 +210,7 @@ impl Group {
         Ok(group)
     }
 
-    /// Starts with the info item.
+    /// Creates a group from its info item.
     fn begin(shape: &Shape, key: Key, bytes: &[u8]) -> Result<Group> {
         if key != shape.info_key() {
             return Err(corrupt(shape.info_key(), CorruptItem::NoFreeSpaceInfo));
@@ -266,13 +267,13 @@ impl Group {
         Ok(())
     }
 
-    /// Returns where the bitmaps read so far end.
+    /// Returns the end of the bitmaps read so far.
     fn bitmap_end(&self, shape: &Shape) -> u64 {
         let last = self.items.last();
         last.map_or(shape.start.0, |(key, _)| key.objectid + key.offset)
     }
 
-    /// FST-1 and FST-2 for the whole.
+    /// Checks FST-1 and FST-2 after the last item.
     fn check(&self, shape: &Shape) -> Result<()> {
         let found = match self.bitmaps {
             true => self.free.len() as u64,

@@ -1,20 +1,20 @@
 //! Block groups, their free space, and its allocation.
 //!
-//! [`Space`] serves the running transaction and the commit of the one before at the same time. The free
-//! space in the trees on disk follows from the extent items of each commit, not from here.
+//! [`Space`] serves the running transaction and the preceding commit at the same time. The free-space tree on disk is
+//! computed from the changes of each commit to extent items, not from this state.
 //!
 //! Life of a range: free -> allocated (-> `give_back`: free) -> in an extent item -> pinned -> free. The commit that
-//! deletes the item calls `pin`. `unpin` is called when that commit is durable and no reader is left of the state
-//! before it.
+//! deletes the item calls `pin`. `unpin` is called when that commit is durable and no reader of the state before it is
+//! left.
 //!
-//! Life of a chunk: it is made when there is no room, and claimed by the first transaction that allocates in it. The
-//! commit of that transaction or a later one inserts its items (`take_new_chunks`). So does the commit before, if it is
-//! under way and allocates in it as well. An unclaimed chunk is forgotten when the volume is closed, or when
-//! the reservation that it was made for cannot be met.
+//! Life of a chunk: it is created when no group has room, and claimed by the first transaction that allocates in it.
+//! The commit of that transaction or a later one inserts its items (`take_new_chunks`). The preceding commit does so if
+//! it is still running and allocates in the chunk. An unclaimed chunk is dropped when the volume is closed, or when the
+//! reservation that caused it fails.
 //!
-//! Locks, in this order: a cluster's, `chunks`, a block group's state. Loading free space reads with the
-//! group's held; nothing else here does IO.
-//! Not here: extent items, the commit, when space is discarded (`discard`).
+//! Locks, in this order: a cluster's, `chunks`, a block group's state. Loading free space reads with the group's held;
+//! nothing else here does IO.
+//! Not here: extent items, the commit, the time of discards (`discard`).
 
 mod alloc;
 mod block_group;
@@ -69,14 +69,14 @@ pub(crate) use trim::{RegionOut, UnallocatedOut};
 pub use trim_totals::Untrimmed;
 pub use unallocated::DeviceRegion;
 
-/// The parameters that do not change while a volume is open.
+/// Parameters that are constant while a volume is open.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SpaceParams {
     pub(crate) sectorsize: u32,
     pub(crate) nodesize: u32,
-    /// Data and metadata share their groups.
+    /// Whether data and metadata share block groups.
     pub(crate) mixed: bool,
-    /// In the headers of the chunk tree's blocks, and in device extents.
+    /// Stored in the headers of chunk tree blocks, and in device extents.
     pub(crate) chunk_tree_uuid: Uuid,
 }
 
@@ -102,7 +102,7 @@ pub struct Space {
     cursors: Cursors,
     chunks: Mutex<Chunks>,
     chunks_made: AtomicU64,
-    /// Used bytes of mixed groups that hold data.
+    /// Used bytes of data in mixed groups.
     mixed_data: AtomicU64,
     pinned: Mutex<Vec<Range<u64>>>,
     trims: Arc<TrimTotals>,
@@ -119,14 +119,14 @@ impl std::fmt::Debug for Space {
     }
 }
 
-/// The ranges that were pinned up to some moment.
+/// The ranges that were pinned during some period.
 #[derive(Debug, Default)]
 pub(crate) struct Pinned(Vec<Range<u64>>);
 
 impl Space {
-    /// Makes the space of a volume with these block groups: start, length, flags, used bytes.
+    /// Creates the space of a volume with these block groups: start, length, flags, used bytes.
     ///
-    /// `pool` knows their chunks. Chunks may be made on `devices`.
+    /// `pool` has their chunks. New chunks are placed on `devices`.
     pub(crate) fn new(
         params: SpaceParams,
         groups: Vec<(Logical, u64, BlockGroupFlags, u64)>,
@@ -180,24 +180,24 @@ impl Space {
         space
     }
 
-    /// Returns all block groups in order of address.
+    /// Returns all block groups in address order.
     pub fn groups(&self) -> Arc<Vec<Arc<BlockGroup>>> {
         self.groups.all()
     }
 
-    /// Returns the block group that holds an address, without a lock.
+    /// Returns the block group that contains an address, without a lock.
     #[inline]
     pub fn find(&self, logical: Logical) -> Option<Arc<BlockGroup>> {
         self.groups.find(logical)
     }
 
-    /// Returns how often a block group was looked for by an address.
+    /// Returns the number of block group lookups by address.
     #[cfg(any(test, feature = "testing"))]
     pub fn group_lookups(&self) -> u64 {
         self.groups.lookups()
     }
 
-    /// Does something while all locks of block groups, of their list and of chunks are held.
+    /// Calls `during` while all locks of block groups, of their list and of chunks are held.
     #[cfg(any(test, feature = "testing"))]
     pub fn with_groups_locked<T>(&self, during: impl FnOnce() -> T) -> T {
         let groups = self.groups();
@@ -207,19 +207,19 @@ impl Space {
         during()
     }
 
-    /// Returns whether transactions after `committed` have made a chunk, which the last commit does not know.
+    /// Returns whether a transaction after `committed` has created a chunk, which the last commit did not record.
     pub fn has_new_groups(&self, committed: Transid) -> bool {
         let groups = self.groups();
         let is_new = |group: &BlockGroup| group.created().is_some_and(|made| made > committed);
         groups.iter().any(|group| is_new(group))
     }
 
-    /// Returns whether data and metadata share their groups.
+    /// Returns whether data and metadata share block groups.
     pub(crate) fn is_mixed(&self) -> bool {
         self.params.mixed
     }
 
-    /// Returns the bytes of tree blocks in extent items, those of the chunk tree apart.
+    /// Returns the bytes of tree blocks in extent items, without the chunk tree.
     pub(crate) fn metadata_used(&self) -> u64 {
         let used = self
             .info(BlockGroupType::Metadata)
@@ -228,7 +228,7 @@ impl Space {
         used.saturating_sub(self.mixed_data.load(Ordering::SeqCst))
     }
 
-    /// Tells how many bytes tree blocks take in mixed groups, as they were opened.
+    /// Sets the bytes of tree blocks in mixed groups, at the opening of the volume.
     pub(crate) fn set_metadata_used(&self, bytes: u64) {
         let used = self
             .info(BlockGroupType::Metadata)
@@ -238,7 +238,7 @@ impl Space {
         self.mixed_data.store(data, Ordering::SeqCst);
     }
 
-    /// Adds to the bytes of data extents in extent items. Only the commit calls this.
+    /// Adjusts the bytes of data extents in extent items. Only the commit calls this.
     pub(crate) fn change_data_used(&self, delta: i64) {
         if self.params.mixed {
             let data = self.mixed_data.load(Ordering::SeqCst);
@@ -247,7 +247,7 @@ impl Space {
         }
     }
 
-    /// Announces a write to where data lies. None if it must go elsewhere.
+    /// Begins an in-place write of data. Returns None if the data must be written elsewhere.
     pub fn begin_nocow_write(&self, logical: Logical) -> Option<NocowWrite> {
         NocowWrite::begin(self.find(logical)?)
     }
@@ -267,8 +267,8 @@ impl Space {
         }
     }
 
-    /// Pins a range that the committing transaction no longer needs: it is not allocated again before `unpin`. A log
-    /// tree's blocks, which no tree calls used, are pinned before the first allocation.
+    /// Pins a range that the committing transaction no longer needs: it is not allocated again before `unpin`. The
+    /// blocks of a log tree, which have no extent items, are pinned before the first allocation.
     pub fn pin(&self, start: Logical, len: u64) {
         if let Some(group) = self.group_of(start, len) {
             group.pin(start.0, len);
@@ -281,14 +281,14 @@ impl Space {
         Pinned(std::mem::take(&mut *self.pinned.lock()))
     }
 
-    /// Frees ranges whose commit is durable. No reader looks at an older state.
+    /// Frees ranges whose commit is durable. No reader may still use an older state.
     pub(crate) fn unpin(&self, pinned: Pinned) {
         let mut ranges = pinned.0;
         ranges.sort_unstable_by_key(|range| range.start);
         let mut rest = &ranges[..];
         while let Some(first) = rest.first() {
             let Some(group) = self.find(Logical(first.start)) else {
-                // A group is not removed while something in it is pinned.
+                // Cannot happen: a group is not removed while anything in it is pinned.
                 rest = &rest[1..];
                 continue;
             };
@@ -299,7 +299,7 @@ impl Space {
         }
     }
 
-    /// Returns the group that holds a whole range.
+    /// Returns the group that contains a whole range.
     fn group_of(&self, start: Logical, len: u64) -> Option<Arc<BlockGroup>> {
         let end = start.checked_add(len);
         let group = self
@@ -311,7 +311,7 @@ impl Space {
         group
     }
 
-    /// Returns the sums of each type that has groups.
+    /// Returns the sums for each type with block groups.
     pub fn totals(&self) -> Vec<SpaceTotals> {
         use std::sync::atomic::Ordering::Relaxed;
         let totals = BlockGroupType::ALL.into_iter().filter_map(|kind| {
@@ -332,7 +332,7 @@ impl Space {
     }
 }
 
-/// Joins ranges that touch.
+/// Merges ranges that touch.
 fn joined(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
     let mut joined: Vec<Range<u64>> = Vec::new();
     for range in ranges {

@@ -1,11 +1,11 @@
-//! Writes without copy on write (nocow), and the switch that keeps them out of a block group.
+//! Writes without copy on write (nocow), and the switch that blocks them in a block group.
 //!
-//! A write looks its block group up once and holds a [`NocowWrite`] until it is done. Neither taking nor dropping one takes
-//! a lock, unless a thread waits for the last.
+//! A writer looks up its block group once and holds a [`NocowWrite`] until it is done. Neither taking nor dropping one
+//! takes a lock, unless a thread waits for the last writer.
 //!
 //! Invariants
-//! - NOCOW-WRITERS-1: when `close` has returned, no write is in progress, and all that the writers did happened before. A
-//!   write that comes later is refused until `open`.
+//! - NOCOW-WRITERS-1: when `close` returns, no write is in progress, and all effects of the writers happen before the
+//!   return. Later writes are refused until `open`.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use crate::sync::{AtomicU64, Condvar, Mutex, Ordering};
 
 const READ_ONLY: u64 = 1 << 63;
 
-/// The nocow writers of a block group, and whether more may come.
+/// The nocow writers of a block group, and whether new ones are refused.
 #[derive(Debug, Default)]
 pub(super) struct NocowWriters {
-    /// The number of writers, and `READ_ONLY`.
+    /// The number of writers, plus `READ_ONLY`.
     state: AtomicU64,
     empty: Mutex<()>,
     emptied: Condvar,
@@ -33,6 +33,7 @@ impl NocowWriters {
     }
 
     fn leave(&self) {
+        // The last writer after `close`. The empty critical section orders the wake-up after the closer's check.
         if self.state.fetch_sub(1, Ordering::Release) == READ_ONLY | 1 {
             let _empty = self.empty.lock();
             self.emptied.notify_all();
@@ -48,7 +49,7 @@ impl NocowWriters {
         }
     }
 
-    /// Closes if no write is in progress.
+    /// Closes the group if no write is in progress.
     pub(super) fn try_close(&self) -> bool {
         let closed = self
             .state
@@ -65,7 +66,7 @@ impl NocowWriters {
     }
 }
 
-/// A nocow write in progress. While it is held the block group does not become read-only.
+/// A nocow write in progress. It prevents the block group from becoming read-only.
 #[derive(Debug)]
 pub struct NocowWrite {
     group: Arc<BlockGroup>,
@@ -74,7 +75,7 @@ pub struct NocowWrite {
 impl NocowWrite {
     /// Begins a write in a group. Returns None if the group is read-only: the data must be written elsewhere.
     pub(crate) fn begin(group: Arc<BlockGroup>) -> Option<NocowWrite> {
-        // Not `then_some`: a write that is made and dropped leaves the nocow_writers.
+        // Not `then_some`: it would create and drop a `NocowWrite` even after a refusal, and its drop calls `leave`.
         group.nocow_writers().enter().then(|| NocowWrite { group })
     }
 }

@@ -1,9 +1,9 @@
-//! Reservations of space. An operation on a full volume gets ENOSPC from them, and a commit never does.
+//! Reservations of space. On a full volume, reservations fail with ENOSPC, so commits never run out of space.
 //!
-//! Data is reserved out of the groups that there are. If they do not suffice, a chunk is made at once, in memory. Metadata
-//! is reserved also out of what the unallocated space could give. No data chunk takes what is reserved so (SPACE-INFO-2).
+//! Data is reserved from the existing groups. If they do not suffice, a chunk is created at once, in memory. Metadata
+//! reservations also count the space that new chunks could add. No data chunk may take that space (SPACE-INFO-2).
 //!
-//! Not here: how concurrent reservations are counted (`space_info`).
+//! Not here: the counting of concurrent reservations (`space_info`).
 
 use std::sync::atomic::Ordering;
 
@@ -13,8 +13,8 @@ use super::space_info::release;
 use super::{Space, SpaceError};
 
 impl Space {
-    /// Reserves space for data. `allocate_data` subtracts what it gives from the reservation. If this fails, no chunk is left
-    /// that was made for it.
+    /// Reserves space for data. `allocate_data` subtracts allocated space from the reservation. After a failure, no
+    /// chunk created for it is left.
     pub fn reserve_data(&self, bytes: u64) -> Result<(), SpaceError> {
         let info = self.info(BlockGroupType::Data);
         if info.reserve_data(bytes) {
@@ -44,7 +44,7 @@ impl Space {
         Ok(())
     }
 
-    /// Returns whether so much might be reserved once pinned extents and all reservations are released.
+    /// Returns whether a reservation could succeed after all pinned extents and reservations are released.
     pub fn may_get_data(&self, bytes: u64) -> bool {
         let info = self.info(BlockGroupType::Data);
         let pinned = info.pinned.load(Ordering::SeqCst);
@@ -52,30 +52,31 @@ impl Space {
         bytes <= most.saturating_add(info.unallocated_bytes())
     }
 
-    /// Releases so much of a reservation of `reserve_data`, of which nothing was allocated.
+    /// Releases the part of a reservation of `reserve_data` that was not allocated.
     pub fn release_data(&self, bytes: u64) {
         release(&self.info(BlockGroupType::Data).reserved_data, bytes);
     }
 
-    /// Reserves so many bytes for the tree blocks of commits, all told: no data chunk takes them. False if they
-    /// are not to be had.
+    /// Raises the total reservation for the tree blocks of commits to `bytes`. No data chunk takes this space. Returns
+    /// false if the space does not suffice.
     pub(crate) fn reserve_metadata(&self, bytes: u64) -> bool {
         self.reserve_metadata_keeping(bytes, bytes)
     }
 
-    /// Reserves `bytes` for commits, all told. No data chunk takes what is missing to `kept` bytes either, whether they are
-    /// there or not.
+    /// Reserves a total of `bytes` for commits. Data chunks must leave `kept` bytes, even if that much is not available
+    /// yet.
     pub(crate) fn reserve_metadata_keeping(&self, bytes: u64, kept: u64) -> bool {
         let info = self.info(BlockGroupType::Metadata);
         info.reserve_metadata(bytes, kept)
     }
 
-    /// Returns whether so many bytes, all told, could be reserved now.
+    /// Returns whether a total reservation of `bytes` would succeed now.
     pub(crate) fn fits_metadata(&self, bytes: u64) -> bool {
         self.info(BlockGroupType::Metadata).fits_metadata(bytes)
     }
 
-    /// Lowers the reservation to `bytes`, the most that commits need from now on. No thread reserves meanwhile.
+    /// Lowers the total reservation to `bytes`, the maximum that commits still need. No thread may reserve
+    /// concurrently.
     pub fn shrink_metadata_reservation(&self, bytes: u64) {
         self.info(BlockGroupType::Metadata).shrink_metadata(bytes);
     }

@@ -1,11 +1,11 @@
-//! Sums over the block groups of one type: what there is, what is used, what can still be had.
+//! Sums over the block groups of one type: total, used and available bytes.
 //!
 //! Invariants
-//! - SPACE-INFO-1: `free_bytes` is the sum of the groups' free bytes. Each group adds the difference under its own lock, so
-//!   reading it takes none.
-//! - SPACE-INFO-2: both sides write before they check. A reservation is added before it is compared with the free space.
-//!   An allocation, a chunk of another type, or a group that goes is subtracted before it is compared with the
-//!   reservations. Two concurrent threads therefore cannot both miss each other.
+//! - SPACE-INFO-1: `free_bytes` is the sum of the groups' free bytes. Each group adds the difference under its own
+//!   lock, so reads take no lock.
+//! - SPACE-INFO-2: both sides write before they check. A reservation is added before it is compared with the free
+//!   space. An allocation, a chunk of another type, or the removal of a group is subtracted before the comparison with
+//!   the reservations. Two concurrent threads therefore cannot both miss each other.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use ubtrfs_format::block_group_flags::{BlockGroupType, Profile};
 use super::trim_totals::TrimTotals;
 use crate::sync::{AtomicU64, Ordering, yield_now};
 
-/// How often a data reservation is tried again that collides with a concurrent one.
+/// Number of attempts at a data reservation that collides with concurrent ones.
 const RESERVE_TRIES: usize = 100;
 
 /// The sums of one type, in bytes.
@@ -23,13 +23,13 @@ pub(crate) struct SpaceInfo {
     pub(super) total: AtomicU64,
     pub(super) used: AtomicU64,
     pub(super) pinned: AtomicU64,
-    /// Could be allocated now.
+    /// Can be allocated now.
     pub(super) free_bytes: AtomicU64,
     pub(super) reserved_data: AtomicU64,
     pub(super) reserved_metadata: AtomicU64,
-    /// Bytes that chunks made of the devices' unallocated space could add to `free_bytes`.
+    /// Bytes that new chunks in the devices' unallocated space could add to `free_bytes`.
     pub(super) unallocated_bytes: AtomicU64,
-    /// One for all types.
+    /// Shared by all types.
     pub(super) trims: Arc<TrimTotals>,
 }
 
@@ -47,37 +47,38 @@ impl SpaceInfo {
         data.saturating_add(self.reserved_metadata.load(Ordering::SeqCst))
     }
 
-    /// Returns the bytes that the groups have and chunks could add. A chunk that is created or removed meanwhile counts
-    /// once at most.
+    /// Returns the free bytes of the groups plus the bytes that new chunks could add. A chunk that is created or
+    /// removed concurrently counts at most once.
     fn obtainable(&self) -> u64 {
-        // A chunk leaves the unallocated space before it is among the groups, and comes back after it has left them.
+        // A chunk is subtracted from the unallocated space before its group is added, and added back after the group is
+        // removed.
         let before = self.unallocated_bytes();
         let free = self.free_bytes();
         free.saturating_add(before.min(self.unallocated_bytes()))
     }
 
-    /// Returns whether `metadata` can be reserved beside data.
+    /// Returns whether `metadata` can be reserved in addition to the data reservations.
     pub(super) fn fits_metadata(&self, metadata: u64) -> bool {
         let data = self.reserved_data.load(Ordering::SeqCst);
         data.saturating_add(metadata) <= self.obtainable()
     }
 
-    /// Returns whether all reservations can be met, by chunks not made yet as well.
+    /// Returns whether there is space for all reservations, with the help of new chunks.
     pub(super) fn fits_reservations(&self) -> bool {
         self.reserved() <= self.obtainable()
     }
 
-    /// Returns whether the groups can meet all reservations.
+    /// Returns whether the existing groups have space for all reservations.
     pub(super) fn fits_groups(&self) -> bool {
         self.reserved() <= self.free_bytes()
     }
 
-    /// Returns whether so much more might be reserved once all chunks are made that can be.
+    /// Returns whether `bytes` more could be reserved after all possible chunks are created.
     pub(super) fn may_have(&self, bytes: u64) -> bool {
         self.reserved().saturating_add(bytes) <= self.obtainable()
     }
 
-    /// Reserves data if the groups can meet it.
+    /// Reserves data if the existing groups have space for it.
     pub(super) fn reserve_data(&self, bytes: u64) -> bool {
         for _ in 0..RESERVE_TRIES {
             // A reservation that cannot be met is not added, so that it does not make others fail.
@@ -91,15 +92,15 @@ impl SpaceInfo {
                 return true;
             }
             release(&self.reserved_data, bytes);
-            // Two threads that add at once both fail, though there may be space for one.
+            // Two threads that add at the same time may both fail although there is space for one.
             yield_now();
         }
         false
     }
 
-    /// Reserves `bytes` of metadata, all told, if they can be had. The reservation becomes `kept` bytes if it was lower.
+    /// Sets the total metadata reservation to `kept` if it was lower. Returns false if not even `bytes` are available.
     pub(super) fn reserve_metadata(&self, bytes: u64, kept: u64) -> bool {
-        // Sums that were found earlier may come later. Only `shrink_metadata` is sure to know the last.
+        // Totals may arrive out of order, so a lower one is ignored. Only `shrink_metadata` is sure to have the latest.
         if self.reserved_metadata.load(Ordering::SeqCst) < kept {
             // A reservation that cannot be met is not added, so that it does not make others fail.
             if !self.fits_metadata(bytes) {
@@ -107,22 +108,22 @@ impl SpaceInfo {
             }
             self.reserved_metadata.fetch_max(kept, Ordering::SeqCst);
         }
-        // SPACE-INFO-2, whichever thread has added it.
+        // SPACE-INFO-2, regardless of the thread that added it.
         self.fits_metadata(bytes)
     }
 
-    /// Lowers the metadata reservation to `bytes`. No thread reserves metadata meanwhile.
+    /// Lowers the metadata reservation to `bytes`. No thread may reserve metadata concurrently.
     pub(super) fn shrink_metadata(&self, bytes: u64) {
         self.reserved_metadata.fetch_min(bytes, Ordering::SeqCst);
     }
 }
 
-/// Adds `new - old`, which may be below 0; the sum never is.
+/// Adds `new - old`, which may be negative. The sum never is.
 pub(super) fn replace(sum: &AtomicU64, old: u64, new: u64) {
     sum.fetch_add(new.wrapping_sub(old), Ordering::SeqCst);
 }
 
-/// Subtracts, but not below 0.
+/// Subtracts, saturating at 0.
 pub(super) fn release(sum: &AtomicU64, bytes: u64) {
     let before = sum
         .try_update(Ordering::SeqCst, Ordering::SeqCst, |sum| {
@@ -132,7 +133,7 @@ pub(super) fn release(sum: &AtomicU64, bytes: u64) {
     debug_assert!(before >= bytes, "released {bytes} of {before} reserved");
 }
 
-/// The sums of one type at a moment.
+/// A snapshot of the sums of one type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpaceTotals {
     pub kind: BlockGroupType,
@@ -141,7 +142,7 @@ pub struct SpaceTotals {
     pub total: u64,
     /// In extent items.
     pub used: u64,
-    /// Freed, but not to be had before the superblock that no longer needs it.
+    /// Freed, but unavailable until a superblock that no longer refers to it is durable.
     pub pinned: u64,
     pub reserved: u64,
     /// Free in the groups.

@@ -1,4 +1,4 @@
-//! Empty volumes in memory for the tests, and a source of free space that can be told what to say.
+//! Empty volumes in memory for tests, and a configurable source of free space.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -20,10 +20,10 @@ pub(crate) const MIB: u64 = 1 << 20;
 pub(crate) const GIB: u64 = 1 << 30;
 pub(crate) const SECTOR: u64 = 4096;
 pub(crate) const NODE: u64 = 16 << 10;
-/// The transaction that runs.
+/// The running transaction.
 pub(crate) const NOW: Transid = Transid(2);
 
-/// Says that everything is free but the blocks of the new volume.
+/// Reports everything as free, except for the blocks of the new volume and ranges set by the test.
 #[derive(Debug, Default)]
 pub(crate) struct FakeSource {
     /// Start to end.
@@ -91,13 +91,13 @@ pub(crate) fn mixed() -> MkfsOptions {
 }
 
 impl TestVolume {
-    /// Makes a volume in memory, as mkfs does.
+    /// Creates a volume in memory with mkfs.
     pub(crate) fn new(options: &MkfsOptions, device_bytes: &[u64]) -> TestVolume {
         let device = |&len| Arc::new(MemDevice::new(len)) as Arc<dyn BlockDevice>;
         Self::new_on(options, device_bytes.iter().map(device).collect())
     }
 
-    /// Makes a volume on these devices, as mkfs does.
+    /// Creates a volume on these devices with mkfs.
     pub(crate) fn new_on(options: &MkfsOptions, devices: Vec<Arc<dyn BlockDevice>>) -> TestVolume {
         let device_bytes: Vec<u64> = devices.iter().map(|device| device.len_bytes()).collect();
         let identity = Identity::random(
@@ -170,7 +170,7 @@ impl TestVolume {
 }
 
 impl Space {
-    /// Returns whether an allocation waits for a region that is out.
+    /// Returns whether an allocation waits for a region that is being discarded.
     pub(crate) fn is_waited_for_region(&self) -> bool {
         self.trim_gate.is_stopped()
     }
@@ -180,7 +180,7 @@ impl Space {
     }
 }
 
-/// Returns the space that the chunks of a pool take on its devices.
+/// Returns the device space in use by the chunks of a pool.
 pub(crate) fn device_spaces(pool: &Pool) -> Vec<DeviceSpace> {
     let chunks = pool.chunk_map().all();
     let device = |info: ubtrfs_device::DeviceInfo| {

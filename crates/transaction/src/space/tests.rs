@@ -1,4 +1,4 @@
-//! Promises of allocation, pinning and reservation, on volumes in memory.
+//! Guarantees of allocation, pinning and reservation, on volumes in memory.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -11,8 +11,8 @@ use super::test_volume::*;
 use super::*;
 
 impl Space {
-    /// Returns the bytes that `allocate_block` could still allocate for metadata: the free space of the groups and what
-    /// the devices' unallocated space could add. Only the reservations of data in mixed groups are subtracted.
+    /// Returns the bytes that `allocate_block` could still allocate for metadata: the free space of the groups plus the
+    /// unallocated space. Only data reservations in mixed groups are subtracted.
     fn metadata_room(&self) -> u64 {
         let info = self.info(BlockGroupType::Metadata);
         let data = info.reserved_data.load(Ordering::SeqCst);
@@ -52,7 +52,7 @@ fn data_continues_at_the_hint_and_behind_the_last() {
     assert_eq!(len, MIB);
     let (second, _) = volume.data(64 << 10, SECTOR).unwrap();
     assert_eq!(second, first + MIB);
-    // Room behind the first again.
+    // There is room after the first extent again.
     space.give_back(Logical(second), 64 << 10);
     space.reserve_data(MIB).unwrap();
     let hint = Some(Logical(first + MIB));
@@ -115,7 +115,7 @@ fn everything_is_given_out_and_then_no_space_is_left() {
             }
         };
         assert!(matches!(error, SpaceError::NoSpace { .. }), "{error}");
-        // All but what no chunk was made of.
+        // All space is reserved, except for remainders too small for a chunk.
         let totals = volume.totals(BlockGroupType::Data);
         assert!(
             totals.free_bytes < 8 * MIB && totals.unallocated_bytes == 0,
@@ -189,7 +189,7 @@ fn free_bytes_of_metadata_can_be_allocated() {
     }
 }
 
-// GROUP-1 for what is pinned.
+// GROUP-1 for pinned space.
 #[test]
 fn pinned_space_comes_back_when_it_is_unpinned() {
     let volume = TestVolume::single(120 * MIB);
@@ -289,7 +289,7 @@ fn new_chunks_have_all_their_items() {
     let (chunk, stripes, rest) = ubtrfs_format::item::Chunk::split(&new.chunk.bytes).unwrap();
     assert!(rest.is_empty() && stripes == new.stripes && stripes.len() == 3);
     assert_eq!(chunk.length.get(), new.len);
-    // The pool takes it as the one that it knows.
+    // The pool accepts it as the chunk that it already has.
     volume.pool.add_chunk(new.logical, chunk, stripes).unwrap();
     let stripe_bytes = new.len / 3;
     for (stripe, item) in stripes.iter().zip(&new.dev_extents) {
@@ -374,7 +374,7 @@ fn every_group_that_can_be_seen_has_its_chunk() {
     std::thread::scope(|scope| {
         let seen = scope.spawn(|| {
             loop {
-                // Asked first: the last round meets all of them.
+                // Read first, so the last round sees all groups.
                 let is_last = is_over.load(Ordering::SeqCst);
                 let groups = space.groups();
                 for group in groups.iter() {
@@ -421,7 +421,7 @@ fn data_leaves_what_is_reserved_for_metadata() {
     }
 }
 
-/// A reservation that failed was for a moment in the way of others.
+/// A failed reservation used to block others temporarily.
 #[test]
 fn reservation_that_does_not_fit_hinders_no_other() {
     let volume = TestVolume::single(400 * MIB);
@@ -442,7 +442,7 @@ fn reservation_that_does_not_fit_hinders_no_other() {
     });
 }
 
-/// It may have been found before the newer one, and come after it.
+/// The lower total may have been computed earlier, and arrive later.
 #[test]
 fn older_sum_does_not_take_the_place_of_a_newer_one() {
     let volume = TestVolume::single(400 * MIB);
@@ -451,7 +451,7 @@ fn older_sum_does_not_take_the_place_of_a_newer_one() {
     assert_eq!(volume.totals(BlockGroupType::Metadata).reserved, 20 * NODE);
 }
 
-/// While a commit runs, the transaction after it may take groups first that the commit was reserved room in.
+/// The transaction after a commit in progress may be the first to use a group in which the commit has reserved space.
 #[test]
 fn reservation_of_a_commit_holds_in_groups_that_the_next_transaction_began() {
     let volume = TestVolume::new(&mixed(), &[200 * MIB]);
@@ -481,7 +481,7 @@ fn request_that_cannot_be_met_makes_no_chunks() {
     }
     assert_eq!(volume.totals(BlockGroupType::Metadata), before);
     assert_eq!(space.groups().len(), 3);
-    // It fits the devices but for the space that is reserved for metadata.
+    // The devices have enough space, but some of it is reserved for metadata.
     assert!(space.reserve_metadata(before.free_bytes + 2 * GIB));
     let before = volume.totals(BlockGroupType::Metadata);
     let data = volume.totals(BlockGroupType::Data);

@@ -1,6 +1,6 @@
-//! Taking free and unallocated space out to discard it, and giving it back.
+//! Taking free and unallocated space out for a discard, and returning it.
 //!
-//! Not here: the states (`block_group::trim`, `unallocated`), what is discarded when (`discard`).
+//! Not here: the states (`block_group::trim`, `unallocated`), the schedule (`discard`).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::unallocated::DeviceRegion;
 use super::{Pinned, Space, joined};
 
 impl Space {
-    /// Has groups keep what is freed from here on, those of metadata as well if `metadata` says so.
+    /// Sets whether groups record freed space from now on; metadata groups only if `metadata` is set.
     pub(crate) fn track_trims(&self, tracks: bool, metadata: bool) {
         self.trims.set_tracks(tracks, metadata);
         if tracks {
@@ -25,18 +25,18 @@ impl Space {
         }
     }
 
-    /// Returns whether a group has come to have untrimmed space, or unallocated space waits.
+    /// Returns whether a group is listed with new untrimmed space, or unallocated space waits.
     pub(crate) fn has_listed_untrimmed(&self) -> bool {
         self.trims.has_listed() || self.unallocated.has_waiting()
     }
 
-    /// Takes the list of groups that have come to have untrimmed space.
+    /// Takes the list of groups with new untrimmed space.
     pub(crate) fn take_listed_untrimmed(&self) -> Vec<Arc<BlockGroup>> {
         let listed = self.trims.take_listed().into_iter();
         listed.filter_map(|start| self.group_at(start)).collect()
     }
 
-    /// Forgets the listed groups, which no thread will look at.
+    /// Clears the list of groups. Later frees and `track_trims` list them again.
     pub(crate) fn forget_listed_untrimmed(&self) {
         self.trims.take_listed();
         for group in self.groups().iter() {
@@ -53,7 +53,7 @@ impl Space {
         self.find(start).filter(|group| group.start() == start)
     }
 
-    /// Returns how much space waits for a discard. Unallocated space counts as well.
+    /// Returns the amount of space that waits for a discard, including unallocated space.
     pub fn untrimmed(&self) -> Untrimmed {
         let get = |number: &std::sync::atomic::AtomicU64| number.load(Ordering::Relaxed);
         let (extents, bytes) = self.unallocated.waiting();
@@ -64,12 +64,12 @@ impl Space {
         }
     }
 
-    /// Has all free space of a group wait that is not known to be trimmed.
+    /// Queues all free space of a group that is not known to be trimmed.
     pub(crate) fn queue_unproven(&self, group: &BlockGroup) {
         group.queue_unproven(&*self.source);
     }
 
-    /// Takes out the longest untrimmed run of a group, or its front; none that is shorter than `min`.
+    /// Takes out the longest untrimmed run of a group, or its front. Ignores runs shorter than `min`.
     pub(crate) fn take_longest_untrimmed<'s>(
         &'s self,
         group: &'s BlockGroup,
@@ -96,7 +96,7 @@ impl Space {
         })
     }
 
-    /// TRIM-GATE-1
+    /// Takes a region out under the gate (TRIM-GATE-1).
     fn take_out<'s>(
         &'s self,
         group: &'s BlockGroup,
@@ -111,7 +111,7 @@ impl Space {
         })
     }
 
-    /// Rounds a limit down to whole sectors, at least one. 0 is no limit.
+    /// Rounds a limit down to whole sectors, at least one. 0 means no limit.
     fn whole_sectors(&self, max: u64) -> u64 {
         let sectorsize = u64::from(self.params.sectorsize);
         match max {
@@ -120,7 +120,7 @@ impl Space {
         }
     }
 
-    /// Begins to discard unallocated space that waits for it.
+    /// Begins a discard of waiting unallocated space.
     pub(crate) fn begin_unallocated(&self, max: u64) -> Option<UnallocatedOut<'_>> {
         let _chunks = self.chunks.lock();
         let region = self.unallocated.begin_waiting(max)?;
@@ -135,7 +135,7 @@ impl Space {
         }
     }
 
-    /// Begins to discard the first unallocated space of a device from an offset on that is not known to be trimmed.
+    /// Begins a discard of the first unallocated space of a device, from an offset on, that is not known to be trimmed.
     pub(crate) fn begin_unallocated_of(
         &self,
         devid: DevId,
@@ -152,20 +152,20 @@ impl Space {
         parts.next().map(|region| self.unallocated_out(region))
     }
 
-    /// Returns the devices that chunks may be made on.
+    /// Returns the devices on which chunks can be placed.
     pub(crate) fn devices(&self) -> Vec<DevId> {
         self.chunks.lock().devids()
     }
 }
 
-/// A region that is out of its group, which is not removed meanwhile. Dropping this gives it back, untrimmed if nothing
-/// else was said.
+/// A region taken out of its group, which cannot be removed in this time. A drop returns the region to the free space,
+/// untrimmed unless `set_trimmed` was called.
 #[derive(Debug)]
 pub(crate) struct RegionOut<'s> {
     group: &'s BlockGroup,
     region: TrimRegion,
     is_trimmed: bool,
-    /// Dropped last.
+    /// Must be dropped last.
     _entered: Entered<'s>,
 }
 
@@ -185,7 +185,8 @@ impl Drop for RegionOut<'_> {
     }
 }
 
-/// Unallocated space that no chunk is made over until this is dropped. It is unknown then if nothing else was said.
+/// Unallocated space during a discard. No chunk is placed on it. After a drop it counts as trimmed only if
+/// `set_trimmed` was called.
 #[derive(Debug)]
 pub(crate) struct UnallocatedOut<'s> {
     space: &'s Space,
@@ -210,7 +211,7 @@ impl Drop for UnallocatedOut<'_> {
 }
 
 impl Pinned {
-    /// Returns the ranges by group, joined where they touch.
+    /// Returns the ranges by group, merged if they touch.
     pub(crate) fn ranges(&self, space: &Space) -> Vec<Range<u64>> {
         let mut ranges = self.0.clone();
         ranges.sort_unstable_by_key(|range| range.start);

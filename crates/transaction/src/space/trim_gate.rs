@@ -1,8 +1,8 @@
-//! Free space that is out while it is discarded, and allocations that would fail for want of it.
+//! Coordination of discards with allocations that would fail because free space is temporarily taken out.
 //!
 //! Invariants
-//! - TRIM-GATE-1: no allocation fails because a region is out. One that found nothing while a region was out waits until none
-//!   is, keeps others from being taken out, and tries again.
+//! - TRIM-GATE-1: no allocation fails because a region is taken out. An allocation that found nothing during a discard
+//!   waits until no region is out, prevents further ones, and tries again.
 //!
 //! Locks: a leaf. `enter` waits and is called without any lock held; `stop` waits for device IO of a single discard.
 
@@ -12,28 +12,28 @@ use crate::sync::{AtomicU64, Condvar, Mutex, Ordering};
 pub(super) struct TrimGate {
     state: Mutex<State>,
     changed: Condvar,
-    /// Twice the number of regions taken out so far, and one more while any is out.
+    /// Twice the number of regions taken out so far, plus one while any is out.
     moves: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Regions that are out.
+    /// Regions that are taken out.
     out: usize,
-    /// Allocations that wait, or try again.
+    /// Allocations that wait or retry.
     stopped: usize,
 }
 
-/// A region may be out while it is held.
+/// Permission to take out a region.
 #[derive(Debug)]
 pub(super) struct Entered<'g>(&'g TrimGate);
 
-/// No region is out while it is held.
+/// A guard: no region is taken out while it is held.
 #[derive(Debug)]
 pub(super) struct Stopped<'g>(&'g TrimGate);
 
 impl TrimGate {
-    /// Announces that a region is about to be taken out. Waits as long as an allocation keeps it from that.
+    /// Announces that a region will be taken out. Waits while an allocation prevents it.
     pub(super) fn enter(&self) -> Entered<'_> {
         let mut state = self.state.lock();
         while state.stopped > 0 {
@@ -51,12 +51,12 @@ impl TrimGate {
         self.moves.load(Ordering::SeqCst)
     }
 
-    /// Returns whether no region has been out from that moment on.
+    /// Returns whether no region has been out since that moment.
     pub(super) fn was_quiet_since(&self, moment: u64) -> bool {
         moment & 1 == 0 && self.moment() == moment
     }
 
-    /// Returns whether an allocation waits, or tries again.
+    /// Returns whether an allocation waits or retries.
     #[cfg(test)]
     pub(super) fn is_stopped(&self) -> bool {
         self.state.lock().stopped > 0

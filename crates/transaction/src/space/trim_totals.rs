@@ -1,4 +1,4 @@
-//! Untrimmed space over all block groups, and the groups that have come to have some.
+//! Totals of untrimmed space over all block groups, and the list of groups with new untrimmed space.
 //!
 //! Invariants
 //! - TRIM-TOTALS-1: `bytes` and `extents` are the sums over the groups. Each group adds the difference under its own lock.
@@ -14,15 +14,15 @@ use ubtrfs_format::ids::Logical;
 /// Shared by the groups of all types.
 #[derive(Debug, Default)]
 pub(crate) struct TrimTotals {
-    /// Groups keep what is freed from here on.
+    /// Whether groups record freed space.
     tracks: AtomicBool,
-    /// Groups of metadata as well.
+    /// Whether metadata groups do so as well.
     tracks_metadata: AtomicBool,
     pub(super) bytes: AtomicU64,
     pub(super) extents: AtomicU64,
     /// Untrimmed bytes that were allocated again.
     pub(super) saved: AtomicU64,
-    /// The starts of groups that have untrimmed space and were not looked at since.
+    /// The starts of groups with untrimmed space that the background has not seen yet.
     listed: Mutex<BTreeSet<Logical>>,
     has_listed: AtomicBool,
 }
@@ -58,7 +58,7 @@ impl TrimTotals {
     }
 }
 
-/// Sums over all block groups at a moment.
+/// A snapshot of the sums over all block groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Untrimmed {
     pub extents: u64,

@@ -1,13 +1,14 @@
-//! Unallocated space of the devices: what is trimmed of it, and what waits for that.
+//! Unallocated space of the devices: the parts that are trimmed, and the parts that wait for a discard.
 //!
-//! A removed group leaves its untrimmed space here. All else is unknown until a trim of the whole volume has discarded it.
+//! A removed group leaves its untrimmed space here. All other space is in an unknown state until a trim of the whole
+//! volume.
 //!
 //! Invariants
-//! - UNALLOCATED-1: what waits, is trimmed or is being discarded lies in holes between the chunks.
-//! - UNALLOCATED-2: a chunk is never made over a discard in flight: it waits for that. Discards begin with `chunks` held, as
-//!   chunks are made.
+//! - UNALLOCATED-1: waiting and trimmed ranges, and the one being discarded, are in holes between the chunks.
+//! - UNALLOCATED-2: a new chunk never overlaps a discard in flight, but waits for it. Discards begin with `chunks`
+//!   held, as chunk allocation does.
 //!
-//! Locks: after `chunks`. Waiting here is for device IO of a single discard, which needs neither.
+//! Locks: after `chunks`. Waits only for the device IO of a single discard, which needs neither lock.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -52,7 +53,7 @@ impl DeviceRegion {
 }
 
 impl Unallocated {
-    /// Adds the space that a removed group has left untrimmed.
+    /// Adds the untrimmed space of a removed group.
     pub(super) fn add_waiting(&self, devid: DevId, range: Range<u64>) {
         let mut state = self.state.lock();
         state.devices.entry(devid).or_default().waiting.add(range);
@@ -63,7 +64,7 @@ impl Unallocated {
         self.has_waiting.load(Ordering::Acquire)
     }
 
-    /// Returns how many ranges wait, and their bytes.
+    /// Returns the number of waiting ranges, and their total length.
     pub(super) fn waiting(&self) -> (u64, u64) {
         let state = self.state.lock();
         let devices = state.devices.values();
@@ -90,7 +91,7 @@ impl Unallocated {
         device.waiting.remove(range)
     }
 
-    /// Begins a discard of the first range that waits, or of its front. The caller holds `chunks` (UNALLOCATED-2). Only
+    /// Begins a discard of the first waiting range, or of its front. The caller holds `chunks` (UNALLOCATED-2). Only
     /// one discard is in progress at a time.
     pub(super) fn begin_waiting(&self, max: u64) -> Option<DeviceRegion> {
         let mut state = self.state.lock();
@@ -120,7 +121,7 @@ impl Unallocated {
         Some(state.begin(devid, gap, max))
     }
 
-    /// Ends a discard. A region that failed waits no more, and is not known to be trimmed.
+    /// Ends a discard. A failed region no longer waits, and is not known to be trimmed.
     pub(super) fn end(&self, region: &DeviceRegion, is_trimmed: bool) {
         let mut state = self.state.lock();
         state.in_flight = None;

@@ -1,4 +1,4 @@
-//! The background discards when nothing else needs the devices.
+//! Background discards while the devices are idle.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -6,22 +6,22 @@ use std::time::Duration;
 use super::manager::TransactionManager;
 use crate::discard::DiscardStep;
 
-/// How long the background leaves the devices to others, ...
+/// How long a busy device postpones a discard.
 const YIELD: Duration = Duration::from_millis(10);
-/// ... and how often in a row. So a second is the longest that they keep a discard back.
+/// How often in a row a discard is postponed. Together with `YIELD`, this limits the delay to a second.
 const MOST_YIELDS: u32 = 100;
 
-/// The state that the background keeps from one look at the devices to the next.
+/// The state of the background thread between two checks of the devices.
 #[derive(Debug, Default)]
 pub struct DiscardPace {
-    /// How often it has left the devices to others since it discarded something.
+    /// Number of postponements since the last discard.
     yields: u32,
-    /// Reads that had begun when it looked last.
+    /// The pool's count of reads at the last check.
     reads_begun: Cell<u64>,
 }
 
 impl TransactionManager {
-    /// Discards what is due until the volume is closed. For a thread of its own.
+    /// Discards regions as they become due until the volume is closed. Runs in a thread of its own.
     pub fn discard_in_background(&self) {
         let mut pace = DiscardPace::default();
         while !self.discard.is_stopped() {
@@ -34,7 +34,7 @@ impl TransactionManager {
         }
     }
 
-    /// Discards the next region that is due, unless others need the devices.
+    /// Discards the next region that is due, unless the devices are busy.
     pub fn discard_when_idle(&self, pace: &mut DiscardPace) -> DiscardStep {
         let yields_now =
             || pace.yields < MOST_YIELDS && (self.is_writing() || self.is_read(&pace.reads_begun));
@@ -47,7 +47,7 @@ impl TransactionManager {
         step
     }
 
-    /// Discards the next region that is due, whatever else goes on.
+    /// Discards the next region that is due, regardless of other IO.
     pub fn discard_step(&self) -> DiscardStep {
         self.discard.step(|| self.may_discard(), || false)
     }
@@ -56,14 +56,14 @@ impl TransactionManager {
         !self.is_quiesced() && self.check_alive().is_ok()
     }
 
-    /// Returns whether the devices are read now, or were since the last look: reads that follow each other leave gaps.
+    /// Returns whether the devices are being read, or were read since the last check. Consecutive reads leave gaps.
     fn is_read(&self, seen: &Cell<u64>) -> bool {
         let pool = self.roots.pool();
         let begun = pool.reads_begun();
         seen.replace(begun) != begun || pool.is_reading()
     }
 
-    /// Returns whether a commit is in progress, or data is on its way to the devices.
+    /// Returns whether a commit is in progress, or data is being written.
     fn is_writing(&self) -> bool {
         self.committing.is_locked() || self.data_flush.is_writing()
     }

@@ -1,6 +1,6 @@
-//! The freeze guard: the running transaction, which many operations join at once and one freeze replaces.
+//! The freeze guard: many operations join the running transaction concurrently, and a freeze replaces it.
 //!
-//! An operation takes the lock of its own threads. The freeze takes all locks, always in the same order.
+//! An operation takes the lock of its thread's stripe. The freeze takes all locks, always in the same order.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ pub(super) struct TransactionBarrier {
     running: Striped<RwLock<Arc<RunningTransaction>>>,
 }
 
-/// The barrier, closed: no operation is within.
+/// The closed barrier: no operation is inside.
 pub(super) struct Closed<'g> {
     stripes: Vec<RwLockWriteGuard<'g, Arc<RunningTransaction>>>,
 }
@@ -32,13 +32,13 @@ impl TransactionBarrier {
         self.running.mine().read()
     }
 
-    /// Returns whether operations of this thread are kept out.
+    /// Returns whether operations of this thread are blocked.
     #[cfg(test)]
     pub(super) fn is_closed_to_this_thread(&self) -> bool {
         self.running.mine().try_read().is_none()
     }
 
-    /// Waits until all operations have left, and keeps others out.
+    /// Waits until all operations have left, and blocks new ones.
     pub(super) fn write(&self) -> Closed<'_> {
         Closed {
             stripes: self.running.iter().map(RwLock::write).collect(),
@@ -51,7 +51,7 @@ impl Closed<'_> {
         &self.stripes[0]
     }
 
-    /// Replaces the transaction that the next operations join, and returns the one before.
+    /// Sets the transaction that later operations join, and returns the previous one.
     pub(super) fn replace(&mut self, next: RunningTransaction) -> Arc<RunningTransaction> {
         let before = Arc::clone(self.running());
         let next = Arc::new(next);

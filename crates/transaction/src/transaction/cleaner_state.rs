@@ -1,4 +1,4 @@
-//! Work that is left to commits: deleted subvolumes, and a free-space tree to make anew.
+//! Work left to commits: cleaning deleted subvolumes, and rebuilding the free-space tree.
 //!
 //! Not here: the work itself (`commit::cleaner`, `commit::rebuild`).
 
@@ -10,27 +10,27 @@ use ubtrfs_format::key::Key;
 
 use super::manager::TransactionManager;
 
-/// The work that is left.
+/// The remaining work.
 #[derive(Debug, Default)]
 pub(super) struct CleanerState {
-    /// Deleted subvolumes are left to clean.
+    /// Whether deleted subvolumes need cleaning.
     needs_cleaner: AtomicBool,
-    /// Where the cleaner has come to in a deleted tree's blocks that others share.
+    /// The cleaner's position in a subtree that is shared with other trees.
     converted: Mutex<Option<(RootId, Key)>>,
-    /// Nothing is changed but by operations.
+    /// Whether background changes are suspended.
     quiesced: AtomicBool,
-    /// The free-space tree is not trusted, and not made anew yet.
+    /// Whether the free-space tree is untrusted and not rebuilt yet.
     clears_free_space_tree: AtomicBool,
 }
 
 impl TransactionManager {
-    /// Notes that there are deleted subvolumes to clean. Operations call this within their transaction.
+    /// Schedules the cleaning of deleted subvolumes. Operations call this within their transaction.
     pub fn wake_cleaner(&self) {
         self.cleaner.needs_cleaner.store(true, Ordering::Release);
     }
 
-    /// Takes the flag that there are subvolumes to clean. The caller holds the freeze guard: the frozen transaction
-    /// shows the subvolumes that the flag was set for.
+    /// Takes the request for cleaning. The caller holds the freeze guard, so the frozen transaction contains the
+    /// deletions that set the flag.
     pub(super) fn take_needs_cleaner(&self) -> bool {
         !self.is_quiesced() && self.cleaner.needs_cleaner.swap(false, Ordering::AcqRel)
     }
@@ -49,7 +49,7 @@ impl TransactionManager {
         *self.cleaner.converted.lock() = to.map(|key| (deleted, key));
     }
 
-    /// Has a commit make the free-space tree anew, and come for that if for nothing else.
+    /// Schedules a rebuild of the free-space tree. A commit does it even if it has no other work.
     pub(crate) fn clear_free_space_tree(&self) {
         self.cleaner
             .clears_free_space_tree

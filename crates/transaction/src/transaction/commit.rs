@@ -1,18 +1,18 @@
 //! The commit: from the edits of one transaction to a new superblock.
 //!
-//! The phases are the lines of [`Commit::finish`]. Operations go on from the freeze on; what they edit
-//! belongs to the next transaction.
+//! The phases are the lines of [`Commit::finish`]. Operations continue after the freeze; their edits belong to the next
+//! transaction.
 //!
 //! Invariants
 //! - COMMIT-1: nothing on disk that the last durable superblock leads to is overwritten.
 //! - COMMIT-2: the superblock is written only after everything that it leads to was flushed.
-//! - COMMIT-3: block groups' used bytes and the free-space tree follow from the extent items of this commit. They
-//!   never follow from the allocator, which already serves the next transaction.
-//! - COMMIT-4: every changed block went through the checker before it is written.
-//! - COMMIT-5: a commit to a device that another program has made something else of fails before it writes.
+//! - COMMIT-3: the used bytes of block groups and the free-space tree are derived from the extent items of this commit.
+//!   They are never derived from the allocator, which already serves the next transaction.
+//! - COMMIT-4: every changed block passes the tree checker before it is written.
+//! - COMMIT-5: a commit fails before it writes if another program has overwritten the superblock of a device.
 //!
 //! Locks: `TransactionManager::committing` throughout; the freeze guard alone for the pointer swaps.
-//! Not here: when to commit (`background`), what a block shared with a snapshot costs (`blocks`).
+//! Not here: when to commit (`background`), the references of blocks shared with a snapshot (`blocks`).
 
 mod blocks;
 mod cleaner;
@@ -52,53 +52,53 @@ pub(super) use output::write as write_blocks;
 pub(crate) use rebuild::free_by_extents;
 use space_items::GroupChanges;
 
-/// A tree as the commit knows it.
+/// The state of a tree within the commit.
 #[derive(Debug)]
 struct CommitTree {
     tree: Arc<Tree>,
     root: CommittedRoot,
-    /// The root item, taken at the freeze.
+    /// The root item as of the freeze.
     item: RootItem,
     frozen: Option<Arc<FrozenSet>>,
-    /// Blocks made less blocks given up.
+    /// Number of blocks allocated minus blocks dropped.
     blocks: i64,
-    /// The item in the root tree is not what it should be.
+    /// Whether the item in the root tree is outdated.
     item_is_stale: bool,
 }
 
-/// A commit under way.
+/// A commit in progress.
 struct Commit<'v> {
     roots: &'v Roots,
     manager: &'v TransactionManager,
     transid: Transid,
-    /// The counts of the operations' edits.
+    /// The number and size of the operations' edits.
     counts: EditCounts,
     trees: BTreeMap<RootId, CommitTree>,
     pending_subvolumes: Vec<PendingSubvolume>,
-    /// For the UUID tree, which the volume lacks.
+    /// Items for a new UUID tree on a volume without one.
     uuids: Puts,
     blocks: Blocks<'v>,
-    /// The changes of block groups and the free-space tree that follow from extent items.
+    /// Changes of block groups and the free-space tree that result from extent items.
     groups: BTreeMap<Logical, GroupChanges>,
-    /// Data extents whose checksums go.
+    /// Data extents whose checksums must be removed.
     freed_data: Vec<(Logical, u64)>,
-    /// Inodes that it changed by itself: directories of subvolumes that it made.
+    /// Inodes that the commit itself changed: the parent directories of new subvolumes.
     changed_inodes: Vec<(Arc<Tree>, u64)>,
-    /// Subvolumes whose last block it has freed.
+    /// Subvolumes whose last block was freed.
     dropped_roots: Vec<RootId>,
-    /// The free-space tree was made anew.
+    /// Whether the free-space tree was rebuilt.
     rebuilt: bool,
-    /// Deleted subvolumes wait to be freed.
+    /// Whether deleted subvolumes wait to be freed.
     needs_cleaner: bool,
     /// The deleted subvolumes that were held at the freeze, and may have been changed since.
     roots_in_use: Vec<RootId>,
     removed_groups: Vec<RemovedGroup>,
     edits: SuperblockEdits,
-    /// Entries for the superblock's array, key and item.
+    /// Entries for the superblock's array of system chunks (key and item).
     new_system_chunks: Vec<Vec<u8>>,
 }
 
-/// Time since the end of the phase before.
+/// Time since the end of the previous phase.
 struct Lap(Instant);
 
 impl Lap {
@@ -106,7 +106,7 @@ impl Lap {
         Lap(clock::now())
     }
 
-    /// Adds what the phase that ends now took.
+    /// Adds the duration of the phase that ends now.
     fn end(&mut self, phase: &mut Duration) {
         let now = clock::now();
         *phase += now - self.0;
@@ -115,23 +115,23 @@ impl Lap {
 }
 
 impl TransactionManager {
-    /// Commits everything that has entered so far, without writing back buffered data. Data that was written is durable
-    /// then, even if nothing has entered for it.
+    /// Commits all edits made so far, without a write-back of buffered data. Data already written becomes durable, even
+    /// if no edit refers to it.
     pub fn commit_running(&self) -> Result<()> {
         nonblocking::check()?;
         self.check_may_commit()?;
         let wanted = self.running_transid();
         let alone = self.committing.lock();
         self.check_alive()?;
-        // The commit that another thread has made meanwhile flushed what was written before.
+        // A commit by another thread in the meantime has also flushed the data written before.
         match self.committed() >= wanted {
             true => Ok(()),
             false => self.commit_alone(alone),
         }
     }
 
-    /// Makes durable what entered up to transaction `wanted`, and what was written. That is a flush where `wanted` is
-    /// committed already, and none where nothing was written since the last one. It waits for no commit in progress then.
+    /// Makes all edits up to transaction `wanted` durable, and all data written. If `wanted` is already committed, this
+    /// is a flush at most, and does not wait for a commit in progress.
     pub fn commit_through(&self, wanted: Transid) -> Result<()> {
         nonblocking::check()?;
         self.check_may_commit()?;
@@ -159,8 +159,8 @@ impl TransactionManager {
         outcome
     }
 
-    /// Commits, and returns a panic as an error. So threads that wait for the commit get the error, and no other
-    /// commit begins with half-done changes of this one (WRITER-2).
+    /// Commits, and converts a panic to an error. Waiting threads then get the error, and no later commit begins with
+    /// the half-done changes of this one (WRITER-2).
     fn commit_or_panic(&self) -> Result<()> {
         panic::catch_unwind(AssertUnwindSafe(|| self.commit())).unwrap_or_else(|payload| {
             let text = payload.downcast_ref::<String>().map(String::as_str);
@@ -174,7 +174,7 @@ impl TransactionManager {
         let mut lap = Lap::begin();
         let mut phases = *self.counters.phases.lock();
         let Some(commit) = Commit::freeze(self)? else {
-            // Data that was written in place may be all that has changed.
+            // There may still be unflushed data that was written in place.
             return self.flush_data();
         };
         lap.end(&mut phases.freeze);
@@ -200,22 +200,25 @@ impl TransactionManager {
 }
 
 impl Commit<'_> {
-    /// Runs all phases of the commit but the freeze.
+    /// Runs all phases of the commit after the freeze.
     fn finish(mut self, mut lap: Lap, phases: &mut CommitPhases) -> Result<()> {
         let pool = self.roots.pool();
         reach(Failpoint::Frozen)?;
         // COMMIT-5
         pool.check_unchanged()?;
-        // Before this commit changes the devices' items, which the copies of the superblock have.
+        // Must precede all changes of device items, because each superblock copy contains one.
         self.manager.logs.copy_superblock(pool)?;
         reach(Failpoint::LogSuperblockCopied)?;
+        // The rebuild reads the extent tree of the last commit, so it must precede all other changes.
         self.rebuild_free_space_tree()?;
         self.apply_subvolumes()?;
+        // A snapshot needs the applied changes of its source.
         self.create_pending_subvolumes()?;
         self.clean_deleted_subvolumes()?;
         self.remove_empty_groups()?;
         self.save_device_errors()?;
         lap.end(&mut phases.apply);
+        // From here on, only the trees that describe each other still change.
         self.converge()?;
         lap.end(&mut phases.converge);
         reach(Failpoint::Converged)?;
@@ -229,6 +232,7 @@ impl Commit<'_> {
         self.manager
             .write_superblock(&superblock, Failpoint::SuperblockOnSomeDevices)?;
         reach(Failpoint::SuperblockDurable)?;
+        // A failure of these copies is not critical: the commit is already durable.
         pool.write_other_superblocks(&superblock)?;
         reach(Failpoint::SuperblockCopied)?;
         lap.end(&mut phases.superblock);
@@ -239,7 +243,7 @@ impl Commit<'_> {
 }
 
 impl<'v> Commit<'v> {
-    /// Returns the tree of this id as the commit knows it. A tree that took no part so far is opened.
+    /// Returns the state of a tree within the commit. Adds the tree if it has not taken part so far.
     fn tree(&mut self, id: RootId) -> Result<&mut CommitTree> {
         if !self.trees.contains_key(&id) {
             let tree = self.roots.tree_for_commit(id)?;
@@ -248,17 +252,18 @@ impl<'v> Commit<'v> {
         Ok(self.trees.get_mut(&id).expect("inserted above"))
     }
 
-    /// Returns a tree's state within this commit.
+    /// Returns a view of a tree as changed by this commit so far.
     fn view(&mut self, id: RootId) -> Result<View> {
         let root = self.tree(id)?.root;
         Ok(View::new(Arc::clone(self.roots.node_store()), root))
     }
 
-    /// Makes `changes`, which ascend, in a tree.
+    /// Applies `changes`, in ascending order, to a tree.
     fn apply(&mut self, id: RootId, changes: &[Change<'_>]) -> Result<()> {
         if changes.is_empty() {
             return Ok(());
         }
+        // `drop_block` looks up shared blocks in the extent tree, as changed so far.
         if id != RootId::EXTENT_TREE {
             self.blocks.extent_root = self.tree(RootId::EXTENT_TREE)?.root;
         }
@@ -292,7 +297,7 @@ impl<'v> Commit<'v> {
 }
 
 impl CommitTree {
-    /// Returns the bytes of the tree's blocks, as its item will say.
+    /// Returns the size of the tree's blocks in bytes, for its root item.
     fn bytes_used(&self, nodesize: u64) -> u64 {
         let change = self.blocks.saturating_mul(nodesize as i64);
         let used = self.item.bytes_used.get().saturating_add_signed(change);

@@ -1,6 +1,6 @@
 //! Data writes, flushes and the closing of a volume.
 //!
-//! Not here: which flush covers what, and what none may meet (`flush_order`).
+//! Not here: which flush covers which write, and the exclusion of flushes (`flush_order`).
 
 use std::sync::atomic::Ordering;
 
@@ -14,7 +14,7 @@ use super::flush_order::{FlushOrder, FlushTurn};
 use super::manager::TransactionManager;
 use crate::error::Result;
 
-/// Data on its way to the devices.
+/// Data writes in progress.
 #[derive(Debug, Default)]
 pub(super) struct DataFlush {
     /// Held shared while data is written, exclusively to close the volume.
@@ -23,19 +23,19 @@ pub(super) struct DataFlush {
 }
 
 impl DataFlush {
-    /// Returns whether data is on its way.
+    /// Returns whether data is being written.
     pub(super) fn is_writing(&self) -> bool {
         self.way.is_locked()
     }
 
-    /// Waits for data on its way. None is written as long as the guard lives.
+    /// Waits for data writes in progress. Blocks new ones while the guard is held.
     pub(super) fn stop(&self) -> RwLockWriteGuard<'_, ()> {
         self.way.write()
     }
 }
 
 impl TransactionManager {
-    /// Puts data on the devices; durable after the next flush.
+    /// Writes data to the devices. It is durable after the next flush.
     pub fn write_data(&self, writes: &[(Logical, &[u8])]) -> Result<()> {
         let _open = self.data_flush.way.read();
         self.check_alive()?;
@@ -43,7 +43,7 @@ impl TransactionManager {
         Ok(order.write(|| self.roots.pool().write(writes))?)
     }
 
-    /// Puts data that has no checksums on the devices; durable after the next flush. A copy that fails is an error.
+    /// Writes data without checksums. It is durable after the next flush. A failure of any copy is an error.
     pub fn write_unsummed_data(&self, writes: &[(Logical, &[u8])]) -> Result<()> {
         let _open = self.data_flush.way.read();
         self.check_alive()?;
@@ -51,12 +51,12 @@ impl TransactionManager {
         Ok(order.write(|| self.roots.pool().write_unsummed(writes))?)
     }
 
-    /// Makes durable what was written.
+    /// Makes all data written so far durable.
     pub(super) fn flush(&self) -> Result<Reached> {
         self.flush_in(self.begin_flush()?)
     }
 
-    /// Makes durable what was written, if no flush is known to cover it. Waits for no commit.
+    /// Makes all data written so far durable, unless a flush already covers it. Does not wait for a commit.
     pub(super) fn flush_data(&self) -> Result<()> {
         let turn = self.begin_flush()?;
         if !turn.is_needed() {
@@ -68,11 +68,11 @@ impl TransactionManager {
         Ok(())
     }
 
-    /// Writes the first copy of every device's superblock, of a commit or of a log. Returns when it is durable, with all
-    /// data written before.
+    /// Writes the first copy of the superblock on every device, for a commit or a log. Returns when it is durable,
+    /// together with all data written before.
     ///
-    /// Everything that it leads to must have been flushed. The step `between_devices` is reached after each device but
-    /// the last.
+    /// Everything that the superblock leads to must have been flushed. The step `between_devices` is reached after each
+    /// device but the last.
     pub(super) fn write_superblock(
         &self,
         superblock: &Superblock,
@@ -83,9 +83,9 @@ impl TransactionManager {
         self.begin_flush()?.flush(write, |error| self.abort(error))
     }
 
-    /// Waits for other flushes. None begins as long as the turn lasts.
+    /// Waits for other flushes, and blocks new ones until the turn ends.
     fn begin_flush(&self) -> Result<FlushTurn<'_>> {
-        // Before a failure would abort the transaction.
+        // Must be first: a later failure would abort the transaction.
         nonblocking::check()?;
         self.data_flush.order.begin(|| self.check_alive())
     }

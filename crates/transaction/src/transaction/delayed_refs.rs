@@ -1,16 +1,16 @@
-//! Changes of reference counts that the extent tree does not have yet.
+//! Changes of reference counts that are not yet in the extent tree.
 //!
-//! A count is a sum, not a value that the last writer sets. So changes are kept as differences, merged per extent and
-//! reference. The commit makes them in the extent tree. Differences that add up to 0 are forgotten.
+//! Counts are changed by increments, so pending changes are stored as differences, merged per extent and reference. The
+//! commit applies them to the extent tree. Differences that add up to 0 are removed.
 //!
 //! Invariants
-//! - REFS-1: no reference is kept with a difference of 0, and no extent with nothing to do.
-//! - REFS-2: an extent that is new here has no item in the extent tree yet.
-//! - REFS-3: a change that contradicts an earlier one of the same extent is kept as a [`Disagreement`], which fails
-//!   the commit. A damaged volume can cause it, because it may name any extent.
+//! - REFS-1: no reference has a difference of 0, and every extent has a change.
+//! - REFS-2: an extent that is marked as new has no item in the extent tree yet.
+//! - REFS-3: a change that contradicts an earlier one of the same extent is kept as a [`Disagreement`], which fails the
+//!   commit. A damaged volume can cause it, because it may name any extent.
 //!
-//! Locks: none. A caller that shares a [`DelayedRefs`] protects it by a lock of its own.
-//! Not here: what becomes of the items (`extent_items`).
+//! Locks: none. A caller that shares a [`DelayedRefs`] protects it with a lock of its own.
+//! Not here: the update of the items (`extent_items`).
 
 use std::collections::{BTreeMap, btree_map};
 
@@ -28,7 +28,7 @@ pub(crate) enum NewExtent {
     /// Its item is in the extent tree.
     No,
     Data,
-    /// The item names the first key if the volume lacks SKINNY_METADATA.
+    /// The item contains the first key if the volume lacks SKINNY_METADATA.
     Block {
         owner: RootId,
         first_key: Key,
@@ -41,11 +41,11 @@ impl NewExtent {
     }
 }
 
-/// Two changes that cannot both be of one extent.
+/// A contradiction between two changes of one extent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Disagreement {
     Shape(ExtentShape),
-    /// It was made twice.
+    /// The extent was created twice.
     NewExtent,
 }
 
@@ -70,7 +70,7 @@ impl Head {
         }
     }
 
-    /// Returns the differences, none of them 0.
+    /// Returns the differences, all non-zero.
     pub(crate) fn changes(&self) -> impl Iterator<Item = (RefKey, i64)> {
         self.changes.iter()
     }
@@ -105,7 +105,7 @@ impl Head {
     }
 }
 
-/// Most extents have one reference at a time, which then needs no memory of its own.
+/// The differences. Most extents have only one, which needs no allocation.
 #[derive(Clone, Debug, Default)]
 enum RefChanges {
     #[default]
@@ -158,7 +158,7 @@ impl RefChanges {
         }
     }
 
-    /// Returns how many of them have memory of their own.
+    /// Returns the number of differences in allocated memory.
     fn spilled(&self) -> usize {
         match self {
             RefChanges::None | RefChanges::One(..) => 0,
@@ -184,28 +184,28 @@ pub(crate) struct Pending {
     pub(crate) refs: i64,
     /// Set by a change; an item that has the flag keeps it.
     pub(crate) full_backref: bool,
-    /// There is no item yet.
+    /// Whether there is no item yet.
     pub(crate) is_new: bool,
 }
 
-/// Sorted by address.
+/// Pending changes by extent address.
 #[derive(Clone, Debug, Default)]
 pub struct DelayedRefs {
     heads: BTreeMap<Logical, Head>,
-    /// References that have memory of their own.
+    /// Number of differences in allocated memory.
     spilled: usize,
 }
 
 impl DelayedRefs {
-    /// Adds a data extent that this transaction created. Its references come through [`DelayedRefs::change`]. If none
-    /// comes, or all go again, the extent is reported as freed without ever having had an item.
+    /// Adds a data extent that this transaction created. [`DelayedRefs::change`] adds its references. If there are
+    /// none, or all are dropped again, the extent is reported as freed and never gets an item.
     pub fn new_data(&mut self, bytenr: Logical, num_bytes: u64) {
         let shape = ExtentShape::Data { len: num_bytes };
         self.edit(bytenr, shape, |head| head.set_new(NewExtent::Data));
     }
 
-    /// Adds a tree block that this commit created, with the reference to it. If the same address held a block with an
-    /// item, the run that deletes the item comes first.
+    /// Adds a tree block that this commit created, with the reference to it. If the address was used by an older block,
+    /// that block's item must have been deleted by an earlier run.
     pub(crate) fn new_block(
         &mut self,
         bytenr: Logical,
@@ -221,8 +221,7 @@ impl DelayedRefs {
         });
     }
 
-    /// Adds `delta` references from `key`. A tree block's `level` is known to all that refer to it;
-    /// data has none.
+    /// Adds `delta` references from `key`. `level` is required for tree blocks, and absent for data.
     pub fn change(
         &mut self,
         bytenr: Logical,
@@ -256,7 +255,7 @@ impl DelayedRefs {
         })
     }
 
-    /// Takes out all there is, in address order.
+    /// Takes all pending changes, in address order.
     pub fn take(&mut self) -> BTreeMap<Logical, Head> {
         std::mem::take(self).heads
     }
@@ -265,14 +264,14 @@ impl DelayedRefs {
         self.heads.is_empty()
     }
 
-    /// Returns how many extents something is pending for.
+    /// Returns the number of extents with pending changes.
     pub(crate) fn len(&self) -> usize {
         self.heads.len()
     }
 
-    /// Estimates the memory held.
+    /// Estimates the memory in use.
     pub(crate) fn bytes(&self) -> usize {
-        // Nodes of a sorted map are about two thirds full.
+        // Nodes of a `BTreeMap` are about two thirds full.
         let head_bytes = size_of::<(Logical, Head)>() * 3 / 2;
         let ref_bytes = size_of::<(RefKey, i64)>() * 3 / 2;
         self.len() * head_bytes + self.spilled * ref_bytes

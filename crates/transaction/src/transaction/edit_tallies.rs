@@ -1,9 +1,9 @@
-//! The counts of a transaction's edits, with one part for each stripe of threads.
+//! The counts of a transaction's edits, in stripes of threads.
 //!
-//! Threads add without any order between them. The release of an operation's reservation orders its edits
+//! The additions of different threads are unordered. The release of an operation's reservation orders its edits
 //! (RESERVATION-2).
 //!
-//! Not here: what a commit needs for so many edits (`worst_case`).
+//! Not here: the space that a commit needs for these counts (`worst_case`).
 
 use super::stripes::Striped;
 use super::worst_case::EditCounts;
@@ -12,17 +12,18 @@ use crate::sync::{AtomicI64, AtomicU64, Ordering};
 #[derive(Debug, Default)]
 pub(super) struct EditTallies {
     stripes: Striped<Tally>,
-    /// By how many shared edits are more than the leaves that they lie in, and how many there were when that was found.
+    /// The excess of shared edits over the number of leaves with such edits, and the number of shared edits at that
+    /// measurement.
     surplus: AtomicU64,
     measured: AtomicU64,
 }
 
-/// The edits of some of the threads.
+/// The edits of one stripe of threads.
 #[derive(Debug, Default)]
 struct Tally {
-    /// Memory of all edits, estimated.
+    /// Estimated memory of all edits.
     bytes: AtomicI64,
-    /// Items edited, those edited twice counted twice.
+    /// Number of item edits. An item edited twice counts twice.
     edits: AtomicU64,
     /// Edits of trees that may share blocks with a snapshot.
     shared: AtomicU64,
@@ -66,14 +67,14 @@ impl EditTallies {
         self.sum(|tally| &tally.shared)
     }
 
-    /// Returns the number of shared edits, if it is much larger than at the last `set_leaves`.
+    /// Returns the number of shared edits if it has grown much since the last `set_leaves`.
     pub(super) fn unmeasured(&self) -> Option<u64> {
         let shared = self.shared();
         let measured = self.measured.load(Ordering::Relaxed);
         (shared >= measured + measured / 32 + 16).then_some(shared)
     }
 
-    /// Notes that the first `shared` edits of shared leaves lie in so many `leaves`.
+    /// Notes that the first `shared` edits of shared leaves are in `leaves` leaves.
     pub(super) fn set_leaves(&self, shared: u64, leaves: u64) {
         let surplus = shared.saturating_sub(leaves);
         self.surplus.store(surplus, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Where edits of items go: into the running transaction, or into memory alone.
+//! The destination of item edits: the running transaction, or memory only.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use super::estimate::{DataRef, DiskExtent};
 use super::handle::TransactionHandle;
 use crate::roots::{ItemChange, NameChanges, Tree};
 
-/// A taker of edits of items, and of the changes of extents that come with them.
+/// A destination of item edits, and of the reference changes that belong to them.
 pub trait EditTarget {
     /// Returns the transaction that creates the items.
     fn transid(&self) -> Transid;
 
-    /// Makes edits of one tree. `names` tells of all names that are changed.
+    /// Applies edits to one tree. `names` must list all names that change.
     fn edit_items(&self, tree: &Arc<Tree>, edits: Vec<Edit>, names: Option<&NameChanges>);
 
     fn add_data_ref(&self, extent: DiskExtent, data: DataRef);
@@ -40,7 +40,7 @@ impl EditTarget for TransactionHandle<'_> {
     }
 }
 
-/// Edits of a volume that is only read. References of extents are nothing that its readers ask for.
+/// Edits of a read-only volume, in memory. Reference changes are ignored, because no reader needs them.
 #[derive(Debug)]
 pub struct EditsInMemory {
     pub transid: Transid,

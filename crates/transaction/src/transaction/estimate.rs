@@ -1,25 +1,25 @@
-//! The worst-case size of an operation's edits, and the extents and references that edits name.
+//! The worst-case size of an operation's edits, and the types for extents and references in edits.
 
 use ubtrfs_format::ids::{InodeNr, Logical, RootId};
 
 use crate::error::RefKey;
 
 /// The number of items that the global reserve covers for an operation that frees space. An operation that frees more
-/// items works in steps. They are no larger than this when there is no space for larger ones.
+/// items works in steps. On a full volume, the steps are no larger than this.
 pub const FREEING_ITEMS: u64 = 40;
-/// The leaves in which these items lie side by side, and the leaves of a name.
+/// The number of leaves with these items: adjacent items, plus the leaves of a name.
 const FREEING_LEAVES: u64 = 8;
 
-/// The most that an operation may change.
+/// An upper bound for the changes of an operation.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EditEstimate {
-    /// Items that it inserts, replaces or deletes.
+    /// Items inserted, replaced or deleted.
     pub items: u64,
-    /// Bytes of the values that it inserts.
+    /// Bytes of inserted values.
     pub bytes: u64,
-    /// Leaves of subvolumes that these items lie in.
+    /// Leaves of subvolumes with these items.
     pub leaves: u64,
-    /// Whether it is there to free space, and so may use what is kept back for that.
+    /// Whether the operation frees space and may therefore use the global reserve.
     pub frees: bool,
 }
 
@@ -34,7 +34,7 @@ impl EditEstimate {
         }
     }
 
-    /// Creates an estimate for so many items that lie side by side, such as those of one inode.
+    /// Creates an estimate for adjacent items, such as those of one inode.
     #[inline]
     pub fn neighbours(items: u64) -> EditEstimate {
         EditEstimate::items(items).in_leaves(2 + items / 32)
@@ -66,7 +66,7 @@ impl EditEstimate {
         }
     }
 
-    /// Takes `part` away, as far as it is there, and returns it.
+    /// Subtracts `part`, saturating at 0, and returns the subtracted estimate.
     pub fn take(&mut self, part: EditEstimate) -> EditEstimate {
         let mut take = |from: fn(&mut EditEstimate) -> &mut u64, wanted: u64| {
             let left = from(self);
@@ -82,7 +82,7 @@ impl EditEstimate {
         }
     }
 
-    /// Returns the largest estimate of an operation that frees space, or of one step of it.
+    /// Returns the maximum estimate of an operation that frees space, or of one step of it.
     #[inline]
     pub fn of_freeing() -> EditEstimate {
         EditEstimate::items(FREEING_ITEMS)
@@ -98,7 +98,7 @@ impl EditEstimate {
     }
 }
 
-/// A data extent on disk, whole.
+/// A whole data extent on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskExtent {
     pub start: Logical,
@@ -111,7 +111,7 @@ pub struct DiskExtent {
 pub struct DataRef {
     pub root: RootId,
     pub ino: InodeNr,
-    /// The item's file offset less its offset into the extent; may wrap below zero.
+    /// The item's file offset minus its offset into the extent; may wrap below zero.
     pub offset: u64,
 }
 

@@ -1,20 +1,20 @@
-//! Pending changes of references -> changes of the extent tree's items.
+//! Conversion of pending reference changes to changes of extent tree items.
 //!
-//! A pure function over a view of the extent tree. Extents are visited in address order. Within an extent all
-//! additions are made before all drops, so that an extent that changes hands is never free between.
+//! A pure function over a view of the extent tree. Extents are processed in address order. Within an extent, all
+//! additions precede all drops, so an extent whose references are replaced is never free in between.
 //!
-//! A new reference goes into the extent's item (inline) as long as the item stays below the kernel's limit. Otherwise
-//! it becomes an item of its own (keyed). Once an extent has keyed references, new ones are keyed as well, until the
-//! last keyed one is gone. So a reference that is not inline needs a search only if the extent has keyed references.
+//! A new reference is stored inline in the extent's item while the item stays below the kernel's limit. Otherwise it
+//! becomes an item of its own (keyed). If an extent has keyed references, new ones are keyed as well, until the last
+//! keyed one is dropped. A reference that is not inline thus needs a search only if the extent has keyed references.
 //!
 //! Invariants
-//! - EXTENT-1: an item's count is the sum of its references, inline and keyed. A change that cannot keep it so is an
+//! - EXTENT-1: an item's count is the sum of its references, inline and keyed. A change that would violate this is an
 //!   error that names the extent.
 //! - EXTENT-2: an extent without references has no items.
-//! - EXTENT-3: the changes ascend by key and name each key once.
+//! - EXTENT-3: the changes ascend by key and contain each key once.
 //!
 //! Locks: none.
-//! Not here: the changes of references when a shared block is copied; what becomes of freed space.
+//! Not here: the reference changes for copies of shared blocks; the reuse of freed space.
 
 mod item;
 mod keyed;
@@ -36,10 +36,10 @@ use super::delayed_refs::{Disagreement, Head, NewExtent};
 #[cfg(test)]
 mod tests;
 
-/// Extents whose items are read at once.
+/// Number of extents whose items are read ahead in one batch.
 const PREFETCHED: usize = 1024;
 
-/// The inputs of extent items besides the references.
+/// Parameters of extent items, in addition to the references.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ExtentContext {
     pub(crate) transid: Transid,
@@ -48,7 +48,7 @@ pub(crate) struct ExtentContext {
 }
 
 impl ExtentContext {
-    /// Returns the size limit of items with inline references. An item that would reach it takes no further ones. The
+    /// Returns the size limit of items with inline references. A reference is not added if the item would reach it. The
     /// kernel calls it BTRFS_MAX_EXTENT_ITEM_SIZE.
     fn item_limit(&self) -> usize {
         (leaf_data_size(self.nodesize) >> 4) - ITEM_HEAD_SIZE
@@ -63,13 +63,13 @@ pub(crate) struct Used {
     pub(crate) is_data: bool,
 }
 
-/// An extent whose last reference is gone.
+/// An extent whose last reference was dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Freed {
     pub(crate) start: Logical,
     pub(crate) len: u64,
     pub(crate) kind: FreedKind,
-    /// False if it was made and dropped between two runs: no extent item ever named it.
+    /// False if it was created and dropped between two runs, so that it never had an item.
     pub(crate) had_item: bool,
 }
 
@@ -78,7 +78,7 @@ pub(crate) enum FreedKind {
     Data,
     Block {
         level: u8,
-        /// The tree that dropped it last, if a tree did and not a shared block.
+        /// The tree that dropped it last; None if a shared block did.
         owner: Option<RootId>,
     },
 }
@@ -92,7 +92,7 @@ pub(crate) struct ExtentBatch {
     pub(crate) freed: Vec<Freed>,
 }
 
-/// Makes the changes of `heads` against the extent tree as `view` shows it.
+/// Computes the changes for `heads` to the extent tree in `view`.
 pub(crate) fn run(
     heads: BTreeMap<Logical, Head>,
     view: &View,
@@ -116,12 +116,12 @@ pub(crate) fn run(
     Ok(batch)
 }
 
-/// Reads the leaves with the items of these extents.
+/// Reads ahead the leaves with the items of these extents.
 fn prefetch(extents: &[Logical], view: &View) {
     if extents.len() < 2 {
         return;
     }
-    // A search for an item that is the first of its leaf begins in the leaf before.
+    // A search for the first item of a leaf begins in the leaf before it.
     let ends = |extent: &Logical| {
         [
             Key::new(extent.0, KeyType::EXTENT_ITEM, 0),
@@ -132,7 +132,7 @@ fn prefetch(extents: &[Logical], view: &View) {
     view.prefetch(&keys);
 }
 
-/// One extent while its references change.
+/// One extent during the update of its references.
 struct Extent<'a, 'v> {
     bytenr: Logical,
     item: ExtentItem,
@@ -201,6 +201,7 @@ impl<'a, 'v> Extent<'a, 'v> {
             // EXTENT-1
             self.item.refs = refs.ok_or(overflow)?;
             let limit = self.context.item_limit();
+            // First try to raise an existing inline reference; insert a new one only if there are no keyed ones.
             let is_inline = self.item.raise(reference, count)?
                 || (!self.keyed.were_any() && self.item.insert(reference, count, limit));
             if !is_inline {
@@ -273,7 +274,7 @@ impl<'a, 'v> Extent<'a, 'v> {
             let value = (!is_free).then(|| self.item.encode());
             batch.changes.push((key, value));
         }
-        // EXTENT-3: the keys of keyed references are above that of their extent.
+        // EXTENT-3: the keys of keyed references are greater than the key of the extent item.
         batch.changes.extend(self.keyed.into_changes());
         Ok(())
     }
@@ -296,9 +297,9 @@ fn freed_kind(head: &Head) -> FreedKind {
 
 enum Found {
     Nothing,
-    /// And whether references follow it that are items of their own.
+    /// The item, and whether keyed references follow it.
     Item(ExtentItem, bool),
-    /// A reference to an extent that has no item.
+    /// A reference to an extent without an item.
     Stray(Key),
 }
 

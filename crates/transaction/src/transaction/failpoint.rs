@@ -1,7 +1,7 @@
-//! Named steps of a commit, of a log and of its replay. A test can make each of them fail, or look at the devices as they
-//! are then.
+//! Named steps of a commit, of a log and of its replay. A test can make each of them fail, or inspect the devices at
+//! that moment.
 //!
-//! A step is named for what has been done when it is reached. Where tests are not built, reaching it does nothing.
+//! A step is named after the work completed when it is reached. In builds without tests, it does nothing.
 
 macro_rules! failpoints {
     ($($(#[$attribute:meta])* $step:ident,)*) => {
@@ -13,7 +13,7 @@ macro_rules! failpoints {
 
         #[cfg(any(test, feature = "testing"))]
         impl Failpoint {
-            /// All steps, as they are declared.
+            /// All steps, in order of declaration.
             pub const ALL: &[Failpoint] = &[$(Failpoint::$step,)*];
         }
     };
@@ -22,14 +22,15 @@ macro_rules! failpoints {
 failpoints! {
     /// The transaction is frozen, and the next one runs.
     Frozen,
-    /// The second copies of the superblock name the last log (LOG-5).
+    /// The other copies of the superblock contain the last log (LOG-5).
     LogSuperblockCopied,
     /// All blocks of the commit are built and checked.
     Converged,
     BlocksWritten,
     /// Everything that the superblock will lead to is durable.
     BlocksDurable,
-    /// The first copy of the superblock is written on a device, and not on the next one. One device has no such step.
+    /// The first copy of the superblock is written on one device, but not on the next. Not reached with a single
+    /// device.
     SuperblockOnSomeDevices,
     /// The first copy of each device's superblock is durable, and with it the commit.
     SuperblockDurable,
@@ -42,22 +43,21 @@ failpoints! {
     LogBlocksWritten,
     /// Everything that the log's superblock will lead to is durable.
     LogBlocksDurable,
-    /// The first copy of the superblock names the log on a device, and not yet on the next one.
+    /// The first copy of the superblock contains the log on one device, but not on the next.
     LogSuperblockOnSomeDevices,
-    /// The first copy of each device's superblock names the log.
+    /// The first copy of each device's superblock contains the log.
     LogSuperblockDurable,
-    /// A volume that is opened for writing has a log, and nothing of it is replayed.
+    /// A volume opened for writing has a log, and nothing of it is replayed yet.
     LogFound,
     /// The log of a subvolume is replayed, in the running transaction or in memory.
     SubvolumeReplayed,
-    /// All of the log is replayed, and not committed.
+    /// The whole log is replayed, but not committed.
     LogReplayed,
 }
 
 /// Reaches a step.
 ///
-/// # Errors
-/// The one that a test plants there.
+/// # Errors The error injected by a test.
 #[cfg(not(any(test, feature = "testing")))]
 #[inline(always)]
 pub fn reach(_step: Failpoint) -> crate::error::Result<()> {

@@ -1,10 +1,10 @@
 //! Joining the running transaction.
 //!
-//! An operation reserves what it may need (it may wait there), takes its inode locks, reads what it needs, joins, edits,
-//! and leaves. Between joining and leaving there is no IO and no waiting: a freeze waits for those inside.
+//! An operation reserves space (which may wait), takes its inode locks, reads, joins, edits, and leaves.
+//! Between joining and leaving, it does no IO and does not wait, because a freeze waits for it.
 //!
 //! Locks: none may be held in `reserve_metadata`, which may wait for a commit, and a commit writes back files. The
-//! freeze guard is held, shared, while a [`TransactionHandle`] lives. The inode locks that protect what was read are
+//! freeze guard is held, shared, while a [`TransactionHandle`] lives. The inode locks that protect the values read are
 //! acquired before the guard. So edits of an older transaction never follow those of a newer one.
 
 use std::cell::Cell;
@@ -27,7 +27,7 @@ use super::superblock_edits::SuperblockEdits;
 use crate::error::Result;
 use crate::roots::{ItemChange, NameChanges, Tree};
 
-/// A reservation of one operation, which lets it join the running transaction. Dropping it releases it.
+/// An operation's reservation, which allows it to join the running transaction. A drop releases it.
 #[derive(Debug)]
 #[must_use]
 pub struct Reservation<'v> {
@@ -37,18 +37,19 @@ pub struct Reservation<'v> {
 #[derive(Debug)]
 enum Reserved {
     Edits(EditEstimate),
-    /// Units of a batch that was reserved before.
+    /// Units of a batch that was reserved earlier.
     Units(ReservationUnits),
 }
 
 impl<'v> Reservation<'v> {
-    /// Creates a reservation for work that an earlier operation has reserved, such as writing back its buffered data.
+    /// Creates an empty reservation, for work that an earlier operation has reserved, such as the write-back of its
+    /// data.
     #[inline]
     pub fn already_made() -> Reservation<'v> {
         Reservation { reserved: None }
     }
 
-    /// Reserves `cost`, whether there is room for it or not.
+    /// Reserves `cost` without a check for space.
     pub(super) fn make(manager: &'v TransactionManager, cost: EditEstimate) -> Reservation<'v> {
         manager.reserve(cost);
         Reservation {
@@ -56,7 +57,7 @@ impl<'v> Reservation<'v> {
         }
     }
 
-    /// Makes a reservation of `units` that were taken from the cache.
+    /// Creates a reservation of `units` taken from the cache.
     #[inline]
     pub(super) fn of_units(
         manager: &'v TransactionManager,
@@ -69,7 +70,7 @@ impl<'v> Reservation<'v> {
 }
 
 impl Reservation<'_> {
-    /// Releases what the operation did not use. Its edits count already, and are `used`.
+    /// Releases the unused part of the reservation. The operation's edits, `used`, are already counted.
     #[inline]
     fn give_back_unused(&mut self, used: EditEstimate) {
         if let Some((manager, Reserved::Units(units))) = &mut self.reserved {
@@ -89,13 +90,13 @@ impl Drop for Reservation<'_> {
     }
 }
 
-/// A handle of the running transaction, which does not freeze while this lives.
+/// A handle of the running transaction. It delays a freeze until it is dropped.
 #[derive(Debug)]
 pub struct TransactionHandle<'v> {
     guard: RwLockReadGuard<'v, Arc<RunningTransaction>>,
-    /// Until the edits count.
+    /// Held until the edits are counted.
     reservation: Reservation<'v>,
-    /// The edits of items so far. None once there was another change, which counts for all that is reserved.
+    /// The item edits so far. None after any other change, which then counts as the whole reservation.
     edits: Cell<Option<EditEstimate>>,
     _count: HandleCount,
 }
@@ -111,7 +112,7 @@ impl Drop for TransactionHandle<'_> {
 }
 
 impl TransactionManager {
-    /// Joins the running transaction. Waits for nothing but the pointer swaps of a freeze.
+    /// Joins the running transaction. Waits only for the pointer swaps of a freeze.
     #[inline]
     pub fn join_transaction<'v>(
         &'v self,
@@ -145,13 +146,13 @@ impl TransactionHandle<'_> {
         self.edit(tree, [Edit::Put(key, value.into())]);
     }
 
-    /// Puts an INODE_ITEM that differs by times only from the one before.
+    /// Puts an INODE_ITEM that differs from the old one only in times.
     pub fn put_times(&self, tree: &Arc<Tree>, key: Key, value: impl Into<Arc<[u8]>>) {
         let edit = [Edit::Put(key, value.into())];
         self.edit_as(tree, edit, None, ItemChange::Times);
     }
 
-    /// Makes several edits of one tree under one lock. None changes a name.
+    /// Applies several edits to one tree under one lock. They must not change names.
     pub fn edit<I>(&self, tree: &Arc<Tree>, edits: I)
     where
         I: IntoIterator<Item = Edit>,
@@ -160,7 +161,7 @@ impl TransactionHandle<'_> {
         self.edit_names(tree, edits, None);
     }
 
-    /// Makes several edits of one tree under one lock. `names` tells of all names that are changed.
+    /// Applies several edits to one tree under one lock. `names` must list all names that change.
     pub fn edit_names<I>(&self, tree: &Arc<Tree>, edits: I, names: Option<&NameChanges>)
     where
         I: IntoIterator<Item = Edit>,
@@ -192,13 +193,14 @@ impl TransactionHandle<'_> {
         };
         self.edits
             .update(|edits| edits.map(|edits| edits.and(more)));
+        // The first edit of a shared leaf copies it and may add a reference for each of its extents (`worst_case`).
         if tree.shared_up_to().0 > 0 {
             self.guard.edited_shared(count);
         }
         self.guard.touch(tree);
     }
 
-    /// Adds an extent that this transaction has written. Its references are added apart.
+    /// Adds an extent written by this transaction. Its references are added separately.
     pub fn new_data_extent(&self, extent: DiskExtent) {
         self.edit_refs(0, |refs| refs.new_data(extent.start, extent.len));
     }
@@ -225,10 +227,10 @@ impl TransactionHandle<'_> {
         self.guard.grew(refs.bytes() as i64 - before, items);
     }
 
-    /// Changes what the root tree says of `tree`, its place apart.
+    /// Changes the root item of `tree`, except for its root block.
     pub fn change_root_item(&self, tree: &Arc<Tree>, change: impl FnOnce(&mut RootItem)) {
         self.edits.set(None);
-        // TREE-2: the root tree hears of it with the commit.
+        // TREE-2: the commit writes the item to the root tree.
         tree.change_item(change);
         self.guard.touch(tree);
     }
@@ -238,16 +240,16 @@ impl TransactionHandle<'_> {
         edit(&mut self.guard.superblock.lock());
     }
 
-    /// Has the commit make the UUID tree, which the volume lacks, with these items.
+    /// Makes the commit create the missing UUID tree with these items.
     pub fn make_uuid_tree(&self, puts: Puts) {
         self.edits.set(None);
         self.guard.uuids.lock().extend(puts);
     }
 
-    /// Has the commit create a subvolume.
+    /// Makes the commit create a subvolume.
     pub fn queue_subvolume(&self, pending: PendingSubvolume) {
         self.edits.set(None);
-        // So that their items enter the commit as of the freeze.
+        // These trees must take part in the freeze, so that the commit gets their root items as of that moment.
         self.guard.touch(&pending.dir_tree);
         if let Origin::Snapshot(source) = &pending.origin {
             self.guard.touch(source);

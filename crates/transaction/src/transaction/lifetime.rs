@@ -1,4 +1,4 @@
-//! When a volume takes no changes any more. It can be waited for without keeping the devices open.
+//! The end of write access to a volume. Threads can wait for it without keeping the devices open.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -10,25 +10,25 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::error::{Error, Result};
 
-/// The life of a volume that is written to.
+/// The lifetime of a writable volume.
 #[derive(Clone, Debug, Default)]
 pub struct Lifetime(Arc<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// The volume is aborted, closed, or about to be. Operations ask this alone as long as it lives.
+    /// Whether the volume is aborted or closed, or about to be. While it is false, operations check nothing else.
     may_have_ended: AtomicBool,
-    /// Why a transaction was aborted; the first reason stays.
+    /// The first reason for an abort.
     aborted: ArcSwapOption<String>,
     closed: AtomicBool,
-    /// The volume is being closed, or dropped.
+    /// Whether the volume is being closed or dropped.
     is_closing: Mutex<bool>,
     /// Wakes threads that wait for an abort or the end.
     ended: Condvar,
 }
 
 impl Lifetime {
-    /// Waits until a transaction is aborted, and says why. None: the volume is being closed, or dropped.
+    /// Waits until a transaction is aborted, and returns the reason. Returns None if the volume is closed or dropped.
     pub fn wait_for_abort(&self) -> Option<Arc<String>> {
         let mut is_closing = self.0.is_closing.lock();
         loop {
@@ -40,7 +40,7 @@ impl Lifetime {
         }
     }
 
-    /// Waits until the volume is being closed, or for so long; tells whether it is.
+    /// Waits until the volume is being closed, for at most `at_most`. Returns whether it is.
     pub fn wait_for_close(&self, at_most: Duration) -> bool {
         let mut is_closing = self.0.is_closing.lock();
         if !*is_closing {
@@ -77,10 +77,10 @@ impl Lifetime {
         self.0.closed.load(Ordering::Acquire)
     }
 
-    /// Returns whether this is the first reason.
+    /// Stores the reason, if it is the first. Returns whether it is.
     pub(super) fn abort(&self, reason: &dyn Display) -> bool {
         let reason = Some(Arc::new(reason.to_string()));
-        // First, so that a thread that sees the reason is refused.
+        // Must be set first, so that a thread that sees the reason is refused.
         self.0.may_have_ended.store(true, Ordering::Release);
         let aborted = &self.0.aborted;
         let before = aborted.compare_and_swap(&None::<Arc<String>>, reason);

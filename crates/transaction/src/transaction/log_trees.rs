@@ -1,24 +1,24 @@
-//! The logs of the running transaction: trees of items that were synced since the last commit.
+//! The logs of the running transaction: trees of items that were fsynced since the last commit.
 //!
-//! Each subvolume that was synced has a log tree; the log root tree names them, and the superblock names that. All items of
-//! a log are kept in memory as well, where they share bytes with the sets that they were copied from.
+//! Each fsynced subvolume has a log tree. The log root tree points to them, and the superblock to the log root tree.
+//! All log items are also kept in memory, where they share their bytes with the sets that they were copied from.
 //!
 //! Invariants
-//! - LOG-1: a log goes on from the last durable superblock. It is written while no commit is in progress, and ends with
-//!   the next one.
-//! - LOG-2: a block that the log on the devices needs is not changed. Its place is used again by blocks of logs alone, and
-//!   only after a log without it is durable. All else gets it after the next commit is.
-//! - LOG-3: the superblock that names a log is written after its blocks, and all data written before, were flushed.
-//! - LOG-4: blocks of a log lie in chunks that the last commit knows.
-//! - LOG-5: before the next commit changes the first copy of the superblock, the other copies name the log. So what was
-//!   synced is not lost with a copy that a power cut tears.
-//! - LOG-6: every device that is there takes its copy of a block, and the superblock. Else a mirror might keep the block
-//!   of an earlier log, which cannot be told from the new one: both are of one transaction. So are the superblocks. A
-//!   commit takes the place of a log that a device did not take.
-//! - LOG-7: of a block in a place again, the parts are written that differ from what lies there (`places`).
+//! - LOG-1: a log extends the last durable superblock. It is written while no commit is in progress, and ends with the
+//!   next commit.
+//! - LOG-2: a block that the log on the devices needs is not changed. Its place can be reused for other log blocks
+//!   after a log without it is durable. All other allocations get it only after the next commit is durable.
+//! - LOG-3: the superblock that names a log is written after the flush of its blocks and of all data written before.
+//! - LOG-4: blocks of a log are allocated in chunks that the last commit has recorded.
+//! - LOG-5: before the next commit changes the first copy of the superblock, the other copies name the log. So fsynced
+//!   data is not lost if a power cut tears the first copy.
+//! - LOG-6: every present device must accept its copy of a block, and the superblock. Otherwise a mirror might keep the
+//!   block of an earlier log. It cannot be distinguished from the new one, because both have the same transid. The same
+//!   is true of the superblocks. If a device fails, a commit replaces the log.
+//! - LOG-7: if a place is reused, only the parts of the block that differ from the old contents are written (`places`).
 //!
 //! Locks: `committing`, then the state.
-//! Not here: which items are synced (`log` of the engine), replay.
+//! Not here: the choice of items (`log` of the engine), replay.
 
 mod places;
 
@@ -53,13 +53,13 @@ use places::Places;
 #[derive(Debug, Default)]
 pub(super) struct LogTrees {
     state: Mutex<State>,
-    /// The memory that their items take, about. None from the freeze on, as of the edits that it sets apart.
+    /// Estimated memory of the items. Reset by a freeze, like the edits of the frozen transaction.
     bytes: AtomicI64,
-    /// The memory of blocks that are kept to know what lies in places to be used again. None from the freeze on.
+    /// Memory of replaced blocks, kept for comparison with their successors. Reset by a freeze.
     idle_bytes: AtomicU64,
 }
 
-/// Places are got ahead only while there is room for so many more.
+/// Spare places are allocated only if this number of blocks stays available.
 const PLACES_LEFT: u64 = 1024;
 
 /// Estimates the memory of an item in a log: itself, its key and its share of the map.
@@ -83,13 +83,13 @@ struct LogTree {
     /// None for the log root tree.
     subvolume: Option<Arc<Tree>>,
     items: BTreeMap<Key, Arc<[u8]>>,
-    /// The changes of items since they were written. Of a key the last one counts.
+    /// The changes of items since the last write. The last change of a key counts.
     changed: Vec<(Key, Option<Arc<[u8]>>)>,
     root: Option<CommittedRoot>,
 }
 
 impl LogTrees {
-    /// Has the other copies of the superblock name the log. They become durable with the next flush.
+    /// Writes the superblock with the log to the other copies. They become durable with the next flush.
     pub(super) fn copy_superblock(&self, pool: &Pool) -> Result<()> {
         match &self.state.lock().superblock {
             // LOG-5
@@ -98,21 +98,21 @@ impl LogTrees {
         }
     }
 
-    /// Returns the memory of the logs of the running transaction.
+    /// Returns the memory of the running transaction's logs.
     pub(super) fn bytes(&self) -> u64 {
         let items = self.bytes.load(Ordering::Relaxed).max(0) as u64;
         items + self.idle_bytes.load(Ordering::Relaxed)
     }
 
-    /// Resets the memory counts, since the transaction of the logs is frozen: the memory is not the next one's. No log
-    /// is written until `end`.
+    /// Resets the memory counts at a freeze, because the memory does not belong to the next transaction. No log is
+    /// written until `end`.
     pub(super) fn freeze(&self) {
         self.bytes.store(0, Ordering::Relaxed);
         self.idle_bytes.store(0, Ordering::Relaxed);
     }
 
-    /// Ends the logs, since a commit is durable. The logs before it are void, and their places are freed with the
-    /// extents that it has freed.
+    /// Ends the logs after a durable commit, which makes them void. Pins their places, so they are freed together with
+    /// the extents freed by the commit.
     pub(super) fn end(&self, space: &Space, nodesize: u64) {
         let state = std::mem::take(&mut *self.state.lock());
         let trees = state.subvolumes.values();
@@ -125,7 +125,7 @@ impl LogTrees {
     }
 }
 
-/// The right to write a log: no commit is in progress while this lives.
+/// Permission to write a log. It prevents commits.
 #[derive(Debug)]
 pub struct LogSession<'m> {
     manager: &'m TransactionManager,
@@ -134,13 +134,13 @@ pub struct LogSession<'m> {
     alone: MutexGuard<'m, ()>,
 }
 
-/// The outcome of a log.
+/// The outcome of a log write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogOutcome {
     Written,
-    /// There is no room for it in the chunks that the last commit knows.
+    /// The chunks recorded by the last commit have no room for it.
     NoRoom,
-    /// A device may lack a part of it. A commit, which that device need not take, makes it void.
+    /// A device may lack a part of it. A commit, which that device need not accept, must make it void.
     Incomplete,
 }
 
@@ -160,26 +160,26 @@ impl TransactionManager {
 }
 
 impl LogSession<'_> {
-    /// Returns the transaction that the log is of.
+    /// Returns the transaction of the log.
     pub fn transid(&self) -> Transid {
         self.transid
     }
 
-    /// Does something while no operation edits any tree.
+    /// Calls `work` while no operation edits any tree.
     ///
-    /// Nothing in it may join the transaction, and it should not wait: all operations wait for it.
+    /// `work` must not join the transaction, and should not wait, because it blocks all operations.
     pub fn without_edits<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
         let manager = self.manager;
         let _closed = manager.running.write();
         work(self)
     }
 
-    /// Returns the item that the log of a subvolume has.
+    /// Returns an item in the log of a subvolume.
     pub fn get(&self, subvolume: RootId, key: &Key) -> Option<&Arc<[u8]>> {
         self.state.subvolumes.get(&subvolume)?.items.get(key)
     }
 
-    /// Returns the items of the log of a subvolume in a range of keys, ascending.
+    /// Returns the items in a range of keys from the log of a subvolume, ascending.
     pub fn items_in(
         &self,
         subvolume: RootId,
@@ -213,7 +213,7 @@ impl LogSession<'_> {
         }
     }
 
-    /// Commits in place of the log.
+    /// Commits instead of writing the log.
     pub fn commit_instead(self, reason: Unlogged) -> Result<()> {
         let count = &self.manager.counters.unlogged[reason as usize];
         count.fetch_add(1, Ordering::Relaxed);
@@ -221,15 +221,15 @@ impl LogSession<'_> {
         self.manager.commit_alone(self.alone)
     }
 
-    /// Makes durable what the log has, and the data written before.
+    /// Makes the contents of the log durable, and the data written before.
     ///
-    /// Errors: IO. The log on the devices is then as it was before, or as it is now; a commit makes both void. A flush or a
-    /// superblock that fails aborts the transaction where a commit could not do without it: what was written before may be
-    /// lost.
+    /// Errors: IO. The log on the devices is then either the old or the new one; a commit makes both void. If a flush
+    /// or a superblock write fails that a commit would also need, the transaction is aborted, because earlier writes
+    /// may be lost.
     pub fn write(&mut self) -> Result<LogOutcome> {
         let outcome = self.write_changes();
         if !matches!(outcome, Ok(LogOutcome::Written)) {
-            // The commit that takes its place would write them.
+            // Otherwise the commit that replaces this log would write them.
             let store = self.manager.roots.node_store();
             for place in self.state.places.taken() {
                 store.unstage(place);
@@ -239,6 +239,7 @@ impl LogSession<'_> {
     }
 
     fn write_changes(&mut self) -> Result<LogOutcome> {
+        // Until the superblock is written at the end, a failure leaves the old log in effect.
         let manager = self.manager;
         let format = manager.roots.block_format(self.transid);
         let state = &mut *self.state;
@@ -266,6 +267,7 @@ impl LogSession<'_> {
             Err(Error::NoSpace) if io.is_full => return Ok(LogOutcome::NoRoom),
             outcome => outcome?,
         }
+        // No item has changed, so the log on the devices is complete. Only data needs a flush.
         let Some(root) = state.roots.root.filter(|_| is_changed) else {
             manager.flush_data()?;
             return Ok(LogOutcome::Written);
@@ -303,6 +305,7 @@ impl LogSession<'_> {
         let Reached::All = reached else {
             return Ok(LogOutcome::Incomplete);
         };
+        // From here on, the devices have this log. A failure that hides it from this state would break LOG-2.
         reach(Failpoint::LogSuperblockDurable).inspect_err(|error| manager.abort(error))?;
         state.places.written();
         let idle_bytes = state.places.idle() as u64 * u64::from(nodesize);
@@ -314,7 +317,7 @@ impl LogSession<'_> {
 }
 
 impl LogTree {
-    /// Returns by how many bytes its items grew.
+    /// Returns the growth of the items in bytes.
     fn put(&mut self, key: Key, item: Arc<[u8]>) -> i64 {
         let bytes = item_bytes(&item);
         let grown = match self.items.entry(key) {
@@ -329,14 +332,14 @@ impl LogTree {
         grown
     }
 
-    /// Builds the blocks that differ from what was written. None if none does.
+    /// Builds the blocks that have changed since the last write. Returns None if there are none.
     fn build(&mut self, format: &BlockFormat, io: &mut LogIo<'_>) -> Result<Option<CommittedRoot>> {
         if self.changed.is_empty() {
             return Ok(None);
         }
         let root = match &self.root {
             Some(root) => {
-                // A stable sort: the last of a key stays the last.
+                // A stable sort: the last change of a key stays the last.
                 self.changed.sort_by_key(|(key, _)| *key);
                 let by_key = self.changed.chunk_by(|(key, _), (next, _)| key == next);
                 let changes: Vec<Change<'_>> = by_key
@@ -365,7 +368,7 @@ impl LogTree {
     }
 }
 
-/// Creates the item of a log tree in the log root tree.
+/// Creates the root item of a log tree.
 fn root_item(root: &CommittedRoot, nodesize: u32) -> RootItem {
     let mut item = RootItem::new_internal(nodesize);
     let transid = root.generation.unwrap_or_default().0;
@@ -398,8 +401,8 @@ impl LogIo<'_> {
         self.manager.space.allocate_log_block(self.committed, 0)
     }
 
-    /// Gets places for the blocks by which a log that grows will have grown soon. In the hole of an image each write
-    /// would have the file system below allocate blocks and write down where they are, again and again.
+    /// Allocates places for future blocks of a growing log. In a hole of an image file, every write to a new place
+    /// would make the host file system allocate blocks and update its metadata.
     fn allocate_ahead(&mut self) {
         let nodesize = u64::from(self.roots().superblock().nodesize.get());
         let mut spare = Vec::new();

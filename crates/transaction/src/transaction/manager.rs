@@ -2,12 +2,12 @@
 //!
 //! Invariants
 //! - WRITER-1: one commit runs at a time, under `committing`.
-//! - WRITER-2: once aborted, no operation joins and nothing commits any more; what was durable stays.
-//! - WRITER-3: the same holds once closed: another program may have the devices then.
+//! - WRITER-2: after an abort, no operation joins and no commit begins. Durable data stays.
+//! - WRITER-3: the same is true after closing, because another program may use the devices.
 //!
 //! Locks: `gate` first, where groups are used. Then, in this order:
 //! - `committing`;
-//! - the way of `data_flush`: shared while data is written, exclusive to close it;
+//! - the `way` of `data_flush`: shared for data writes, exclusive for closing;
 //! - `running`: shared in operations, exclusive for the freeze;
 //! - `flushing` of `flush_order`: during flushes.
 //!
@@ -48,12 +48,12 @@ pub struct TransactionManager {
     pub space: Arc<Space>,
     pub discard: Discard,
     pub(super) running: TransactionBarrier,
-    /// Before all other locks.
+    /// Acquired before all other locks.
     pub gate: OperationGate,
     pub committing: Mutex<()>,
-    /// The last transaction whose superblock is durable.
+    /// The last transaction with a durable superblock.
     pub(super) committed: AtomicU64,
-    /// Space that commits freed and readers may still look at.
+    /// Space freed by commits that readers may still use.
     pub(super) pinned_by_epoch: Mutex<PinnedByEpoch>,
     pub retired_sets: RetiredSets,
     pub shared_extents: SharedExtents,
@@ -135,8 +135,7 @@ impl TransactionManager {
         self.lifetime.check_alive()
     }
 
-    /// Checks that this thread may commit. Errors: this thread does the work of a group, which is not to be committed
-    /// in parts.
+    /// Checks that this thread may commit. Errors: it works for a group, which must not be committed in parts.
     pub fn check_may_commit(&self) -> Result<()> {
         // GATE-1
         match self.gate.is_in_group() {
@@ -145,8 +144,8 @@ impl TransactionManager {
         }
     }
 
-    /// Checks that this thread may commit accepted data. Errors: this thread does the work of a group. The data can
-    /// then neither be stored nor be given up, so that nothing is committed any more.
+    /// Checks that this thread may commit accepted data. Aborts the transaction if it works for a group: the data can
+    /// be neither stored nor rejected any longer.
     pub fn check_may_commit_accepted(&self) -> Result<()> {
         let refused = self.check_may_commit();
         if let Err(error) = &refused {
@@ -163,7 +162,7 @@ impl TransactionManager {
         &self.lifetime
     }
 
-    /// WRITER-3. Waits for a commit and for data under way, and not for a flush of data.
+    /// Ends write access (WRITER-3). Waits for a commit and for data writes in progress, but not for a flush of data.
     pub fn close(&self) {
         let _alone = self.committing.lock();
         let _stopped = self.data_flush.stop();
@@ -171,7 +170,7 @@ impl TransactionManager {
         self.threads.notify_frozen();
     }
 
-    /// WRITER-2. The first reason stays.
+    /// Aborts the running transaction (WRITER-2). Only the first reason is kept.
     pub fn abort(&self, reason: &dyn Display) {
         if self.lifetime.abort(reason) {
             tracing::error!(%reason, "transaction aborted, the volume is read-only from here on");
@@ -184,7 +183,7 @@ impl TransactionManager {
         self.lifetime.abort_reason()
     }
 
-    /// Ends the background threads, and waits for them but for the one that asks.
+    /// Stops the background threads, and waits for them, except for the calling thread.
     pub fn stop_background(&self) {
         self.discard.stop();
         self.lifetime.begin_close();

@@ -1,9 +1,9 @@
-//! Transactions: entering the running one, and committing it.
+//! Transactions: joining the running one, and committing it.
 //!
 //! From low to high: `failpoint`, `delayed_refs`, `extent_items`, `estimate`, `worst_case`, `stripes` < `edit_tallies`
 //! < `running`, `barrier`, `reservation_cache`, `reservation` < `manager`, with `handle`, `reserve_metadata`,
-//! `data_flush`, `threads`, `cleaner_state`, `background_discard` < `commit` < `open`. The work of layers above for
-//! transactions is the trait in `reclaim`. Below `data_flush` alone is `flush_order`.
+//! `data_flush`, `threads`, `cleaner_state`, `background_discard` < `commit` < `open`. The trait in `reclaim` is
+//! implemented by the layer above. Only `data_flush` uses `flush_order`.
 
 mod background_discard;
 mod barrier;

@@ -1,4 +1,4 @@
-//! The transactions of a volume that is opened for writing: what must hold before, and what they keep in memory.
+//! Opening a volume for writing: its preconditions, and its initial state in memory.
 
 use std::sync::Arc;
 
@@ -20,14 +20,14 @@ use crate::space::{FreeSpaceSource, Space, SpaceParams, free_space_tree};
 const QGROUP_STATUS_ON: u64 = 1 << 0;
 const QGROUP_STATUS_INCONSISTENT: u64 = 1 << 2;
 
-/// How a volume is written to.
+/// Options for write access to a volume.
 #[derive(Clone, Copy, Debug)]
 pub struct TransactionOptions {
-    /// Budget of the changes of one transaction in memory, in bytes.
+    /// Memory limit for the changes of one transaction, in bytes.
     pub delta_bytes: u64,
-    /// Distrust the free-space tree, and make it anew.
+    /// Distrust the free-space tree, and rebuild it.
     pub clear_free_space_tree: bool,
-    /// Make a free-space tree where there is none.
+    /// Create a free-space tree if there is none.
     pub free_space_tree: bool,
     pub discard: DiscardOptions,
 }
@@ -35,7 +35,7 @@ pub struct TransactionOptions {
 impl TransactionManager {
     /// Makes the trees of `roots` writable.
     ///
-    /// Errors: parity, or a mapping that does not agree with itself; a tree that cannot be read.
+    /// Errors: chunks with parity, or an inconsistent mapping; a tree that cannot be read.
     pub fn open(roots: &Arc<Roots>, options: &TransactionOptions) -> Result<TransactionManager> {
         roots.refuse_parity()?;
         roots.refuse_moved_roots()?;
@@ -66,7 +66,7 @@ impl TransactionManager {
         Ok(manager)
     }
 
-    /// Says that the sums of quota groups are not to be relied on: they are not kept here.
+    /// Marks quota groups as inconsistent, because this code does not maintain their sums.
     fn mark_qgroups_inconsistent(&self) -> Result<()> {
         let Some(tree) = self.roots.find_tree(RootId::QUOTA_TREE)? else {
             return Ok(());
@@ -75,7 +75,7 @@ impl TransactionManager {
         let Some(item) = tree.view.get(&key)? else {
             return Ok(());
         };
-        // Items of volumes without simple quotas end before the last field.
+        // Items of volumes without simple quotas lack the last field.
         let mut status = QgroupStatusItem::new_zeroed();
         let len = item.len().min(size_of::<QgroupStatusItem>());
         status.as_mut_bytes()[..len].copy_from_slice(&item[..len]);
@@ -87,7 +87,7 @@ impl TransactionManager {
             "quotas are on: their sums are not kept, run a rescan on a mount by the kernel"
         );
         status.flags = (flags | QGROUP_STATUS_INCONSISTENT).into();
-        // A full volume must be opened, so that something of it can be deleted.
+        // `freeing`, because a full volume must be writable so that files can be deleted.
         let reservation = self.reserve_metadata(EditEstimate::items(1).freeing())?;
         self.join_transaction(reservation)?
             .put(&tree, key, &status.as_bytes()[..len]);
@@ -95,7 +95,7 @@ impl TransactionManager {
     }
 }
 
-/// Reads the block groups, and refuses those that chunks and device extents do not agree with.
+/// Reads the block groups, and checks them against chunks and device extents.
 fn open_space(roots: &Roots, clears_tree: bool) -> Result<Space> {
     let mut groups = Vec::new();
     roots.for_each_block_group(&mut |group| groups.push(group))?;
@@ -122,7 +122,7 @@ fn free_space_source(roots: &Roots, clears_tree: bool) -> Result<Arc<dyn FreeSpa
     let compat = roots.superblock().compat_ro();
     let whole = CompatRo::FREE_SPACE_TREE | CompatRo::FREE_SPACE_TREE_VALID;
     if clears_tree || !compat.contains(whole) {
-        // If a commit makes the tree, this does until the volume is closed.
+        // Used until the volume is closed, even if a commit creates the tree.
         let tree = roots.tree(RootId::EXTENT_TREE)?;
         return Ok(Arc::new(FreeByExtents {
             nodesize: u64::from(roots.superblock().nodesize.get()),
@@ -137,7 +137,7 @@ fn free_space_source(roots: &Roots, clears_tree: bool) -> Result<Arc<dyn FreeSpa
     }))
 }
 
-/// Free space where no tree says it.
+/// Free space computed from the extent tree, on a volume without a valid free-space tree.
 struct FreeByExtents {
     nodesize: u64,
     view: View,
@@ -149,7 +149,7 @@ impl FreeSpaceSource for FreeByExtents {
     }
 }
 
-/// Free space as the last commit left it.
+/// Free space in the free-space tree as of the last commit.
 struct CommittedFreeSpace {
     view: View,
     sectorsize: u32,

@@ -1,15 +1,15 @@
 //! Groups of operations that one commit makes durable together.
 //!
-//! A group has the volume's changes to itself. Callers that share the gate with it wait until it has ended, and so do the
-//! background threads. Its own thread fails where it would have to commit before.
+//! A group has exclusive write access to the volume. Other callers that use the gate wait until it has ended, and so do
+//! background threads. In the group's own thread, an operation fails if it would have to commit earlier.
 //!
 //! Invariants
-//! - GATE-1: no commit freezes and no log is written from the first operation of a group until it has ended.
-//! - GATE-2: a thread enters the gate before it takes any other lock. So none that the group needs is held by a thread that
-//!   waits for the group.
+//! - GATE-1: from the first operation of a group to its end, no commit freezes and no log is written.
+//! - GATE-2: a thread enters the gate before it takes any other lock. So a thread that waits for a group never holds a
+//!   lock that the group needs.
 //!
-//! Locks: the gate comes before all others.
-//! Not here: what a group writes back at its end (`volume` of the engine).
+//! Locks: the gate is acquired before all others.
+//! Not here: the write-back at the end of a group (`volume` of the engine).
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
@@ -17,24 +17,24 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-/// The gate that changes go through where groups are used.
+/// The gate for changes of a volume that supports groups.
 #[derive(Debug, Default)]
 pub struct OperationGate {
     state: Mutex<State>,
-    /// A thread or a group has left.
+    /// Wakes threads after a thread or a group has left.
     left: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Threads that are inside beside each other.
+    /// Number of threads inside; they may run concurrently.
     inside: usize,
-    /// Groups that wait for these. No other thread enters before they do.
+    /// Number of groups that wait for the threads inside. They have priority over new threads.
     waiting: usize,
     has_group: bool,
 }
 
-/// A gate that this thread has entered.
+/// An entry of this thread into a gate.
 #[derive(Clone, Copy)]
 struct Inside {
     gate: usize,
@@ -45,10 +45,10 @@ thread_local! {
     static INSIDE: RefCell<Vec<Inside>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The right to change the volume, while this lives. It stays with its thread.
+/// Permission to change the volume. It stays with its thread.
 #[derive(Debug)]
 pub struct Entered<'g> {
-    /// None within another entry of this thread.
+    /// None for a nested entry of this thread.
     _note: Option<Note>,
     gate: Option<&'g OperationGate>,
 }
@@ -65,7 +65,7 @@ impl Drop for Entered<'_> {
     }
 }
 
-/// The gate is closed for all others, while this lives.
+/// An exclusive entry: the gate is closed for all other threads.
 #[derive(Debug)]
 pub struct Group<'g> {
     gate: &'g OperationGate,
@@ -78,11 +78,11 @@ impl Drop for Group<'_> {
     }
 }
 
-/// An entry of `INSIDE`, which goes with it.
+/// An entry of `INSIDE`. A drop removes it.
 #[derive(Debug)]
 struct Note {
     gate: usize,
-    /// Threads do not share it.
+    /// Prevents sharing between threads.
     _thread: PhantomData<*const ()>,
 }
 
@@ -117,9 +117,10 @@ impl OperationGate {
         INSIDE.with_borrow(|inside| inside.iter().rfind(|entry| entry.gate == gate).copied())
     }
 
-    /// Enters beside others. Waits while another thread has a group.
+    /// Enters the gate, concurrently with other threads. Waits while another thread has a group.
     pub fn enter(&self) -> Entered<'_> {
         if self.inside().is_some() {
+            // A nested entry must not wait: a waiting group would wait for this thread.
             return Entered {
                 _note: None,
                 gate: None,
@@ -133,8 +134,8 @@ impl OperationGate {
         self.entered(state)
     }
 
-    /// Enters for work that others inside may wait for, and so also before a group that waits for these. None if a group
-    /// does not end in so long.
+    /// Enters for work that threads inside may wait for, and therefore with priority over waiting groups. Returns None
+    /// if a running group does not end in time.
     pub fn enter_first(&self, within: Duration) -> Option<Entered<'_>> {
         let mut state = self.state.lock();
         if state.has_group {
@@ -151,7 +152,7 @@ impl OperationGate {
         }
     }
 
-    /// Waits until all others have left, and keeps them out. None if this thread itself is inside.
+    /// Waits until all other threads have left, and blocks new ones. Returns None if this thread itself is inside.
     pub fn begin_group(&self) -> Option<Group<'_>> {
         if self.inside().is_some() {
             return None;
@@ -166,7 +167,7 @@ impl OperationGate {
         Some(Group { gate: self })
     }
 
-    /// Returns whether this thread does the work of a group, and must not commit.
+    /// Returns whether this thread works for a group, and must not commit.
     pub fn is_in_group(&self) -> bool {
         // GATE-1
         self.inside().is_some_and(|inside| inside.is_group)
@@ -174,7 +175,7 @@ impl OperationGate {
 }
 
 impl Group<'_> {
-    /// Does the work of the group.
+    /// Runs the work of the group.
     pub fn run<T>(&self, work: impl FnOnce() -> T) -> T {
         let _note = Note::make(self.gate, true);
         work()
@@ -210,7 +211,7 @@ mod tests {
         assert!(gate.enter_first(SHORT).is_some());
     }
 
-    /// GATE-2: the background thread goes on for those whom the group waits for.
+    /// GATE-2: the background thread continues its work for threads that the group waits for.
     #[test]
     fn background_enters_before_a_group_that_waits() {
         let gate = OperationGate::default();

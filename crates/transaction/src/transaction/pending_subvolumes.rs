@@ -1,10 +1,10 @@
 //! Subvolumes and snapshots that the next commit creates.
 //!
-//! A snapshot shows its source as of the freeze. So the commit creates it after the source's changes were
-//! applied, and adds its directory entry afterwards: a snapshot does not hold itself.
+//! A snapshot contains its source as of the freeze. The commit therefore creates it after the source's changes were
+//! applied, and adds its directory entry afterwards: a snapshot does not contain itself.
 //!
-//! Locks: the operation keeps the directory locked until the commit is done, so that the values given here stay
-//! true (`subvolume::create`).
+//! Locks: the operation keeps the directory locked until the commit is done, so the values given here stay valid
+//! (`subvolume::create`).
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use ubtrfs_format::key::Key;
 
 use crate::roots::Tree;
 
-/// Items as they shall be, whether there before or not.
+/// Items to insert or replace.
 pub type Puts = Vec<(Key, Vec<u8>)>;
 
 /// A subvolume that the next commit creates.
@@ -22,21 +22,21 @@ pub type Puts = Vec<(Key, Vec<u8>)>;
 pub struct PendingSubvolume {
     pub id: RootId,
     pub origin: Origin,
-    /// uuid, parent uuid, flags, times, root directory; the commit fills in place and generations.
+    /// UUID, parent UUID, flags, times, root directory; the commit fills in address and generations.
     pub item: RootItem,
-    /// The tree of the directory that will hold it, and what changes there.
+    /// The tree of the parent directory, and the items to put there.
     pub dir_tree: Arc<Tree>,
     pub dir_puts: Puts,
-    /// Into the root tree: references. The ROOT_ITEM is the commit's.
+    /// References for the root tree. The commit adds the ROOT_ITEM.
     pub root_puts: Puts,
-    /// Into the UUID tree.
+    /// Items for the UUID tree.
     pub uuid_puts: Puts,
 }
 
 #[derive(Clone, Debug)]
 pub enum Origin {
-    /// The items of the new subvolume, in key order; they fit one leaf.
+    /// The items of a new subvolume, in key order; they fit into one leaf.
     New(Puts),
-    /// A snapshot of this one.
+    /// A snapshot of this tree.
     Snapshot(Arc<Tree>),
 }

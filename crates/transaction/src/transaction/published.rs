@@ -1,8 +1,8 @@
-//! Space and sets that a commit has freed, kept until no reader can be using them.
+//! Freed space and frozen sets, kept after a commit until no reader can use them.
 //!
 //! Invariants
-//! - RELEASE-1: space that commit N freed stays pinned until N's superblock is durable and every reader older than
-//!   N's publication is gone.
+//! - RELEASE-1: space freed by commit N stays pinned until N's superblock is durable and every reader older than N's
+//!   publication is gone.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use ubtrfs_tree::{Epoch, FrozenSet};
 use super::manager::TransactionManager;
 use crate::space::Pinned;
 
-/// Freed space by the epoch that may still read it, oldest first.
+/// Freed space with the epoch of its last possible readers, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct PinnedByEpoch {
     waiting: VecDeque<(Arc<Epoch>, Pinned)>,
-    /// How many are about to be released.
+    /// Number of entries that are being released.
     leaving: u64,
-    /// How many are not waiting any more.
+    /// Number of entries released so far.
     released: u64,
 }
 
@@ -30,17 +30,17 @@ impl PinnedByEpoch {
         self.waiting.push_back((epoch, pinned));
     }
 
-    /// Returns whether all that was freed can be had.
+    /// Returns whether all freed space is available.
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty() && self.leaving == 0
     }
 
-    /// Returns how many commits have freed space so far.
+    /// Returns the number of commits that have freed space so far.
     fn count(&self) -> u64 {
         self.released + self.leaving + self.waiting.len() as u64
     }
 
-    /// Takes the oldest set if no reader is left. A reader of an older epoch may look at what a newer one freed.
+    /// Takes the oldest entry if its epoch has no readers. Readers of an older epoch may also use space freed later.
     fn take_unread(&mut self) -> Option<Pinned> {
         let (epoch, _) = self.waiting.front()?;
         if Arc::strong_count(epoch) > 1 {
@@ -57,13 +57,13 @@ impl PinnedByEpoch {
     }
 }
 
-/// Readers hold what was freed for a search or a step of a cursor.
+/// Readers usually hold an epoch only for a search or one step of a cursor.
 pub(super) const READERS_TAKE: Duration = Duration::from_millis(1);
-/// How often a release waits for readers that hold it longer, or one after another.
+/// Number of times that a release waits for slower or consecutive readers.
 pub(super) const READERS_TRIES: u32 = 100;
 
 impl TransactionManager {
-    /// Gives freed space out again as far as RELEASE-1 allows.
+    /// Makes freed space available as far as RELEASE-1 allows.
     pub fn release_freed(&self) {
         let mut has_released = false;
         while let Some(pinned) = self.take_unread() {
@@ -81,8 +81,7 @@ impl TransactionManager {
         self.pinned_by_epoch.lock().take_unread()
     }
 
-    /// Frees what commits have freed so far, as far as no reader looks at it. Readers that take long are not waited
-    /// for.
+    /// Releases the space freed so far. Waits for current readers, but not for slow ones.
     pub fn wait_for_readers(&self) {
         let freed = self.pinned_by_epoch.lock().count();
         for _ in 0..READERS_TRIES {
@@ -95,7 +94,7 @@ impl TransactionManager {
     }
 }
 
-/// Sets that commits have published. Freeing a large one takes long, and no reader shall be the last to hold it.
+/// Frozen sets of published commits. Freeing a large one is slow, so readers must not hold the last reference.
 #[derive(Debug, Default)]
 pub struct RetiredSets {
     sets: Mutex<Vec<Arc<FrozenSet>>>,
@@ -106,7 +105,7 @@ impl RetiredSets {
         self.sets.lock().push(set);
     }
 
-    /// Frees those that no reader holds.
+    /// Frees the sets without readers.
     pub fn free(&self) {
         let is_last = |set: &mut Arc<FrozenSet>| FrozenSet::is_last(set);
         let last: Vec<_> = self.sets.lock().extract_if(.., is_last).collect();

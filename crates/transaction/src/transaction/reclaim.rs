@@ -1,10 +1,10 @@
-//! Space that the layers above can free before an operation fails with ENOSPC.
+//! Interface for reclaiming space in the layers above before an operation fails with ENOSPC.
 //!
 //! Invariants
-//! - RECLAIM-1: space is reclaimed outside of transactions: a commit that is part of it would wait for the
-//!   thread's own handle. Debug builds assert it.
+//! - RECLAIM-1: space is reclaimed outside of transactions: it may include a commit, which would wait for the thread's
+//!   own handle. Debug builds assert it.
 //!
-//! Not here: what to try in which order (`manager`).
+//! Not here: the order of attempts (`reserve_metadata`).
 
 use std::fmt::Debug;
 
@@ -14,19 +14,19 @@ use crate::error::Result;
 ///
 /// Locks: called without any lock held.
 pub trait SpaceReclaim: Debug + Send + Sync {
-    /// Writes back all buffered data, which may take less than was reserved for it.
+    /// Writes back all buffered data, which may need less space than was reserved for it.
     ///
-    /// Errors: some data could not be stored; the next sync of its file reports that, too.
+    /// Errors: some data could not be stored; the next fsync of its file also reports that.
     fn write_back_dirty(&self) -> Result<()>;
 
-    /// Evicts the orphans that are queued.
+    /// Evicts the queued orphans.
     fn evict_orphans(&self);
 
-    /// Writes the times that are in memory only.
+    /// Writes the times that are only in memory.
     fn write_lazy_times(&self) -> Result<()>;
 }
 
-/// The handles of this thread, in debug builds.
+/// The number of handles of this thread, in debug builds.
 #[cfg(debug_assertions)]
 mod held {
     use std::cell::Cell;
@@ -44,7 +44,7 @@ mod held {
     }
 }
 
-/// Counts the handles of this thread, where debug assertions are on. A handle stays with its thread.
+/// Counts the handles of this thread in builds with debug assertions. A handle stays with its thread.
 #[derive(Debug)]
 pub(super) struct HandleCount(());
 
@@ -64,7 +64,7 @@ impl Drop for HandleCount {
     }
 }
 
-/// RECLAIM-1
+/// Asserts RECLAIM-1.
 pub(super) fn assert_outside_transactions() {
     #[cfg(debug_assertions)]
     assert_eq!(held::count(0), 0, "space is reclaimed within a transaction");

@@ -1,19 +1,19 @@
-//! Metadata space reserved for commits: for the commit in progress, for the running transaction, and a global reserve for
+//! Metadata reservations for the commit in progress and for the running transaction, and the global reserve for
 //! operations that free space.
 //!
 //! Invariants
-//! - RESERVATION-1: a freeze takes nothing from what is reserved. The need of the frozen transaction is counted apart until
-//!   it is published, less what its commit has allocated.
-//! - RESERVATION-2: a reservation counts as part of the running transaction. It is added before the limit is checked, and
-//!   removed only after the edits themselves are counted.
-//! - RESERVATION-3: the global reserve is reserved from the opening on, so that no chunk of data takes it.
-//! - RESERVATION-4: each thread adds its reservation before it sums up all of them, in one order for all threads (`SeqCst`).
-//!   Of two that add at once, one sees both.
+//! - RESERVATION-1: a freeze takes nothing from the reserved space. The need of the frozen transaction is counted
+//!   separately until it is published, minus the blocks that its commit has allocated.
+//! - RESERVATION-2: a reservation counts as part of the running transaction. It is added before the limit is checked,
+//!   and removed only after the edits themselves are counted.
+//! - RESERVATION-3: the global reserve is reserved from the opening on, so that no data chunk takes it.
+//! - RESERVATION-4: each thread adds its reservation before it sums up all of them, in one order for all threads
+//!   (`SeqCst`). Of two concurrent threads, at least one sees both reservations.
 //!
-//! Locks: none. The caller that hands over the counts of the running transaction holds the freeze guard, shared. So they do
-//! not count as frozen as well.
-//! Not here: how much a change needs (`worst_case`), where space comes from (`space`), waiting for it (`admission`),
-//! batches for small operations (`reservation_cache`).
+//! Locks: none. The caller that passes the counts of the running transaction holds the freeze guard, shared. So these
+//! edits are not counted as frozen at the same time.
+//! Not here: the space needed for a change (`worst_case`), allocation (`space`), waiting for space
+//! (`reserve_metadata`), batches for small operations (`reservation_cache`).
 
 use std::sync::Arc;
 
@@ -24,27 +24,27 @@ use super::worst_case::{EditCounts, TreeSizes};
 use crate::space::Space;
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
 
-/// Bounds of the global reserve, in bytes. It is at least enough for one operation that frees space.
+/// Bounds of the global reserve, in bytes. It always suffices for at least one operation that frees space.
 const MIN_GLOBAL_RESERVE: u64 = 2 << 20;
 const MAX_GLOBAL_RESERVE: u64 = 128 << 20;
 
-/// The reservations of a volume.
+/// The metadata reservations of a volume.
 #[derive(Debug)]
 pub(crate) struct MetadataReservations {
     space: Arc<Space>,
     nodesize: u64,
-    /// Bytes of tree blocks as of the last commit, and those of the extent tree.
+    /// Bytes of all tree blocks, and of the extent tree, as of the last commit.
     used: AtomicU64,
     extent_tree: AtomicU64,
-    /// Some tree may share blocks with a snapshot.
+    /// Whether any tree may share blocks with a snapshot.
     sharing: Arc<AtomicBool>,
-    /// Edits that are reserved and not made yet, as those of buffered data.
+    /// Reserved edits that are not made yet, for example for buffered data.
     reserved_items: AtomicU64,
     reserved_leaves: AtomicU64,
     reserved_bytes: AtomicU64,
-    /// The part of it that no operation has taken yet.
+    /// The part of these that no operation has taken yet.
     cache: ReservationCache,
-    /// Bytes that the commit in progress may still allocate (RESERVATION-1), and by how many it may enlarge the trees.
+    /// Bytes that the commit in progress may still allocate (RESERVATION-1), and its maximum growth of the trees.
     frozen_need: AtomicU64,
     frozen_growth_bytes: AtomicU64,
 }
@@ -71,7 +71,7 @@ impl MetadataReservations {
         }
     }
 
-    /// Counts edits that come later, until they are made or given up.
+    /// Counts a reservation until `release`, after the edits are made or abandoned.
     pub(super) fn reserve(&self, cost: EditEstimate) {
         // RESERVATION-4
         self.reserved_items.fetch_add(cost.items, Ordering::SeqCst);
@@ -97,7 +97,7 @@ impl MetadataReservations {
         }
     }
 
-    /// Takes units for a small operation from the cache of its thread. They stay reserved until they are consumed.
+    /// Takes units for a small operation from its thread's cache. They stay reserved until they are consumed.
     pub(super) fn take_cached(&self, units: ReservationUnits) -> bool {
         self.cache.take(units)
     }
@@ -106,7 +106,7 @@ impl MetadataReservations {
         self.cache.consume(units);
     }
 
-    /// Keeps of `units`, which an operation took, those that its edits needed. The others are left to the next operation.
+    /// Reduces `units` to the number that the operation's edits needed. The next operation may use the rest.
     #[inline]
     pub(super) fn give_back_unused(&self, units: &mut ReservationUnits, used: EditEstimate) {
         let unused = units.split_unused(used);
@@ -115,7 +115,7 @@ impl MetadataReservations {
         }
     }
 
-    /// Reserves a batch if there is space for many (RESERVATION-CACHE-2), and takes `units` of it.
+    /// Reserves a batch and takes `units` of it, if there is space for many more (RESERVATION-CACHE-2).
     pub(super) fn take_batch(
         &self,
         running: &RunningTransaction,
@@ -127,10 +127,11 @@ impl MetadataReservations {
             let need = self.need(running, lazy.and(more));
             need.saturating_add(self.global_reserve(need))
         };
+        // Two batches must fit: otherwise unused units in the caches of threads would make other operations fail.
         if !self.space.fits_metadata(with_kept(batch).saturating_mul(2)) {
             return false;
         }
-        // RESERVATION-CACHE-1
+        // RESERVATION-CACHE-1: the whole batch is reserved before a unit of it is taken.
         self.reserve(batch);
         if !self
             .space
@@ -143,7 +144,7 @@ impl MetadataReservations {
         true
     }
 
-    /// Releases what the cache holds. False if it holds nothing.
+    /// Releases the unused units in the cache. Returns false if there are none.
     pub(super) fn drain_cache(&self) -> bool {
         let units = self.cache.drain();
         self.release(units.cost());
@@ -155,8 +156,8 @@ impl MetadataReservations {
         self.reserved_items.load(Ordering::Relaxed) > 0
     }
 
-    /// Reserves what commits need at worst for all edits so far, for all reservations and for `lazy`. False if there is not
-    /// as much. An operation that `frees` space may use the global reserve.
+    /// Reserves the worst-case need for all edits so far, for all reservations and for `lazy`. Returns false if there
+    /// is not enough space. An operation that `frees` space may use the global reserve.
     pub(super) fn reserve_space(
         &self,
         running: &RunningTransaction,
@@ -165,11 +166,13 @@ impl MetadataReservations {
     ) -> bool {
         let need = self.need(running, lazy);
         let with_kept = need.saturating_add(self.global_reserve(need));
+        // The second attempt only needs `need` bytes to be available, and still keeps the global reserve from data
+        // chunks.
         self.space.reserve_metadata(with_kept)
             || frees && self.space.reserve_metadata_keeping(need, with_kept)
     }
 
-    /// Releases what is reserved beyond the need, which has become less. No other thread reserves meanwhile.
+    /// Releases the excess over a reduced need. No other thread may reserve concurrently.
     pub(super) fn shrink_to(&self, running: &RunningTransaction, lazy: EditEstimate) {
         self.drain_cache();
         let need = self.need(running, lazy);
@@ -177,16 +180,17 @@ impl MetadataReservations {
         self.space.shrink_metadata_reservation(with_kept);
     }
 
-    /// Reserves the global reserve (RESERVATION-3), whether there is as much or not.
+    /// Reserves the global reserve (RESERVATION-3), even if there is not enough space for it.
     pub(super) fn keep_global_reserve(&self) {
         let need = self.need_of(EditCounts::default(), self.reserved());
         let with_kept = need.saturating_add(self.global_reserve(need));
         self.space.reserve_metadata_keeping(0, with_kept);
     }
 
-    /// Returns the bytes that commits need at worst for all edits so far, for all reservations and for `more`.
+    /// Returns the worst-case need in bytes for all edits so far, for all reservations and for `more`.
     fn need(&self, running: &RunningTransaction, more: EditEstimate) -> u64 {
-        // RESERVATION-2. Edits that replace a reservation meanwhile count twice. In the other order they might not count.
+        // RESERVATION-2. Edits that replace a reservation concurrently count twice. In the other order, they might not
+        // count.
         let reserved = self.reserved().and(more);
         self.need_of(running.counts(), reserved)
     }
@@ -197,9 +201,10 @@ impl MetadataReservations {
         frozen.saturating_add(self.sizes().worst_case_bytes(counts))
     }
 
-    /// Returns the global reserve, when commits may have taken `need`.
+    /// Returns the size of the global reserve after commits have allocated `need`.
     fn global_reserve(&self, need: u64) -> u64 {
         let mut sizes = self.sizes();
+        // The operation may be the last one, after the extent tree has grown by the need of all others.
         sizes.extent_tree = sizes.extent_tree.saturating_add(need);
         let one = sizes.worst_case_bytes(self.counts_of(EditEstimate::of_freeing()));
         one.max((sizes.all / 4).clamp(MIN_GLOBAL_RESERVE, MAX_GLOBAL_RESERVE))
@@ -209,7 +214,7 @@ impl MetadataReservations {
         EditCounts::of(cost, self.sharing.load(Ordering::Relaxed))
     }
 
-    /// Returns the sizes of trees once the commit in progress is done, at most.
+    /// Returns upper bounds for the sizes of the trees after the commit in progress.
     fn sizes(&self) -> TreeSizes {
         let growth = self.frozen_growth_bytes.load(Ordering::Relaxed);
         let grown = |size: &AtomicU64| size.load(Ordering::Relaxed).saturating_add(growth);
@@ -221,9 +226,9 @@ impl MetadataReservations {
     }
 }
 
-/// Calls of a commit.
+/// Functions for commits.
 impl MetadataReservations {
-    /// Moves the need of the running transaction to the commit in progress. No operation joins meanwhile.
+    /// Moves the need of the running transaction to the commit in progress. No operation may join concurrently.
     pub(super) fn freeze(&self, counts: EditCounts) {
         let sizes = self.sizes();
         let (need, growth) = (sizes.worst_case_bytes(counts), sizes.growth_bytes(counts));
@@ -231,7 +236,7 @@ impl MetadataReservations {
         self.frozen_growth_bytes.store(growth, Ordering::Relaxed);
     }
 
-    /// Counts a block that the commit in progress has allocated.
+    /// Subtracts a block that the commit in progress has allocated.
     pub(super) fn charge_block(&self) {
         let take = |need: u64| Some(need.saturating_sub(self.nodesize));
         let _ = self
@@ -239,8 +244,9 @@ impl MetadataReservations {
             .try_update(Ordering::Relaxed, Ordering::Relaxed, take);
     }
 
-    /// Reserves for the commit in progress, beside its own `counts`, the dropping of up to `most` references. Returns how
-    /// many fit beside the `running` transaction, at least a leaf's; None if not even these fit.
+    /// Reserves space for the cleaner in the commit in progress, in addition to the commit's `counts`. Returns the
+    /// number of references that it may drop: at most `most`, at least those of a leaf. Returns None if there is no
+    /// space.
     pub(super) fn reserve_for_cleaner(
         &self,
         counts: EditCounts,
@@ -251,14 +257,15 @@ impl MetadataReservations {
         let sizes = self.sizes();
         let before = sizes.worst_case_bytes(counts);
         let least = sizes.extents_of_leaf();
-        // Other operations go on freeing space, unless that leaves no room for this.
+        // First leave room for another operation that frees space. Without room for both, the cleaner has priority.
         for beside in [EditEstimate::of_freeing(), EditEstimate::default()] {
             let mut refs = most.max(least);
             loop {
                 let more = sizes.worst_case_bytes(counts.and(EditCounts::edits(refs))) - before;
                 let need = self.need(running, beside).saturating_add(more);
                 if self.space.reserve_metadata(need) {
-                    // Threads that checked meanwhile did not see it yet.
+                    // A thread that computed its need before this line did not include `more`, so check again with
+                    // `more` counted.
                     self.frozen_need.fetch_add(more, Ordering::SeqCst);
                     if self.space.reserve_metadata(self.need(running, beside)) {
                         return Some(refs);
@@ -268,14 +275,15 @@ impl MetadataReservations {
                 if refs == least {
                     break;
                 }
+                // Shrink by a quarter until it fits, but not below one leaf.
                 refs = (refs * 3 / 4).max(least);
             }
         }
         None
     }
 
-    /// Reserves `more` for the commit in progress beside its `counts`. False, and nothing changes, if that does not fit
-    /// beside the `running` transaction and an operation that frees space.
+    /// Reserves `more` for the commit in progress, in addition to its `counts`. Leaves room for the `running`
+    /// transaction and an operation that frees space. Returns false without any change if it does not fit.
     pub(super) fn extend_commit_reservation(
         &self,
         counts: EditCounts,
@@ -301,17 +309,17 @@ impl MetadataReservations {
         reserved
     }
 
-    /// Returns whether a commit is in progress that has a reservation.
+    /// Returns whether a commit with a reservation is in progress.
     pub(super) fn is_committing(&self) -> bool {
         self.frozen_need.load(Ordering::Relaxed) > 0
     }
 
-    /// Returns the largest number of extents that a leaf can name.
+    /// Returns the maximum number of extents that a leaf can reference.
     pub(super) fn extents_of_leaf(&self) -> u64 {
         self.sizes().extents_of_leaf()
     }
 
-    /// Ends the reservation of the commit in progress, which is durable.
+    /// Ends the reservation of the commit in progress after it is durable.
     pub(super) fn publish(&self, extent_tree: Option<u64>) {
         self.used
             .store(self.space.metadata_used(), Ordering::Relaxed);

@@ -1,11 +1,12 @@
-//! A cache of metadata reservations for small operations, with one part for each stripe of threads. An operation that
-//! takes from it changes no counter that threads of other stripes change.
+//! A cache of metadata reservations for small operations, in stripes of threads. An operation served by the cache
+//! changes no counter that threads of other stripes change.
 //!
 //! Invariants
-//! - RESERVATION-CACHE-1: a batch is reserved as a whole before an operation takes of it. Units that were taken stay reserved
-//!   until their operation has left. Those that its edits needed are then released with the next batch or by `drain`. The
-//!   others are left to the next operation.
-//! - RESERVATION-CACHE-2: batches exist only where there is space for many more. An operation that finds no space drains them.
+//! - RESERVATION-CACHE-1: a batch is reserved as a whole before an operation takes from it. Taken units stay reserved
+//!   until their operation has left. Units that its edits needed are then released with the next batch or by `drain`.
+//!   The rest is available to the next operation.
+//! - RESERVATION-CACHE-2: batches exist only while there is space for many more. An operation that finds no space
+//!   drains them.
 //!
 //! Locks: none.
 //! Not here: whether there is space (`reservation`).
@@ -14,7 +15,7 @@ use super::estimate::EditEstimate;
 use super::stripes::Striped;
 use crate::sync::{AtomicU64, Ordering};
 
-/// The edits that one unit stands for.
+/// The edits that one unit covers.
 const UNIT: EditEstimate = EditEstimate {
     items: 8,
     bytes: 1024,
@@ -22,7 +23,7 @@ const UNIT: EditEstimate = EditEstimate {
     frees: false,
 };
 const BATCH_UNITS: u64 = 16;
-/// An operation that needs more than this reserves for itself.
+/// The maximum for one operation. Larger operations make their own reservation.
 const MOST_UNITS: u64 = BATCH_UNITS / 2;
 
 #[derive(Debug, Default)]
@@ -45,7 +46,7 @@ pub(super) struct ReservationUnits(u64);
 impl ReservationUnits {
     pub(super) const BATCH: ReservationUnits = ReservationUnits(BATCH_UNITS);
 
-    /// Returns the units that cover `cost`, or None if it is nothing, or much.
+    /// Returns the units that cover `cost`. Returns None if `cost` is empty or too large for the cache.
     pub(super) fn of(cost: EditEstimate) -> Option<ReservationUnits> {
         let items = cost.items.max(cost.leaves).div_ceil(UNIT.items);
         let units = items.max(cost.bytes.div_ceil(UNIT.bytes));
@@ -79,7 +80,7 @@ impl ReservationUnits {
 }
 
 impl ReservationCache {
-    /// Takes units of this thread's stripe. False if not as many are left.
+    /// Takes units of this thread's stripe. Returns false if there are too few.
     pub(super) fn take(&self, units: ReservationUnits) -> bool {
         let left = &self.stripes.mine().left;
         let take = |left: u64| left.checked_sub(units.0);
@@ -87,23 +88,23 @@ impl ReservationCache {
             .is_ok()
     }
 
-    /// Notes that the operation which took `units` has left.
+    /// Notes that the operation that took `units` has left.
     pub(super) fn consume(&self, units: ReservationUnits) {
-        // Release ordering: a thread that sees them consumed also sees the edits.
+        // Release: a thread that sees them consumed also sees the edits.
         let consumed = &self.stripes.mine().consumed;
         consumed.fetch_add(units.0, Ordering::Release);
     }
 
-    /// Leaves units that an operation has taken and did not need to the next one of this thread.
+    /// Returns unused units of an operation to its thread's stripe.
     #[inline]
     pub(super) fn give_back(&self, units: ReservationUnits) {
         let left = &self.stripes.mine().left;
-        // Release ordering: a thread that takes them also sees the edits that needed the others.
+        // Release: a thread that takes them also sees the edits that needed the other units.
         left.fetch_add(units.0, Ordering::Release);
     }
 
-    /// Adds a reserved batch for this thread, which has taken `taken` of it. Returns the units consumed of earlier batches,
-    /// which the caller releases.
+    /// Adds a reserved batch to this thread's stripe, except for the units `taken` by its operation. Returns the
+    /// consumed units of earlier batches, which the caller must release.
     pub(super) fn refill(&self, taken: ReservationUnits) -> ReservationUnits {
         let mine = self.stripes.mine();
         let rest = BATCH_UNITS - taken.0;
@@ -111,7 +112,7 @@ impl ReservationCache {
         ReservationUnits(mine.consumed.swap(0, Ordering::Acquire))
     }
 
-    /// Takes all units that are left or consumed. The caller releases them.
+    /// Takes all unused and consumed units. The caller must release them.
     pub(super) fn drain(&self) -> ReservationUnits {
         let all = self.stripes.iter().map(|cached| {
             let left = cached.left.swap(0, Ordering::Acquire);

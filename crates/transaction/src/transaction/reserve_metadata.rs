@@ -1,7 +1,7 @@
-//! Reserving memory and metadata space for operations, and reclaiming space for them.
+//! Reservation of memory and metadata space for operations, and reclaiming of space.
 //!
-//! Locks: none may be held by callers of `reserve_metadata`: it may wait for a commit, which writes back files.
-//! Not here: the sums that reservations count in (`reservation`), the order of operations that wait (`space_queue`).
+//! Locks: callers of `reserve_metadata` must not hold any: it may wait for a commit, which writes back files.
+//! Not here: the counting of reservations (`reservation`), the order of waiting operations (`space_queue`).
 
 use std::sync::{Arc, Weak};
 
@@ -18,13 +18,13 @@ use super::running::RunningTransaction;
 use super::worst_case::EditCounts;
 use crate::error::{Error, Result};
 
-/// How often an operation reclaims space while others use it up; more often if it frees space.
+/// Number of attempts while other threads use up reclaimed space. Operations that free space get more of them.
 const TRIES: usize = 4;
 const FREEING_TRIES: usize = 100;
 
 impl TransactionManager {
-    /// Reserves memory and metadata space for an operation. Waits only if the memory for deltas is used up, or if a commit
-    /// must show whether there is space. Call it before any inode lock is taken.
+    /// Reserves memory and metadata space for an operation. Waits only if the memory for deltas is used up, or if a
+    /// commit is needed to find space. Must be called before any inode lock is taken.
     ///
     /// Errors: aborted transaction, no space for `cost`.
     pub fn reserve_metadata(&self, cost: EditEstimate) -> Result<Reservation<'_>> {
@@ -40,15 +40,15 @@ impl TransactionManager {
         } else {
             &self.queues.metadata
         };
-        // SPACE-QUEUE-1. A group keeps others out, and does not wait for them.
+        // SPACE-QUEUE-1. A group must not wait: the threads in the queue wait for the group.
         let must_queue = queue.is_busy() && !self.gate.is_in_group();
         let (asks, full, reservation) = {
             let running = self.running.read();
             let bytes = self.bytes_in_memory(&running);
-            // Early, so that the next transaction's room is there when it is needed.
+            // Early, so that the next transaction has memory when it is needed.
             let asks = bytes > self.delta_budget_bytes / 2 && running.ask();
             let is_full = bytes > self.delta_budget_bytes
-                // A group leaves the other half to writing back what it buffered.
+                // A group leaves half of the memory for the write-back of its buffered data.
                 || bytes > self.delta_budget_bytes / 2 && self.gate.is_in_group();
             let full = is_full.then_some(running.transid);
             let reservation = if must_queue {
@@ -66,6 +66,7 @@ impl TransactionManager {
             self.threads.want_commit();
         }
         if let Some(transid) = full {
+            // The freeze guard is released here: waiting for a freeze with the guard held would deadlock.
             nonblocking::check()?;
             self.check_may_commit()?;
             self.wait_for_freeze(transid)?;
@@ -82,7 +83,7 @@ impl TransactionManager {
             false => queue.wait(),
         };
         self.check_alive()?;
-        // An operation that had its turn before may have left room.
+        // An earlier operation in the queue may have left space.
         if let Some(reservation) = self.try_reserve(cost) {
             return Ok(reservation);
         }
@@ -94,9 +95,9 @@ impl TransactionManager {
 
     /// Reclaims space and retries.
     ///
-    /// A commit makes freed extents allocatable and replaces worst-case reservations by actual usage. A failed write-back
-    /// is reported by the next fsync of the file. Operations that free space retry up to `FREEING_TRIES` times, so that
-    /// competing writers do not starve them.
+    /// A commit makes freed extents allocatable and replaces worst-case reservations by actual usage. A failed
+    /// write-back is reported by the next fsync of the file. Operations that free space retry up to `FREEING_TRIES`
+    /// times, so that competing writers do not starve them.
     fn reclaim_space(&self, cost: EditEstimate) -> Result<Reservation<'_>> {
         assert_outside_transactions();
         let mut waits = READERS_TRIES;
@@ -116,9 +117,10 @@ impl TransactionManager {
                 break;
             }
             self.commit_running()?;
-            // The next one, which keeps room for itself, or one that the cleaner has alone.
+            // A further commit may free more: one in progress holds a reservation, and the cleaner may need one for
+            // itself.
             let comes_more = self.reservations.is_committing() || self.needs_cleaner();
-            // Before the retry: operations that leave between it and this check would have been in its way.
+            // Must precede the retry: operations that leave in between may have caused it to fail.
             let has_reserved = self.reservations.has_reserved();
             let is_all_there = !has_reserved && self.running.read().edits() == 0;
             if let Some(reservation) = self.retry_after_release(cost, &mut waits) {
@@ -128,7 +130,7 @@ impl TransactionManager {
                 break;
             }
             if has_reserved {
-                // By operations that are about to leave, perhaps.
+                // The operations with reservations may be about to leave.
                 clock::sleep(READERS_TAKE);
             }
         }
@@ -140,8 +142,7 @@ impl TransactionManager {
         let _ = self.reclaim.set(reclaim);
     }
 
-    /// Returns the layer above that can free space. Returns None as long as it has nothing to free, and from when it is
-    /// gone.
+    /// Returns the layer above, or None before it is set and after it is dropped.
     fn reclaim(&self) -> Option<Arc<dyn SpaceReclaim>> {
         self.reclaim.get().and_then(Weak::upgrade)
     }
@@ -164,7 +165,7 @@ impl TransactionManager {
             .map_or(Ok(()), |above| above.write_lazy_times())
     }
 
-    /// Reserves once readers have let go of what was freed, if there is space then. Waits for them as often as `waits` says.
+    /// Retries after readers have released freed space. Waits up to `waits` times, and decrements it.
     fn retry_after_release(&self, cost: EditEstimate, waits: &mut u32) -> Option<Reservation<'_>> {
         loop {
             self.release_freed();
@@ -177,7 +178,7 @@ impl TransactionManager {
         }
     }
 
-    /// Counts edits that come later, until they are made or given up.
+    /// Counts a reservation until `release`, after the edits are made or abandoned.
     pub fn reserve(&self, cost: EditEstimate) {
         self.reservations.reserve(cost);
     }
@@ -191,7 +192,7 @@ impl TransactionManager {
         self.try_reserve_beside(&self.running.read(), cost)
     }
 
-    /// Returns whether the running transaction has edits, by which its commit may free space.
+    /// Returns whether the running transaction has edits, whose commit may free space.
     pub fn has_edits(&self) -> bool {
         self.running.read().edits() > 0
     }
@@ -201,33 +202,33 @@ impl TransactionManager {
         self.try_reserve(cost).is_some()
     }
 
-    /// Returns the bytes that count against the memory for deltas: edits, the logs that have copies of them, and blocks
-    /// that logs have replaced.
+    /// Returns the bytes that count against the memory for deltas: edits, copies of them in logs, and replaced blocks
+    /// of logs.
     fn bytes_in_memory(&self, running: &RunningTransaction) -> u64 {
         running.bytes().saturating_add(self.logs.bytes())
     }
 
-    /// Returns whether edits of `cost` fit the memory for deltas beside what has entered.
+    /// Returns whether the memory for deltas has room for edits of `cost`.
     pub fn has_memory_for(&self, cost: EditEstimate) -> bool {
         let bytes = self.bytes_in_memory(&self.running.read());
         bytes.saturating_add(cost.bytes) <= self.delta_budget_bytes
     }
 
-    /// Returns whether edits of `cost` take so little of the memory for deltas that others go on beside them.
+    /// Returns whether edits of `cost` leave enough memory for concurrent operations.
     pub fn would_hold(&self, cost: EditEstimate) -> bool {
         cost.bytes <= self.delta_budget_bytes / 2
     }
 
-    /// Returns whether a commit should come before edits of `cost`. For callers that cannot wait in `reserve_metadata`,
-    /// as they hold the extents of a file.
+    /// Returns whether a commit should precede edits of `cost`. For callers that hold the extents of a file and
+    /// therefore cannot wait in `reserve_metadata`.
     pub fn wants_commit(&self, cost: EditEstimate) -> bool {
         let running = self.running.read();
         self.bytes_in_memory(&running) > self.delta_budget_bytes / 2
             || self.try_reserve_beside(&running, cost).is_none()
     }
 
-    /// Reserves for the cleaner, and returns how many references it may change in the commit of `counts`. None if there is
-    /// not enough space, and something else that needs it.
+    /// Reserves for the cleaner, and returns the number of references that it may change in the commit of `counts`.
+    /// Returns None if there is not enough space while other work needs it.
     pub(super) fn cleaner_refs(&self, counts: EditCounts) -> Option<u64> {
         const REF_BYTES: u64 = 640;
         let most = self.delta_budget_bytes / REF_BYTES;
@@ -235,28 +236,28 @@ impl TransactionManager {
         let refs = self
             .reservations
             .reserve_for_cleaner(counts, &running, most);
-        // Nothing else makes room where there is none.
+        // If there is no other work, only the cleaner can make room, so it proceeds (CLEAN-2).
         let is_alone = counts.edits == 0 && running.edits() == 0;
-        // A leaf is dropped as a whole.
+        // A leaf is dropped as a whole, which may exceed the limit by its references.
         let leaf = self.reservations.extents_of_leaf();
         refs.map(|refs| refs.saturating_sub(leaf))
             .or(is_alone.then_some(0))
     }
 
-    /// Returns whether the commit of `counts` may change `more` as well, for which no operation has reserved.
+    /// Reserves space for `more` in the commit of `counts`, which no operation has reserved. Returns whether it fits.
     pub(super) fn extend_commit_reservation(&self, counts: EditCounts, more: EditCounts) -> bool {
         let running = self.running.read();
         self.reservations
             .extend_commit_reservation(counts, more, &running)
     }
 
-    /// Releases what is not needed any more: a commit is done, or an operation has given up.
+    /// Releases excess reservations after a commit, or after an operation has given up.
     pub fn shrink_reservation(&self) {
         let running = self.running.write();
         self.reservations.shrink_to(running.running(), self.lazy());
     }
 
-    /// Reserves `cost` if there is space for it, for all edits so far and for all other reservations.
+    /// Reserves `cost` if there is space for it in addition to all edits so far and all other reservations.
     fn try_reserve_beside(
         &self,
         running: &RunningTransaction,
@@ -270,14 +271,14 @@ impl TransactionManager {
         (reserved() || self.reservations.drain_cache() && reserved()).then_some(reservation)
     }
 
-    /// Reserves for a small operation from the cache of its thread.
+    /// Reserves for a small operation from its thread's cache.
     fn take_cached(&self, cost: EditEstimate) -> Option<Reservation<'_>> {
         let units = ReservationUnits::of(cost)?;
         let taken = self.reservations.take_cached(units);
         taken.then(|| Reservation::of_units(self, units))
     }
 
-    /// Reserves for a small operation, and a batch for those that follow.
+    /// Reserves for a small operation, together with a batch for later ones.
     fn take_batch(
         &self,
         running: &RunningTransaction,
@@ -288,13 +289,13 @@ impl TransactionManager {
         taken.then(|| Reservation::of_units(self, units))
     }
 
-    /// Returns the estimate for times that are in no item yet.
+    /// Returns the estimate for times that are not in their items yet.
     fn lazy(&self) -> EditEstimate {
         // LAZY-3
         EditEstimate::items(self.lazy_times.count() as u64)
     }
 
-    /// Reserves after a recount of the shared leaves, which may read.
+    /// Retries after an exact count of the shared leaves, which may read nodes.
     fn retry_with_exact_sharing(&self, cost: EditEstimate) -> Result<Option<Reservation<'_>>> {
         let running = Arc::clone(&self.running.read());
         Ok(match running.measure_sharing()? {
@@ -303,12 +304,12 @@ impl TransactionManager {
         })
     }
 
-    /// Returns whether a group that begins now has most of the memory for deltas to itself.
+    /// Returns whether most of the memory for deltas is available to a new group.
     pub fn has_memory_for_group(&self) -> bool {
         self.bytes_in_memory(&self.running.read()) <= self.delta_budget_bytes / 8
     }
 
-    /// Waits until transaction `full` is frozen, or has nothing to be frozen.
+    /// Waits until transaction `full` is frozen, or has no edits to freeze.
     fn wait_for_freeze(&self, full: Transid) -> Result<()> {
         let _waiting = self.counters.delta_waits.begin();
         self.threads.want_commit();
@@ -317,13 +318,14 @@ impl TransactionManager {
             running.transid == full && !running.is_empty()
         };
         loop {
+            // Read before the check, so a freeze in between is not missed.
             let seen = self.threads.notices();
             if !comes_freeze() {
                 return Ok(());
             }
             self.check_alive()?;
             if !self.threads.has_background() {
-                // No other thread would commit, or not any more.
+                // There is no background thread, or it has ended.
                 return self.commit_running();
             }
             self.threads.wait_beyond(seen);

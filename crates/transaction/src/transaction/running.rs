@@ -1,9 +1,9 @@
-//! The running transaction: what operations have changed since the last freeze.
+//! The running transaction: the changes of operations since the last freeze.
 //!
 //! Invariants
 //! - RUN-1: a tree with edits of this transaction is in `dirty` exactly once.
-//! - RUN-2: everything in here enters the commit together: operations hold the freeze guard shared
-//!   while they add to it, freezing holds it alone.
+//! - RUN-2: all changes recorded here enter the commit together. Operations hold the freeze guard shared while they add
+//!   to it, a freeze holds it exclusively.
 //!
 //! Locks: `dirty`, `refs`, `pending_subvolumes`, `superblock` are leaves: nothing else is taken while one is held.
 //! Not here: the edits themselves (each tree's delta), how they are committed (`commit`).
@@ -28,17 +28,17 @@ pub(crate) struct RunningTransaction {
     pub(crate) transid: Transid,
     pub(super) refs: Mutex<DelayedRefs>,
     pub(super) dirty: Mutex<Vec<Arc<Tree>>>,
-    /// Subvolumes and snapshots to be made by the commit.
+    /// Subvolumes and snapshots that the commit will create.
     pub(super) pending_subvolumes: Mutex<Vec<PendingSubvolume>>,
-    /// Into the UUID tree, where there is none yet.
+    /// Items for a UUID tree that does not exist yet.
     pub(super) uuids: Mutex<Puts>,
     pub(super) superblock: Mutex<SuperblockEdits>,
     tallies: EditTallies,
-    /// The background thread was asked for a commit.
+    /// Whether the background thread was asked for a commit.
     asked: AtomicBool,
 }
 
-/// Leaves that the making of a subvolume or a snapshot edits, in trees that may share blocks.
+/// Upper bounds for the creation of a subvolume or snapshot: leaves edited in trees that may share blocks, and edits.
 const LEAVES_OF_SUBVOLUME: u64 = 8;
 const EDITS_OF_SUBVOLUME: u64 = 16;
 
@@ -90,8 +90,8 @@ impl RunningTransaction {
         self.tallies.counts()
     }
 
-    /// Counts the leaves that shared edits lie in, if there are many more of these than when that was done last. True
-    /// if it was done. Reads nodes.
+    /// Counts the leaves with shared edits, if the number of these edits has grown much since the last count. Returns
+    /// true if it counted. Reads nodes.
     pub(super) fn measure_sharing(&self) -> Result<bool> {
         let Some(shared) = self.tallies.unmeasured() else {
             return Ok(false);
@@ -115,7 +115,7 @@ impl RunningTransaction {
         self.tallies.bytes()
     }
 
-    /// Notes that a commit was asked for. Returns true the first time.
+    /// Notes a request for a commit. Returns true for the first one.
     pub(super) fn ask(&self) -> bool {
         !self.asked.load(Ordering::Relaxed) && !self.asked.swap(true, Ordering::Relaxed)
     }
@@ -124,7 +124,7 @@ impl RunningTransaction {
         self.tallies.edits()
     }
 
-    /// Returns whether committing it would change nothing.
+    /// Returns whether a commit of the transaction would change nothing.
     pub(super) fn is_empty(&self) -> bool {
         self.dirty.lock().is_empty()
             && self.pending_subvolumes.lock().is_empty()

@@ -1,11 +1,11 @@
-//! References to data extents that clones have added and that the extent tree may lack.
+//! Data extents with references that clones have added and that may be missing from the extent tree.
 
 use std::collections::HashMap;
 
 use parking_lot::Mutex;
 use ubtrfs_format::ids::{Logical, Transid};
 
-/// Extents to which a clone has added a reference, by the transaction that did, until it is committed.
+/// Extents to which a clone has added a reference, with its transaction, until that is committed.
 #[derive(Debug, Default)]
 pub struct SharedExtents {
     added: Mutex<HashMap<Logical, Transid>>,
@@ -16,7 +16,7 @@ impl SharedExtents {
         self.added.lock().insert(extent, transid);
     }
 
-    /// Forgets what transactions up to `committed` added: the published extent tree has it.
+    /// Removes the additions of transactions up to `committed`, because the published extent tree contains them.
     pub(super) fn forget(&self, committed: Transid) {
         let mut added = self.added.lock();
         added.retain(|_, transid| *transid > committed);

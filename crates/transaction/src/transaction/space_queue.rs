@@ -1,9 +1,9 @@
-//! The order in which operations get space on a full volume (the kernel's tickets).
+//! Queues for space on a full volume (the kernel's tickets).
 //!
 //! Invariants
-//! - SPACE-QUEUE-1: operations that find no space reclaim it one after another, in the order in which they came. An
-//!   operation that comes later waits as well, so that it takes nothing of what was freed for another.
-//! - SPACE-QUEUE-2: a thread that has a turn waits in no queue: reclaiming makes reservations of its own.
+//! - SPACE-QUEUE-1: operations that find no space reclaim it one at a time, in order of arrival. Later operations wait
+//!   as well, so that they do not take space freed for an earlier one.
+//! - SPACE-QUEUE-2: a thread with a turn does not wait in any queue, because reclaiming makes reservations of its own.
 //!
 //! Locks: the state is a leaf. A turn is held while space is reclaimed, and its thread holds no lock of an inode.
 //! Not here: reclaiming (`reserve_metadata`, `engine::inode::delalloc_reservation`).
@@ -15,22 +15,22 @@ use parking_lot::{Condvar, Mutex};
 use crate::sync::{AtomicU64, Ordering};
 
 thread_local! {
-    /// How many turns this thread has.
+    /// Number of turns held by this thread.
     static TURNS: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Threads that wait for space of one kind.
+/// A queue of threads that wait for space of one kind.
 #[derive(Debug, Default)]
 pub struct SpaceQueue {
     state: Mutex<State>,
     moved: Condvar,
-    /// How many wait or have the turn.
+    /// Number of threads that wait or have the turn.
     len: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// The ticket of the thread that comes next.
+    /// The next ticket to issue.
     next: u64,
     /// The ticket that has the turn.
     turn: u64,
@@ -41,11 +41,11 @@ struct State {
 pub struct SpaceQueues {
     pub data: SpaceQueue,
     pub(super) metadata: SpaceQueue,
-    /// For operations that free space: they may use the global reserve, and others wait for them.
+    /// For operations that free space. They may use the global reserve, and have priority over others.
     pub(super) freeing: SpaceQueue,
 }
 
-/// The turn to reclaim space. Dropping it lets the next thread have it.
+/// A turn to reclaim space. A drop passes it to the next thread.
 #[derive(Debug)]
 #[must_use]
 pub struct Turn<'q> {
@@ -59,7 +59,7 @@ impl SpaceQueue {
         self.len.load(Ordering::SeqCst) > 0 && TURNS.get() == 0
     }
 
-    /// Waits for the turn. None if this thread has one already (SPACE-QUEUE-2).
+    /// Waits for the turn. Returns None if this thread already has one (SPACE-QUEUE-2).
     pub fn wait(&self) -> Option<Turn<'_>> {
         // SPACE-QUEUE-2
         if TURNS.get() > 0 {
@@ -77,7 +77,7 @@ impl SpaceQueue {
         Some(Turn { queue: self })
     }
 
-    /// Returns how many wait or have the turn.
+    /// Returns the number of threads that wait or have the turn.
     #[cfg(any(test, feature = "testing"))]
     pub fn len(&self) -> u64 {
         self.len.load(Ordering::SeqCst)

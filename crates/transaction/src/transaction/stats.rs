@@ -14,47 +14,47 @@ pub struct WriterStats {
     pub commits: u64,
     /// Operations that waited because the memory for deltas was used up.
     pub delta_waits: Waits,
-    /// Writers that wrote data back because the memory for it was used up.
+    /// Writers that wrote back data because the write buffer was full.
     pub buffer_waits: Waits,
-    /// Bytes of tree blocks written, one copy of each.
+    /// Bytes of tree blocks written; each block counts once.
     pub node_bytes: u64,
-    /// Logs written in place of commits.
+    /// Logs written instead of commits.
     pub logs: u64,
-    /// Flushes of data that was written in place, where there was nothing to log or to commit.
+    /// Flushes of data written in place, without a log or a commit.
     pub data_flushes: u64,
-    /// Commits in place of logs, by their reasons.
+    /// Commits instead of logs, by reason.
     pub unlogged: [u64; Unlogged::ALL.len()],
-    /// Bytes of log blocks written, one copy of each.
+    /// Bytes of log blocks written; each block counts once.
     pub log_bytes: u64,
-    /// Bytes of data written, one copy of each.
+    /// Bytes of data written; copies do not count.
     pub data_bytes: u64,
-    /// Bytes that the devices took: data and tree blocks in all copies, superblocks, zeros in holes of images.
+    /// Bytes written to devices: data and tree blocks in all copies, superblocks, zeros in holes of images.
     pub device_bytes: u64,
     pub phases: CommitPhases,
 }
 
-/// Why a commit takes the place of a log.
+/// A reason for a full commit instead of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unlogged {
-    /// Chunks are new, which a log must not lie in, nor its data.
+    /// There are new chunks, which may contain neither a log nor its data.
     NewChunk,
-    /// There is no room for it in the chunks that the last commit knows.
+    /// The chunks recorded by the last commit have no room for it.
     NoRoom,
     /// The subvolume has been deleted.
     Deleted,
-    /// A name was lost in a directory that is gone.
+    /// A name was lost in a directory that no longer exists.
     LostDirectory,
-    /// A name led to a subvolume, or leads to one.
+    /// A name refers to a subvolume, or did so.
     Subvolume,
-    /// So many inodes would be logged that a commit is cheaper.
+    /// So large a number of inodes would be logged that a commit is cheaper.
     TooMany,
-    /// There is an item that no replay knows, or that lacks its checksums.
+    /// An item cannot be replayed, or lacks its checksums.
     Item,
-    /// An item has grown so far that Linux could crash when it replays the log.
+    /// An item is so large that Linux could crash during the replay.
     LargeItem,
     /// The data that it needs was not in memory for long enough.
     Cold,
-    /// Something could not be read or written.
+    /// A read or write failed.
     Failed,
 }
 
@@ -72,7 +72,7 @@ impl Unlogged {
         Unlogged::Failed,
     ];
 
-    /// Returns the reason's word for statistics.
+    /// Returns the name of the reason in statistics.
     pub fn name(self) -> &'static str {
         match self {
             Unlogged::NewChunk => "new_chunk",
@@ -89,17 +89,17 @@ impl Unlogged {
     }
 }
 
-/// The times that the phases of all commits took, together.
+/// The total duration of each phase over all commits.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CommitPhases {
-    /// While operations wait to enter.
+    /// Operations cannot join in this phase.
     pub freeze: Duration,
-    /// The frozen sets of subvolumes, pending subvolumes and cleaning.
+    /// Frozen sets of subvolumes, pending subvolumes and cleaning.
     pub apply: Duration,
     pub converge: Duration,
-    /// Blocks and the flush after them.
+    /// Writing of blocks, and the flush after it.
     pub write: Duration,
-    /// Superblocks and their flushes.
+    /// Writing and flushing of superblocks.
     pub superblock: Duration,
     pub publish: Duration,
 }
@@ -135,7 +135,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Counts until it is dropped the wait of a writer for room in the write buffer.
+    /// Counts a writer's wait for room in the write buffer, until it is dropped.
     pub fn wait_for_buffer(&self) -> Waiting<'_> {
         self.buffer_waits.begin()
     }

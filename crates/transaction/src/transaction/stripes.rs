@@ -1,16 +1,16 @@
-//! Stripes: a part of a value for some threads each, which avoids false sharing.
+//! Stripes: a value is split into parts for groups of threads, which avoids false sharing.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 const STRIPES: usize = 8;
 
-/// One part for a few threads, chosen by the thread.
+/// A value with one part per stripe of threads.
 #[derive(Debug)]
 pub(super) struct Striped<T> {
     stripes: [Alone<T>; STRIPES],
 }
 
-/// On cache lines of its own, of which processors fetch two at a time.
+/// A value on cache lines of its own. Processors fetch lines in pairs, so the alignment is 128.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Alone<T>(T);
@@ -28,7 +28,7 @@ impl<T> Striped<T> {
         &self.stripes[my_stripe()].0
     }
 
-    /// Iterates over all stripes, in an order that is always the same.
+    /// Iterates over all stripes in a fixed order.
     pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
         self.stripes.iter().map(|alone| &alone.0)
     }
@@ -40,7 +40,7 @@ impl<T: Default> Default for Striped<T> {
     }
 }
 
-/// Returns the number of the calling thread's stripe, in the order of [`Striped::iter`].
+/// Returns the index of the calling thread's stripe, in the order of [`Striped::iter`].
 #[inline]
 pub(super) fn my_stripe() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);

@@ -1,4 +1,4 @@
-//! Changes of the superblock that operations ask for; the commit makes them.
+//! Superblock changes requested by operations, for the next commit.
 
 use ubtrfs_format::features::{CompatRo, Incompat};
 use ubtrfs_format::superblock::{LABEL_SIZE, Superblock};
@@ -12,14 +12,14 @@ pub struct SuperblockEdits {
     /// Features that the volume uses from now on.
     pub(crate) incompat: u64,
     pub(crate) compat_ro: u64,
-    /// The free-space tree is not kept true any more, unless it is one of these features again.
+    /// The free-space tree is no longer valid, unless `compat_ro` sets the feature again.
     pub(crate) invalidates_free_space_tree: bool,
-    /// Caches of the first version are gone for good.
+    /// The v1 caches were deleted.
     pub(crate) drops_v1_cache: bool,
     pub(crate) uuid_tree_made: bool,
-    /// The log that the superblock names has been replayed. Every commit drops it; this asks for one.
+    /// The log was replayed. Every commit drops the log; this flag only causes a commit.
     pub log_replayed: bool,
-    /// Error counts of devices were reset. Every commit saves those that changed; this asks for one.
+    /// Error counts of devices were reset. Every commit saves changed counts; this flag only causes a commit.
     pub device_errors_reset: bool,
 }
 
@@ -43,7 +43,7 @@ impl SuperblockEdits {
             && !self.device_errors_reset
     }
 
-    /// Applies the edits to a superblock. `sb.generation` is that of the commit already.
+    /// Applies the edits to a superblock, whose generation is already that of the commit.
     pub(super) fn apply(&self, sb: &mut Superblock) {
         sb.clear_log();
         if let Some(label) = self.label {
@@ -59,11 +59,11 @@ impl SuperblockEdits {
         if self.drops_v1_cache {
             sb.cache_generation = 0.into();
         } else if cached != 0 && cached >= sb.generation.get() {
-            // After a return to earlier roots, caches of the state that was given up would be taken for current.
+            // After a return to older roots, caches of the discarded state would appear current.
             sb.cache_generation = u64::MAX.into();
         }
         if self.uuid_tree_made || sb.uuid_tree_generation.get() != 0 {
-            // The kernel scans all subvolumes at a mount if the two differ.
+            // The kernel scans all subvolumes at mount if the two differ.
             sb.uuid_tree_generation = sb.generation;
         }
     }

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 
 pub use super::failpoint::Failpoint;
 
-/// A call at a step of a commit, a log or a replay.
+/// A function called at each step of a commit, a log or a replay.
 type Hook = Rc<dyn Fn(Failpoint) -> Result<(), Error>>;
 
 thread_local! {
@@ -16,12 +16,12 @@ thread_local! {
     static HOOK: RefCell<Option<Hook>> = const { RefCell::new(None) };
 }
 
-/// Calls a hook at each step of commits, logs and replays, as long as this lives.
+/// Keeps a hook for the steps of commits, logs and replays installed.
 #[derive(Debug)]
 #[must_use]
 pub struct Hooked(());
 
-/// Calls `hook` at each step of the commits, logs and replays that this thread makes. The step fails as it does.
+/// Calls `hook` at each step of commits, logs and replays in this thread. An error of the hook fails the step.
 pub fn at_failpoints(hook: impl Fn(Failpoint) -> Result<(), Error> + 'static) -> Hooked {
     HOOK.set(Some(Rc::new(hook)));
     Hooked(())
@@ -35,24 +35,23 @@ impl Drop for Hooked {
 
 /// Calls the hook of this thread at a step.
 ///
-/// # Errors
-/// That of the hook.
+/// # Errors The error of the hook.
 pub fn reach(step: Failpoint) -> Result<()> {
     let hook = HOOK.with_borrow(Option::clone);
     hook.map_or(Ok(()), |hook| hook(step))
 }
 
-/// Has the n-th block that this thread allocates for a log find no room; None: all are given again.
+/// Makes the n-th log block allocation of this thread fail. None disables this.
 pub fn refuse_log_block(nth: Option<u64>) {
     REFUSED_LOG_BLOCK.set(nth);
 }
 
-/// Returns whether a log block is still to be refused.
+/// Returns whether an allocation is still to fail.
 pub fn refuses_log_block() -> bool {
     REFUSED_LOG_BLOCK.get().is_some()
 }
 
-/// Counts an allocation. True: this is the one to refuse.
+/// Counts an allocation. Returns true if it must fail.
 pub(super) fn is_refused() -> bool {
     let left = REFUSED_LOG_BLOCK.get();
     REFUSED_LOG_BLOCK.set(left.and_then(|left| left.checked_sub(1)));
@@ -60,12 +59,12 @@ pub(super) fn is_refused() -> bool {
 }
 
 impl TransactionManager {
-    /// Returns the number of edits that have entered the running transaction.
+    /// Returns the number of edits in the running transaction.
     pub fn running_edits(&self) -> u64 {
         self.running.read().counts().edits
     }
 
-    /// Returns whether any operation has reserved something that it has neither entered nor released.
+    /// Returns whether any operation has a reservation that it has neither used nor released.
     pub fn has_reserved(&self) -> bool {
         self.reservations.has_reserved()
     }

@@ -1,4 +1,4 @@
-//! Commits of raw edits: attributes of an inode that is there. There is no layer above.
+//! Commits of raw edits: attributes of an existing inode, without the layers above.
 
 mod flushes;
 mod full_metadata;
@@ -41,7 +41,7 @@ fn device_of(device_bytes: u64, features: &str) -> Arc<MemDevice> {
 struct Opened {
     roots: Arc<Roots>,
     manager: TransactionManager,
-    /// The one that the tests edit.
+    /// The tree that the tests edit.
     tree: Arc<Tree>,
 }
 
@@ -77,7 +77,7 @@ impl Opened {
         self.manager.join_transaction(reservation).unwrap()
     }
 
-    /// Sets an attribute, unless its hash is another's.
+    /// Sets an attribute, unless its hash collides with another name's.
     fn set(&self, number: u64, value: &[u8]) {
         let (key, item) = xattr(256, &format!("user.{number}"), value);
         self.join(EditEstimate::items(1).bytes(item.len() as u64))
@@ -117,7 +117,7 @@ fn xattr(ino: u64, name: &str, value: &[u8]) -> (Key, Vec<u8>) {
     (key, [head.as_bytes(), name, value].concat())
 }
 
-/// Returns the values of the attributes as the last commit left them.
+/// Returns the values of the attributes as of the last commit.
 fn committed_values(device: &Arc<MemDevice>) -> Vec<Vec<u8>> {
     let roots = test_roots::open(test_roots::pool_of(device.clone(), Access::Read));
     let tree = roots.subvolume_tree(RootId::FS_TREE).unwrap();
@@ -165,7 +165,7 @@ fn committed_edits_are_there_after_reopening() {
     }
 }
 
-/// BLOCKS-3. Many leaves change in one batch: what is built of them is written before all of them are.
+/// BLOCKS-3. Many leaves change in one batch: the first blocks are written before the last ones are built.
 #[test]
 fn blocks_that_wait_to_be_written_stay_within_their_budget() {
     const ITEMS: u64 = 3000;
@@ -193,7 +193,7 @@ fn blocks_that_wait_to_be_written_stay_within_their_budget() {
     assert_eq!(found.len() as u64, ITEMS / 4);
 }
 
-/// Before anything refers to them.
+/// Even before anything refers to them.
 #[test]
 fn extents_that_are_new_count_as_memory() {
     const COUNT: u64 = 1000;
@@ -215,7 +215,7 @@ fn extents_that_are_new_count_as_memory() {
     assert!(grown >= 64 * COUNT, "{grown}");
 }
 
-/// Blocks that a log has replaced are kept, to know what lies in their places.
+/// Blocks that a log has replaced are kept, for comparison with their successors.
 #[test]
 fn replaced_blocks_of_a_log_count_as_memory() {
     const COUNT: u64 = 300;
@@ -233,7 +233,7 @@ fn replaced_blocks_of_a_log_count_as_memory() {
     };
     opened.set(0, b"edited");
     let first = log(1);
-    // No more items, but blocks that are not needed any more.
+    // The number of items is the same, but there are replaced blocks.
     let grown = log(2) - first;
     assert!(grown >= COUNT * 1000, "{grown}");
     opened.commit();

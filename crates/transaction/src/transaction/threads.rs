@@ -1,7 +1,7 @@
-//! The background threads of a volume: starting and ending them, waking them, and waiting for a freeze.
+//! The background threads of a volume: starting and stopping, wake-ups, and waiting for a freeze.
 //!
-//! Locks: `wake` is a leaf, and is held for moments only.
-//! Not here: what the threads do (`volume::background`).
+//! Locks: `wake` is a leaf, and is held only briefly.
+//! Not here: the work of the threads (`volume::background`).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-/// The threads that commit and write back, and how they are woken.
+/// The threads that commit and write back, and their wake-ups.
 #[derive(Debug)]
 pub struct Threads {
     pub(super) wake: Mutex<Wake>,
@@ -31,24 +31,24 @@ pub(super) struct Wake {
     pub(super) commit: bool,
     evict: bool,
     stop: bool,
-    /// How often those that wait for room were told to look again.
+    /// Number of wake-ups of waiting operations, which then check for room again.
     notices: u64,
-    /// So many threads wait for more notices than that number.
+    /// The number of threads that wait for more notices than a given count: (count, threads).
     #[cfg(test)]
     waiting: (u64, u64),
 }
 
-/// Why the background thread woke.
+/// The reason for a wake-up of the background thread.
 #[derive(Clone, Copy, Debug)]
 pub enum Wakening {
     Stop,
     /// A thread waits for a commit.
     Pressed,
-    /// It is time to look.
+    /// The interval has passed.
     Due,
 }
 
-/// How often the background thread looks whether something is due.
+/// The interval at which the background thread checks for due work.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 impl Default for Threads {
@@ -72,12 +72,12 @@ impl Threads {
         self.delta_freed.notify_all();
     }
 
-    /// Returns how often those that waited for room have been told to look again.
+    /// Returns the number of notices so far.
     pub(super) fn notices(&self) -> u64 {
         self.wake.lock().notices
     }
 
-    /// Waits until there were more notices than `seen`.
+    /// Waits until there are more notices than `seen`.
     pub(super) fn wait_beyond(&self, seen: u64) {
         let mut wake = self.wake.lock();
         #[cfg(test)]
@@ -90,7 +90,7 @@ impl Threads {
         }
     }
 
-    /// Returns how many threads wait for a notice, with all notices so far seen.
+    /// Returns the number of threads that have seen all notices so far and wait for another.
     #[cfg(test)]
     pub(super) fn waiting_for_notice(&self) -> u64 {
         let wake = self.wake.lock();
@@ -98,7 +98,7 @@ impl Threads {
         if since == wake.notices { waiting } else { 0 }
     }
 
-    /// Asks the background thread for a commit.
+    /// Wakes the background thread for a commit.
     pub fn want_commit(&self) {
         self.wake.lock().commit = true;
         self.wanted.notify_one();
@@ -113,12 +113,12 @@ impl Threads {
         self.has_background.store(true, Ordering::Relaxed);
     }
 
-    /// Ends the background threads, and waits for them but for the one that asks.
+    /// Stops the background threads, and waits for them, except for the calling thread.
     pub(crate) fn stop(&self) {
         self.has_background.store(false, Ordering::Relaxed);
         let mut wake = self.wake.lock();
         wake.stop = true;
-        // A thread that waits for room makes it.
+        // Without a background thread, a thread that waits for room commits by itself.
         wake.notices += 1;
         self.delta_freed.notify_all();
         drop(wake);
@@ -132,13 +132,13 @@ impl Threads {
         }
     }
 
-    /// Asks for inodes without a name to be deleted.
+    /// Wakes the background thread for the eviction of orphan inodes.
     pub fn want_eviction(&self) {
         self.wake.lock().evict = true;
         self.evicts.notify_one();
     }
 
-    /// Returns when a thread asked for it, or after `within`. False: the volume is being closed.
+    /// Waits for a request, for at most `within`. Returns false if the volume is being closed.
     pub fn next_eviction(&self, within: Duration) -> bool {
         let mut wake = self.wake.lock();
         if !wake.evict && !wake.stop {
@@ -164,16 +164,16 @@ impl Threads {
         }
     }
 
-    /// Returns how long a change may stay uncommitted.
+    /// Returns the maximum time that a change stays uncommitted.
     pub fn commit_interval(&self) -> Duration {
         Duration::from_nanos(self.commit_interval_ns.load(Ordering::Relaxed))
     }
 
-    /// Sets the interval between commits, from now on.
+    /// Sets the interval between commits.
     pub fn set_commit_interval(&self, interval: Duration) {
         let ns = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX);
         self.commit_interval_ns.store(ns, Ordering::Relaxed);
-        // A thread that waits for the end of a longer one looks again.
+        // A thread that waits with the old interval must check again.
         let _wake = self.wake.lock();
         self.evicts.notify_one();
     }

@@ -1,4 +1,4 @@
-//! How often callers waited, and how long.
+//! Number and duration of waits.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -8,9 +8,9 @@ use ubtrfs_device::clock;
 /// Waits of one kind since the volume was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waits {
-    /// With those that go on.
+    /// Including current waits.
     pub count: u64,
-    /// Nanoseconds of those that have ended, together.
+    /// Total nanoseconds of completed waits.
     pub ns: u64,
 }
 
@@ -20,7 +20,7 @@ pub(crate) struct WaitCounter {
     ns: AtomicU64,
 }
 
-/// A wait that ends when this is dropped.
+/// A wait in progress. A drop ends it.
 #[derive(Debug)]
 pub struct Waiting<'c> {
     counter: &'c WaitCounter,

@@ -1,8 +1,8 @@
 //! The worst-case bytes of new blocks that a commit may need, computed from the counts of its edits.
 //!
-//! The lower of two bounds counts: the blocks that the edits may touch, and the blocks that exist. Edits are expensive
-//! after a snapshot. The first edit of a shared leaf adds one reference for each extent in the leaf. The items of these
-//! extents can be anywhere in the extent tree.
+//! The result is the lower of two bounds: the blocks that the edits may touch, and the existing blocks. Edits are
+//! expensive after a snapshot. The first edit of a shared leaf adds one reference for each extent in the leaf. The
+//! items of these extents can be anywhere in the extent tree.
 //!
 //! Not here: the reservations (`reservation`), which blocks are shared (`commit::blocks`).
 
@@ -11,17 +11,17 @@ use ubtrfs_format::node::{ITEM_HEAD_SIZE, KeyPtr, leaf_data_size};
 
 use super::estimate::EditEstimate;
 
-/// An edit touches a leaf, which may split, and may so touch a leaf of the extent tree and one of the free-space tree.
+/// An edit touches a leaf, which may split, and thereby a leaf of the extent tree and one of the free-space tree.
 const BLOCKS_PER_EDIT: u64 = 4;
-/// Paths from the roots of all trees.
+/// Blocks on the paths from the roots of all trees.
 const PATHS: u64 = 48;
-/// Leaves of the extent tree that tell of tree blocks tell of at least so many each.
+/// Minimum number of tree blocks described by a full extent tree leaf.
 const BLOCKS_PER_LEAF: u64 = 64;
 
-/// The counts of a transaction's edits.
+/// The number and size of a transaction's edits.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct EditCounts {
-    /// Items, those changed twice counted twice.
+    /// Number of item edits. An item changed twice counts twice.
     pub(crate) edits: u64,
     /// Leaves among them that a snapshot may share.
     pub(crate) shared: u64,
@@ -30,7 +30,8 @@ pub(crate) struct EditCounts {
 }
 
 impl EditCounts {
-    /// Converts an estimate to counts. `may_share`: the items of `cost` may lie in leaves that a snapshot shares.
+    /// Converts an estimate to counts. `may_share`: whether the items of `cost` may be in leaves that a snapshot
+    /// shares.
     pub(super) fn of(cost: EditEstimate, may_share: bool) -> EditCounts {
         EditCounts {
             edits: cost.items,
@@ -68,6 +69,7 @@ impl TreeSizes {
     pub(super) fn worst_case_bytes(&self, counts: EditCounts) -> u64 {
         let edited = counts.edits.saturating_mul(BLOCKS_PER_EDIT * self.nodesize);
         let touched = edited.saturating_add(self.unsharing(counts));
+        // No commit needs more than new copies of all blocks, with the new references.
         let everything = with_splits(self.all).saturating_add(self.added_refs(counts));
         touched
             .saturating_add(touched.min(self.describing_blocks()))
@@ -76,7 +78,7 @@ impl TreeSizes {
             .saturating_add(PATHS * self.nodesize)
     }
 
-    /// Returns by how many bytes the trees may be larger after the edits.
+    /// Returns the maximum growth of the trees in bytes.
     pub(super) fn growth_bytes(&self, counts: EditCounts) -> u64 {
         counts
             .bytes
@@ -84,7 +86,8 @@ impl TreeSizes {
             .saturating_add(self.added_refs(counts))
     }
 
-    /// Returns the bytes of the references that leaves name. Those of a leaf take no more room than the leaf.
+    /// Returns the bytes of the references to extents in shared leaves. For each leaf, they need no more space than the
+    /// leaf.
     fn added_refs(&self, counts: EditCounts) -> u64 {
         counts
             .shared
@@ -92,14 +95,14 @@ impl TreeSizes {
             .min(self.all / 2)
     }
 
-    /// Returns the bytes of extent tree leaves that get references to the extents and blocks that shared blocks name.
-    /// These leaves may split.
+    /// Returns the bytes of extent tree leaves that get references to the children of shared blocks. These leaves may
+    /// split.
     fn unsharing(&self, counts: EditCounts) -> u64 {
         let by = |refs: u64| {
             let leaves = counts.shared.saturating_mul(refs);
             leaves.saturating_mul(self.nodesize)
         };
-        // Nodes name blocks.
+        // Nodes refer to tree blocks.
         let by_nodes = by(self.children_of_node()).min(self.describing_blocks());
         by(self.extents_of_leaf())
             .saturating_add(by_nodes)
@@ -107,13 +110,13 @@ impl TreeSizes {
             .min(with_splits(self.extent_tree).saturating_add(self.added_refs(counts)))
     }
 
-    /// Returns the number of extent tree leaves that describe tree blocks. When one of them changes it moves, and so
-    /// the one that describes it changes as well, and so on.
+    /// Returns the number of extent tree leaves that describe tree blocks. A change of one of them moves it, so the
+    /// leaf that describes it changes as well, and so on.
     fn describing_blocks(&self) -> u64 {
         self.all / BLOCKS_PER_LEAF
     }
 
-    /// Returns the largest number of extents that a leaf can name.
+    /// Returns the maximum number of extents that a leaf can reference.
     pub(super) fn extents_of_leaf(&self) -> u64 {
         let item = size_of::<FileExtentHead>() + size_of::<FileExtentRegular>();
         self.room_of_leaf() / (ITEM_HEAD_SIZE + item) as u64
@@ -128,8 +131,8 @@ impl TreeSizes {
     }
 }
 
-/// Returns the bytes for new copies of all blocks of trees of so many bytes. A leaf splits only beside one that is left
-/// alone.
+/// Returns the bytes for new copies of all blocks of trees with `bytes` bytes. Of two neighbouring leaves, only one
+/// splits.
 fn with_splits(bytes: u64) -> u64 {
     bytes.saturating_add(bytes / 8)
 }

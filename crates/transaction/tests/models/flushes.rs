@@ -17,7 +17,7 @@ const WRITERS: usize = 2;
 #[derive(Debug)]
 struct Refused;
 
-/// A volume. No access of its device and its state orders anything.
+/// A volume. Accesses to its device and its state do not order anything.
 #[derive(Default)]
 struct Volume {
     order: FlushOrder,
@@ -60,7 +60,7 @@ impl Volume {
         self.flush_caches()
     }
 
-    /// Flushes what was written before. A failure drops it, and the next flush knows nothing of it.
+    /// Flushes the data written before. A failure drops it, and the next flush does not report it.
     fn flush_caches(&self) -> Result<(), Refused> {
         // WRITER-5
         assert!(!self.is_aborted.load(Relaxed));

@@ -15,7 +15,7 @@ fn subvolume() -> Arc<SharedRootItem> {
     Arc::new(SharedRootItem::new(RootItem::new_subvolume(16384)))
 }
 
-/// Deletes the subvolume. Returns whether nothing holds it, so that its blocks may go.
+/// Deletes the subvolume. Returns whether it has no holds, so that its blocks may be freed.
 fn delete(item: &SharedRootItem) -> bool {
     item.change(|item| item.refs = 0.into());
     !item.is_held()

@@ -1,8 +1,8 @@
 //! The atomics and locks of loom, with the methods that the counters use.
 //!
-//! loom takes sequentially consistent accesses for acquire and release. Here they have a fence on both sides. That orders
-//! relaxed accesses beside them as well, which the language does not promise. So a model may accept an access that is too
-//! weak if all others around it are `SeqCst`.
+//! loom treats sequentially consistent accesses as acquire and release. Here they have a fence on both sides. This also
+//! orders relaxed accesses next to them, which the language does not guarantee. So a model may accept an access that is
+//! too weak if all others around it are `SeqCst`.
 
 use std::ops::{Deref, DerefMut};
 use std::time::Instant;
@@ -119,7 +119,7 @@ impl<T> DerefMut for MutexGuard<'_, T> {
     }
 }
 
-/// A lock for readers and a writer with the interface of parking_lot.
+/// A read-write lock with the interface of parking_lot.
 #[derive(Debug)]
 pub(crate) struct RwLock<T>(loom::sync::RwLock<T>);
 
@@ -155,7 +155,7 @@ impl Condvar {
         guard.held = guard.held.take().map(|held| self.0.wait(held).unwrap());
     }
 
-    /// Returns at once, as if the time were over, and yet other threads may have come before.
+    /// Returns a timeout at once, possibly after other threads have run.
     pub(crate) fn wait_until<T>(&self, guard: &mut MutexGuard<'_, T>, _: Instant) -> TimeIsOver {
         let mutex = guard.of;
         guard.held = None;

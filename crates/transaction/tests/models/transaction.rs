@@ -31,7 +31,7 @@ mod running {
 }
 
 mod stripes {
-    //! Two stripes: one of the thread that loom starts a model with, one of those that it spawns.
+    //! Two stripes: one for the thread that loom starts a model with, one for spawned threads.
 
     loom::thread_local! {
         static IS_SPAWNED: std::cell::Cell<bool> = std::cell::Cell::new(false);

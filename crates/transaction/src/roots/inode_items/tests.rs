@@ -1,4 +1,4 @@
-//! Items that are shown of inodes that come, change and go.
+//! Cached items of inodes that are created, changed and deleted.
 
 use std::sync::Arc;
 
@@ -98,7 +98,7 @@ fn changes_of_times_leave_the_last_other_change_as_it_was() {
     items.follow(ROOT, &put(257, 1), ItemChange::Any, Transid(7));
     times(8);
     assert_eq!(changed(), Some(Transid(7)));
-    // Another inode takes the slot: what came before is not known any more.
+    // Another inode takes the slot, so its earlier changes are unknown.
     let other = 257 + (MOST_PAGES * PAGE_SLOTS) as u64;
     follow(&items, &put(other, 2));
     assert_eq!(changed(), None);

@@ -1,4 +1,4 @@
-//! The inodes that are kept, and in which order they are to go.
+//! The kept inodes, and their order.
 
 use ubtrfs_format::ids::{InodeNr, RootId};
 use zerocopy::FromZeros;
@@ -65,7 +65,7 @@ fn old_ones_are_told_from_young_ones() {
     assert!(times.keep(id(1), &item(1)));
     assert_eq!(times.turn_at_age(LONGEST), 0);
     let long_ago = Instant::now().checked_sub(2 * LONGEST);
-    // A clock that began later than that cannot tell.
+    // A clock that began later cannot represent such an age.
     if let Some(long_ago) = long_ago {
         times.order.lock().turns.get_mut(&0).unwrap().1 = long_ago;
         assert!(times.keep(id(2), &item(1)));

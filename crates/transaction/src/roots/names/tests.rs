@@ -1,4 +1,4 @@
-//! Names that are kept while entries come, change and go.
+//! Cached names while entries are created, changed and deleted.
 
 use super::*;
 

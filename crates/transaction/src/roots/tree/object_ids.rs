@@ -1,4 +1,4 @@
-//! The object ids that a tree gives out.
+//! The allocation of object ids in a tree.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,12 +10,12 @@ use crate::error::{Error, Result};
 
 #[derive(Debug, Default)]
 pub(super) struct ObjectIds {
-    /// The next one to be given out; 0 until the tree is written to.
+    /// The next id; 0 until the tree is written to.
     next: AtomicU64,
 }
 
 impl ObjectIds {
-    /// Gives out an id above all that `view` had when it was first asked, or that were given out since.
+    /// Allocates an id greater than all in `view` at the first call, and than all allocated since.
     pub(super) fn take(&self, view: &View) -> Result<u64> {
         self.note(view)?;
         let give_out = |id: u64| (id <= RootId::LAST_FREE).then(|| id + 1);
@@ -24,14 +24,14 @@ impl ObjectIds {
             .map_err(|_| Error::NoSpace)
     }
 
-    /// Notes which ids are in use.
+    /// Notes the highest id in use.
     pub(super) fn note(&self, view: &View) -> Result<()> {
         if self.next.load(Ordering::Relaxed) != 0 {
             return Ok(());
         }
         let above = highest(view)?.saturating_add(1);
         let first = above.max(RootId::FIRST_FREE);
-        // Another thread may have been faster.
+        // Another thread may have set it first.
         let _ = self
             .next
             .compare_exchange(0, first, Ordering::Relaxed, Ordering::Relaxed);

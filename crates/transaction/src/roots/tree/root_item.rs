@@ -1,7 +1,8 @@
 //! The root item of a tree, and the holds on its inodes that outlive it (TREE-3).
 //!
-//! A deletion marks the tree before it looks for holds, and the release of a hold counts it down before it looks for the
-//! mark. Both orders are sequentially consistent, so one of the two meets the other, and the blocks are freed.
+//! A deletion marks the tree before it checks for holds, and the release of a hold decrements the count before it
+//! checks for the mark. Both orders are sequentially consistent, so at least one of the two sees the other and frees
+//! the blocks.
 
 use ubtrfs_format::item::{RootItem, RootItemFlags};
 
@@ -10,13 +11,13 @@ use crate::sync::{AtomicBool, AtomicU64, Ordering, RwLock};
 #[derive(Debug)]
 pub(super) struct SharedRootItem {
     item: RwLock<RootItem>,
-    /// Flags that each call needs: whether the subvolume has been deleted, and whether it is read-only.
-    /// Set while `item` is locked.
+    /// Flags that most calls check: whether the subvolume is deleted, and whether it is read-only. Set while `item` is
+    /// locked.
     deleted: AtomicBool,
     read_only: AtomicBool,
-    /// Inodes of the tree that are held.
+    /// Number of held inodes of the tree.
     held_inodes: AtomicU64,
-    /// Readers that need it to stay read-only. Counted while `item` is locked.
+    /// Number of readers that need the tree to stay read-only. Incremented while `item` is locked.
     snapshot_readers: AtomicU64,
 }
 
@@ -61,9 +62,9 @@ impl SharedRootItem {
         self.held_inodes.load(Ordering::SeqCst) > 0
     }
 
-    /// Counts a hold on an inode. False if the tree has been deleted and none of its inodes is held.
+    /// Takes a hold on an inode. Returns false if the tree is deleted and none of its inodes is held.
     pub(super) fn acquire(&self) -> bool {
-        // A deletion waits for the lock, and meets the hold.
+        // A deletion waits for the lock, and then sees the hold.
         let item = self.item.read();
         self.held_inodes
             .try_update(Ordering::AcqRel, Ordering::Acquire, |held| {
@@ -72,14 +73,14 @@ impl SharedRootItem {
             .is_ok()
     }
 
-    /// Drops a hold. True if it was the last one of a subvolume that has been deleted.
+    /// Releases a hold. Returns true if it was the last one of a deleted subvolume.
     pub(super) fn release(&self) -> bool {
         self.held_inodes.fetch_sub(1, Ordering::SeqCst) == 1 && self.deleted.load(Ordering::SeqCst)
     }
 
-    /// Has the tree stay read-only. False if it is not.
+    /// Keeps the tree read-only. Returns false if it is writable.
     pub(super) fn keep_read_only(&self) -> bool {
-        // A change of the flag waits for the lock, and meets the reader.
+        // A change of the flag waits for the lock, and then sees the reader.
         let item = self.item.read();
         let is_read_only = is_read_only(&item);
         if is_read_only {

@@ -9,7 +9,7 @@ use crate::space::nocow::NocowWrite;
 use crate::space::test_volume::{FakeSource, MIB, SECTOR};
 
 impl BlockGroup {
-    /// Returns the bytes that could be allocated a moment ago.
+    /// Returns the recent number of free bytes.
     pub(in crate::space) fn free_bytes(&self) -> u64 {
         self.free_bytes.load(Ordering::Relaxed)
     }
@@ -75,8 +75,8 @@ fn superblocks_and_what_is_used_are_never_given_out() {
 // GROUP-2
 #[test]
 fn space_freed_before_the_group_was_loaded_waits_for_unpin() {
-    // A commit deletes the extent at 4 MiB and pins it. The source shows it as used until the commit is published,
-    // and as free from then on.
+    // A commit deletes the extent at 4 MiB and pins it. The source shows it as used until the commit is published, then
+    // as free.
     for published in [false, true] {
         let source = FakeSource::default();
         source.set_used(START + 4 * MIB, MIB);

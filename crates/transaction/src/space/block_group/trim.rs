@@ -1,16 +1,16 @@
-//! Free space of a group that is not discarded yet, and space that is out of the group while it is discarded.
+//! Untrimmed free space of a group, and regions that are taken out of the group while they are discarded.
 //!
-//! Two things are known of a group. `waiting` has what was freed since the volume was opened and was not discarded since. A
-//! group is `unproven` if the rest of its free space may hold old bytes as well: what an earlier mount freed and
-//! never discarded. A pass over such a group has all of its free space wait.
+//! Each group has two records. `waiting` contains the ranges freed since the volume was opened and not discarded since.
+//! A group is `unproven` if the rest of its free space may also hold old bytes, freed but never discarded by an earlier
+//! mount. A pass over an unproven group moves all of its free space to `waiting`.
 //!
 //! Invariants
-//! - TRIM-1: what waits is free, also where the free space is not loaded. Allocating it takes it out of both.
-//! - TRIM-2: a region that is being discarded is neither free nor waiting, and only what is free is ever taken out. So
-//!   nothing that is used, pinned or a superblock copy is discarded.
-//! - TRIM-3: reservations count what is out as free.
+//! - TRIM-1: waiting ranges are free, even if the free space is not loaded. An allocation removes them from both.
+//! - TRIM-2: a region that is being discarded is neither free nor waiting, and only free space is ever taken out. So no
+//!   used or pinned range and no superblock copy is ever discarded.
+//! - TRIM-3: reservations count regions that are taken out as free.
 //!
-//! Not here: which group's turn it is (`discard`), allocations that wait for a region (`trim_gate`).
+//! Not here: the order of groups (`discard`), allocations that wait for a region (`trim_gate`).
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -28,29 +28,29 @@ mod waiting;
 #[cfg(test)]
 mod tests;
 
-/// A region is not cut for the sake of a rest that is shorter.
+/// A region is extended to the end of its run if the rest would be shorter than this.
 const SHORT_REST: u64 = 32 << 10;
 
 #[derive(Debug, Default)]
 pub(super) struct TrimState {
     waiting: Waiting,
     unproven: bool,
-    /// Bytes that are out.
+    /// Bytes taken out for discards.
     pub(super) out: u64,
     /// The extents and bytes that this group has added to `TrimTotals`.
     counted: (u64, u64),
-    /// Told to `TrimTotals`, and not looked at to the end since.
+    /// Whether the group is listed in `TrimTotals`, and not fully processed since.
     is_listed: bool,
 }
 
-/// Free space that is out of its group while it is discarded.
+/// Free space that is taken out of its group for a discard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrimRegion {
     pub start: Logical,
     pub len: u64,
-    /// Its group keeps free space there as a bitmap.
+    /// Whether its group stores free space there as a bitmap.
     pub in_bitmap: bool,
-    /// Where the run ends that it is the front of.
+    /// The end of the free run whose front this is.
     pub(crate) run_end: u64,
 }
 
@@ -68,7 +68,7 @@ impl TrimState {
         }
     }
 
-    /// Takes out what waits of a range, and returns how much that was.
+    /// Removes a range from the waiting space, and returns the number of bytes removed.
     #[inline]
     pub(super) fn remove(&mut self, start: u64, len: u64) -> u64 {
         match self.waiting.is_empty() {
@@ -79,20 +79,20 @@ impl TrimState {
 }
 
 impl BlockGroup {
-    /// Returns whether the group holds nothing but data.
+    /// Returns whether the group contains only data.
     fn is_pure_data(&self) -> bool {
         let types = self.flags & (BlockGroupFlags::DATA | BlockGroupFlags::METADATA);
         types == BlockGroupFlags::DATA
     }
 
-    /// Returns whether freed space is kept of this group.
+    /// Returns whether the group records freed space.
     #[inline]
     pub(crate) fn tracks_trims(&self) -> bool {
         let totals = &self.info.trims;
         totals.tracks() && (self.is_pure_data() || totals.tracks_metadata())
     }
 
-    /// Notes that these ranges have become free, untrimmed.
+    /// Adds ranges that have become free and are untrimmed.
     #[inline]
     pub(super) fn note_untrimmed(&self, state: &mut GroupState, ranges: &[Range<u64>]) {
         if !self.info.trims.tracks() {
@@ -115,7 +115,7 @@ impl BlockGroup {
     }
 
     fn list_if_untrimmed(&self, state: &mut GroupState) {
-        // One that has become empty has another delay.
+        // A group that has become empty is listed again, because the delay for empty groups is shorter.
         let is_empty = self.is_wholly_free(state);
         let has_come = !state.trim.waiting.is_empty() && !state.trim.is_listed;
         if is_empty || has_come {
@@ -124,8 +124,7 @@ impl BlockGroup {
         }
     }
 
-    /// Notes that no free space of the group is trimmed. All of it was taken from the devices, where bytes of another
-    /// group may lie.
+    /// Marks all free space of a new group as untrimmed. The device space may contain bytes of a removed group.
     pub(in crate::space) fn set_untrimmed(&self) {
         let mut state = self.state.lock();
         if let Free::Loaded(free) = &state.free
@@ -139,28 +138,28 @@ impl BlockGroup {
         self.recount(&mut state);
     }
 
-    /// Returns whether some of its free space may hold old bytes.
+    /// Returns whether some of its free space may be untrimmed.
     pub(in crate::space) fn may_be_untrimmed(&self) -> bool {
         let state = self.state.lock();
         state.trim.unproven || !state.trim.waiting.is_empty()
     }
 
-    /// Has the group listed if it has untrimmed space.
+    /// Lists the group again if it has untrimmed space.
     pub(in crate::space) fn list_again(&self) {
         self.list_if_untrimmed(&mut self.state.lock());
     }
 
-    /// Notes that the group is no longer listed. The reason for its listing is forgotten.
+    /// Marks the group as not listed, so that the next free lists it.
     pub(crate) fn unlist(&self) {
         self.state.lock().trim.is_listed = false;
     }
 
-    /// Returns the length of the longest run that waits for a discard.
+    /// Returns the length of the longest waiting run.
     pub(crate) fn longest_untrimmed(&self) -> u64 {
         self.state.lock().trim.waiting.max_extent_bytes()
     }
 
-    /// Has all free space wait, if it is not known to be trimmed. Loads it.
+    /// Moves all free space to the waiting space if it is not known to be trimmed. Loads the free space.
     pub(crate) fn queue_unproven(&self, source: &dyn FreeSpaceSource) {
         let mut state = self.state.lock();
         if !state.trim.unproven || state.removed || self.is_read_only() {
@@ -174,8 +173,8 @@ impl BlockGroup {
         self.recount(&mut state);
     }
 
-    /// Takes out the longest run that waits, or the front of it if it is longer than `max`. None if all are shorter than
-    /// `min`; the group will be listed again when something is freed.
+    /// Takes out the longest waiting run, or its front if it is longer than `max`. Returns None if all are shorter than
+    /// `min`; the next free lists the group again.
     pub(in crate::space) fn take_longest_untrimmed(
         &self,
         min: u64,
@@ -206,6 +205,7 @@ impl BlockGroup {
             }
             self.load(state, source);
             let Free::Loaded(free) = &state.free else {
+                // The free space is damaged (GROUP-3). Discarding any of it could destroy data.
                 state.trim.waiting = Waiting::default();
                 return None;
             };
@@ -233,7 +233,7 @@ impl BlockGroup {
             return None;
         };
         let (start, len) = free.next_run(range.start, min)?;
-        // A run that ends beyond may be too short within the range. None comes after it.
+        // The part of a run within the range may be too short. Then the range has no other run.
         let end = (start + len).min(range.end);
         if end.saturating_sub(start) < min.max(1) {
             return None;
@@ -244,7 +244,7 @@ impl BlockGroup {
         taken.then_some(region)
     }
 
-    /// TRIM-2. False if some of it is not free.
+    /// Takes a region out of the free space (TRIM-2). Returns false if some of it is not free.
     fn take_out(&self, state: &mut GroupState, region: &TrimRegion) -> bool {
         let removed = match &mut state.free {
             Free::Loaded(free) => free.remove(region.start.0, region.len).is_ok(),
@@ -260,7 +260,7 @@ impl BlockGroup {
         removed
     }
 
-    /// Frees a region again that was taken out for a discard.
+    /// Returns a region to the free space after a discard.
     pub(in crate::space) fn put_back(&self, region: &TrimRegion, is_trimmed: bool) {
         let mut state = self.state.lock();
         state.trim.out -= region.len;
@@ -275,17 +275,17 @@ impl BlockGroup {
         self.recount(&mut state);
     }
 
-    /// Begins to discard all free space, which proves it trimmed. Returns whether it was unproven.
+    /// Marks the group as proven before all of its free space is discarded. Returns whether it was unproven.
     pub(crate) fn begin_proof(&self) -> bool {
         std::mem::take(&mut self.state.lock().trim.unproven)
     }
 
-    /// Notes that the free space is not known to be trimmed, since the proof came to nothing.
+    /// Marks the group as unproven, because not all of its free space was discarded.
     pub(crate) fn set_unproven(&self) {
         self.state.lock().trim.unproven = true;
     }
 
-    /// TRIM-TOTALS-1
+    /// Updates the totals of untrimmed space (TRIM-TOTALS-1).
     #[inline]
     pub(super) fn recount_trims(&self, state: &mut GroupState) {
         let waiting = &state.trim.waiting;
@@ -301,7 +301,7 @@ impl BlockGroup {
         }
     }
 
-    /// Counts the waiting bytes that an allocation took as saved.
+    /// Counts waiting bytes that were allocated again as saved.
     #[inline]
     pub(super) fn note_reuse(&self, state: &mut GroupState, start: u64, len: u64) {
         let saved = state.trim.remove(start, len);
@@ -311,7 +311,7 @@ impl BlockGroup {
     }
 }
 
-/// Returns the front of a run, as much as is discarded at once.
+/// Returns the front of a run, up to the maximum length of a discard.
 fn cut(run: &Range<u64>, max: u64, in_bitmap: bool) -> TrimRegion {
     let len = run.end - run.start;
     TrimRegion {

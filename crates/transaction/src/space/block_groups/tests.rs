@@ -1,4 +1,4 @@
-//! Finding block groups among thousands, also while others come and go.
+//! Lookups among thousands of block groups, with concurrent inserts and removals.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ const GROUPS: u64 = 3500;
 fn group(number: u64) -> Arc<BlockGroup> {
     let new = NewGroup {
         start: Logical((number + 1) * GIB),
-        // With a gap behind it.
+        // Leaves a gap after the group.
         len: GIB / 2,
         flags: BlockGroupFlags::DATA,
         used: 0,

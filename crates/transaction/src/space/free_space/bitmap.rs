@@ -1,4 +1,4 @@
-//! A fixed number of bits, and the runs of set ones among them.
+//! A fixed number of bits, with a search for runs of set bits.
 
 const WORD_BITS: u64 = u64::BITS as u64;
 
@@ -8,7 +8,7 @@ pub(crate) struct Bitmap {
     bits: u64,
 }
 
-/// Returns the bits of word `index` that a range `from..to` covers.
+/// Returns the bits of word `index` within `from..to`.
 fn mask(index: u64, from: u64, to: u64) -> u64 {
     let first = index * WORD_BITS;
     let low = from.saturating_sub(first).min(WORD_BITS);
@@ -30,7 +30,7 @@ impl Bitmap {
         }
     }
 
-    /// Reads bits that lie as on disk, those of a byte from the lowest.
+    /// Reads bits in the format on disk: the lowest bit of each byte first.
     pub(crate) fn from_le_bytes(bytes: &[u8], bits: u64) -> Bitmap {
         let mut bitmap = Bitmap::new(bits);
         for (word, bytes) in bitmap.words.iter_mut().zip(bytes.chunks(8)) {
@@ -51,7 +51,7 @@ impl Bitmap {
         bytes
     }
 
-    /// Returns the words that `from..to` touches, each with the bits that it covers.
+    /// Returns the words within `from..to`, each with a mask of the bits in the range.
     fn masks(from: u64, to: u64) -> impl Iterator<Item = (usize, u64)> {
         let words = from / WORD_BITS..to.div_ceil(WORD_BITS);
         words.map(move |index| (index as usize, mask(index, from, to)))
@@ -84,7 +84,7 @@ impl Bitmap {
         Some((start, end))
     }
 
-    /// Returns the first bit at or above `from` that differs from those of `flip`.
+    /// Returns the first bit at or above `from` that differs from the same bit of `flip`.
     fn next(&self, from: u64, flip: u64) -> Option<u64> {
         let first = (from / WORD_BITS) as usize;
         for (index, word) in self.words.iter().enumerate().skip(first) {

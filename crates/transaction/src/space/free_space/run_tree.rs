@@ -1,13 +1,13 @@
-//! Finds the first run of a length among regions, each known only by its runs at the ends and its longest.
+//! The search for the first free run of a given length, over summaries of the regions.
 //!
-//! A segment tree: the root knows the longest run of all, and a search goes down one path. Runs that cross
-//! from region to region count as one.
+//! A segment tree: the root has the longest run of the group, and a search follows one path. Runs that cross the border
+//! between regions count as one.
 
-/// A summary of the free runs in a stretch, in units.
+/// A summary of the free runs in a range, in units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Runs {
     pub(super) len: u64,
-    /// The run at the start, 0 if it does not start free.
+    /// The length of the run at the start, 0 if the first unit is used.
     pub(super) prefix: u64,
     pub(super) suffix: u64,
     pub(super) longest: u64,
@@ -15,7 +15,7 @@ pub(super) struct Runs {
 }
 
 impl Runs {
-    /// Creates the runs of a stretch of `len` without anything free.
+    /// Creates the summary of `len` units with nothing free.
     pub(super) fn none(len: u64) -> Runs {
         Runs {
             len,
@@ -23,7 +23,7 @@ impl Runs {
         }
     }
 
-    /// Counts a run; runs come in ascending order.
+    /// Adds a run. Runs must be added in ascending order.
     pub(super) fn push(&mut self, from: u64, to: u64) {
         let run = to - from;
         if from == 0 {
@@ -57,12 +57,12 @@ impl Runs {
     }
 }
 
-/// Where a run was found.
+/// The position of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// Within this region: one of its own runs is long enough.
+    /// The run is within this region.
     Within(usize),
-    /// It begins `before` units ahead of this region's start.
+    /// The run begins `before` units before the start of this region.
     Across { region: usize, before: u64 },
 }
 
@@ -74,7 +74,7 @@ pub(super) struct RunTree {
 }
 
 impl RunTree {
-    /// Creates a tree of regions of these lengths with nothing free.
+    /// Creates a tree of regions with these lengths and nothing free.
     pub(super) fn new(lens: impl ExactSizeIterator<Item = u64>) -> RunTree {
         let first_leaf = lens.len().next_power_of_two();
         let mut nodes = vec![Runs::default(); 2 * first_leaf];
@@ -99,7 +99,7 @@ impl RunTree {
         self.nodes[self.first_leaf + region]
     }
 
-    /// Replaces what is known of the regions from `first` on.
+    /// Replaces the summaries of the regions from `first` on.
     pub(super) fn set(&mut self, first: usize, runs: impl Iterator<Item = Runs>) {
         let mut next = first;
         for runs in runs {
@@ -111,7 +111,7 @@ impl RunTree {
         }
     }
 
-    /// Brings all nodes above the regions `first..=last` up to date.
+    /// Recomputes all nodes above the regions `first..=last`.
     fn rejoin(&mut self, first: usize, last: usize) {
         let (mut low, mut high) = (self.first_leaf + first, self.first_leaf + last);
         while low > 1 {
@@ -124,7 +124,7 @@ impl RunTree {
 
     /// Finds the first run of at least `want` units that begins in `region` or later.
     ///
-    /// It may begin earlier by `before`, if that many units ahead of the region are free.
+    /// The run may begin up to `before` units earlier, if the caller knows that these units before the region are free.
     pub(super) fn first_fit(&self, region: usize, before: u64, want: u64) -> Option<Found> {
         let mut before = before;
         let mut node = self.first_leaf + region;
@@ -135,6 +135,7 @@ impl RunTree {
             if let Some(found) = self.search(node, &mut before, want) {
                 return Some(found);
             }
+            // Go to the next subtree on the right: climb while this is a right child.
             while node % 2 == 1 {
                 if node == 1 {
                     return None;
@@ -145,8 +146,8 @@ impl RunTree {
         }
     }
 
-    /// Searches below a node for a run of `want`. `before` becomes the length of the run at the end of what was
-    /// searched in vain.
+    /// Searches the subtree of a node for a run of `want`. After a failure, `before` is the length of the free run at
+    /// the end of the searched range.
     fn search(&self, node: usize, before: &mut u64, want: u64) -> Option<Found> {
         let runs = self.nodes[node];
         if *before + runs.prefix >= want {

@@ -1,11 +1,11 @@
-//! Free space against a plain array of bits.
+//! Free space, compared with a plain array of bits.
 
 use ubtrfs_sim::{Rng, seed};
 
 use super::*;
 
 impl FreeSpace {
-    /// Returns whether all of `len` bytes is free.
+    /// Returns whether all of `len` bytes are free.
     fn is_free(&self, start: u64, len: u64) -> bool {
         self.units_of(start, len)
             .is_ok_and(|range| self.all_free(&range))
@@ -56,7 +56,7 @@ impl Model {
 }
 
 impl FreeSpace {
-    // FREE-1, FREE-2, FREE-3 and FREE-4, and that the runs are those of the model.
+    // Checks FREE-1, FREE-2, FREE-3 and FREE-4, and that the runs match the model.
     fn assert_sound(&self, model: &Model) {
         assert_eq!(self.ranges().collect::<Vec<_>>(), model.runs());
         let free = model.free.iter().filter(|free| **free).count() as u64;
@@ -102,7 +102,7 @@ fn any_history_agrees_with_an_array_of_bits() {
     for round in 0..40 {
         let sectors = 1 + rng.below(4 * REGION_UNITS);
         let (mut space, mut model) = group(64 << 10, sectors);
-        // Long pieces at first, then short ones, so that regions change their form both ways.
+        // Long pieces at first, then short ones, so that regions are converted in both directions.
         for step in 0..400 {
             let longest = if step % 100 < 10 {
                 sectors
@@ -248,7 +248,7 @@ fn ranges_that_are_not_whole_sectors_of_the_group_are_refused() {
 
 #[test]
 fn memory_of_a_fragmented_group_is_bounded() {
-    // Every other sector of a GiB: nothing is an extent, and the bitmaps take 32 KiB.
+    // Every other sector of a GiB is free: there are no extents, and the bitmaps take 32 KiB.
     let sectors = (1 << 30) / SECTOR;
     let (mut space, _) = group(0, sectors);
     for sector in (0..sectors).step_by(2) {
@@ -256,7 +256,7 @@ fn memory_of_a_fragmented_group_is_bounded() {
     }
     assert!(space.extents.is_empty());
     assert_eq!(space.bitmaps.len() as u64, sectors / REGION_UNITS);
-    // The largest group that the format allows has no more regions than others.
+    // The number of regions is bounded even for the largest group that the format allows.
     let largest = FreeSpace::new(0, u64::from(u32::MAX) << 16, SECTOR);
     assert!(largest.region(0).end >= largest.units / MAX_REGIONS);
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 type Runs = Vec<Range<u64>>;
 
-/// Adds a range behind all others; it joins the last one if it touches it.
+/// Appends a range. Merges it with the last one if they touch.
 pub(super) fn push(runs: &mut Runs, range: Range<u64>) {
     match runs.last_mut() {
         Some(last) if last.end == range.start => last.end = range.end,
@@ -12,7 +12,7 @@ pub(super) fn push(runs: &mut Runs, range: Range<u64>) {
     }
 }
 
-/// Returns the ranges of both lists together. The error is the first of `new` that overlaps another range.
+/// Returns the union of two lists. Fails with the first range of `new` that overlaps another one.
 pub(super) fn add(runs: &[Range<u64>], new: &[Range<u64>]) -> Result<Runs, Range<u64>> {
     let mut sum = Runs::with_capacity(runs.len() + new.len());
     let mut old = runs.iter().peekable();
@@ -30,7 +30,7 @@ pub(super) fn add(runs: &[Range<u64>], new: &[Range<u64>]) -> Result<Runs, Range
     Ok(sum)
 }
 
-/// Subtracts `gone` from `runs`. Error: the first of `gone` that is not within one of them.
+/// Subtracts `gone` from `runs`. Fails with the first range of `gone` that is not within one of `runs`.
 pub(super) fn subtract(runs: &[Range<u64>], gone: &[Range<u64>]) -> Result<Runs, Range<u64>> {
     let mut left = Runs::with_capacity(runs.len() + gone.len());
     let mut gone = gone.iter().peekable();

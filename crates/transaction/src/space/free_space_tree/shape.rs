@@ -1,4 +1,4 @@
-//! A block group as the free-space tree sees it: keys, thresholds, and its free ranges as items.
+//! The layout of a block group in the free-space tree: keys, thresholds, and the conversion of ranges to items.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use zerocopy::IntoBytes;
 
 use super::super::free_space::Bitmap;
 
-/// By how many ranges a group must fall below the threshold to bitmaps to return from them.
+/// Hysteresis: the difference between the thresholds for the conversions to and from bitmaps.
 const RETURN_GAP: u64 = 100;
 
 #[derive(Clone, Copy, Debug)]
@@ -25,7 +25,7 @@ impl Shape {
         self.start.0.saturating_add(self.len)
     }
 
-    /// Returns whether a range is whole sectors of the group.
+    /// Returns whether a range is within the group and consists of whole sectors.
     pub(super) fn holds(&self, range: &Range<u64>) -> bool {
         let sector = u64::from(self.sectorsize);
         let is_whole = |at: u64| at.wrapping_sub(self.start.0).is_multiple_of(sector);
@@ -33,8 +33,7 @@ impl Shape {
         is_within && !range.is_empty() && is_whole(range.start) && is_whole(range.end)
     }
 
-    /// Returns the lower bound of the group's keys. All of them are at or above it, and have an objectid below the
-    /// group's end.
+    /// Returns the lower bound of the group's keys. All of them have an objectid below the group's end.
     pub(super) fn first_key(&self) -> Key {
         Key::new(self.start.0, KeyType(0), 0)
     }
@@ -51,12 +50,12 @@ impl Shape {
         (self.info_key(), Some(info.as_bytes().to_vec()))
     }
 
-    /// Returns how many bytes one bitmap stands for.
+    /// Returns the bytes that one bitmap covers.
     fn bitmap_range(&self) -> u64 {
         u64::from(self.sectorsize) * FREE_SPACE_BITMAP_BYTES as u64 * 8
     }
 
-    /// Returns the key of the bitmap that begins at `at`, unless that is the group's end.
+    /// Returns the key of the bitmap that begins at `at`, or None at the group's end.
     pub(super) fn bitmap_key(&self, at: u64) -> Option<Key> {
         let rest = self.end().checked_sub(at).filter(|&rest| rest > 0)?;
         let len = rest.min(self.bitmap_range());
@@ -70,7 +69,7 @@ impl Shape {
         bitmaps * (item_bytes + FREE_SPACE_BITMAP_BYTES as u64) / item_bytes
     }
 
-    /// Returns the most bytes that a group's items take when so many bytes of it are used.
+    /// Returns the maximum size of a group's items while `used` bytes of it are used.
     pub(crate) fn most_bytes(&self, used: u64) -> u64 {
         let item_bytes = ITEM_HEAD_SIZE as u64;
         let ranges = self.len.saturating_sub(used) / u64::from(self.sectorsize);
@@ -79,13 +78,13 @@ impl Shape {
         item_bytes + size_of::<FreeSpaceInfo>() as u64 + as_bitmaps.min(ranges * item_bytes)
     }
 
-    /// Returns the number of ranges below which a group returns from bitmaps. The gap to `most_ranges` keeps it from
-    /// going back and forth.
+    /// Returns the number of ranges below which a group is converted from bitmaps to extents. The gap to `most_ranges`
+    /// prevents it from going back and forth.
     pub(super) fn least_ranges(&self) -> u64 {
         self.most_ranges().saturating_sub(RETURN_GAP)
     }
 
-    /// Returns the items of these ranges in the given form.
+    /// Returns the items for free ranges, in the given form.
     pub(super) fn items(&self, free: &[Range<u64>], bitmaps: bool) -> Vec<(Key, Vec<u8>)> {
         if bitmaps {
             return self.bitmaps(free);
@@ -98,7 +97,7 @@ impl Shape {
         free.iter().map(item).collect()
     }
 
-    /// FST-2
+    /// Returns bitmaps for the whole group (FST-2).
     fn bitmaps(&self, free: &[Range<u64>]) -> Vec<(Key, Vec<u8>)> {
         let sector = u64::from(self.sectorsize);
         let mut bitmaps = Vec::new();

@@ -1,4 +1,4 @@
-//! The items of the free-space tree against an array of bits, and against what the kernel wrote.
+//! The items of the free-space tree, compared with an array of bits and with items from the kernel.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -52,7 +52,7 @@ fn shape(len: u64) -> Shape {
     }
 }
 
-/// Runs of equal sectors as (start, length, whether it is free).
+/// Runs of equal sectors, as (start, length, whether the run is free).
 fn runs(shape: &Shape, free: &[bool]) -> Vec<(u64, u64, bool)> {
     let mut at = shape.start.0;
     let run = |run: &[bool]| {
@@ -84,7 +84,7 @@ fn uses_bitmaps(tree: &Tree, shape: &Shape) -> bool {
 #[test]
 fn any_history_agrees_with_an_array_of_bits() {
     let mut rng = Rng::new(seed("free_space_tree_history"));
-    // The last bitmap is shorter; around the group there are others.
+    // The last bitmap is shorter, and the group has neighbours.
     for len in [20 * MIB + 5 * SECTOR, 131 * MIB] {
         let shape = shape(len);
         let sectors = (len / SECTOR) as usize;
@@ -105,7 +105,7 @@ fn any_history_agrees_with_an_array_of_bits() {
         let mut forms = 0;
         for round in 0..120 {
             let before = free.clone();
-            // Fragments for a while, then heals.
+            // Fragments the group for some rounds, then frees large ranges.
             let heals = round / 20 % 2 == 1;
             for _ in 0..rng.below(60) {
                 let from = rng.below(sectors as u64) as usize;
@@ -270,7 +270,7 @@ fn ranges_that_touch_are_read_and_mended() {
     assert_eq!(tree, expected);
 }
 
-/// Checks that the free ranges of all groups are what the extent tree leaves. Returns how many groups have bitmaps.
+/// Checks that the free ranges of all groups complement the extent tree. Returns the number of groups with bitmaps.
 fn assert_complements_extents(volume: &Roots, name: &str) -> usize {
     let free_space = volume.tree(RootId::FREE_SPACE_TREE).unwrap();
     let view = &free_space.view;
@@ -313,7 +313,7 @@ fn assert_complements_extents(volume: &Roots, name: &str) -> usize {
         assert_eq!(ranges(view, &shape).unwrap(), expected, "{name} {shape:?}");
         let read = Group::read(view, &shape).unwrap();
         bitmaps += usize::from(read.bitmaps);
-        // We would write the same as the kernel wrote.
+        // The items must equal those from the kernel.
         let again = shape.items(&read.free, read.bitmaps);
         assert_eq!(again, read.items, "{name} {shape:?}");
     }

@@ -1,18 +1,18 @@
-//! Tree blocks in a commit: the places of new blocks, and the references of the blocks that they replace.
+//! Tree blocks in a commit: the places of new blocks, and the references of replaced blocks.
 //!
-//! A tree drops a block that it replaces (`drop_block`): the block loses the tree's reference. If other trees share
-//! the block, the references of its children are corrected first, by the kernel's rule. Parents are dropped before
-//! their children, so that a child's count is known when its turn comes.
+//! A tree drops each block that it replaces (`drop_block`): the block loses the tree's reference. If other trees share
+//! the block, the references of its children are adjusted first, by the kernel's rule. Parents are dropped before their
+//! children, so the count of a child is final when the child is dropped.
 //!
-//! A block that this commit made and that no snapshot shares is not dropped. The next block of its tree and level
-//! takes its place. So further rounds of the same change take no space and change no reference.
+//! A block that this commit created and that no snapshot shares is not dropped. Its place is reused for the next block
+//! of the same tree and level. Later rounds of the same change therefore need no space and change no reference.
 //!
 //! Invariants
-//! - BLOCKS-1: a place in `spare` has a reference of its tree, in the extent tree or pending. A block that takes the
-//!   place takes over the reference.
-//! - BLOCKS-2: a block is in the extent tree as often as trees and shared blocks point to it.
+//! - BLOCKS-1: a place in `spare` has a reference of its tree, in the extent tree or pending. A block that reuses the
+//!   place inherits the reference.
+//! - BLOCKS-2: the count of a block in the extent tree equals the number of trees and shared blocks that point to it.
 //! - BLOCKS-3: staged blocks that wait to be written stay within the store's budget, however many leaves one batch of
-//!   changes touches. Names of one directory, for example, lie in all of its leaves.
+//!   changes touches. The names of one directory, for example, are spread over all of its leaves.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -34,24 +34,24 @@ use crate::space::BlockKind;
 use crate::transaction::delayed_refs::DelayedRefs;
 use crate::transaction::manager::TransactionManager;
 
-/// The state that all trees of a commit share.
+/// State shared by all trees of a commit.
 pub(super) struct Blocks<'v> {
     store: Arc<NodeStore>,
     roots: &'v Roots,
     manager: &'v TransactionManager,
     pub(super) transid: Transid,
     pub(super) refs: DelayedRefs,
-    /// Where shared blocks are looked up.
+    /// The extent tree for lookups of shared blocks.
     pub(super) extent_root: CommittedRoot,
     /// Places of replaced blocks of this commit, oldest first (BLOCKS-1).
     spare: HashMap<(RootId, u8), VecDeque<Logical>>,
-    /// Places given out whose block has not come yet.
+    /// Allocated places whose block has not been emitted yet.
     allocated: HashSet<Logical>,
     nodesize: u64,
     skinny: bool,
 }
 
-/// How many point to a block, and how its children are referred to.
+/// The reference count of a block, and the kind of its references to its children.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sharing {
     pub(super) refs: u64,
@@ -66,6 +66,7 @@ impl<'v> Blocks<'v> {
     ) -> Blocks<'v> {
         let roots = &*manager.roots;
         let superblock = roots.superblock();
+        // `Commit::apply` replaces it before the first lookup.
         let placeholder = roots.root_tree().committed();
         Blocks {
             store: Arc::clone(roots.node_store()),
@@ -81,7 +82,7 @@ impl<'v> Blocks<'v> {
         }
     }
 
-    /// Drops the places that no block has taken. True if there were any.
+    /// Drops the places that no block has reused. Returns true if there were any.
     pub(super) fn drop_spare(&mut self) -> bool {
         let spare = std::mem::take(&mut self.spare);
         let mut any = false;
@@ -96,7 +97,7 @@ impl<'v> Blocks<'v> {
         any
     }
 
-    /// Stages a block (BLOCKS-3). Those that are written and change again are written again.
+    /// Stages a block (BLOCKS-3). A block that was written early and changes again is written again.
     fn stage(&mut self, block: TreeBlock) -> Result<()> {
         // COMMIT-4
         self.store.stage(block)?;
@@ -106,7 +107,7 @@ impl<'v> Blocks<'v> {
         }
     }
 
-    /// Writes what is staged, in address order.
+    /// Writes all staged blocks in address order.
     pub(super) fn write_staged(&mut self) -> Result<()> {
         let staged = self.store.staged();
         let written = {
@@ -127,6 +128,7 @@ impl<'v> Blocks<'v> {
             full_backref: false,
         };
         let pending = self.refs.pending(bytenr);
+        // A new block has no item yet: all of its references are pending.
         if pending.is_none_or(|pending| !pending.is_new) {
             sharing = self.stored_sharing(bytenr, level)?;
         }
@@ -153,7 +155,7 @@ impl<'v> Blocks<'v> {
         let view = View::new(Arc::clone(&self.store), self.extent_root);
         let skinny = Key::new(bytenr.0, KeyType::METADATA_ITEM, u64::from(level));
         let fat = Key::new(bytenr.0, KeyType::EXTENT_ITEM, self.nodesize);
-        // A volume that was converted holds items of both kinds.
+        // A converted volume has items of both kinds.
         let keys = if self.skinny {
             [skinny, fat]
         } else {
@@ -178,8 +180,7 @@ impl<'v> Blocks<'v> {
         })
     }
 
-    /// Adds `delta` to the references that all children of a block hold, in its own name (`parent`) or that of tree
-    /// `root`.
+    /// Adds `delta` to the references that `holder` has to all children of a block.
     pub(super) fn change_children(
         &mut self,
         block: &Block,
@@ -224,7 +225,7 @@ impl<'v> Blocks<'v> {
         Ok(())
     }
 
-    /// Drops a reference of the tree `root` to a block. `may_be_shared` says whether the extent tree must be asked.
+    /// Drops the reference of tree `root` to a block. The extent tree is consulted only if the block `may_be_shared`.
     fn drop_block(&mut self, block: &Block, root: RootId, may_be_shared: bool) -> Result<()> {
         let node = block.node();
         let (bytenr, level) = (node.bytenr(), node.level());
@@ -241,16 +242,21 @@ impl<'v> Blocks<'v> {
                 refs: 2..,
                 full_backref: false,
             } if node.owner() == root => {
+                // The owner leaves a shared block. Its references to the children pass to the new copy, and the block
+                // gets references in its own name.
                 self.change_children(block, Holder::Block, 1)?;
                 self.refs.set_full_backref(bytenr, level);
             }
+            // The children are referenced in another name, so the new copy needs references of its own.
             Sharing { refs: 2.., .. } => self.change_children(block, Holder::Tree(root), 1)?,
             Sharing {
                 full_backref: true, ..
             } => {
+                // The last user leaves: the references of the block become references of the tree, for the new copy.
                 self.change_children(block, Holder::Tree(root), 1)?;
                 self.change_children(block, Holder::Block, -1)?;
             }
+            // Not shared: the new copy inherits the references to the children.
             _ => {}
         }
         let key = RefKey::TreeRoot(root);
@@ -264,7 +270,7 @@ impl<'v> Blocks<'v> {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Holder {
     Tree(RootId),
-    /// The block's own.
+    /// The block itself.
     Block,
 }
 
@@ -299,9 +305,8 @@ impl<'c, 'v> BlockIo<'c, 'v> {
         self.made
     }
 
-    /// Returns whether another tree may point to the block. Only blocks of subvolumes can be shared, and of these
-    /// only blocks not newer than the last snapshot or marked by relocation. The root cannot, because a snapshot
-    /// copies it.
+    /// Returns whether another tree may point to the block. Only blocks of subvolumes can be shared, and of these only
+    /// blocks not newer than the last snapshot or marked by relocation. The root cannot, because a snapshot copies it.
     fn may_be_shared(&self, block: &Block) -> bool {
         let node = block.node();
         let relocated = node.header().flags.get() & header_flags::RELOC != 0;
@@ -329,6 +334,7 @@ impl BlockSink for BlockIo<'_, '_> {
         }
         let space = &self.blocks.manager.space;
         let place = space.allocate_block(self.kind(), self.blocks.transid)?;
+        // A reused place was charged when it was allocated.
         if self.kind() == BlockKind::Metadata {
             self.blocks.manager.reservations.charge_block();
         }
@@ -337,6 +343,7 @@ impl BlockSink for BlockIo<'_, '_> {
     }
 
     fn emit(&mut self, block: TreeBlock) -> Result<()> {
+        // A reused place already has its reference (BLOCKS-1).
         if self.blocks.allocated.remove(&block.logical) {
             self.blocks.refs.new_block(
                 block.logical,
@@ -360,7 +367,7 @@ impl ApplyIo for BlockIo<'_, '_> {
         if !self.root.tree.is_subvolume() {
             return;
         }
-        // `drop_block` will ask whether these are shared.
+        // `drop_block` will look up the references of these blocks.
         let is_old = |expect: &&Expect| expect.generation <= Some(self.last_snapshot);
         let mut items: Vec<Key> = touched
             .iter()
@@ -377,6 +384,7 @@ impl ApplyIo for BlockIo<'_, '_> {
         let block = self.blocks.store.read(self.root.tree, expect)?;
         let node = block.node();
         let shared = self.may_be_shared(&block);
+        // Created by this commit: reuse its place, and keep its reference.
         if node.generation() == self.blocks.transid && !shared {
             let places = self.blocks.spare.entry((self.root.tree, node.level()));
             places.or_default().push_back(node.bytenr());

@@ -1,21 +1,21 @@
 //! Freeing the blocks of deleted subvolumes, a bounded step in each commit.
 //!
-//! The walk is depth first. Blocks that it has not reached yet stay referenced. Its position is in the root item
-//! (`drop_progress`, `drop_level`), as the kernel keeps it: at that level, everything left of the key is dropped. So
-//! the walk resumes after a crash, and resumes a walk that the kernel began.
+//! The walk is depth first. Blocks that it has not reached yet stay referenced. The root item stores the position
+//! (`drop_progress`, `drop_level`) in the kernel's format: on that level, everything left of the key is dropped. The
+//! walk therefore resumes after a crash, and can continue a walk that the kernel began.
 //!
-//! A block that other trees share only loses this tree's reference. If its children are referenced in this tree's
-//! name, the cleaner first converts these references to the block's name, all the way down
-//! (`convert_to_full_backrefs`). No reference may outlive its tree. The position of an interrupted conversion is kept
-//! in memory only. Without it, the conversion starts again at the shared block.
+//! A block shared with other trees only loses this tree's reference. If its children are referenced in this tree's
+//! name, the cleaner first converts these references to the block's name, recursively (`convert_to_full_backrefs`). No
+//! reference may outlive its tree. The position of an interrupted conversion is kept in memory only. Without it, the
+//! conversion starts again at the shared block.
 //!
-//! A deleted subvolume that is in use is left alone. Its release wakes the cleaner.
+//! A deleted subvolume that is in use is skipped. The release of its last hold wakes the cleaner.
 //!
 //! Invariants
 //! - CLEAN-1: a block is converted after everything below it. So a block with FULL_BACKREF needs no second visit,
-//!   unless the kernel set the flag. Nodes with the flag are visited all the same for that reason.
-//! - CLEAN-2: a step drops or converts something, however little time there is; and however little space, in a commit
-//!   that has nothing else to do.
+//!   unless the kernel set the flag. For that reason, nodes with the flag are visited nevertheless.
+//! - CLEAN-2: a step always makes progress, even if its time is up. In a commit without other work, it does so even if
+//!   there is no space for it.
 //! - CLEAN-3: a step ends at a node, never in a leaf: the kernel panics on a `drop_level` of 0.
 
 use std::time::{Duration, Instant};
@@ -30,55 +30,56 @@ use super::Commit;
 use super::blocks::Holder;
 use crate::error::{RefKey, Result};
 
-/// How much of a commit may go to the cleaner.
+/// Maximum time that a commit spends on the cleaner.
 const STEP: Duration = Duration::from_millis(50);
 
-/// A node on the way down, and the child that is next.
+/// A node on the path, and the next child to visit.
 struct Step {
     block: Block,
     slot: usize,
-    /// How the tree refers to the block.
+    /// The tree's reference to the block.
     held_by: RefKey,
     full_backref: bool,
 }
 
-/// The walk through one deleted tree.
+/// A walk through one deleted tree.
 struct Walk {
     root: RootId,
-    /// Blocks not newer than this are another tree's: the snapshot was made then.
+    /// For a snapshot, the transaction that created it. Older blocks belong to another tree.
     origin: Transid,
     path: Vec<Step>,
     limit: Limit,
-    /// Something was dropped or converted (CLEAN-2).
+    /// Whether anything was dropped or converted (CLEAN-2).
     has_begun: bool,
-    /// References from shared blocks before this key are converted.
+    /// Position of the conversion: references before this key are converted.
     converted_to: Option<Key>,
 }
 
-/// Where a step ends.
+/// The limits of a step.
 #[derive(Clone, Copy)]
 struct Limit {
     until: Instant,
     refs: usize,
 }
 
-/// The outcome of a visit of a child.
+/// The result of visiting a child.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Visit {
     Dropped,
     Entered,
-    /// The step is over.
+    /// The step has reached its limit.
     Interrupted,
 }
 
 impl Commit<'_> {
-    /// Takes a step through the deleted subvolumes, if there are any.
+    /// Cleans deleted subvolumes for one step, if there are any.
     pub(super) fn clean_deleted_subvolumes(&mut self) -> Result<()> {
         if !self.needs_cleaner {
             return Ok(());
         }
         self.blocks.extent_root = self.tree(RootId::EXTENT_TREE)?.root;
         let deleted = self.deleted_subvolumes()?;
+        // No space: try again in the next commit.
         let Some(refs) = self.manager.cleaner_refs(self.counts) else {
             self.manager.wake_cleaner();
             return Ok(());
@@ -107,7 +108,7 @@ impl Commit<'_> {
             if (key.objectid, key.item_type) != (first.objectid, first.item_type) {
                 break;
             }
-            // The root tree has orphans of its own, which are inodes of caches.
+            // Orphans of the root tree itself are inodes of free-space caches.
             let id = RootId(key.offset);
             if id.is_subvolume()
                 && !self.roots_in_use.contains(&id)
@@ -121,7 +122,7 @@ impl Commit<'_> {
         Ok(found)
     }
 
-    /// Deletes blocks of a tree up to the limit. Returns true if nothing is left of the tree.
+    /// Drops blocks of a tree up to the limit. Returns true if nothing of the tree is left.
     fn clean(&mut self, id: RootId, limit: Limit) -> Result<bool> {
         let mut walk = self.begin_walk(id, limit)?;
         while let Some(step) = walk.path.last() {
@@ -152,7 +153,7 @@ impl Commit<'_> {
         walk.has_begun && (clock::now() >= until || self.blocks.refs.len() >= refs)
     }
 
-    /// Begins a walk with the path to where the last step ended, or with the root.
+    /// Begins a walk at the end of the last step, or at the root.
     fn begin_walk(&mut self, id: RootId, limit: Limit) -> Result<Walk> {
         let view = self.view(id)?;
         let tree = self.tree(id)?;
@@ -199,7 +200,7 @@ impl Commit<'_> {
         Ok(self.roots.node_store().read(id, expect)?)
     }
 
-    /// Drops the reference to the next child of the last node, or goes into it.
+    /// Drops the reference to the next child of the last node, or descends into it.
     fn visit_child(&mut self, walk: &mut Walk) -> Result<Visit> {
         let (id, origin) = (walk.root, walk.origin);
         let Some(step) = walk.path.last_mut() else {
@@ -213,6 +214,7 @@ impl Commit<'_> {
         };
         let level = block.node().level() - 1;
         let sharing = self.blocks.sharing(expect.bytenr, level)?;
+        // No other tree uses the child, so its subtree must be dropped as well.
         if sharing.refs == 1 {
             let child = self.read_block(id, &expect)?;
             walk.path.push(Step {
@@ -223,6 +225,7 @@ impl Commit<'_> {
             });
             return Ok(Visit::Entered);
         }
+        // Shared: the subtree stays. Only references to its children in this tree's name must be converted.
         let is_own = expect
             .generation
             .is_none_or(|generation| generation > origin);
@@ -240,7 +243,7 @@ impl Commit<'_> {
         Ok(Visit::Dropped)
     }
 
-    /// Has the children of a shared block be referred to in the block's name (CLEAN-1).
+    /// Converts the references of a shared block to its children to the block's name (CLEAN-1).
     fn convert_to_full_backrefs(&mut self, walk: &mut Walk, expect: &Expect) -> Result<Visit> {
         if self.is_over(walk) {
             walk.converted_to = expect.first_key;
@@ -248,6 +251,7 @@ impl Commit<'_> {
         }
         let block = self.read_block(walk.root, expect)?;
         let node = block.node();
+        // A block of another owner has no references in this tree's name.
         if node.owner() != walk.root {
             return Ok(Visit::Dropped);
         }
@@ -279,7 +283,8 @@ impl Commit<'_> {
         Ok(Visit::Dropped)
     }
 
-    /// Frees the last block of the path, whose children are dropped already or are data.
+    /// Frees the last block of the path. Its child blocks are already dropped; a leaf's data references are dropped
+    /// here.
     fn finish_block(&mut self, walk: &mut Walk) -> Result<()> {
         let Some(step) = walk.path.pop() else {
             return Ok(());
@@ -320,7 +325,7 @@ impl Walk {
     }
 }
 
-/// Returns the properties that tree `root` expects of a child of one of its blocks.
+/// Returns the expected properties of a child of a block in tree `root`.
 pub(super) fn expect_child(root: RootId, parent: &Block, slot: usize) -> Option<Expect> {
     let node = parent.node();
     let ptr = node.ptrs().get(slot)?;
@@ -333,7 +338,7 @@ pub(super) fn expect_child(root: RootId, parent: &Block, slot: usize) -> Option<
     })
 }
 
-/// Returns the reference by which tree `root` refers to the children of a block.
+/// Returns the reference that tree `root` has to the children of a block.
 fn child_holder(root: RootId, block: &Block, full_backref: bool) -> RefKey {
     match full_backref {
         true => RefKey::TreeParent(block.node().bytenr()),

@@ -1,8 +1,8 @@
-//! The trees that describe each other: rounds until nothing changes any more.
+//! The trees that describe each other: repeated rounds until nothing changes.
 //!
-//! Each round applies the pending reference changes to the extent tree, and the changes that follow from them to the
-//! other trees. The blocks that change in a round cause reference changes in turn. A block is copied once in a commit
-//! and then rewritten in place, so that the rounds shrink and end.
+//! Each round applies the pending reference changes to the extent tree, and the resulting changes to the other trees.
+//! The blocks changed in a round cause further reference changes. A block is copied once in a commit and then rewritten
+//! in place, so the rounds become smaller and end.
 
 use ubtrfs_format::features::Incompat;
 use ubtrfs_format::ids::RootId;
@@ -16,21 +16,22 @@ use crate::error::{Error, Result};
 use crate::transaction::extent_items;
 use crate::transaction::extent_items::ExtentContext;
 
-/// More rounds than any volume needs: each but the first few works on a handful of leaves.
+/// More rounds than any volume needs. Later rounds change only a few leaves.
 const MAX_ROUNDS: usize = 1000;
 
 impl Commit<'_> {
     pub(super) fn converge(&mut self) -> Result<()> {
         self.join_csums()?;
-        // The root tree is of the superblock's generation, whatever else the commit changes.
+        // The root tree must have the superblock's generation, even if the commit changes nothing else.
         self.tree(RootId::EXTENT_TREE)?.item_is_stale = true;
         for round in 0..MAX_ROUNDS {
             let mut changed = self.run_refs()?;
             changed |= self.remove_csums()?;
-            // New groups first: extents in them are among those that changed.
+            // New groups first: the next line needs them for changes of extents within them.
             changed |= self.take_new_chunks()?;
             changed |= self.update_groups()?;
             changed |= self.update_root_items()?;
+            // Drop unused places only after everything else is stable. The drops then cause another round.
             if !changed && self.blocks.refs.is_empty() && !self.blocks.drop_spare() {
                 tracing::debug!(round, "converged");
                 return Ok(());
@@ -39,7 +40,7 @@ impl Commit<'_> {
         Err(Error::NoConvergence(MAX_ROUNDS))
     }
 
-    /// Makes the pending references. True if there were any.
+    /// Applies the pending references to the extent tree. Returns true if there were any.
     fn run_refs(&mut self) -> Result<bool> {
         let sb = self.roots.superblock();
         let context = ExtentContext {
@@ -78,7 +79,7 @@ impl Commit<'_> {
         self.apply_owned(id, &changes)
     }
 
-    /// Removes the sums of data that was freed. True if there was any.
+    /// Removes the sums of freed data. Returns true if there was any.
     fn remove_csums(&mut self) -> Result<bool> {
         if self.freed_data.is_empty() {
             return Ok(false);
@@ -94,7 +95,7 @@ impl Commit<'_> {
         Ok(true)
     }
 
-    /// Brings the root tree up to date. True if there was anything to do.
+    /// Updates the root items in the root tree. Returns true if any was outdated.
     fn update_root_items(&mut self) -> Result<bool> {
         let nodesize = u64::from(self.roots.superblock().nodesize.get());
         let mut changes = Vec::new();

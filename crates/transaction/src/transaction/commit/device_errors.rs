@@ -1,4 +1,4 @@
-//! The error counts of devices, saved with the commit after they changed.
+//! The error counts of devices, saved by the next commit after a change.
 
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::DevStatsItem;

@@ -1,7 +1,7 @@
-//! Block groups that nothing is in any more: they go, with their chunks, and leave room for others.
+//! Removal of empty block groups and their chunks, which makes room for new chunks of any type.
 //!
-//! Extents that a commit frees are pinned until the commit is durable. So a later commit removes the groups that
-//! have become empty, at the latest when the volume is closed (`Volume::close`).
+//! Extents that a commit frees are pinned until the commit is durable. Groups that become empty are therefore removed
+//! by a later commit, at the latest when the volume is closed (`Volume::close`).
 
 use ubtrfs_device::chunk_layout::ChunkItem;
 use ubtrfs_format::ids::{DevId, RootId, objectid};

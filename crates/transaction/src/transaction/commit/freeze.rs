@@ -1,6 +1,6 @@
-//! The freeze: what the transaction has edited is set apart, and the next one begins.
+//! The freeze: the edits of the running transaction are set apart, and the next transaction begins.
 //!
-//! Under the guard there are only pointer swaps, one for each tree that was edited.
+//! While the guard is held, there are only pointer swaps, one for each edited tree.
 
 use std::collections::BTreeMap;
 
@@ -21,12 +21,13 @@ impl<'v> Commit<'v> {
             let needs_cleaner = manager.take_needs_cleaner();
             if running.running().is_empty() && !needs_cleaner {
                 drop(running);
-                // Nothing is left to wait for.
+                // Wake waiting threads even without a freeze: there is nothing to wait for.
                 manager.threads.notify_frozen();
                 return Ok(None);
             }
             let next = RunningTransaction::new(Transid(running.running().transid.0 + 1));
             let old = running.replace(next);
+            // The need of the frozen edits is counted before their reservations can be released (RESERVATION-1).
             manager.reservations.freeze(old.counts());
             manager.logs.freeze();
             let dirty = std::mem::take(&mut *old.dirty.lock());

@@ -1,4 +1,4 @@
-//! Putting the commit's blocks on the devices, and its superblock together.
+//! Output of a commit: writing its blocks, and building its superblock.
 
 use ubtrfs_device::DeviceError;
 use ubtrfs_format::ids::{Logical, RootId};
@@ -9,12 +9,12 @@ use zerocopy::FromZeros;
 use super::Commit;
 use crate::error::{Error, Result};
 
-/// Neighbouring blocks are written as one request up to this size.
+/// Adjacent blocks are merged into one request up to this size.
 const WRITE_BYTES: usize = 1 << 20;
-/// Bytes given to the devices at once.
+/// Maximum number of bytes submitted to the devices at once.
 const BATCH_BYTES: usize = 16 << 20;
 
-/// Writes blocks or parts of them, which ascend by address, by way of `put`. Returns their bytes.
+/// Writes blocks or parts of blocks, in ascending order, through `put`. Returns the number of bytes.
 pub(in crate::transaction) fn write<'b>(
     parts: impl IntoIterator<Item = (Logical, &'b [u8])>,
     put: impl Fn(&[(Logical, &[u8])]) -> std::result::Result<(), DeviceError>,
@@ -48,12 +48,12 @@ pub(in crate::transaction) fn write<'b>(
 }
 
 impl Commit<'_> {
-    /// Puts all new blocks on the devices; durable after the next flush.
+    /// Writes all new blocks. They are durable after the next flush.
     pub(super) fn write_blocks(&mut self) -> Result<()> {
         self.blocks.write_staged()
     }
 
-    /// Returns the superblock that makes the commit take effect.
+    /// Builds the superblock for the new roots.
     pub(super) fn superblock(&mut self) -> Result<Superblock> {
         let mut sb = Superblock::clone(&self.roots.superblock());
         let root = self.tree(RootId::ROOT_TREE)?.root;
@@ -72,7 +72,7 @@ impl Commit<'_> {
         Ok(sb)
     }
 
-    /// Returns the bytes in extent items, as the kernel counts them: each once, whatever the profile.
+    /// Returns the bytes in extent items as the kernel counts them: each extent once, regardless of the profile.
     fn used_bytes(&self) -> u64 {
         let totals = self.manager.space.totals();
         totals.iter().map(|sums| sums.used).sum()
@@ -90,7 +90,7 @@ impl Commit<'_> {
         for chunk in &self.new_system_chunks {
             let end = used + chunk.len();
             let room = sb.sys_chunk_array.get_mut(used..end);
-            // The allocator makes no SYSTEM chunk for which there is no room.
+            // The allocator creates no system chunk that does not fit.
             room.ok_or(Error::NoSpace)?.copy_from_slice(chunk);
             used = end;
         }

@@ -1,4 +1,4 @@
-//! The commit is durable: everybody sees its roots, and what it freed will be given out again.
+//! Publication of a durable commit: readers see its roots, and freed space is queued for reuse.
 
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::superblock::Superblock;
@@ -50,12 +50,13 @@ impl Commit<'_> {
         manager.reservations.publish(extent_tree);
         manager.note_commit(transid);
         manager.shared_extents.forget(transid);
-        // Layers first: a reader that takes the new epoch sees the new roots.
+        // After the roots: a reader that takes the new epoch sees the new roots.
         let epoch = roots.node_store().next_epoch();
         for removed in &removed_groups {
             manager.discard.discard_removed(removed);
             manager.space.free_device_space(removed);
         }
+        // Pins the places of the logs, so it must precede `take_pinned`.
         manager.logs.end(&manager.space, nodesize);
         let pinned = manager.space.take_pinned();
         manager.pinned_by_epoch.lock().push(epoch, pinned);

@@ -1,14 +1,13 @@
-//! Rebuilding of the free-space tree, and removal of the caches of free space that preceded it.
+//! Rebuilding of the free-space tree, and removal of the v1 free-space caches.
 //!
-//! A tree that is not valid or not trusted is rebuilt. A volume that is to have a tree gets one.
+//! A tree that is invalid or untrusted is rebuilt. A volume without a tree gets one on request.
 //!
-//! A volume without the feature keeps its format unless the feature is asked for, as in the kernel. Its free space is
-//! read from the extent tree. Caches of the first version are neither read nor written. They are not trusted any more
-//! once a commit has left their generation behind.
+//! Without a request, a volume without the feature keeps its format, as in the kernel. Its free space is read from the
+//! extent tree. The v1 caches are neither read nor written. They become invalid when a commit advances the generation.
 //!
-//! The tree is built from the extent tree as this commit found it. The changes of the commit follow as in any other.
-//! No operation has reserved space for the rebuild. A volume without space for it goes on without a valid tree, as
-//! the kernel allows, until a commit finds space.
+//! The tree is built from the extent tree as this commit found it. The changes of the commit are applied afterwards. No
+//! operation has reserved space for the rebuild. A volume without enough space continues without a valid tree, as the
+//! kernel allows, until a commit finds space.
 
 use ubtrfs_format::features::CompatRo;
 use ubtrfs_format::ids::{InodeNr, Logical, RootId, objectid};
@@ -27,23 +26,23 @@ type Changes = Vec<(Key, Option<Vec<u8>>)>;
 
 const WHOLE: CompatRo = CompatRo::FREE_SPACE_TREE.union(CompatRo::FREE_SPACE_TREE_VALID);
 
-/// Caches of the first version, which are files of the root tree.
+/// The v1 caches, which are files in the root tree.
 #[derive(Default)]
 pub(super) struct Caches {
-    /// Deletes their items.
+    /// The deletions of their items.
     changes: Changes,
-    /// With their lengths.
+    /// Their extents, with lengths and references.
     extents: Vec<(Logical, u64, RefKey)>,
 }
 
 impl Commit<'_> {
-    /// Returns whether this commit keeps a free-space tree true.
+    /// Returns whether this commit maintains a free-space tree.
     pub(super) fn has_free_space_tree(&self) -> bool {
         let has_one = self.roots.superblock().compat_ro().contains(WHOLE);
         self.rebuilt || has_one && !self.edits.invalidates_free_space_tree
     }
 
-    /// Returns whether the volume is one with a free-space tree, valid or not.
+    /// Returns whether the volume has a free-space tree, valid or not.
     fn uses_free_space_tree(&self) -> bool {
         let compat = self.roots.superblock().compat_ro();
         compat.contains(CompatRo::FREE_SPACE_TREE)
@@ -72,14 +71,14 @@ impl Commit<'_> {
         Ok(())
     }
 
-    /// Goes on without a valid tree, because a tree that is not trusted cannot be kept true. But the kernel refuses a
-    /// volume with a block group tree whose free-space tree is not valid. There the tree is kept as it is, and the
-    /// commit fails if it finds the tree to be wrong.
+    /// Continues without a valid tree, because an untrusted tree cannot be maintained. But the kernel refuses a volume
+    /// with a block group tree if its free-space tree is invalid. There the tree is left as it is, and the commit fails
+    /// if it detects an error in it.
     fn go_on_without(&mut self) {
         let compat = self.roots.superblock().compat_ro();
         self.edits.invalidates_free_space_tree = !compat.contains(CompatRo::BLOCK_GROUP_TREE);
         if self.counts.edits > 0 {
-            // The space that this commit frees may be enough for the tree.
+            // The space freed by this commit may suffice, so try again in the next one.
             self.manager.wake_cleaner();
         }
     }
@@ -91,7 +90,7 @@ impl Commit<'_> {
         let bytes: u64 = groups
             .map(|group| self.free_space_shape(group).most_bytes(group.used()))
             .sum();
-        // Half full, and the nodes above.
+        // Leaves are half full at least; a sixteenth more for nodes.
         let leaves = 2 * bytes / leaf_data_size(nodesize) as u64 + 1;
         let blocks = leaves + leaves / 16 + 2;
         let old = self.roots.find_tree(RootId::FREE_SPACE_TREE)?;
@@ -104,14 +103,14 @@ impl Commit<'_> {
         })
     }
 
-    /// Makes the tree, empty.
+    /// Creates an empty tree, in place of the old one if there is one.
     fn begin_tree(&mut self) -> Result<()> {
         let id = RootId::FREE_SPACE_TREE;
         if self.roots.find_tree(id)?.is_none() {
             let root = self.build_tree(id, &Vec::new())?;
             return self.adopt_new_tree(root);
         }
-        // Not valid, or not trusted: nothing in it is worth keeping.
+        // The old contents are invalid or untrusted.
         let old = self.tree(id)?.root;
         self.drop_tree(&old)?;
         let root = self.build_tree(id, &Vec::new())?;
@@ -129,7 +128,7 @@ impl Commit<'_> {
         let groups = self.manager.space.groups();
         for group in groups.iter() {
             if !group.is_of(self.transid) {
-                // The commit that inserts its items says what is free in it.
+                // A new group: the commit that inserts its items also records its free space.
                 continue;
             }
             let mut free = Vec::new();
@@ -144,7 +143,7 @@ impl Commit<'_> {
         Ok(())
     }
 
-    /// Lets go of every block of a tree that no other tree shares.
+    /// Drops every block of a tree that is not shared with other trees.
     fn drop_tree(&mut self, root: &CommittedRoot) -> Result<()> {
         let view = View::new(self.roots.node_store().clone(), *root);
         let top = view.read_root()?;
@@ -162,7 +161,7 @@ impl Commit<'_> {
         Ok(())
     }
 
-    /// Returns the cache of a block group that is about to be removed, if there is room for dropping it.
+    /// Returns the v1 cache of a block group that is to be removed. Returns None if there is no space to delete it.
     pub(super) fn v1_cache_of(&mut self, group: &BlockGroup) -> Result<Option<Caches>> {
         let has_caches = self.roots.superblock().cache_generation.get() != 0;
         if !has_caches || self.uses_free_space_tree() {
@@ -185,7 +184,7 @@ impl Commit<'_> {
         self.apply_owned(RootId::ROOT_TREE, &caches.changes)
     }
 
-    /// Returns the caches of all block groups, or that of the one that begins at `of`.
+    /// Returns the caches of all block groups, or only of the group that begins at `of`.
     fn v1_caches(&mut self, of: Option<Logical>) -> Result<Caches> {
         let view = self.view(RootId::ROOT_TREE)?;
         let mut caches = Caches::default();
@@ -209,7 +208,7 @@ impl Commit<'_> {
         for ino in files {
             let mut more = cursor.seek(&Key::new(ino, KeyType::INODE_ITEM, 0))?;
             while more && let Some((key, bytes)) = cursor.current() {
-                // Subvolumes are numbered with the same numbers; their items come behind.
+                // Inodes of caches share their number range with subvolumes, whose items have higher types.
                 if key.objectid != ino || key.item_type > KeyType::EXTENT_DATA {
                     break;
                 }
@@ -235,14 +234,14 @@ impl Commit<'_> {
     }
 }
 
-/// Returns the inode that a header of a cache names. Other numbers than these do not belong to caches.
+/// Returns the inode of a v1 cache from its header. Numbers outside of this range do not belong to caches.
 fn file_at(location: Key) -> Option<u64> {
     let numbers = InodeNr::FIRST_FREE.0..=RootId::LAST_FREE;
     let is_file = location.item_type == KeyType::INODE_ITEM;
     (is_file && numbers.contains(&location.objectid)).then_some(location.objectid)
 }
 
-/// Lists the free ranges (start, length) of a block group: those that its extent items leave.
+/// Lists the free ranges (start, length) of a block group, which are the gaps between its extent items.
 pub(crate) fn free_by_extents(
     extents: &View,
     nodesize: u64,

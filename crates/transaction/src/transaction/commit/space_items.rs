@@ -1,4 +1,4 @@
-//! Block groups, free space, chunks and devices: what changes there because extents came and went.
+//! Items of block groups, free space, chunks and devices, updated for allocated and freed extents.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use crate::error::{CorruptItem, Error, Result};
 use crate::space::{BlockGroup, free_space_tree};
 use crate::transaction::extent_items::{Freed, FreedKind, Used};
 
-/// The changes in one block group since its items were written.
+/// The changes in one block group since its items were last written.
 #[derive(Debug, Default)]
 pub(super) struct GroupChanges {
-    /// Start to (length, whether it became used). An extent that came and went is not in it.
+    /// Start to (length, whether it became used). Extents both allocated and freed in this commit are removed.
     ranges: BTreeMap<u64, (u64, bool)>,
     used_changed: bool,
 }
@@ -37,7 +37,7 @@ impl GroupChanges {
         }
     }
 
-    /// Returns the ranges of one kind, neighbours joined.
+    /// Returns the ranges that became used (or free), with neighbours merged.
     fn joined(&self, wanted: bool) -> Vec<(u64, u64)> {
         let mut joined: Vec<(u64, u64)> = Vec::new();
         for (&start, &(len, used)) in &self.ranges {
@@ -68,7 +68,7 @@ impl Commit<'_> {
 
     pub(super) fn note_freed(&mut self, freed: &Freed) -> Result<()> {
         let group = self.group_of(freed.start, freed.len)?;
-        // COMMIT-1. Before it counts as unused, so that no operation can reserve it yet.
+        // Pin first (COMMIT-1). Otherwise an operation could reserve the space as soon as it counts as unused.
         self.manager.space.pin(freed.start, freed.len);
         if freed.had_item {
             group.change_used(-(freed.len as i64));
@@ -92,7 +92,7 @@ impl Commit<'_> {
         }
     }
 
-    /// Returns the block group that holds a whole extent.
+    /// Returns the block group that contains a whole extent.
     fn group_of(&self, start: Logical, len: u64) -> Result<Arc<BlockGroup>> {
         let end = start.checked_add(len);
         let group = self.manager.space.find(start);
@@ -105,7 +105,7 @@ impl Commit<'_> {
             })
     }
 
-    /// Brings the free-space tree and the block group items up to date. True if there was anything to do.
+    /// Updates the free-space tree and the block group items. Returns true if there was any change.
     pub(super) fn update_groups(&mut self) -> Result<bool> {
         let groups = std::mem::take(&mut self.groups);
         if groups.is_empty() {
@@ -149,7 +149,7 @@ impl Commit<'_> {
         Ok(true)
     }
 
-    /// Returns the tree that block group items are in.
+    /// Returns the tree of the block group items.
     pub(super) fn block_group_tree(&self) -> RootId {
         let compat = self.roots.superblock().compat_ro();
         match compat.contains(CompatRo::BLOCK_GROUP_TREE) {
@@ -158,7 +158,7 @@ impl Commit<'_> {
         }
     }
 
-    /// Enters the chunks that were made up to this transaction. True if there were any.
+    /// Inserts the items of chunks created up to this transaction. Returns true if there were any.
     pub(super) fn take_new_chunks(&mut self) -> Result<bool> {
         let chunks = self.manager.space.take_new_chunks(self.transid);
         for chunk in &chunks {
@@ -196,7 +196,7 @@ impl Commit<'_> {
             let changes = free_space_tree::new_group(&self.free_space_shape(&group));
             self.apply_owned(RootId::FREE_SPACE_TREE, &changes)?;
         }
-        // Its block group item is written with those that changed.
+        // `update_groups` writes its block group item.
         let changes = self.groups.entry(chunk.logical).or_default();
         changes.used_changed = true;
         Ok(())

@@ -1,4 +1,4 @@
-//! The trees that operations edit, and the subvolumes that begin with this commit.
+//! The trees with edits of operations, and the subvolumes that this commit creates.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::roots::is_inode_item;
 use crate::transaction::pending_subvolumes::{Origin, PendingSubvolume, Puts};
 
 impl Commit<'_> {
-    /// Applies what operations have edited. Checksums wait for their joining.
+    /// Applies the edits of operations, except for checksums, which are merged later.
     pub(super) fn apply_subvolumes(&mut self) -> Result<()> {
         let edited: Vec<RootId> = self.trees.keys().copied().collect();
         for id in edited {
@@ -99,7 +99,7 @@ impl Commit<'_> {
         self.apply_owned(id, &changes)
     }
 
-    /// Creates a tree of `items`, which ascend.
+    /// Builds a tree from `items`, in ascending order.
     pub(super) fn build_tree(&mut self, id: RootId, items: &Puts) -> Result<CommittedRoot> {
         let nowhere = CommittedRoot {
             tree: id,
@@ -121,7 +121,7 @@ impl Commit<'_> {
         })
     }
 
-    /// Makes an internal tree that old volumes lack.
+    /// Creates an internal tree that old volumes lack.
     pub(super) fn make_tree_if_missing(&mut self, id: RootId) -> Result<()> {
         if self.trees.contains_key(&id) || self.roots.find_tree(id)?.is_some() {
             return Ok(());
@@ -130,7 +130,7 @@ impl Commit<'_> {
         self.adopt_new_tree(root)
     }
 
-    /// Has the commit know a tree that it has just built.
+    /// Adds a newly built tree to the commit.
     pub(super) fn adopt_new_tree(&mut self, root: CommittedRoot) -> Result<()> {
         let item = RootItem::new_internal(self.roots.superblock().nodesize.get());
         let tree = self.roots.adopt_tree(root, item);
@@ -144,7 +144,7 @@ impl Commit<'_> {
         Ok(())
     }
 
-    /// Copies the root block of `source` for snapshot `id`. The part below is shared from now on.
+    /// Copies the root block of `source` for snapshot `id`. All blocks below are shared from now on.
     fn copy_root(&mut self, source: RootId, id: RootId) -> Result<CommittedRoot> {
         let transid = self.transid;
         let tree = self.tree(source)?;
@@ -180,7 +180,7 @@ impl Commit<'_> {
     }
 }
 
-/// Says in `item` where the tree lies.
+/// Sets the address of a tree's root in its root item.
 pub(super) fn place_root(item: &mut RootItem, root: &CommittedRoot) {
     let generation = root.generation.unwrap_or_default();
     item.bytenr = root.bytenr.0.into();

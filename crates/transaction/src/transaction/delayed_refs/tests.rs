@@ -1,4 +1,4 @@
-//! Pending references, and how they add up.
+//! Pending references and their sums.
 
 use ubtrfs_format::key::KeyType;
 

@@ -1,4 +1,4 @@
-//! One extent's item, taken apart to be edited.
+//! The item of one extent in decoded form, for changes.
 
 use ubtrfs_format::ids::{InodeNr, Logical, RootId, Transid};
 use ubtrfs_format::item::{
@@ -25,7 +25,7 @@ pub(super) struct ExtentItem {
 }
 
 impl ExtentItem {
-    /// Creates the item of an extent that has none yet, without references.
+    /// Creates the item of a new extent, without references.
     pub(super) fn new(bytenr: Logical, head: &Head, context: &ExtentContext) -> ExtentItem {
         let (key, flags) = match head.shape {
             ExtentShape::Data { len } => (
@@ -62,7 +62,7 @@ impl ExtentItem {
         }
     }
 
-    /// Decodes an item. Returns None if the bytes are no whole item.
+    /// Decodes an item. Returns None if the bytes are not exactly one item.
     pub(super) fn decode(key: Key, bytes: &[u8]) -> Option<ExtentItem> {
         let mut extent = decode_extent(key.item_type, bytes)?;
         let inline = extent.refs.by_ref().collect();
@@ -91,7 +91,7 @@ impl ExtentItem {
         bytes
     }
 
-    /// Returns whether the item is of an extent of this shape.
+    /// Returns whether the item describes an extent of this shape.
     pub(super) fn is_of(&self, shape: ExtentShape, context: &ExtentContext) -> bool {
         let kind = self.flags & (ExtentFlags::DATA | ExtentFlags::TREE_BLOCK);
         match shape {
@@ -112,7 +112,7 @@ impl ExtentItem {
         }
     }
 
-    /// Adds `count` to an inline reference. False if there is none.
+    /// Adds `count` to an inline reference. Returns false if there is no such reference.
     pub(super) fn raise(&mut self, reference: RefKey, count: u32) -> Result<bool, RefError> {
         let bytenr = Logical(self.key.objectid);
         let Some(slot) = self.find(reference) else {
@@ -133,7 +133,7 @@ impl ExtentItem {
         Ok(true)
     }
 
-    /// Adds a reference that is not there yet, unless the item would grow to `limit` bytes.
+    /// Inserts a new reference, unless the item would grow to `limit` bytes.
     pub(super) fn insert(&mut self, reference: RefKey, count: u32, limit: usize) -> bool {
         let new = inline_ref(reference, count);
         if self.len() + new.encoded_len() >= limit {
@@ -148,14 +148,14 @@ impl ExtentItem {
         true
     }
 
-    /// Takes up to `count` from an inline reference and says how many it took.
+    /// Subtracts up to `count` from an inline reference, and returns the subtracted number.
     pub(super) fn lower(&mut self, reference: RefKey, count: u64) -> u64 {
         let Some(slot) = self.find(reference) else {
             return 0;
         };
         let old = &mut self.inline[slot];
         let taken = old.count().min(count);
-        // Fits: it was a u32 before.
+        // Cannot truncate: the old count was a u32.
         let left = (old.count() - taken) as u32;
         match old {
             _ if left == 0 => {
@@ -170,7 +170,7 @@ impl ExtentItem {
         taken
     }
 
-    /// Returns whether a reference is inline that counts.
+    /// Returns whether there is an inline reference with a non-zero count.
     pub(super) fn has_inline(&self) -> bool {
         self.inline.iter().any(|reference| reference.count() > 0)
     }
@@ -186,7 +186,7 @@ impl ExtentItem {
     }
 }
 
-/// Creates an inline reference. `count` means nothing for tree blocks.
+/// Creates an inline reference. `count` is ignored for tree blocks.
 pub(super) fn inline_ref(key: RefKey, count: u32) -> InlineRef {
     match key {
         RefKey::TreeRoot(root) => InlineRef::TreeBlock { root: root.0 },
@@ -204,7 +204,7 @@ pub(super) fn inline_ref(key: RefKey, count: u32) -> InlineRef {
     }
 }
 
-/// Returns the key of a reference, or None for the owner that simple quotas keep, which is no reference.
+/// Returns the key of a reference, or None for the owner of simple quotas, which is not a reference.
 pub(super) fn ref_key(reference: &InlineRef) -> Option<RefKey> {
     Some(match reference {
         InlineRef::TreeBlock { root } => RefKey::TreeRoot(RootId(*root)),

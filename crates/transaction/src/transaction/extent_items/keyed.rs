@@ -1,8 +1,8 @@
-//! The references of one extent that are items of their own.
+//! The keyed references of one extent, which are items of their own.
 //!
-//! Their changes lie on top of the tree until the extent is done with. The key of a file's reference holds a hash.
-//! Where hashes collide, a new reference takes the next free offset. So a reference lies at its hash or above it.
-//! Removals leave holes, so a hole does not end the search.
+//! Changes are collected on top of the tree until the extent is closed. The key of a file's reference contains a hash.
+//! On a collision, a new reference takes the next free offset, so a reference is at its hash or above it. Removals
+//! leave holes, so a hole does not end a search.
 
 use std::collections::BTreeMap;
 
@@ -16,14 +16,14 @@ use super::item::{data_root, inline_ref};
 use super::undecodable;
 use crate::error::{RefError, RefKey, Result};
 
-/// How far beyond a free offset a colliding reference is looked for before a new item is made. One
-/// beyond is not lost: its count is then kept in two items, which the kernel and `lower` both accept.
+/// How far beyond a free offset to search for a colliding reference before a new item is created. A reference further
+/// away is not lost: its count is then split over two items, which the kernel and `lower` both accept.
 const PROBE_BEYOND: u64 = 64;
 
 #[derive(Debug)]
 pub(super) struct KeyedRefs {
     bytenr: Logical,
-    /// Whether the tree has any.
+    /// Whether the extent tree has keyed references of the extent.
     committed: bool,
     changes: BTreeMap<Key, Option<Vec<u8>>>,
 }
@@ -37,7 +37,7 @@ impl KeyedRefs {
         }
     }
 
-    /// Returns whether there are any before the first one is dropped.
+    /// Returns whether there were any before the first drop.
     pub(super) fn were_any(&self) -> bool {
         self.committed || !self.changes.is_empty()
     }
@@ -48,7 +48,7 @@ impl KeyedRefs {
         Ok(self.at_or_above(cursor, first)?.is_some())
     }
 
-    /// Adds `count` to a reference, which is made if there is none.
+    /// Adds `count` to a reference, and creates it if necessary.
     pub(super) fn raise(
         &mut self,
         cursor: &mut Cursor<'_>,
@@ -88,7 +88,7 @@ impl KeyedRefs {
         Ok(())
     }
 
-    /// Takes up to `count` from a reference and says how many it took.
+    /// Subtracts up to `count` from a reference, and returns the subtracted number.
     pub(super) fn lower(
         &mut self,
         cursor: &mut Cursor<'_>,
@@ -134,12 +134,12 @@ impl KeyedRefs {
         self.changes.insert(key, Some(bytes));
     }
 
-    /// Deletes a key. The key may be absent from the tree: the apply accepts that.
+    /// Deletes a key. The tree need not contain it: `apply` accepts that.
     fn remove(&mut self, key: Key) {
         self.changes.insert(key, None);
     }
 
-    /// Returns the first of this extent's references at `from` or above.
+    /// Returns the first reference of this extent at or above `from`.
     fn at_or_above(&self, cursor: &mut Cursor<'_>, from: Key) -> Result<Option<(Key, Vec<u8>)>> {
         let committed = self.committed_at_or_above(cursor, from)?;
         let end = committed.as_ref().map_or(Key::MAX, |(key, _)| *key);
@@ -148,7 +148,7 @@ impl KeyedRefs {
         Ok(changed.or(committed))
     }
 
-    /// Returns the first of this extent's references at `from` or above that the tree has and that has no change.
+    /// Returns the first committed reference of this extent at or above `from` without a change.
     fn committed_at_or_above(
         &self,
         cursor: &mut Cursor<'_>,
@@ -171,12 +171,12 @@ impl KeyedRefs {
     }
 }
 
-/// Returns whether items of this type stand between an extent's own item and its block group's.
+/// Returns whether items of this type are between an extent's own item and its block group's.
 pub(super) fn is_keyed_ref(item_type: KeyType) -> bool {
     item_type > KeyType::METADATA_ITEM && item_type < KeyType::BLOCK_GROUP_ITEM
 }
 
-/// Decodes a reference and its count. None if the item is no reference.
+/// Decodes a reference and its count. Returns None if the item is not a reference.
 pub(super) fn decode(key: Key, bytes: &[u8]) -> Option<(RefKey, u64)> {
     Some(match key.item_type {
         KeyType::TREE_BLOCK_REF => (RefKey::TreeRoot(RootId(key.offset)), 1),

@@ -51,7 +51,7 @@ fn tree_of(refs: DelayedRefs) -> TestTree {
     tree
 }
 
-/// Returns the reason for which a run fails. Checks that the tree stays as it was.
+/// Returns the error of a run that must fail. Checks that the tree is unchanged.
 fn refused(tree: &mut TestTree, refs: DelayedRefs) -> RefError {
     let before = tree.items.clone();
     let error = tree.run(refs).unwrap_err();
@@ -63,7 +63,7 @@ fn refused(tree: &mut TestTree, refs: DelayedRefs) -> RefError {
     reason
 }
 
-/// Returns so many references that some are items of their own.
+/// Returns enough references that some are items of their own.
 fn many(first: u64) -> Vec<(RefKey, i64)> {
     (first..first + 100).map(|ino| (file(ino, 0), 1)).collect()
 }
@@ -161,7 +161,7 @@ fn references_go_inline_again_when_no_keyed_one_is_left() {
     let full = tree.extent(AT).unwrap();
     assert!(full.inline.len() > 20 && full.keyed.len() > 20);
 
-    // Room inline does not count as long as one is an item of its own.
+    // Inline space is not used as long as there is a keyed reference.
     let inline_ones = full.inline.iter().filter_map(item::ref_key);
     let drops: Vec<(RefKey, i64)> = inline_ones.skip(1).map(|found| (found, -1)).collect();
     tree.run(changed(&drops)).unwrap();
@@ -202,7 +202,7 @@ fn colliding_references_probe_upward_and_survive_holes() {
     assert_eq!(places(&tree), [(0, fa, 1), (1, fb, 1), (2, fc, 1)]);
 
     tree.run(changed(&[(fa, -1)])).unwrap();
-    // Behind the hole it is found, not made a second time.
+    // It is found after the hole, not created again.
     tree.run(changed(&[(fc, 1)])).unwrap();
     assert_eq!(places(&tree), [(1, fb, 1), (2, fc, 2)]);
     tree.run(changed(&[(fd, 1), (fe, 1), (fb, -1)])).unwrap();
@@ -426,7 +426,7 @@ fn count_above_the_sum_is_found_when_the_last_reference_goes() {
 #[test]
 fn count_below_the_sum_is_found_when_it_runs_out() {
     let mut tree = tree_of(new_data(&many(257)));
-    // The checker of leaves sees to it that no fewer are counted than are inline.
+    // The tree checker ensures that the count is not less than the number of inline references.
     let inline = tree.extent(AT).unwrap().inline.len();
     set_refs(&mut tree, inline as u64);
     let drops: Vec<(RefKey, i64)> = many(257).iter().map(|(found, _)| (*found, -1)).collect();

@@ -1,11 +1,12 @@
-//! The places of a log's blocks, and what lies there.
+//! The places of a log's blocks, and their contents on the devices.
 //!
-//! Most of a block that changes stays as it was. Of one that gets a place again, only the parts are written that differ
-//! from what lies there.
+//! Most of a changed block stays the same. If a block reuses a place, only the parts that differ from the old contents
+//! are written.
 //!
-//! So it must be known what lies there: what an earlier log of the same transaction has put on all devices (LOG-6).
+//! The old contents must therefore be known: an earlier log of the same transaction has written them to all devices
+//! (LOG-6).
 //!
-//! Not here: when a place may be used again (LOG-2).
+//! Not here: when a place may be reused (LOG-2).
 
 use std::collections::BTreeMap;
 
@@ -13,34 +14,34 @@ use ubtrfs_format::ids::Logical;
 use ubtrfs_format::key::Key;
 use ubtrfs_tree::Block;
 
-/// Parts of a block are compared in this size. Page caches write no less.
+/// The unit of comparison. Page caches write no less.
 const PART_BYTES: usize = 4096;
 
-/// Places are got ahead by this part of those that there are, since a log that has grown goes on to grow.
+/// The fraction of the existing places that is allocated in advance, because logs tend to grow further.
 const AHEAD_PART: usize = 4;
 const MOST_AHEAD: usize = 32;
 
 /// The places of blocks (LOG-2).
 #[derive(Debug, Default)]
 pub(super) struct Places {
-    /// All that were given out since the last commit.
+    /// All places allocated since the last commit.
     all: Vec<Logical>,
-    /// Blocks that the log on the devices does not need. So a file that syncs again and again writes to the same places,
-    /// which costs the storage below an image less than new ones.
+    /// Blocks that the log on the devices does not need. With their reuse, repeated fsyncs of a file write to the same
+    /// places, which is cheaper for the storage below an image.
     idle: BTreeMap<Likeness, Block>,
-    /// Places that were given out and never taken.
+    /// Allocated places that were never used.
     spare: Vec<Logical>,
-    /// The places of the log that is being written, with the block that lies there if it is known.
+    /// The places of the log that is being written, with their old blocks if known.
     taken: BTreeMap<Logical, Option<Block>>,
-    /// The blocks that the log in progress needs no more.
+    /// The blocks replaced by the log that is being written.
     retired: Vec<Block>,
 }
 
-/// Blocks that are near each other in this order are likely to have much in common.
+/// A sort order. Neighbouring blocks are likely to have similar contents.
 type Likeness = (u8, Key, Logical);
 
 impl Places {
-    /// Takes an idle place. Its block is as similar as possible to one of this level and first key.
+    /// Takes an idle place whose block is likely to be similar to one of this level and first key.
     pub(super) fn take_idle(&mut self, level: u8, first_key: &Key) -> Option<Logical> {
         let like = (level, *first_key, Logical(u64::MAX));
         let below = self.idle.range(..=like).next_back();
@@ -57,16 +58,16 @@ impl Places {
         Some(place)
     }
 
-    /// Returns how many places are to be got beside one that is new.
+    /// Returns the number of places to allocate in advance, with a new one.
     pub(super) fn wanted_ahead(&self) -> usize {
         (self.all.len() / AHEAD_PART).min(MOST_AHEAD)
     }
 
-    /// Adds places that no log has taken yet, ascending.
+    /// Adds unused places, ascending.
     pub(super) fn add_spare(&mut self, places: Vec<Logical>) {
         self.all.extend(&places);
         self.spare = places;
-        // Taken from the end, lowest first.
+        // They are popped from the end, so the lowest is used first.
         self.spare.reverse();
     }
 
@@ -84,7 +85,7 @@ impl Places {
         self.taken.keys().copied()
     }
 
-    /// Returns the parts of a block in a taken place that differ from what lies there (LOG-7).
+    /// Returns the parts of a block that differ from the old contents of its place (LOG-7).
     pub(super) fn parts_to_write<'b>(
         &'b self,
         block: &'b Block,
@@ -100,7 +101,7 @@ impl Places {
         })
     }
 
-    /// Notes that the log that was being written is durable.
+    /// Notes that the log is durable.
     pub(super) fn written(&mut self) {
         self.taken.clear();
         for block in self.retired.drain(..) {
@@ -111,12 +112,12 @@ impl Places {
         }
     }
 
-    /// Returns how many blocks are kept for the places that a log may take again.
+    /// Returns the number of idle blocks kept for comparison.
     pub(super) fn idle(&self) -> usize {
         self.idle.len()
     }
 
-    /// Returns all places that were taken since the last commit.
+    /// Returns all places allocated since the last commit.
     pub(super) fn into_all(self) -> Vec<Logical> {
         self.all
     }

@@ -1,4 +1,4 @@
-//! Flushes of data beside commits and logs. The device reports an error of a write once, at the next flush, as the
+//! Data flushes concurrent with commits and logs. The device reports a write error once, at the next flush, as the
 //! kernel does for an open file.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::transaction::testing::{Failpoint, at_failpoints};
 use crate::transaction::{LogOutcome, TransactionManager};
 
-/// A way to make edits durable, and its steps.
+/// A way to make edits durable, with its steps.
 struct Sync {
     run: fn(&Opened) -> Result<()>,
     blocks_written: Failpoint,
@@ -65,8 +65,8 @@ impl Volume {
         }
     }
 
-    /// Has a request of that kind wait at one barrier, and at another before it goes on. It is the next one after `armed`
-    /// was set.
+    /// Makes a request of this kind wait at one barrier, and at another before it continues. Affects the next request
+    /// after `armed` was set.
     fn pause_once(&self, kind: Request, armed: Arc<AtomicBool>) -> [Arc<Barrier>; 2] {
         let barriers = [(); 2].map(|()| Arc::new(Barrier::new(2)));
         let [is_there, goes_on] = barriers.clone();
@@ -134,7 +134,7 @@ fn no_superblock_follows_a_failed_flush_of_data() {
     }
 }
 
-/// WRITER-6. A flush of data would hear of the superblock's error in place of the commit.
+/// WRITER-6. A data flush would receive the superblock's error instead of the commit.
 #[test]
 fn no_flush_of_data_hears_of_a_superblock_error() {
     for sync in SYNCS {

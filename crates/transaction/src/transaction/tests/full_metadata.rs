@@ -1,4 +1,4 @@
-//! Volumes whose metadata is full.
+//! Volumes with full metadata.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use crate::transaction::{EditEstimate, Reservation};
 
 const DEVICE_BYTES: u64 = 128 << 20;
 
-/// Sets attributes until there is no room for an edit.
+/// Sets attributes until there is no space for an edit.
 fn fill_up(opened: &Opened) {
     let manager = &opened.manager;
     let mut number = 0;
@@ -39,7 +39,7 @@ fn fill_up(opened: &Opened) {
     }
 }
 
-/// Deletes attributes that lie side by side.
+/// Deletes adjacent attributes.
 fn delete_some(opened: &Opened, count: usize) {
     let mut keys = Vec::new();
     let mut cursor = opened.tree.view.cursor();
@@ -70,7 +70,7 @@ fn space_that_a_reader_holds_for_a_moment_is_waited_for() {
             while manager.committed() == before {
                 thread::yield_now();
             }
-            // For longer than it takes to be refused.
+            // Longer than a failing reservation takes.
             let begin = Instant::now();
             while begin.elapsed() < Duration::from_millis(5) {
                 thread::yield_now();
@@ -87,7 +87,7 @@ fn full_volume_with_quotas_is_opened_for_writing() {
     let device = device_of(DEVICE_BYTES, "quota");
     let opened = open(&device);
     fill_up(&opened);
-    // Clears the flag, as if quotas were kept: the next mount must set it again.
+    // Clears the flag, as if quotas were maintained: the next mount must set it again.
     let quotas = opened.roots.tree(RootId::QUOTA_TREE).unwrap();
     let key = Key::new(0, KeyType::QGROUP_STATUS, 0);
     let status = |roots: &Roots| {
@@ -119,7 +119,7 @@ fn full_volume_with_quotas_is_opened_for_writing() {
     assert_eq!(status(&read)[at], 0b101);
 }
 
-/// Returns the sums of metadata.
+/// Returns the totals of metadata.
 fn metadata(opened: &Opened) -> SpaceTotals {
     let totals = opened.manager.space.totals();
     let metadata = |sums: &SpaceTotals| sums.kind == BlockGroupType::Metadata;
@@ -167,7 +167,7 @@ fn small_operations_share_one_reservation() {
     }
     drop(first);
     assert_eq!(metadata(&opened).reserved, reserved);
-    // The blocks that it was for are there by now, and take no more.
+    // The blocks of these edits exist now, and need no further space.
     manager.shrink_reservation();
     assert!((before + 1..reserved).contains(&metadata(&opened).reserved));
 }
@@ -182,7 +182,7 @@ fn unused_units_are_drained_for_other_operations() {
         .manager
         .reserve_metadata(EditEstimate::items(1))
         .unwrap();
-    // The largest reservation for which there is room beside nothing else.
+    // The largest reservation that fits on its own.
     let (mut least, mut most) = (1, u64::MAX / 2);
     while most - least > 1 {
         let bytes = least + (most - least) / 2;

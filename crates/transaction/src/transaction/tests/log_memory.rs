@@ -1,4 +1,4 @@
-//! Operations that come while the memory for deltas is used up: by a log, or by edits that were taken back.
+//! Operations that begin while the memory for deltas is used up: by a log, or by reverted edits.
 
 use std::sync::mpsc;
 use std::thread;
@@ -13,14 +13,14 @@ use crate::transaction::{
 
 const DELTA_BYTES: u64 = 64 << 10;
 
-/// Opens a volume that, as operations see it, another thread commits.
+/// Opens a volume whose commits, as operations see it, are made by another thread.
 fn open_small() -> Opened {
     let opened = open_on(new_device(""), 256 << 20, DELTA_BYTES);
     opened.manager.threads.add_background(thread::spawn(|| ()));
     opened
 }
 
-/// Writes a log that takes more than the memory for deltas.
+/// Writes a log larger than the memory for deltas.
 fn write_log(opened: &Opened) {
     let mut session = opened.manager.log_session().unwrap();
     for number in 0..2 * DELTA_BYTES / 1000 {
@@ -53,7 +53,8 @@ fn log_of_a_commit_in_progress_is_not_charged_to_the_next_transaction() {
     opened.close();
 }
 
-/// Has an operation begin on a volume without room for it, and calls `after` once it waits. Tells whether it went on.
+/// Starts an operation on a volume without memory for it, and calls `after` once it waits. Returns whether it
+/// continued.
 fn goes_on(opened: &Opened, after: impl FnOnce()) -> bool {
     let manager = &opened.manager;
     let waits = || manager.stats().delta_waits.count;
@@ -76,7 +77,7 @@ fn goes_on(opened: &Opened, after: impl FnOnce()) -> bool {
     })
 }
 
-/// Nothing else has been edited, so that no freeze comes.
+/// There are no other edits, so no freeze happens.
 #[test]
 fn operation_waits_for_no_freeze_of_an_empty_transaction() {
     let opened = open_small();

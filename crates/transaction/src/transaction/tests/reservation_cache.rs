@@ -1,4 +1,4 @@
-//! Units of the reservation cache. They are here since `tests/models` compiles the cache for its own tests.
+//! Units of the reservation cache. A separate file, because `tests/models` compiles the cache for its own tests.
 
 use crate::transaction::EditEstimate;
 use crate::transaction::reservation_cache::{ReservationCache, ReservationUnits};

@@ -10,7 +10,7 @@ use crate::transaction::stripes::my_stripe;
 
 const DELTA_BYTES: u64 = 1 << 20;
 const WAITERS: u64 = 24;
-/// More than any of the waits of these tests takes.
+/// Longer than any wait in these tests.
 const AT_MOST: Duration = Duration::from_secs(20);
 
 fn wait_until(is_so: impl Fn() -> bool) {
@@ -21,20 +21,20 @@ fn wait_until(is_so: impl Fn() -> bool) {
     }
 }
 
-/// An operation aborts within a transaction, while a freeze waits for it and another operation for the freeze.
+/// An operation aborts within a transaction, while a freeze waits for it and another operation waits for the freeze.
 #[test]
 fn an_operation_aborts_while_a_freeze_waits_for_it() {
     let device = device_of(DEVICE_BYTES, "");
-    // Not in a scope, so that a test that fails ends.
+    // Leaked rather than in a scope, so that a failing test ends.
     let opened = Box::leak(Box::new(open_on(device, 256 << 20, DELTA_BYTES)));
     let opened = &*opened;
     let manager = &opened.manager;
-    // It commits nothing: the freeze of this test is the only one.
+    // It does not commit: the freeze in this test is the only one.
     let (ends_background, ended) = mpsc::channel::<()>();
     manager
         .threads
         .add_background(thread::spawn(move || ended.recv().unwrap_or(())));
-    // Without a wait for room.
+    // Does not wait for memory.
     let enter = |cost| {
         let reservation = manager.try_reserve(cost).unwrap();
         manager.join_transaction(reservation).unwrap()
@@ -48,7 +48,7 @@ fn an_operation_aborts_while_a_freeze_waits_for_it() {
     drop(filling);
     let cost = EditEstimate::items(1);
     let within = enter(cost);
-    // So many that one of them enters where the operation has entered.
+    // Enough threads that one of them uses the same stripe as the operation.
     let (sender, receiver) = mpsc::channel();
     let (tells_stripe, stripes) = mpsc::channel();
     for _ in 0..WAITERS {
@@ -61,13 +61,14 @@ fn an_operation_aborts_while_a_freeze_waits_for_it() {
     }
     wait_until(|| manager.threads.waiting_for_notice() == WAITERS);
     thread::spawn(|| manager.commit_running());
-    // The freeze waits for the operation. It has closed the stripes before this one, and keeps others out of this one.
+    // The freeze waits for the operation. It has closed the stripes before this one, and blocks new entries into this
+    // one.
     wait_until(|| manager.running.is_closed_to_this_thread());
     let mut kept_out = 0;
     for stripe in stripes.iter().take(WAITERS as usize) {
         kept_out += u64::from(stripe <= my_stripe());
     }
-    // The waiting threads look at a freeze in progress: some are kept out, the others wait again.
+    // The waiting threads check a freeze in progress: some are blocked by it, the others wait again.
     manager.threads.notify_frozen();
     wait_until(|| manager.threads.waiting_for_notice() == WAITERS - kept_out);
     let (aborted, aborts) = mpsc::channel();

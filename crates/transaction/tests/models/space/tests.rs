@@ -15,21 +15,21 @@ use crate::sync::{Mutex, Ordering};
 /// The size of a chunk.
 const CHUNK: u64 = 10;
 
-/// Creates metadata that may have one more chunk.
+/// Creates metadata space with room for one more chunk.
 fn one_chunk_unallocated() -> Arc<SpaceInfo> {
     let info = SpaceInfo::default();
     info.unallocated_bytes.store(CHUNK, Ordering::Relaxed);
     Arc::new(info)
 }
 
-/// Creates a group of so many free bytes.
+/// Creates a group with `bytes` free bytes.
 fn free(bytes: u64) -> Arc<SpaceInfo> {
     let info = SpaceInfo::default();
     info.free_bytes.store(bytes, Ordering::Relaxed);
     Arc::new(info)
 }
 
-/// Makes a chunk of data of the last unallocated space, as `chunk_alloc` does.
+/// Allocates a data chunk from the last unallocated space, like `chunk_alloc`.
 fn make_data_chunk(metadata: &SpaceInfo) -> bool {
     metadata.unallocated_bytes.store(0, Ordering::SeqCst);
     let made = metadata.fits_reservations();
@@ -39,7 +39,7 @@ fn make_data_chunk(metadata: &SpaceInfo) -> bool {
     made
 }
 
-/// Keeps the global reserve, which is more than there is. The reservations that follow check once.
+/// Keeps a global reserve larger than the available space. Later reservations then check only once.
 fn keep_more(info: &SpaceInfo) {
     assert!(info.reserve_metadata(0, 2 * CHUNK));
 }
@@ -59,7 +59,7 @@ fn data_chunk_and_metadata_reservation_do_not_both_take_the_last_space() {
     });
 }
 
-/// A reservation may be met by what another thread has added, if that came in time.
+/// A reservation may be covered by another thread's, if that was added in time.
 #[test]
 fn data_chunk_does_not_come_between_two_equal_reservations() {
     check(3, || {
@@ -109,7 +109,7 @@ fn data_reservation_and_group_that_goes_do_not_both_take_its_space() {
         let info = free(CHUNK);
         let reserving = Arc::clone(&info);
         let reserving = thread::spawn(move || reserving.reserve_data(CHUNK));
-        // `retire` does this.
+        // Like `retire`.
         replace(&info.free_bytes, CHUNK, 0);
         let retired = info.fits_groups();
         if !retired {
@@ -133,7 +133,7 @@ fn last_space_is_reserved_for_one_of_two_writers_at_most() {
     });
 }
 
-/// The writer takes what it allocates from the groups before it releases the reservation.
+/// The writer subtracts its allocation from the groups before it releases the reservation.
 #[test]
 fn allocation_of_reserved_data_leaves_no_gap_for_others() {
     check(5, || {
@@ -149,7 +149,7 @@ fn allocation_of_reserved_data_leaves_no_gap_for_others() {
     });
 }
 
-/// A block of a group, which loom lets no two threads touch that are not in order.
+/// A block of a group. loom reports accesses by two threads that are not ordered.
 #[derive(Debug)]
 struct Block(UnsafeCell<u64>);
 
@@ -161,7 +161,7 @@ unsafe impl Sync for Block {}
 unsafe impl Send for Block {}
 
 impl Block {
-    /// Touches the block as a write does, or a reader that nothing may disturb.
+    /// Accesses the block like a write, or like a reader that must not be disturbed.
     fn touch(&self) {
         self.0.with_mut(|_| ());
     }
@@ -212,7 +212,7 @@ fn reopened_group_shows_its_writers_what_was_done_while_it_was_closed() {
     });
 }
 
-/// An extent that is free, or out while it is discarded.
+/// An extent that is free, or taken out for a discard.
 #[derive(Default)]
 struct FreeExtent {
     gate: TrimGate,
@@ -230,7 +230,7 @@ impl FreeExtent {
         std::mem::take(&mut *self.is_free.lock())
     }
 
-    /// Takes the extent as `alloc` does.
+    /// Allocates the extent, like `alloc`.
     fn allocate(&self) -> bool {
         let moment = self.gate.moment();
         if self.take() {
@@ -243,7 +243,7 @@ impl FreeExtent {
         self.take()
     }
 
-    /// Takes the extent out if it is there, and gives it back.
+    /// Takes the extent out if it is free, and returns it.
     fn discard(&self) {
         let _entered = self.gate.enter();
         if self.take() {

@@ -15,11 +15,11 @@ use crate::space::Space;
 use crate::sync::AtomicBool;
 
 const NODESIZE: u64 = 16384;
-/// More than any of the models needs, so that the edits decide.
+/// More than any model needs, so that only the edits matter.
 const TREES: u64 = 64 << 30;
 const FREE: u64 = 128 << 30;
-/// A commit that reserves more does not keep the global reserve, which is no larger than this. Edits of `MANY` items need
-/// much more.
+/// A commit with a larger reservation does not keep the global reserve, whose maximum this is. Edits of `MANY` items
+/// need much more.
 const GLOBAL_RESERVE: u64 = 128 << 20;
 const MANY: u64 = 50_000;
 const NOTHING: EditCounts = EditCounts {
@@ -57,19 +57,19 @@ impl Volume {
         );
     }
 
-    /// Makes edits of so many items.
+    /// Edits `items` items.
     fn edit(&self, items: u64) {
         let cost = EditEstimate::items(items);
         self.running.0.grew(cost.bytes as i64, cost.items);
     }
 
-    /// Asserts that at least so much is reserved for commits.
+    /// Asserts that at least `need` bytes are reserved for commits.
     fn has_reserved(&self, need: u64) {
         let reserved = self.space.reserved();
         assert!(reserved >= need, "{reserved} bytes for {need}");
     }
 
-    /// Returns the bytes that commits may need for edits of so many items, and for `frozen`.
+    /// Returns the bytes that commits may need for edits of `items` items, and for `frozen`.
     fn need(items: u64, frozen: Option<EditCounts>) -> u64 {
         let volume = Volume::new();
         if let Some(counts) = frozen {
@@ -118,13 +118,13 @@ fn cached_units_count_until_the_edits_do() {
                 .reservations
                 .take_batch(&volume.running, nothing, units)
         );
-        // The batch, which is larger than all that follows.
+        // The batch is larger than all later reservations.
         volume.space.shrink_metadata_reservation(0);
         let operation = spawn(&volume, move |volume| {
             volume.edit(8);
             volume.reservations.consume_cached(units);
         });
-        // Another operation drains the cache, since it has found no space.
+        // Another operation drains the cache, because it has found no space.
         volume.reservations.drain_cache();
         volume.reserve(EditEstimate::items(1));
         volume.has_reserved(Volume::need(9, None));
@@ -132,7 +132,7 @@ fn cached_units_count_until_the_edits_do() {
     });
 }
 
-/// A batch that is reserved while an operation leaves.
+/// A batch is reserved while an operation leaves.
 #[test]
 fn batch_is_reserved_beside_edits_that_replace_a_reservation() {
     check(4, || {

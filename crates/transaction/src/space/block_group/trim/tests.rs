@@ -1,4 +1,4 @@
-//! States of free space against a list of sectors.
+//! States of free space, compared with a list of sectors.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ const LEN: u64 = 32 * MIB;
 const SECTORS: usize = (LEN / SECTOR) as usize;
 const SUPERBLOCK: Range<u64> = START + MIB..START + MIB + (64 << 10);
 
-/// The state of a sector by the model.
+/// The state of a sector in the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sector {
     Used,
@@ -141,7 +141,7 @@ fn runs(space: &FreeSpace) -> Vec<Range<u64>> {
     runs
 }
 
-// TRIM-2, and all that `Rig::check` looks at.
+// TRIM-2, and everything that `Rig::check` compares.
 #[test]
 fn states_agree_with_a_list_of_sectors() {
     let mut rng = Rng::new(seed("states_agree_with_a_list_of_sectors"));
@@ -322,7 +322,7 @@ fn space_freed_before_its_group_is_loaded_waits_as_well() {
     assert_eq!(region.start.0..region.end(), freed);
     assert_eq!(group.take_longest_untrimmed(0, 0, &source), None);
     group.put_back(&region, true);
-    // The space that another mount has left.
+    // The untrimmed space from an earlier mount.
     group.queue_unproven(&source);
     let region = group.take_longest_untrimmed(0, 0, &source).unwrap();
     assert_eq!(region.start.0..region.end(), START + 10 * MIB..START + LEN);

@@ -1,14 +1,14 @@
 //! The ranges of a group that wait for a discard.
 //!
-//! A few are kept as ranges, which is cheap for each that is freed or allocated. More are kept in the form of free space,
-//! so that their memory is bounded as that is.
+//! A small number of ranges is kept in a set, which makes frees and allocations cheap. A larger number is kept as
+//! `FreeSpace`, whose memory is bounded.
 
 use std::ops::Range;
 
 use crate::range_set::RangeSet;
 use crate::space::free_space::{ExtentRequest, FreeSpace};
 
-/// More ranges are kept as free space. So many take less memory than the free space of a GiB may.
+/// The maximum number of ranges kept in a set. They take less memory than the free space of a GiB may take.
 const FEW: u64 = if cfg!(test) { 64 } else { 1024 };
 
 #[derive(Debug)]
@@ -43,7 +43,7 @@ impl Waiting {
         self.bytes() == 0
     }
 
-    /// Returns how many ranges there are.
+    /// Returns the number of ranges.
     pub(super) fn count(&self) -> u64 {
         match self {
             Waiting::Few { ranges, .. } => ranges.count(),
@@ -51,7 +51,7 @@ impl Waiting {
         }
     }
 
-    /// Adds a range of whole sectors. `empty` makes free space of the group with nothing free.
+    /// Adds a range of whole sectors. `empty` creates a `FreeSpace` of the group with nothing free.
     pub(super) fn add(&mut self, range: &Range<u64>, empty: impl FnOnce() -> FreeSpace) {
         match self {
             Waiting::Few { ranges, bytes } => {
@@ -70,7 +70,7 @@ impl Waiting {
         }
     }
 
-    /// Takes a range out, and returns how much of it waited.
+    /// Removes a range, and returns the number of waiting bytes in it.
     pub(super) fn remove(&mut self, range: &Range<u64>) -> u64 {
         match self {
             Waiting::Few { bytes: 0, .. } => 0,
@@ -120,7 +120,7 @@ fn add_to(free: &mut FreeSpace, range: &Range<u64>) {
     let len = range.end - range.start;
     if free.add(range.start, len).is_err() {
         free.exclude(range.start, len);
-        // Whole sectors of the group, or it would not have become free.
+        // Cannot fail: the range was freed in the group, so it consists of whole sectors.
         let _ = free.add(range.start, len);
     }
 }

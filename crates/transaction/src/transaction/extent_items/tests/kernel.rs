@@ -1,8 +1,8 @@
-//! The kernel's items, taken apart and made again of their references.
+//! Items written by the kernel, decoded and rebuilt from their references.
 //!
-//! Inline references come first and one at a time, from the last to the first. Those that are items of their own
-//! follow. So each item must find its place and its form, and the limit of inline references must be the kernel's.
-//! That is true of volumes whose extents lost no reference after some had spilled.
+//! Inline references are added first and one at a time, from the last to the first. Keyed references follow. So each
+//! item must get its place and its form, and the limit of inline references must be the kernel's. This requires volumes
+//! whose extents lost no reference after some had become keyed.
 
 use std::cmp::Reverse;
 use std::fs::File;
@@ -29,7 +29,7 @@ use crate::transaction::extent_items::item::ref_key;
 #[derive(Debug, Default)]
 struct Seen {
     extents: usize,
-    /// The most references inline, and as items of their own, that one extent has.
+    /// The maximum number of inline and of keyed references of one extent.
     inline: usize,
     keyed: usize,
     shared_blocks: usize,
@@ -58,7 +58,7 @@ fn extent_items(volume: &Roots) -> Items {
     items
 }
 
-/// Makes every extent of the volume again.
+/// Rebuilds every extent of the volume.
 fn replay_all(paths: &[PathBuf]) -> Seen {
     let volume = test_roots::open_paths(paths);
     let superblock = volume.superblock();
@@ -99,7 +99,7 @@ fn replay(tree: &mut TestTree, at: Logical, extent: &Decoded) {
         ExtentShape::Block { level } => (0, Some(level)),
     };
     let mut inline = extent.inline.clone();
-    // References with the same hash lie in the order in which they came.
+    // References with the same hash are in order of insertion.
     inline.sort_by_key(|found| (Reverse(found.key_type()), found.sequence()));
     let inline = inline.iter();
     let inline = inline.filter_map(|found| Some((ref_key(found)?, found.count())));

@@ -1,4 +1,4 @@
-//! Many rounds of random changes, against a model that holds each extent's references.
+//! Many rounds of random changes, compared with a model of each extent's references.
 
 use std::collections::BTreeMap;
 
@@ -25,9 +25,9 @@ struct Extent {
 struct World {
     tree: TestTree,
     model: BTreeMap<Logical, Extent>,
-    /// Whether references are rather added than dropped, by place.
+    /// Whether references are mostly added or mostly dropped, by extent.
     growing: BTreeMap<Logical, bool>,
-    /// The references that are items of their own.
+    /// The keyed references.
     keyed: BTreeMap<Logical, Vec<RefKey>>,
     collisions: Vec<u64>,
     rng: Rng,
@@ -168,7 +168,7 @@ impl World {
                 let growing = !self.growing[&at];
                 self.growing.insert(at, growing);
             }
-            // Larger nodes hold more before any spill.
+            // Larger nodes hold more inline references.
             let most = 50 + self.tree.context.nodesize as u64 / 512;
             let spilled = self.keyed.remove(&at).unwrap_or_default();
             match self.rng.below(25) {
@@ -196,7 +196,7 @@ impl World {
         self.check_items(&before);
     }
 
-    /// Checks that the committed counts and the pending changes make the model's counts.
+    /// Checks that the committed counts plus the pending changes equal the model's counts.
     fn check_pending(&self, before: &BTreeMap<Logical, Extent>, refs: &DelayedRefs) {
         let count = |extent: Option<&Extent>| {
             extent.map_or(0, |extent| extent.refs.values().sum::<u64>() as i64)

@@ -1,4 +1,4 @@
-//! An extent tree in memory, built anew after each run and read through the checker.
+//! An extent tree in memory, rebuilt after each run and read through the tree checker.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,13 +29,13 @@ use crate::transaction::extent_items::{ExtentBatch, ExtentContext, run};
 
 pub(super) type Items = BTreeMap<Key, Vec<u8>>;
 
-/// The transaction that the runs belong to.
+/// The transaction of the runs.
 pub(super) const NOW: Transid = Transid(2);
 
-/// An item that no reference is about; its block group begins with the extent at the first place.
+/// An item that is not a reference. Its block group begins with the first extent.
 pub(super) const BLOCK_GROUP: Key = Key::new(1 << 20, KeyType::BLOCK_GROUP_ITEM, 1 << 30);
 
-/// An extent as the items describe it.
+/// An extent, decoded from its items.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Decoded {
     pub(super) key: Key,
@@ -120,7 +120,7 @@ impl TestTree {
         tree
     }
 
-    /// Runs the changes and makes them in the tree.
+    /// Runs the changes and applies them to the tree.
     pub(super) fn run(&mut self, mut refs: DelayedRefs) -> Result<ExtentBatch, Error> {
         let batch = run(refs.take(), &self.view, &self.context)?;
         assert!(
@@ -137,7 +137,7 @@ impl TestTree {
         Ok(batch)
     }
 
-    /// Builds the tree from `items` and reads all of it, past the checker of leaves.
+    /// Builds the tree from `items` and reads all of it, through the tree checker.
     pub(super) fn rebuild(&mut self) {
         let mut blocks = Blocks {
             next: self.chunk.logical(),
@@ -203,7 +203,7 @@ impl BlockSink for Blocks<'_> {
     }
 }
 
-/// Takes all extents apart. References to extents without an item are a failure.
+/// Decodes all extents. Panics on references to extents without an item.
 pub(super) fn extents(items: &Items) -> BTreeMap<Logical, Decoded> {
     let mut extents = BTreeMap::new();
     for (key, bytes) in items {
@@ -240,7 +240,8 @@ pub(super) fn extents(items: &Items) -> BTreeMap<Logical, Decoded> {
 
 /// Returns up to 4096 offsets at which an inode's references have the same hash.
 ///
-/// A crc is linear: numbers that differ by a vector of its kernel have the same. Those are found by elimination.
+/// CRC is linear: two numbers whose difference is in the kernel of the map have the same hash. These are found by
+/// elimination.
 pub(super) fn colliding_offsets(count: usize) -> Vec<u64> {
     let mut basis: Vec<(u32, u64)> = Vec::new();
     let mut kernel: Vec<u64> = Vec::new();
