@@ -1,10 +1,10 @@
-//! Chunks of a volume that starts with files, added as they are needed.
+//! Chunks of a volume that is created with files. They are added on demand.
 //!
-//! Data comes first and takes chunk after chunk, each larger than the one before, up to a GiB a stripe. Metadata
-//! follows when its size is known. Only the last chunk ever changes. It is cut when nothing else gives the room, or
-//! when the volume shall be as small as it can be.
+//! Data is placed first and takes one chunk after another, each larger than the last, up to a GiB per stripe. Metadata
+//! follows when its size is known. Only the last chunk ever changes. It is trimmed if there is no other free space, or
+//! if the volume must be as small as possible.
 //!
-//! Not here: how devices are chosen (`chunks`), what lies in a chunk (`place`, `fill`).
+//! Not here: the choice of devices (`chunks`), the contents of chunks (`place`, `fill`).
 
 use ubtrfs_device::chunk_layout::{data_stripes, max_stripes};
 use ubtrfs_device::{MappedChunk, STRIPE_LEN};
@@ -21,29 +21,29 @@ mod tests;
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
-/// Less in one place is not worth a chunk.
+/// The minimum size of a stripe.
 const MIN_STRIPE_BYTES: u64 = MIB;
 const MIN_DATA_CHUNK_BYTES: u64 = 8 * MIB;
 const MAX_DATA_CHUNK_BYTES: u64 = 10 * GIB;
-/// The size that a device without a limit may grow to.
+/// The maximum size of a device without a limit.
 const NO_LIMIT: u64 = 1 << 62;
-/// Nodes that a volume has room for beyond those it starts with. The kernel holds 368 back, and reserves for the
-/// worst case whatever it does. Below the least number it can make no directory.
+/// Minimum number of free nodes in a new volume. The kernel withholds 368, and reserves for the worst case of each
+/// operation. With fewer than the least number, it cannot create a directory.
 const SPARE_NODES: u64 = 1024;
 const LEAST_SPARE_NODES: u64 = 640;
 const SPARE_BYTES: u64 = 8 * MIB;
 
-/// How much room a volume gets beyond what its files take.
+/// The amount of free space in the new volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Spare {
     /// Chunks of the usual sizes.
     Usual,
-    /// The least that a kernel needs to write to the volume at all.
+    /// The minimum that a kernel needs to write to the volume at all.
     Least,
 }
 
 impl VolumeChunks {
-    /// Lets every device be as long as its chunks need.
+    /// Removes the size limits of all devices.
     pub(super) fn lift_limits(&mut self) {
         for device in &mut self.devices {
             device.room_end = NO_LIMIT;
@@ -64,7 +64,7 @@ impl VolumeChunks {
         }
     }
 
-    /// Adds the next chunk of data.
+    /// Adds the next data chunk.
     pub(super) fn add_data(&mut self, geometry: &Geometry, spare: Spare) -> Result<(), MkfsError> {
         let types = geometry.data_types();
         let before = self.bytes_of_type(types);
@@ -73,7 +73,7 @@ impl VolumeChunks {
         }
         let stripes = data_stripes(geometry.profile_of(types), self.devices.len()) as u64;
         let max = (stripes.max(1) * GIB).min(MAX_DATA_CHUNK_BYTES);
-        // The rest of the last one is lost where it cannot be cut off: DUP has its copy behind it.
+        // The unused rest of the last chunk is wasted if it cannot be trimmed: with DUP, the second copy is after it.
         let share = match spare {
             Spare::Usual => before / 4,
             Spare::Least => before / 16,
@@ -81,8 +81,8 @@ impl VolumeChunks {
         self.add_sized(geometry, types, share.clamp(MIN_DATA_CHUNK_BYTES, max))
     }
 
-    /// Returns the chunks with more of them for `needed` bytes of tree blocks, of which `room` bytes have place
-    /// already.
+    /// Returns the layout with enough metadata chunks for `needed` bytes of tree blocks, where `room` bytes are already
+    /// available.
     pub(super) fn with_metadata(
         &self,
         geometry: &Geometry,
@@ -112,7 +112,7 @@ impl VolumeChunks {
         Ok(layout)
     }
 
-    /// Cuts the last chunk to its first `used` bytes; without any the chunk goes.
+    /// Trims the last chunk to its first `used` bytes, or removes it if that is 0.
     pub(super) fn trim_last(&mut self, geometry: &Geometry, used: u64) -> Result<(), MkfsError> {
         let Some(mut chunk) = self.chunks.pop() else {
             return Ok(());
@@ -146,7 +146,7 @@ impl VolumeChunks {
         Ok(())
     }
 
-    /// Returns the bytes for blocks behind the data that ends at a place. Zero unless they share chunks.
+    /// Returns the bytes for tree blocks after the end of the data. Zero unless they share chunks.
     pub(super) fn room_from(&self, geometry: &Geometry, data_end: Place) -> u64 {
         let types = geometry.metadata_types();
         let is_mixed = geometry.features.is_mixed();
@@ -165,7 +165,7 @@ impl VolumeChunks {
         device.expect("a layout names its own devices")
     }
 
-    /// Returns the bytes of the devices that are taken or lie before what is taken.
+    /// Returns the minimum total size of the devices: up to the ends of their chunks.
     pub(super) fn reached_bytes(&self) -> u64 {
         self.devices.iter().map(|device| device.next).sum()
     }
@@ -190,7 +190,7 @@ impl VolumeChunks {
 }
 
 impl PlannedChunk {
-    /// Returns the bytes that can be allocated.
+    /// Returns the allocatable bytes.
     pub(super) fn capacity(&self) -> u64 {
         let lost = self.superblock_ranges();
         let lost: u64 = lost.iter().map(|range| range.end - range.start).sum();

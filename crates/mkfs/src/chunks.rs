@@ -1,16 +1,16 @@
-//! The first chunks of a volume: how large each is and on which devices it lies.
+//! The first chunks of a volume: their sizes and devices.
 //!
-//! Sizes follow mkfs.btrfs: a chunk without a profile is small and fixed; others take a share of the volume between
-//! a floor and a ceiling. Places are our own. Chunks are packed from the first free byte, without the holes that
-//! its temporary chunks leave. Devices with the most room are taken first, as the kernel does.
+//! Sizes follow mkfs.btrfs: a chunk without a profile is small and fixed; others take a share of the volume between a
+//! minimum and a maximum. Places differ: chunks are packed from the first free byte, without the holes that the
+//! temporary chunks of mkfs.btrfs leave. Devices with the most free space are preferred, as in the kernel.
 //!
 //! Invariants
-//! - NEWVOLUME-1: no chunk lies in the first MiB of a device, and no two overlap on one.
-//! - NEWVOLUME-2: starts and lengths are multiples of the stripe length, on devices and in logical space, so
-//!   that no tree block crosses a stripe.
+//! - NEWVOLUME-1: no chunk is in the first MiB of a device, and no two overlap.
+//! - NEWVOLUME-2: starts and lengths are multiples of the stripe length, on devices and in logical space, so no tree
+//!   block crosses a stripe.
 //!
-//! Not here: chunks that files need (`chunk_growth`), where the bytes of a chunk go ([`MappedChunk`]), what
-//! lies in it (`place`). The kernel sizes chunks of a volume in use otherwise (`ubtrfs_device::chunk_layout`).
+//! Not here: chunks for files (`chunk_growth`), the mapping of a chunk ([`MappedChunk`]), its contents (`place`). The
+//! kernel uses other sizes for chunks of a mounted volume (`ubtrfs_device::chunk_layout`).
 
 use std::ops::Range;
 
@@ -41,13 +41,13 @@ const LARGE_VOLUME_BYTES: u64 = 50 * GIB;
 pub struct PlannedDevice {
     pub devid: DevId,
     pub uuid: Uuid,
-    /// Whole sectors.
+    /// A multiple of the sector size.
     pub total_bytes: u64,
-    /// In chunks.
+    /// Total bytes in chunks.
     pub bytes_used: u64,
-    /// Everything from here on is free.
+    /// The start of the free space.
     pub(super) next: u64,
-    /// Where free space ends: the device's, unless it may grow.
+    /// The end of the free space: the end of the device, unless it may grow.
     pub(super) room_end: u64,
 }
 
@@ -66,7 +66,7 @@ pub struct PlannedChunk {
 }
 
 impl PlannedChunk {
-    /// Returns the item of the chunk tree.
+    /// Returns the chunk's item in the chunk tree.
     pub(super) fn item(&self) -> Vec<u8> {
         [self.head.as_bytes(), self.stripes.as_bytes()].concat()
     }
@@ -80,10 +80,10 @@ impl PlannedChunk {
     }
 }
 
-/// A byte of a chunk.
+/// The position of a byte in a chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Place {
-    /// By its number in the layout.
+    /// The index of the chunk in the layout.
     pub(super) chunk: usize,
     pub(super) offset: u64,
 }
@@ -94,11 +94,11 @@ pub struct VolumeChunks {
     pub devices: Vec<PlannedDevice>,
     /// In logical order.
     pub chunks: Vec<PlannedChunk>,
-    /// The bytes of all devices.
+    /// The total size of all devices.
     pub total_bytes: u64,
 }
 
-/// How a new chunk of some type and profile wants to be.
+/// The requested size of a new chunk.
 pub(super) struct ChunkRequest {
     pub(super) size: ChunkSize,
     pub(super) min_stripe_bytes: u64,
@@ -106,18 +106,18 @@ pub(super) struct ChunkRequest {
 }
 
 pub(super) enum ChunkSize {
-    /// The size of each stripe, and a ceiling for the chunk. The ceiling is shared out among all stripes, copies or
-    /// not: so mkfs.btrfs does, and half a DUP chunk is what it leaves.
+    /// The size of each stripe, and a maximum for the chunk. The maximum is divided by the number of all stripes,
+    /// including copies. mkfs.btrfs does the same, so DUP chunks get half of it.
     Stripe {
         stripe_bytes: u64,
         max_chunk_bytes: u64,
     },
-    /// The size of the chunk, at least.
+    /// The minimum size of the chunk.
     Chunk(u64),
 }
 
 impl VolumeChunks {
-    /// Returns the bytes of all chunks of exactly these types.
+    /// Returns the total bytes of all chunks with exactly these types.
     pub fn bytes_of_type(&self, types: BlockGroupFlags) -> u64 {
         let of_type =
             |chunk: &&PlannedChunk| chunk.map.flags() & BlockGroupFlags::TYPE_MASK == types;
@@ -125,18 +125,18 @@ impl VolumeChunks {
         chunks.map(|chunk| chunk.map.len_bytes()).sum()
     }
 
-    /// Returns the address of a place in it.
+    /// Returns the logical address of a place.
     pub(super) fn logical(&self, place: Place) -> Logical {
         Logical(self.chunks[place.chunk].map.logical().0 + place.offset)
     }
 
-    /// Returns the number of the chunk that holds an address, which one does.
+    /// Returns the index of the chunk that contains an address. There must be one.
     pub(super) fn chunk_at(&self, logical: Logical) -> usize {
         let chunks = &self.chunks;
         chunks.partition_point(|chunk| chunk.map.logical() <= logical) - 1
     }
 
-    /// Plans the chunks with which a volume starts: system, metadata, data; or system and both in one.
+    /// Plans the chunks of an empty volume: system, metadata and data, or system and mixed.
     pub fn new(
         geometry: &Geometry,
         identity: &Identity,
@@ -151,7 +151,7 @@ impl VolumeChunks {
         Ok(layout)
     }
 
-    /// Adds a chunk of the size that mkfs.btrfs gives the first of its types.
+    /// Adds the first chunk of its types, with the size that mkfs.btrfs uses.
     pub(super) fn add_first(
         &mut self,
         geometry: &Geometry,
@@ -198,7 +198,7 @@ impl VolumeChunks {
                 uuid,
                 total_bytes: len_bytes,
                 bytes_used: 0,
-                // NEWVOLUME-1: each stripe begins where the one before ends.
+                // NEWVOLUME-1: each stripe begins at the end of the previous one.
                 next: RESERVED_BYTES,
                 room_end: len_bytes,
             });
@@ -210,7 +210,7 @@ impl VolumeChunks {
         })
     }
 
-    /// Gives devices other UUIDs than they had when the chunks were added.
+    /// Replaces the UUIDs of the devices, also in existing chunks.
     pub(super) fn set_device_uuids(&mut self, identity: &Identity) {
         for (device, &uuid) in self.devices.iter_mut().zip(&identity.device_uuids) {
             device.uuid = uuid;
@@ -295,11 +295,11 @@ impl VolumeChunks {
         }
     }
 
-    /// Chooses the devices (by index; DUP names one twice) and the bytes that the chunk takes on each.
+    /// Chooses the devices (by index; DUP has one twice) and the size of the chunk's stripes on them.
     fn choose(&self, profile: Profile, request: &ChunkRequest) -> Option<(Vec<usize>, u64)> {
         let on_one = if profile == Profile::Dup { 2 } else { 1 };
         let mut by_room: Vec<usize> = (0..self.devices.len()).collect();
-        // Stable: of equals, the lower devid first.
+        // Stable: for equal free space, lower devids first.
         by_room.sort_by_key(|&index| std::cmp::Reverse(self.devices[index].free_bytes()));
         let wanted = match profile.is_striped() {
             true => by_room.len().min(request.max_stripes),
@@ -309,7 +309,7 @@ impl VolumeChunks {
             Profile::Raid10 => count & !1,
             _ => count,
         };
-        // More devices first; a chunk may have to leave out the fullest of them.
+        // Prefer more devices. Leave out those with the least space if a stripe does not fit on them.
         let mut count = even(wanted);
         while count >= profile.min_devices().max(1) {
             let stripe_bytes = request.stripe_bytes(profile, count * on_one);
@@ -331,7 +331,7 @@ impl VolumeChunks {
         None
     }
 
-    /// Returns the space left on the fullest of `chosen`, if that is not too little for a chunk.
+    /// Returns a stripe size that fits on the fullest device of `chosen`, unless it is too small for a chunk.
     fn squeeze(
         &self,
         chosen: &[usize],
@@ -356,7 +356,7 @@ impl VolumeChunks {
 }
 
 impl ChunkRequest {
-    /// Returns the bytes of each stripe of a chunk that has so many.
+    /// Returns the size of each stripe in a chunk of `stripes` stripes.
     fn stripe_bytes(&self, profile: Profile, stripes: usize) -> u64 {
         let data_stripes = data_stripes(profile, stripes) as u64;
         let stripe_bytes = match self.size {

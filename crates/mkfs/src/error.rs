@@ -1,4 +1,4 @@
-//! Why no volume was made.
+//! Errors of creating a volume.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use ubtrfs_format::block_group_flags::BlockGroupFlags;
 use ubtrfs_format::ids::{DevId, Physical};
 use ubtrfs_tree::BuildError;
 
-/// Where mkfs.btrfs has a message for the same, these are its words.
+/// The messages match those of mkfs.btrfs where it has one.
 #[derive(Debug, thiserror::Error)]
 pub enum MkfsError {
     #[error("label of {len_bytes} bytes is too long (max 255)")]
@@ -43,7 +43,7 @@ pub enum MkfsError {
     },
     #[error("{identities} device UUIDs for {devices} devices")]
     DeviceUuids { identities: usize, devices: usize },
-    /// `index` counts from 0 in the order of the devices given.
+    /// `index` counts from 0 in the order of the given devices.
     #[error(
         "device {index} of {len_bytes} bytes is too small, minimum size for each btrfs device is {min_bytes}"
     )]
@@ -92,7 +92,7 @@ pub enum MkfsError {
         len_bytes: u64,
         source: io::Error,
     },
-    /// A file failed that holds what is put aside while a volume is filled.
+    /// A temporary file failed, which holds intermediate data of a fill.
     #[error("temporary file: {0}")]
     Scratch(io::Error),
     #[error("cancelled")]

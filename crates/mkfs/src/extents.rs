@@ -1,5 +1,5 @@
-//! The extent tree: every tree block and every extent of data, each with the one reference it has. It has block
-//! groups too where they have no tree of their own.
+//! The extent tree: all tree blocks and data extents, each with its single reference. Also contains block groups if
+//! they have no tree of their own.
 
 use ubtrfs_format::features::Incompat;
 use ubtrfs_format::ids::{Logical, RootId};
@@ -15,7 +15,7 @@ use super::options::Geometry;
 use super::trees::{Contents, GENERATION, Item, PlacedBlock, Placement};
 
 impl Contents<'_> {
-    /// Pushes all items in key order, as far as `known` tells.
+    /// Pushes all items in key order, for the blocks in `known`.
     pub(super) fn each_extent(
         &self,
         known: &Placement,
@@ -32,6 +32,7 @@ impl Contents<'_> {
             .iter()
             .map(|block| self.block(block))
             .peekable();
+        // Merges the three sorted sequences: block groups, tree blocks, and the extents of files.
         let mut before = |key: Key, push: &mut Push<'_>| {
             loop {
                 let group = groups.peek().map(|item| item.key).unwrap_or(Key::MAX);
@@ -88,7 +89,7 @@ fn tree_block(block: &PlacedBlock, skinny: bool) -> Vec<u8> {
     bytes
 }
 
-/// Writes the item of an extent of data that one place of one file refers to.
+/// Writes the item of a data extent with a single reference.
 pub(super) fn data_extent(
     geometry: &Geometry,
     subvolume: RootId,
@@ -103,7 +104,7 @@ pub(super) fn data_extent(
     };
     bytes.clear();
     bytes.extend_from_slice(head.as_bytes());
-    // References are ordered by type, and the owner's is the lowest.
+    // References are ordered by type, and EXTENT_OWNER_REF has the lowest.
     if geometry.features.quota == Some(QuotaMode::Simple) {
         bytes.push(KeyType::EXTENT_OWNER_REF.0);
         bytes.extend_from_slice(U64::new(subvolume.0).as_bytes());

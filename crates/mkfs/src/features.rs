@@ -1,32 +1,32 @@
-//! The features of a new volume, by the names that `mkfs.btrfs -O` has for them.
+//! The features of a new volume, with their names in `mkfs.btrfs -O`.
 //!
-//! A list such as `bgt,^extref` sets and clears features of a set that starts with the defaults. A feature that no
-//! volume made here can have is known by name, and refused by it.
+//! A list such as `bgt,^extref` sets and clears features, starting from the defaults. Features that mkfs cannot create
+//! are known by name, and refused.
 //!
-//! Not here: the features that follow from other options (`options`): mixed groups with `-M`, raid56 and
-//! raid1c34 with their profiles, big-metadata with the node size.
+//! Not here: features implied by other options (`options`): mixed groups with `-M`, raid56 and raid1c34 with their
+//! profiles, big-metadata with the node size.
 
 use ubtrfs_format::features::{CompatRo, Incompat};
 
 #[cfg(test)]
 mod tests;
 
-/// How a volume accounts for the space of its subvolumes.
+/// The accounting of space to subvolumes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum QuotaMode {
-    /// By the roots that refer to an extent.
+    /// To the roots that refer to an extent.
     Full,
-    /// By the root that first allocated it.
+    /// To the root that first allocated it.
     Simple,
 }
 
-/// The features that a new volume shall have.
+/// The features of a new volume.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FeatureSet {
     pub incompat: Incompat,
     pub compat_ro: CompatRo,
     pub quota: Option<QuotaMode>,
-    /// BLOCK_GROUP_TREE was asked for by name and is not to be dropped for another request.
+    /// Whether BLOCK_GROUP_TREE was requested by name, so that it must not be dropped in favour of another request.
     block_group_tree_asked: bool,
 }
 
@@ -46,26 +46,26 @@ impl Default for FeatureSet {
     }
 }
 
-/// The meaning of a name.
+/// The effect of a feature.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Meaning {
     Incompat(Incompat),
     CompatRo(CompatRo),
     Quota(QuotaMode),
-    /// Known, and not made here.
+    /// Known, but not supported.
     Refused,
 }
 
-/// A feature as a user knows it.
+/// A feature in the user's terms.
 #[derive(Clone, Copy, Debug)]
 pub struct Feature {
     /// The name.
     pub name: &'static str,
     /// A shorter name for the same.
     pub alias: Option<&'static str>,
-    /// A description in a line.
+    /// A description in one line.
     pub summary: &'static str,
-    /// The first kernel that knows it.
+    /// The first kernel version with the feature.
     pub since: &'static str,
     meaning: Meaning,
 }
@@ -82,7 +82,7 @@ macro_rules! feature {
     };
 }
 
-/// Every feature that mkfs knows by name, in the order of a summary.
+/// Every feature known by name, in the order of mkfs's summary.
 pub const FEATURES: &[Feature] = &[
     feature!(
         "mixed-bg",
@@ -165,7 +165,7 @@ pub const FEATURES: &[Feature] = &[
     ),
 ];
 
-/// A name in a list that cannot be followed.
+/// An error in a list of features.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FeatureListError {
     #[error("unrecognized filesystem feature '{0}'")]
@@ -184,12 +184,12 @@ impl Feature {
             .find(|feature| feature.name == name || feature.alias == Some(name))
     }
 
-    /// Returns whether a volume with it can be made.
+    /// Returns whether a volume with the feature can be created.
     pub fn is_made(&self) -> bool {
         self.meaning != Meaning::Refused
     }
 
-    /// Returns whether it is in `set`.
+    /// Returns whether the feature is in `set`.
     pub fn is_in(&self, set: &FeatureSet) -> bool {
         match self.meaning {
             Meaning::Incompat(bits) => set.incompat.contains(bits),
@@ -201,9 +201,9 @@ impl Feature {
 }
 
 impl FeatureSet {
-    /// Sets the features that a comma separated list names and clears those named with a leading `^`.
+    /// Sets the features in a comma-separated list, and clears those with a leading `^`.
     ///
-    /// BLOCK_GROUP_TREE needs two others. Where it is on only by default it goes with them.
+    /// BLOCK_GROUP_TREE depends on two others. If it was enabled only by default, it is cleared with them.
     pub fn apply_list(&mut self, list: &str) -> Result<(), FeatureListError> {
         for word in list.split(',').filter(|word| !word.is_empty()) {
             let (name, on) = match word.strip_prefix('^') {
@@ -241,7 +241,7 @@ impl FeatureSet {
         Ok(())
     }
 
-    /// Returns whether the features that BLOCK_GROUP_TREE rests on are in the set.
+    /// Returns whether the set has the features that BLOCK_GROUP_TREE depends on.
     pub fn can_have_block_group_tree(&self) -> bool {
         self.has_free_space_tree() && self.incompat.contains(Incompat::NO_HOLES)
     }
@@ -254,12 +254,12 @@ impl FeatureSet {
         self.compat_ro.contains(CompatRo::BLOCK_GROUP_TREE)
     }
 
-    /// Returns whether data and metadata share their block groups.
+    /// Returns whether data and metadata share block groups.
     pub fn is_mixed(&self) -> bool {
         self.incompat.contains(Incompat::MIXED_GROUPS)
     }
 
-    /// Returns the names of the features in the set, as mkfs's summary lists them.
+    /// Returns the names of the features in the set, in the order of mkfs's summary.
     pub fn names(&self) -> Vec<&'static str> {
         FEATURES
             .iter()

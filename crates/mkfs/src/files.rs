@@ -1,8 +1,8 @@
-//! Contents of a new volume besides itself: its subvolumes, their files, checksums and data.
+//! The contents of a new volume: subvolumes with their files, checksums and data.
 //!
-//! The trees of files can be larger than memory, so their items flow by and are not given as lists.
+//! The trees of files can be larger than memory, so items are pushed one by one.
 //!
-//! Not here: where the items come from (`fill`).
+//! Not here: the source of the items (`fill`).
 
 use std::ops::Range;
 
@@ -20,13 +20,13 @@ pub(super) struct Subvolume {
     pub(super) id: RootId,
     pub(super) uuid: Uuid,
     pub(super) is_read_only: bool,
-    /// The entry of all but the top level.
+    /// The directory entry; None for the top level.
     pub(super) entry: Option<SubvolumeEntry>,
-    /// On disk.
+    /// Bytes on disk.
     pub(super) data_bytes: u64,
 }
 
-/// Where a subvolume is entered.
+/// The directory entry of a subvolume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SubvolumeEntry {
     pub(super) parent: RootId,
@@ -35,17 +35,17 @@ pub(super) struct SubvolumeEntry {
     pub(super) name: Vec<u8>,
 }
 
-/// Takes items in key order.
+/// A consumer of items in key order.
 pub(super) type Push<'a> = dyn FnMut(Key, &[u8]) -> Result<(), MkfsError> + 'a;
 
 pub(super) trait Files {
     /// Returns the subvolumes: the top level first, then by id.
     fn subvolumes(&self) -> &[Subvolume];
 
-    /// Returns the subvolume that a mount shows.
+    /// Returns the subvolume that is mounted by default.
     fn default_subvolume(&self) -> RootId;
 
-    /// Returns whether a subvolume has items. False if it is the empty one that every volume can have.
+    /// Returns whether there are files. False for a volume with only the empty top level.
     fn has_items(&self) -> bool;
 
     fn each_item(&self, subvolume: RootId, push: &mut Push<'_>) -> Result<(), MkfsError>;
@@ -55,14 +55,14 @@ pub(super) trait Files {
     /// Pushes the extent items of the data.
     fn each_extent(&self, push: &mut Push<'_>) -> Result<(), MkfsError>;
 
-    /// Returns the ranges of a chunk that data takes, in logical addresses, ascending and disjoint.
+    /// Returns the ranges used by data in a chunk, as logical addresses, ascending and disjoint.
     fn used(&self, chunk: usize) -> &[Range<u64>];
 
-    /// Returns the first place that no data has come to.
+    /// Returns the end of the data.
     fn data_end(&self) -> Place;
 }
 
-/// One empty subvolume.
+/// An empty top level.
 #[derive(Debug)]
 pub(super) struct NoFiles {
     top_level: [Subvolume; 1],

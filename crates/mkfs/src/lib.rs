@@ -1,15 +1,15 @@
 //! New volumes: `mkfs.btrfs` as a library.
 //!
-//! [`MkfsOptions`] say what is wanted, [`Identity`] brings the random and the current. [`Plan::new`] makes
-//! every block of the volume in memory without touching a device; [`Plan::write`] puts them down. A plan
-//! is a function of its inputs: the same options, identity and sizes give the same bytes. [`fill()`] makes a volume
-//! with the files of a folder or a tar archive. [`archive`] reads such archives, for other crates as well.
+//! [`MkfsOptions`] are the parameters, [`Identity`] contains UUIDs and the creation time. [`Plan::new`] builds every
+//! block of the volume in memory without touching a device; [`Plan::write`] writes them. A plan is a function of its
+//! inputs: the same options, identity and sizes give the same bytes. [`fill()`] creates a volume with the files of a
+//! directory tree or a tar archive. [`archive`] reads such archives, also for other crates.
 //!
-//! The layout is what mkfs.btrfs 6.14 leaves, but for places and transaction numbers. Transaction 1 makes it all, where
-//! mkfs.btrfs takes several and moves things about.
+//! The layout equals that of mkfs.btrfs 6.14, except for addresses and transaction numbers. Transaction 1 creates
+//! everything, whereas mkfs.btrfs uses several and moves blocks.
 //!
-//! Not here: whether a device may be overwritten (`device::find_signature` tells what lies on it, the caller decides),
-//! files on volumes that exist.
+//! Not here: whether a device may be overwritten (`device::find_signature` detects its contents, the caller decides),
+//! files on existing volumes.
 
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 

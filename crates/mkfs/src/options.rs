@@ -1,10 +1,10 @@
-//! Options of a new volume, and what follows from them: defaults, limits, warnings.
+//! Options of a new volume, with their defaults, limits and warnings.
 //!
-//! The numbers are those of mkfs.btrfs 6.14, observed or derived: the smallest device, the node and sector
-//! sizes, the devices that a profile needs.
+//! The numbers are from mkfs.btrfs 6.14, observed or derived. They are the minimum device size, the node and sector
+//! sizes, and the minimum number of devices of a profile.
 //!
-//! Not here: the sizes and places of chunks (`chunks`), random numbers and clocks ([`Identity`] brings
-//! what they gave).
+//! Not here: the sizes and places of chunks (`chunks`), random numbers and clocks ([`Identity`] contains their
+//! results).
 
 use ubtrfs_device::random_uuid;
 use ubtrfs_format::block_group_flags::{BlockGroupFlags, Profile};
@@ -25,9 +25,9 @@ mod tests;
 const DEFAULT_NODESIZE: u32 = 16 << 10;
 const MIB: u64 = 1 << 20;
 
-/// A SYSTEM chunk without a profile.
+/// The size of a SYSTEM chunk without a profile.
 pub(super) const SINGLE_SYSTEM_CHUNK_BYTES: u64 = 4 * MIB;
-/// Nodes of more than this many bytes set BIG_METADATA: the smallest page of a host.
+/// Larger nodes set BIG_METADATA: the smallest page size of a host.
 const SMALLEST_PAGE_BYTES: u32 = 4096;
 
 /// The options of a new volume.
@@ -35,16 +35,16 @@ const SMALLEST_PAGE_BYTES: u32 = 4096;
 pub struct MkfsOptions {
     /// At most 255 bytes, without a NUL.
     pub label: Vec<u8>,
-    /// None: by the number of devices.
+    /// None selects it by the number of devices.
     pub data: Option<Profile>,
-    /// None: by the number of devices. System chunks have it as well.
+    /// None selects it by the number of devices. Also used for system chunks.
     pub metadata: Option<Profile>,
-    /// None: 16 KiB or the sector size if that is larger; the sector size with mixed groups.
+    /// None selects 16 KiB, or the sector size if that is larger; with mixed groups, the sector size.
     pub nodesize: Option<u32>,
     pub sectorsize: u32,
     pub csum_type: CsumType,
     pub features: FeatureSet,
-    /// User and group of the top level's root directory, where the volume is not filled with files.
+    /// Owner of the root directory of the top level, unless the volume is filled with files.
     pub root_owner: (u32, u32),
 }
 
@@ -73,14 +73,14 @@ pub struct Identity {
     /// One for each device.
     pub device_uuids: Vec<Uuid>,
     pub created: Timespec,
-    /// Whether the UUIDs of subvolumes follow from the fsid.
+    /// Whether the UUIDs of subvolumes are derived from the fsid.
     pub is_derived: bool,
-    /// Whether all UUIDs that are nil follow from the options and from what the volume is filled with.
+    /// Whether all nil UUIDs are derived from the options and the contents.
     pub is_of_contents: bool,
 }
 
 impl Identity {
-    /// Creates random UUIDs for a volume of so many devices.
+    /// Creates random UUIDs for a volume with this number of devices.
     pub fn random(devices: usize, created: Timespec) -> Identity {
         Identity {
             fsid: random_uuid(),
@@ -93,7 +93,7 @@ impl Identity {
         }
     }
 
-    /// Derives UUIDs from the volume's, so that it can be made again.
+    /// Derives all UUIDs from the fsid, for reproducible volumes.
     pub fn derived(fsid: Uuid, devices: usize, created: Timespec) -> Identity {
         let device = |number| derived_uuid(fsid, "device", number);
         Identity {
@@ -107,7 +107,7 @@ impl Identity {
         }
     }
 
-    /// Derives UUIDs from the options and from what the volume is filled with: the same files make the same volume.
+    /// Derives all UUIDs from the options and the contents: the same files give the same volume.
     pub fn of_contents(devices: usize, created: Timespec) -> Identity {
         Identity {
             fsid: NIL,
@@ -120,7 +120,7 @@ impl Identity {
         }
     }
 
-    /// Fills in what follows from the contents, of which `hash` is one.
+    /// Replaces nil UUIDs by those derived from `hash`, the hash of the contents.
     pub(super) fn with_contents(&self, hash: &[u8; 16]) -> Identity {
         let fsid = uuid::Builder::from_custom_bytes(*hash).into_uuid();
         let devices = self.device_uuids.len();
@@ -144,7 +144,7 @@ impl Identity {
 
 const NIL: Uuid = Uuid([0; 16]);
 
-/// Returns the beginning of a hash, marked as a UUID whose making is its maker's affair (version 8).
+/// Derives a UUID from a hash (version 8).
 fn derived_uuid(fsid: Uuid, of: &str, number: u64) -> Uuid {
     let named = [&fsid.0, of.as_bytes(), &number.to_le_bytes()].concat();
     let hash = CsumType::Sha256.compute(&named);
@@ -156,7 +156,7 @@ fn derived_uuid(fsid: Uuid, of: &str, number: u64) -> Uuid {
     )
 }
 
-/// A warning about a volume that is made all the same.
+/// A warning about a volume that is created nevertheless.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Warning {
     /// RAID5 or RAID6.
@@ -164,45 +164,45 @@ pub enum Warning {
         "RAID5/6 support has known problems and is strongly discouraged\n\t to be used besides testing or evaluation"
     )]
     Raid56,
-    /// Data survives more lost devices than trees do.
+    /// Data survives the loss of more devices than metadata does.
     #[error("metadata has lower redundancy than data")]
     MetadataLessRedundant,
-    /// Both copies of DUP lie on one device.
+    /// Both copies of DUP are on one device.
     #[error("DUP is not recommended on filesystem with multiple devices")]
     DupOnManyDevices,
-    /// Parity of so few devices is a copy at best.
+    /// With this number of devices, parity is at best a copy.
     #[error("{profile} is not recommended on filesystem with {devices} devices only")]
     ParityOnFewDevices {
         /// The name of the profile.
         profile: &'static str,
-        /// How many devices there are.
+        /// The number of devices.
         devices: usize,
     },
 }
 
-/// Options with every default filled in and every limit checked.
+/// Options with all defaults resolved and all limits checked.
 #[derive(Clone, Debug)]
 pub struct Geometry {
-    /// Ended by a NUL.
+    /// NUL-terminated.
     pub label: [u8; LABEL_SIZE],
     /// The profile of data.
     pub data: Profile,
-    /// The profile of trees.
+    /// The profile of metadata.
     pub metadata: Profile,
-    /// Bytes of a tree block.
+    /// The size of a tree block in bytes.
     pub nodesize: u32,
-    /// Bytes of a block of data.
+    /// The size of a data block in bytes.
     pub sectorsize: u32,
     /// The algorithm of the checksums.
     pub csum_type: CsumType,
-    /// With what follows from the other options.
+    /// Including features implied by other options.
     pub features: FeatureSet,
-    /// User and group of the root directory.
+    /// Owner of the root directory.
     pub root_owner: (u32, u32),
 }
 
 impl MkfsOptions {
-    /// Fills in what depends on the number of devices, and checks the limits.
+    /// Resolves defaults that depend on the number of devices, and checks the limits.
     pub fn resolve(&self, devices: usize) -> Result<Geometry, MkfsError> {
         let (data, metadata) = self.profiles(devices)?;
         let nodesize = self.checked_nodesize()?;
@@ -296,7 +296,7 @@ impl MkfsOptions {
 
     fn checked_label(&self) -> Result<[u8; LABEL_SIZE], MkfsError> {
         let mut label = [0; LABEL_SIZE];
-        // The last byte stays 0: readers take the field for a C string.
+        // The last byte must be 0: readers use the field as a C string.
         if self.label.len() >= LABEL_SIZE {
             return Err(MkfsError::LabelTooLong {
                 len_bytes: self.label.len(),
@@ -324,7 +324,7 @@ fn check_device_count(kind: &'static str, profile: Profile, have: usize) -> Resu
 }
 
 impl Geometry {
-    /// Returns the types of a chunk of tree blocks.
+    /// Returns the types of a metadata chunk.
     pub(super) fn metadata_types(&self) -> BlockGroupFlags {
         match self.features.is_mixed() {
             true => BlockGroupFlags::METADATA | BlockGroupFlags::DATA,
@@ -332,7 +332,7 @@ impl Geometry {
         }
     }
 
-    /// Returns the types of a chunk of data.
+    /// Returns the types of a data chunk.
     pub(super) fn data_types(&self) -> BlockGroupFlags {
         match self.features.is_mixed() {
             true => self.metadata_types(),
@@ -347,10 +347,10 @@ impl Geometry {
         }
     }
 
-    /// Returns the smallest size of each device, which leaves the kernel room to work.
+    /// Returns the minimum size of each device, which leaves enough space for the kernel.
     ///
-    /// The temporary chunks that mkfs.btrfs makes on its way are counted though none are made here, so that both refuse
-    /// the same sizes.
+    /// It includes the temporary chunks of mkfs.btrfs, although none are created here, so that both refuse the same
+    /// sizes.
     pub fn min_device_bytes(&self) -> u64 {
         if self.features.is_mixed() {
             let global_reserve = u64::from(self.nodesize) << 10;
@@ -370,7 +370,7 @@ impl Geometry {
             + data * copies_on_one(self.data)
     }
 
-    /// Returns the warnings about such a volume on so many devices.
+    /// Returns the warnings for such a volume on this number of devices.
     pub fn warnings(&self, devices: usize) -> Vec<Warning> {
         let mut warnings = Vec::new();
         let profiles = [self.metadata, self.data];

@@ -1,6 +1,6 @@
-//! Addresses in chunks of the right type, from their start, superblocks left out.
+//! Sequential allocation in chunks of a given type, without the ranges of superblock copies.
 //!
-//! Not here: what comes to lie there.
+//! Not here: the contents of the places.
 
 use std::ops::Range;
 
@@ -10,17 +10,17 @@ use ubtrfs_format::ids::{Logical, RootId};
 use super::chunks::{Place, VolumeChunks};
 use super::error::MkfsError;
 
-/// Hands out the addresses of one type of chunks, each once, ascending.
+/// Allocates addresses in chunks of one type, in ascending order.
 #[derive(Clone, Debug)]
 pub(super) struct Cursor {
     flags: BlockGroupFlags,
     next: Place,
-    /// Where superblocks lie in the chunk with this number.
+    /// The superblock ranges in the chunk with this index.
     superblocks: (usize, Vec<Range<u64>>),
 }
 
 impl Cursor {
-    /// Starts where nothing has been handed out.
+    /// Begins the allocation at `next`.
     pub(super) fn new(flags: BlockGroupFlags, next: Place) -> Cursor {
         Cursor {
             flags,
@@ -33,8 +33,8 @@ impl Cursor {
         self.next
     }
 
-    /// Takes the next free place and up to `most` bytes from it that lie together. None if no chunk has `least`. Both
-    /// are multiples of the sector.
+    /// Allocates the next place with up to `most` contiguous bytes. Returns None if no chunk has `least` bytes left.
+    /// Both are multiples of the sector size.
     pub(super) fn take(
         &mut self,
         layout: &VolumeChunks,
@@ -72,7 +72,7 @@ impl Cursor {
     }
 }
 
-/// Hands out the addresses of the tree blocks of one volume.
+/// Allocates the addresses of tree blocks.
 #[derive(Debug)]
 pub(super) struct BlockPlaces<'a> {
     layout: &'a VolumeChunks,
@@ -82,11 +82,11 @@ pub(super) struct BlockPlaces<'a> {
 }
 
 impl<'a> BlockPlaces<'a> {
-    /// Creates the places for blocks. `data_end` is the first place that no data has come to.
+    /// Creates the allocator. `data_end` is the end of the data.
     pub(super) fn new(layout: &'a VolumeChunks, nodesize: u32, data_end: Place) -> BlockPlaces<'a> {
         let mixed = BlockGroupFlags::METADATA | BlockGroupFlags::DATA;
         let mut chunks = layout.chunks.iter();
-        // In mixed groups blocks follow the data; elsewhere they have their own chunks.
+        // In mixed groups, blocks follow the data. Otherwise they have chunks of their own.
         let start = match chunks.any(|chunk| chunk.map.flags().contains(mixed)) {
             true => data_end,
             false => Place::default(),
@@ -99,7 +99,7 @@ impl<'a> BlockPlaces<'a> {
         }
     }
 
-    /// Returns the address of the next block of a tree. The chunk tree lies in system chunks.
+    /// Returns the address of the next block of a tree. The chunk tree is in system chunks.
     pub(super) fn next(&mut self, owner: RootId) -> Result<Logical, MkfsError> {
         let (cursor, flags) = match owner {
             RootId::CHUNK_TREE => (&mut self.system, BlockGroupFlags::SYSTEM),

@@ -1,8 +1,8 @@
-//! A volume that is made but not written.
+//! A volume that is built in memory but not written yet.
 //!
-//! Order of writing, with a flush after each step. First the superblocks of what lay there go, then the rest of it.
-//! Then come the tree blocks, then the new superblocks, the first copy of each device last. An interrupted run
-//! leaves the old volume whole, none, or the new one, and never a mixture.
+//! The order of writes, with a flush after each step: first the superblocks of any old volume are wiped, then other
+//! signatures. Next are the tree blocks, then the new superblocks, the first copy of each device last. An interrupted
+//! run leaves the complete old volume, none, or the new one, and never a mixture.
 
 use std::collections::BTreeMap;
 
@@ -18,19 +18,19 @@ use super::targets::{PlannedWrite, Targets};
 use super::trees::Contents;
 use super::{superblock, tree_placement};
 
-/// Everything that a new volume consists of.
+/// All blocks of a new volume.
 #[derive(Debug)]
 pub struct Plan {
     geometry: Geometry,
     layout: VolumeChunks,
     blocks: Vec<TreeBlock>,
-    /// Without what differs by device and copy.
+    /// Without the fields that differ by device and copy.
     superblock: Superblock,
     identity: Identity,
 }
 
 impl Plan {
-    /// Plans a volume on devices of these sizes, whose ids count from 1.
+    /// Plans a volume on devices of these sizes, with device ids from 1.
     pub fn new(
         options: &MkfsOptions,
         identity: &Identity,
@@ -77,7 +77,7 @@ impl Plan {
         self.geometry.warnings(self.layout.devices.len())
     }
 
-    /// Returns every tree block at every place, parity included.
+    /// Returns all copies of all tree blocks, including parity.
     pub fn block_writes(&self) -> Vec<PlannedWrite> {
         let mut writes = Vec::new();
         for chunk in &self.layout.chunks {
@@ -91,7 +91,7 @@ impl Plan {
         writes
     }
 
-    /// Returns every copy of every superblock; of each device, the first copy comes last.
+    /// Returns all copies of all superblocks. For each device, the first copy is last.
     pub fn superblock_writes(&self) -> Vec<PlannedWrite> {
         superblock::writes(
             &self.superblock,
@@ -106,7 +106,7 @@ impl Plan {
         &self.blocks
     }
 
-    /// Writes the volume to its devices, in the order of the plan, after `discard`ing what they hold.
+    /// Writes the volume to its devices, in the order of the plan. With `discard`, the devices are discarded first.
     pub fn write(&self, devices: &[&dyn BlockDevice], discard: bool) -> Result<(), MkfsError> {
         let targets = Targets::new(&self.layout.devices, devices)?;
         targets.wipe(discard)?;
@@ -137,7 +137,7 @@ fn copied(chunk: &PlannedChunk, blocks: &[&TreeBlock]) -> Vec<PlannedWrite> {
     writes
 }
 
-/// Returns whole rows, so that parity holds for what no block covers as well.
+/// Returns whole rows, so that parity is also correct for space without blocks.
 fn with_parity(chunk: &PlannedChunk, blocks: &[&TreeBlock]) -> Vec<PlannedWrite> {
     let stripe_len = STRIPE_LEN as usize;
     let map = &chunk.map;

@@ -1,4 +1,4 @@
-//! The superblocks of a new volume: one for each device, written at each of its places.
+//! The superblocks of a new volume: one per device, written to each of its copies.
 
 use ubtrfs_format::block_group_flags::BlockGroupFlags;
 use ubtrfs_format::features::Incompat;
@@ -15,10 +15,10 @@ use super::options::{Geometry, Identity};
 use super::targets::PlannedWrite;
 use super::trees::{Contents, GENERATION, Placement, dev_item};
 
-/// The slot of the first transaction's roots.
+/// The slot for the roots of the first transaction.
 const FIRST_BACKUP: usize = ((GENERATION - 1) % 4) as usize;
 
-/// Returns the superblock without what differs by device and copy; its checksum is not set.
+/// Returns the superblock without the fields that differ by device and copy. Its checksum is not set.
 pub(super) fn superblock(
     contents: &Contents<'_>,
     placement: &Placement,
@@ -57,12 +57,12 @@ pub(super) fn superblock(
     sb.incompat_flags = incompat.bits().into();
     sb.csum_type = geometry.csum_type.raw().into();
     sb.label = geometry.label;
-    // Without the tree the kernel is to make version 1 caches, and none is there yet.
+    // Without the tree, the kernel maintains v1 caches. There are no such caches yet.
     sb.cache_generation = match geometry.features.has_free_space_tree() {
         true => 0.into(),
         false => u64::MAX.into(),
     };
-    // The UUID tree is complete: the first mount need not search all subvolumes.
+    // The UUID tree is complete, so the first mount need not scan all subvolumes.
     sb.uuid_tree_generation = GENERATION.into();
     let array = system_chunks(contents);
     let room = sb.sys_chunk_array.get_mut(..array.len());
@@ -127,7 +127,7 @@ fn root_backup(contents: &Contents<'_>, placement: &Placement) -> RootBackup {
     backup
 }
 
-/// Returns every copy for every device. Of each device, the first copy comes last: it makes the device known.
+/// Returns all copies for all devices. For each device, the first copy is last, because it makes the device visible.
 pub(super) fn writes(
     superblock: &Superblock,
     geometry: &Geometry,
@@ -154,6 +154,6 @@ pub(super) fn writes(
 fn copies(device: &PlannedDevice) -> impl Iterator<Item = u64> {
     let fits = device.total_bytes.saturating_sub(SUPERBLOCK_SIZE as u64);
     let offsets = SUPERBLOCK_OFFSETS.into_iter().rev();
-    // The kernel writes no copy that ends where the device does.
+    // The kernel does not write a copy that ends at the end of the device.
     offsets.filter(move |&offset| offset < fits)
 }

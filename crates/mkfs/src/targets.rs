@@ -1,4 +1,4 @@
-//! The devices that a volume is written to.
+//! The target devices of a new volume.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -10,10 +10,10 @@ use ubtrfs_format::superblock::{SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE};
 use super::chunks::PlannedDevice;
 use super::error::MkfsError;
 
-/// Zeroed at the start of a device, where most formats have their signature, and at its end.
+/// Length of the range zeroed at the start of a device, where most formats have their signature, and at its end.
 const WIPED_BYTES: u64 = 2 << 20;
 
-/// Bytes for a place on a device.
+/// A planned write to a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedWrite {
     pub devid: DevId,
@@ -21,7 +21,7 @@ pub struct PlannedWrite {
     pub bytes: Vec<u8>,
 }
 
-/// The devices of a layout, by their ids.
+/// The devices of a layout, by id.
 #[derive(Debug)]
 pub(super) struct Targets<'d> {
     devices: Vec<Target<'d>>,
@@ -31,7 +31,7 @@ pub(super) struct Targets<'d> {
 struct Target<'d> {
     devid: DevId,
     device: &'d dyn BlockDevice,
-    /// The bytes that the volume takes of it, before it grows.
+    /// The part of the device used by the volume, before it grows.
     used_bytes: u64,
 }
 
@@ -64,7 +64,7 @@ impl<'d> Targets<'d> {
         Ok(Targets { devices: targets })
     }
 
-    /// Takes what lies there: first the superblocks, for good, then the rest, after `discard`ing it.
+    /// Wipes the old contents: first the superblocks, durably, then the rest, with an optional `discard`.
     pub(super) fn wipe(&self, discard: bool) -> Result<(), MkfsError> {
         for target in &self.devices {
             target.wipe_superblocks()?;
@@ -81,7 +81,7 @@ impl<'d> Targets<'d> {
             .write_at(write.physical, &write.bytes)
     }
 
-    /// Writes bytes of a chunk to every copy.
+    /// Writes bytes of a chunk to all copies.
     pub(super) fn write(
         &self,
         chunk: &MappedChunk,
@@ -111,7 +111,7 @@ impl<'d> Targets<'d> {
         Ok(())
     }
 
-    /// Reads bytes of a chunk from its first copy.
+    /// Reads bytes of a chunk from the first copy.
     pub(super) fn read(
         &self,
         chunk: &MappedChunk,
@@ -132,7 +132,7 @@ impl<'d> Targets<'d> {
         Ok(())
     }
 
-    /// Lets every copy of bytes of a chunk share the blocks of a file.
+    /// Shares the blocks of a file with all copies of a range of a chunk.
     pub(super) fn share(
         &self,
         chunk: &MappedChunk,
@@ -151,7 +151,7 @@ impl<'d> Targets<'d> {
         Ok(())
     }
 
-    /// Makes every image as long as is wanted of it; longer ones stay as they are.
+    /// Grows images to the requested length. Longer ones keep their size.
     pub(super) fn lengthen(&self, wanted: impl Fn(DevId) -> u64) -> Result<(), MkfsError> {
         for target in &self.devices {
             let len_bytes = wanted(target.devid);
@@ -162,7 +162,7 @@ impl<'d> Targets<'d> {
         Ok(())
     }
 
-    /// Cuts every image to a length. A target that is no image keeps its own.
+    /// Truncates images to the requested length. Block devices keep their size.
     pub(super) fn cut(&self, wanted: impl Fn(DevId) -> u64) -> Result<(), MkfsError> {
         for target in &self.devices {
             match target.resize(wanted(target.devid)) {
@@ -216,14 +216,14 @@ impl Target<'_> {
         Ok(())
     }
 
-    /// Makes sure that nothing finds another format on the device.
+    /// Removes the signatures of other formats from the device.
     fn wipe_contents(&self, discard: bool) -> Result<(), MkfsError> {
         if discard {
-            // Only a hint: what cannot be discarded stays until it is overwritten.
+            // Only a hint: ranges that cannot be discarded are kept until they are overwritten.
             let _ = self.device.discard(0, self.used_bytes);
         }
         self.zero(0, WIPED_BYTES)?;
-        // The space behind a volume smaller than its device is not ours to wipe.
+        // The space after a volume smaller than its device is not zeroed.
         let end = self.device.len_bytes().saturating_sub(WIPED_BYTES);
         if self.used_bytes > end {
             self.zero(end, WIPED_BYTES)?;
@@ -231,7 +231,7 @@ impl Target<'_> {
         self.wipe_signatures()
     }
 
-    /// Wipes the marks of other formats wherever they are, as behind a smaller volume.
+    /// Wipes the signatures of other formats on the whole device, including the space after a smaller volume.
     fn wipe_signatures(&self) -> Result<(), MkfsError> {
         let found = find_signatures(self.device).map_err(|source| MkfsError::Read {
             devid: self.devid,
@@ -244,7 +244,7 @@ impl Target<'_> {
         Ok(())
     }
 
-    /// Zeros what the device has of a range.
+    /// Zeroes a range, as far as the device has it.
     fn zero(&self, from: u64, len: u64) -> Result<(), MkfsError> {
         let len = len.min(self.device.len_bytes().saturating_sub(from));
         match len {

@@ -1,12 +1,12 @@
-//! Finds places for all trees so that what they say of each other is true, then builds them.
+//! Places the trees, which describe each other, and builds them.
 //!
-//! A round makes the items from what the last round knew and sees how many blocks of which level each tree comes
-//! to. Then it hands out addresses afresh. The first round that finds what it was told ends it. The sizes of items
-//! do not depend on addresses (BULK-4). So only counts of blocks move, and they only grow: an empty volume takes
-//! four rounds. Trees of files and of checksums say nothing of blocks and are measured once.
+//! A round makes the items with the placement of the last round, and counts the blocks of each tree by level. Then it
+//! assigns all addresses again. The iteration ends when the placement no longer changes. The sizes of items do not
+//! depend on addresses (BULK-4). So only the block counts change, and they only grow: an empty volume needs four
+//! rounds. Trees of files and of checksums do not describe blocks and are measured once.
 //!
 //! Invariants
-//! - PLACEMENT-1: a tree's blocks have ascending addresses in the order in which they are made.
+//! - PLACEMENT-1: a tree's blocks have ascending addresses in the order in which they are built.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -24,17 +24,17 @@ use super::trees::{Contents, GENERATION, PlacedBlock, Placement};
 
 const MAX_ROUNDS: usize = 32;
 
-/// Where everything lies.
+/// The final layout and placement.
 #[derive(Debug)]
 pub(super) struct PlacedTrees {
     pub(super) layout: VolumeChunks,
     pub(super) placement: Placement,
 }
 
-/// Gives a layout with room for so many bytes of tree blocks, those of the chunk tree not counted.
+/// Returns a layout with room for this number of bytes of tree blocks, without the chunk tree.
 pub(super) type Room<'a> = dyn FnMut(u64) -> Result<VolumeChunks, MkfsError> + 'a;
 
-/// The blocks of a tree in the order in which they are made: level and first key.
+/// The level and first key of a tree's blocks, in the order in which they are built.
 type Shape = Vec<(u8, Key)>;
 
 pub(super) fn place_trees(
@@ -110,7 +110,7 @@ fn place(
 }
 
 impl Contents<'_> {
-    /// Returns whether the tree says nothing of other trees' blocks and may be large.
+    /// Returns whether the tree does not describe blocks of other trees. Such trees may be large.
     fn is_of_files(&self, tree: RootId) -> bool {
         tree == RootId::CSUM_TREE || self.files.has_items() && tree.is_subvolume()
     }
@@ -138,8 +138,7 @@ impl Contents<'_> {
         }
     }
 
-    /// Builds every tree at its places, and seals and hands out each block: trees and their blocks in the
-    /// order in which they were placed.
+    /// Builds every tree at its placement, and passes each sealed block to `emit`, in the order of the placement.
     pub(super) fn build(
         &self,
         placement: &Placement,
@@ -176,7 +175,7 @@ fn shape(contents: &Contents<'_>, tree: RootId, known: &Placement) -> Result<Sha
     Ok(measure.shape)
 }
 
-/// Notes which blocks there are, and drops them.
+/// Records the shape of a tree, and drops its blocks.
 #[derive(Default)]
 struct Measure {
     shape: Shape,
@@ -195,7 +194,7 @@ impl BlockSink for Measure {
     }
 }
 
-/// Hands out places that were placed.
+/// Returns addresses from the placement.
 struct Placed<A, S> {
     addresses: A,
     seal: S,

@@ -1,12 +1,12 @@
 //! The items of every tree that describes the volume.
 //!
-//! Trees describe each other: root items say where roots lie, the extent tree names every block, its own
-//! included. So the items are made from a [`Placement`], what is known of the blocks so far; `tree_placement`
-//! repeats that until it is true.
+//! The trees describe each other: root items contain the addresses of roots, and the extent tree lists every block,
+//! including its own. The items are therefore made from a [`Placement`] of the blocks; `tree_placement` repeats this
+//! until the placement is stable.
 //!
-//! Not here: the items of subvolumes with files and of checksums, which `files` gives.
+//! Not here: the items of files and checksums, which `files` provides.
 //!
-//! Source: trees that mkfs.btrfs 6.14 and the kernel made. Zero fields are zero there as well.
+//! Source: trees created by mkfs.btrfs 6.14 and the kernel. Zero fields are zero there as well.
 
 use std::collections::BTreeMap;
 use std::iter;
@@ -30,10 +30,10 @@ use super::features::QuotaMode;
 use super::files::{Files, Subvolume, SubvolumeEntry};
 use super::options::{Geometry, Identity};
 
-/// The transaction that makes a volume.
+/// The transaction that creates a volume.
 pub(super) const GENERATION: u64 = 1;
 
-/// Directories of a new volume.
+/// The mode of the directories in a new volume.
 const DIR_MODE: u32 = 0o040_755;
 const DEFAULT_SUBVOL_NAME: &[u8] = b"default";
 pub(super) const PARENT_NAME: &[u8] = b"..";
@@ -42,7 +42,7 @@ const QGROUP_STATUS_VERSION: u64 = 1;
 const QGROUP_STATUS_ON: u64 = 1 << 0;
 const QGROUP_STATUS_SIMPLE: u64 = 1 << 3;
 
-/// An item before it is in a tree.
+/// An item for a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Item {
     pub(super) key: Key,
@@ -63,7 +63,7 @@ impl Item {
     }
 }
 
-/// A tree block as others speak of it.
+/// The properties of a tree block that other trees record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PlacedBlock {
     pub(super) owner: RootId,
@@ -71,12 +71,12 @@ pub(super) struct PlacedBlock {
     pub(super) first_key: Key,
 }
 
-/// Where the trees lie. A tree's blocks ascend in the order in which they are made.
+/// The addresses of all tree blocks. A tree's blocks ascend in the order in which they are built.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Placement {
     pub(super) roots: BTreeMap<RootId, TreeRoot>,
     pub(super) blocks: BTreeMap<Logical, PlacedBlock>,
-    /// The first block of each tree, and how many there are.
+    /// The first block of each tree, and the number of its blocks.
     pub(super) extents: BTreeMap<RootId, (Logical, u64)>,
 }
 
@@ -105,10 +105,10 @@ impl Placement {
     }
 }
 
-/// User and group of directories that no user sees.
+/// Owner of internal directories.
 const ROOT: (u32, u32) = (0, 0);
 
-/// The input that the items are made of.
+/// The data from which the items are made.
 #[derive(Clone, Copy)]
 pub(super) struct Contents<'a> {
     pub(super) geometry: &'a Geometry,
@@ -118,7 +118,7 @@ pub(super) struct Contents<'a> {
 }
 
 impl Contents<'_> {
-    /// Returns the trees of the volume, in the order in which their blocks are placed.
+    /// Returns the trees of the volume, in the order of their placement.
     pub(super) fn trees(&self) -> Vec<RootId> {
         let features = &self.geometry.features;
         let mut trees = vec![
@@ -143,8 +143,8 @@ impl Contents<'_> {
         trees
     }
 
-    /// Returns the items of a tree in key order, as far as `known` tells. Not of the extent tree, nor of trees of files
-    /// and checksums.
+    /// Returns the items of a tree in key order, with addresses from `known`. Not for the extent tree, nor for trees of
+    /// files and checksums.
     pub(super) fn items(&self, tree: RootId, known: &Placement) -> Vec<Item> {
         let mut items = match tree {
             RootId::ROOT_TREE => self.root_tree(known),
@@ -219,7 +219,7 @@ impl Contents<'_> {
         known.blocks_of(tree) * u64::from(self.geometry.nodesize)
     }
 
-    /// Returns the entry that names the subvolume a mount shows.
+    /// Returns the entry of the default subvolume.
     fn default_subvol(&self) -> Item {
         let name = DEFAULT_SUBVOL_NAME;
         let head = DirHead {
@@ -315,7 +315,7 @@ impl Contents<'_> {
         self.layout.chunks.iter().enumerate().map(item).collect()
     }
 
-    /// Returns free space as extents. The ranges of superblocks count as free here.
+    /// Returns the free space as extent items. The ranges of superblocks count as free here.
     fn free_space_tree(&self, known: &Placement) -> Vec<Item> {
         let mut items = Vec::new();
         for (number, chunk) in self.layout.chunks.iter().enumerate() {
@@ -339,7 +339,7 @@ impl Contents<'_> {
         items
     }
 
-    /// Returns a group for each subvolume, and that accounting is on and up to date.
+    /// Returns a qgroup for each subvolume, and a status item that is enabled and consistent.
     fn quota_tree(&self, known: &Placement) -> Vec<Item> {
         let simple = self.geometry.features.quota == Some(QuotaMode::Simple);
         let mut status = QgroupStatusItem::new_zeroed();
@@ -352,7 +352,7 @@ impl Contents<'_> {
         }
         let mut items = vec![Item::new(Key::new(0, KeyType::QGROUP_STATUS, 0), &status)];
         for subvolume in self.files.subvolumes() {
-            // Nothing is shared between subvolumes.
+            // Subvolumes share no blocks yet.
             let used = self.bytes_used(subvolume.id, known) + subvolume.data_bytes;
             let info = QgroupInfoItem {
                 generation: GENERATION.into(),
@@ -389,12 +389,12 @@ pub(super) fn dev_item(
     item
 }
 
-/// Returns where an entry for a subvolume leads. Any offset is meant: it does not change with the root item's key.
+/// Returns the location in the directory entry of a subvolume. The maximum offset matches any key of the root item.
 pub(super) fn subvolume_location(id: RootId) -> Key {
     Key::new(id.0, KeyType::ROOT_ITEM, u64::MAX)
 }
 
-/// Returns the references from the parent to the subvolume, and back.
+/// Returns the ROOT_REF and the ROOT_BACKREF of a subvolume.
 fn root_refs(id: RootId, entry: &SubvolumeEntry) -> [Item; 2] {
     let head = RootRefHead {
         dirid: entry.dir.0.into(),
@@ -414,7 +414,7 @@ fn root_refs(id: RootId, entry: &SubvolumeEntry) -> [Item; 2] {
     ]
 }
 
-/// Returns the key of what is said of a block group as a whole.
+/// Returns the key of an item for a whole block group.
 fn group_key(chunk: &PlannedChunk, item_type: KeyType) -> Key {
     Key::new(chunk.map.logical().0, item_type, chunk.map.len_bytes())
 }

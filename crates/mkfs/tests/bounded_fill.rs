@@ -1,4 +1,5 @@
-//! Filling a volume takes no more memory the more files there are. In a process of its own, whose memory it looks at.
+//! The memory for filling a volume does not depend on the number of files. A test process of its own, to measure its
+//! memory.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, PipeWriter, Write};
@@ -12,7 +13,7 @@ use ubtrfs_mkfs::{FillOptions, Growth, Identity, Input, MkfsOptions, Scratch, Ti
 
 const FEW: u64 = 4_000;
 const MANY: u64 = 30_000;
-/// For everything that is put aside.
+/// For all intermediate data.
 const BUDGET_BYTES: usize = 4 << 20;
 
 fn member(name: &str, link: Option<&str>, data: &[u8]) -> Vec<u8> {
@@ -34,7 +35,7 @@ fn member(name: &str, link: Option<&str>, data: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Writes an archive of files in no order, each with a link elsewhere.
+/// Writes an archive of files in pseudo-random order, each with a hard link.
 fn archive(files: u64, out: PipeWriter) -> io::Result<()> {
     let mut out = BufWriter::new(out);
     for number in 0..files {
@@ -47,7 +48,7 @@ fn archive(files: u64, out: PipeWriter) -> io::Result<()> {
     out.write_all(&[0; 1024])
 }
 
-/// Returns the most that the process had in memory meanwhile.
+/// Returns the peak memory of the process during a fill.
 fn peak_bytes(files: u64) -> u64 {
     fs::write("/proc/self/clear_refs", "5").unwrap();
     let dir = tempfile::tempdir().unwrap();
@@ -105,7 +106,7 @@ fn peak_bytes(files: u64) -> u64 {
 fn more_members_take_no_more_memory() {
     let few = peak_bytes(FEW);
     let many = peak_bytes(MANY);
-    // Runs are merged through a buffer each, and tree blocks are remembered; that is less than names would take.
+    // Each run has a read buffer, and tree blocks are recorded. This is less memory than the names would need.
     let grown = many.saturating_sub(few);
     assert!(grown < (MANY - FEW) * 450, "{few}, then {many}");
 }

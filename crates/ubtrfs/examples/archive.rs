@@ -1,7 +1,7 @@
 //! An archive with history in one file: each run adds a snapshot of a folder.
 //!
-//! `cargo run -p ubtrfs --example archive -- backup.img FOLDER`: what has not changed since the last run
-//! takes no space again.
+//! `cargo run -p ubtrfs --example archive -- backup.img FOLDER`: files that have not changed since the last run take no
+//! additional space.
 
 use std::error::Error;
 use std::path::Path;
@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Makes `to` what `from` is; returns how many files were written.
+/// Copies the differences from `from` to `to`, and returns the number of files written.
 fn update(current: &Subvolume, from: &Path, to: &Path) -> Result<u64, Box<dyn Error>> {
     let mut changed = 0;
     let mut kept = Vec::new();

@@ -13,7 +13,7 @@ fn main() -> Result<(), ubtrfs::Error> {
         let work = root.snapshot("/base", "/work", Access::Writable)?;
         let good = upgrade(&work, attempt)?;
         if good {
-            // The result takes the base's place.
+            // The result replaces the base.
             root.delete_subvolume("/base")?;
             root.rename("/work", "/base")?;
         } else {

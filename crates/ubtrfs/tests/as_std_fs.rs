@@ -1,4 +1,4 @@
-//! Calls by paths have the outcome, and leave the files, that the same calls of `std::fs` have on this machine.
+//! Calls by path have the same results, and leave the same files, as the calls of `std::fs` on this machine.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -11,10 +11,10 @@ use ubtrfs::{DirBuilder, FileTimes, OpenOptions, Subvolume, Volume};
 
 const VOLUME_BYTES: u64 = 256 << 20;
 
-/// Everything that has a name, with its content or target.
+/// All paths, with the content of files and the target of links.
 type Tree = BTreeMap<PathBuf, Vec<u8>>;
 
-/// The calls that are compared.
+/// The calls to compare.
 trait Place {
     fn read(&self, path: &str) -> io::Result<Vec<u8>>;
     fn write(&self, path: &str, content: &[u8]) -> io::Result<()>;
@@ -33,7 +33,7 @@ trait Place {
     fn names(&self, path: &str) -> io::Result<Vec<Vec<u8>>>;
     fn copy(&self, from: &str, to: &str) -> io::Result<u64>;
     fn canonicalize(&self, path: &str) -> io::Result<PathBuf>;
-    /// Opens as the letters say, writes "new" and reads all, as far as each succeeds.
+    /// Opens with the options in `letters`, writes "new", and reads everything. Returns the result of each step.
     fn open_as(&self, path: &str, letters: &str) -> io::Result<Tried>;
 }
 
@@ -60,7 +60,7 @@ macro_rules! options {
     }};
 }
 
-/// The working directory, which absolute paths begin at as well.
+/// The working directory, which is also the root for absolute paths.
 struct Host(PathBuf);
 
 impl Host {
@@ -261,17 +261,17 @@ fn whole(place: &dyn Place) -> Tree {
     found
 }
 
-/// One tree, made on the host and in a volume.
+/// A tree that is created both on the host and in a volume.
 struct Pair {
     host: Host,
     root: Subvolume,
     before: Tree,
 }
 
-/// Runs a call on both trees and tells of a difference.
+/// Runs a call on both trees and reports differences.
 struct Judge {
     scratch: tempfile::TempDir,
-    /// None if a call has changed it.
+    /// None after a call has changed it.
     pair: Option<Pair>,
     cases: usize,
     differences: Vec<String>,
@@ -316,12 +316,12 @@ impl Judge {
     }
 }
 
-/// Ways to open: read, write, append, truncate, create, create new.
+/// Combinations of open options: read, write, append, truncate, create, create new.
 const OPENINGS: &[&str] = &[
     "", "r", "w", "a", "t", "rw", "ra", "at", "rc", "wct", "rwc", "wn", "actn",
 ];
 
-/// The paths of one file.
+/// Paths that lead to the same file.
 const IS_FILE: &[&str] = &[
     "file",
     "/file",
@@ -331,7 +331,7 @@ const IS_FILE: &[&str] = &[
     "to_file",
 ];
 
-/// One test, as the working directory is the process's.
+/// A single test, because the working directory belongs to the process.
 ///
 /// PATHS-1, LOOKUP-1 and LOOKUP-2
 #[test]
@@ -403,7 +403,7 @@ fn calls_by_paths_are_as_in_std_fs() {
         judge.compare(&call("create_dir_all"), |place| place.create_dir_all(path));
         judge.compare(&call("remove_file"), |place| place.remove_file(path));
         judge.compare(&call("remove_dir"), |place| place.remove_dir(path));
-        // There `std::fs` removes what is in the directory, and fails then.
+        // For these paths, `std::fs` removes the contents of the directory and then fails.
         let is_emptied_first = path.ends_with('.') || path == "./" || path == "dir/./";
         if !is_emptied_first && path != "to_dir/" {
             judge.compare(&call("remove_dir_all"), |place| place.remove_dir_all(path));
@@ -423,7 +423,7 @@ fn calls_by_paths_are_as_in_std_fs() {
         judge.compare(&call("read_dir"), |place| place.names(path));
         judge.compare(&call("canonicalize"), |place| place.canonicalize(path));
         judge.compare(&call("copy from"), |place| place.copy(path, "new"));
-        // `std::fs` empties what it copies onto itself.
+        // `std::fs` truncates a file that is copied onto itself.
         if !IS_FILE.contains(&path) {
             judge.compare(&call("copy to"), |place| place.copy("file", path));
         }
@@ -499,7 +499,7 @@ fn times_are_those_of_the_change_if_told_so() {
     let file = root.metadata("/file").unwrap();
     assert_eq!(file.modified(), file.changed());
     assert_eq!(file.accessed(), file.changed());
-    // As a mount shows it: the content is in the inode's leaf.
+    // As on a mount: the content is inline.
     assert_eq!((file.bytes_used(), file.blocks()), (7, 8));
 }
 

@@ -21,7 +21,7 @@ fn user(id: u32) -> Caller {
     Caller::new(id, id)
 }
 
-/// Creates a directory of this mode that belongs to the owner.
+/// Creates a directory with this mode, owned by the owner.
 fn home(volume: &Volume, mode: u32) -> Dir {
     let root = volume.root();
     root.create_dir("/home").unwrap();
@@ -65,7 +65,7 @@ fn modes_and_groups_decide_which_caller_makes_names() {
     make(&user(STRANGER).groups([OWNER]), "of-group").unwrap();
     make(&user(STRANGER).administrator(), "of-root").unwrap();
     assert_eq!(refused(make(&user(STRANGER), "of-stranger")), EACCES);
-    // Whether a name is taken is told to those alone that may search the directory.
+    // Only callers that may search the directory learn whether a name exists.
     assert_eq!(refused(make(&user(STRANGER), "own")), EACCES);
     let taken = make(&user(OWNER), "own").unwrap_err();
     assert_eq!(taken.kind(), ErrorKind::AlreadyExists);
@@ -100,7 +100,7 @@ fn users_delete_subvolumes_where_that_is_allowed() {
     }
     assert_eq!(refused(owned.delete_subvolume("first")), EPERM);
     let allowed = |id| user(id).allow_deleting_subvolumes(true);
-    // The subvolume is for its owner to write to.
+    // Only its owner may write to the subvolume.
     let strange = home.clone().with_caller(&allowed(STRANGER));
     assert_eq!(refused(strange.delete_subvolume("first")), EACCES);
     let owned = home.clone().with_caller(&allowed(OWNER));
@@ -200,8 +200,8 @@ fn open_directory_is_the_same_under_another_name() {
     assert_eq!(gone.unwrap_err().kind(), ErrorKind::NotFound);
 }
 
-/// Creates a volume in which the owner has a private directory with the snapshot `one`, of which a file has 64 KiB.
-/// Also returns the stream of the difference to a second snapshot, in which a copy of the file is a clone.
+/// Creates a volume in which the owner has a private directory with the snapshot `one`, whose file has 64 KiB. Also
+/// returns an incremental stream to a second snapshot, in which a copy of the file is a clone.
 fn private_parent() -> (Volume, Vec<u8>) {
     let volume = volume();
     let root = volume.root();
@@ -260,10 +260,10 @@ fn streams_go_on_from_subvolumes_that_the_caller_can_reach_and_owns() {
     hidden(receive_as(&volume, &user(STRANGER), &difference));
     let any = ReceiveOptions::new().any_source(true);
     receive_with(&volume, &user(STRANGER), &difference, &any).unwrap();
-    // A subvolume that is visible is still its owner's to snapshot.
+    // Even if the subvolume is visible, only its owner may snapshot it.
     set_mode(&volume, "/home", 0o755);
     hidden(receive_as(&volume, &user(STRANGER), &difference));
-    // An owner that cannot get there, or not read it.
+    // The owner fails as well without access to the path, or without permission to read the subvolume.
     let root = volume.root();
     root.chown("/home", Some(0), Some(0)).unwrap();
     set_mode(&volume, "/home", 0o700);
@@ -308,7 +308,7 @@ fn streams_copy_from_files_that_the_caller_could_open() {
     let root = volume.root();
     let open = |path| Snapshot::open(&root.subvolume(path).unwrap()).unwrap();
     let (one, two) = (open("/home/one"), open("/home/two"));
-    // It does not go on from the other, but has its data.
+    // It is not incremental, but it clones data of the other.
     let mut copy = Vec::new();
     let options = SendOptions::new().clone_source(&one);
     two.send_with(&options, &mut copy).unwrap();
@@ -320,7 +320,7 @@ fn streams_copy_from_files_that_the_caller_could_open() {
     let hidden = receive_as(&volume, &stranger, &copy).unwrap_err();
     assert_eq!(hidden.kind(), ErrorKind::NotFound);
     assert!(hidden.to_string().contains("cannot find clone source"));
-    // Others may copy from it what they may read.
+    // Other users may clone data that they may read.
     set_mode(&volume, "/home", 0o711);
     receive_as(&volume, &stranger, &copy).unwrap();
     let inner = root.subvolume("/home/one").unwrap();
@@ -344,7 +344,7 @@ fn streams_copy_from_files_that_the_caller_could_open() {
         set_mode(&volume, "/home/one", mode);
         inner.set_read_only(true).unwrap();
     };
-    // Files are opened by path also where names cannot be listed.
+    // Files can be opened by path even if the directory is not readable.
     set_root_mode(0o711);
     receive_as(&volume, &user(STRANGER), &copy).unwrap();
     set_root_mode(0o744);
@@ -389,7 +389,7 @@ fn directories_on_the_way_are_searched_for_the_caller() {
     ] {
         assert_eq!(refused(strange.open_dir(path)), EACCES, "{path}");
     }
-    // Opening a directory needs no right to it.
+    // Opening a directory needs no permission on it.
     let private = strange.open_dir("private").unwrap();
     for path in ["private/", "open/to-private"] {
         let found = strange.open_dir(path).unwrap();
@@ -411,7 +411,7 @@ fn directories_on_the_way_are_searched_for_the_caller() {
         strange.open_dir("").unwrap_err().kind(),
         ErrorKind::NotFound
     );
-    // A file that is opened on the way is for the same caller.
+    // A file opened through the directory has the same caller.
     let made = inner.create_dir("new", &DirBuilder::new());
     assert_eq!(refused(made), EACCES);
     let owned = home.with_caller(&user(OWNER));

@@ -1,4 +1,4 @@
-//! Long work ends when its observer says so, and leaves what it has done.
+//! Long operations end when their observer cancels them, and keep the work done so far.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -12,7 +12,7 @@ use ubtrfs::{
 const VOLUME_BYTES: u64 = 256 << 20;
 const FILE_BYTES: usize = 8 << 20;
 
-/// An observer that goes on so many times.
+/// An observer that cancels after a number of checks.
 struct Cancels {
     left: usize,
 }
@@ -68,7 +68,7 @@ fn assert_cancelled(error: &Error) {
     assert!(!error.is_of_volume() && !error.is_of_stream(), "{error}");
 }
 
-/// Makes a directory with a large file and two empty ones.
+/// Creates a directory with a large file and two empty ones.
 fn fill(root: &Subvolume) {
     root.create_dir("/tree").unwrap();
     root.write("/tree/large", vec![7; FILE_BYTES]).unwrap();
@@ -101,7 +101,7 @@ fn copy_is_cancelled_between_files_and_within_one() {
     assert_eq!(len(to, "/copy/large"), Some(3 << 20));
     assert_eq!(len(to, "/copy/second"), None);
 
-    // Data that is shared has no parts.
+    // Shared data is not reported in parts.
     let mut cancels = Cancels::after(3);
     let copied = root.copy_tree_with("/tree", "/copy", &options, &mut cancels);
     assert_cancelled(&copied.unwrap_err());

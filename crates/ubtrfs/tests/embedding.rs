@@ -1,4 +1,4 @@
-//! A program's use of the library: files, links, snapshots, threads, images that outlive the program.
+//! Use of the library in a program: files, links, snapshots, threads, and images that outlive the program.
 
 use std::fs::Permissions;
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
@@ -233,7 +233,8 @@ fn removal_of_a_tree_loses_no_subvolume() {
         volume.root().exists("/top/file").unwrap() && volume.root().exists("/top/a/file").unwrap()
     );
     assert_eq!(volume.root().read("/top/a/b/sub/kept").unwrap(), b"data");
-    // A subvolume elsewhere is in no way, nor is the empty directory that a snapshot has for one.
+    // A subvolume elsewhere does not prevent the removal, nor does the empty directory of a nested subvolume in a
+    // snapshot.
     volume.root().create_subvolume("/data").unwrap();
     volume.root().create_dir("/data/dir").unwrap();
     volume.root().create_subvolume("/data/dir/nested").unwrap();
@@ -363,7 +364,7 @@ fn many_threads_work_on_one_volume() {
     assert_eq!(found as u64, made.load(Ordering::Relaxed));
 }
 
-/// Returns the bytes that a file of this content takes beside those of an empty one.
+/// Returns the space used by a file with this content, compared with an empty file.
 fn taken_by(volume: &Volume, content: &[u8]) -> u64 {
     let used = || {
         volume.sync().unwrap();
@@ -596,7 +597,7 @@ fn subvolumes_are_listed_with_what_is_known_of_them() {
         gone.to_string(),
         format!("cannot open subvolume: subvolume {id} does not exist")
     );
-    // An extent tree is no subvolume.
+    // The extent tree is not a subvolume.
     assert!(volume.subvolume_by_id(2).is_err());
 }
 
@@ -659,7 +660,7 @@ fn files_of_one_volume_share_and_of_two_do_not() {
         .clone_from(&from)
         .unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::CrossesDevices);
-    // For reading only.
+    // Only opened for reading.
     assert!(from.set_len(0).is_err());
     assert!(from.punch_hole(0, 4096).is_err());
 }
@@ -690,7 +691,7 @@ fn nodes_owners_and_times_are_as_they_were_set() {
     assert_eq!((link.uid(), link.gid()), (0, 8));
 }
 
-/// The length of the largest file that Linux knows.
+/// The maximum file size of Linux.
 const LARGEST_FILE: u64 = i64::MAX as u64;
 
 #[test]
@@ -740,7 +741,7 @@ fn errors_show_no_control_characters_of_paths() {
         assert!(!text.contains(char::is_control), "{text:?}");
         assert!(text.contains(r"'/\u{1b}[2J\n'"), "{text}");
     }
-    // The device names itself once more.
+    // The message contains the name of the device once.
     let error = Volume::open(format!("/missing{name}")).unwrap_err();
     for text in [error.to_string(), error.reason().to_string()] {
         assert!(!text.contains(char::is_control), "{text:?}");

@@ -1,4 +1,4 @@
-//! The examples do what they say.
+//! The examples work as documented.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::process::Command;
 use ubtrfs::Volume;
 use ubtrfs_sim::Scratch;
 
-/// Runs an example and returns its output. Examples are built beside the tests.
+/// Runs an example and returns its output. Examples are built in the directory of the tests.
 fn run(name: &str, args: &[&Path]) -> String {
     let test = std::env::current_exe().unwrap();
     let profile = test.ancestors().nth(2).unwrap();

@@ -1,4 +1,4 @@
-//! A program that forks while a volume is open. The volume stays the parent's.
+//! A program that forks while a volume is open. The volume stays with the parent.
 
 #![allow(unsafe_code)]
 
@@ -14,13 +14,13 @@ unsafe extern "C" {
     fn alarm(seconds: u32) -> u32;
 }
 
-/// Runs `work` in a fork, and returns its exit status: that of `wait(2)`.
+/// Runs `work` in a fork, and returns its exit status as from `wait(2)`.
 fn in_fork(work: impl FnOnce() -> i32) -> i32 {
     // SAFETY: the test program has no other thread that the child needs: locks of the library are not taken there.
     unsafe {
         match fork() {
             0 => {
-                // A lock that stays locked shall not stop the tests.
+                // A lock that stays locked must not hang the tests.
                 alarm(60);
                 let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
                 _exit(done.unwrap_or(101))
@@ -34,7 +34,7 @@ fn in_fork(work: impl FnOnce() -> i32) -> i32 {
     }
 }
 
-/// Returns the number of the first call whose answer is no refusal. 0: all were refused.
+/// Returns the number of the first call that was not refused, or 0 if all were.
 fn first_that_is_not_refused(volume: &Volume, file: &File) -> i32 {
     let root = volume.root();
     let kinds = [
@@ -78,7 +78,7 @@ fn fork_leaves_the_volume_to_its_parent() {
         .unwrap();
     root.write("/uncommitted", b"second").unwrap();
     assert_eq!(in_fork(|| first_that_is_not_refused(&volume, &file)), 0);
-    // The child drops all that it has of the volume.
+    // The child drops all its handles of the volume.
     let handles = (volume.clone(), root.clone(), file.try_clone().unwrap());
     let ended = in_fork(move || {
         drop(handles);
@@ -93,7 +93,7 @@ fn fork_leaves_the_volume_to_its_parent() {
     });
     assert_eq!(ended, 0);
     let (volume, kept) = std::mem::ManuallyDrop::into_inner(all);
-    // The lock is still the parent's, and so are the changes.
+    // The parent still has the lock and its changes.
     let other = Volume::open(&path).unwrap_err();
     assert_eq!(other.kind(), ErrorKind::ResourceBusy);
     let root = volume.root();

@@ -1,4 +1,4 @@
-//! Groups of operations: after a power cut there is all of one or nothing, whatever other threads do.
+//! Groups of operations are atomic: after a power cut, a volume has all of a group or nothing, despite other threads.
 
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
@@ -17,7 +17,7 @@ use ubtrfs_sim::{new_volume, seed};
 
 const VOLUME_BYTES: u64 = 256 << 20;
 const VERSIONS: u64 = 12;
-/// Sectors of this size keep superblocks whole, which are not the subject.
+/// Superblocks of this size are not torn, which would be outside the scope of these tests.
 const SECTOR_BYTES: u64 = 4096;
 
 fn named(device: impl BlockDevice + 'static) -> Vec<(PathBuf, Arc<dyn BlockDevice>)> {
@@ -27,12 +27,12 @@ fn named(device: impl BlockDevice + 'static) -> Vec<(PathBuf, Arc<dyn BlockDevic
     )]
 }
 
-/// Returns content that is of one version only, and large enough to be data on the devices.
+/// Returns content that identifies a version, and is large enough to be stored outside of inodes.
 fn content(version: u64) -> Vec<u8> {
     version.to_le_bytes().repeat(3000)
 }
 
-/// Makes changes that belong together: files of two subvolumes, names, attributes.
+/// Makes changes that belong together: files in two subvolumes, names, attributes.
 fn change(volume: &Volume, version: u64, between: &dyn Fn()) -> Result<()> {
     let root = volume.root();
     root.write("/one", content(version))?;
@@ -102,9 +102,9 @@ fn first_version(volume: &Volume) {
     volume.sync().unwrap();
 }
 
-/// Changes all parts to each version, each in a group or without, while other threads change, sync and commit. All is
-/// durable between the parts without a group; within one, an operation of another thread has begun. Returns
-/// the states that power cuts leave.
+/// Changes all parts to each version, in a group or without, while other threads change, fsync and commit. Without a
+/// group, everything is durable between the parts; within one, an operation of another thread has begun. Returns the
+/// possible states after a power cut.
 fn record(in_groups: bool) -> CrashStates {
     let recorder = Recorder::new();
     let device = recorder.device(new_volume(&Default::default(), VOLUME_BYTES));
@@ -117,7 +117,7 @@ fn record(in_groups: bool) -> CrashStates {
     recorder.mark(0u64);
     let is_done = AtomicBool::new(false);
     let (begun, rounds) = (AtomicU64::new(0), AtomicU64::new(0));
-    // A log may not tell of a part of a group.
+    // A log must not contain a part of a group.
     let sync_file = || volume.root().open_file("/one").unwrap().sync_all().unwrap();
     let write = || volume.root().write("/noise", vec![1; 30_000]).unwrap();
     let sync = || volume.sync().unwrap();
@@ -136,7 +136,7 @@ fn record(in_groups: bool) -> CrashStates {
         }
         for version in 1..=VERSIONS {
             let before = rounds.load(Ordering::Relaxed);
-            // The others may all wait for the group's end.
+            // All other threads may be waiting for the end of the group.
             let wait_for_others = || {
                 let before = rounds.load(Ordering::Relaxed);
                 while begun.load(Ordering::Relaxed) <= before {
@@ -153,7 +153,7 @@ fn record(in_groups: bool) -> CrashStates {
                 }
             }
             recorder.mark(version);
-            // The others have their turn.
+            // Let the other threads run.
             while rounds.load(Ordering::Relaxed) == before {
                 thread::yield_now();
             }
@@ -169,7 +169,7 @@ fn record(in_groups: bool) -> CrashStates {
         .crash_states(&plan.sector_bytes(SECTOR_BYTES))
 }
 
-/// Returns whether all parts are of one version, which is at least the one that was durable.
+/// Returns whether all parts have the same version, and at least the durable one.
 fn is_whole(state: &CrashState) -> bool {
     let device = state.devices[0].clone();
     let volume = Volume::builder().read_only().open_devices(named(device));
@@ -199,7 +199,7 @@ fn group_is_there_as_a_whole_or_not_at_all_after_any_power_cut() {
     assert!(report.is_clean(), "{:?}", report.issues);
 }
 
-/// Else the test above would prove nothing.
+/// Without this, the test above would prove nothing.
 #[test]
 fn operations_without_a_group_are_torn_by_some_power_cuts() {
     assert!(record(false).any(|state| !is_whole(&state)));
@@ -226,7 +226,7 @@ fn operations_that_commit_by_themselves_are_refused_within_a_group() {
             for refused in refused {
                 assert_eq!(refused.unwrap_err().kind(), ErrorKind::QuotaExceeded);
             }
-            // Files that are to be durable at once are so at the end.
+            // Files with synchronous writes are durable at the end of the group.
             let sync = FileFlags {
                 sync: true,
                 ..FileFlags::default()
@@ -342,7 +342,7 @@ fn trim_calls_the_program_while_others_change_and_group() {
             calls += 1;
             calls < 3
         });
-        // Nobody hears after the test has failed.
+        // There is no receiver if the test has failed.
         let _ = sender.send((trimmed, calls));
     });
     let ended = receiver.recv_timeout(Duration::from_secs(60));

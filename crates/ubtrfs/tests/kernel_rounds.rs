@@ -1,7 +1,7 @@
-//! Our changes and the kernel's in turns on one volume: each sees what the other wrote, and both checkers and
-//! scrub find nothing. One case for each checksum, compression, profile, node size and set of features.
+//! Alternating changes by this library and by the kernel on one volume: each reads the other's changes, and both
+//! checkers and scrub find no errors. One case for each checksum, compression, profile, node size and set of features.
 //!
-//! Needs root and the kernel's btrfs; without them the test says so and passes.
+//! Needs root and the kernel's btrfs. Without them, the test prints that and passes.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,7 +20,7 @@ use ubtrfs_sim::kernel::{self, KernelVolume};
 use ubtrfs_sim::{Rng, Scratch, matrix, seed};
 
 const TEST: &str = "changes in turns with the kernel";
-/// Room for three more chunks of each kind: the kernel makes some for scrub, and others for balance.
+/// Space for three more chunks of each kind: the kernel allocates some for scrub and for balance.
 const DEVICE_BYTES: u64 = 8 << 30;
 
 #[derive(Clone, Copy)]
@@ -92,17 +92,17 @@ fn cases() -> Vec<Case> {
             ..PLAIN
         },
     ];
-    // All in a soak, else what covers most.
+    // All cases in a soak, otherwise those with the best coverage.
     match std::env::var_os("UBTRFS_SOAK") {
         Some(_) => all,
         None => vec![all[1], all[3], all[5]],
     }
 }
 
-/// The regular files of a folder, by path.
+/// The regular files of a directory tree, by path.
 type Contents = BTreeMap<PathBuf, Vec<u8>>;
 
-/// Something that files are made, changed and removed in.
+/// A place where files can be created, changed and removed.
 trait Place {
     fn write(&mut self, path: &Path, content: &[u8]);
     fn remove(&mut self, path: &Path);
@@ -159,7 +159,7 @@ impl Place for Theirs<'_> {
     }
 }
 
-/// Makes random changes below /live, and notes them in `expected`.
+/// Makes random changes below /live, and records them in `expected`.
 fn change(place: &mut dyn Place, expected: &mut Contents, rng: &mut Rng, steps: u64) {
     for step in 0..steps {
         let number = rng.below(60);
@@ -188,7 +188,7 @@ fn change(place: &mut dyn Place, expected: &mut Contents, rng: &mut Rng, steps: 
     }
 }
 
-/// Makes content of any size, compressible or not.
+/// Creates content of any size, compressible or not.
 fn content(rng: &mut Rng) -> Vec<u8> {
     let len = match rng.below(4) {
         0 => rng.below(200),
@@ -337,8 +337,8 @@ fn kernel_and_engine_change_one_volume_in_turns() {
     }
 }
 
-/// Volumes of mkfs.btrfs. In a soak all pairs of values are together in one of them; UBTRFS_CASES: so many, the
-/// most varied first; UBTRFS_CASE: that one.
+/// Volumes created by mkfs.btrfs. In a soak, all pairs of values occur in some volume. UBTRFS_CASES limits their
+/// number, and the most varied are first. UBTRFS_CASE selects one.
 #[test]
 fn kernel_and_engine_take_turns_whatever_the_features() {
     if !kernel::or_skip(TEST) {

@@ -1,4 +1,4 @@
-//! Volumes that are planned, made and filled by `Mkfs`.
+//! Volumes that are planned, created and filled with `Mkfs`.
 
 use std::fs;
 use std::io::{ErrorKind, Seek};
@@ -13,7 +13,7 @@ use ubtrfs::{
 
 const VOLUME_BYTES: u64 = 256 << 20;
 
-/// Makes a volume on so many devices in memory, and opens it.
+/// Creates a volume on a number of devices in memory, and opens it.
 fn made_on(mkfs: &Mkfs, devices: usize) -> (MadeVolume, Volume) {
     let device = || Arc::new(MemDevice::new(VOLUME_BYTES)) as Arc<dyn BlockDevice>;
     let devices: Vec<_> = (0..devices).map(|_| device()).collect();

@@ -1,4 +1,4 @@
-//! Whole trees: removed past failures, copied within and between volumes and the host, listed.
+//! Directory trees: removed despite failures, copied within and between volumes and the host, listed.
 
 use std::fs;
 use std::fs::Permissions;
@@ -14,7 +14,7 @@ use ubtrfs::{
 
 const VOLUME_BYTES: u64 = 256 << 20;
 
-/// The news of a removal, a line each.
+/// The events of a removal, one per line.
 #[derive(Default)]
 struct Removals {
     lines: Vec<String>,
@@ -108,7 +108,7 @@ fn removal_ends_where_all_would_fail() {
     let mut removals = Removals::default();
     let options = RemoveOptions::new();
     let removed = data.remove_tree_with("/dir", &options, &mut removals);
-    // Only this subvolume cannot be changed.
+    // This subvolume is the only one that cannot be changed.
     removed.unwrap();
     assert_eq!(removals.lines.len(), 3, "{:?}", removals.lines);
 
@@ -120,7 +120,7 @@ fn removal_ends_where_all_would_fail() {
     assert!(removals.lines.is_empty(), "{:?}", removals.lines);
 }
 
-/// The news of a copy.
+/// The events of a copy.
 #[derive(Default)]
 struct Met {
     begun: Vec<PathBuf>,
@@ -143,7 +143,7 @@ impl TransferObserver for Met {
     }
 }
 
-/// Creates a tree with a file of mode 0666 that belongs to user 7, a link and a directory.
+/// Creates a tree with a file of mode 0666 owned by user 7, a link and a directory.
 fn fill(root: &Subvolume) {
     root.create_dir_all("/tree/dir").unwrap();
     root.write("/tree/file", vec![7; 100_000]).unwrap();
@@ -167,7 +167,7 @@ fn copy_does_as_the_options_say() {
     assert_eq!((plain.mode() & 0o7777, plain.uid()), (0o644, 0));
     assert_eq!(met.bytes, 0, "the data is shared");
 
-    // An existing file is overwritten, and keeps its owner; or is replaced.
+    // An existing file is overwritten and keeps its owner, or it is replaced.
     root.lchown("/plain", Some(9), None).unwrap();
     let apart = as_others.clone().reflink(Reflink::Never).follow(true);
     let copied = root.copy_tree_with("/tree/link", "/plain", &apart, &mut met);
@@ -179,7 +179,7 @@ fn copy_does_as_the_options_say() {
     copied.unwrap();
     assert_eq!(root.metadata("/plain").unwrap().uid(), 7);
 
-    // The contents of what a link leads to; a directory in the way of a file stays, and the rest is copied.
+    // The contents of a link's target. A directory in place of a file stays, and the rest is copied.
     root.create_dir_all("/into/file").unwrap();
     let mut met = Met::default();
     let contents = CopyOptions::new().follow(true).contents(true);
@@ -361,7 +361,7 @@ fn directories_are_listed_as_a_whole_before_those_in_them() {
     let hidden = named.skip_hidden(true);
     let wanted = ["/link/: a b z", "/link/a: file", "/link/b: below sub"];
     assert_eq!(walked("/link/", hidden, "/link/b"), wanted);
-    // As they were made.
+    // In the order of creation.
     assert_eq!(
         walked("/top", WalkOptions::new(), "/top"),
         ["/top: b a .hidden z"]
@@ -383,7 +383,7 @@ fn entry_knows_the_attributes_of_its_file() {
     let entry = data.read_dir("/").unwrap().next().unwrap().unwrap();
     assert_eq!(entry.xattr("user.note").unwrap(), Some(b"value".to_vec()));
     assert_eq!(entry.xattr("user.none").unwrap(), None);
-    // The directory that a snapshot has for a nested subvolume has the number of the kernel.
+    // The empty directory of a nested subvolume in a snapshot has the same inode number as in the kernel.
     let snapshot = root.snapshot("/", "/snapshot", Access::ReadOnly).unwrap();
     let entry = snapshot.read_dir("/").unwrap().next().unwrap().unwrap();
     assert_eq!(entry.file_name(), "data");
@@ -391,7 +391,7 @@ fn entry_knows_the_attributes_of_its_file() {
     assert_eq!(entry.metadata().unwrap().ino(), 2);
 }
 
-/// Problems as a copy tells them.
+/// The problems reported by a copy.
 #[derive(Default)]
 struct Failures(Vec<(PathBuf, TransferProblem)>);
 
@@ -401,7 +401,7 @@ impl TransferObserver for Failures {
     }
 }
 
-/// Reads the umask of this process at each file that a copy begins.
+/// Reads the umask of this process before each file of a copy.
 #[derive(Default)]
 struct SeenUmasks(Vec<u32>);
 
@@ -519,7 +519,7 @@ fn problems_of_archives_have_kinds() {
     assert!(!problem.is_of_kind() && !problem.is_partial());
 }
 
-/// A reader that gives a byte at a time, and is interrupted before each.
+/// A reader that returns a byte at a time, and is interrupted before each.
 struct Slow<'a> {
     bytes: &'a [u8],
     was_interrupted: bool,

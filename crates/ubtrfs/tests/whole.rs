@@ -1,4 +1,4 @@
-//! Whole volumes and trees by the library: several devices, filling, checks, streams, archives, copies.
+//! Whole volumes and trees with the library: several devices, filling, checks, streams, archives, copies.
 
 use std::fs;
 use std::io::{ErrorKind, Read, Seek, Write};
@@ -44,7 +44,7 @@ fn volume_of_two_devices_reads_with_one_gone() {
     );
     volume.close().unwrap();
 
-    // The last file is in the way, and the first one goes again.
+    // The last file already exists, so the first one is removed again.
     let again = ["three", "two"].map(|name| scratch.path().join(name));
     let refused = Volume::builder()
         .mkfs(mirrored)
@@ -94,7 +94,7 @@ fn check_lists_what_is_wrong() {
     let report = Checker::new().check_devices(devices).unwrap();
     assert!(report.is_clean() && report.issues.is_empty(), "{report:?}");
 
-    // The content is found where it lies, and one byte of it changed.
+    // Find the content in the image, and change one byte of it.
     let content = fs::read(&image).unwrap();
     let at = content.windows(4096).position(|part| part == [0xab; 4096]);
     let file = fs::OpenOptions::new().write(true).open(&image).unwrap();
@@ -232,7 +232,7 @@ fn changes_tell_attributes_and_extended_attributes() {
     assert!(below.file_type.is_dir() && below.ino.is_none());
 }
 
-/// Takes some bytes, and is full then.
+/// A writer that is full after a number of bytes.
 struct Full(usize);
 
 impl Write for Full {
@@ -274,7 +274,7 @@ fn a_stream_that_cannot_be_written_is_told_from_a_volume_that_cannot_be_read() {
     assert_eq!(refused.kind(), ErrorKind::InvalidInput, "{refused}");
 }
 
-/// The paths that a transfer met.
+/// The paths reported by a transfer.
 #[derive(Default)]
 struct Met {
     begun: Vec<PathBuf>,
@@ -330,7 +330,7 @@ fn observer_hears_of_archived_and_unpacked_files() {
     assert_eq!(full.kind(), ErrorKind::StorageFull);
 }
 
-/// The news of a receiver, a line each.
+/// The events of a receive, one per line.
 #[derive(Default)]
 struct News(Vec<String>);
 
@@ -377,13 +377,13 @@ fn an_observer_hears_of_commands_and_of_those_that_failed() {
     let dump = StreamDump::open(&stream[..], |seconds| seconds).unwrap();
     let dump = dump.collect::<Result<Vec<_>, _>>().unwrap();
     assert!(dump[0].starts_with("subvol "), "{dump:?}");
-    // The second stream is heard after the first.
+    // The events of the second stream follow those of the first.
     let heard: Vec<_> = news.0.iter().take(dump.len()).cloned().collect();
     assert_eq!(heard, dump);
     let finished = news.0.iter().filter(|line| line.ends_with(" finished"));
     assert_eq!(finished.count(), 2, "{:?}", news.0);
 
-    // The name is taken: no command of the first can be done.
+    // The name already exists, so every command of the first stream fails.
     let mut news = News::default();
     let options = options.max_errors(0);
     backup.root().delete_subvolume("/two").unwrap();
@@ -721,7 +721,7 @@ fn paths_of_entries_lead_nowhere_else() {
         let listed: Vec<_> = listed.map(|dir| dir.unwrap()).collect();
         let paths: Vec<&Path> = listed.iter().map(|dir| dir.path()).collect();
         assert_eq!(paths, [Path::new(dir), &path]);
-        // Directories are found behind such paths all the same.
+        // Directories are nevertheless found at such paths.
         let itself = listed[1].open().metadata().unwrap();
         assert_eq!(itself.ino(), entry.ino());
         assert_eq!(listed[1].open_parent().unwrap().ino(), *ino);

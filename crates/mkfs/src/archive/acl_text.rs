@@ -1,8 +1,8 @@
-//! A POSIX ACL, as an extended attribute holds it, in the text form that archives carry.
+//! Conversion between POSIX ACLs in extended attributes and the text form in archives.
 //!
-//! Numbers are written for users and groups: names would be those of this machine, not of the volume's. The text
-//! may have names, as GNU tar writes, which the caller knows. Or it has a number, alone or behind the permissions,
-//! as star and bsdtar write.
+//! Users and groups are written as numbers, because names would refer to this machine, not to the volume. When parsing,
+//! names (as GNU tar writes them) are resolved with the caller's table. A number may be alone or follow the
+//! permissions (star, bsdtar).
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -20,17 +20,17 @@ const OWNING_GROUP: u16 = 0x04;
 const GROUP: u16 = 0x08;
 const MASK: u16 = 0x10;
 const OTHER: u16 = 0x20;
-/// The id of entries that name no user or group.
+/// The id in entries that do not name a user or group.
 const NO_ID: u32 = u32::MAX;
 
-/// The numbers of users and groups by their names.
+/// Numbers of users and groups by name.
 #[derive(Clone, Debug, Default)]
 pub struct OwnerNames {
     pub users: HashMap<String, u32>,
     pub groups: HashMap<String, u32>,
 }
 
-/// Returns an ACL as text. None if the bytes are no ACL.
+/// Converts an ACL to text. Returns None if the bytes are not an ACL.
 pub fn acl_text(bytes: &[u8]) -> Option<String> {
     let (version, entries) = bytes.split_first_chunk::<HEADER_BYTES>()?;
     if u32::from_le_bytes(*version) != VERSION {
@@ -64,18 +64,18 @@ pub fn acl_text(bytes: &[u8]) -> Option<String> {
     Some(text)
 }
 
-/// Returns the ACL that a text means. None if it means none, or one of users or groups that `names` does not have.
+/// Parses an ACL in text form. Returns None if it is invalid, or names a user or group that is not in `names`.
 pub fn acl_bytes(text: &[u8], names: &OwnerNames) -> Option<Vec<u8>> {
     let text = str::from_utf8(text).ok()?;
     let mut entries = Vec::new();
     for line in text.split([',', '\n']) {
-        // The effect of the mask may follow as a comment.
+        // The effective permissions may follow as a comment.
         let entry = line.split('#').next().unwrap_or_default().trim();
         if !entry.is_empty() {
             entries.push(entry_of(entry, names)?);
         }
     }
-    // The order in which the kernel wants them.
+    // The kernel requires this order.
     entries.sort_unstable();
     let mut bytes = VERSION.to_le_bytes().to_vec();
     for (tag, id, permissions) in &entries {
@@ -86,12 +86,12 @@ pub fn acl_bytes(text: &[u8], names: &OwnerNames) -> Option<Vec<u8>> {
     (!entries.is_empty()).then_some(bytes)
 }
 
-/// Parses an entry as "user:1000:rwx" to its tag, id and permissions.
+/// Parses an entry such as "user:1000:rwx" to its tag, id and permissions.
 fn entry_of(entry: &str, names: &OwnerNames) -> Option<(u16, u32, u16)> {
     let entry = entry.strip_prefix("default:").unwrap_or(entry);
     let mut fields = entry.split(':');
     let (kind, name) = (fields.next()?, fields.next()?);
-    // Some writers leave the empty name of these out.
+    // Some writers omit the empty name of these entries.
     let (name, letters) = match (kind, fields.next()) {
         ("mask" | "m" | "other" | "o", None) => ("", name),
         (_, letters) => (name, letters?),

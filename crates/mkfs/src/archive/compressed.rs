@@ -1,6 +1,6 @@
-//! Compressed archives: known by their first bytes, and decompressed as they are read.
+//! Compressed archives: detection by magic bytes, and streaming decompression.
 //!
-//! Memory: a decoder takes what the archive's window says, up to `MAX_DECODER_BYTES`; an archive that needs more is
+//! Memory: a decoder needs as much as the archive's window, up to `MAX_DECODER_BYTES`. An archive that needs more is
 //! refused.
 
 use std::fmt;
@@ -17,7 +17,7 @@ const MAX_DECODER_BYTES: u64 = 160 << 20;
 /// The zstd library's own limit for streams, 128 MiB.
 const MAX_ZSTD_WINDOW_LOG: u32 = 27;
 const INPUT_BYTES: usize = 256 << 10;
-/// The longest of the first bytes that tell a format.
+/// Length of the longest magic.
 pub(crate) const MAGIC_BYTES: usize = 6;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub(crate) enum ArchiveFormat {
 }
 
 impl ArchiveFormat {
-    /// Finds the format of an archive. None if it is not compressed, or in a way that is not known.
+    /// Detects the format of an archive. Returns None if it is not compressed, or in an unknown format.
     pub(crate) fn of(start: &[u8]) -> Option<ArchiveFormat> {
         let known: [(&[u8], ArchiveFormat); 4] = [
             (b"\x1f\x8b", ArchiveFormat::Gzip),
@@ -52,7 +52,7 @@ impl ArchiveFormat {
     }
 }
 
-/// The bytes of an archive that `input` has compressed.
+/// The decompressed bytes of an archive.
 pub(crate) struct ArchiveDecoder<'a> {
     format: ArchiveFormat,
     bytes: Box<dyn Read + 'a>,
@@ -65,7 +65,7 @@ impl fmt::Debug for ArchiveDecoder<'_> {
 }
 
 impl<'a> ArchiveDecoder<'a> {
-    /// Reads `input` from where it stands. Several streams behind each other are one archive.
+    /// Reads `input` from its current position. Concatenated streams form one archive.
     pub(crate) fn new(
         format: ArchiveFormat,
         input: impl Read + 'a,
@@ -94,7 +94,7 @@ impl Read for ArchiveDecoder<'_> {
     }
 }
 
-/// Frames of zstd behind each other.
+/// Concatenated zstd frames.
 struct ZstdDecoder<R> {
     input: R,
     context: DCtx<'static>,
@@ -140,7 +140,7 @@ impl<R: BufRead> Read for ZstdDecoder<R> {
             if written > 0 || buf.is_empty() {
                 return Ok(written);
             }
-            // The data that the decoder held is out: it waits for input.
+            // The decoder has no buffered output left and needs input.
             if is_end && !self.is_between_frames {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-/// Offsets are those of the header that was met last.
+/// Offsets refer to the last header read.
 #[derive(Debug, thiserror::Error)]
 pub enum ArchiveError {
     #[error("archive at byte {offset}: {source}")]

@@ -1,8 +1,8 @@
-//! Members of a tar archive: POSIX (ustar, pax), GNU and old headers, with all that extends them.
+//! Members of a tar archive: POSIX (ustar, pax), GNU and old headers, with their extensions.
 //!
-//! Names of users and groups are not looked at, but those in ACLs: they are of the machine that made the archive.
+//! Names of users and groups are ignored, except in ACLs, because they refer to the machine that created the archive.
 //!
-//! Not here: what is done with members.
+//! Not here: the use of the members.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -18,10 +18,10 @@ use super::pax::PaxRecords;
 use super::sparse::{self, Part};
 use super::stream::{BLOCK, TarStream};
 
-/// Names and extended headers of a member, or for all members, that take more are no archive's.
+/// Limit for the names and extended headers of a member, and for global headers. Valid archives stay below it.
 const MAX_EXTENSION_BYTES: u64 = 64 << 20;
 
-/// The bytes of a header that hold its checksum.
+/// The position of the checksum within a header.
 const SUM: Range<usize> = 148..156;
 
 /// One file of an archive.
@@ -35,7 +35,7 @@ pub struct Member {
 }
 
 impl Member {
-    /// Checks the limits of the format that headers can exceed without a word: of sizes, and of the numbers of devices.
+    /// Checks limits of the volume format that headers can exceed: file size and device numbers.
     pub fn check(&self) -> Result<(), LimitError> {
         if let MemberBody::File { size, .. } = self.body {
             limits::check_file_size(size)?;
@@ -48,29 +48,29 @@ impl Member {
 /// Name and value.
 pub type Xattr = (Vec<u8>, Vec<u8>);
 
-/// The attributes of a member besides its contents.
+/// The attributes of a member, without its contents.
 #[derive(Clone, Debug)]
 pub struct MemberAttributes {
-    /// With the kind's bits.
+    /// Including the file type bits.
     pub mode: u32,
     pub uid: u32,
     pub gid: u32,
     /// Major and minor number of a device.
     pub device: (u32, u32),
-    /// The access time, or that of the modification if the archive does not tell.
+    /// The access time, or the modification time if the archive lacks it.
     pub atime: FileTime,
     pub mtime: FileTime,
     pub ctime: FileTime,
-    /// By name.
+    /// Sorted by name.
     pub xattrs: Vec<Xattr>,
-    /// ACLs as text, which some writers have instead of attributes.
+    /// ACLs in text form, which some writers use instead of attributes.
     pub acl_access: Option<Vec<u8>>,
     pub acl_default: Option<Vec<u8>>,
 }
 
 impl MemberAttributes {
-    /// Returns the extended attributes, with ACLs that are only there as text. False: one of those is left out, as it
-    /// is none or of users or groups that `names` does not have.
+    /// Returns the extended attributes, including ACLs that exist only as text. The flag is false if an ACL was left
+    /// out, because it is invalid or names a user or group that is not in `names`.
     pub fn xattrs_with_acls(&self, names: &OwnerNames) -> (Vec<Xattr>, bool) {
         let mut xattrs = self.xattrs.clone();
         let mut is_whole = true;
@@ -98,25 +98,25 @@ impl MemberAttributes {
 #[derive(Debug)]
 pub enum MemberBody {
     Directory,
-    /// Data is that of the parts, if it has holes.
+    /// A file with holes has data only in `parts`.
     File {
         size: u64,
         parts: Option<Vec<Part>>,
     },
     Symlink(Vec<u8>),
-    /// Another name of the member at this path.
+    /// Another name of the member with this path.
     HardLink(Vec<u8>),
     /// A device or a pipe.
     Special,
 }
 
-/// Reads one member after the other.
+/// Reads the members of an archive in order.
 #[derive(Debug)]
 pub struct Members<'a> {
     pub(crate) stream: TarStream<'a>,
-    /// The records of headers for all members that follow.
+    /// The records of global headers, which apply to all later members.
     global: PaxRecords,
-    /// Where the first header is, and the next.
+    /// The offsets of the first header and of the next one.
     start: u64,
     next: u64,
 }
@@ -130,16 +130,16 @@ struct Extensions {
 }
 
 impl<'a> Members<'a> {
-    /// Reads a file, from where it stands, or a pipe.
+    /// Reads a file, from its current position, or a pipe.
     ///
-    /// Errors: the file cannot be examined.
+    /// Errors: the file's metadata cannot be read.
     pub fn open(file: File) -> Result<Members<'a>, ArchiveError> {
         Members::new(TarStream::new(file))
     }
 
-    /// Reads bytes that come in order.
+    /// Reads an archive from a reader.
     ///
-    /// Errors: the first ones cannot be read.
+    /// Errors: the first bytes cannot be read.
     pub fn of(reader: impl Read + 'a) -> Result<Members<'a>, ArchiveError> {
         Members::new(TarStream::of(reader))
     }
@@ -155,13 +155,13 @@ impl<'a> Members<'a> {
         })
     }
 
-    /// Reads the next member. Its data is what the stream has next, as far as it is read.
+    /// Reads the next member. The caller may then read as much of its data as it needs.
     pub fn next_member(&mut self) -> Result<Option<Member>, ArchiveError> {
         let mut extensions = Extensions {
             pax: self.global.clone(),
             ..Extensions::default()
         };
-        // Of the headers before the member's own.
+        // Size of the extended headers before the member's own header.
         let mut extension_bytes = 0;
         loop {
             let offset = self.next;
@@ -171,7 +171,7 @@ impl<'a> Members<'a> {
                 return Ok(None);
             };
             let entry_type = header.entry_type();
-            // GNU tar leaves the field empty for the name of an archive.
+            // GNU tar leaves the size field empty in a volume header.
             let size = number_in(&header.as_old().size, header.entry_size());
             let field = "size";
             let size = size.ok_or(ArchiveError::Number { offset, field })?;
@@ -200,7 +200,7 @@ impl<'a> Members<'a> {
                 b'K' => extensions.link = Some(until_nul(&data)),
                 b'V' => {}
                 _ => {
-                    // The last such header before a member is its own.
+                    // Only the last extended header before a member applies.
                     extensions.pax = self.global.clone();
                     let added = extensions.pax.add(&data);
                     added.ok_or(ArchiveError::Pax { offset })?;
@@ -210,7 +210,7 @@ impl<'a> Members<'a> {
         }
     }
 
-    /// Reads what is left behind the end, so that the writer of a pipe does not find it closed.
+    /// Reads and discards the rest of the input, so that the writer of a pipe does not get EPIPE.
     pub fn drain(&mut self) -> Result<(), ArchiveError> {
         let offset = self.next;
         let mut buf = vec![0; 64 << 10];
@@ -223,12 +223,12 @@ impl<'a> Members<'a> {
         }
     }
 
-    /// Reads the next bytes of a member's data: those of its parts, one after the other.
+    /// Reads the next bytes of a member's data, without the holes.
     pub fn read(&mut self, member: &Member, buf: &mut [u8]) -> Result<(), ArchiveError> {
         self.stream.read_exact(buf, member.offset)
     }
 
-    /// Notes where the next header is, behind a header of so many bytes and its data.
+    /// Sets the offset of the next header, after a header of `header` bytes and `stored` bytes of data.
     fn end_at(&mut self, offset: u64, header: u64, stored: u64) -> Result<(), ArchiveError> {
         let padded = stored.checked_next_multiple_of(BLOCK as u64);
         let end = padded.and_then(|padded| offset.checked_add(header)?.checked_add(padded));
@@ -240,13 +240,13 @@ impl<'a> Members<'a> {
         Ok(())
     }
 
-    /// Reads a header. None at the end: a block of zeros, or no more bytes.
+    /// Reads a header. Returns None at the end: a block of zeros, or the end of the input.
     fn header(&mut self, offset: u64) -> Result<Option<tar::Header>, ArchiveError> {
         let mut header = tar::Header::new_old();
         let bytes = header.as_mut_bytes();
         match self.stream.read(bytes) {
             Err(source) => return Err(ArchiveError::Read { offset, source }),
-            // Some writers leave the last two blocks out.
+            // Some writers omit the two zero blocks at the end.
             Ok(0) if offset > self.start => return Ok(None),
             Ok(read) if read < BLOCK && offset == self.start => {
                 return Err(ArchiveError::NoHeader { offset });
@@ -257,13 +257,13 @@ impl<'a> Members<'a> {
         if bytes.iter().all(|&byte| byte == 0) {
             return Ok(None);
         }
-        // The sum itself counts as spaces.
+        // The checksum field itself counts as spaces.
         let summed = || {
             let bytes = bytes.iter().enumerate();
             bytes.map(|(at, &byte)| if SUM.contains(&at) { b' ' } else { byte })
         };
         let sum: i64 = summed().map(i64::from).sum();
-        // Some old writers had bytes with a sign.
+        // Some old writers summed up signed bytes.
         let signed: i64 = summed().map(|byte| i64::from(byte.cast_signed())).sum();
         match header.cksum().map(i64::from) {
             Ok(stored) if stored == sum || stored == signed => Ok(Some(header)),
@@ -271,7 +271,7 @@ impl<'a> Members<'a> {
         }
     }
 
-    /// Reads the data of a header that adds to what takes `held_bytes` already.
+    /// Reads the data of an extended header. `held_bytes` counts against the same limit.
     fn extension(
         &mut self,
         offset: u64,
@@ -309,7 +309,7 @@ impl<'a> Members<'a> {
         };
         let entry_type = header.entry_type().as_byte();
         let (kind, body, stored_bytes, header_bytes) = match entry_type {
-            // In old archives only the name tells.
+            // Old archives mark directories only by a trailing slash.
             b'0' | 0 if path.ends_with(b"/") => (
                 FileKind::Directory,
                 MemberBody::Directory,
@@ -322,7 +322,7 @@ impl<'a> Members<'a> {
                 size,
                 BLOCK as u64,
             ),
-            // Some writers give it the file's size, and none of its data.
+            // Some writers store the file's size here, without its data.
             b'1' => (
                 FileKind::Regular,
                 MemberBody::HardLink(link()),
@@ -401,7 +401,7 @@ impl<'a> Members<'a> {
             });
         };
         let read = self.stream.position() - before;
-        // GNU's own map comes before the data, a map in the data is part of it.
+        // GNU's own map precedes the data; a map of version 1.0 is part of the data.
         let (stored_bytes, map_bytes) = match header.entry_type().as_byte() {
             b'S' => (stored_bytes, read),
             _ => (stored_bytes.saturating_sub(read), read),
@@ -419,7 +419,7 @@ impl<'a> Members<'a> {
     }
 }
 
-/// The head of a file, before its data.
+/// The body of a file, and the sizes of its header and data.
 struct FileHead {
     body: MemberBody,
     stored_bytes: u64,
@@ -431,7 +431,7 @@ fn until_nul(data: &[u8]) -> Vec<u8> {
     name.unwrap_or_default().to_vec()
 }
 
-/// Returns the number of a field of a header, as it was parsed. A field that is left empty is 0.
+/// Returns the number in a header field as parsed. An empty field is 0.
 fn number_in(field: &[u8], parsed: io::Result<u64>) -> Option<u64> {
     if field.iter().all(|byte| matches!(byte, 0 | b' ')) {
         return Some(0);
@@ -465,7 +465,7 @@ fn attributes(
     let mode = mode.ok_or(wrong("mode"))? as u32 & 0o7777;
     let device = match kind {
         FileKind::CharDevice | FileKind::BlockDevice => {
-            // Both kinds of headers that have the numbers have them at the same place.
+            // Both header types store the numbers at the same offset.
             let fields = header
                 .as_ustar()
                 .map(|head| (head.dev_major, head.dev_minor));
@@ -483,7 +483,7 @@ fn attributes(
         }
         _ => (0, 0),
     };
-    // In GNU's numbers of 64 bits times before 1970 are negative.
+    // In GNU's 64-bit numbers, times before 1970 are negative.
     let seconds = number_in(&old.mtime, header.mtime()).map(|seconds| FileTime {
         sec: seconds as i64,
         nsec: 0,

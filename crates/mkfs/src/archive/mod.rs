@@ -1,6 +1,6 @@
-//! Reading tar archives, from files and pipes: what fills new volumes, and what is unpacked into those that exist.
+//! Tar archives from files and pipes. They are used to fill new volumes, and to unpack into existing ones.
 //!
-//! Not here: where members belong. A path is any bytes, and may well lead out of where it is unpacked.
+//! Not here: the checks of paths. A path may contain any bytes, and may lead out of the target directory.
 
 mod acl_text;
 mod compressed;

@@ -1,5 +1,5 @@
-//! Records of extended headers: "LENGTH KEY=VALUE\n", where the length counts itself. Values are bytes, which
-//! may hold newlines.
+//! Records of extended headers: "LENGTH KEY=VALUE\n", where the length includes itself. Values are bytes and may
+//! contain newlines.
 
 use std::collections::BTreeMap;
 
@@ -16,13 +16,12 @@ pub(super) struct PaxRecords {
     values: BTreeMap<Vec<u8>, Vec<u8>>,
     /// GNU sparse maps of version 0.0 repeat their keys.
     pub(super) sparse_parts: Vec<(u64, u64)>,
-    /// The length of all values with their keys.
+    /// The total length of keys and values.
     pub(super) len_bytes: u64,
 }
 
 impl PaxRecords {
-    /// Adds the records of a header to those that are there, of which they take precedence. None if they
-    /// are not well formed.
+    /// Adds the records of a header, which override existing ones. Returns None if they are malformed.
     pub(super) fn add(&mut self, mut bytes: &[u8]) -> Option<()> {
         let mut offset = None;
         // Some writers pad with zeros.
@@ -37,7 +36,7 @@ impl PaxRecords {
                 b"GNU.sparse.numbytes" => {
                     self.sparse_parts.push((offset.take()?, number(value)?));
                 }
-                // Takes back what a header for all members said.
+                // An empty value removes the record of a global header.
                 key if value.is_empty() && !key.starts_with(XATTR) => {
                     self.forget(key);
                 }
@@ -54,7 +53,7 @@ impl PaxRecords {
 
     fn forget(&mut self, key: &[u8]) {
         if let Some(value) = self.values.remove(key) {
-            // With its "=".
+            // Includes the "=".
             self.len_bytes -= (key.len() + 1 + value.len()) as u64;
         }
     }
@@ -63,17 +62,17 @@ impl PaxRecords {
         self.values.get(key.as_bytes()).map(Vec::as_slice)
     }
 
-    /// Returns the number of a key. Some(None) if it is there and no number.
+    /// Returns a number. Some(None) means that the value is not a number.
     pub(super) fn number(&self, key: &str) -> Option<Option<u64>> {
         self.get(key).map(number)
     }
 
-    /// Returns the time of a key. Some(None) if it is there and no time.
+    /// Returns a time. Some(None) means that the value is not a time.
     pub(super) fn time(&self, key: &str) -> Option<Option<FileTime>> {
         self.get(key).map(time)
     }
 
-    /// Returns the extended attributes, by name.
+    /// Returns the extended attributes, sorted by name.
     pub(super) fn xattrs(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
         let from = self.values.range(XATTR.to_vec()..);
         let own = from.take_while(|(key, _)| key.starts_with(XATTR));
@@ -85,7 +84,7 @@ impl PaxRecords {
     }
 }
 
-/// Reads a name from a key. Keys cannot hold '=': GNU tar writes it, and '%', in hexadecimal.
+/// Unescapes the name in a key. A key cannot contain '=', so GNU tar writes '=' and '%' in hexadecimal.
 fn unescape(name: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(name.len());
     let mut rest = name;
@@ -108,7 +107,7 @@ pub(super) fn number(text: &[u8]) -> Option<u64> {
     text.parse().ok()
 }
 
-/// Parses seconds as a decimal fraction, to the nanosecond. A time before 1970 counts its nanoseconds forward.
+/// Parses seconds with a decimal fraction. The nanoseconds of times before 1970 count forward.
 fn time(text: &[u8]) -> Option<FileTime> {
     let (is_negative, text) = match text.strip_prefix(b"-") {
         Some(rest) => (true, rest),

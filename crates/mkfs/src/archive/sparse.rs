@@ -1,4 +1,4 @@
-//! Maps of sparse files in the four forms that GNU tar has had for them.
+//! Maps of sparse files in the four formats of GNU tar.
 
 use super::error::ArchiveError;
 use super::pax::number;
@@ -7,13 +7,13 @@ use super::stream::{BLOCK, TarStream};
 #[cfg(test)]
 mod tests;
 
-/// Where data is in the file, and its length.
+/// Offset and length of data in the file.
 pub type Part = (u64, u64);
 
-/// So that a map takes bounded memory.
+/// Limits the memory of a map.
 const MAX_PARTS: usize = 1 << 24;
 
-/// Reads GNU's own headers: four parts in the first, more in those that follow it. Returns the file's size as well.
+/// Reads GNU's own headers: four parts in the first one, more in its extensions. Also returns the file size.
 pub(super) fn read_gnu(
     header: &tar::Header,
     stream: &mut TarStream<'_>,
@@ -35,7 +35,7 @@ pub(super) fn read_gnu(
     let mut goes_on = gnu.is_extended();
     while goes_on {
         headers += 1;
-        // Each has room for 21.
+        // Each extension has room for 21.
         if headers > MAX_PARTS / 21 {
             return Err(too_many(offset));
         }
@@ -59,7 +59,7 @@ pub(super) fn from_text(text: &[u8]) -> Option<Vec<Part>> {
         .then(|| pairs.iter().map(|&[at, len]| (at, len)).collect())
 }
 
-/// Reads the map of version 1.0. The data begins with it: decimal numbers of a line each, padded to a block.
+/// Reads the map of version 1.0 at the start of the data: decimal numbers, one per line, padded to a block.
 pub(super) fn read_in_data(
     stream: &mut TarStream<'_>,
     stored_bytes: u64,
@@ -122,7 +122,7 @@ impl Lines {
     }
 }
 
-/// Removes empty parts. None unless the others ascend, lie within the file and take all that is stored.
+/// Removes empty parts. Returns None unless the others ascend, are within the file and match the stored size.
 pub(super) fn checked(mut parts: Vec<Part>, size: u64, stored_bytes: u64) -> Option<Vec<Part>> {
     // SOURCE-2
     let (mut end, mut stored) = (0, 0);

@@ -1,4 +1,4 @@
-//! The bytes of an archive, in order. Data that is not wanted is passed over, without reading it where that can be.
+//! The bytes of an archive, in order. Unwanted data is skipped, without reading it if the input is seekable.
 
 use std::fmt;
 use std::fs::File;
@@ -16,15 +16,15 @@ pub(crate) struct TarStream<'a> {
     input: Input<'a>,
     buffer: Vec<u8>,
     taken: usize,
-    /// The offset in the input of what follows the buffer.
+    /// The offset in the input after the buffer.
     next: u64,
 }
 
-/// The place where an archive's bytes come from.
+/// The input of an archive.
 enum Input<'a> {
-    /// A file that can be read anywhere, with its length.
+    /// A seekable file, with its length.
     File(Arc<File>, u64),
-    /// Bytes that come in order: of a pipe, of a program, or decompressed.
+    /// A stream: a pipe, a reader, or a decoder.
     InOrder(Box<dyn Read + 'a>),
 }
 
@@ -38,13 +38,13 @@ impl fmt::Debug for TarStream<'_> {
 }
 
 impl<'a> TarStream<'a> {
-    /// Creates the stream of a file, from where it stands, or of a pipe.
+    /// Creates the stream of a file, from its current position, or of a pipe.
     pub(crate) fn new(mut file: File) -> io::Result<TarStream<'a>> {
         let metadata = file.metadata()?;
         if !metadata.is_file() {
             return TarStream::of(file);
         }
-        // Another may have read some of it.
+        // The file may already be partially read.
         let next = file.stream_position()?;
         let start = read_start(|buf, done| file.read_at(buf, next + done as u64))?;
         match ArchiveFormat::of(&start) {
@@ -56,11 +56,11 @@ impl<'a> TarStream<'a> {
         }
     }
 
-    /// Creates the stream of bytes that come in order.
+    /// Creates the stream of a reader.
     pub(crate) fn of(mut reader: impl Read + 'a) -> io::Result<TarStream<'a>> {
         let start = read_start(|buf, _| reader.read(buf))?;
         let format = ArchiveFormat::of(&start);
-        // A pipe does not give again what was read.
+        // A pipe cannot be read again, so put the bytes back.
         let whole = io::Cursor::new(start).chain(reader);
         match format {
             Some(format) => TarStream::decoded(format, whole),
@@ -68,7 +68,7 @@ impl<'a> TarStream<'a> {
         }
     }
 
-    /// Creates the stream of the bytes that `input` has compressed.
+    /// Creates the decompressed stream of `input`.
     fn decoded(format: ArchiveFormat, input: impl Read + 'a) -> io::Result<TarStream<'a>> {
         let decoder = ArchiveDecoder::new(format, input)?;
         Ok(TarStream::starting(Input::InOrder(Box::new(decoder)), 0))
@@ -83,7 +83,7 @@ impl<'a> TarStream<'a> {
         }
     }
 
-    /// Returns the file, if it can be read anywhere.
+    /// Returns the file if it is seekable.
     pub(crate) fn file(&self) -> Option<&Arc<File>> {
         match &self.input {
             Input::File(file, _) => Some(file),
@@ -91,12 +91,12 @@ impl<'a> TarStream<'a> {
         }
     }
 
-    /// Returns the offset of the next byte in the file.
+    /// Returns the offset of the next byte.
     pub(crate) fn position(&self) -> u64 {
         self.next - (self.buffer.len() - self.taken) as u64
     }
 
-    /// Fills the buffer, which was used up; false at the end.
+    /// Fills the empty buffer. Returns false at the end.
     fn refill(&mut self) -> io::Result<bool> {
         self.buffer.resize(BUFFER_BYTES, 0);
         self.taken = 0;
@@ -116,7 +116,7 @@ impl<'a> TarStream<'a> {
         Ok(read > 0)
     }
 
-    /// Reads up to the length of `buf`, less at the end only.
+    /// Fills `buf`. Returns fewer bytes only at the end.
     pub(crate) fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let mut done = 0;
         while done < buf.len() {
@@ -132,7 +132,7 @@ impl<'a> TarStream<'a> {
         Ok(done)
     }
 
-    /// Reads all of `buf`, like [`TarStream::read`]; the end is an error of the member whose header is at `offset`.
+    /// Fills `buf`, like [`TarStream::read`]. The end is an error of the member whose header is at `offset`.
     pub(crate) fn read_exact(&mut self, buf: &mut [u8], offset: u64) -> Result<(), ArchiveError> {
         match self.read(buf) {
             Ok(read) if read == buf.len() => Ok(()),
@@ -141,7 +141,7 @@ impl<'a> TarStream<'a> {
         }
     }
 
-    /// Passes over so many bytes.
+    /// Skips `len` bytes.
     pub(crate) fn skip(&mut self, len: u64, offset: u64) -> Result<(), ArchiveError> {
         let mut left = len;
         while left > 0 {
@@ -170,7 +170,7 @@ impl<'a> TarStream<'a> {
     }
 }
 
-/// Reads the first bytes, as far as there are any. `read` is told how many it has given.
+/// Reads the first bytes, or fewer at the end. `read` gets the number of bytes read so far.
 fn read_start(mut read: impl FnMut(&mut [u8], usize) -> io::Result<usize>) -> io::Result<Vec<u8>> {
     let mut start = vec![0; MAGIC_BYTES];
     let mut done = 0;

@@ -1,4 +1,4 @@
-//! Layouts that grow with what comes into them.
+//! Layouts that grow with their contents.
 
 use ubtrfs_format::block_group_flags::Profile;
 use ubtrfs_format::item::Timespec;
@@ -26,7 +26,7 @@ fn start(geometry: &Geometry, device_bytes: &[u64]) -> VolumeChunks {
     layout
 }
 
-/// Lists the profiles that files can have.
+/// Lists the profiles allowed for volumes with files.
 fn profiles() -> impl Iterator<Item = Profile> {
     Profile::ALL
         .into_iter()
@@ -88,7 +88,7 @@ fn metadata_that_fits_only_just_is_not_refused() {
     let geometry = geometry(Profile::Single, 1);
     let layout = start(&geometry, &[1 << 30]);
     let free = (1 << 30) - layout.reached_bytes();
-    // A superblock lies at 64 MiB.
+    // There is a superblock copy at 64 MiB.
     let most = free - STRIPE_LEN;
     for spare in [Spare::Usual, Spare::Least] {
         layout.with_metadata(&geometry, most, 0, spare).unwrap();

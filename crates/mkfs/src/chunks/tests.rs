@@ -1,4 +1,4 @@
-//! Sizes of first chunks against those that mkfs.btrfs 6.14 made, and the rules for their places.
+//! Sizes of first chunks, compared with mkfs.btrfs 6.14, and the rules for their places.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ fn with_profiles(data: Profile, metadata: Profile) -> MkfsOptions {
     }
 }
 
-/// Returns the bytes of the system, metadata and data chunk.
+/// Returns the sizes of the system, metadata and data chunk.
 fn sizes(data: Profile, metadata: Profile, device_bytes: u64, devices: usize) -> [u64; 3] {
     let options = with_profiles(data, metadata);
     let layout = layout(&options, &vec![device_bytes; devices]).unwrap();
@@ -84,7 +84,7 @@ fn every_profile_starts_on_devices_of_the_smallest_size() {
     }
 }
 
-/// NEWVOLUME-1 and NEWVOLUME-2, and that the devices' sums are right.
+/// Checks NEWVOLUME-1 and NEWVOLUME-2, and the sums of the devices.
 fn assert_sound(layout: &VolumeChunks) {
     let mut on_device: BTreeMap<u64, Vec<(u64, u64)>> = BTreeMap::new();
     let mut logical_end = 0;
@@ -154,7 +154,7 @@ fn striped_chunk_leaves_out_a_device_without_room() {
 
 #[test]
 fn superblock_copies_make_ranges_unusable() {
-    // Data at 1 MiB + 8 MiB + 256 MiB of metadata: only metadata covers the copy at 64 MiB.
+    // Data is after 1 MiB + 8 MiB + 256 MiB of metadata: only metadata covers the copy at 64 MiB.
     let layout = layout(
         &with_profiles(Profile::Single, Profile::Raid1),
         &[10 * GIB; 2],
@@ -187,7 +187,7 @@ fn unusable_ranges_are_what_maps_to_superblocks() {
                     let at = chunk.map.piece(offset, STRIPE_LEN, mirror).physical.0;
                     SUPERBLOCK_OFFSETS.contains(&at)
                 });
-                // With parity the whole row goes, whichever member the copy lies in.
+                // With parity, the whole row is lost, regardless of the member with the copy.
                 let row_hits = chunk.map.has_parity() && {
                     let row = chunk.map.row(offset);
                     (0..row.members).any(|member| {

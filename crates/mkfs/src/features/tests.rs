@@ -1,4 +1,4 @@
-//! Lists of features and what they leave.
+//! Lists of features and their results.
 
 use super::*;
 

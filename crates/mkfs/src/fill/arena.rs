@@ -1,11 +1,11 @@
-//! Bytes that are kept where they were put: room is added in segments, so that nothing is ever copied to grow.
+//! An append-only store of bytes. It grows by segments, so existing bytes are never moved.
 //!
-//! Not here: the lengths of values, which their callers know.
+//! Not here: the lengths of values, which the callers know.
 
 #[cfg(test)]
 mod tests;
 
-/// A segment's room, but for what is longer and has one of its own.
+/// The size of a segment. Larger values get segments of their own.
 const SEGMENT_BYTES: usize = 1 << 20;
 
 #[derive(Debug, Default)]
@@ -14,7 +14,7 @@ pub(super) struct Arena {
     len_bytes: usize,
 }
 
-/// Where something begins. Positions ascend with time.
+/// The position of a value. Later values have greater positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Position {
     segment: u32,
@@ -26,7 +26,7 @@ impl Arena {
         self.len_bytes
     }
 
-    /// Puts parts one behind another.
+    /// Appends the parts as one value.
     pub(super) fn push(&mut self, parts: &[&[u8]]) -> Position {
         let len: usize = parts.iter().map(|part| part.len()).sum();
         let last = self.segments.last();
@@ -48,7 +48,7 @@ impl Arena {
         position
     }
 
-    /// Returns the bytes that were put at a position, and more.
+    /// Returns all bytes from a position to the end of its segment.
     pub(super) fn from(&self, position: Position) -> &[u8] {
         &self.segments[position.segment as usize][position.offset as usize..]
     }

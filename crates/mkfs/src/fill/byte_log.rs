@@ -1,6 +1,6 @@
-//! Bytes that are appended now and read later, in memory up to a budget and in an unnamed file beyond it.
+//! An append-only log of bytes, in memory up to a budget and in an unnamed file beyond it.
 //!
-//! Not here: what the bytes mean.
+//! Not here: the meaning of the bytes.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -12,15 +12,15 @@ mod tests;
 
 const USUAL_MEMORY_BYTES: usize = 384 << 20;
 const LEAST_MEMORY_BYTES: usize = 16 << 20;
-/// Bytes that a reader fetches at a time.
+/// Number of bytes that a reader fetches at a time.
 const READ_BYTES: usize = 256 << 10;
 
-/// Where what is put aside goes, and how much of it stays in memory.
+/// The directory for temporary files, and the memory budget before they are used.
 #[derive(Clone, Debug)]
 pub struct Scratch {
     /// For unnamed files.
     pub dir: PathBuf,
-    /// For all that is put aside together.
+    /// The budget for all intermediate data together.
     pub memory_bytes: usize,
 }
 
@@ -33,7 +33,7 @@ impl Scratch {
         }
     }
 
-    /// Lowers the budget to a share of so much memory: what is read ahead takes more beside it.
+    /// Limits the budget to a share of `memory_bytes`, because readahead needs memory in addition.
     #[must_use]
     pub fn limit_memory(self, memory_bytes: u64) -> Scratch {
         let share = usize::try_from(memory_bytes / 4).unwrap_or(usize::MAX);
@@ -43,12 +43,12 @@ impl Scratch {
         }
     }
 
-    /// Returns the memory that items may take while they are sorted.
+    /// Returns the budget for sorting items.
     pub(super) fn sorting_bytes(&self) -> usize {
         self.memory_bytes / 2
     }
 
-    /// Creates one of four logs that there are at most.
+    /// Creates a log. There are at most four.
     pub(super) fn log(&self) -> ByteLog {
         ByteLog::new(&self.dir, self.memory_bytes / 8)
     }
@@ -58,14 +58,14 @@ impl Scratch {
 pub(super) struct ByteLog {
     scratch_dir: PathBuf,
     budget_bytes: usize,
-    /// The bytes behind those in the file.
+    /// The bytes after those in the file.
     memory: Vec<u8>,
     file: Option<File>,
     file_bytes: u64,
 }
 
 impl ByteLog {
-    /// Creates a log. Its file is made in `scratch_dir` when it is first needed, and gone with the log.
+    /// Creates a log. Its file is created in `scratch_dir` when it is first needed, and removed with the log.
     pub(super) fn new(scratch_dir: &Path, budget_bytes: usize) -> ByteLog {
         ByteLog {
             scratch_dir: scratch_dir.to_owned(),
@@ -80,7 +80,7 @@ impl ByteLog {
         self.file_bytes + self.memory.len() as u64
     }
 
-    /// Returns where the bytes begin.
+    /// Appends bytes, and returns their offset.
     pub(super) fn push(&mut self, bytes: &[u8]) -> io::Result<u64> {
         let at = self.len_bytes();
         if self.memory.len() + bytes.len() > self.budget_bytes && !self.memory.is_empty() {
@@ -101,7 +101,7 @@ impl ByteLog {
         Ok(())
     }
 
-    /// Fills `buf` from `at`; past the end is an error.
+    /// Fills `buf` from `at`. Fails beyond the end.
     pub(super) fn read_at(&self, at: u64, buf: &mut [u8]) -> io::Result<()> {
         let in_file = self.file_bytes.saturating_sub(at).min(buf.len() as u64) as usize;
         let (from_file, from_memory) = buf.split_at_mut(in_file);
@@ -118,7 +118,7 @@ impl ByteLog {
         Ok(())
     }
 
-    /// Reads a part of the log.
+    /// Creates a reader for a part of the log.
     pub(super) fn reader(&self, at: u64, end: u64) -> LogReader<'_> {
         LogReader {
             log: self,
@@ -130,11 +130,11 @@ impl ByteLog {
     }
 }
 
-/// Reads a log from some place on.
+/// Reads a range of a log.
 #[derive(Debug)]
 pub(super) struct LogReader<'a> {
     log: &'a ByteLog,
-    /// The offset in the file behind the buffer.
+    /// The offset in the log after the buffer.
     at: u64,
     end: u64,
     buffer: Vec<u8>,

@@ -1,7 +1,7 @@
-//! A hash of what a volume is filled with, for UUIDs that follow from it.
+//! A hash of the contents of a new volume, for UUIDs derived from it.
 //!
-//! It is over the options, the subvolumes, all items of files, their extents and checksums. Data counts by its checksums:
-//! other data in a file without checksums makes no difference, if nothing else does.
+//! It covers the options, the subvolumes, all items of files, their extents and checksums. Data is covered by its
+//! checksums only: files without checksums are hashed without their data.
 
 use ubtrfs_format::csum::CsumType;
 use ubtrfs_format::key::Key;
@@ -12,12 +12,12 @@ use crate::error::MkfsError;
 use crate::files::Files;
 use crate::options::Identity;
 
-/// Hashed at a time.
+/// The unit of hashing.
 const PIECE_BYTES: usize = 1 << 20;
 
 #[derive(Default)]
 struct ContentsHash {
-    /// The state of the hash after all pieces before.
+    /// The hash of all previous pieces.
     state: Vec<u8>,
     piece: Vec<u8>,
 }
@@ -50,7 +50,7 @@ impl ContentsHash {
     }
 }
 
-/// Hashes files that are placed, on devices of so many bytes.
+/// Hashes placed files, with the sizes of the devices.
 fn hash_of(files: &Filled<'_, '_>, created: i64, sizes: &[u64]) -> Result<[u8; 16], MkfsError> {
     let mut hash = ContentsHash::default();
     hash.push(format!("{:?}", files.geometry).as_bytes());
@@ -79,7 +79,7 @@ fn hash_of(files: &Filled<'_, '_>, created: i64, sizes: &[u64]) -> Result<[u8; 1
     Ok(hash.finish())
 }
 
-/// Gives everything that was made so far the UUIDs that follow from the contents.
+/// Replaces all UUIDs made so far by those derived from the contents.
 pub(super) fn identify(
     identity: &Identity,
     files: &mut Filled<'_, '_>,

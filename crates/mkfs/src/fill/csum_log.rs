@@ -1,6 +1,6 @@
-//! The checksum tree's items, made as data is placed.
+//! The items of the checksum tree, collected as data is placed.
 //!
-//! Not here: computing sums (`encode`).
+//! Not here: the computation of sums (`encode`).
 
 use std::io::{self, Read};
 
@@ -14,15 +14,15 @@ use crate::error::MkfsError;
 use crate::files::Push;
 use crate::options::Geometry;
 
-/// Sums of sectors in the order of their addresses.
+/// Sums of sectors in address order.
 #[derive(Debug)]
 pub(super) struct CsumLog {
     sectorsize: u64,
     csum_type: CsumType,
-    /// The kernel makes no longer item.
+    /// The kernel's limit for an item.
     max_item_bytes: usize,
     log: ByteLog,
-    /// The first address of the last item, which may go on.
+    /// The address of the last item, which may be extended.
     start: Logical,
     sums: Vec<u8>,
 }
@@ -42,12 +42,12 @@ impl CsumLog {
         }
     }
 
-    /// Returns the bytes of the sums of so much data.
+    /// Returns the size of the sums of `data_bytes` bytes of data.
     pub(super) fn sum_bytes(&self, data_bytes: u64) -> usize {
         (data_bytes / self.sectorsize) as usize * self.csum_type.size_bytes()
     }
 
-    /// Adds sums of sectors from an address on that is above all before it.
+    /// Adds sums of sectors at an address greater than all previous ones.
     pub(super) fn push(&mut self, logical: Logical, mut sums: &[u8]) -> io::Result<()> {
         let sum_size = self.csum_type.size_bytes() as u64;
         let mut logical = logical.0;

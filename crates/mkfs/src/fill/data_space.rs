@@ -1,9 +1,9 @@
-//! Places for data, handed out in ascending order, and the writing of it.
+//! The allocation of space for data, in ascending order, and its writing.
 //!
-//! When the devices are full nothing is written any more, but places are handed out on and on. So it can be told
-//! how much room would have been needed.
+//! When the devices are full, nothing more is written, but space is still allocated, in order to compute the total
+//! space needed.
 //!
-//! Not here: which file the data is of (`filler`).
+//! Not here: the file of the data (`filler`).
 
 use std::fs::File;
 use std::io;
@@ -25,10 +25,10 @@ use crate::options::Geometry;
 use crate::place::Cursor;
 use crate::targets::Targets;
 
-/// Data that lies together on disk and in its file.
+/// Data that is contiguous on disk and in its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PlacedExtent {
-    /// By its number. No extent crosses from one to the next.
+    /// The index of the chunk. No extent crosses the end of a chunk.
     pub(super) chunk: usize,
     pub(super) file_offset: u64,
     pub(super) file_bytes: u64,
@@ -37,14 +37,14 @@ pub(super) struct PlacedExtent {
     pub(super) compression: Compression,
 }
 
-/// Whether blocks of files that are read become blocks of the image.
+/// Whether data is shared (reflinked) between the source files and the image.
 #[derive(Debug)]
 pub(super) enum Sharing {
     NotWanted,
     On {
         shared_bytes: u64,
     },
-    /// The file systems do not allow it.
+    /// The file systems do not support it.
     Refused(io::Error),
 }
 
@@ -53,11 +53,11 @@ pub(super) struct DataSpace<'a> {
     geometry: &'a Geometry,
     spare: Spare,
     scratch: &'a Scratch,
-    /// Before there was any data.
+    /// The layout without data.
     start: VolumeChunks,
     layout: VolumeChunks,
     cursor: Cursor,
-    /// The ranges of each chunk that are in use.
+    /// The used ranges of each chunk.
     used: Vec<Vec<Range<u64>>>,
     writer: StripeWriter<'a>,
     csums: CsumLog,
@@ -66,7 +66,7 @@ pub(super) struct DataSpace<'a> {
     may_grow: bool,
 }
 
-/// The state that remains when all data is in place.
+/// The result after all data is placed.
 #[derive(Debug)]
 pub(super) struct PlacedData {
     pub(super) used: Vec<Vec<Range<u64>>>,
@@ -75,7 +75,7 @@ pub(super) struct PlacedData {
 }
 
 impl<'a> DataSpace<'a> {
-    /// Creates the space for data. `start` has no chunk for data yet.
+    /// Creates the space for data. `start` has no data chunk yet.
     pub(super) fn new(
         geometry: &'a Geometry,
         spare: Spare,
@@ -100,12 +100,12 @@ impl<'a> DataSpace<'a> {
         }
     }
 
-    /// Returns whether there was not enough room.
+    /// Returns whether the devices are full.
     pub(super) fn is_over(&self) -> bool {
         self.is_over
     }
 
-    /// Writes a piece and tells where it has come to lie, in the order of the file.
+    /// Writes a piece and passes its extents to `each`, in the order of the file.
     pub(super) fn place(
         &mut self,
         piece: &Piece,
@@ -115,6 +115,7 @@ impl<'a> DataSpace<'a> {
         let mut done = 0;
         while done < piece.disk_bytes {
             let left = piece.disk_bytes - done;
+            // A compressed extent cannot be split.
             let least = match is_plain {
                 true => u64::from(self.geometry.sectorsize),
                 false => left,
@@ -153,6 +154,7 @@ impl<'a> DataSpace<'a> {
                 return Ok((place, len));
             }
             match self.layout.add_data(self.geometry, self.spare) {
+                // The devices are full: from here on, only count the space.
                 Err(MkfsError::NoRoomForChunk { .. }) if !self.is_over => {
                     self.is_over = true;
                     self.writer.discard();
@@ -167,7 +169,7 @@ impl<'a> DataSpace<'a> {
         }
     }
 
-    /// Makes the devices as long as a layout needs them.
+    /// Grows the devices to the size that a layout needs.
     fn lengthen(&self, layout: &VolumeChunks) -> Result<(), MkfsError> {
         let targets = self.writer.targets();
         targets.lengthen(|devid| layout.device(devid).next)
@@ -192,7 +194,7 @@ impl<'a> DataSpace<'a> {
         self.writer.put(&self.layout, place, data)
     }
 
-    /// Shares what can be shared of `len` bytes and returns how much that is.
+    /// Shares as much as possible of `len` bytes and returns the number of shared bytes.
     fn share(&mut self, source: &Shared, from: u64, place: Place, len: u64) -> u64 {
         let len = len.min(source.len.saturating_sub(from));
         let Sharing::On { shared_bytes } = &mut self.sharing else {
@@ -210,7 +212,7 @@ impl<'a> DataSpace<'a> {
                 len
             }
             Err(error) => {
-                // Others concern these bytes alone, such as a file that ends within them.
+                // Other errors concern only these bytes, for example if the file is too short.
                 let is_final = [Errno::XDEV, Errno::OPNOTSUPP, Errno::NOTTY, Errno::NOSYS]
                     .iter()
                     .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()));
@@ -222,7 +224,7 @@ impl<'a> DataSpace<'a> {
         }
     }
 
-    /// Reads back what was placed.
+    /// Reads back placed data.
     pub(super) fn read(&mut self, logical: Logical, buf: &mut [u8]) -> Result<(), MkfsError> {
         self.writer.flush(&self.layout)?;
         let chunk = &self.layout.chunks[self.layout.chunk_at(logical)].map;
@@ -230,7 +232,7 @@ impl<'a> DataSpace<'a> {
         self.writer.targets().read(chunk, offset, buf)
     }
 
-    /// Forgets all data, as if none had come yet.
+    /// Discards all data, for a new start.
     pub(super) fn restart(&mut self) {
         self.writer.discard();
         self.layout = self.start.clone();
@@ -239,7 +241,7 @@ impl<'a> DataSpace<'a> {
         self.csums = CsumLog::new(self.geometry, self.scratch);
     }
 
-    /// Ends the data. Blocks of trees may be written to the layout that this leaves.
+    /// Ends the data. Tree blocks may be written to the returned layout.
     pub(super) fn finish(
         mut self,
     ) -> Result<(VolumeChunks, PlacedData, StripeWriter<'a>), MkfsError> {

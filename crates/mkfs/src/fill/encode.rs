@@ -1,10 +1,10 @@
-//! A file's bytes as they go to disk: inline, compressed or as they are, with their checksums.
+//! Encoding of a file's data for the disk: inline, compressed or plain, with checksums.
 //!
-//! Inline and compressed data follow the kernel's defaults. Files below a sector and the inline limit
-//! are inline. Each 128 KiB are compressed by themselves if they look worth it. A file of which some could not be
-//! compressed is not tried again.
+//! Inline and compressed data follow the kernel's defaults. Files smaller than a sector and the inline limit are
+//! inline. Each 128 KiB is compressed separately if it looks compressible. After one incompressible block, compression
+//! of the file is not tried again.
 //!
-//! Not here: where the bytes go (`data_space`), holes (the sources know them).
+//! Not here: the place of the data (`data_space`), holes (known to the sources).
 
 use std::fs::File;
 use std::ops::Range;
@@ -21,23 +21,23 @@ use crate::options::Geometry;
 
 /// The kernel's default for the mount option `max_inline`.
 const MAX_INLINE_BYTES: usize = 2048;
-/// Bytes of a file that are read, summed and handed on at a time. It is a multiple of every sector, and of what is
-/// compressed at a time.
+/// The unit in which a file is read, checksummed and passed on. It is a multiple of every sector size, and of the unit
+/// of compression.
 pub(super) const BLOCK_BYTES: usize = 1 << 20;
-/// The largest file of which holes are written out. Kernels are smaller, and images of disks would fill the volume.
+/// The largest file whose holes are written out. Kernels are smaller, and disk images would fill the volume.
 const MAX_DENSE_BYTES: u64 = 1 << 30;
 
-/// How a volume's files are encoded.
+/// The encoding options of a volume's files.
 #[derive(Clone, Debug)]
 pub(super) struct Coding {
     sectorsize: usize,
     csum_type: CsumType,
     compression: Option<(Compression, i32)>,
-    /// Contents do not matter any more.
+    /// Whether only sizes matter, because the devices are full.
     skip: Arc<AtomicBool>,
 }
 
-/// Compressed or not, the whole contents of a small file.
+/// The whole contents of a small file, compressed or not.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Inline {
     pub(super) compression: Compression,
@@ -45,20 +45,20 @@ pub(super) struct Inline {
     pub(super) data: Vec<u8>,
 }
 
-/// Part of a file; all lengths are whole sectors.
+/// A part of a file. All lengths are whole sectors.
 #[derive(Debug)]
 pub(super) struct Piece {
-    /// Within the file.
+    /// The offset in the file.
     pub(super) offset: u64,
-    /// Bytes of the file that it stands for.
+    /// The length in the file.
     pub(super) file_bytes: u64,
     pub(super) compression: Compression,
-    /// The bytes as they go to disk; missing when contents do not matter.
+    /// The bytes for the disk. Empty if contents do not matter.
     pub(super) data: Vec<u8>,
     pub(super) disk_bytes: u64,
-    /// The checksums of what goes to disk, unless the file has none.
+    /// The checksums of `data`, unless the file has none.
     pub(super) sums: Option<Vec<u8>>,
-    /// Where the same bytes may be shared instead of written.
+    /// A source of the same bytes for sharing instead of writing.
     pub(super) shared: Option<Shared>,
 }
 
@@ -107,23 +107,23 @@ impl Coding {
     }
 }
 
-/// Where a file's data is and what it is; what is asked for ascends.
+/// A source of a file's data. Requests have ascending offsets.
 pub(super) trait FileData {
-    /// Finds the next range of data from a place on, within the file's size.
+    /// Finds the next range of data at or after an offset, within the file's size.
     fn next_data(&mut self, from: u64) -> Result<Option<Range<u64>>, FillError>;
 
-    /// Fills a buffer from a place within the file on.
+    /// Fills a buffer from an offset within the file.
     fn fill(&mut self, buf: &mut [u8], at: u64) -> Result<(), FillError>;
 }
 
-/// Encodes one file.
+/// The encoder of one file.
 #[derive(Debug)]
 pub(super) struct Encoder<'a> {
     coding: &'a Coding,
     has_sums: bool,
     compression: Option<(Compression, i32)>,
     is_incompressible: bool,
-    /// Holes are written out.
+    /// Whether holes are written out.
     is_dense: bool,
 }
 
@@ -132,12 +132,12 @@ impl Encoder<'_> {
         self.coding.sectorsize as u64
     }
 
-    /// Returns whether compression was tried in vain.
+    /// Returns whether a compression attempt failed.
     pub(super) fn is_incompressible(&self) -> bool {
         self.is_incompressible
     }
 
-    /// Encodes all that a file of some size holds.
+    /// Encodes the whole contents of a file.
     pub(super) fn file(
         &mut self,
         size: u64,
@@ -148,7 +148,7 @@ impl Encoder<'_> {
         if size == 0 {
             return Ok(());
         }
-        // Data that fits below a sector may be inline, holes and all.
+        // A file smaller than a sector may be inline, including its holes.
         if size < sector {
             let mut data = vec![0; size as usize];
             file.fill(&mut data, 0)?;
@@ -181,7 +181,7 @@ impl Encoder<'_> {
         Ok(())
     }
 
-    /// Encodes the contents of a file that may be inline and is not empty.
+    /// Encodes the contents of a small, non-empty file, inline if possible.
     fn small(&mut self, mut data: Vec<u8>) -> Result<Part, FillError> {
         if let Some((compression, level)) = self.compression
             && looks_compressible(&data)
@@ -208,7 +208,7 @@ impl Encoder<'_> {
         Ok(Part::Piece(self.plain(0, data)))
     }
 
-    /// Encodes whole sectors of a file, [`BLOCK_BYTES`] at most, that follow each other or a hole.
+    /// Encodes whole sectors of a file, at most [`BLOCK_BYTES`], in ascending order.
     fn block(
         &mut self,
         offset: u64,
@@ -240,7 +240,7 @@ impl Encoder<'_> {
         }
     }
 
-    /// Stands for data of a file that is not read.
+    /// Returns a placeholder for data that is not read.
     fn skipped(&self, offset: u64, len: u64) -> Part {
         let sectors = len as usize / self.coding.sectorsize;
         let sum_bytes = sectors * self.coding.csum_type.size_bytes();
@@ -255,7 +255,7 @@ impl Encoder<'_> {
         })
     }
 
-    /// Returns the part of a piece that was encoded before, of a file with the same flags.
+    /// Returns a piece that was encoded earlier, for a file with the same flags.
     pub(super) fn again(
         &self,
         offset: u64,
@@ -274,7 +274,7 @@ impl Encoder<'_> {
         })
     }
 
-    /// Notes that compression was tried in vain when the file was encoded before.
+    /// Sets the result of an earlier encoding of the file.
     pub(super) fn set_incompressible(&mut self, is_incompressible: bool) {
         self.is_incompressible = is_incompressible;
     }
@@ -284,7 +284,7 @@ impl Encoder<'_> {
         let Some((compression, level)) = self.compression else {
             return Ok(None);
         };
-        // A sector cannot become less on disk.
+        // A single sector cannot shrink on disk.
         if chunk.len() <= sectorsize || !looks_compressible(chunk) {
             return Ok(None);
         }

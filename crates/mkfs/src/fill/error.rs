@@ -1,4 +1,4 @@
-//! Why a volume could not be filled.
+//! Errors of filling a volume.
 
 use std::io;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! The result of a walk over files: items, checksums and extents, put aside until trees are built of them.
+//! The result of a walk over files: items, checksums and extents, stored until the trees are built.
 
 use std::cell::RefCell;
 use std::io::Read;
@@ -25,7 +25,7 @@ pub(super) struct Filled<'a, 'o> {
     pub(super) items: SortedItems,
     pub(super) extents: ExtentLog,
     pub(super) data: PlacedData,
-    /// Asked whenever items go by, for that is done several times.
+    /// Consulted during each pass over the items, because there are several.
     pub(super) watch: RefCell<Watch<'o>>,
 }
 
@@ -66,7 +66,7 @@ impl Files for Filled<'_, '_> {
     }
 }
 
-/// Extents of data in the order of their addresses, each with the one place that refers to it.
+/// Data extents in address order, each with its single reference.
 #[derive(Debug)]
 pub(super) struct ExtentLog {
     log: ByteLog,

@@ -1,12 +1,12 @@
-//! Turns a walk of files into items of subvolumes.
+//! Conversion of a walk over files to the items of subvolumes.
 //!
-//! Inodes are numbered in the order of the walk, in each subvolume from its root's 256 on. Entries of a directory
-//! have the indices 2, 3, ... in the order of their names. So the same walk gives the same items.
+//! Inodes are numbered in the order of the walk, in each subvolume from 256 (its root) on. Directory entries have the
+//! indices 2, 3, ... in the order of their names. The same walk therefore gives the same items.
 //!
-//! Memory: the source has the names of the directories on the way to where the walk is. Here are only some of the
-//! files of which more names may come (`links`).
+//! Memory: the source holds the names of the directories on the current path. This module only keeps a bounded number
+//! of files with several names (`links`).
 //!
-//! Not here: where data goes (`data_space`), how files are encoded (`encode`), trees (`tree_placement`).
+//! Not here: the place of data (`data_space`), the encoding of files (`encode`), trees (`tree_placement`).
 
 mod file;
 mod links;
@@ -47,18 +47,18 @@ use crate::trees::{GENERATION, PARENT_NAME, subvolume_location};
 
 const FIRST_INDEX: u64 = 2;
 
-/// The setup that is the same for all files.
+/// The parameters common to all files.
 pub(super) struct FillerSetup<'a> {
     pub(super) geometry: &'a Geometry,
     pub(super) coding: &'a Coding,
     pub(super) scratch: &'a Scratch,
     pub(super) times: TimeRule,
-    /// The user and the group of all files, in place of their own.
+    /// The owner of all files, which replaces their own.
     pub(super) owner: Option<(u32, u32)>,
     pub(super) created: Timespec,
     pub(super) top_level: Uuid,
     pub(super) requests: &'a [SubvolumeRequest],
-    /// The UUID of a subvolume.
+    /// Returns the UUID of a new subvolume.
     pub(super) new_uuid: &'a dyn Fn(RootId) -> Uuid,
 }
 
@@ -70,7 +70,7 @@ pub(super) struct Filler<'a, 'd> {
     extents: ExtentLog,
     subvolumes: Vec<Numbered>,
     default_subvolume: RootId,
-    /// From the root to where the walk is.
+    /// The path from the root to the current directory.
     dirs: Vec<Dir>,
     links: Links,
     current: Option<OpenFile>,
@@ -86,7 +86,7 @@ struct Numbered {
 
 struct Dir {
     name: Vec<u8>,
-    /// By number.
+    /// The index of its subvolume.
     subvolume: usize,
     ino: u64,
     next_index: u64,
@@ -125,7 +125,7 @@ impl<'a, 'd> Filler<'a, 'd> {
         }
     }
 
-    /// Takes the whole walk.
+    /// Converts the whole walk.
     pub(super) fn fill(mut self, source: &mut dyn Source) -> Result<Walked, FillError> {
         while let Some(event) = source.next()? {
             self.event(event)?;
@@ -187,7 +187,7 @@ impl<'a, 'd> Filler<'a, 'd> {
         }
     }
 
-    /// Returns the path of a name where the walk is.
+    /// Returns the path of a name in the current directory.
     fn path(&self, name: &[u8]) -> PathBuf {
         path_in(&self.dirs, name)
     }
@@ -321,7 +321,7 @@ impl<'a, 'd> Filler<'a, 'd> {
         inode
     }
 
-    /// Adds an entry to the directory that the walk is in.
+    /// Adds an entry to the current directory.
     fn add_entry(
         &mut self,
         name: &[u8],
@@ -370,13 +370,13 @@ impl<'a, 'd> Filler<'a, 'd> {
             .map_err(|limit| self.beyond(name, limit))
     }
 
-    /// Returns the error of a limit that a file of the last directory does not keep.
+    /// Returns the error for a file in the current directory that exceeds a limit.
     fn beyond(&self, name: &[u8], limit: LimitError) -> FillError {
         let path = self.path(name);
         FillError::Limit { path, limit }
     }
 
-    /// Adds a name of anything that is no directory.
+    /// Adds a name of a file that is not a directory.
     fn file(
         &mut self,
         name: Vec<u8>,
@@ -439,7 +439,7 @@ impl<'a, 'd> Filler<'a, 'd> {
 
 /// Returns the path of a name in the last of directories, below the root.
 fn path_in(dirs: &[Dir], name: &[u8]) -> PathBuf {
-    // The root's own name is no part of it.
+    // The path is relative to the root, so the root's own name is skipped.
     let names = dirs.iter().map(|dir| dir.name.as_slice()).chain([name]);
     names.skip(1).map(OsStr::from_bytes).collect()
 }

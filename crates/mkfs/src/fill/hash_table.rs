@@ -1,6 +1,6 @@
-//! Numbers by the hash of what they stand for, in as much memory as there is room for (`paged`).
+//! A hash table of numbers with bounded memory (`paged`).
 //!
-//! Not here: the meaning of the numbers; a search says which one it is.
+//! Not here: the keys; the caller of a search compares them.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ const FREE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug)]
 struct Slot {
-    /// The part of the hash that is kept.
+    /// The stored part of the hash.
     tag: u32,
     number: u32,
 }
@@ -40,7 +40,7 @@ impl Record for Slot {
 pub(super) struct HashTable {
     scratch_dir: PathBuf,
     memory_bytes: usize,
-    /// In the order of the tags, each in the first free place from where it belongs.
+    /// Sorted by tag; each is in the first free slot at or after its place.
     slots: Paged<Slot>,
     bits: u32,
     used: u64,
@@ -77,7 +77,7 @@ impl HashTable {
         }
     }
 
-    /// Adds a number; others with this hash stay.
+    /// Adds a number. Others with the same hash stay.
     pub(super) fn insert(&mut self, hash: u64, number: u32) -> io::Result<()> {
         if (self.used + 1) * 4 > 3 << self.bits {
             self.grow()?;
@@ -123,7 +123,7 @@ fn put(slots: &mut Paged<Slot>, bits: u32, slot: Slot) -> io::Result<()> {
 
 fn free_slots(scratch_dir: &Path, memory_bytes: usize, bits: u32) -> io::Result<Paged<Slot>> {
     let paging = Paging {
-        // Small: nothing else tells which are used next.
+        // Small, because there is no locality of access.
         page_records: 512,
         memory_bytes,
     };

@@ -1,6 +1,6 @@
-//! The items of one inode: what it is, its names, its attributes, its extents.
+//! The items of one inode: inode item, names, extended attributes and extents.
 //!
-//! Not here: where its data lies (`data_space`), entries of directories (`filler`).
+//! Not here: the place of data (`data_space`), directory entries (`filler`).
 
 use ubtrfs_format::compress::Compression;
 use ubtrfs_format::ids::Logical;
@@ -26,7 +26,7 @@ pub(super) struct Name {
     pub(super) name: Vec<u8>,
 }
 
-/// Adds the one name that an inode has.
+/// Adds the only name of an inode.
 pub(super) fn put_name(record: &mut Record, dir: u64, index: u64, name: &[u8]) {
     let head = ref_head(index, name);
     record.item(KeyType::INODE_REF, dir, &[head.as_bytes(), name]);
@@ -39,15 +39,15 @@ fn ref_head(index: u64, name: &[u8]) -> InodeRefHead {
     }
 }
 
-/// Adds several names. Those in one directory share an item of `max_bytes`. A name that it has no room for has one
-/// of its own. False if there may be none of those and some are left.
+/// Adds several names. Names in one directory share an item of at most `max_bytes`. The rest get INODE_EXTREF items.
+/// Returns false if these are needed but not allowed.
 pub(super) fn put_names(
     record: &mut Record,
     names: &[Name],
     max_bytes: usize,
     has_extref: bool,
 ) -> bool {
-    // Stable: those of one directory stay in their order.
+    // Stable: names in one directory keep their order.
     let mut by_dir: Vec<&Name> = names.iter().collect();
     by_dir.sort_by_key(|name| name.dir);
     let mut others = Vec::new();
@@ -83,7 +83,7 @@ pub(super) fn put_names(
     others.is_empty() || has_extref
 }
 
-/// Adds attributes. False if some whose names collide do not fit an item of `max_bytes`.
+/// Adds attributes. Returns false if attributes with colliding names do not fit into an item of `max_bytes`.
 pub(super) fn put_xattrs(record: &mut Record, xattrs: &[Xattr], max_bytes: usize) -> bool {
     let mut by_hash: Vec<(u32, &Xattr)> = xattrs
         .iter()
@@ -112,7 +112,7 @@ pub(super) fn put_xattrs(record: &mut Record, xattrs: &[Xattr], max_bytes: usize
     true
 }
 
-/// Returns the head of an entry of a directory, as DIR_ITEM and DIR_INDEX have it.
+/// Returns the head of a directory entry, for DIR_ITEM and DIR_INDEX.
 pub(super) fn dir_entry(location: Key, kind: FileKind, name: &[u8]) -> DirHead {
     DirHead {
         location: location.into(),
@@ -159,7 +159,7 @@ pub(super) fn put_extent(record: &mut Record, extent: &PlacedExtent) {
     record.item(KeyType::EXTENT_DATA, extent.file_offset, &data);
 }
 
-/// Adds a hole: volumes without NO_HOLES name them.
+/// Adds a hole, which needs an item on volumes without NO_HOLES.
 pub(super) fn put_hole(record: &mut Record, offset: u64, len: u64) {
     let hole = PlacedExtent {
         chunk: 0,

@@ -1,12 +1,12 @@
-//! Items of several trees, pushed in any order and given back in the order of each tree's keys.
+//! An external sort of the items of several trees, by tree and key.
 //!
-//! Items beyond the budget are sorted and put out as a run; reading merges the runs. Items with the same key
-//! are directory entries whose names collide, and become one item, in the order in which they were pushed.
+//! Items beyond the budget are sorted and written to a log as a run; reading merges the runs. Items with the same key
+//! are directory entries with colliding names, and are joined into one item, in the order in which they were pushed.
 //!
 //! Invariants
-//! - ITEMSORT-1: the items of a record share tree and objectid, ascend, and no other record has a key between
+//! - ITEMSORT-1: the items of a record have the same tree and objectid, and ascend. No other record has a key between
 //!   its first and its last.
-//! - ITEMSORT-2: what comes out depends on what was pushed, not on the budget.
+//! - ITEMSORT-2: the result depends on the pushed records, not on the budget.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -25,7 +25,7 @@ use crate::files::Push;
 #[cfg(test)]
 mod tests;
 
-/// Items of one inode, or whatever else has one objectid.
+/// Items of one objectid, usually an inode.
 #[derive(Debug)]
 pub(super) struct Record {
     tree: RootId,
@@ -64,7 +64,7 @@ impl Record {
         self.items.len()
     }
 
-    /// Makes it an empty record of another inode.
+    /// Clears the record, for another inode.
     pub(super) fn reset(&mut self, tree: RootId, objectid: u64) {
         *self = Record {
             tree,
@@ -75,7 +75,7 @@ impl Record {
     }
 }
 
-/// Takes the first item's type and offset, its data, and what follows it.
+/// Splits off the first item: its type and offset, its data, and the rest.
 fn split_item(items: &[u8]) -> Option<(KeyType, u64, &[u8], &[u8])> {
     let (head, rest) = items.split_first_chunk::<ITEM_HEAD_BYTES>()?;
     let [item_type, offset @ .., l0, l1, l2, l3] = *head;
@@ -84,13 +84,13 @@ fn split_item(items: &[u8]) -> Option<(KeyType, u64, &[u8], &[u8])> {
     Some((KeyType(item_type), u64::from_le_bytes(offset), data, rest))
 }
 
-/// Where a record belongs: tree, objectid and type; offset.
+/// The sort key of a record: tree, objectid and type; offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank(u128, u64);
 
 impl Rank {
     fn of(tree: RootId, objectid: u64, items: &[u8]) -> Rank {
-        // ITEMSORT-1: the first item stands for the record.
+        // ITEMSORT-1: the key of the first item determines the order of records.
         let (item_type, offset, _, _) = split_item(items).unwrap_or_default();
         let high = u128::from(tree.0) << 72 | u128::from(objectid) << 8 | u128::from(item_type.0);
         Rank(high, offset)
@@ -104,7 +104,7 @@ impl Rank {
 #[derive(Debug)]
 pub(super) struct ItemSorter {
     arena: Arena,
-    /// Ranks of the records in the arena, and where they are.
+    /// Ranks of the records in the arena, with their positions.
     index: Vec<(Rank, Position)>,
     budget_bytes: usize,
     log: ByteLog,
@@ -114,7 +114,7 @@ pub(super) struct ItemSorter {
 /// Sorted records in the log.
 #[derive(Debug)]
 struct Run {
-    /// Where each tree's records are.
+    /// The range of each tree's records.
     trees: Vec<(RootId, Range<u64>)>,
 }
 
@@ -149,7 +149,7 @@ impl ItemSorter {
         Ok(())
     }
 
-    /// Returns a record of the arena, with its head.
+    /// Returns a record in the arena, including its head.
     fn record(&self, at: Position) -> &[u8] {
         let bytes = self.arena.from(at);
         let len = bytes
@@ -158,7 +158,7 @@ impl ItemSorter {
         &bytes[..RECORD_HEAD_BYTES + len as usize]
     }
 
-    /// Sorts the records. Positions ascend with time, so that equal ranks keep their order.
+    /// Sorts the records. Later records have greater positions, so equal ranks keep their order.
     fn sort(&mut self) {
         self.index.sort_unstable();
     }
@@ -167,7 +167,7 @@ impl ItemSorter {
         self.sort();
         let mut trees: Vec<(RootId, Range<u64>)> = Vec::new();
         let index = std::mem::take(&mut self.index);
-        // Written in larger pieces than records.
+        // Collects larger writes.
         let mut buffer = Vec::new();
         let mut at = self.log.len_bytes();
         for (rank, position) in &index {
@@ -190,21 +190,21 @@ impl ItemSorter {
         Ok(())
     }
 
-    /// Finishes the sort: nothing is pushed from here on.
+    /// Ends the sort. Nothing may be pushed afterwards.
     pub(super) fn finish(mut self) -> SortedItems {
         self.sort();
         SortedItems { sorter: self }
     }
 }
 
-/// The items that a sorter was given, in order, as often as they are asked for.
+/// The sorted items of a sorter. They can be read several times.
 #[derive(Debug)]
 pub(super) struct SortedItems {
     sorter: ItemSorter,
 }
 
 impl SortedItems {
-    /// Pushes the items of a tree in the order of their keys.
+    /// Pushes the items of a tree in key order.
     pub(super) fn each(&self, tree: RootId, push: &mut Push<'_>) -> Result<(), MkfsError> {
         let mut joiner = Joiner { held: None, push };
         let sorter = &self.sorter;
@@ -239,7 +239,7 @@ impl SortedItems {
         }
         let mut in_memory = in_memory.peekable();
         let last = readers.len();
-        // ITEMSORT-2: of equal ranks the earlier run comes first, and what is in memory last.
+        // ITEMSORT-2: for equal ranks, earlier runs precede later ones, and records in memory are last.
         let mut heads = BinaryHeap::new();
         for (number, reader) in readers.iter_mut().enumerate() {
             if let Some(rank) = reader.next().map_err(MkfsError::Scratch)? {
@@ -276,7 +276,7 @@ fn objectid(record_head: &[u8]) -> u64 {
     objectid.map_or(0, |&bytes| u64::from_le_bytes(bytes))
 }
 
-/// The records of one tree in one run.
+/// Reads the records of one tree in one run.
 struct RunReader<'a> {
     reader: LogReader<'a>,
     objectid: u64,
@@ -305,7 +305,7 @@ impl<'a> RunReader<'a> {
     }
 }
 
-/// Makes one item of entries whose names collide.
+/// Joins directory entries with colliding names into one item.
 struct Joiner<'p, 'q> {
     held: Option<(Key, Vec<u8>)>,
     push: &'p mut Push<'q>,

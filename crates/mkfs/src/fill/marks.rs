@@ -1,6 +1,6 @@
-//! Paths below the root at which something was asked for: a subvolume, flags of inodes.
+//! Requests for paths below the root: subvolumes and inode flags.
 //!
-//! Flags are inherited by what is in a directory, not by what is in a subvolume below it, as in the kernel.
+//! Files inherit flags from their directory. Flags are not inherited across a subvolume boundary, as in the kernel.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -14,7 +14,7 @@ use super::{FlagsRequest, SubvolumeRequest};
 #[cfg(test)]
 mod tests;
 
-/// The mark of files of which holes are written out as zeros. It is in no inode: the format has no such flag.
+/// Marks files whose holes are written out as zeros. It is not stored in inodes: the format has no such flag.
 pub(super) const DENSE: InodeFlags = InodeFlags::from_bits_retain(1 << 63);
 
 #[derive(Debug, Default)]
@@ -24,7 +24,7 @@ pub(super) struct Marks {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Mark {
-    /// By its number among those asked for.
+    /// The index of the request.
     subvolume: Option<usize>,
     flags: InodeFlags,
     is_met: bool,
@@ -38,7 +38,7 @@ pub(super) struct Marked {
 }
 
 impl Marks {
-    /// Creates the marks. `dense` are the paths at and below which holes are written out, as far as they are there.
+    /// Creates the marks. `dense` contains the paths at and below which holes are written out; they need not exist.
     pub(super) fn new(
         subvolumes: &[SubvolumeRequest],
         flags: &[FlagsRequest],
@@ -71,7 +71,7 @@ impl Marks {
         self.by_path.is_empty()
     }
 
-    /// Returns the marks of a path whose directory has these flags. Names are separated by slashes; the root is empty.
+    /// Returns the marks of a path. `inherited` are the flags of its directory. The path of the root is empty.
     pub(super) fn meet(&mut self, path: &[u8], is_dir: bool, inherited: InodeFlags) -> Marked {
         let Some(mark) = self.by_path.get_mut(path) else {
             return Marked {
@@ -92,7 +92,7 @@ impl Marks {
         }
     }
 
-    /// Returns a path that was not met; the same one each time.
+    /// Returns a requested path that was not found. The result is deterministic.
     pub(super) fn unmet(&self) -> Option<PathBuf> {
         let marks = self.by_path.iter();
         let unmet = marks.filter(|(_, mark)| !mark.is_met);
@@ -101,7 +101,7 @@ impl Marks {
     }
 }
 
-/// Joins the names of a path, without what means nothing.
+/// Joins the names of a path, without components such as `.`.
 fn join(path: &Path) -> Vec<u8> {
     let names = path.components().filter_map(|component| match component {
         Component::Normal(name) => Some(name.as_bytes()),

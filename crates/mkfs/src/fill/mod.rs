@@ -1,15 +1,15 @@
-//! New volumes with files in them, from a folder or an archive.
+//! New volumes filled with files from a directory tree or an archive.
 //!
-//! As nothing is on the volume yet, every tree is built bottom-up from sorted items in one pass. First comes a walk
-//! of the source. Data goes to its place as it is met; items, extents and checksums are put aside (`item_sorter`,
-//! `filled`, `csum_log`). Then all trees are measured, placed and written (`tree_placement`). Superblocks come last: a run
-//! that fails leaves no volume.
+//! The volume is empty, so every tree is built bottom-up from sorted items in one pass. It begins with a walk of the
+//! source. Data is placed during the walk; items, extents and checksums are collected (`item_sorter`, `filled`,
+//! `csum_log`). Then all trees are measured, placed and written (`tree_placement`). Superblocks are written last, so a
+//! failed run leaves no volume.
 //!
-//! The result is a function of the options, the identity, the devices' sizes and what the source holds. The order
-//! in which a source has it, threads, and how much memory was used do not count.
+//! The result is a function of the options, the identity, the device sizes and the contents of the source. It does not
+//! depend on the order within the source, on threads, or on the memory budget.
 //!
-//! Memory: the budget of what is put aside (`byte_log`), what readers are ahead (`folder`), and the names of the
-//! directories on the way. Each tree block takes about 100 bytes beside that, which is 5 bytes a file.
+//! Memory: the budget for intermediate data (`byte_log`), the readahead (`folder`), and the names of the directories on
+//! the current path. In addition, each tree block takes about 100 bytes, which is 5 bytes per file.
 
 mod archive;
 mod arena;
@@ -69,38 +69,38 @@ use super::tree_placement::{PlacedTrees, place_trees};
 use super::trees::Contents;
 use crate::archive::{Members, OwnerNames};
 
-/// A grown device has room for an eighth more than it holds, in steps of
+/// An image that grows gets an eighth of free space, in multiples of this.
 const GROWTH_STEP_BYTES: u64 = 1 << 20;
 
-/// A directory that shall be a subvolume.
+/// A directory that becomes a subvolume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubvolumeRequest {
-    /// Below the root.
+    /// Relative to the root.
     pub path: PathBuf,
     pub is_read_only: bool,
-    /// Whether a mount shows it.
+    /// Whether it is mounted by default.
     pub is_default: bool,
 }
 
-/// Flags for an inode, and for all that is in a directory.
+/// Flags for an inode. A directory's flags are inherited by all files below it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlagsRequest {
-    /// Below the root.
+    /// Relative to the root.
     pub path: PathBuf,
     pub flags: InodeFlags,
 }
 
-/// The source that a volume is filled from.
+/// The source of a volume's files.
 #[derive(Debug)]
 pub enum Input {
     Folder(PathBuf),
-    /// A tar archive. A file is read in two passes; data from a pipe goes to its place as it comes.
+    /// A tar archive. A file is read in two passes; data from a pipe is placed as it arrives.
     Archive(File),
-    /// A tar archive of bytes that come in order, as from a pipe.
+    /// A tar archive from a reader.
     Reader(ArchiveReader),
 }
 
-/// A reader of a tar archive's bytes.
+/// A reader of a tar archive.
 pub struct ArchiveReader(pub Box<dyn Read + Send>);
 
 impl fmt::Debug for ArchiveReader {
@@ -109,73 +109,73 @@ impl fmt::Debug for ArchiveReader {
     }
 }
 
-/// Whether images may become longer than they are.
+/// Whether images may grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Growth {
-    /// They stay as they are.
+    /// They keep their size.
     Never,
-    /// When the files do not fit.
+    /// Only if the files do not fit.
     IfNeeded,
-    /// So that they fit and leave an eighth.
+    /// To the size that the files need, plus an eighth.
     Freely,
 }
 
-/// How a volume is filled.
+/// Options for filling a volume.
 #[derive(Clone, Debug)]
 pub struct FillOptions {
-    /// With its level; 0 is the usual one.
+    /// With its level; 0 is the default.
     pub compression: Option<(Compression, i32)>,
     pub subvolumes: Vec<SubvolumeRequest>,
     pub flags: Vec<FlagsRequest>,
-    /// Paths at and below which holes of files are written out, where they are there. Boot loaders cannot read holes.
+    /// Paths at and below which holes of files are written out. They need not exist. Boot loaders cannot read holes.
     pub dense: Vec<PathBuf>,
-    /// The user and the group of all files, in place of their own.
+    /// The owner of all files, which replaces their own.
     pub owner: Option<(u32, u32)>,
-    /// Let the image share blocks with the folder's files where both are on a file system that can.
+    /// Share blocks between the image and the source files if both are on a file system with reflinks.
     pub reflink: bool,
-    /// Cut the volume to the least size at which it can still be written to.
+    /// Shrink the volume to the minimum size at which it remains writable.
     pub shrink: bool,
     pub growth: Growth,
     pub times: TimeRule,
     pub scratch: Scratch,
-    /// Device and number of files that cannot be part of the volume: the images that are made.
+    /// Device and inode number of the images being created, which must not be read as files.
     pub targets: Vec<(u64, u64)>,
-    /// Discard what the devices hold.
+    /// Discard the devices first.
     pub discard: bool,
-    /// The ids of users and groups that ACLs of an archive name.
+    /// Ids of users and groups in the ACLs of an archive.
     pub owners: OwnerNames,
 }
 
-/// How many files there are.
+/// Counts of files and data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FillStats {
     pub directories: u64,
-    /// All that are no directories, each once.
+    /// Files other than directories. A file with several names counts once.
     pub files: u64,
-    /// On disk, one copy.
+    /// Bytes on disk, without copies.
     pub data_bytes: u64,
 }
 
-/// Files of an archive that lack an ACL which the archive has as text. It is malformed, or of users or groups that
-/// are not known.
+/// Files of an archive without one of their ACLs. The ACL exists only as text, and is malformed or names unknown users
+/// or groups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftOutAcls {
-    /// The first one.
+    /// The first such file.
     pub path: PathBuf,
-    /// How many there are.
+    /// Number of such files.
     pub files: u64,
 }
 
-/// A volume that was made.
+/// The created volume.
 #[derive(Debug)]
 pub struct FilledVolume {
     pub geometry: Geometry,
     pub layout: VolumeChunks,
     pub stats: FillStats,
-    /// Bytes that the image shares with the folder's files, if that was wanted; an error if it cannot.
+    /// Bytes shared between the image and the source files, if requested; an error if not supported.
     pub shared: Option<Result<u64, std::io::Error>>,
     pub left_out: Option<LeftOutAcls>,
-    /// With all UUIDs, also where they follow from the contents.
+    /// Contains all UUIDs, including those derived from the contents.
     pub identity: Identity,
 }
 
@@ -185,7 +185,7 @@ impl FilledVolume {
     }
 }
 
-/// Makes a volume on devices, of which it takes so many bytes each, and fills it.
+/// Creates a volume and fills it. The volume uses the given number of bytes of each device.
 pub fn fill(
     options: &MkfsOptions,
     identity: &Identity,
@@ -261,7 +261,7 @@ pub fn fill(
     })
 }
 
-/// Completes the options with what follows from files.
+/// Resolves the options, and adds the features needed for files.
 fn filled_geometry(
     options: &MkfsOptions,
     devices: usize,
@@ -277,7 +277,7 @@ fn filled_geometry(
     Ok(geometry)
 }
 
-/// A source before the walk, found sound as far as that can be seen before anything is written.
+/// A source before the walk, checked as far as possible before anything is written.
 enum Opened {
     Folder(Folder),
     Archive(Box<Archive>),
@@ -337,7 +337,7 @@ impl Opened {
     }
 }
 
-/// Refuses profiles with parity: their rows would have to be whole before they are written.
+/// Fails for profiles with parity, because they would need whole rows before a write.
 fn refuse_parity(geometry: &Geometry) -> Result<(), FillError> {
     let profiles: [Profile; 2] = [geometry.data, geometry.metadata];
     match profiles.iter().find(|profile| profile.parities() > 0) {
@@ -348,7 +348,7 @@ fn refuse_parity(geometry: &Geometry) -> Result<(), FillError> {
     }
 }
 
-/// A volume that is complete.
+/// A complete volume.
 struct Finished {
     layout: VolumeChunks,
     stats: FillStats,
@@ -356,7 +356,7 @@ struct Finished {
     identity: Identity,
 }
 
-/// A volume whose files are in place and whose trees are not.
+/// A volume whose data is placed, but not its trees.
 struct Unfinished<'a> {
     geometry: &'a Geometry,
     identity: &'a Identity,
@@ -434,7 +434,7 @@ impl Unfinished<'_> {
         })
     }
 
-    /// Places all trees behind the data.
+    /// Places all trees after the data.
     fn place_trees(
         &self,
         identity: &Identity,
@@ -462,7 +462,7 @@ impl Unfinished<'_> {
         })
     }
 
-    /// Cuts off what data has not used of its last chunk.
+    /// Trims the unused end of the last data chunk.
     fn trim(&self, base: &mut VolumeChunks, data: &PlacedData) -> Result<(), MkfsError> {
         let last = base.chunks.len() - 1;
         let chunk = &base.chunks[last].map;
@@ -474,7 +474,7 @@ impl Unfinished<'_> {
         Ok(())
     }
 
-    /// Tells how large the devices would have to be.
+    /// Returns an error with the device size that would be needed.
     fn no_space(&self, files: &Filled<'_, '_>, mut base: VolumeChunks) -> FillError {
         base.lift_limits();
         match self.place_trees(self.identity, files, base, Spare::Least) {

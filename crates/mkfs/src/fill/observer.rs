@@ -1,4 +1,4 @@
-//! How far the filling of a volume is, as a program hears of it.
+//! Progress events and cancellation of a fill.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -8,33 +8,33 @@ use ubtrfs_format::key::Key;
 use crate::error::MkfsError;
 use crate::files::Push;
 
-/// Items of trees that go by before the observer is asked again.
+/// Number of tree items between checks for cancellation.
 const ITEMS_BETWEEN: u32 = 1 << 12;
 
-/// A listener to the filling of a volume.
+/// An observer of a fill.
 pub trait FillObserver {
-    /// Hears that the file at `path` of the source is next; its root has an empty path.
+    /// Receives the path of the next file, relative to the root of the source. The path of the root is empty.
     fn begin(&mut self, path: &Path) {
         let _ = path;
     }
 
-    /// Hears that so many bytes of data were taken from the source.
+    /// Receives the length of data that was read from the source.
     fn transferred(&mut self, len_bytes: u64) {
         let _ = len_bytes;
     }
 
-    /// Tells whether the filling is to end now. It is asked before each file, with each part of its data, and while
-    /// trees are made, so the answer should be quick.
+    /// Returns whether to cancel the fill. Called before each file, for each part of its data, and while the trees are
+    /// built, so it should be fast.
     fn is_cancelled(&mut self) -> bool {
         false
     }
 }
 
-/// The observer of a filling, if there is one.
+/// The observer of a fill, if there is one.
 #[derive(Default)]
 pub(super) struct Watch<'o> {
     observer: Option<&'o mut dyn FillObserver>,
-    /// The files have been observed.
+    /// Whether all files were already reported.
     has_met_files: bool,
 }
 
@@ -64,7 +64,7 @@ impl<'o> Watch<'o> {
         }
     }
 
-    /// Notes that all files were observed: where they are met again, the observer is asked for the end alone.
+    /// Marks all files as reported. If they are processed again, the observer is only checked for cancellation.
     pub(super) fn end_files(&mut self) {
         self.has_met_files = true;
     }
@@ -84,7 +84,7 @@ impl<'o> Watch<'o> {
         self.ask()
     }
 
-    /// Ends the work if the observer wants that.
+    /// Fails if the observer cancels the work.
     pub(super) fn ask(&mut self) -> Result<(), MkfsError> {
         let observer = self.observer.as_mut();
         match observer.is_some_and(|observer| observer.is_cancelled()) {
@@ -93,7 +93,7 @@ impl<'o> Watch<'o> {
         }
     }
 
-    /// Has items go by, and asks now and then.
+    /// Passes items through, and regularly checks for cancellation.
     pub(super) fn pass_items(
         &mut self,
         push: &mut Push<'_>,

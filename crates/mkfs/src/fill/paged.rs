@@ -1,7 +1,6 @@
-//! Records of one size, by number: in memory up to a budget, and beyond it those that were used lately. The others are
-//! in an unnamed file, page by page.
+//! A vector of fixed-size records with bounded memory. Pages that were not used recently are moved to an unnamed file.
 //!
-//! Not here: what the records mean.
+//! Not here: the meaning of the records.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -12,9 +11,9 @@ use std::path::{Path, PathBuf};
 #[cfg(test)]
 mod tests;
 
-/// A record that can be put into a file.
+/// A record that can be written to a file.
 pub(super) trait Record: Copy {
-    /// In the file.
+    /// The size in the file.
     const BYTES: usize;
 
     fn write(&self, bytes: &mut [u8]);
@@ -47,10 +46,10 @@ impl Record for u32 {
     }
 }
 
-/// How much is kept of them.
+/// The page size and the memory budget.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Paging {
-    /// The records of one page; a power of two.
+    /// Number of records in a page; a power of two.
     pub(super) page_records: usize,
     pub(super) memory_bytes: usize,
 }
@@ -65,28 +64,29 @@ pub(super) struct Paged<T> {
 #[derive(Debug)]
 struct Pages<T> {
     scratch_dir: PathBuf,
-    /// How many are in memory at most.
+    /// Maximum number of pages in memory.
     most: usize,
-    /// All, by number.
+    /// All pages, by index.
     pages: Vec<Page<T>>,
-    /// Those in memory, and which of them is looked at next.
+    /// The pages in memory, and the position of the clock hand.
     held: Vec<u32>,
     hand: usize,
     file: Option<File>,
-    /// A page as it is in the file.
+    /// A page in the file's format.
     buffer: Vec<u8>,
 }
 
 #[derive(Debug)]
 struct Page<T> {
-    /// None: in the file.
+    /// None if it is only in the file.
     records: Option<Box<[T]>>,
     is_changed: bool,
     was_used: bool,
 }
 
 impl<T: Record + std::fmt::Debug> Paged<T> {
-    /// Creates an empty list. Its file is made in `scratch_dir` when it is first needed, and gone with the records.
+    /// Creates an empty vector. Its file is created in `scratch_dir` when it is first needed, and removed with the
+    /// vector.
     pub(super) fn new(scratch_dir: &Path, paging: Paging) -> Paged<T> {
         debug_assert!(paging.page_records.is_power_of_two());
         let page_bytes = paging.page_records * size_of::<T>();
@@ -137,12 +137,12 @@ impl<T: Record + std::fmt::Debug> Paged<T> {
         self.update(at, |there| *there = record)
     }
 
-    /// Returns its number.
+    /// Appends a record, and returns its index.
     pub(super) fn push(&mut self, record: T) -> io::Result<u64> {
         self.push_row(&[record])
     }
 
-    /// Returns the result of a function of records in a row, which are in one page.
+    /// Calls `look` with consecutive records in one page, and returns its result.
     pub(super) fn with<R>(
         &self,
         at: u64,
@@ -157,8 +157,8 @@ impl<T: Record + std::fmt::Debug> Paged<T> {
         Ok(look(&pages.page(page)?[within..within + len]))
     }
 
-    /// Puts records in a row into one page, of which they are no more than a part. It is the next one if this one
-    /// has no room for them. Returns where they begin.
+    /// Appends consecutive records to one page, which must be able to hold them. Begins a new page if the current one
+    /// has too little room. Returns the index of the first record.
     pub(super) fn push_row(&mut self, records: &[T]) -> io::Result<u64> {
         let Some(&first) = records.first() else {
             return Ok(self.len);
@@ -183,7 +183,7 @@ impl<T: Record + std::fmt::Debug> Paged<T> {
 }
 
 impl<T: Record> Pages<T> {
-    /// Brings a page into memory.
+    /// Loads a page into memory if necessary.
     fn page(&mut self, number: usize) -> io::Result<&mut [T]> {
         if self.pages[number].records.is_none() {
             self.load(number)?;
@@ -219,7 +219,7 @@ impl<T: Record> Pages<T> {
         Ok(())
     }
 
-    /// Evicts pages until one more may be in memory.
+    /// Evicts pages until there is room for another one.
     fn evict(&mut self) -> io::Result<()> {
         while self.held.len() >= self.most {
             if self.hand >= self.held.len() {

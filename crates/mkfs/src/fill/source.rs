@@ -1,11 +1,11 @@
-//! The source that a volume is filled from, as the filler meets it: a walk of directories with their contents.
+//! The interface between sources and the filler: a walk of directories with their contents.
 //!
 //! Invariants
-//! - SOURCE-1: names of a directory come in the order of their bytes, each once; a subdirectory's contents
-//!   follow its name. Two sources with the same contents give the same events.
-//! - SOURCE-2: pieces of a file ascend and do not overlap; none begins past its size.
+//! - SOURCE-1: the names of a directory are returned in byte order, each once; a subdirectory's contents follow its
+//!   name. Two sources with the same contents give the same events.
+//! - SOURCE-2: pieces of a file ascend and do not overlap; none begins after the end of the file.
 //!
-//! Not here: what becomes of it (`filler`).
+//! Not here: the use of the events (`filler`).
 
 use std::path::PathBuf;
 
@@ -19,25 +19,25 @@ use super::error::FillError;
 use super::folder::{is_kept, kernel_rdev};
 use crate::archive::{Member, OwnerNames};
 
-/// The attributes of a file besides its contents.
+/// The attributes of a file, without its contents.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Attributes {
-    /// With the kind's bits.
+    /// Including the file type bits.
     pub(super) mode: u32,
     pub(super) uid: u32,
     pub(super) gid: u32,
-    /// The device number as an inode holds it.
+    /// The device number in the format of inodes.
     pub(super) rdev: u64,
     pub(super) times: Times,
-    /// By name.
+    /// Sorted by name.
     pub(super) xattrs: Vec<Xattr>,
-    /// Asked for, or inherited from the directory.
+    /// Requested, or inherited from the directory.
     pub(super) flags: InodeFlags,
 }
 
 impl Attributes {
-    /// Takes the attributes of a member of an archive, with ACLs that are text. False: one of them means nothing
-    /// here.
+    /// Returns the attributes of an archive member, including ACLs in text form. The flag is false if an ACL was left
+    /// out.
     pub(super) fn of(member: &Member, names: &OwnerNames) -> (Attributes, bool) {
         let facts = &member.attributes;
         let (mut xattrs, is_whole) = facts.xattrs_with_acls(names);
@@ -65,7 +65,7 @@ impl Attributes {
     }
 }
 
-/// Has a mode and an ACL say the same, as if that had been set on the file.
+/// Makes the mode and the ACLs consistent, as if the ACLs had been set on the file.
 fn apply_acls(xattrs: &mut Vec<Xattr>, mode: &mut u32) {
     let kind = FileKind::from_mode(*mode);
     xattrs.retain_mut(|(name, value)| match name.as_slice() {
@@ -96,7 +96,7 @@ pub(super) struct Times {
     pub(super) change: FileTime,
 }
 
-/// The identity by which several names are one file.
+/// The identity of a file with several names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct LinkId {
     pub(super) device: u64,
@@ -105,27 +105,27 @@ pub(super) struct LinkId {
 
 #[derive(Debug)]
 pub(super) enum Event {
-    /// A directory, the first being the root; what follows is in it.
+    /// A directory, whose contents follow. The first one is the root.
     Enter {
         name: Vec<u8>,
         attributes: Attributes,
-        /// The bytes of all names in it.
+        /// The total length of all names in it.
         name_bytes: u64,
-        /// By its number among those asked for.
+        /// The index of the request.
         subvolume: Option<usize>,
     },
     Leave,
-    /// Anything else.
+    /// A file that is not a directory.
     File {
         name: Vec<u8>,
         attributes: Attributes,
-        /// If there may be so many other names.
+        /// Set if there may be other names; with the total number of names.
         link: Option<(LinkId, u32)>,
         body: Body,
     },
-    /// More of the last file.
+    /// Further contents of the last file.
     Parts(Vec<Part>),
-    /// The last file's parts end.
+    /// The end of the last file's parts.
     End {
         is_incompressible: bool,
     },
@@ -150,16 +150,16 @@ pub(super) enum Contents {
     },
     /// `Parts` and `End` follow.
     Following,
-    /// In place since they were met.
+    /// Data that is already placed.
     Placed {
         extents: Vec<PlacedExtent>,
         is_incompressible: bool,
     },
-    /// Not read yet, as they may not be needed.
+    /// Not read yet, because it may not be needed.
     Deferred(Box<dyn Deferred>),
 }
 
-/// Contents to be read when it is sure that they are wanted.
+/// Contents that are read only when they are needed.
 pub(super) trait Deferred: std::fmt::Debug + Send {
     fn read(
         self: Box<Self>,
@@ -174,10 +174,10 @@ pub(super) trait Source {
     /// Skips contents from here on: only their sizes matter.
     fn skip_contents(&mut self);
 
-    /// Returns where subvolumes and flags were asked for that were not met on the way.
+    /// Returns a requested path for a subvolume or flags that was not found.
     fn unmet(&self) -> Option<PathBuf>;
 
-    /// Returns the ACLs of the source that the files lack.
+    /// Returns the ACLs of the source that were left out.
     fn left_out(&self) -> Option<LeftOutAcls> {
         None
     }

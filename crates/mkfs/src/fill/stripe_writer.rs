@@ -1,6 +1,6 @@
-//! Writes to chunks, gathered into long runs.
+//! Writes to chunks, merged into long runs.
 //!
-//! Not here: which place is whose (`data_space`, `tree_placement`).
+//! Not here: the allocation of places (`data_space`, `tree_placement`).
 
 use ubtrfs_format::ids::Logical;
 
@@ -8,13 +8,13 @@ use crate::chunks::{Place, VolumeChunks};
 use crate::error::MkfsError;
 use crate::targets::Targets;
 
-/// A run is written when it is as long as this.
+/// A run is written when it reaches this length.
 const RUN_BYTES: usize = 4 << 20;
 
 #[derive(Debug)]
 pub(super) struct StripeWriter<'d> {
     targets: &'d Targets<'d>,
-    /// Bytes of one chunk that lie together.
+    /// Contiguous bytes of one chunk.
     run: Vec<u8>,
     start: Place,
 }
@@ -48,7 +48,7 @@ impl<'d> StripeWriter<'d> {
         Ok(())
     }
 
-    /// Puts bytes by address, like [`StripeWriter::put`].
+    /// Writes bytes at a logical address, like [`StripeWriter::put`].
     pub(super) fn put_at(
         &mut self,
         layout: &VolumeChunks,
@@ -69,7 +69,7 @@ impl<'d> StripeWriter<'d> {
         Ok(())
     }
 
-    /// Drops what was not written yet.
+    /// Discards pending writes.
     pub(super) fn discard(&mut self) {
         self.run.clear();
     }

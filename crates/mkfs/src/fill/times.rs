@@ -1,4 +1,4 @@
-//! Which times inodes get.
+//! The times of inodes.
 
 use ubtrfs_format::item::{FileTime, InodeItem, Timespec};
 
@@ -7,10 +7,10 @@ use super::source::Times;
 /// The rule for the times of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeRule {
-    /// Access, modification and change are kept; the birth is the volume's.
+    /// Keep access, modification and change times, and set the creation time to the volume's.
     Keep,
-    /// All four are the modification's, but none is later than so many seconds after 1970. The other times of a
-    /// file differ from one copy of the same files to the next.
+    /// Set all four to the modification time, limited to this number of seconds after 1970. The other times differ
+    /// between copies of the same files.
     Clamp(i64),
 }
 

@@ -1,4 +1,4 @@
-//! Defaults and limits; the numbers are what mkfs.btrfs 6.14 printed.
+//! Defaults and limits, with the numbers that mkfs.btrfs 6.14 printed.
 
 use super::*;
 

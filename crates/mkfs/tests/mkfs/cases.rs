@@ -1,4 +1,4 @@
-//! The volumes that the tests make.
+//! The volumes created by the tests.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use ubtrfs_sim::Scratch;
 pub(crate) const MIB: u64 = 1 << 20;
 pub(crate) const GIB: u64 = 1 << 30;
 
-/// Options in words, and what they mean.
+/// A volume with its options, also in text form.
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
-    /// The options as `mkfs.btrfs` takes them.
+    /// The options in the syntax of `mkfs.btrfs`.
     pub(crate) words: String,
     pub(crate) options: MkfsOptions,
     pub(crate) device_bytes: Vec<u64>,
@@ -75,14 +75,14 @@ impl Case {
         self
     }
 
-    /// Plans the volume, with one identity each time.
+    /// Plans the volume, always with the same identity.
     pub(crate) fn plan(&self) -> Plan {
         let identity = identity(self.device_bytes.len());
         Plan::new(&self.options, &identity, &self.device_bytes)
             .unwrap_or_else(|error| panic!("{}: {error}", self.words))
     }
 
-    /// Makes the volume in memory, and returns its plan.
+    /// Creates the volume in memory, and returns its plan.
     pub(crate) fn in_memory(&self) -> (Plan, Vec<Arc<MemDevice>>) {
         let plan = self.plan();
         let devices: Vec<_> = self
@@ -98,7 +98,7 @@ impl Case {
         (plan, devices)
     }
 
-    /// Makes the volume in image files.
+    /// Creates the volume in image files.
     pub(crate) fn on_files(&self, scratch: &Scratch) -> Vec<PathBuf> {
         let paths: Vec<PathBuf> = self
             .device_bytes
@@ -120,7 +120,7 @@ impl Case {
 }
 
 pub(crate) fn identity(devices: usize) -> Identity {
-    // Random ones: the kernel and the tools remember fsids.
+    // Random, because the kernel and the tools remember fsids.
     let created = Timespec {
         sec: 1_700_000_000.into(),
         nsec: 0.into(),
@@ -144,7 +144,7 @@ pub(crate) fn soak() -> bool {
     std::env::var_os("UBTRFS_SOAK").is_some()
 }
 
-/// Lists every profile for data with every one for metadata, on the fewest devices and on more.
+/// Lists all pairs of data and metadata profiles, on the minimum number of devices and on more.
 pub(crate) fn profiles() -> Vec<Case> {
     let mut cases = Vec::new();
     for data in Profile::ALL {
@@ -170,7 +170,7 @@ const FEATURES: &[&str] = &[
     "^bgt,^skinny-metadata,quota",
 ];
 
-/// Lists every checksum with every node size and every set of features.
+/// Lists all combinations of checksum, node size and feature set.
 pub(crate) fn features() -> Vec<Case> {
     let mut cases = Vec::new();
     for csum_type in CsumType::ALL {
@@ -183,7 +183,7 @@ pub(crate) fn features() -> Vec<Case> {
     cases
 }
 
-/// Lists large sectors, mixed groups, and sizes from the smallest on.
+/// Lists large sectors, mixed groups, and sizes from the minimum up.
 pub(crate) fn sizes() -> Vec<Case> {
     let mut cases = Vec::new();
     for shift in 13..=16 {

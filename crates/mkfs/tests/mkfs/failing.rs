@@ -1,11 +1,11 @@
-//! A device in memory whose writes come to an end.
+//! A device in memory whose writes fail after some time.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ubtrfs_device::{BlockDevice, MemDevice};
 
-/// Takes so many writes, then fails.
+/// Accepts a number of writes, then fails.
 #[derive(Debug)]
 pub(crate) struct Failing<'a> {
     pub(crate) device: &'a MemDevice,

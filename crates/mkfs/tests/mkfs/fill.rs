@@ -1,4 +1,4 @@
-//! Filling as a library: devices that do not grow, that fail, and that are read back by our own reader.
+//! The fill library: devices that do not grow, devices that fail, and reading back with our own reader.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -140,7 +140,7 @@ fn device_grows_only_if_it_may() {
                 };
                 assert_eq!(available, 150 * MIB);
                 assert!(needed > 200 * MIB && needed < 260 * MIB, "{needed}");
-                // Nothing looks like a volume.
+                // Nothing on the device is recognized as a volume.
                 assert!(DeviceSuperblocks::read(&device).best().is_none());
                 let enough = MemDevice::new(needed);
                 run(
@@ -160,7 +160,7 @@ fn device_grows_only_if_it_may() {
     }
 }
 
-/// Returns the volume that a device is taken for.
+/// Returns the fsid of the volume recognized on a device.
 fn volume_on(device: &MemDevice) -> Option<Uuid> {
     let superblocks = DeviceSuperblocks::read(device);
     let superblock = superblocks.require(device, Path::new("device"), CopyChoice::First);
@@ -201,7 +201,7 @@ fn run_that_fails_leaves_no_volume() {
             assert_eq!(found, Some(identity.fsid));
             break;
         }
-        // The old one whole, or none, or, with the trees in place, the new.
+        // The complete old volume, or none, or, after all trees are written, the new one.
         match writes {
             0 => assert_eq!(found, before),
             _ => assert!(found.is_none() || found == Some(identity.fsid), "{writes}"),
@@ -245,7 +245,7 @@ fn budget_does_not_show() {
     assert!(images.windows(2).all(|pair| pair[0] == pair[1]));
 }
 
-/// Ends a filling when it has been asked so often, and counts what it hears.
+/// Cancels a fill after a number of checks, and counts its events.
 #[derive(Debug, Default)]
 struct Counting {
     asked: usize,
@@ -269,7 +269,7 @@ impl FillObserver for Counting {
     }
 }
 
-/// Fills a device, and returns the result with what an observer heard.
+/// Fills a device, and returns the result with the events.
 fn observed(
     device: &MemDevice,
     input: Input,
@@ -298,14 +298,14 @@ fn observed(
 fn observer_hears_of_each_file_and_ends_the_filling_anywhere() {
     let source = folder(3);
     fs::write(source.path().join("zeros"), vec![0; MIB as usize]).unwrap();
-    // Enough items for several looks while the trees are made.
+    // Enough items for several checks during the building of the trees.
     for number in 0..1200 {
         fs::write(source.path().join(format!("sub/empty-{number}")), "").unwrap();
     }
     let archive_dir = tempfile::tempdir().unwrap();
     let archive_path = archive_dir.path().join("v.tar");
     let mut archive = tar::Builder::new(File::create(&archive_path).unwrap());
-    // Not in the order of names, so that data from a pipe has to be placed again.
+    // Not in the order of names, so that data from a pipe must be placed again.
     for name in ["zeros", "data-2", "data-0", "data-1"] {
         archive
             .append_path_with_name(source.path().join(name), name)
@@ -328,13 +328,13 @@ fn observer_hears_of_each_file_and_ends_the_filling_anywhere() {
         let (made, heard) = observed(&device, input(), None);
         let stats = made.unwrap().stats;
         let count = u64::try_from(heard.paths.len()).unwrap();
-        // A stream names each file as it comes, and the root does not come.
+        // A stream reports each member as it is read, and has no member for the root.
         let met = stats.directories + stats.files - u64::from(kind == "stream");
         assert_eq!(count, met, "{kind}");
         let paths: BTreeSet<&PathBuf> = heard.paths.iter().collect();
         assert_eq!(paths.len(), heard.paths.len(), "{kind}");
         assert!(paths.contains(&PathBuf::from("sub/small")), "{kind}");
-        // Zeros count where they are read as data.
+        // Zeros count only if they are read as data.
         assert!(
             heard.bytes >= 3 * MIB + 5 && heard.bytes <= 4 * MIB + 5,
             "{kind}"

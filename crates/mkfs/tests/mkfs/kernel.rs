@@ -1,4 +1,4 @@
-//! The kernel mounts new volumes, fills, snapshots, scrubs and leaves them clean.
+//! The kernel mounts new volumes, fills, snapshots and scrubs them, and leaves them clean.
 
 use std::fs;
 use std::path::Path;
@@ -32,7 +32,7 @@ fn noise(len: usize, seed: u64) -> Vec<u8> {
     bytes
 }
 
-/// Mounts, writes `mib` of data and many small files, snapshots, scrubs, and looks again after a remount.
+/// Mounts, writes `mib` of data and many small files, snapshots, scrubs, and checks again after a remount.
 fn assert_kernel_uses(case: &Case, mib: usize) {
     let words = &case.words;
     let scratch = Scratch::new().unwrap();

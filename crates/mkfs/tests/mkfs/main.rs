@@ -1,7 +1,7 @@
-//! New volumes, judged by our own reader, by btrfs-progs and by the kernel.
+//! New volumes, checked by our own reader, by btrfs-progs and by the kernel.
 //!
-//! `memory` runs anywhere; `progs` and `kernel` need root, the kernel's btrfs and btrfs-progs, and say so
-//! when they are missing. With `UBTRFS_SOAK` set they take every combination.
+//! `memory` runs anywhere; `progs` and `kernel` need root, the kernel's btrfs and btrfs-progs, and report if they are
+//! missing. With `UBTRFS_SOAK` set, they run every combination.
 
 mod cases;
 mod failing;

@@ -1,4 +1,4 @@
-//! New volumes as our own reader finds them, and after their writing was cut short.
+//! New volumes as our own reader finds them, also after interrupted writes.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -19,7 +19,7 @@ use ubtrfs_sim::Rng;
 use crate::cases::{self, Case, GIB, MIB, identity, open};
 use crate::failing::Failing;
 
-/// Opens the volume and looks at everything there is.
+/// Opens the volume and reads everything in it.
 fn assert_reads_back(case: &Case) {
     let (plan, devices) = case.in_memory();
     let volume = open(&devices, &OpenOptions::new());
@@ -175,7 +175,7 @@ fn any_options_give_a_volume_that_reads_back_or_an_error() {
         let Ok(plan) = Plan::new(&case.options, &identity, &case.device_bytes) else {
             continue;
         };
-        // The memory device cannot count beyond what a file could have.
+        // The size of the device in memory is limited to the maximum file size.
         if plan.layout().total_bytes < i64::MAX as u64 {
             volumes += 1;
             assert_reads_back(&case);
@@ -207,10 +207,10 @@ fn nothing_of_an_older_volume_is_left_to_be_found() {
         device.write_at(&MAGIC, offset + 64).unwrap();
     }
     device.write_at(b"XFSB", 0).unwrap();
-    // A member of an array, which would show up as one for ever.
+    // A member of an array, which would be detected as one forever.
     let raid = b"\xfc\x4e\x2b\xa9\x01\0\0\0";
     device.write_at(raid, 2 * GIB - 8192).unwrap();
-    // Smaller than the device: the copy at 64 MiB is of the old volume, and beyond the new one.
+    // Smaller than the device: the copy at 64 MiB belongs to the old volume, and is beyond the new one.
     let case = Case::new(1, 20 * MIB).mixed();
     case.plan().write(&[&device], false).unwrap();
     assert_eq!(
@@ -248,7 +248,7 @@ fn interrupted_write_leaves_the_old_volume_or_none_or_the_new_one() {
                 Some(&new)
             }
         };
-        // Whichever a superblock names must be there, block by block.
+        // If a superblock is found, all blocks of its volume must be there.
         for write in plan.iter().flat_map(|plan| plan.block_writes()) {
             let mut bytes = vec![0; write.bytes.len()];
             device.read_at(&mut bytes, write.physical.0).unwrap();
@@ -260,6 +260,6 @@ fn interrupted_write_leaves_the_old_volume_or_none_or_the_new_one() {
         }
         writes += 1;
     }
-    // Wiping, blocks twice, superblocks.
+    // Wiping, each block twice, superblocks.
     assert!(writes > 2 * case.plan().blocks().len());
 }

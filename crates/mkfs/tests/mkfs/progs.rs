@@ -1,4 +1,4 @@
-//! `btrfs check` and `mkfs.btrfs` as judges.
+//! `btrfs check` and `mkfs.btrfs` as references.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use ubtrfs_sim::kernel::{self, LoopDevice};
 
 use crate::cases::{self, Case, GIB, MIB};
 
-/// Runs a tool and returns all that it said.
+/// Runs a tool and returns all of its output.
 fn run(program: &str, args: &[&str], paths: &[&Path]) -> (bool, String) {
     let output = Command::new(program)
         .args(args)
@@ -26,7 +26,7 @@ fn run(program: &str, args: &[&str], paths: &[&Path]) -> (bool, String) {
     )
 }
 
-/// Asserts that `btrfs check` in each of its modes finds nothing, not even to warn of.
+/// Asserts that `btrfs check` finds no error in any of its modes, and prints no warning.
 pub(crate) fn assert_clean(words: &str, devices: &[PathBuf]) {
     assert_clean_in(
         &["--readonly", "--check-data-csum", "--mode=lowmem"],
@@ -35,9 +35,9 @@ pub(crate) fn assert_clean(words: &str, devices: &[PathBuf]) {
     );
 }
 
-/// Asserts as [`assert_clean`], but without the checksums of data. btrfs-progs 6.14 computes some blocks wrongly from
-/// parity that is right on disk. Which ones depends on where extents begin, so a volume that the kernel filled may show
-/// it.
+/// Asserts the same as [`assert_clean`], except for data checksums. btrfs-progs 6.14 reconstructs some blocks wrongly
+/// from correct parity. Which blocks are affected depends on the positions of extents, so volumes filled by the kernel
+/// may show this.
 pub(crate) fn assert_clean_but_for_data(words: &str, devices: &[PathBuf]) {
     assert_clean_in(&["--readonly", "--mode=lowmem"], words, devices);
 }
@@ -51,7 +51,7 @@ fn assert_clean_in(modes: &[&str], words: &str, devices: &[PathBuf]) {
         let (clean, said) = run("btrfs", &["check", mode], &[loops[0].path()]);
         let doubt = said
             .lines()
-            // Loop devices of others come and go while it scans for members.
+            // Loop devices of other processes may vanish while it scans for members.
             .filter(|line| !line.contains("cannot scan"))
             .find(|line| {
                 let line = line.to_lowercase();
@@ -71,7 +71,7 @@ fn assert_made_clean(case: &Case) {
     assert_clean(&case.words, &devices);
 }
 
-/// Chooses one of so many, or all in a soak.
+/// Selects one case in `one_in`, or all in a soak.
 fn some(cases: Vec<Case>, one_in: usize) -> Vec<Case> {
     let step = if cases::soak() { 1 } else { one_in };
     cases.into_iter().step_by(step).collect()
@@ -102,18 +102,18 @@ fn btrfs_check_finds_nothing_in_any_size() {
     }
 }
 
-/// The outline that two makers shall agree on: the superblock, and which items the trees have.
+/// The properties that must match between both tools: the superblock, and the kinds of items.
 #[derive(Debug, PartialEq, Eq)]
 struct Outline {
     /// Superblock fields by name.
     fields: BTreeMap<String, String>,
     /// Type, bytes and stripes of each chunk.
     chunks: Vec<(String, u64, usize)>,
-    /// How many items of a type and a size a tree has.
+    /// The number of items by tree, type and size.
     items: BTreeMap<(String, String, String), usize>,
 }
 
-/// Fields that tell one volume, device or transaction from another, and places.
+/// Fields that identify a volume, a device or a transaction, and addresses.
 const OWN_FIELDS: &[&str] = &[
     "superblock:",
     "csum",
@@ -122,11 +122,11 @@ const OWN_FIELDS: &[&str] = &[
     "root",
     "chunk_root",
     "chunk_root_generation",
-    // Which devices a chunk takes is each maker's own choice.
+    // The choice of devices for a chunk may differ.
     "dev_item.bytes_used",
     "dev_item.uuid",
     "dev_item.fsid",
-    // mkfs.btrfs leaves the UUID tree for the first mount to check.
+    // mkfs.btrfs leaves the check of the UUID tree to the first mount.
     "uuid_tree_generation",
 ];
 
@@ -153,7 +153,7 @@ fn outline(devices: &[PathBuf]) -> Outline {
     }
 }
 
-/// Counts the items of a dump. Free space is left out: mkfs.btrfs leaves entries of block groups that are gone.
+/// Counts the items of a dump, without free space: mkfs.btrfs leaves entries of removed block groups.
 fn items_by_kind(dump: &str) -> BTreeMap<(String, String, String), usize> {
     let mut items = BTreeMap::new();
     let mut tree = String::new();
@@ -226,7 +226,7 @@ fn volume_has_what_one_of_mkfs_btrfs_has() {
     }
 }
 
-/// Asserts that two outlines are equal, and names only what differs.
+/// Asserts that two outlines are equal, and reports only the differences.
 fn assert_same_outline(words: &str, ours: &Outline, theirs: &Outline) {
     for (name, value) in &theirs.fields {
         assert_eq!(ours.fields.get(name), Some(value), "{words}: {name}");

@@ -1,4 +1,4 @@
-//! The text of an ACL that `setfacl -m u:1000:r` made, and of bytes that are none.
+//! The text of an ACL made by `setfacl -m u:1000:r`, and of invalid bytes.
 
 use super::{OwnerNames, acl_bytes, acl_text};
 
@@ -67,7 +67,7 @@ fn other_texts_are_no_acl() {
         "mask:x:r--",
     ] {
         let bytes = acl_bytes(text.as_bytes(), &names());
-        // No permissions at all are some.
+        // Empty permissions are valid.
         assert_eq!(bytes.is_some(), text == "user::", "{text}");
     }
     assert_eq!(acl_bytes(&[0xff], &names()), None);

@@ -1,4 +1,4 @@
-//! Archives of each format come out as they went in, or with an error.
+//! Archives of each format are decompressed to the original, or fail.
 
 use std::io::{Cursor, Write};
 
@@ -91,7 +91,7 @@ fn archive_that_would_take_too_much_memory_is_refused() {
     let frame = b"\x28\xb5\x2f\xfd\x00\xa8\x09\x00\x00x";
     let error = decompress(frame.to_vec()).unwrap_err().to_string();
     assert!(error.contains("too much memory"), "{error}");
-    // A dictionary of 1.5 GiB in the head of a block, with the sum that it must have.
+    // A block header that requests a dictionary of 1.5 GiB, with a valid checksum.
     let mut stream = b"\xfd7zXZ\x00\x00\x04\xe6\xd6\xb4\x46".to_vec();
     let head = b"\x02\x00\x21\x01\x25\x00\x00\x00";
     stream.extend(head);

@@ -1,4 +1,4 @@
-//! Records as archives have them.
+//! Records as found in archives.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Maps that can be and that cannot.
+//! Valid and invalid maps.
 
 use super::*;
 

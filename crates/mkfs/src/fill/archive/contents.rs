@@ -1,4 +1,4 @@
-//! Data of an archive's files: read in order, with holes where the archive has them.
+//! Data of files in an archive, read in order, with the holes of sparse files.
 
 use std::fs::File;
 use std::io;
@@ -17,15 +17,15 @@ use crate::fill::encode::{BLOCK_BYTES, Encoder, FileData, Part};
 use crate::fill::error::FillError;
 use crate::fill::source::Deferred;
 
-/// Gives the next bytes of a member's data.
+/// Reads the next bytes of a member's data.
 pub(super) type ReadNext<'a> = dyn FnMut(&mut [u8]) -> Result<(), FillError> + 'a;
 
-/// The rest of a file's data.
+/// The remaining data of a file.
 #[derive(Debug)]
 pub(super) struct MemberData {
     size: u64,
     parts: Vec<SparsePart>,
-    /// The part that is read next, and what was read of it.
+    /// The current part, and the number of bytes read from it.
     next: usize,
     within: u64,
 }
@@ -84,7 +84,7 @@ impl FileData for Reading<'_, '_> {
     }
 }
 
-/// Reads a member's data as it comes.
+/// Reads a member's data from the stream, in order.
 pub(super) fn read_stream(
     stream: &mut TarStream<'_>,
     offset: u64,
@@ -92,11 +92,11 @@ pub(super) fn read_stream(
     move |buf| Ok(stream.read_exact(buf, offset)?)
 }
 
-/// A file of an archive that can be read anywhere.
+/// Data of a member in a seekable archive.
 #[derive(Debug)]
 pub(super) struct DeferredMember {
     pub(super) file: Arc<File>,
-    /// Where its data is.
+    /// The offset of its data.
     pub(super) at: u64,
     pub(super) data: MemberData,
 }
@@ -122,11 +122,11 @@ impl Deferred for DeferredMember {
     }
 }
 
-/// Data that was encoded and placed, and then put aside.
+/// Data that was encoded and placed, and then moved to a temporary file.
 #[derive(Debug)]
 pub(super) struct PutAside {
     pub(super) spool: Arc<File>,
-    /// Where its first extent is.
+    /// The offset of its first extent.
     pub(super) at: u64,
     pub(super) extents: Vec<PlacedExtent>,
     pub(super) is_incompressible: bool,
@@ -142,7 +142,7 @@ impl Deferred for PutAside {
         for extent in &self.extents {
             let mut done = 0;
             while done < extent.disk_bytes {
-                // A compressed extent is one piece; it is smaller than a block.
+                // A compressed extent is one piece, which is smaller than a block.
                 let len = (extent.disk_bytes - done).min(BLOCK_BYTES as u64);
                 let mut data = vec![0; len as usize];
                 let read = self.spool.read_exact_at(&mut data, at);

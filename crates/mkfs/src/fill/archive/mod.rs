@@ -1,11 +1,11 @@
 //! A tar archive as a source.
 //!
-//! Members come in any order and may replace each other. So first all are met, and then the walk goes through the
-//! tree that they make. A file can be read anywhere: only headers are read before the walk, and data when the walk
-//! comes to it. From a pipe data goes to its place as it comes. If that turns out not to be the order of the walk,
-//! the data is put aside and placed again. So the order of an archive's members does not show in the volume.
+//! Members may have any order and may replace each other. Therefore all of them are read before the walk through the
+//! resulting tree. In a seekable archive, only headers are read before the walk, and data during it. From a pipe, data
+//! is placed as it arrives. If that differs from the order of the walk, the data is moved to a temporary file and
+//! placed again. The order of an archive's members therefore does not affect the volume.
 //!
-//! Memory: parts of the budget for the tree (`names`), and for attributes, targets of links and inline contents.
+//! Memory: parts of the budget for the tree (`names`), and for attributes, link targets and inline contents.
 //!
 //! Not here: the format of archives (`crate::archive`).
 
@@ -66,12 +66,12 @@ impl Archive {
         })
     }
 
-    /// Returns whether data can be read when it is wanted.
+    /// Returns whether data can be read later.
     pub(super) fn is_seekable(&self) -> bool {
         self.members.stream.file().is_some()
     }
 
-    /// Meets all members of an archive that can be read anywhere.
+    /// Reads all members of a seekable archive.
     pub(super) fn scan(&mut self, watch: &mut Watch<'_>) -> Result<(), FillError> {
         while let Some(member) = self.members.next_member()? {
             watch.ask()?;
@@ -80,7 +80,7 @@ impl Archive {
         Ok(self.names.finish()?)
     }
 
-    /// Meets all members, and places their data.
+    /// Reads all members, and places their data.
     pub(super) fn receive(
         &mut self,
         data: &mut DataSpace<'_>,
@@ -93,13 +93,13 @@ impl Archive {
                 self.coding.skip_contents();
             }
         }
-        // The rest is read, too: its writer must not find the pipe closed.
+        // Read the rest as well, so that the writer does not get EPIPE.
         self.members.drain()?;
         watch.end_files();
         Ok(self.names.finish()?)
     }
 
-    /// Walks the tree. Data that was placed in another order is placed again on the way.
+    /// Begins the walk of the tree. Moves data to a temporary file if it was placed in another order.
     pub(super) fn replay(
         self,
         data: &mut DataSpace<'_>,

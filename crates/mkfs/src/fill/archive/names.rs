@@ -1,9 +1,9 @@
-//! The members of an archive as a tree of names, whatever order they come in.
+//! The tree of names of an archive's members, which may have any order.
 //!
-//! A later member takes the place of an earlier one with its path, as when an archive is unpacked. Directories that
-//! have no member of their own are made. A hard link may come before what it links to.
+//! A later member replaces an earlier one with the same path, as in unpacking. Missing parent directories are added. A
+//! hard link may precede its target.
 //!
-//! Memory: parts of the budget (`byte_log`), whatever the number of members.
+//! Memory: parts of the budget (`byte_log`), regardless of the number of members.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -57,17 +57,17 @@ type Result<T> = std::result::Result<T, NamesError>;
 pub(super) struct Names {
     nodes: Paged<Node>,
     bytes: Paged<u8>,
-    /// By parent and name; None when all were met.
+    /// By parent and name; None after all members are read.
     by_name: Option<HashTable>,
-    /// The directory that a path led to lately: as something is in it, it stays one.
+    /// The directory of the last path. It is not empty, so it stays a directory.
     last_dir: (Vec<u8>, NodeId),
     marks: Marks,
-    /// Subvolumes, by their numbers among those asked for.
+    /// Subvolumes, by their index among the requests.
     subvolumes: HashMap<NodeId, usize>,
-    /// Links to what had not come yet: node, length and path of the target of each.
+    /// Links with an unresolved target: node, length and path of the target.
     pending: ByteLog,
     has_links: bool,
-    /// The times of directories that are made.
+    /// The times of added parent directories.
     made: Times,
     scratch: Scratch,
 }
@@ -118,12 +118,12 @@ impl Names {
         self.nodes.update(id.into(), change)
     }
 
-    /// Returns how many there are, those that were replaced and the root among them.
+    /// Returns the number of nodes, including replaced ones and the root.
     pub(super) fn len(&self) -> NodeId {
         self.nodes.len() as NodeId
     }
 
-    /// Calls with the name of a node.
+    /// Calls `look` with the name of a node.
     pub(super) fn with_name<R>(&self, node: &Node, look: impl FnOnce(&[u8]) -> R) -> io::Result<R> {
         let (at, len) = node.name;
         self.bytes.with(at, len.into(), look)
@@ -158,7 +158,7 @@ impl Names {
     }
 
     fn hash(parent: NodeId, name: &[u8]) -> u64 {
-        // One that is the same in each run; nothing depends on it but where things are looked for.
+        // The same in each run, although only the positions in the table depend on it.
         let mut hasher = DefaultHasher::new();
         (parent, name).hash(&mut hasher);
         hasher.finish()
@@ -178,7 +178,7 @@ impl Names {
         Ok(id.zip(found))
     }
 
-    /// Adds a directory that may become something else as long as nothing is in it.
+    /// Adds a directory. It can be changed to another kind while it is empty.
     fn add(&mut self, parent: NodeId, name: &[u8]) -> Result<NodeId> {
         let id = self.len();
         if id >= NONE - 1 {
@@ -192,7 +192,7 @@ impl Names {
         Ok(id)
     }
 
-    /// Meets what was asked for at the node's path.
+    /// Applies the requests for the node's path.
     fn mark(&mut self, id: NodeId) -> Result<()> {
         let node = self.node(id)?;
         let inherited = self.node(node.parent)?.flags;
@@ -213,7 +213,7 @@ impl Names {
         Ok(())
     }
 
-    /// Takes a member's place in the tree; the node is new, or the directory that was there.
+    /// Adds a member to the tree. Returns a new node, or the existing one of a directory.
     pub(super) fn place(
         &mut self,
         path: &[u8],
@@ -249,7 +249,7 @@ impl Names {
         Ok(id)
     }
 
-    /// Finds the directory that is above a member, made where it is missing.
+    /// Finds the parent directory of a member, and adds missing directories.
     fn dir_on_the_way(&mut self, names: &[&[u8]], path: &[u8]) -> Result<NodeId> {
         let known = self.last_dir.0.split(|&byte| byte == b'/');
         if names.iter().copied().eq(known) {
@@ -275,7 +275,7 @@ impl Names {
         Ok(dir)
     }
 
-    /// Returns whether a directory has children. It is asked only where a directory would be replaced.
+    /// Returns whether a directory has children. Slow, but only needed if a directory would be replaced.
     fn has_children(&self, dir: NodeId) -> Result<bool> {
         for id in 0..self.len() {
             let node = self.node(id)?;
@@ -298,7 +298,7 @@ impl Names {
         Ok(())
     }
 
-    /// Takes a hard link's place in the tree: another name of what has the path `target`, now or later.
+    /// Adds a hard link to the tree: another name of the member at `target`, which may follow later.
     pub(super) fn link(
         &mut self,
         path: &[u8],
@@ -318,7 +318,7 @@ impl Names {
         }
         let id = self.place(path, attributes, true)?;
         self.has_links = true;
-        // A link that waits leads to itself, which is no directory that something could be in.
+        // A link with an unresolved target points to itself, so it cannot be a directory with children.
         self.update(id, |node| node.link = Some(found.unwrap_or(id)))?;
         if found.is_none() {
             self.pending.push(&id.to_le_bytes())?;
@@ -328,7 +328,7 @@ impl Names {
         Ok(())
     }
 
-    /// Returns the node that holds what a node is a name of.
+    /// Returns the node that contains the inode of a name.
     pub(super) fn inode(&self, id: NodeId) -> Result<NodeId> {
         let mut at = id;
         while let Some(link) = self.node(at)?.link.filter(|&link| link != at) {
@@ -351,7 +351,7 @@ impl Names {
         Ok(Some(at))
     }
 
-    /// Finds what links were waiting for, and how many names files have; nothing comes any more.
+    /// Resolves pending links and counts the names of files, after the last member.
     pub(super) fn finish(&mut self) -> Result<()> {
         let pending = std::mem::replace(&mut self.pending, ByteLog::new(&self.scratch.dir, 0));
         let mut reader = pending.reader(0, pending.len_bytes());
@@ -379,7 +379,7 @@ impl Names {
         };
         if let Some(inode) = found {
             let node = self.node(inode)?;
-            // A link that waits itself leads nowhere.
+            // The target is itself unresolved.
             if !node.is_dir() && node.link.is_none() {
                 self.update(id, |node| node.link = Some(inode))?;
                 return Ok(());
@@ -392,7 +392,7 @@ impl Names {
         Err(error.into())
     }
 
-    /// Counts the names of inodes of which one is a hard link.
+    /// Counts the names of inodes with hard links.
     fn count_names(&mut self) -> Result<()> {
         for id in 1..self.len() {
             let node = self.node(id)?;
@@ -401,7 +401,7 @@ impl Names {
                 self.update(inode, |node| node.names += 1)?;
             }
         }
-        // Those of which the first name is still there have one more.
+        // If the first name of an inode still exists, it counts as well.
         for id in 1..self.len() {
             let node = self.node(id)?;
             if node.names > 0 && !node.is_replaced {
@@ -411,8 +411,8 @@ impl Names {
         Ok(())
     }
 
-    /// Sorts all nodes that have a name, by directory and then by name. The contents of a directory lie together, and
-    /// the directory knows where.
+    /// Sorts all nodes with a name, by directory and then by name. The children of a directory become contiguous, and
+    /// the directory records their range.
     pub(super) fn sort(&mut self) -> Result<Paged<NodeId>> {
         let paging = Paging {
             page_records: PAGE_BYTES / size_of::<NodeId>(),
@@ -451,7 +451,7 @@ fn check_name(name: &[u8], path: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Splits a path into its names. None if it leads out.
+/// Splits a path into its names. Returns None if it leads out of the root.
 fn split(path: &[u8]) -> Option<Vec<&[u8]>> {
     let names = path.split(|&byte| byte == b'/');
     let names: Vec<&[u8]> = names

@@ -1,20 +1,20 @@
-//! A member of an archive, as it is kept until the walk, and as it lies in a file meanwhile.
+//! A member of an archive between reading and the walk, and its format in a temporary file.
 
 use ubtrfs_format::item::{FileKind, FileTime, InodeFlags};
 
 use crate::fill::paged::Record;
 use crate::fill::source::{Attributes, Times};
 
-/// By its number.
+/// The index of a node.
 pub(super) type NodeId = u32;
 
 pub(super) const NONE: NodeId = NodeId::MAX;
 const NOWHERE: u64 = u64::MAX;
 
-/// Where what belongs to a node was put aside.
+/// The position of a node's contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stored {
-    /// Nothing, or not yet: directories, empty files, devices.
+    /// None: directories, empty files, devices, or not stored yet.
     Nothing,
     /// Data in the archive itself.
     InArchive { at: u64 },
@@ -22,7 +22,7 @@ pub(super) enum Stored {
     Target { at: u64, len: u32 },
     /// Inline contents in the log.
     Inline { at: u64 },
-    /// Extents, by the number of the first.
+    /// Extents, by the index of the first.
     Placed {
         first: u64,
         count: u32,
@@ -30,25 +30,25 @@ pub(super) enum Stored {
     },
 }
 
-/// The entries of a directory, by where the names are in their order.
+/// The children of a directory, as a range in the sorted order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Children {
     pub(super) first: u32,
     pub(super) count: u32,
-    /// The bytes of all their names.
+    /// The total length of their names.
     pub(super) name_bytes: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Node {
     pub(super) parent: NodeId,
-    /// Where the name is, and how long.
+    /// Offset and length of the name.
     pub(super) name: (u64, u16),
-    /// Another took its place.
+    /// Whether a later member has replaced it.
     pub(super) is_replaced: bool,
-    /// The node that it is another name of.
+    /// The node with its inode, if this is another name.
     pub(super) link: Option<NodeId>,
-    /// How many names it has, if one of them is a hard link.
+    /// The number of names, if any of them is a hard link.
     pub(super) names: u32,
     pub(super) mode: u32,
     pub(super) uid: u32,
@@ -56,15 +56,15 @@ pub(super) struct Node {
     pub(super) rdev: u32,
     pub(super) times: Times,
     pub(super) flags: InodeFlags,
-    /// In the log, if it has any.
+    /// The offset in the log.
     pub(super) xattrs_at: Option<u64>,
-    /// Where the map of its parts is in the log, and how many there are.
+    /// Offset in the log and length of the sparse map.
     pub(super) parts: Option<(u64, u32)>,
     pub(super) size: u64,
     pub(super) stored: Stored,
-    /// Where its data is, if it was put aside to be placed again.
+    /// The offset of its data in the temporary file, if it must be placed again.
     pub(super) aside_at: Option<u64>,
-    /// The subvolume in which the walk met it last, if it has several names.
+    /// For inodes with several names: the subvolume in which the walk found one last.
     pub(super) met_in: NodeId,
     pub(super) children: Children,
 }
@@ -101,7 +101,7 @@ impl Node {
         FileKind::from_mode(self.mode) == Some(FileKind::Regular)
     }
 
-    /// Returns all but the extended attributes.
+    /// Returns the attributes without the extended ones.
     pub(super) fn attributes(&self) -> Attributes {
         Attributes {
             mode: self.mode,
@@ -151,7 +151,7 @@ impl Stored {
 
 const FIELDS: usize = 27;
 
-/// A node is stored as numbers in a row.
+/// A node is stored as a sequence of numbers.
 impl Record for Node {
     const BYTES: usize = FIELDS * 8;
 

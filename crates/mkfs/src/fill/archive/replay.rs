@@ -1,4 +1,4 @@
-//! The walk through the tree that an archive's members make.
+//! The walk through the tree of an archive's members.
 
 use std::fs::File;
 use std::io::Write;
@@ -24,19 +24,19 @@ pub(in crate::fill) struct Replay {
     names: Names,
     stored: StoredLog,
     coding: Coding,
-    /// The archive, if it can be read anywhere.
+    /// The archive, if it is seekable.
     archive: Option<Arc<File>>,
-    /// Nodes by directory and name.
+    /// Nodes sorted by directory and name.
     order: Paged<NodeId>,
-    /// Data that is not in place.
+    /// The temporary file with data that must be placed again.
     spool: Option<Arc<File>>,
     pub(super) left_out: Option<LeftOutAcls>,
     has_begun: bool,
-    /// The names that are left in each directory on the way.
+    /// The remaining names in each directory on the path.
     stack: Vec<Range<u64>>,
 }
 
-/// A file on the walk: its inode, and the subvolume that the name is in.
+/// A file in the walk: its inode, and the subvolume of the name.
 type Met = (NodeId, NodeId);
 
 impl Replay {
@@ -60,7 +60,7 @@ impl Replay {
         })
     }
 
-    /// Calls with all files in the order of the walk, as long as that gives true.
+    /// Calls `meet` with all files in the order of the walk, while it returns true.
     fn each_file(
         &mut self,
         meet: &mut dyn FnMut(&mut Names, &StoredLog, Met) -> Result<bool, FillError>,
@@ -94,9 +94,9 @@ impl Replay {
         Ok(true)
     }
 
-    /// Returns whether data lies as if it had been placed in the order of the walk, and nothing else does.
+    /// Returns whether data is placed exactly in the order of the walk.
     ///
-    /// It may do so and not be seen to. Then a file has names in a subvolume, in one below it, and in the first again.
+    /// May wrongly return false for a file with names in a subvolume, then in a nested one, and in the first again.
     pub(super) fn is_in_place(&mut self) -> Result<bool, FillError> {
         let mut next = 0;
         let ascend = self.each_file(&mut |names, _, (inode, subvolume)| {
@@ -105,14 +105,14 @@ impl Replay {
                 return Ok(true);
             };
             if node.names > 0 {
-                // Other names in the same subvolume are of the same file.
+                // Further names in the same subvolume refer to the same file.
                 if node.met_in == subvolume {
                     return Ok(true);
                 }
                 let met = names.update(inode, |node| node.met_in = subvolume);
                 met.map_err(put_aside)?;
             }
-            // Extents are numbered as they were placed.
+            // Extents are numbered in the order of placement.
             let is_next = first == next;
             next += u64::from(count);
             Ok(is_next)
@@ -120,7 +120,7 @@ impl Replay {
         Ok(ascend && next == self.stored.extent_count())
     }
 
-    /// Copies all data to a file, in the order of the walk.
+    /// Copies all data to a temporary file, in the order of the walk.
     pub(super) fn put_aside(
         &mut self,
         data: &mut DataSpace<'_>,
@@ -187,7 +187,7 @@ impl Replay {
             number: inode.into(),
         };
         let mut attributes = self.attributes(&node)?;
-        // As in a folder, the first name that is met decides.
+        // As with a directory as the source, the first name in the walk decides.
         attributes.flags = name.flags;
         Ok(Event::File {
             name: self.names.name(name).map_err(put_aside)?,
@@ -243,7 +243,7 @@ impl Replay {
     }
 }
 
-/// Returns where the names of a directory are in the order.
+/// Returns the range of a directory's children in the sorted order.
 fn places(dir: &Node) -> Range<u64> {
     let Children { first, count, .. } = dir.children;
     first.into()..u64::from(first) + u64::from(count)

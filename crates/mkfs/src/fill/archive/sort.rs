@@ -1,4 +1,5 @@
-//! The nodes of an archive by directory and name, sorted a part at a time; of several parts each is a run in a file.
+//! Sorting of an archive's nodes by directory and name. If they exceed the memory budget, sorted runs are merged from a
+//! file.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,7 +14,7 @@ use crate::fill::byte_log::{ByteLog, LogReader, Scratch};
 const NODE_BYTES: usize = 48;
 const WRITE_BYTES: usize = 1 << 20;
 
-/// Directory, number and length of the name of each node, in their order.
+/// Receives directory, index and name length of each node, in sorted order.
 pub(super) type Each<'a> = dyn FnMut(NodeId, NodeId, usize) -> io::Result<()> + 'a;
 
 pub(super) enum Sorted {
@@ -21,7 +22,7 @@ pub(super) enum Sorted {
     Runs { log: ByteLog, runs: Vec<Range<u64>> },
 }
 
-/// Nodes that are sorted together.
+/// Nodes that are sorted in memory.
 #[derive(Default)]
 pub(super) struct Part {
     entries: Vec<Entry>,
@@ -30,14 +31,14 @@ pub(super) struct Part {
 
 struct Entry {
     parent: NodeId,
-    /// The name's first bytes, by which most names are told apart.
+    /// The first bytes of the name, which suffice for most comparisons.
     first: [u8; 8],
     id: NodeId,
     at: u32,
     len: u16,
 }
 
-/// Sorts all nodes that have a name.
+/// Sorts all nodes with a name.
 pub(super) fn sorted(names: &Names, scratch: &Scratch) -> io::Result<Sorted> {
     let most = (scratch.memory_bytes / 8 / NODE_BYTES).max(1);
     let mut log = ByteLog::new(&scratch.dir, 0);
@@ -92,7 +93,7 @@ impl Part {
         self.entries = entries;
     }
 
-    /// Returns where it is in the log.
+    /// Writes a sorted run, and returns its range in the log.
     fn write(&mut self, log: &mut ByteLog) -> io::Result<Range<u64>> {
         self.sort();
         let start = log.len_bytes();

@@ -1,5 +1,5 @@
-//! Parts of members that are too much for memory: attributes, targets of links, maps of sparse files,
-//! inline contents, and where data was placed.
+//! Parts of members that are not kept in memory: attributes, link targets, maps of sparse files, inline contents, and
+//! the positions of data.
 
 use std::io::{self, Read};
 
@@ -42,7 +42,7 @@ impl StoredLog {
         self.log.reader(at, self.log.len_bytes())
     }
 
-    /// Stores extended attributes and returns where. None if there are none.
+    /// Stores extended attributes and returns their offset. Returns None if there are none.
     pub(super) fn push_xattrs(&mut self, xattrs: &[Xattr]) -> Result<Option<u64>, FillError> {
         if xattrs.is_empty() {
             return Ok(None);
@@ -82,7 +82,7 @@ impl StoredLog {
         Ok(target)
     }
 
-    /// Returns where the parts are, and how many.
+    /// Stores a sparse map, and returns its offset and the number of parts.
     pub(super) fn push_parts(&mut self, parts: &[SparsePart]) -> Result<(u64, u32), FillError> {
         let numbers = parts.iter().flat_map(|&(at, len)| [at, len]);
         let bytes: Vec<u8> = numbers.flat_map(u64::to_le_bytes).collect();
@@ -133,12 +133,12 @@ impl StoredLog {
         extents.collect::<io::Result<_>>().map_err(put_aside)
     }
 
-    /// Returns the number of all extents that there are, also of replaced members.
+    /// Returns the number of all extents, including those of replaced members.
     pub(super) fn extent_count(&self) -> u64 {
         self.extents.len_bytes() / EXTENT_BYTES
     }
 
-    /// Takes the contents of one file.
+    /// Begins the contents of one file.
     pub(super) fn placing(&mut self) -> Placing<'_> {
         Placing {
             first: self.extent_count(),
@@ -157,13 +157,13 @@ fn bytes(reader: &mut LogReader<'_>) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Contents of a file that are being placed.
+/// The contents of a file that is being placed.
 #[derive(Debug)]
 pub(super) struct Placing<'a> {
     log: &'a mut StoredLog,
     inline: Option<u64>,
     first: u64,
-    /// The extent that may go on.
+    /// The last extent, which may be extended.
     run: Option<PlacedExtent>,
     count: u32,
 }

@@ -1,4 +1,4 @@
-//! Bytes that were put are found where they were put, within segments and beyond them.
+//! Values can be read at their positions, within one segment and in several.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Logs within and beyond their budget give back what was appended.
+//! Logs within and beyond their budget return the bytes that were appended.
 
 use super::*;
 

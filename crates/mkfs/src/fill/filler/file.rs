@@ -1,6 +1,6 @@
-//! A file on its way to items: its contents come in parts, its inode when all have come.
+//! A file during its conversion to items. Its contents arrive in parts, and its inode item is built at the end.
 //!
-//! Not here: names and directories (`filler`), where data lies (`data_space`).
+//! Not here: names and directories (`filler`), the place of data (`data_space`).
 
 use ubtrfs_format::compress::Compression;
 use ubtrfs_format::features::Incompat;
@@ -20,9 +20,9 @@ use crate::fill::item_sorter::Record;
 use crate::fill::marks::DENSE;
 use crate::fill::source::{Attributes, Body, Contents, LinkId};
 
-/// Extents of a file that are held until its inode is known.
+/// Maximum size of a file's extent items in memory before they are passed to the sorter.
 const HELD_EXTENTS_BYTES: usize = 64 << 10;
-/// The kernel makes no longer extent.
+/// The kernel's limit for an extent.
 pub(in crate::fill) const MAX_EXTENT_BYTES: u64 = 128 << 20;
 
 /// A file that is being filled.
@@ -37,12 +37,12 @@ pub(super) struct OpenFile {
     is_compressed: bool,
     pub(super) is_incompressible: bool,
     is_inline: bool,
-    /// Items of extents that were not put aside yet.
+    /// Extent items that were not passed to the sorter yet.
     extents: Record,
     has_put_aside: bool,
-    /// The extent that may go on.
+    /// The last extent, which may be extended.
     run: Option<PlacedExtent>,
-    /// Up to here the file has extents or holes.
+    /// The end of the file's extents and holes so far.
     end: u64,
 }
 
@@ -75,7 +75,7 @@ impl OpenFile {
 }
 
 impl Filler<'_, '_> {
-    /// Takes what a file holds, as far as that comes with it.
+    /// Adds the contents of a file, as far as the event contains them.
     pub(super) fn contents(&mut self, mut file: OpenFile, body: Body) -> Result<(), FillError> {
         let (size, contents) = match body {
             Body::None => return self.finish_file(file),
@@ -230,7 +230,7 @@ impl Filler<'_, '_> {
             let path = self.path(&file.name.name);
             return Err(FillError::XattrsCollide { path });
         }
-        // Extents put aside come between; the record must not span them.
+        // Extents in the sorter may be between these items in key order; a record must not span them (ITEMSORT-1).
         if file.has_put_aside {
             self.items.push(&file.extents)?;
         } else {
@@ -251,7 +251,7 @@ impl Filler<'_, '_> {
 }
 
 impl PlacedExtent {
-    /// Returns whether `next` begins where this one ends, in the file and on disk.
+    /// Returns whether `next` begins at the end of this extent, in the file and on disk.
     pub(in crate::fill) fn is_continued_by(&self, next: &PlacedExtent) -> bool {
         self.compression == Compression::None
             && next.compression == Compression::None

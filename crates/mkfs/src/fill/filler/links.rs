@@ -1,10 +1,10 @@
-//! Files that may have more names, until all were met: some in memory. If there are too many, all that wait are put
-//! out, and what comes of them later goes after them. In the end they are sorted together.
+//! Files that may have further names, until all of them were found. A bounded number is kept in memory. Beyond it, all
+//! waiting files are moved to a sorter, followed by their later names. At the end, these are sorted together.
 //!
 //! Invariants
-//! - LINKS-1: a file is in memory with all its names so far, or it is put out and so are all its names.
+//! - LINKS-1: a file is in memory with all its names so far, or it is in the sorter with all its names.
 //!
-//! Not here: which names are of one file (sources say so), what becomes of a file (`filler`).
+//! Not here: which names belong to one file (sources know that), the items of a file (`filler`).
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -30,13 +30,13 @@ mod tests;
 const FILE_BYTES: usize = 512;
 const PAGE_FILES: usize = 128;
 
-/// A file that may have more names.
+/// A file that may have further names.
 #[derive(Debug, PartialEq)]
 pub(super) struct Linked {
     pub(super) ino: u64,
     pub(super) inode: InodeItem,
     pub(super) names: Vec<Name>,
-    /// How many more there may be.
+    /// Number of names not found yet.
     pub(super) left: u32,
 }
 
@@ -51,12 +51,12 @@ pub(super) struct Links {
 struct PutOut {
     files: Paged<Known>,
     by_id: HashTable,
-    /// Inodes, and names as items of theirs.
+    /// Inodes, and names in the form of items.
     items: ItemSorter,
     record: Record,
 }
 
-/// A file that was put out.
+/// A file in the sorter.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     tree: RootId,
@@ -103,7 +103,7 @@ impl Links {
         }
     }
 
-    /// Returns the inode of a file that was met.
+    /// Returns the inode number of a file that was found before.
     pub(super) fn ino(&self, tree: RootId, id: LinkId) -> Result<Option<u64>, MkfsError> {
         if let Some(linked) = self.held.get(&(tree, id)) {
             return Ok(Some(linked.ino));
@@ -114,7 +114,7 @@ impl Links {
         }
     }
 
-    /// Takes a file with its first name.
+    /// Adds a file with its first name.
     pub(super) fn add(
         &mut self,
         tree: RootId,
@@ -126,7 +126,7 @@ impl Links {
         self.put_out_if_full()
     }
 
-    /// Takes another name of a file that was met. Gives the file if that was the last one.
+    /// Adds another name of a known file. Returns the file if that was its last name.
     pub(super) fn add_name(
         &mut self,
         tree: RootId,
@@ -153,7 +153,7 @@ impl Links {
         Ok(linked)
     }
 
-    /// Puts all held files out if they have too many names.
+    /// Moves all files to the sorter if they have too many names for memory.
     fn put_out_if_full(&mut self) -> Result<(), MkfsError> {
         if self.held_names <= self.most_names {
             return Ok(());
@@ -170,7 +170,7 @@ impl Links {
         Ok(())
     }
 
-    /// Gives all files whose last name was not met, or not known to be the last.
+    /// Passes all remaining files to `take`. Their last name was not found, or not known to be the last.
     pub(super) fn finish(
         self,
         trees: impl Iterator<Item = RootId>,
@@ -190,6 +190,7 @@ impl Links {
                 if outcome.is_err() {
                     return Ok(());
                 }
+                // Items are sorted by inode, and an INODE_ITEM precedes its names.
                 if key.item_type == KeyType::INODE_ITEM {
                     let before = current.replace(linked_of(key, data));
                     if let Some(before) = before {

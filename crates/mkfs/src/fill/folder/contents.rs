@@ -1,4 +1,4 @@
-//! Reads the bytes of a regular file: its data block by block, its holes not at all.
+//! Reading of regular files: data in blocks, without holes.
 
 use std::fs::File;
 use std::io;
@@ -21,12 +21,12 @@ pub(super) struct OpenFile<'a> {
     pub(super) dir: &'a OpenDir,
     pub(super) name: &'a [u8],
     pub(super) file: Arc<File>,
-    /// When it was opened.
+    /// The size when the file was opened.
     pub(super) size: u64,
 }
 
 impl OpenFile<'_> {
-    /// Gives all that the file holds.
+    /// Reads and encodes the whole file.
     pub(super) fn read(
         &mut self,
         sharing: bool,
@@ -38,7 +38,7 @@ impl OpenFile<'_> {
         encoder.file(size, self, &mut |mut part| {
             if let (true, Part::Piece(piece)) = (sharing, &mut part) {
                 let in_file = piece.file_bytes.min(size - piece.offset);
-                // A compressed piece has other bytes.
+                // Compressed bytes cannot be shared with the file.
                 let is_same = piece.disk_bytes == piece.file_bytes;
                 piece.shared = is_same.then(|| Shared {
                     file: Arc::clone(&file),
@@ -71,12 +71,12 @@ impl FileData for OpenFile<'_> {
             return Ok(None);
         }
         let failed = |errno: Errno| self.dir.failed("seek in", self.name, errno);
-        // Most files have no hole, and one call tells.
+        // Most files have no hole, which a single call shows.
         if from == 0 {
             match seek(&self.file, SeekFrom::Hole(0)) {
                 Ok(hole) if hole >= self.size => return Ok(Some(0..self.size)),
                 Ok(_) => {}
-                // The file system does not tell.
+                // The file system does not report holes.
                 Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS) => {
                     return Ok(Some(0..self.size));
                 }
@@ -95,12 +95,12 @@ impl FileData for OpenFile<'_> {
             return Ok(None);
         }
         let end = seek(&self.file, SeekFrom::Hole(start)).map_err(failed)?;
-        // Data ends where the file ended when it was opened.
+        // Limited to the file size as of the opening.
         Ok(Some(start..end.clamp(start + 1, self.size)))
     }
 }
 
-/// A file of which another name may have been met.
+/// A file that may already have been found under another name.
 #[derive(Debug)]
 pub(super) struct DeferredFile {
     pub(super) dir: Arc<OpenDir>,

@@ -1,4 +1,5 @@
-//! Goes through the folder in the order of the walk and leaves steps for it and runs for readers.
+//! The thread that lists the directory tree in the order of the walk, and creates steps for the walk and runs for
+//! readers.
 
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
@@ -15,11 +16,11 @@ use crate::fill::error::FillError;
 use crate::fill::marks::{Marked, Marks};
 use crate::fill::source::Event;
 
-/// Files that are read together.
+/// Maximum number of files in a run.
 const RUN_FILES: usize = 64;
-/// The same, when files stay open until they are written.
+/// The same, if files stay open until they are written.
 const RUN_OPEN_FILES: usize = 8;
-/// Directories on the way that stay open. Those above are found again through the ones below.
+/// Maximum number of open directories on the path. Higher ones are reopened through `..`.
 const OPEN_DIRS: usize = 64;
 const LIST_BYTES: usize = 64 << 10;
 
@@ -30,16 +31,16 @@ pub(super) struct Lister {
     steps: SyncSender<WalkStep>,
     runs: SyncSender<ReaderRun>,
     stack: Vec<Frame>,
-    /// The path of where it is, below the root; only if anything was asked for at paths.
+    /// The current path below the root. Only maintained if there are requests for paths.
     path: Vec<u8>,
     list_buf: Vec<MaybeUninit<u8>>,
 }
 
-/// A directory on the way.
+/// A directory on the current path.
 struct Frame {
-    /// None if it was closed on the way down.
+    /// None if it was closed during the descent.
     dir: Option<Arc<OpenDir>>,
-    /// Device and number.
+    /// Device and inode number.
     identity: (u64, u64),
     shown_path: Vec<u8>,
     names: Names,
@@ -48,10 +49,10 @@ struct Frame {
     path_len: usize,
 }
 
-/// Why the lister stops.
+/// The reason why the lister stops.
 enum Stop {
     Failed(FillError),
-    /// The walk was given up.
+    /// The walk was abandoned.
     NotWanted,
 }
 
@@ -87,7 +88,7 @@ impl Lister {
             Err(Stop::Failed(error)) => WalkStep::Failed(error),
             Err(Stop::NotWanted) => return,
         };
-        // If the walk was given up meanwhile, no receiver is left.
+        // If the walk was abandoned, there is no receiver.
         let _ = self.steps.send(last);
     }
 
@@ -190,7 +191,7 @@ impl Lister {
         marked
     }
 
-    /// Leaves a run of the files up to the next directory.
+    /// Creates a run of the files up to the next directory.
     fn files(&mut self) -> Result<(), Stop> {
         let most = match self.options.sharing {
             true => RUN_OPEN_FILES,
@@ -224,7 +225,7 @@ impl Lister {
             files,
             out,
         };
-        // The run first: the walk waits for readers that have it, and never for one that cannot.
+        // Send the run first: the walk only waits for a run that a reader can get.
         self.runs.send(run).map_err(|_| Stop::NotWanted)?;
         self.step(WalkStep::Files(batches))
     }
@@ -237,10 +238,10 @@ fn push_name(path: &mut Vec<u8>, name: &[u8]) {
     path.extend_from_slice(name);
 }
 
-/// The names of a directory in the order of their bytes.
+/// The names of a directory in byte order.
 struct Names {
     bytes: Vec<u8>,
-    /// Where each begins, its length and kind.
+    /// Offset, length and kind of each name.
     names: Vec<(u32, u8, FileType)>,
 }
 
@@ -273,7 +274,7 @@ impl Names {
         Ok(list)
     }
 
-    /// Asks for the kinds of files that came without. Some file systems do not tell kinds with names.
+    /// Looks up unknown file kinds. Some file systems do not return the kind with the name.
     fn find_kinds(&mut self, dir: &OpenDir) -> Result<(), FillError> {
         for (at, len, kind) in &mut self.names {
             if *kind == FileType::Unknown {

@@ -1,13 +1,13 @@
-//! A folder as a source: listed by one thread, read by several, met in one order.
+//! A directory tree as a source: listed by one thread, read by several, processed in one order.
 //!
-//! The lister goes through the folder in the order of the walk and leaves steps behind it. These are directories,
-//! and runs of files that a reader is to read. Readers take the runs in that order, and the walk meets each run's
-//! files when it comes to it. So what threads do never shows.
+//! The lister traverses the tree in the order of the walk and creates a queue of steps. These are directories, and runs
+//! of files for a reader. Readers take the runs in that order, and the walk receives the files of each run when it
+//! reaches the run. The scheduling of threads therefore does not affect the result.
 //!
-//! Memory: `STEPS` runs of files and what `BATCHES` of each reader hold; the names of the directories on
-//! the way to where the lister is. Open files: a run of each reader.
+//! Memory: `STEPS` runs of files and the contents of `BATCHES` batches per reader; the names of the directories on the
+//! lister's current path. Open files: one run per reader.
 //!
-//! Not here: what a file is made of (`contents`), which inodes files become (`filler`).
+//! Not here: the contents of a file (`contents`), the inodes of files (`filler`).
 
 mod contents;
 mod lister;
@@ -35,24 +35,24 @@ use super::error::FillError;
 use super::marks::Marks;
 use super::source::{Event, Source};
 
-/// Steps that the lister may be ahead of the walk.
+/// Maximum number of steps that the lister is ahead of the walk.
 const STEPS: usize = 32;
-/// The batches that a reader may be ahead of the walk, in each run.
+/// Maximum number of batches that a reader is ahead of the walk, per run.
 const BATCHES: usize = 4;
-/// At least several, for a disk serves them best together.
+/// At least several, because disks work best with several requests.
 const READERS: RangeInclusive<usize> = 4..=8;
 
-/// A step of the walk, as the lister leaves it.
+/// A step of the walk, created by the lister.
 #[derive(Debug)]
 enum WalkStep {
     Event(Event),
     Files(Receiver<Result<Batch, FillError>>),
-    /// With what was not met.
+    /// The end, with a requested path that was not found.
     Done(Option<PathBuf>),
     Failed(FillError),
 }
 
-/// Events of a run.
+/// Some events of a run.
 #[derive(Debug)]
 struct Batch {
     events: Vec<Event>,
@@ -67,7 +67,7 @@ struct ReaderRun {
     out: SyncSender<Result<Batch, FillError>>,
 }
 
-/// A name that is no directory.
+/// A name of a file that is not a directory.
 #[derive(Debug)]
 struct Listed {
     name: Vec<u8>,
@@ -79,16 +79,16 @@ struct Listed {
 #[derive(Debug)]
 pub(super) struct FolderOptions {
     pub(super) coding: Coding,
-    /// Device and number of files that must not be read: the images that are made.
+    /// Device and inode number of files that must not be read: the images being created.
     pub(super) targets: Vec<(u64, u64)>,
-    /// Pieces say from where their bytes could be shared.
+    /// Whether pieces include the source of their bytes for sharing.
     pub(super) sharing: bool,
 }
 
 #[derive(Debug)]
 pub(super) struct Folder {
     options: Arc<FolderOptions>,
-    /// None once the walk is over or was given up.
+    /// None after the walk has ended or was abandoned.
     steps: Option<Receiver<WalkStep>>,
     run: Option<Receiver<Result<Batch, FillError>>>,
     ready: VecDeque<Event>,
@@ -180,11 +180,11 @@ impl Source for Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // Threads that wait for the walk find that it is gone.
+        // Threads that wait for the walk then get an error and end.
         self.steps = None;
         self.run = None;
         for thread in self.threads.drain(..) {
-            // A panic of theirs was met as a step or batch that never came.
+            // A panic has already been reported as a missing step or batch.
             let _ = thread.join();
         }
     }

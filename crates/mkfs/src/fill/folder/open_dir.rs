@@ -1,4 +1,4 @@
-//! Directories and files of the folder, opened without a trace and without following links.
+//! Directories and files of the source tree, opened without following links and, if possible, without atime updates.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -15,7 +15,7 @@ use ubtrfs_format::item::{FileTime, InodeFlags};
 use crate::fill::error::FillError;
 use crate::fill::source::{Attributes, Times};
 
-/// Longer paths are told by their ends.
+/// Longer paths are shortened at the front in messages.
 const MAX_TOLD_BYTES: usize = 4096;
 
 #[derive(Debug)]
@@ -55,7 +55,7 @@ impl OpenDir {
         })
     }
 
-    /// Opens the directory that this one is in, whose path is `path`.
+    /// Opens the parent of this directory. Its path is `path`.
     pub(super) fn open_parent(&self, path: Vec<u8>) -> Result<OpenDir, FillError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let fd = self.open(b"..", flags);
@@ -64,7 +64,7 @@ impl OpenDir {
     }
 
     pub(super) fn open_file(&self, name: &[u8]) -> Result<File, FillError> {
-        // A name that was a regular file may be a pipe now, which must not be waited for.
+        // A regular file may have been replaced by a pipe since the listing. The open must not block.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let fd = self.open(name, flags);
         let fd = fd.map_err(|errno| self.failed("open", name, errno))?;
@@ -96,7 +96,7 @@ impl OpenDir {
         path
     }
 
-    /// Returns the path of a name in it, for messages.
+    /// Returns the path of a name in the directory, for messages.
     pub(super) fn path_of(&self, name: &[u8]) -> PathBuf {
         PathBuf::from(OsStr::from_bytes(&self.shown_path(name)))
     }
@@ -118,13 +118,13 @@ impl OpenDir {
 fn open(dir: BorrowedFd<'_>, name: impl Arg + Copy, flags: OFlags) -> rustix::io::Result<OwnedFd> {
     let flags = flags | OFlags::CLOEXEC;
     match openat(dir, name, flags | OFlags::NOATIME, Mode::empty()) {
-        // Only the owner and root may look without a trace.
+        // O_NOATIME is only allowed for the owner and root.
         Err(Errno::PERM) => openat(dir, name, flags, Mode::empty()),
         opened => opened,
     }
 }
 
-/// Returns all but the extended attributes.
+/// Returns the attributes without the extended ones.
 pub(super) fn attributes(stat: &Stat, flags: InodeFlags) -> Attributes {
     let (major, minor) = (
         rustix::fs::major(stat.st_rdev),
@@ -145,7 +145,7 @@ pub(super) fn attributes(stat: &Stat, flags: InodeFlags) -> Attributes {
     }
 }
 
-/// Returns the kernel's own number, which an inode holds.
+/// Returns the device number in the kernel's format, as stored in inodes.
 pub(in crate::fill) fn kernel_rdev(major: u32, minor: u32) -> u64 {
     u64::from(major) << 20 | u64::from(minor & 0xf_ffff)
 }

@@ -1,4 +1,4 @@
-//! Reads runs of files and hands them on in batches.
+//! Reader threads, which read runs of files and pass them on in batches.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -17,12 +17,12 @@ use crate::fill::encode::Part;
 use crate::fill::error::FillError;
 use crate::fill::source::{Attributes, Body, Contents, Event, LinkId};
 
-/// Contents that are handed on together.
+/// The size of contents in a batch.
 const BATCH_BYTES: usize = 512 << 10;
-/// The bytes that the kernel is asked to fetch of a file before it is read. It fetches more of longer files later.
+/// The size of the readahead for a file before it is read. The kernel extends it for longer files.
 const AHEAD_BYTES: NonZeroU64 = NonZeroU64::new(128 << 10).unwrap();
 
-/// Takes runs until there are no more.
+/// Reads runs until the channel is closed.
 pub(super) fn work(runs: &Mutex<Receiver<ReaderRun>>, options: &Arc<FolderOptions>) {
     loop {
         let next = runs.lock().unwrap_or_else(PoisonError::into_inner).recv();
@@ -39,15 +39,15 @@ pub(super) fn work(runs: &Mutex<Receiver<ReaderRun>>, options: &Arc<FolderOption
             Err(Stop::Failed(error)) => reader.out.send(Err(*error)).map_err(|_| Stop::NotWanted),
             Err(Stop::NotWanted) => Err(Stop::NotWanted),
         };
-        // No thread waits for this run any more; others may still be waited for.
+        // The walk no longer waits for this run, but it may wait for others.
         drop(last);
     }
 }
 
-/// Why no more is read.
+/// The reason why reading stops.
 enum Stop {
     Failed(Box<FillError>),
-    /// The walk was given up.
+    /// The walk was abandoned.
     NotWanted,
 }
 
@@ -73,7 +73,7 @@ impl Reader<'_> {
         self.out.send(Ok(batch)).map_err(|_| Stop::NotWanted)
     }
 
-    /// Opens all files before it reads the first, so that a disk gets their contents as one lot.
+    /// Opens all files before reading the first, so that the disk can reorder the requests for their contents.
     fn run(&mut self, files: Vec<Listed>) -> Result<(), Stop> {
         let mut opened = VecDeque::with_capacity(files.len());
         let mut failed = None;
@@ -97,7 +97,7 @@ impl Reader<'_> {
                 break;
             }
         }
-        // A file before it may have been found unfit as well, and is told first.
+        // An error of an earlier file is reported first.
         failed.map_or(Ok(()), |error| Err(error.into()))
     }
 
@@ -115,7 +115,7 @@ impl Reader<'_> {
         Ok((file, stat))
     }
 
-    /// Links, devices, pipes, sockets: nothing that may be opened.
+    /// Adds a link, device, pipe or socket, without opening it.
     fn other(&mut self, listed: Listed) -> Result<(), Stop> {
         let dir = &self.dir;
         let name = listed.name;
@@ -220,7 +220,7 @@ impl Reader<'_> {
             }
             match is_wanted {
                 true => Ok(()),
-                // Ends the reading; the walk is gone and will not see it.
+                // Ends the read. The walk is gone and will not see the error.
                 false => Err(dir.failed("read", &name, Errno::CANCELED)),
             }
         });

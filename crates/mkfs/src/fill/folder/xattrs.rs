@@ -1,4 +1,4 @@
-//! Extended attributes of what is in the folder.
+//! Extended attributes of files in the source tree.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
@@ -7,12 +7,12 @@ use rustix::io::{Errno, Result};
 
 use crate::fill::source::Xattr;
 
-/// Where lists and values mostly fit.
+/// Suffices for most lists and values.
 const USUAL_BYTES: usize = 1024;
 /// The kernel's limit for lists and values.
 const MAX_BYTES: usize = 64 << 10;
 
-/// Reads those of an open file or directory.
+/// Reads the attributes of an open file or directory.
 pub(super) fn of_open(file: impl AsFd) -> Result<Vec<Xattr>> {
     let file = file.as_fd();
     read(
@@ -21,7 +21,7 @@ pub(super) fn of_open(file: impl AsFd) -> Result<Vec<Xattr>> {
     )
 }
 
-/// Reads those of a file that must not be opened, such as a link or a device.
+/// Reads the attributes of a file that must not be opened, such as a link or a device.
 pub(super) fn of_name(dir: BorrowedFd<'_>, name: &[u8]) -> Result<Vec<Xattr>> {
     let mut path = format!("/proc/self/fd/{}/", dir.as_raw_fd()).into_bytes();
     path.extend_from_slice(name);
@@ -36,7 +36,7 @@ fn read(
     get: impl Fn(&[u8], &mut [u8]) -> Result<usize>,
 ) -> Result<Vec<Xattr>> {
     let names = match whole(&list) {
-        // There are none where there cannot be any.
+        // The file system does not support extended attributes.
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(Vec::new()),
         names => names?,
     };
@@ -44,7 +44,7 @@ fn read(
     for name in names.split(|&byte| byte == 0).filter(|name| is_kept(name)) {
         match whole(|buf| get(name, buf)) {
             Ok(value) => xattrs.push((name.to_vec(), value)),
-            // Gone since it was listed.
+            // Removed since the listing.
             Err(Errno::NODATA) => {}
             Err(errno) => return Err(errno),
         }
@@ -53,14 +53,14 @@ fn read(
     Ok(xattrs)
 }
 
-/// Returns whether btrfs has attributes of that kind; others belong to the folder's file system.
+/// Returns whether btrfs stores attributes with this name. Others belong to the source file system.
 pub(in crate::fill) fn is_kept(name: &[u8]) -> bool {
     let spaces: [&[u8]; 4] = [b"user.", b"trusted.", b"security.", b"btrfs."];
     let acls: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
     spaces.iter().any(|space| name.starts_with(space)) || acls.contains(&name)
 }
 
-/// Calls again with all the room that there can be need of, if there was too little.
+/// Calls `call` again with a buffer of the maximum size if the first one was too small.
 fn whole(call: impl Fn(&mut [u8]) -> Result<usize>) -> Result<Vec<u8>> {
     let mut buf = [0; USUAL_BYTES];
     match call(&mut buf) {

@@ -1,9 +1,9 @@
-//! Numbers are found by their hashes, also those that share one.
+//! Numbers are found by their hashes, including equal ones.
 
 use super::*;
 
 fn hash(number: u32) -> u64 {
-    // Three have the same.
+    // Three numbers have the same hash.
     u64::from(number / 3).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 

@@ -1,4 +1,4 @@
-//! Sorting in memory and through runs, against a sorted map.
+//! Sorting in memory and with runs, compared with a sorted map.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The flags that each file gets.
+//! The flags of each file.
 
 use super::*;
 
@@ -46,7 +46,7 @@ fn paths_that_are_not_met_are_reported() {
         marks.meet(path, true, PLAIN);
     }
     assert_eq!(marks.unmet(), Some(PathBuf::from("missing")));
-    // A file is no subvolume.
+    // A regular file cannot become a subvolume.
     assert_eq!(marks.meet(b"missing", false, PLAIN).subvolume, None);
     assert!(marks.unmet().is_some());
     marks.meet(b"missing", true, PLAIN);

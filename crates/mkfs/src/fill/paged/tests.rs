@@ -1,4 +1,4 @@
-//! Records come back as they were put, whatever there is room for.
+//! Records are returned unchanged, regardless of the memory budget.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! The tree that members make together, whatever order they come in.
+//! The tree of members in any order.
 
 use super::*;
 
@@ -54,7 +54,7 @@ fn path(names: &Names, id: NodeId) -> String {
     names.path(id).unwrap().display().to_string()
 }
 
-/// Lists paths in the order of directories and names, each with the path of its inode if that is another.
+/// Lists paths by directory and name, each with its inode if that is another node.
 fn listing(names: &mut Names) -> Vec<(String, Option<NodeId>)> {
     let ids = order(names).into_iter();
     ids.map(|id| (path(names, id), names.node(id).unwrap().link))
@@ -175,7 +175,7 @@ fn order_and_links_do_not_depend_on_how_much_memory_there_is() {
         let marks = Marks::new(&[], &[], &[]);
         let mut names = Names::new(marks, Times::default(), &scratch(memory_bytes)).unwrap();
         for number in 0..5000_u32 {
-            // In an order that is none.
+            // In pseudo-random order.
             let number = number.wrapping_mul(0x9e37_79b9) >> 12;
             let dir = number % 7;
             place(&mut names, &format!("dir {dir}/name {number}"), FILE).unwrap();

@@ -1,4 +1,4 @@
-//! Files come back with all their names, whatever there is room for.
+//! Files are returned with all their names, regardless of the memory budget.
 
 use zerocopy::FromZeros;
 
@@ -40,7 +40,7 @@ fn files(memory_bytes: usize) -> Vec<(RootId, Linked)> {
                     ino: 1000 + file,
                     inode,
                     names: vec![name(file)],
-                    // Of some not all names are met.
+                    // Some names of some files are never found.
                     left: if file % 5 == 0 { 9 } else { 3 },
                 };
                 links.add(tree, id, linked).unwrap();
