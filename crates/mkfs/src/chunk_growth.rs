@@ -128,6 +128,7 @@ impl VolumeChunks {
             let own = chunk.stripes.iter();
             let own = own.filter(|stripe| stripe.devid.get() == device.devid.0);
             let starts: Vec<u64> = own.map(|stripe| stripe.offset.get()).collect();
+            // A device may have two stripes of the chunk (DUP). The second one ends later.
             let kept_end = match after {
                 0 => starts.iter().min().copied(),
                 _ => starts.iter().max().map(|start| start + after),

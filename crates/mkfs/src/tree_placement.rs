@@ -59,6 +59,7 @@ pub(super) fn place_trees(
                 Some(shape) => Rc::clone(shape),
                 None => Rc::new(shape(&contents, tree, &known)?),
             };
+            // Independent of the placement, so one measurement is enough.
             if contents.is_of_files(tree) {
                 measured.insert(tree, Rc::clone(&shape));
             }
@@ -70,6 +71,7 @@ pub(super) fn place_trees(
         let blocks: usize = in_metadata.map(|(_, shape)| shape.len()).sum();
         let next_layout = room(blocks as u64 * u64::from(geometry.nodesize))?;
         let placement = place(geometry, files, &next_layout, &shapes)?;
+        // The items were made with this placement, so they are correct.
         if placement == known && next_layout == layout {
             return Ok(PlacedTrees { layout, placement });
         }

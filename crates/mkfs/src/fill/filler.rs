@@ -254,6 +254,7 @@ impl<'a, 'd> Filler<'a, 'd> {
                 }
             }
         };
+        // The root directory of a subvolume is its own parent.
         if dir.ino == InodeNr::FIRST_FREE.0 {
             self.scratch.reset(self.tree(dir.subvolume), dir.ino);
             self.put_dir(&attributes, name_bytes);

@@ -227,6 +227,7 @@ impl<T: Record> Pages<T> {
             }
             let number = self.held[self.hand] as usize;
             let page = &mut self.pages[number];
+            // Second chance: a page that was used since the last round stays.
             if std::mem::take(&mut page.was_used) {
                 self.hand += 1;
                 continue;

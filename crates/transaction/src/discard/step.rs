@@ -93,6 +93,7 @@ impl Discard {
     }
 
     fn look_at_group(&self, queue: &mut Queue, entry: &Entry, group: &Arc<BlockGroup>) -> Look {
+        // The group is in use again, so the longer delay applies.
         if entry.list == List::Empty && group.used() != 0 {
             queue.join(entry.place, List::Long, self.clock.now());
             return Look::Again;
@@ -101,6 +102,8 @@ impl Discard {
             return self.unlist(queue, entry, group, Look::Again);
         }
         if !entry.has_begun {
+            // An empty group, or one with tracked frees: also discard space that an earlier mount may have left
+            // untrimmed.
             if entry.list == List::Empty || group.tracks_trims() {
                 self.space.queue_unproven(group);
             }
@@ -109,6 +112,7 @@ impl Discard {
         let min = entry.list.min_bytes().max(self.pool.discard_granularity());
         let max = self.limits().max_discard_size;
         let Some(out) = self.space.take_longest_untrimmed(group, min, max) else {
+            // No region of the minimum length is left.
             queue.end_pass(entry, self.clock.now());
             return Look::Again;
         };

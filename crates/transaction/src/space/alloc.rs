@@ -81,12 +81,12 @@ impl Space {
                 group.allocate_front(wanted, nodesize, &*self.source)
             };
             let (start, len) = self.search(kind.space(), flags, &wanted, committing, take)?;
+            // Only the first block of the run is allocated. The rest stays free until `continue_cluster` takes it.
             *cluster = Cluster {
                 next: start,
                 end: start + len,
             };
         }
-        // `search` took the first block of the run. The rest stays free until `continue_cluster` takes it.
         let block = Logical(cluster.next);
         cluster.next += nodesize;
         Ok(block)
@@ -204,6 +204,7 @@ impl Space {
             return found;
         }
         let _stopped = self.trim_gate.stop();
+        // No region is taken out now, so a failure is final.
         self.search_once(kind, flags, wanted, transid, &take)
     }
 
@@ -226,6 +227,7 @@ impl Space {
             if let Some(found) = self.search_groups(flags, &long, take) {
                 return Ok(found);
             }
+            // Accept fragments if they are preferred, or if even a new chunk has not helped.
             if (grown.is_some() || self.likes_pieces(kind))
                 && let Some(found) = self.search_groups(flags, wanted, take)
             {
@@ -246,6 +248,7 @@ impl Space {
             }
             match self.grow(&mut chunks, kind, Some(transid)) {
                 Ok(len) => grown = Some(len),
+                // No new chunk is possible: fragments are the last resort.
                 Err(error) => {
                     drop(chunks);
                     let pieces = self.search_groups(flags, wanted, take);

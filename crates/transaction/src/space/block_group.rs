@@ -129,6 +129,7 @@ impl BlockGroup {
         group.info.total.fetch_add(group.len, Ordering::SeqCst);
         {
             let mut state = group.state.lock();
+            // A new group: the trees know nothing of it, and all of it is free.
             if created.is_none_or(|created| created.0 != 0) {
                 let mut free = group.empty_space();
                 group.fill(&mut free, |each| {
@@ -395,6 +396,7 @@ impl BlockGroup {
         let mut state = self.state.lock();
         match &mut state.free {
             Free::NotLoaded(pinned) => {
+                // The source may report the range as free when the group is loaded (GROUP-2).
                 pinned.insert(start, start.saturating_add(len));
             }
             // The blocks of a log are pinned at mount, although the free-space tree lists them as free.
@@ -489,6 +491,7 @@ impl BlockGroup {
                 let taken = self.used().saturating_add(state.pinned);
                 let taken = taken.saturating_add(self.superblock_bytes());
                 let free_bytes = self.len.saturating_sub(taken);
+                // As if all free space were one run, which is an upper bound for the longest.
                 (free_bytes, free_bytes, 1)
             }
             Free::Loaded(free) => {

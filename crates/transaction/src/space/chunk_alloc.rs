@@ -141,6 +141,7 @@ impl Space {
         kind: BlockGroupType,
         created: Option<Transid>,
     ) -> Result<u64, SpaceError> {
+        // First ensure space for the chunk tree, which gets an item for the new chunk.
         if kind != BlockGroupType::System {
             let system = self.info(BlockGroupType::System);
             let spare = SYSTEM_SPARE_BLOCKS * u64::from(self.params.nodesize);

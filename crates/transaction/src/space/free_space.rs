@@ -464,6 +464,7 @@ impl FreeSpace {
             if end.saturating_sub(aligned) >= want {
                 return Some(aligned..aligned + want);
             }
+            // Too short after alignment, so continue after this run.
             at = end;
         }
     }

@@ -232,7 +232,7 @@ impl Commit<'_> {
         self.manager
             .write_superblock(&superblock, Failpoint::SuperblockOnSomeDevices)?;
         reach(Failpoint::SuperblockDurable)?;
-        // A failure of these copies is not critical: the commit is already durable.
+        // Failed copies are only logged, because the commit is already durable.
         pool.write_other_superblocks(&superblock)?;
         reach(Failpoint::SuperblockCopied)?;
         lap.end(&mut phases.superblock);

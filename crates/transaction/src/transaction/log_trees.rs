@@ -217,6 +217,7 @@ impl LogSession<'_> {
     pub fn commit_instead(self, reason: Unlogged) -> Result<()> {
         let count = &self.manager.counters.unlogged[reason as usize];
         count.fetch_add(1, Ordering::Relaxed);
+        // The commit locks the state itself. `committing` stays locked.
         drop(self.state);
         self.manager.commit_alone(self.alone)
     }
@@ -260,6 +261,7 @@ impl LogSession<'_> {
                     state.roots.put(key, item.as_bytes().into());
                 }
             }
+            // Last, because it contains the roots of all other log trees.
             state.roots.build(&format, &mut io)?;
             Ok(())
         };
@@ -278,6 +280,7 @@ impl LogSession<'_> {
             .iter()
             .flat_map(|block| state.places.parts_to_write(block));
         reach(Failpoint::LogBuilt)?;
+        // Read before the writes, so that no failed flush that may cover them is missed.
         let failed_flushes = roots.pool().failed_flushes();
         let written = write_blocks(parts, |writes| {
             // LOG-6

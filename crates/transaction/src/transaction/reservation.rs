@@ -127,7 +127,8 @@ impl MetadataReservations {
             let need = self.need(running, lazy.and(more));
             need.saturating_add(self.global_reserve(need))
         };
-        // Two batches must fit: otherwise unused units in the caches of threads would make other operations fail.
+        // Batches need ample space: otherwise unused units in the caches would make other operations fail. So the whole
+        // need, including the global reserve, must fit twice.
         if !self.space.fits_metadata(with_kept(batch).saturating_mul(2)) {
             return false;
         }

@@ -29,9 +29,11 @@ impl TransactionManager {
     /// Errors: aborted transaction, no space for `cost`.
     pub fn reserve_metadata(&self, cost: EditEstimate) -> Result<Reservation<'_>> {
         self.check_alive()?;
+        // A change ends the suspension of background work.
         if self.is_quiesced() {
             self.set_quiesced(false);
         }
+        // Fast path: changes no counter shared by all threads.
         if let Some(reservation) = self.take_cached(cost) {
             return Ok(reservation);
         }
@@ -75,6 +77,7 @@ impl TransactionManager {
             return Ok(reservation);
         }
         nonblocking::check()?;
+        // May read nodes.
         if !must_queue && let Some(reservation) = self.retry_with_exact_sharing(cost)? {
             return Ok(reservation);
         }
@@ -113,6 +116,7 @@ impl TransactionManager {
             if let Some(reservation) = self.retry_with_exact_sharing(cost)? {
                 return Ok(reservation);
             }
+            // A group must not commit (GATE-1).
             if self.gate.is_in_group() {
                 break;
             }

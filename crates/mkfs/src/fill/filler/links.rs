@@ -135,6 +135,7 @@ impl Links {
         name: Name,
     ) -> Result<Option<Linked>, MkfsError> {
         let Some(linked) = self.held.get_mut(&(tree, id)) else {
+            // LINKS-1: the file was moved to the sorter, so its names must follow.
             let put_out = self.put_out.as_mut();
             let put_out = put_out.expect("a file that was met is held or put out");
             put_out.name(tree, ino, &name)?;

@@ -139,6 +139,7 @@ impl Lister {
             flags: marked.flags,
             path_len: self.path.len(),
         });
+        // Limit the number of open directories. `leave` reopens this one.
         if let Some(above) = self.stack.len().checked_sub(OPEN_DIRS + 1) {
             self.stack[above].dir = None;
         }
@@ -156,6 +157,7 @@ impl Lister {
             let child = left.dir.expect("the lowest directories are open");
             let dir = child.open_parent(frame.shown_path.clone())?;
             let stat = dir.stat()?;
+            // The tree was changed during the walk.
             if (stat.st_dev, stat.st_ino) != frame.identity {
                 let path = dir.path_of(b"");
                 return Err(FillError::Replaced { path }.into());

@@ -150,6 +150,7 @@ impl RunTree {
     /// the end of the searched range.
     fn search(&self, node: usize, before: &mut u64, want: u64) -> Option<Found> {
         let runs = self.nodes[node];
+        // The free units before the node and those at its start form one run.
         if *before + runs.prefix >= want {
             return Some(Found::Across {
                 region: self.leftmost(node),
@@ -157,6 +158,7 @@ impl RunTree {
             });
         }
         if runs.longest < want {
+            // No run fits here. Carry the trailing run over to the next subtree.
             *before = match runs.longest == runs.len {
                 true => *before + runs.len,
                 false => runs.suffix,

@@ -137,6 +137,7 @@ impl Commit<'_> {
             let is_over = self.is_over(&walk) || self.visit_child(&mut walk)? == Visit::Interrupted;
             if is_over && let Some(key) = block.node().key(slot) {
                 let tree = self.tree(id)?;
+                // In the kernel's format, so that either can resume the walk.
                 tree.item.drop_progress = DiskKey::from(key);
                 tree.item.drop_level = level;
                 tree.item_is_stale = true;
@@ -150,6 +151,7 @@ impl Commit<'_> {
 
     fn is_over(&self, walk: &Walk) -> bool {
         let Limit { until, refs } = walk.limit;
+        // CLEAN-2: never before some progress was made.
         walk.has_begun && (clock::now() >= until || self.blocks.refs.len() >= refs)
     }
 
@@ -174,6 +176,7 @@ impl Commit<'_> {
             let node = block.node();
             let sharing = self.blocks.sharing(node.bytenr(), node.level())?;
             let full_backref = sharing.full_backref;
+            // Descend along the recorded key to the level at which the last step ended.
             let stop = !resumes || node.level() <= drop_level || node.is_leaf();
             let slot = if resumes && !node.is_leaf() {
                 node.child_slot(&progress)
@@ -270,6 +273,7 @@ impl Commit<'_> {
                 }
             }
         }
+        // Everything below is converted, so this block can follow (CLEAN-1).
         let sharing = self.blocks.sharing(node.bytenr(), node.level())?;
         if !sharing.full_backref {
             self.blocks.change_children(&block, Holder::Block, 1)?;

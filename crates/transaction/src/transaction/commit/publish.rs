@@ -52,6 +52,7 @@ impl Commit<'_> {
         manager.shared_extents.forget(transid);
         // After the roots: a reader that takes the new epoch sees the new roots.
         let epoch = roots.node_store().next_epoch();
+        // Discard first: after `free_device_space`, a new chunk may use the space.
         for removed in &removed_groups {
             manager.discard.discard_removed(removed);
             manager.space.free_device_space(removed);

@@ -79,6 +79,7 @@ impl KeyedRefs {
                 self.put(key, reference, sum);
                 return Ok(());
             }
+            // A colliding reference has this offset, so a new one would take the next.
             if key == free {
                 free.offset = free.offset.saturating_add(1);
             }
