@@ -222,6 +222,7 @@ impl Encoder<'_> {
                 let Some(piece) = self.try_compress(offset + at as u64, chunk)? else {
                     continue;
                 };
+                // Emit the incompressible data before this piece first: pieces must ascend.
                 if plain_from < at {
                     let plain = data[plain_from..at].to_vec();
                     emit(Part::Piece(self.plain(offset + plain_from as u64, plain)))?;

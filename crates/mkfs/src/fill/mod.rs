@@ -388,6 +388,7 @@ impl Unfinished<'_> {
             watch: RefCell::new(watch),
         };
         if is_over {
+            // Data was not written, so only the needed size can be computed.
             return Err(self.no_space(&files, base));
         }
         let identity = &match self.identity.is_of_contents {
@@ -420,6 +421,7 @@ impl Unfinished<'_> {
         if fill.shrink {
             self.targets.cut(|devid| layout.device(devid).total_bytes)?;
         }
+        // Superblocks are written only after everything else is durable, so an interrupted run leaves no volume.
         self.targets.flush()?;
         let superblock = superblock::superblock(&contents, &placement)?;
         for write in superblock::writes(&superblock, self.geometry, identity, &layout) {
@@ -453,6 +455,7 @@ impl Unfinished<'_> {
                 let room = base.room_from(self.geometry, files.data.end);
                 match base.with_metadata(self.geometry, needed, room, spare) {
                     Err(MkfsError::NoRoomForChunk { .. }) if !is_trimmed => {
+                        // Use the unused end of the last data chunk, and try again.
                         self.trim(&mut base, &files.data)?;
                         is_trimmed = true;
                     }

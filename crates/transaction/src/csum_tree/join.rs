@@ -37,6 +37,7 @@ pub(crate) fn join(frozen: &FrozenSet, view: &View, shape: CsumShape) -> Result<
             && let Some(before) = committed_before(view, at, shape)?
             && changes.last().is_none_or(|(last, _)| *last < before.0)
         {
+            // Extend the committed item instead of beginning a new one.
             changes.push(before);
         }
         while !sums.is_empty() {
@@ -47,6 +48,7 @@ pub(crate) fn join(frozen: &FrozenSet, view: &View, shape: CsumShape) -> Result<
                 _ => 0,
             };
             if room == 0 {
+                // The last item is full or not adjacent, so begin a new one.
                 changes.push((csum_key(at), Some(Vec::new())));
                 continue_run(&mut changes, &mut sums, &mut at, limit, shape);
             } else {

@@ -5,7 +5,8 @@
 //!
 //! Invariants
 //! - ASYNC-DISCARD-1: nothing is discarded before the superblock of the commit that freed it is durable and no reader
-//!   of an older state is left (RELEASE-1). Only `Space::unpin` makes space free, and the blocks of logs are not free.
+//!   of an older state is left (RELEASE-1). Freed extents become free space only in `Space::unpin`. The blocks of logs
+//!   are not free.
 //! - ASYNC-DISCARD-2: one region at a time is taken out of the free space, under `queue`. No other lock is held during
 //!   the discard.
 //! - ASYNC-DISCARD-3: a failed discard never fails an operation or a commit.

@@ -203,6 +203,7 @@ impl Space {
         let (sectorsize, count) = (self.params.sectorsize, stripes.len());
         let head = chunk_head(flags, profile, layout.stripe_bytes, count, sectorsize);
         let logical = Logical(chunks.next_logical.next_multiple_of(STRIPE_LEN));
+        // Waits for a discard in the new chunk's device space (UNALLOCATED-2).
         let places = layout.stripes.iter();
         let untrimmed = places.map(|&(device, start)| {
             let range = start..start + layout.stripe_bytes;
@@ -225,6 +226,7 @@ impl Space {
         let items = self.items_of(&chunk);
         chunks.new.push((Arc::clone(&group), items));
         self.groups.insert(Arc::clone(&group));
+        // After the insert, so that a thread that sees the new count also finds the group.
         self.chunks_made.fetch_add(1, Ordering::SeqCst);
         if untrimmed > 0 {
             group.set_untrimmed();

@@ -33,7 +33,8 @@ impl NocowWriters {
     }
 
     fn leave(&self) {
-        // The last writer after `close`. The empty critical section orders the wake-up after the closer's check.
+        // The last writer after `close`. With the lock held, the closer either sees the new state or is already
+        // waiting.
         if self.state.fetch_sub(1, Ordering::Release) == READ_ONLY | 1 {
             let _empty = self.empty.lock();
             self.emptied.notify_all();

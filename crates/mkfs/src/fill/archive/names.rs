@@ -234,11 +234,13 @@ impl Names {
         let dir = self.dir_on_the_way(on_the_way, path)?;
         check_name(last, path)?;
         let id = match self.find(dir, last)? {
+            // A directory keeps its node with all children, and only gets new attributes.
             Some((id, node)) if node.is_dir() && is_dir => id,
             Some((id, node)) => {
                 if node.is_dir() && self.has_children(id)? {
                     return Err(ArchiveError::ReplacesDirectory { path: shown() }.into());
                 }
+                // The old node is kept, because hard links may refer to its inode.
                 self.update(id, |node| node.is_replaced = true)?;
                 self.add(dir, last)?
             }

@@ -300,7 +300,7 @@ impl<'c, 'v> BlockIo<'c, 'v> {
         self.blocks.roots.block_format(self.blocks.transid)
     }
 
-    /// Returns the number of blocks created less blocks dropped.
+    /// Returns the number of blocks created minus blocks dropped.
     pub(super) fn net_blocks(&self) -> i64 {
         self.made
     }

@@ -27,7 +27,8 @@ impl<'v> Commit<'v> {
             }
             let next = RunningTransaction::new(Transid(running.running().transid.0 + 1));
             let old = running.replace(next);
-            // The need of the frozen edits is counted before their reservations can be released (RESERVATION-1).
+            // Before operations can join again, so that no sum of the reservations misses the frozen edits
+            // (RESERVATION-1).
             manager.reservations.freeze(old.counts());
             manager.logs.freeze();
             let dirty = std::mem::take(&mut *old.dirty.lock());
