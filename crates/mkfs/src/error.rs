@@ -7,7 +7,7 @@ use ubtrfs_format::block_group_flags::BlockGroupFlags;
 use ubtrfs_format::ids::{DevId, Physical};
 use ubtrfs_tree::BuildError;
 
-/// The messages match those of mkfs.btrfs where it has one.
+/// If mkfs.btrfs has an error for the same case, the message is identical.
 #[derive(Debug, thiserror::Error)]
 pub enum MkfsError {
     #[error("label of {len_bytes} bytes is too long (max 255)")]

@@ -5,7 +5,7 @@
 //! inputs: the same options, identity and sizes give the same bytes. [`fill()`] creates a volume with the files of a
 //! directory tree or a tar archive. [`archive`] reads such archives, also for other crates.
 //!
-//! The layout equals that of mkfs.btrfs 6.14, except for addresses and transaction numbers. Transaction 1 creates
+//! The layout is the same as from mkfs.btrfs 6.14, except for addresses and transaction numbers. Transaction 1 creates
 //! everything, whereas mkfs.btrfs uses several and moves blocks.
 //!
 //! Not here: whether a device may be overwritten (`device::find_signature` detects its contents, the caller decides),

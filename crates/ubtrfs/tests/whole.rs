@@ -377,7 +377,7 @@ fn an_observer_hears_of_commands_and_of_those_that_failed() {
     let dump = StreamDump::open(&stream[..], |seconds| seconds).unwrap();
     let dump = dump.collect::<Result<Vec<_>, _>>().unwrap();
     assert!(dump[0].starts_with("subvol "), "{dump:?}");
-    // The events of the second stream follow those of the first.
+    // The events of the second stream follow the events of the first.
     let heard: Vec<_> = news.0.iter().take(dump.len()).cloned().collect();
     assert_eq!(heard, dump);
     let finished = news.0.iter().filter(|line| line.ends_with(" finished"));

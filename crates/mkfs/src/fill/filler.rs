@@ -438,7 +438,7 @@ impl<'a, 'd> Filler<'a, 'd> {
     }
 }
 
-/// Returns the path of a name in the last of directories, below the root.
+/// Returns the path of a name in the last directory of `dirs`, relative to the root.
 fn path_in(dirs: &[Dir], name: &[u8]) -> PathBuf {
     // The path is relative to the root, so the root's own name is skipped.
     let names = dirs.iter().map(|dir| dir.name.as_slice()).chain([name]);

@@ -200,7 +200,8 @@ const MOST_CHANGES: usize = 2;
 impl NameChanges {
     /// Notes a change of a name. The last of several changes counts.
     ///
-    /// # Panics If a call changes more names than a rename.
+    /// # Panics
+    /// If a call changes more names than a rename.
     pub fn note(&mut self, name: Name, leads_to: Option<InodeNr>) {
         let mut places = self.changes.iter_mut();
         let place = places.find(|place| place.is_none_or(|(other, _)| other.id == name.id));

@@ -5,7 +5,7 @@ use ubtrfs_format::superblock::Superblock;
 /// The faults to ignore.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rescue {
-    /// Use the roots of an earlier transaction if those of the last one cannot be read. The next transaction then
+    /// Use the roots of an earlier transaction if the current roots cannot be read. The next transaction then
     /// replaces the last one. A read-only volume may also use another copy of the superblock if the first is not valid.
     pub use_backup_root: bool,
     /// Ignore unreadable trees that are not needed to read files. Devices may be truncated.

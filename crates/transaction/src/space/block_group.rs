@@ -5,8 +5,8 @@
 //!
 //! Invariants
 //! - GROUP-1: superblock copies and pinned ranges are not part of the free space.
-//! - GROUP-2: when a group is loaded, its free space is loaded from the source, minus the ranges pinned at that time. The
-//!   source shows a committed state. `unpin` returns ranges that are free in the source but pinned.
+//! - GROUP-2: loading a group takes its free space from the source, minus the ranges pinned at that time. The source
+//!   shows a committed state. `unpin` returns ranges that are free in the source but pinned.
 //! - GROUP-3: nothing is allocated any longer from a group whose free space cannot be loaded, contradicts itself, or is
 //!   larger than the unused part. An extent missing from the extent tree would be overwritten.
 //! Locks: the state's, one group at a time; loading reads with it held, so that unpinning waits.

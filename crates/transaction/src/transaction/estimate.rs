@@ -34,7 +34,7 @@ impl EditEstimate {
         }
     }
 
-    /// Creates an estimate for adjacent items, such as those of one inode.
+    /// Creates an estimate for adjacent items, such as the items of one inode.
     #[inline]
     pub fn neighbours(items: u64) -> EditEstimate {
         EditEstimate::items(items).in_leaves(2 + items / 32)

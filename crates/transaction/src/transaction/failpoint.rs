@@ -57,7 +57,8 @@ failpoints! {
 
 /// Reaches a step.
 ///
-/// # Errors The error injected by a test.
+/// # Errors
+/// The error injected by a test.
 #[cfg(not(any(test, feature = "testing")))]
 #[inline(always)]
 pub fn reach(_step: Failpoint) -> crate::error::Result<()> {

@@ -5,7 +5,7 @@
 //!
 //! Locks: none may be held in `reserve_metadata`, which may wait for a commit, and a commit writes back files. The
 //! freeze guard is held, shared, while a [`TransactionHandle`] lives. The inode locks that protect the values read are
-//! acquired before the guard. So edits of an older transaction never follow those of a newer one.
+//! acquired before the guard. So edits of an older transaction never follow edits of a newer one.
 
 use std::cell::Cell;
 use std::sync::Arc;

@@ -34,7 +34,7 @@ pub(crate) struct RunningTransaction {
     pub(super) uuids: Mutex<Puts>,
     pub(super) superblock: Mutex<SuperblockEdits>,
     tallies: EditTallies,
-    /// Whether the background thread was asked for a commit.
+    /// Whether a commit was requested from the background thread.
     asked: AtomicBool,
 }
 

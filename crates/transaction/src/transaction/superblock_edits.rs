@@ -43,7 +43,7 @@ impl SuperblockEdits {
             && !self.device_errors_reset
     }
 
-    /// Applies the edits to a superblock, whose generation is already that of the commit.
+    /// Applies the edits to a superblock, whose generation is already set to the transid of the commit.
     pub(super) fn apply(&self, sb: &mut Superblock) {
         sb.clear_log();
         if let Some(label) = self.label {

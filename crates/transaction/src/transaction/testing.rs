@@ -35,7 +35,8 @@ impl Drop for Hooked {
 
 /// Calls the hook of this thread at a step.
 ///
-/// # Errors The error of the hook.
+/// # Errors
+/// The error of the hook.
 pub fn reach(step: Failpoint) -> Result<()> {
     let hook = HOOK.with_borrow(Option::clone);
     hook.map_or(Ok(()), |hook| hook(step))

@@ -86,8 +86,8 @@ impl TreeSizes {
             .saturating_add(self.added_refs(counts))
     }
 
-    /// Returns the bytes of the references to extents in shared leaves. For each leaf, they need no more space than the
-    /// leaf.
+    /// Returns the bytes of the references to extents in shared leaves. For each leaf, they need at most as much space
+    /// as the leaf.
     fn added_refs(&self, counts: EditCounts) -> u64 {
         counts
             .shared

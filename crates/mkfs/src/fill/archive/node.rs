@@ -64,7 +64,7 @@ pub(super) struct Node {
     pub(super) stored: Stored,
     /// The offset of its data in the temporary file, if it must be placed again.
     pub(super) aside_at: Option<u64>,
-    /// For inodes with several names: the subvolume in which the walk found one last.
+    /// For inodes with several names: the subvolume where the walk last found one.
     pub(super) met_in: NodeId,
     pub(super) children: Children,
 }

@@ -133,7 +133,7 @@ impl StoredLog {
         extents.collect::<io::Result<_>>().map_err(put_aside)
     }
 
-    /// Returns the number of all extents, including those of replaced members.
+    /// Returns the number of all extents, including extents of replaced members.
     pub(super) fn extent_count(&self) -> u64 {
         self.extents.len_bytes() / EXTENT_BYTES
     }

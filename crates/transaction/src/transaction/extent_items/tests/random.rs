@@ -132,7 +132,7 @@ impl World {
         refs.change(at, len, reference, delta, level);
     }
 
-    /// Drops those of `these` that the extent has.
+    /// Drops the references in `these` that the extent has.
     fn drop_refs(&mut self, at: Logical, these: Vec<RefKey>, refs: &mut DelayedRefs) {
         let shape = self.model[&at].shape;
         let len = self.len(shape);
