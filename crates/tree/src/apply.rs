@@ -1,27 +1,27 @@
 //! (root, sorted batch of changes) -> new root.
 //!
-//! One walk in key order. Siblings that are touched and stand beside each other are rebuilt as one run. Their
-//! items, merged with the changes, flow into new leaves. The pointers to those are the change of the level above.
-//! Subtrees without a change are neither read nor written.
+//! One walk in key order. Adjacent touched siblings are rebuilt as one run: their items, merged with the changes, are
+//! packed into new leaves. The pointers to the new leaves are the changes of the level above. Subtrees without a
+//! change are neither read nor written.
 //!
 //! Invariants
-//! - APPLY-1: each touched block is read once, after its parent, and retired once, after it was read; no other
-//!   block is read or retired. Touched are the blocks between the root and a leaf whose range a change falls into.
-//!   So is an old block that is all that is left.
-//! - APPLY-2: each new block is emitted once, after the blocks below it, and stays.
-//! - APPLY-3: the new tree holds the old items with the changes made, and nothing else.
+//! - APPLY-1: each touched block is read once, after its parent, and retired once, after the read; no other block is
+//!   read or retired. A block is touched if it is between the root and a leaf that a change falls into, or if it is
+//!   the only old block left.
+//! - APPLY-2: each new block is emitted once, after the blocks below it, and is never retired.
+//! - APPLY-3: the new tree holds the old items with the changes applied, and nothing else.
 //! - APPLY-4: memory is bounded by the batch: pointers to the touched blocks and their replacements,
 //!   and the items of three leaves.
-//! - APPLY-5: the root is a new block, because no other tree may share it. It is a leaf or has two children at
-//!   least. No block but the root of an empty tree is empty.
+//! - APPLY-5: the root is a new block, because no other tree may share it. It is a leaf or has at least two children.
+//!   No block but the root of an empty tree is empty.
 //! - APPLY-6: an interior node is retired before its replacement is placed, and a run of leaves is placed after its
-//!   retirement. So a tree that does not grow finds room in the places it has left.
+//!   retirement. So a tree that does not grow can reuse the space that it frees.
 //!
-//! How full: within a run leaves are filled evenly, so that a random insert splits a leaf in halves. A
-//! batch that appends behind all old items fills leaves to the brim, for the next append starts anew.
+//! Fill factor: within a run leaves are filled evenly, so that a random insert splits a leaf in halves. A batch of
+//! appends fills its leaves completely, because the next append opens a new leaf.
 //!
-//! Not here: reference counts of the blocks that come and go (`ApplyIo` is told of each), checksums
-//! (taken when a block is written).
+//! Not here: reference counts of the old and new blocks (`ApplyIo` receives each), checksums (computed when a block
+//! is written).
 
 mod pack;
 
@@ -40,14 +40,14 @@ use crate::build::{BlockFormat, BlockSink, BuildError, OpenLeaf};
 use crate::committed::CommittedRoot;
 use pack::{LeafPacker, Piece};
 
-/// Changes that are announced at once.
+/// Number of changes that are announced at once.
 const ANNOUNCED: usize = 1024;
 
 /// The change of one key.
 #[derive(Clone, Copy, Debug)]
 pub struct Change<'a> {
     pub key: Key,
-    /// None deletes the item, if there is one.
+    /// The new item data, or None to delete the item if it exists.
     pub value: Option<&'a [u8]>,
 }
 
@@ -57,27 +57,27 @@ impl<'a> From<(Key, Option<&'a [u8]>)> for Change<'a> {
     }
 }
 
-/// Where blocks come from and go to.
+/// Allocates, reads and frees blocks for [`apply`].
 pub trait ApplyIo: BlockSink {
-    /// Reads the block that a pointer describes, which is about to be replaced. The code that counts references finds
-    /// here what changes: parents come before their children, each block once.
+    /// Reads the block described by a pointer, which is about to be replaced. Implementations count references here:
+    /// parents are read before their children, and each block once.
     fn read(&mut self, expect: &Expect) -> Result<Block, Self::Error>;
 
-    /// Announces that the leaves of `keys`, which ascend, will be read, and the nodes above them. The implementation
-    /// may read them ahead.
+    /// Announces that the leaves of `keys` (ascending) and the nodes above them will be read. The implementation may
+    /// read them ahead.
     fn announce(&mut self, keys: &[Key]) {
         let _ = keys;
     }
 
-    /// Notes that the tree has let go of `old`, which was read before. If this transaction made it and it is not on
-    /// disk yet, its place may be given out again at once. The blocks that follow may get it, too.
+    /// Called when the tree no longer contains `old`, which was read before. If this transaction built the block and
+    /// has not written it, its address may be reused at once, even by the blocks that follow.
     fn retire(&mut self, old: &Block) -> Result<(), Self::Error> {
         let _ = old;
         Ok(())
     }
 }
 
-/// Makes `changes`, which ascend strictly, in the tree at `root`.
+/// Applies `changes`, in strictly ascending order, to the tree at `root`.
 pub fn apply<I: ApplyIo>(
     format: &BlockFormat,
     root: &CommittedRoot,
@@ -127,18 +127,18 @@ fn check_batch(format: &BlockFormat, changes: &[Change<'_>]) -> Result<(), Build
     Ok(())
 }
 
-/// A block below which something changes.
+/// A block with a change in its subtree.
 #[derive(Debug)]
 struct Touched {
     bytenr: Logical,
     generation: Option<Transid>,
     first_key: Option<Key>,
-    /// Into the batch.
+    /// Range of indices into the batch.
     changes: Range<usize>,
 }
 
 impl Touched {
-    /// Creates the description of the block that `ptr` leads to, with its changes.
+    /// Describes the child block of `ptr` and its changes.
     fn below(ptr: &KeyPtr, changes: Range<usize>) -> Touched {
         Touched {
             bytenr: Logical(ptr.blockptr.get()),
@@ -153,7 +153,7 @@ struct Apply<'a, I> {
     format: &'a BlockFormat,
     owner: RootId,
     changes: &'a [Change<'a>],
-    /// How many of them `io` knows to come.
+    /// Number of changes that were announced to `io` so far.
     announced: usize,
     io: &'a mut I,
 }
@@ -175,7 +175,7 @@ impl<'a, I: ApplyIo> Apply<'a, I> {
         })
     }
 
-    /// Rebuilds the top of the tree below a root of `level`. Returns pointers to the blocks that are left, and their
+    /// Rebuilds the top of the tree below a root of `level`. Returns the pointers to the remaining blocks and their
     /// level.
     fn rebuild_top(&mut self, level: u8, root: Touched) -> Result<(u8, Vec<KeyPtr>), I::Error> {
         let (mut level, mut run) = (level, vec![root]);
@@ -189,7 +189,7 @@ impl<'a, I: ApplyIo> Apply<'a, I> {
             }
             children.extend(self.rebuild(level, &last)?);
             match children.as_slice() {
-                // APPLY-5: the one child that is left is an old block.
+                // APPLY-5: the only remaining child is an old block.
                 [only] => run = vec![Touched::below(only, 0..0)],
                 _ => return Ok((level, children)),
             }
@@ -197,7 +197,7 @@ impl<'a, I: ApplyIo> Apply<'a, I> {
         Ok((level, self.rebuild_leaves(&run)?))
     }
 
-    /// Rebuilds a run of touched siblings of `level`, and returns the pointers that replace them.
+    /// Rebuilds a run of touched siblings at `level` and returns the pointers that replace them.
     fn rebuild(&mut self, level: u8, run: &[Touched]) -> Result<Vec<KeyPtr>, I::Error> {
         if run.is_empty() {
             return Ok(Vec::new());
@@ -210,9 +210,8 @@ impl<'a, I: ApplyIo> Apply<'a, I> {
         self.pack_nodes(level, &children)
     }
 
-    /// Rebuilds the children of a run of touched interior nodes of `level`. Returns the pointers that these nodes hold
-    /// afterwards, all together. The run's last touched children are not rebuilt: they are returned as they are, and
-    /// their pointers are not among these.
+    /// Rebuilds the children of a run of touched interior nodes at `level`. Returns the combined pointers of these
+    /// nodes, and the run's last touched children. Those are not rebuilt yet, and their pointers are not included.
     fn rebuild_children(
         &mut self,
         level: u8,
@@ -220,7 +219,7 @@ impl<'a, I: ApplyIo> Apply<'a, I> {
     ) -> Result<(Vec<KeyPtr>, Vec<Touched>), I::Error> {
         let mut children = Vec::new();
         let mut below: Vec<Touched> = Vec::new();
-        // APPLY-1, APPLY-6: read after its parent, retired before what replaces it is packed.
+        // APPLY-1, APPLY-6: read after its parent, retired before its replacement is packed.
         for touched in run {
             let block = self.read(level, touched)?;
             let ptrs = block.node().ptrs();
@@ -251,7 +250,7 @@ impl<'a, I: ApplyIo> Apply<'a, I> {
         self.changes[range].partition_point(|change| change.key < bound)
     }
 
-    /// Lets the items of a run of leaves, merged with their changes, flow into new leaves.
+    /// Packs the items of a run of leaves, merged with their changes, into new leaves.
     fn rebuild_leaves(&mut self, run: &[Touched]) -> Result<Vec<KeyPtr>, I::Error> {
         let mut packer = LeafPacker::new(self.format, self.owner);
         for touched in run {
@@ -265,7 +264,7 @@ impl<'a, I: ApplyIo> Apply<'a, I> {
                 if below > 0 {
                     packer.push(Piece::Old(block.clone(), run), self.io)?;
                 }
-                // APPLY-3: a change takes the place of the old item of its key.
+                // APPLY-3: a change replaces the old item with its key.
                 if block.node().key(slot) == Some(change.key) {
                     slot += 1;
                 }
@@ -279,11 +278,11 @@ impl<'a, I: ApplyIo> Apply<'a, I> {
             }
             self.io.retire(&block)?;
         }
-        // APPLY-6: the last leaves are placed behind the retirement of the whole run.
+        // APPLY-6: the last leaves are placed after the whole run is retired.
         packer.finish(self.io)
     }
 
-    /// Packs `children` into evenly filled nodes of `level`, and returns the pointers to these.
+    /// Packs `children` into evenly filled nodes at `level` and returns the pointers to them.
     fn pack_nodes(&mut self, level: u8, children: &[KeyPtr]) -> Result<Vec<KeyPtr>, I::Error> {
         let nodes = children.len().div_ceil(max_key_ptrs(self.format.nodesize));
         let mut packed = Vec::with_capacity(nodes);
@@ -297,13 +296,13 @@ impl<'a, I: ApplyIo> Apply<'a, I> {
         Ok(packed)
     }
 
-    /// Creates the root above `ptrs`, which point to blocks of `level`.
+    /// Creates the root above `ptrs`, which point to blocks at `level`.
     fn make_root(
         mut self,
         mut level: u8,
         mut ptrs: Vec<KeyPtr>,
     ) -> Result<CommittedRoot, I::Error> {
-        // APPLY-5: without items, an empty leaf.
+        // APPLY-5: a tree without items is an empty leaf.
         if ptrs.is_empty() {
             level = 0;
             let leaf = OpenLeaf::new(self.format.nodesize);

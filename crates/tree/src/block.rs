@@ -1,4 +1,4 @@
-//! A verified tree block that many readers share, and an item that keeps its bytes alive.
+//! A verified tree block that many readers share, and an item that keeps its block in memory.
 
 use std::ops::{Deref, Range};
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use ubtrfs_format::node::Node;
 
 /// The bytes of a tree block that passed the checker. Cheap to clone.
 ///
-/// The bytes lie apart from the count of references. Memory for a power of two is had without loss; a little more
-/// would cost a quarter more, in all of the cache.
+/// The bytes are allocated separately from the reference count: an allocation of a power of two wastes nothing. A few
+/// bytes more would waste a quarter of the whole cache.
 #[derive(Clone)]
 pub struct Block {
     bytes: Arc<Box<[u8]>>,
@@ -38,12 +38,12 @@ impl Block {
         &self.bytes
     }
 
-    /// Returns whether both are holds on the same bytes in memory.
+    /// Returns whether both share the same bytes in memory.
     pub(crate) fn is_same(&self, other: &Block) -> bool {
         Arc::ptr_eq(&self.bytes, &other.bytes)
     }
 
-    /// Returns the item in `slot` with a hold on this block.
+    /// Returns the item in `slot` together with a reference to this block.
     pub fn item(&self, slot: usize) -> Option<Item> {
         let (key, bytes) = self.node().item(slot)?;
         let start = bytes.as_ptr() as usize - self.bytes.as_ptr() as usize;
@@ -82,7 +82,7 @@ impl Item {
         self.key
     }
 
-    /// Returns the transaction that wrote its block, or None if the item is in no block yet.
+    /// Returns the generation of the item's block, or None if the item is in no block yet.
     pub fn generation(&self) -> Option<Transid> {
         match &self.value {
             Value::Slot(block, _) => Some(Transid(block.node().header().generation.get())),

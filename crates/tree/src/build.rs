@@ -1,6 +1,6 @@
-//! Finished tree blocks from items and pointers.
+//! Assembly of tree blocks from items and pointers.
 //!
-//! Not here: which entries belong in one block (`bulk`, `apply`), and where a block lies (`BlockSink`).
+//! Not here: which entries belong in one block (`bulk`, `apply`), and the address of a block (`BlockSink`).
 
 use std::ops::Range;
 
@@ -22,7 +22,7 @@ pub struct BlockFormat {
     pub generation: Transid,
 }
 
-/// A block that is complete but for its checksum.
+/// A block that is complete except for its checksum.
 #[derive(Clone, Debug)]
 pub struct TreeBlock {
     pub logical: Logical,
@@ -33,19 +33,19 @@ pub struct TreeBlock {
     pub bytes: Vec<u8>,
 }
 
-/// Gives blocks their places and takes them.
+/// Chooses addresses for new blocks and receives them.
 pub trait BlockSink {
     type Error: From<BuildError>;
 
     /// Chooses the address for a block of `level` that begins with `first_key` and is about to be emitted.
     fn place(&mut self, level: u8, first_key: &Key) -> Result<Logical, Self::Error>;
 
-    /// Takes over a finished block. Children come before their parents. The checksum is left to the code that writes
-    /// the block.
+    /// Receives a finished block. Children are emitted before their parents. The code that writes the block computes
+    /// its checksum.
     fn emit(&mut self, block: TreeBlock) -> Result<(), Self::Error>;
 }
 
-/// An item that has no place in a tree.
+/// An item that cannot be stored in a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BuildError {
     #[error("key {key} is not above {last}")]
@@ -64,7 +64,7 @@ pub(crate) struct OpenLeaf {
     bytes: Vec<u8>,
     first_key: Key,
     items: usize,
-    /// Start of the lowest item data within the block.
+    /// Offset of the lowest item data within the block.
     data_start: usize,
 }
 
@@ -82,7 +82,7 @@ impl OpenLeaf {
         self.data_start - HEADER_SIZE - self.items * ITEM_HEAD_SIZE
     }
 
-    /// Appends an item. It must fit, and its key must be above all before it.
+    /// Appends an item. It must fit, and its key must be above all keys in the leaf.
     pub(crate) fn append(&mut self, key: Key, data: &[u8]) {
         if self.items == 0 {
             self.first_key = key;
@@ -99,8 +99,7 @@ impl OpenLeaf {
         self.items += 1;
     }
 
-    /// Appends items of another leaf that stand side by side. They must fit, and their keys must be above all before
-    /// them.
+    /// Appends adjacent items of another leaf. They must fit, and their keys must be above all keys in this leaf.
     pub(crate) fn append_run(&mut self, node: Node<'_>, slots: Range<usize>) {
         let heads = &node.heads()[slots.clone()];
         let Some(first) = heads.first() else { return };
@@ -123,7 +122,7 @@ impl OpenLeaf {
 }
 
 impl BlockFormat {
-    /// Completes a leaf and hands it over; returns what its parent says about it.
+    /// Completes and emits a leaf, and returns the pointer for its parent.
     pub(crate) fn emit_leaf<S: BlockSink>(
         &self,
         owner: RootId,
@@ -133,7 +132,7 @@ impl BlockFormat {
         self.emit(owner, 0, leaf.first_key, leaf.items, leaf.bytes, sink)
     }
 
-    /// Makes an interior node of `ptrs`, which must fit, and hands it over.
+    /// Builds and emits an interior node of `ptrs`, which must fit.
     pub(crate) fn emit_node<S: BlockSink>(
         &self,
         owner: RootId,

@@ -1,16 +1,16 @@
-//! Sorted items to a finished tree: full leaves first, then level upon level of nodes.
+//! Bulk load: sorted items to a finished tree, full leaves first, then level upon level of nodes.
 //!
-//! A builder takes items in key order and hands each block over as soon as it is full. So a tree of any size costs
-//! one open block a level. Where a block lies, and what becomes of it, is the sink's business. The same items,
-//! format and places give the same bytes.
+//! A builder accepts items in key order and emits each block as soon as it is full, so that it holds one open block
+//! per level for a tree of any size. The sink chooses the addresses and stores the blocks. Equal items, format and
+//! addresses give equal bytes.
 //!
 //! Invariants
-//! - BULK-1: keys ascend strictly; an item out of order is refused, never written.
+//! - BULK-1: keys ascend strictly; an item out of order is an error and is never written.
 //! - BULK-2: every block but the last of its level is as full as its entries allow.
 //! - BULK-3: a tree has a root: without items, an empty leaf.
-//! - BULK-4: the number and the levels of the blocks follow from the sizes of the items alone.
+//! - BULK-4: the number and the levels of the blocks depend only on the sizes of the items.
 //!
-//! Not here: what the items say, and which addresses are free: the caller knows.
+//! Not here: the meaning of the items, and free addresses; both are up to the caller.
 
 use ubtrfs_format::ids::{Logical, RootId};
 use ubtrfs_format::key::Key;
@@ -21,21 +21,21 @@ use crate::build::{BlockFormat, BlockSink, BuildError, OpenLeaf};
 #[cfg(test)]
 mod tests;
 
-/// Where a tree begins.
+/// Address and level of a tree's root.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TreeRoot {
     pub logical: Logical,
     pub level: u8,
 }
 
-/// Builds one tree.
+/// Builder of one tree.
 #[derive(Debug)]
 pub struct BulkTree<'a, S> {
     format: &'a BlockFormat,
     owner: RootId,
     sink: &'a mut S,
     leaf: OpenLeaf,
-    /// The open node of each level from 1 up.
+    /// The open node of each level, starting with level 1.
     nodes: Vec<Vec<KeyPtr>>,
     last_key: Option<Key>,
 }
@@ -52,7 +52,7 @@ impl<'a, S: BlockSink> BulkTree<'a, S> {
         }
     }
 
-    /// Adds an item above all before it.
+    /// Adds an item. Its key must be above all keys so far.
     pub fn push(&mut self, key: Key, data: &[u8]) -> Result<(), S::Error> {
         // BULK-1
         if let Some(last) = self.last_key.filter(|last| *last >= key) {
@@ -69,7 +69,7 @@ impl<'a, S: BlockSink> BulkTree<'a, S> {
             }
             .into());
         }
-        // BULK-2, BULK-4: a leaf ends where the next item does not fit, and nowhere else.
+        // BULK-2, BULK-4: a leaf ends exactly where the next item does not fit.
         if needed > self.leaf.free_bytes() {
             let ptr = self.close_leaf()?;
             self.add_ptr(0, ptr)?;
@@ -79,7 +79,7 @@ impl<'a, S: BlockSink> BulkTree<'a, S> {
         Ok(())
     }
 
-    /// Emits what is still open and returns the root.
+    /// Emits the open blocks and returns the root.
     pub fn finish(mut self) -> Result<TreeRoot, S::Error> {
         // BULK-3: the last leaf may be empty if it is the only one.
         let mut ptr = self.close_leaf()?;

@@ -1,9 +1,9 @@
 //! The lowest set: the B-tree on disk, from its root down.
 //!
-//! Invariants of a walk: a child has the level, generation, owner and first key that its parent says. All its keys
-//! lie below the parent's next key.
+//! Invariants of a walk: a child has the level, generation, owner and first key in its parent's pointer. All its keys
+//! are below the parent's next key.
 //!
-//! Not here: positions in the tree (`path`), what lies on top of it (`delta`).
+//! Not here: positions in the tree (`path`), uncommitted changes (`delta`).
 
 use std::ops::RangeInclusive;
 
@@ -16,13 +16,13 @@ use crate::block::{Block, Item};
 use crate::error::TreeError;
 use crate::store::NodeStore;
 
-/// A tree as a superblock or a root item names it.
+/// A tree's root as recorded in a superblock or a root item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CommittedRoot {
     pub tree: RootId,
     pub bytenr: Logical,
     pub level: u8,
-    /// None if the naming structure does not say.
+    /// None if the record has no generation.
     pub generation: Option<Transid>,
 }
 
@@ -48,14 +48,14 @@ impl CommittedRoot {
         store.read(tree, &expect)
     }
 
-    /// Returns the item of exactly this key.
+    /// Returns the item with exactly this key.
     pub(crate) fn get(&self, store: &NodeStore, key: &Key) -> Result<Option<Item>, TreeError> {
         let (leaf, _) = self.leaf(store, key)?;
         let found = leaf.node().search(key).ok();
         Ok(found.and_then(|slot| leaf.item(slot)))
     }
 
-    /// Returns whether no item lies in a range of keys.
+    /// Returns whether a range of keys contains no item.
     pub(crate) fn is_empty_in(
         &self,
         store: &NodeStore,
@@ -64,12 +64,12 @@ impl CommittedRoot {
         let (leaf, bound) = self.leaf(store, keys.start())?;
         let node = leaf.node();
         let (Ok(slot) | Err(slot)) = node.search(keys.start());
-        // The next leaf begins with the bound, or above it.
+        // The next leaf begins at or above the bound.
         let next = node.key(slot).or(bound);
         Ok(next.is_none_or(|next| next > *keys.end()))
     }
 
-    /// Finds the leaf that may hold `key`, and the key that all of it lies below.
+    /// Finds the leaf that may hold `key`, and the exclusive upper bound of its keys.
     #[inline]
     fn leaf(&self, store: &NodeStore, key: &Key) -> Result<(Block, Option<Key>), TreeError> {
         let mut block = self.read(store)?;
@@ -81,7 +81,7 @@ impl CommittedRoot {
         Ok((block, bound))
     }
 
-    /// Returns the properties that the child in `slot` of `parent` must have, or None if there is no such slot.
+    /// Returns the expected properties of the child in `slot` of `parent`, or None if there is no such slot.
     pub(crate) fn expect_child(&self, parent: &Block, slot: usize) -> Option<Expect> {
         let node = parent.node();
         let ptr = node.ptrs().get(slot)?;
@@ -94,9 +94,9 @@ impl CommittedRoot {
         })
     }
 
-    /// Reads the child in `slot`. `bound` is the key that all of `parent` lies below; it becomes the
-    /// child's. That bound makes every walk end: without it a crafted tree could be visited
-    /// through exponentially many paths.
+    /// Reads the child in `slot`. `bound` is the exclusive upper bound of the keys in `parent`; it becomes the
+    /// child's. The bound guarantees that every walk ends: without it, a crafted tree could be visited along
+    /// exponentially many paths.
     pub(crate) fn read_child(
         &self,
         store: &NodeStore,
@@ -108,7 +108,7 @@ impl CommittedRoot {
         self.read_child_by(read, parent, slot, bound)
     }
 
-    /// Reads a child as [`CommittedRoot::read_child`] does, but gets the block that `Expect` describes from `read`.
+    /// Reads a child like [`CommittedRoot::read_child`], but gets the expected block from `read`.
     pub(crate) fn read_child_by(
         &self,
         read: impl FnOnce(&Expect) -> Result<Block, TreeError>,

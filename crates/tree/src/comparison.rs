@@ -1,18 +1,18 @@
-//! The items in which two committed trees differ, in key order.
+//! Difference between two committed trees: the items that were added, removed or changed, in key order.
 //!
-//! Both trees are walked side by side. A subtree to which both lead by the same address and generation is passed over
-//! unread. So comparing two snapshots costs what differs and the nodes above it.
+//! Both trees are walked in parallel. A subtree that both reach by the same address and generation is skipped unread.
+//! So the cost of comparing two snapshots is proportional to the differing leaves and the nodes above them.
 //!
 //! Invariants
-//! - COMPARE-1: each side stands on an item or on a subtree. All that comes after has greater keys.
-//! - COMPARE-2: the side whose key is lower moves; of equal keys the subtree that is higher is entered.
+//! - COMPARE-1: each side is at an item or a subtree. All later ones have greater keys.
+//! - COMPARE-2: the side with the lower key advances; of equal keys the higher subtree is entered.
 //! - COMPARE-3: a block that was read ahead is kept until both sides have passed its first key.
 //!
-//! Memory: one path of blocks a side. For each level, ten windows of blocks that were read ahead; a window has 128 blocks at
-//! most, and fewer beside a small cache (`window_of`).
+//! Memory: one path of blocks for each side. For each level, ten windows of blocks read ahead; a window has at most
+//! 128 blocks, and fewer if the cache is small (`window_of`).
 //!
 //! Locks: none; no block is read while the cache is locked.
-//! Not here: what keeps the trees from being freed. A block that was given out again is an error.
+//! Not here: the protection of the trees from being freed. A block whose address was reused is an error.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -34,7 +34,7 @@ use crate::view::View;
 #[cfg(test)]
 mod tests;
 
-/// An item that only one of two trees has, or that they have with different bytes.
+/// An item that is in only one of two trees, or in both with different bytes.
 #[derive(Clone, Debug)]
 pub enum Difference {
     Removed(Item),
@@ -54,7 +54,7 @@ impl Difference {
         }
     }
 
-    /// Returns the item as the old tree has it.
+    /// Returns the item in the old tree.
     pub fn old_item(&self) -> Option<&Item> {
         match self {
             Difference::Removed(item) | Difference::Changed { old: item, .. } => Some(item),
@@ -62,7 +62,7 @@ impl Difference {
         }
     }
 
-    /// Returns the item as the new tree has it.
+    /// Returns the item in the new tree.
     pub fn new_item(&self) -> Option<&Item> {
         match self {
             Difference::Added(item) | Difference::Changed { new: item, .. } => Some(item),
@@ -71,9 +71,9 @@ impl Difference {
     }
 }
 
-/// Compares two trees of one volume as of their last commits.
+/// A comparison of two trees of one volume as of their last commits.
 ///
-/// Both trees must stay as they are: subvolumes that are read-only and that something keeps from being freed.
+/// Neither tree may change: they must belong to read-only subvolumes that cannot be deleted during the comparison.
 #[derive(Debug)]
 pub struct Comparison {
     old: Side,
@@ -84,7 +84,7 @@ pub struct Comparison {
 /// One step of a comparison.
 enum Step {
     Found(Difference),
-    /// The sides went on behind something that both have alike.
+    /// Both sides skipped entries that are equal.
     Passed,
     /// A block was read.
     Entered,
@@ -98,7 +98,7 @@ impl Step {
 }
 
 impl Comparison {
-    /// Compares `new` with `old`, or with an empty tree: then all items of `new` are [`Difference::Added`].
+    /// Compares `new` with `old`. Without `old`, all items of `new` are [`Difference::Added`].
     pub fn new(old: Option<&View>, new: &View) -> Comparison {
         Comparison {
             old: old.map_or_else(|| Side::empty(new), Side::new),
@@ -107,7 +107,7 @@ impl Comparison {
         }
     }
 
-    /// Excludes items of these types, and reads no leaf that has no others.
+    /// Excludes items with these types, and does not read leaves that contain nothing else.
     #[must_use]
     pub fn without(mut self, types: RangeInclusive<KeyType>) -> Comparison {
         let left_out = LeftOut(Some((*types.start(), *types.end())));
@@ -115,9 +115,9 @@ impl Comparison {
         self
     }
 
-    /// Finds the next difference. None at the end of both trees.
+    /// Finds the next difference. Returns None at the end of both trees.
     ///
-    /// An error ends the comparison: what comes after it is not defined.
+    /// After an error the comparison must not be continued.
     pub fn next_difference(&mut self) -> Result<Option<Difference>, TreeError> {
         loop {
             match self.step()? {
@@ -128,10 +128,10 @@ impl Comparison {
         }
     }
 
-    /// Adds the next difference, and those after it that lie in the same two leaves. False at the end of both trees.
+    /// Appends the next difference and all later ones in the same two leaves. Returns false at the end of both trees.
     ///
-    /// Adds none, and returns true, if it comes upon many blocks that were rewritten and are alike. So a caller may stop
-    /// amid them. An error ends the comparison as well. Differences that were added before it are sound.
+    /// Returns true without a difference after many rewritten blocks with equal contents, so that the caller can
+    /// cancel. After an error the comparison must not be continued, but the differences appended before it are valid.
     pub fn next_of_leaves(&mut self, found: &mut Vec<Difference>) -> Result<bool, TreeError> {
         let before = found.len();
         let mut entered = 0;
@@ -179,7 +179,7 @@ impl Comparison {
         }
     }
 
-    /// Takes a step where both sides stand on the same key.
+    /// Takes a step where both sides are at the same key.
     fn take_both(&mut self, old: &Front, new: &Front) -> Result<Step, TreeError> {
         let alike = self.alike();
         if alike > 0 {
@@ -193,7 +193,7 @@ impl Comparison {
                 pair.map(|(old, new)| Difference::Changed { old, new }),
             ));
         }
-        // Both stand on their whole trees.
+        // Both sides are at the root of their tree.
         if old.height == new.height && old.place == new.place {
             self.old.pass(1);
             self.new.pass(1);
@@ -202,8 +202,7 @@ impl Comparison {
         self.enter(old.height >= new.height, new.height >= old.height)
     }
 
-    /// Returns how many entries of the blocks that the sides stand in are alike from here on: items, or subtrees that
-    /// both share.
+    /// Returns how many entries of both current blocks are equal from here on: items, or shared subtrees.
     fn alike(&self) -> usize {
         match (self.old.levels.last(), self.new.levels.last()) {
             (Some(old), Some(new)) if !self.old.at_root && !self.new.at_root => {
@@ -223,7 +222,7 @@ impl Comparison {
         }
     }
 
-    /// Enters the subtrees that the sides stand on.
+    /// Enters the current subtrees.
     fn enter(&mut self, old: bool, new: bool) -> Result<Step, TreeError> {
         self.read_ahead(old, new);
         if old {
@@ -235,9 +234,10 @@ impl Comparison {
         Ok(Step::Entered)
     }
 
-    /// Reads what differs of the coming subtrees, and of those below if both sides are entered.
+    /// Reads ahead the differing blocks among the next subtrees, and among their children if both sides are entered.
     ///
-    /// A few changes leave one leaf or two that differ below each node. Read a node at a time, each would be waited for.
+    /// After a few scattered changes, only one or two leaves below each node differ. Reading node by node would wait
+    /// for each of them.
     fn read_ahead(&mut self, old: bool, new: bool) {
         if !(old && new) {
             let most = self.window().min(self.new.store.read_ahead_blocks());
@@ -245,7 +245,7 @@ impl Comparison {
                 true => (&mut self.old, &self.new),
                 false => (&mut self.new, &self.old),
             };
-            // Subtrees that begin below it are on this side alone.
+            // Subtrees that begin below this key exist on this side only.
             let end = other.front().map(|front| front.key);
             let alone = side.ahead(end, most);
             return self.keep_ahead(&alone);
@@ -259,7 +259,7 @@ impl Comparison {
         self.keep_ahead(&self.differing_below(&of_old, &of_new, end, most));
     }
 
-    /// Reads blocks ahead and keeps them. Lets go of those that both sides have passed.
+    /// Reads blocks ahead and keeps them. Drops the kept blocks that both sides have passed.
     fn keep_ahead(&mut self, expects: &[Expect]) {
         if expects.is_empty() {
             return;
@@ -272,14 +272,14 @@ impl Comparison {
         self.ahead.keep(self.new.store.read_batch(&wanted));
     }
 
-    /// Returns how many siblings of a side are read ahead with what differs below them.
+    /// Returns how many siblings of a side are read ahead together with their differing children.
     fn window(&self) -> usize {
         let store = &self.new.store;
         window_of(store.cache_blocks(), store.read_ahead_blocks())
     }
 
-    /// Returns the coming siblings on both sides that are not shared, and the key that they end before. It returns None
-    /// if they have been read ahead, and for the roots.
+    /// Returns the next siblings on both sides that are not shared, and the exclusive upper bound of their keys.
+    /// Returns None if they have been read ahead already, and for the roots.
     fn both_ahead(&mut self) -> Option<(Vec<Expect>, Vec<Expect>, Option<Key>)> {
         let most = self.window();
         let (old, new) = (self.old.levels.last_mut()?, self.new.levels.last_mut()?);
@@ -316,7 +316,7 @@ impl Comparison {
     }
 
     /// Returns up to `most` children of nodes of both sides that are not shared and begin below `end`, in key order.
-    /// Nodes that are not at hand are left out.
+    /// Nodes that are not in memory are skipped.
     fn differing_below(
         &self,
         of_old: &[Expect],
@@ -358,24 +358,24 @@ impl Comparison {
     }
 }
 
-/// A search for differences returns after so many steps into blocks.
+/// Number of blocks entered without a difference before a search returns.
 const MAX_ENTERED: usize = 64;
-/// For each node that is read ahead, so many nodes below them all are.
+/// Number of nodes whose children are read ahead, per node in the window.
 const NODES_BELOW: usize = 8;
 const MAX_WINDOW: usize = 128;
-/// Reading ahead at a level takes about this part of the cache.
+/// Reading ahead at one level takes up to this fraction of the cache: a 16th.
 const CACHE_PART: usize = 16;
-/// The window is no smaller than one batch of blocks, if reading ahead at a level then takes about this part of the cache.
+/// The window is at least one batch of blocks if that takes no more than this fraction of the cache: a quarter.
 const LARGEST_CACHE_PART: usize = 4;
 
-/// Returns the size of a window. Blocks are kept outside the cache, and are not to be many beside a small one.
+/// Returns the size of a window. Blocks are kept outside of the cache, so that a small cache needs a small window.
 fn window_of(cache_blocks: usize, batch: usize) -> usize {
     let part = |part| cache_blocks / part / NODES_BELOW;
     let least = batch.min(part(LARGEST_CACHE_PART)).max(1);
     part(CACHE_PART).min(MAX_WINDOW).max(least)
 }
 
-/// Returns how many pointers are equal from these slots on.
+/// Returns how many consecutive pointers are equal from these slots on.
 fn shared(ptrs: &[KeyPtr], slot: usize, others: &[KeyPtr], other_slot: usize) -> usize {
     let ptrs = ptrs.get(slot..).unwrap_or_default();
     let others = others.get(other_slot..).unwrap_or_default();
@@ -385,7 +385,7 @@ fn shared(ptrs: &[KeyPtr], slot: usize, others: &[KeyPtr], other_slot: usize) ->
         .count()
 }
 
-/// Goes through the children of several nodes.
+/// An iterator over the children of several nodes.
 struct Children<'b> {
     nodes: &'b [Block],
     slot: usize,
@@ -396,7 +396,7 @@ impl<'b> Children<'b> {
         Children { nodes, slot: 0 }
     }
 
-    /// Returns the pointers of the node that the walk is in.
+    /// Returns the pointers of the current node.
     fn ptrs(&self) -> &'b [KeyPtr] {
         let node = self.nodes.first().map(Block::node);
         node.map(|node| node.ptrs()).unwrap_or_default()
@@ -406,7 +406,8 @@ impl<'b> Children<'b> {
         self.ptrs().get(self.slot).map(|ptr| ptr.key.get())
     }
 
-    /// Returns the key of the child after it, in the next node if need be. The child's own keys lie below.
+    /// Returns the key of the following child, which may be in the next node. It bounds the keys of the current
+    /// child.
     fn next_key(&self) -> Option<Key> {
         let in_next_node = || self.nodes.get(1)?.node().key(0);
         let next = self.ptrs().get(self.slot + 1).map(|ptr| ptr.key.get());
@@ -417,7 +418,7 @@ impl<'b> Children<'b> {
         root.expect_child(self.nodes.first()?, self.slot)
     }
 
-    /// Goes on behind `count` children of the node.
+    /// Skips `count` children of the current node.
     fn pass(&mut self, count: usize) {
         self.slot += count;
         if self.slot >= self.ptrs().len() {
@@ -448,7 +449,7 @@ impl Ahead {
         self.0 = self.0.split_off(&(front, Logical(0)));
     }
 
-    /// Returns the blocks of `expects` that are here and have children.
+    /// Returns the interior nodes among `expects` that are in memory.
     fn nodes(&self, expects: &[Expect]) -> Vec<Block> {
         let kept = expects.iter().filter_map(|expect| self.get(expect));
         kept.filter(|block| !block.node().is_leaf())
@@ -460,9 +461,9 @@ impl Ahead {
 /// The next item or subtree of one side.
 struct Front {
     key: Key,
-    /// 0 for an item, else one more than the level of the subtree's top block.
+    /// 0 for an item; for a subtree, the level of its top block plus 1.
     height: u8,
-    /// Where a subtree's top block lies, and its generation.
+    /// Address and generation of a subtree's top block.
     place: Option<(Logical, Option<Transid>)>,
 }
 
@@ -472,7 +473,7 @@ struct Level {
     slot: usize,
     /// Children before this slot have been read ahead.
     read_to: usize,
-    /// All keys of `block` lie below it.
+    /// Exclusive upper bound of all keys in `block`.
     bound: Option<Key>,
 }
 
@@ -481,31 +482,31 @@ impl Level {
         self.block.node().key(slot)
     }
 
-    /// Returns the key that all keys of the child in `slot` lie below.
+    /// Returns the exclusive upper bound of the keys in the child in `slot`.
     fn bound_of(&self, slot: usize) -> Option<Key> {
         self.key(slot + 1).or(self.bound)
     }
 }
 
-/// The lowest and the highest of the types whose items are left out.
+/// The lowest and the highest of the excluded item types.
 #[derive(Clone, Copy, Debug, Default)]
 struct LeftOut(Option<(KeyType, KeyType)>);
 
 impl LeftOut {
-    /// Returns the last key that left-out items of an object can have, if `key` is of one of them.
+    /// Returns the last key that excluded items of an object can have, if `key` has an excluded type.
     fn end(self, key: Key) -> Option<Key> {
         let (lowest, highest) = self.0?;
         let is_one = (lowest..=highest).contains(&key.item_type);
         is_one.then(|| Key::new(key.objectid, highest, u64::MAX))
     }
 
-    /// Returns whether all keys from `first` to before `bound` are left out.
+    /// Returns whether all keys from `first` to before `bound` are excluded.
     fn has_all(self, first: Key, bound: Option<Key>) -> bool {
         let end = self.end(first);
         end.zip(bound).is_some_and(|(end, bound)| bound <= end)
     }
 
-    /// Returns the child in a slot, unless all of it is left out.
+    /// Returns the child in a slot, unless all of it is excluded.
     fn child(self, root: &CommittedRoot, level: &Level, slot: usize) -> Option<Expect> {
         let first = level.key(slot)?;
         match self.has_all(first, level.bound_of(slot)) {
@@ -515,13 +516,13 @@ impl LeftOut {
     }
 }
 
-/// The path of one tree.
+/// The position in one tree.
 #[derive(Debug)]
 struct Side {
     store: Arc<NodeStore>,
     root: CommittedRoot,
     left_out: LeftOut,
-    /// The side stands on the whole tree.
+    /// Whether the side is at the whole tree and has read no block.
     at_root: bool,
     levels: Vec<Level>,
 }
@@ -537,7 +538,7 @@ impl Side {
         }
     }
 
-    /// Creates a side that has come to its end.
+    /// Creates a side that is at its end.
     fn empty(like: &View) -> Side {
         Side {
             at_root: false,
@@ -567,7 +568,7 @@ impl Side {
         })
     }
 
-    /// Goes on to what is not left out.
+    /// Skips excluded items and subtrees.
     fn pass_left_out(&mut self) {
         while !self.at_root
             && let Some(level) = self.levels.last()
@@ -587,7 +588,7 @@ impl Side {
         }
     }
 
-    /// Returns the item that the side stands on, and goes on behind it.
+    /// Returns the current item and moves past it.
     fn take_item(&mut self) -> Option<Item> {
         let level = self.levels.last()?;
         let item = level.block.item(level.slot);
@@ -595,7 +596,7 @@ impl Side {
         item
     }
 
-    /// Goes on behind so many items or subtrees of the block that the side stands in, or behind the whole tree.
+    /// Skips `count` items or subtrees of the current block, or the whole tree.
     fn pass(&mut self, mut count: usize) {
         // COMPARE-1
         self.at_root = false;
@@ -609,7 +610,7 @@ impl Side {
         }
     }
 
-    /// Goes to the first entry of the subtree that the side stands on.
+    /// Moves to the first entry of the current subtree.
     fn enter(&mut self, ahead: &Ahead) -> Result<(), TreeError> {
         let (block, bound) = match self.levels.last() {
             None => (self.root.read(&self.store)?, None),
@@ -626,7 +627,7 @@ impl Side {
             }
         };
         self.at_root = false;
-        // Only the root of a tree without items.
+        // Empty only for the root of a tree without items.
         if !block.node().is_empty() {
             self.levels.push(Level {
                 block,
@@ -638,8 +639,8 @@ impl Side {
         Ok(())
     }
 
-    /// Returns the subtree that the side stands on and its coming siblings that begin below `end`, `most` at most. It
-    /// returns none if they have been read ahead.
+    /// Returns the current subtree and up to `most - 1` siblings after it that begin below `end`. Returns an empty
+    /// list if they have been read ahead already.
     fn ahead(&mut self, end: Option<Key>, most: usize) -> Vec<Expect> {
         let Some(parent) = self.levels.last_mut() else {
             return Vec::new();

@@ -1,16 +1,16 @@
-//! A position in a view, and moving it.
+//! A position in a view, and its moves.
 //!
-//! The sets of the view are merged: the nearest key comes next, of the newest set that mentions it, and a
-//! whiteout hides its key. A cursor takes the sets as they are when it is made or sought. It meets edits
-//! that are made to its mutable set where it has not been yet; what it stands on stays as it was.
+//! The sets of the view are merged: the nearest key is next, from the newest set that has it, and a whiteout hides
+//! its key. A cursor uses the sets that were current when it was created or last positioned by a seek. It sees later
+//! edits of its mutable set at keys that it has not passed; the current item does not change.
 //!
 //! Invariants
-//! - CURSOR-1: the path stands on the first committed item at or beyond the cursor's key, seen in the direction of
-//!   the last move. It stands nowhere if there is none.
-//! - CURSOR-2: a run of committed items that nothing lies on top of costs about what it costs without upper sets.
-//!   Where it ends is found out once a leaf.
-//! - CURSOR-3: a long run of whiteouts is gone through by the first cursor that meets it; others skip it.
-//! - CURSOR-4: moving forward meets keys in strictly ascending order, backward in descending order.
+//! - CURSOR-1: the path is at the first committed item at or beyond the cursor's key in the direction of the last
+//!   move. Without such an item it is unpositioned.
+//! - CURSOR-2: a run of committed items with no upper entry between them costs about as much as without upper sets.
+//!   The end of the run is computed once per leaf.
+//! - CURSOR-3: only the first cursor walks through a long run of whiteouts; later ones skip it.
+//! - CURSOR-4: forward moves yield strictly ascending keys, backward moves descending keys.
 //!
 //! Locks: none between moves; none is held while a block is read.
 //! Not here: walking one set (`path`, `delta`).
@@ -35,12 +35,12 @@ mod tests;
 #[derive(Clone, Debug)]
 pub struct Cursor<'v> {
     view: &'v View,
-    /// Keeps the blocks of the committed set from being given out again.
+    /// Keeps the blocks of the committed set from being reused.
     _epoch: Arc<Epoch>,
     /// The layers of a live tree.
     layers: Option<Arc<Layers>>,
     path: Path<'v>,
-    /// The sets above the committed one; without any, the path alone is the position.
+    /// The sets above the committed one. If there are none, the path alone is the position.
     overlay: Option<Overlay>,
     at: At,
     direction: Direction,
@@ -48,14 +48,14 @@ pub struct Cursor<'v> {
 }
 
 impl View {
-    /// Creates a cursor that stands nowhere until it is sought.
+    /// Creates a cursor without a position; seek it first.
     pub fn cursor(&self) -> Cursor<'_> {
         Cursor::new(self)
     }
 
-    /// Returns the items in a range of keys, ascending, or None if they are more than `most`.
+    /// Returns the items in a range of keys, ascending, or None if there are more than `most`.
     ///
-    /// Takes no cursor where all are edits of the running transaction, such as those of a new inode.
+    /// Needs no cursor if all items are edits of the running transaction, such as the items of a new inode.
     pub fn few_items(
         &self,
         keys: RangeInclusive<Key>,
@@ -83,33 +83,34 @@ impl View {
     }
 }
 
-/// The slots of the path's leaf that no upper set has a say in: a walk up takes them as they come.
+/// Consecutive slots of the path's leaf with no upper entry between them. A forward walk skips the merge for these.
 #[derive(Clone, Copy, Debug, Default)]
 struct Clear {
-    /// The clear slots are those from the path's slot to before this one; 0 unless the cursor stands on the path.
+    /// Exclusive end of the clear slots, which begin at the path's slot; 0 unless the cursor is at the path's item.
     end: usize,
-    /// The version of the overlay when that was found out.
+    /// The version of the overlay for which `end` was computed.
     version: u64,
 }
 
-/// Whiteouts that were passed one after the other.
+/// A run of consecutive whiteouts that a move has passed.
 #[derive(Clone, Copy, Debug, Default)]
 struct Run {
-    /// The lowest and the highest key, and the version of the mutable set when it began.
+    /// The lowest and the highest key, and the version of the mutable set at the start of the run.
     keys: Option<(Key, Key, u64)>,
     passed: usize,
     /// Whether a gap was skipped.
     skipped: bool,
 }
 
-/// From so many whiteouts on, a run is worth noting; behind a gap, fewer are. Tests make do with short ones.
+/// Minimum number of whiteouts for a run to be recorded as a gap. Tests use short runs.
 const LONG_RUN: usize = if cfg!(test) { 3 } else { 64 };
+/// Minimum number of whiteouts that extend an existing gap.
 const LONGER_BY: usize = if cfg!(test) { 2 } else { 8 };
-/// A run is noted in portions, lest an edit meanwhile makes all of it void.
+/// A run is recorded in portions, so that a concurrent edit does not invalidate all of it.
 const PORTION: usize = if cfg!(test) { 16 } else { 4096 };
 
 impl Run {
-    /// Passes a whiteout. Returns where the gap ends that it lies in, if it is known to.
+    /// Passes a whiteout. Returns the end of the known gap around it, if any.
     fn pass(&mut self, overlay: &Overlay, direction: Direction, key: Key) -> Option<Key> {
         let (set, version) = overlay.mutable()?;
         if self.keys.is_none_or(|(.., begun)| begun != version) {
@@ -121,7 +122,7 @@ impl Run {
             self.end(overlay);
             self.reach(key..=key, version);
         }
-        // A run between two gaps that was not noted is short.
+        // Looks for a gap only once per `LONGER_BY` whiteouts: an unrecorded run between two gaps is short.
         if self.passed != 1 && !self.passed.is_multiple_of(LONGER_BY) {
             return None;
         }
@@ -186,14 +187,15 @@ impl<'v> Cursor<'v> {
         }
     }
 
-    /// Announces a long forward walk: siblings are read ahead, many at a time.
+    /// Enables read-ahead of siblings, in large batches, for a long forward walk.
     #[must_use]
     pub fn sequential(mut self) -> Self {
         self.path.set_sequential();
         self
     }
 
-    /// Takes the layers as they are now. The token of a fixed root's cursor stays: it alone protects it.
+    /// Switches to the current layers. For a fixed root the cursor keeps its token, because nothing else protects the
+    /// root.
     fn renew(&mut self) {
         self.at = At::Nowhere;
         let Source::Live(tree, depth) = self.view.source() else {
@@ -213,7 +215,7 @@ impl<'v> Cursor<'v> {
         self._epoch = epoch;
     }
 
-    /// Goes to the first item at or above `key`. False if there is none.
+    /// Moves to the first item at or above `key`. Returns false if there is none.
     pub fn seek(&mut self, key: &Key) -> Result<bool, TreeError> {
         self.renew();
         let found = self.path.seek(key)?;
@@ -223,7 +225,7 @@ impl<'v> Cursor<'v> {
         }
     }
 
-    /// Goes to the last item at or below `key`. False if there is none.
+    /// Moves to the last item at or below `key`. Returns false if there is none.
     pub fn seek_floor(&mut self, key: &Key) -> Result<bool, TreeError> {
         self.renew();
         let found = self.path.seek_floor(key)?;
@@ -233,7 +235,7 @@ impl<'v> Cursor<'v> {
         }
     }
 
-    /// Returns the item that the cursor stands on.
+    /// Returns the current item.
     pub fn current(&self) -> Option<(Key, &[u8])> {
         match (&self.overlay, &self.at) {
             (None, _) | (_, At::Path) => self.path.current(),
@@ -242,7 +244,7 @@ impl<'v> Cursor<'v> {
         }
     }
 
-    /// Returns the current item with a hold on its bytes.
+    /// Returns the current item together with a reference to its bytes.
     pub fn item(&self) -> Option<Item> {
         match (&self.overlay, &self.at) {
             (None, _) | (_, At::Path) => self.path.item(),
@@ -251,7 +253,7 @@ impl<'v> Cursor<'v> {
         }
     }
 
-    /// Goes to the next item. False, and the cursor stands nowhere, after the last.
+    /// Moves to the next item. Returns false after the last one; the cursor is unpositioned then.
     pub fn advance(&mut self) -> Result<bool, TreeError> {
         let Some(overlay) = &self.overlay else {
             return self.path.advance();
@@ -263,7 +265,7 @@ impl<'v> Cursor<'v> {
         self.step(Direction::Up)
     }
 
-    /// Goes to the item before. False, and the cursor stands nowhere, before the first.
+    /// Moves to the previous item. Returns false before the first one; the cursor is unpositioned then.
     pub fn retreat(&mut self) -> Result<bool, TreeError> {
         match self.overlay {
             None => self.path.retreat(),
@@ -271,7 +273,7 @@ impl<'v> Cursor<'v> {
         }
     }
 
-    /// Moves to the item beyond the current one.
+    /// Moves to the next item in `direction`.
     fn step(&mut self, direction: Direction) -> Result<bool, TreeError> {
         let at = std::mem::replace(&mut self.at, At::Nowhere);
         let here = match at {
@@ -279,7 +281,7 @@ impl<'v> Cursor<'v> {
             At::Path => self.path.key(),
             At::Delta(item) => Some(item.key()),
         };
-        // CURSOR-4: all that follows looks at or beyond the key after this one.
+        // CURSOR-4: the rest of the search considers only keys from `next` on.
         let Some(next) = here.and_then(|here| direction.after(here)) else {
             self.path.clear();
             return Ok(false);
@@ -308,7 +310,7 @@ impl<'v> Cursor<'v> {
         }
     }
 
-    /// Goes to the first visible item at or beyond `key`; the path is on the first committed one there.
+    /// Moves to the first visible item at or beyond `key`. The path must be at the first committed one there.
     fn merge(&mut self, direction: Direction, mut key: Key) -> Result<bool, TreeError> {
         self.direction = direction;
         self.clear = Clear::default();
@@ -352,7 +354,7 @@ impl<'v> Cursor<'v> {
         Ok(false)
     }
 
-    /// Finds the clear slots, after [`Overlay::find`] has shown that the path's item comes first.
+    /// Computes the clear slots. [`Overlay::find`] must have shown that the path's item is before all upper entries.
     fn find_clear(&mut self) {
         if let (Some(overlay), Direction::Up) = (&self.overlay, self.direction) {
             let (version, next) = overlay.found_up();

@@ -1,15 +1,15 @@
 //! Changes that the on-disk tree does not have yet: a sorted map of values and whiteouts.
 //!
-//! A tree is read as a stack: mutable set, then at most one frozen set, then the committed root. The
-//! newest set that mentions a key wins.
+//! A tree is read as a stack: mutable set, then at most one frozen set, then the committed root. The newest set that
+//! has a key wins.
 //!
 //! Invariants
 //! - DELTA-1: a key is in a set once, as a value or as a whiteout.
 //! - DELTA-2: a frozen set is never edited; it is the mutable set's map, handed over, not a copy.
-//! - DELTA-3: a whiteout stands only where a lower set may hold the key, and exists in memory only:
-//!   `apply` turns each into a deletion.
+//! - DELTA-3: a whiteout exists only where a lower set may hold the key, and in memory only: `apply` turns each into
+//!   a deletion.
 //!
-//! Locks: a mutable set's own, a leaf: held for one look-up or for one call's edits, never across IO.
+//! Locks: each mutable set has a leaf lock. It is held for one look-up or for the edits of one call, never across IO.
 //! Not here: the stack (`live`), merging it (`cursor`), when to freeze (the commit).
 
 mod frozen;
@@ -28,7 +28,7 @@ pub use frozen::FrozenSet;
 pub(crate) use mutable::MutableSet;
 pub(crate) use walk::{Direction, Overlay};
 
-/// A change of one key; what each may assume is said at [`crate::LiveTree`]'s methods.
+/// A change of one key. The methods of [`crate::LiveTree`] describe the precondition of each variant.
 #[derive(Clone, Debug)]
 pub enum Edit {
     Insert(Key, Arc<[u8]>),
@@ -45,11 +45,11 @@ impl Edit {
     }
 }
 
-/// How large a set is.
+/// The size of a set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DeltaSize {
     pub entries: usize,
-    /// Keys, values, and about what holding them costs.
+    /// Memory of the keys and values, including an estimate of the map's overhead.
     pub bytes: u64,
 }
 
@@ -68,7 +68,7 @@ pub(crate) type Entry = Option<Arc<[u8]>>;
 
 /// An entry's key and slot in the map, whose nodes are two thirds full on average.
 const ENTRY_BYTES: u64 = (size_of::<Key>() + size_of::<Slot>()) as u64 * 3 / 2;
-/// A value's counts, and what the memory allocator adds.
+/// A value's reference counts and the allocator's overhead.
 const VALUE_BYTES: u64 = 32;
 
 #[derive(Clone, Debug)]
@@ -85,7 +85,7 @@ impl Slot {
     }
 }
 
-/// The sorted map that is first a mutable and then a frozen set.
+/// The sorted map of a set, mutable at first and then frozen.
 #[derive(Debug, Default)]
 pub(crate) struct DeltaMap {
     slots: BTreeMap<Key, Slot>,

@@ -1,13 +1,13 @@
-//! Tokens by which a commit knows that no reader looks at the state before it any more.
+//! Tokens that show a commit when no reader uses the previous state any longer.
 //!
-//! Every search and every cursor holds the token that was current when it began. A commit puts a new token in place
-//! and keeps the old one. When the commit's is the only hold left, no reader can reach a block that it freed.
+//! Every search and every cursor holds the token that was current when it began. A commit installs a new token and
+//! keeps the old one. Once the commit has the last reference, no reader can reach a block that it freed.
 //!
 //! Invariants
-//! - EPOCH-1: a reader takes the token first and the layers of its tree after; a commit publishes the
-//!   layers first and changes the token after. So a holder of the new token sees the new layers.
-//! - EPOCH-2: tokens are outlived in any order; space freed by a commit waits for its own token and for
-//!   all older ones.
+//! - EPOCH-1: a reader takes the token before the layers of its tree; a commit publishes the layers before it changes
+//!   the token. So a holder of the new token sees the new layers.
+//! - EPOCH-2: readers may release tokens in any order; space freed by a commit is reused only after its own token and
+//!   all older ones are released.
 //!
 //! Locks: none.
 
@@ -15,14 +15,14 @@ use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
 
-/// One state of the volume, as long as any reader holds it.
+/// One state of the volume, alive while any reader holds it.
 #[derive(Debug)]
 pub struct Epoch {
     number: u64,
 }
 
 impl Epoch {
-    /// Returns how many came before it.
+    /// Returns the number of epochs before this one.
     pub fn number(&self) -> u64 {
         self.number
     }
@@ -45,13 +45,14 @@ impl Epochs {
         self.current.load_full()
     }
 
-    /// Returns a hold for the length of one search. It shares no counter with other threads until the token changes;
-    /// the change turns it into a counted one.
+    /// Returns a reference for the duration of one search. It updates no shared counter until the token changes; the
+    /// change converts it to a counted reference.
     pub(crate) fn hold_briefly(&self) -> Guard<Arc<Epoch>> {
         self.current.load()
     }
 
-    /// Puts a new token in place and returns the old one, which the commit keeps (EPOCH-2). One thread at a time.
+    /// Installs a new token and returns the old one, which the commit keeps (EPOCH-2). Must not be called
+    /// concurrently.
     pub(crate) fn advance(&self) -> Arc<Epoch> {
         let number = self.current.load().number + 1;
         self.current.swap(Arc::new(Epoch { number }))

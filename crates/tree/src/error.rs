@@ -1,4 +1,4 @@
-//! Errors of reading a tree, and of making a block ready to be written.
+//! Errors of reading a tree, and of preparing a block for writing.
 
 use ubtrfs_device::ReadFailure;
 use ubtrfs_device::nonblocking::WouldBlock;
@@ -10,7 +10,7 @@ use ubtrfs_format::key::Key;
 pub enum TreeError {
     #[error(transparent)]
     WouldBlock(#[from] WouldBlock),
-    /// No mirror held a sound copy; `reason` is what the last one had wrong.
+    /// No mirror has a valid copy; `reason` is the defect of the last one.
     #[error("tree {tree}: block at {bytenr} is damaged on every mirror: {reason}")]
     Corrupt {
         tree: RootId,
@@ -24,14 +24,14 @@ pub enum TreeError {
         #[source]
         source: ReadFailure,
     },
-    /// The block is sound but is not the one its parent points to.
+    /// The block is valid but is not the block that its parent points to.
     #[error("tree {tree}: block at {bytenr} is not as its parent expects: {reason}")]
     Unexpected {
         tree: RootId,
         bytenr: Logical,
         reason: CorruptBlock,
     },
-    /// The block's last key reaches into its next sibling's range.
+    /// The block's last key is inside its next sibling's range.
     #[error("tree {tree}: block at {bytenr} ends with key {last}, not below {bound}")]
     KeyBound {
         tree: RootId,
@@ -39,7 +39,7 @@ pub enum TreeError {
         last: Key,
         bound: Key,
     },
-    /// A block that was built to be written and that the kernel would refuse.
+    /// A block built for writing is one that the kernel would reject.
     #[error("tree {tree}: block for {bytenr} must not be written: {reason}")]
     Unwritable {
         tree: RootId,

@@ -1,9 +1,8 @@
-//! One B-tree: views, cursors, what changed since the last commit, and the blocks in memory. Knows no
-//! item's meaning.
+//! One B-tree: views, cursors, uncommitted changes, and the cache of blocks. Items are opaque here.
 //!
-//! A reader sees a [`View`]: a stack of sorted sets of which the committed root on disk is the lowest.
-//! Everything above this crate reads through views and cursors only, so what lies on top of the
-//! committed set is this crate's affair. Changes go into a [`LiveTree`]; [`apply`] makes them a new root.
+//! A reader sees a [`View`]: a stack of sorted sets, with the committed root on disk as the lowest. All code above
+//! this crate reads through views and cursors, so that the sets above the committed one are private to this crate.
+//! Changes are made in a [`LiveTree`]; [`apply`] turns them into a new root.
 
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 

@@ -1,13 +1,13 @@
-//! A tree that changes: the stack of its sets, and the edits of the newest.
+//! A mutable tree: the stack of its sets, and edits of the newest.
 //!
 //! Invariants
 //! - LIVE-1: a reader takes all layers in one step: either those before a freeze or a publication, or those
 //!   after it.
-//! - LIVE-2: an edit goes to the set that is mutable when it is made; a freeze waits for it.
+//! - LIVE-2: an edit is made in the set that is mutable at that time; a freeze waits for it.
 //! - LIVE-3: freezing and publishing swap pointers; no set is ever copied.
 //!
 //! Locks: `switch` before the mutable set's. Neither is held across IO.
-//! Not here: what a set is (`delta`), new roots (`apply`), the order of a commit.
+//! Not here: the sets themselves (`delta`), new roots (`apply`), the order of a commit.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::store::NodeStore;
 #[cfg(test)]
 mod tests;
 
-/// Down from which set a view looks.
+/// The newest set that is visible through a view.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Depth {
     Mutable,
@@ -40,7 +40,7 @@ pub(crate) struct Layers {
     mutable: Arc<MutableSet>,
     frozen: Option<Arc<FrozenSet>>,
     committed: CommittedRoot,
-    /// How many were published before.
+    /// The number of publications before this one.
     publications: u64,
 }
 
@@ -61,14 +61,14 @@ impl Layers {
         Overlay::new(self.mutable(depth), self.frozen(depth), self.publications)
     }
 
-    /// Returns the entry of `key` in the newest set above the committed one that mentions it.
+    /// Returns the entry of `key` in the newest set above the committed one that has it.
     fn entry(&self, depth: Depth, key: &Key) -> Option<Entry> {
         let newest = self.mutable(depth).and_then(|set| set.get(key));
         newest.or_else(|| self.frozen(depth)?.entry(key).cloned())
     }
 }
 
-/// A tree with the changes that are not committed yet.
+/// A tree with its uncommitted changes.
 #[derive(Debug)]
 pub struct LiveTree {
     store: Arc<NodeStore>,
@@ -123,8 +123,8 @@ impl LiveTree {
         }
     }
 
-    /// Returns the items in a range of keys, ascending, where only the mutable set has any. It returns None where
-    /// another set has entries there, or where there are more than `most`.
+    /// Returns the items in a range of keys, ascending, if only the mutable set has entries there. Otherwise, or if
+    /// there are more than `most`, returns None.
     pub(crate) fn only_edited_in(
         &self,
         keys: RangeInclusive<Key>,
@@ -151,9 +151,9 @@ impl LiveTree {
     }
 }
 
-/// Edits. Each returns by how many bytes the mutable set grew ([`DeltaSize::bytes`]).
+/// Edits. Each returns how many bytes the mutable set grew ([`DeltaSize::bytes`]).
 impl LiveTree {
-    /// Adds an item whose key is in no set, or hidden by a whiteout.
+    /// Adds an item with a key that is in no set or is hidden by a whiteout.
     ///
     /// # Panics
     /// If the mutable set holds an item of the key.
@@ -161,21 +161,21 @@ impl LiveTree {
         self.edit([Edit::Insert(key, value)])
     }
 
-    /// Adds or replaces an item whose key may be in a lower set.
+    /// Adds or replaces an item with a key that may be in a lower set.
     pub fn put(&self, key: Key, value: Arc<[u8]>) -> i64 {
         self.edit([Edit::Put(key, value)])
     }
 
-    /// Removes an item that is in some set. A whiteout is left only if a lower set may hold the key.
+    /// Removes an item. Leaves a whiteout only if a lower set may hold the key.
     pub fn delete(&self, key: Key) -> i64 {
         self.edit([Edit::Delete(key)])
     }
 
-    /// Makes several edits in one step, as seen by threads that look up a key. `edits` runs under the set's lock.
+    /// Makes several edits atomically for threads that look up a key. `edits` runs under the set's lock.
     pub fn edit(&self, edits: impl IntoIterator<Item = Edit>) -> i64 {
         let mut edits = edits;
         loop {
-            // LIVE-2: a set that was frozen in between gives the edits back.
+            // LIVE-2: a set that was frozen concurrently returns the edits.
             match self.layers.load().mutable.edit(edits) {
                 Ok(growth) => return growth,
                 Err(back) => edits = back,
@@ -193,12 +193,12 @@ impl LiveTree {
         self.layers.load().mutable.keys()
     }
 
-    /// Returns the mutable set's entry of a key. Some(None) stands for a deletion.
+    /// Returns the mutable set's entry for a key: `None` without one, `Some(None)` for a deletion.
     pub fn edited(&self, key: &Key) -> Option<Option<Arc<[u8]>>> {
         self.layers.load().mutable.get(key)
     }
 
-    /// Returns the entries of the mutable set in a range of keys, ascending. None stands for a deletion.
+    /// Returns the entries of the mutable set in a range of keys, ascending. A value of None is a deletion.
     pub fn edited_in(&self, range: RangeInclusive<Key>) -> Vec<(Key, Option<Arc<[u8]>>)> {
         const AT_ONCE: usize = 256;
         let mutable = Arc::clone(&self.layers.load().mutable);
@@ -221,7 +221,7 @@ impl LiveTree {
         self.layers.load().mutable.has_within(range)
     }
 
-    /// Returns whether no set but the committed one has an entry in a range of keys.
+    /// Returns whether only the committed set can have entries in a range of keys.
     pub fn is_committed_in(&self, range: &RangeInclusive<Key>) -> bool {
         // LIVE-1
         let layers = self.layers.load();
@@ -238,10 +238,10 @@ impl LiveTree {
 
 /// Calls of a commit.
 impl LiveTree {
-    /// Ends the mutable set, which is the frozen one from now on. None if it is empty.
+    /// Freezes the mutable set. Returns None if it is empty.
     ///
     /// # Panics
-    /// If the frozen set before was not published.
+    /// If the previous frozen set was not published.
     pub fn freeze(&self) -> Option<Arc<FrozenSet>> {
         let _switch = self.switch.lock();
         let layers = self.layers.load_full();
@@ -259,8 +259,8 @@ impl LiveTree {
         })
     }
 
-    /// Makes `root` the committed set and drops the frozen one, in one step for readers. The frozen
-    /// set's changes must be in `root`.
+    /// Makes `root` the committed set and drops the frozen one, atomically for readers. `root` must include the
+    /// frozen set's changes.
     pub fn publish(&self, root: CommittedRoot) {
         let _switch = self.switch.lock();
         let layers = self.layers.load_full();

@@ -1,11 +1,11 @@
-//! A position in the committed B-tree, and moving it.
+//! A position in the committed B-tree, and its moves.
 //!
 //! Invariants
-//! - PATH-1: a path that stands somewhere ends in a leaf, and its slots are all within their blocks.
-//! - PATH-2: moving forward meets keys in strictly ascending order, backward in descending order.
+//! - PATH-1: a positioned path ends in a leaf, and its slots are all within their blocks.
+//! - PATH-2: forward moves yield strictly ascending keys, backward moves descending keys.
 //!
 //! Locks: none; no block is read while the cache is locked.
-//! Not here: what lies on top of the committed set (`cursor`).
+//! Not here: the sets above the committed one (`cursor`).
 
 use ubtrfs_format::key::Key;
 
@@ -18,22 +18,22 @@ use crate::store::NodeStore;
 struct Step {
     block: Block,
     slot: usize,
-    /// All keys of `block` lie below it.
+    /// Exclusive upper bound of all keys in `block`.
     bound: Option<Key>,
 }
 
-/// From the root to an item of a leaf.
+/// The blocks and slots from the root to an item of a leaf.
 #[derive(Clone, Debug)]
 pub(crate) struct Path<'v> {
     store: &'v NodeStore,
     root: CommittedRoot,
-    /// Empty if the path stands nowhere.
+    /// Empty if the path is unpositioned.
     steps: Vec<Step>,
     sequential: bool,
 }
 
 impl<'v> Path<'v> {
-    /// Creates a path that stands nowhere.
+    /// Creates a path without a position.
     pub(crate) fn new(store: &'v NodeStore, root: CommittedRoot) -> Path<'v> {
         Path {
             store,
@@ -43,23 +43,23 @@ impl<'v> Path<'v> {
         }
     }
 
-    /// Turns on the read-ahead of siblings, many at a time.
+    /// Enables read-ahead of siblings, in large batches.
     pub(crate) fn set_sequential(&mut self) {
         self.sequential = true;
     }
 
-    /// Switches to another state of the tree. The path stands nowhere then.
+    /// Switches to another state of the tree and clears the position.
     pub(crate) fn set_root(&mut self, root: CommittedRoot) {
         self.root = root;
         self.steps.clear();
     }
 
-    /// Stands nowhere from now on.
+    /// Clears the position.
     pub(crate) fn clear(&mut self) {
         self.steps.clear();
     }
 
-    /// Goes to the first item at or above `key`. False if there is none.
+    /// Moves to the first item at or above `key`. Returns false if there is none.
     pub(crate) fn seek(&mut self, key: &Key) -> Result<bool, TreeError> {
         if !self.descend(key)? {
             return Ok(false);
@@ -75,7 +75,7 @@ impl<'v> Path<'v> {
         self.next_leaf()
     }
 
-    /// Goes to the last item at or below `key`. False if there is none.
+    /// Moves to the last item at or below `key`. Returns false if there is none.
     pub(crate) fn seek_floor(&mut self, key: &Key) -> Result<bool, TreeError> {
         if !self.descend(key)? {
             return Ok(false);
@@ -94,19 +94,20 @@ impl<'v> Path<'v> {
         leaf.block.node().key(leaf.slot)
     }
 
-    /// Returns the item that the path leads to.
+    /// Returns the current item.
     pub(crate) fn current(&self) -> Option<(Key, &[u8])> {
         let leaf = self.steps.last()?;
         leaf.block.node().item(leaf.slot)
     }
 
-    /// Returns the current item with a hold on its block.
+    /// Returns the current item together with a reference to its block.
     pub(crate) fn item(&self) -> Option<Item> {
         let leaf = self.steps.last()?;
         leaf.block.item(leaf.slot)
     }
 
-    /// Returns how many slots of the leaf have keys below `bound`; all, without one. 0 if the path stands nowhere.
+    /// Returns how many slots of the leaf have keys below `bound`, or all slots without a bound. 0 if the path is
+    /// unpositioned.
     pub(crate) fn slots_below(&self, bound: Option<Key>) -> usize {
         let Some(leaf) = self.steps.last() else {
             return 0;
@@ -114,7 +115,7 @@ impl<'v> Path<'v> {
         let node = leaf.block.node();
         match bound {
             None => node.len(),
-            // Where the sets alternate, the next item is out of bounds already.
+            // Shortcut for sets that alternate: the next item is already out of bounds.
             Some(bound) if node.key(leaf.slot + 1).is_some_and(|key| key >= bound) => leaf.slot + 1,
             Some(bound) => match node.search(&bound) {
                 Ok(slot) | Err(slot) => slot,
@@ -122,7 +123,7 @@ impl<'v> Path<'v> {
         }
     }
 
-    /// Goes to the next item if it is in this leaf and its slot below `end`.
+    /// Moves to the next item if it is in this leaf and its slot is below `end`.
     pub(crate) fn advance_below(&mut self, end: usize) -> bool {
         match self.steps.last_mut() {
             Some(leaf) if leaf.slot + 1 < end => {
@@ -133,12 +134,12 @@ impl<'v> Path<'v> {
         }
     }
 
-    /// Goes to the next item. False, and the path stands nowhere, after the last.
+    /// Moves to the next item. Returns false after the last one; the path is unpositioned then.
     pub(crate) fn advance(&mut self) -> Result<bool, TreeError> {
         let Some(leaf) = self.steps.last_mut() else {
             return Ok(false);
         };
-        // PATH-2: slots ascend within a leaf, and leaves as their pointers do.
+        // PATH-2: slots ascend within a leaf, and so do the pointers to leaves.
         leaf.slot += 1;
         if leaf.slot < leaf.block.node().len() {
             return Ok(true);
@@ -146,7 +147,7 @@ impl<'v> Path<'v> {
         self.next_leaf()
     }
 
-    /// Goes to the item before. False, and the path stands nowhere, before the first.
+    /// Moves to the previous item. Returns false before the first one; the path is unpositioned then.
     pub(crate) fn retreat(&mut self) -> Result<bool, TreeError> {
         let Some(leaf) = self.steps.last_mut() else {
             return Ok(false);
@@ -158,7 +159,7 @@ impl<'v> Path<'v> {
         self.prev_leaf()
     }
 
-    /// Descends from the root to the leaf that may hold `key`. It returns false for an empty tree.
+    /// Descends from the root to the leaf that may hold `key`. Returns false for an empty tree.
     fn descend(&mut self, key: &Key) -> Result<bool, TreeError> {
         self.steps.clear();
         let root = self.root.read(self.store)?;
@@ -186,7 +187,7 @@ impl<'v> Path<'v> {
         Ok(true)
     }
 
-    /// Reads the block below the last step. It returns None below a leaf.
+    /// Reads the block below the last step. Returns None below a leaf.
     fn child(&mut self) -> Result<Option<Step>, TreeError> {
         let Some(step) = self.steps.last() else {
             return Ok(None);
@@ -250,7 +251,7 @@ impl<'v> Path<'v> {
         Ok(true)
     }
 
-    /// Reads the coming children of the last step if the next one is cold.
+    /// Reads the next children of the last step ahead if the next one is not cached.
     fn read_ahead(&self) {
         let Some(step) = self.steps.last() else {
             return;

@@ -1,7 +1,6 @@
-//! The leaves that many keys lie in: reading them before the keys are looked up one after the other, and which they
-//! are.
+//! Batch look-up of the leaves for many keys: reading them into the cache, and listing them.
 //!
-//! A level at a time, all its cold blocks at once: so a tree that is cold costs as many waits as it has levels.
+//! Each level's cold blocks are read as one batch, so that a cold tree costs one wait for each level.
 //!
 //! Not here: siblings ahead of a cursor (`path`).
 
@@ -15,11 +14,11 @@ use crate::error::TreeError;
 use crate::view::View;
 
 impl View {
-    /// Brings the committed blocks between the root and the leaves of `keys`, which ascend, into memory. Returns what
-    /// these blocks are, the root apart.
+    /// Reads the committed blocks between the root and the leaves of `keys` (ascending) into the cache. Returns the
+    /// expected properties of these blocks, without the root.
     ///
-    /// A block that cannot be read is left to the search that needs it, and so is what lies below. A caller hands many
-    /// keys over in portions that the cache has room for.
+    /// Errors are ignored: the search that needs the block reports them. Blocks below an unreadable one are skipped.
+    /// For many keys, the caller splits them into batches that fit the cache.
     pub fn prefetch(&self, keys: &[Key]) -> Vec<Expect> {
         let store = self.store();
         let _epoch = store.epoch();
@@ -55,8 +54,8 @@ impl View {
 }
 
 impl View {
-    /// Finds the committed leaves of `keys`, which ascend, unless the root is a leaf. It reads the nodes above them
-    /// only.
+    /// Finds the committed leaves of `keys` (ascending), unless the root is a leaf. Reads only the nodes above the
+    /// leaves.
     pub fn leaves_of(&self, keys: &[Key]) -> Result<Vec<Expect>, TreeError> {
         let store = self.store();
         let _epoch = store.epoch();
@@ -76,8 +75,7 @@ impl View {
     }
 }
 
-/// Returns the slots of an interior node that some of `keys[range]` lead to, each with those keys. In a leaf there are
-/// none.
+/// Returns the slots of an interior node that lead to some of `keys[range]`, each with its keys. Empty for a leaf.
 fn children(block: &Block, keys: &[Key], range: Range<usize>) -> Vec<(usize, Range<usize>)> {
     let node = block.node();
     let mut children = Vec::new();
@@ -91,7 +89,7 @@ fn children(block: &Block, keys: &[Key], range: Range<usize>) -> Vec<(usize, Ran
             Some(next) => keys[at..range.end].partition_point(|key| *key < next),
             None => range.end - at,
         };
-        // At least the key that was looked up, also if the keys do not ascend.
+        // At least the key that was looked up, even if the keys do not ascend.
         let end = at + len.max(1);
         children.push((slot, at..end));
         at = end;

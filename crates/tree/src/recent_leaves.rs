@@ -1,11 +1,11 @@
-//! Looking keys up in a committed tree, with the leaves at hand that were met last.
+//! Key look-ups in a committed tree that reuse the most recent leaves.
 //!
-//! Keys that lie close together cost a walk from the root once a leaf, and not once a key.
+//! Look-ups of neighbouring keys walk from the root once per leaf instead of once per key.
 //!
 //! Invariants
-//! - RECENT-1: a leaf at hand has all keys of the tree from its first one to before its bound.
+//! - RECENT-1: a kept leaf has all keys of the tree from its first key up to its bound.
 //!
-//! Not here: keys that are known beforehand (`prefetch`), walks in both directions (`cursor`).
+//! Not here: keys that are known in advance (`prefetch`), walks in both directions (`cursor`).
 
 use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;
@@ -22,10 +22,10 @@ use crate::view::View;
 #[cfg(test)]
 mod tests;
 
-/// How many leaves are at hand.
+/// Number of leaves that are kept.
 const KEPT: usize = 4;
 
-/// A leaf, its first key, and the key that all of its keys lie below.
+/// A leaf, its first key, and the exclusive upper bound of its keys.
 #[derive(Clone, Debug)]
 struct Leaf {
     block: Block,
@@ -40,15 +40,15 @@ impl Leaf {
     }
 }
 
-/// Looks keys up in the committed state that a tree had when this was made.
+/// Look-ups in the committed state of a tree at the time of creation.
 ///
-/// That state must stay: the tree of a read-only subvolume that something keeps from being freed.
+/// That state must stay on disk: the tree must belong to a read-only subvolume that cannot be deleted in that time.
 #[derive(Debug)]
 pub struct RecentLeaves {
     store: Arc<NodeStore>,
     root: CommittedRoot,
     leaves: RefCell<[Option<Leaf>; KEPT]>,
-    /// Which of them is replaced next.
+    /// Index of the leaf to replace next.
     next: Cell<usize>,
 }
 
@@ -62,7 +62,7 @@ impl RecentLeaves {
         }
     }
 
-    /// Returns the item of exactly this key.
+    /// Returns the item with exactly this key.
     pub fn get(&self, key: &Key) -> Result<Option<Item>, TreeError> {
         let leaf = self.leaf(key)?;
         let found = leaf.block.node().search(key).ok();
@@ -92,7 +92,7 @@ impl RecentLeaves {
         }
     }
 
-    /// Finds the leaf that a key lies in, if the tree has the key.
+    /// Finds the leaf that contains a key, if the tree has the key.
     fn leaf(&self, key: &Key) -> Result<Leaf, TreeError> {
         let mut leaves = self.leaves.borrow_mut();
         let mut at_hand = leaves.iter().flatten();

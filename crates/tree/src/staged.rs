@@ -1,14 +1,13 @@
-//! Blocks that a running commit has built and that are not on disk yet.
+//! Blocks built by the running commit that are not on disk yet.
 //!
 //! Invariants
-//! - STAGED-1: a reader of an address asks here before the cache. So what the cache holds of an older block at a
-//!   staged address is never seen.
-//! - STAGED-2: a block leaves for the cache by being there first and going from here after; in between it
-//!   is in both.
+//! - STAGED-1: a reader of an address looks here before the cache. So it never sees an older block that the cache
+//!   holds for a staged address.
+//! - STAGED-2: a block is inserted into the cache before it is removed here; in between it is in both.
 //!
-//! Locks: its own, a leaf, held for one look-up or one change. While nothing is staged, a reader pays one
-//! atomic load.
-//! Not here: where blocks lie and when they are written (the commit).
+//! Locks: its own, a leaf, held for one look-up or one change. While nothing is staged, a reader only does one atomic
+//! load.
+//! Not here: the addresses of blocks and the time of their writing (the commit).
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,7 +22,7 @@ pub(crate) struct StagedBlocks {
     /// The number of `blocks`, so that readers need no lock while it is 0.
     count: AtomicUsize,
     blocks: RwLock<BTreeMap<Logical, Block>>,
-    /// The highest that `count` ever was.
+    /// The highest value of `count` so far.
     most: AtomicUsize,
 }
 
@@ -44,7 +43,7 @@ impl StagedBlocks {
         self.blocks.read().get(&bytenr).cloned()
     }
 
-    /// Takes the place of what is staged there.
+    /// Stages a block, replacing any other at its address.
     pub(crate) fn insert(&self, bytenr: Logical, block: Block) {
         let mut blocks = self.blocks.write();
         blocks.insert(bytenr, block);
@@ -59,7 +58,7 @@ impl StagedBlocks {
         block
     }
 
-    /// Removes the block, unless another has taken its place.
+    /// Removes the block, unless another one has replaced it.
     pub(crate) fn remove_same(&self, block: &Block) {
         let mut blocks = self.blocks.write();
         let bytenr = block.node().bytenr();

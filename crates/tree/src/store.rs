@@ -1,17 +1,17 @@
-//! The blocks of a volume in memory: the cache of verified ones, those that a commit has staged, and how
-//! a block gets there.
+//! The blocks of a volume in memory: the cache of verified blocks, the blocks staged by a commit, and reading from
+//! the device.
 //!
 //! Invariants
-//! - STORE-1: a block passed the checker when it was read or staged. The facts that its parent has are compared on
-//!   every use, cached or not.
-//! - STORE-2: cached bytes never exceed the budget by more than what readers hold.
-//! - STORE-3: a staged block hides whatever the cache holds of its address.
-//! - STORE-4: a thread that stages writes and caches what was written as soon as it is over its budget.
+//! - STORE-1: a block passed the checker when it was read or staged. The properties in its parent's pointer are
+//!   compared on every use, cached or not.
+//! - STORE-2: cached bytes exceed the budget by no more than the blocks that readers hold.
+//! - STORE-3: a staged block hides the cached block at its address.
+//! - STORE-4: a thread that stages blocks writes and caches them as soon as it is over its budget.
 //! - STORE-5: a block that was read is cached only if its address was neither staged nor forgotten since the read
 //!   began.
 //!
-//! Locks: the cache's own and the staged blocks', never held across IO. Readers of one cold block wait for
-//! one read, or for a part of a batch, but for those that must not wait. A batch waits for no other reader.
+//! Locks: the cache's own and the staged blocks', never held across IO. Readers of one cold block wait for a single
+//! read, or for a part of a batch, unless they must not block. A batch waits for no other reader.
 //! Not here: which blocks belong together (`path`), mirrors (`device`), writing blocks (the commit).
 
 use std::panic::resume_unwind;
@@ -41,11 +41,11 @@ mod tests;
 
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
-    /// Budget of the node cache. Staged blocks have a part of it again.
+    /// Budget of the node cache. Staged blocks have a separate budget, which is a fraction of this one.
     pub cache_bytes: u64,
-    /// How many sibling blocks a sequential cursor reads ahead.
+    /// Number of sibling blocks that a sequential cursor reads ahead.
     pub read_ahead_blocks: usize,
-    /// Believes blocks whose sums are wrong.
+    /// Accept blocks with wrong checksums.
     pub ignore_csums: bool,
 }
 
@@ -59,7 +59,7 @@ impl Default for StoreOptions {
     }
 }
 
-/// Counts since the store was made.
+/// Counts since the store was created.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StoreStats {
     pub hits: u64,
@@ -76,20 +76,20 @@ impl Weighter<u64, Block> for BlockWeight {
     }
 }
 
-/// Where a block that is being read comes into the cache, unless the place is taken away meanwhile.
+/// The cache slot reserved for a block that is being read. A concurrent insertion or removal at the address voids it.
 type Place<'s> =
     PlaceholderGuard<'s, u64, Block, BlockWeight, DefaultHashBuilder, DefaultLifecycle<u64, Block>>;
 
-/// Reads tree blocks of one volume. Shared by all its trees.
+/// Reader and cache of the tree blocks of one volume, shared by all its trees.
 pub struct NodeStore {
     pool: Arc<Pool>,
     cache: Cache<u64, Block, BlockWeight>,
     staged: StagedBlocks,
     staged_budget_bytes: u64,
     epochs: Epochs,
-    /// The highest generation that was staged; what is read may be as new.
+    /// The highest generation that was staged; blocks that are read may be as new.
     staged_generation: AtomicU64,
-    /// Set once the chunk tree has told them; before, those of the seeds that were given.
+    /// Set once the chunk tree has been read; before that, `given_seed_fsids` is used.
     seed_fsids: OnceLock<Vec<Uuid>>,
     given_seed_fsids: Vec<Uuid>,
     read_ahead_blocks: usize,
@@ -107,23 +107,24 @@ impl std::fmt::Debug for NodeStore {
     }
 }
 
-/// Blocks that may be staged whatever the cache's budget is: writing fewer at a time is not worth it.
+/// Minimum budget of staged blocks, whatever the cache's budget is: smaller batches are inefficient to write.
 const LEAST_STAGED_BLOCKS: u64 = 64;
 
-/// Returns the budget of staged blocks: three eighths of the cache's. Most blocks are then written once, and in address
-/// order.
+/// Returns the budget of staged blocks: three eighths of the cache's. With this budget most blocks are written once,
+/// and in address order.
 fn staged_budget(cache_bytes: u64, nodesize: u64) -> u64 {
     (cache_bytes / 8 * 3).max(LEAST_STAGED_BLOCKS * nodesize)
 }
 
-/// A batch of twice as many blocks is read by two threads. Fewer are not worth one.
+/// Minimum number of blocks per thread: a batch of twice as many is read by two threads.
 const LEAST_OF_A_THREAD: usize = 16;
 
-/// Places of the cache that a batch takes at a time: other readers of these blocks wait for so many at most.
+/// Maximum number of cache slots that a batch reserves at a time. It limits how long other readers of these blocks
+/// wait.
 const MAX_PLACES: usize = 128;
 
-/// The number of locks, if each has more than a few blocks below it. A commit that is interrupted while it holds
-/// one keeps all readers waiting that look for a block there.
+/// The number of locks, provided each covers more than a few blocks. If a commit is preempted while it holds one, all
+/// readers of its blocks wait.
 const SHARDS: usize = 128;
 
 fn cache(blocks: usize, bytes: u64) -> Cache<u64, Block, BlockWeight> {
@@ -180,7 +181,7 @@ impl NodeStore {
         }
     }
 
-    /// Accepts the blocks of the seed volumes that the chunk tree named. The first call counts.
+    /// Accepts blocks with the fsids of the seed volumes in the chunk tree. Only the first call has an effect.
     pub fn adopt_seeds(&self) {
         self.seed_fsids.get_or_init(|| self.pool.seed_fsids());
     }
@@ -202,7 +203,7 @@ impl NodeStore {
             .is_multiple_of(u64::from(self.pool.superblock().sectorsize.get()))
     }
 
-    /// Reads the block that `expect` describes, from the cache or from the first mirror that has it sound.
+    /// Reads the block described by `expect`, from the cache or from the first mirror with a valid copy.
     pub fn read(&self, tree: RootId, expect: &Expect) -> Result<Block, TreeError> {
         let bytenr = expect.bytenr;
         if !self.is_aligned(bytenr) {
@@ -217,7 +218,7 @@ impl NodeStore {
             GuardResult::Value(block) => block,
             GuardResult::Guard(place) => {
                 let block = self.read_cold(tree, expect)?;
-                // STORE-5: fails if the place was taken away meanwhile.
+                // STORE-5: fails if the slot was voided concurrently.
                 let _ = place.insert(block.clone());
                 block
             }
@@ -226,14 +227,14 @@ impl NodeStore {
         self.as_expected(tree, block, expect)
     }
 
-    /// STORE-3: what is staged comes before what is cached.
+    /// STORE-3: a staged block takes precedence over a cached one.
     fn resident(&self, bytenr: Logical) -> Option<Block> {
         // STAGED-1
         let staged = self.staged.get(bytenr);
         staged.or_else(|| self.cache.get(&bytenr.0))
     }
 
-    /// Checks that what was read is the block that `expect` describes.
+    /// Checks that the bytes are the block described by `expect`.
     fn check(
         &self,
         block: &[u8],
@@ -282,14 +283,15 @@ impl NodeStore {
         }
     }
 
-    /// Reads the blocks that are not cached, at depth. Failures are left to the search that needs the block.
+    /// Reads the blocks that are not cached, at queue depth. Errors are ignored: the search that needs the block
+    /// reports them.
     pub(crate) fn prefetch(&self, expects: &[Expect]) {
         self.read_cold_batch(&self.cold(expects));
     }
 
-    /// Reads blocks ahead like [`NodeStore::prefetch`], for large batches: one thread checks what it has read while
-    /// another waits. Returns the blocks that it has, cached before or not: a full cache drops many of a batch before
-    /// they are used.
+    /// Reads blocks ahead like [`NodeStore::prefetch`], for large batches: one thread verifies its blocks while
+    /// another waits for IO. Returns all blocks that were read or already cached, because a full cache may drop many
+    /// of them before use.
     pub(crate) fn read_batch(&self, expects: &[Expect]) -> Vec<Block> {
         let mut blocks = Vec::new();
         let mut cold = Vec::new();
@@ -312,7 +314,7 @@ impl NodeStore {
             let here = self.read_cold_batch(here);
             let beside = match reader {
                 Ok(reader) => reader.join().unwrap_or_else(|panic| resume_unwind(panic)),
-                // The system has no thread to give.
+                // The system could not start a thread.
                 Err(_) => self.read_cold_batch(beside),
             };
             [here, beside]
@@ -321,7 +323,7 @@ impl NodeStore {
         blocks
     }
 
-    /// Returns a block that a reader has kept since it was read, if it is the one that `expect` describes.
+    /// Returns a block that a reader has kept since it was read, if it matches `expect`.
     pub(crate) fn kept(
         &self,
         tree: RootId,
@@ -343,7 +345,7 @@ impl NodeStore {
         self.is_aligned(expect.bytenr) && self.staged.get(expect.bytenr).is_none()
     }
 
-    /// Returns those that are sound.
+    /// Reads the blocks and returns the valid ones.
     fn read_cold_batch(&self, cold: &[&Expect]) -> Vec<Block> {
         let parts = cold.chunks(MAX_PLACES);
         parts.flat_map(|part| self.read_cold_part(part)).collect()
@@ -352,7 +354,7 @@ impl NodeStore {
     fn read_cold_part(&self, cold: &[&Expect]) -> Vec<Block> {
         let nodesize = self.nodesize();
         let context = self.context();
-        // Another reader may have one of them by now, or be about to.
+        // Another reader may have cached one of them by now, or be reading it.
         let cold: Vec<(&Expect, Place<'_>)> = cold
             .iter()
             .filter_map(|expect| Some((*expect, self.place(expect.bytenr)?)))
@@ -393,7 +395,7 @@ impl NodeStore {
         read
     }
 
-    /// Returns the cache's place for a block, or None if the block is cached or read by another thread.
+    /// Returns a reserved cache slot for a block, or None if the block is cached or being read by another thread.
     fn place(&self, bytenr: Logical) -> Option<Place<'_>> {
         match self
             .cache
@@ -404,7 +406,7 @@ impl NodeStore {
         }
     }
 
-    /// STORE-1: a cached block may have been read on behalf of another parent.
+    /// STORE-1: a cached block may have been read through another parent.
     fn as_expected(&self, tree: RootId, block: Block, expect: &Expect) -> Result<Block, TreeError> {
         let bytenr = expect.bytenr;
         match check::check_expected(block.node(), &self.context(), expect) {
@@ -421,7 +423,7 @@ impl NodeStore {
         self.read_ahead_blocks
     }
 
-    /// Returns how many blocks the cache has room for.
+    /// Returns the capacity of the cache in blocks.
     pub(crate) fn cache_blocks(&self) -> usize {
         (self.cache.capacity() / self.nodesize() as u64) as usize
     }
@@ -437,10 +439,10 @@ impl NodeStore {
     }
 }
 
-/// Calls of a commit, in this order: blocks are staged when built, written, and cached.
+/// Calls of a commit, in this order: stage blocks as they are built, write them, and cache them.
 impl NodeStore {
-    /// Seals a built block and lets it be read at its address from now on. A block that the kernel
-    /// would refuse is an error, so that it never gets to a device.
+    /// Seals a new block and makes it readable at its address. Returns an error for a block that the kernel would
+    /// reject, so that it never reaches a device.
     pub fn stage(&self, block: TreeBlock) -> Result<Block, TreeError> {
         let TreeBlock {
             logical: bytenr,
@@ -481,7 +483,7 @@ impl NodeStore {
                 });
             }
         };
-        // Nothing in a block is newer than the transaction that writes it.
+        // Pointers and items in a block may not be newer than the transaction that writes it.
         let context = BlockContext {
             generation: Transid(node.generation().0.saturating_sub(1)),
             ..self.context()
@@ -494,7 +496,7 @@ impl NodeStore {
         check::check_content(node, &context)
     }
 
-    /// Lets go of a staged block that was replaced before it was written. True if there was one.
+    /// Drops a staged block that was replaced before it was written. Returns whether there was one.
     pub fn unstage(&self, bytenr: Logical) -> bool {
         self.staged.remove(bytenr).is_some()
     }
@@ -508,7 +510,7 @@ impl NodeStore {
         (self.staged.count() * self.nodesize()) as u64
     }
 
-    /// Returns the most bytes that were staged at a time.
+    /// Returns the peak of the staged bytes.
     pub fn most_staged_bytes(&self) -> u64 {
         (self.staged.most() * self.nodesize()) as u64
     }
@@ -522,7 +524,7 @@ impl NodeStore {
         self.staged_bytes() > self.staged_budget_bytes
     }
 
-    /// Moves blocks that are on disk now from the staged ones into the cache.
+    /// Moves blocks that are on disk now from staging to the cache.
     pub fn cache_written(&self, blocks: &[Block]) {
         for block in blocks {
             let bytenr = block.node().bytenr();
@@ -532,20 +534,20 @@ impl NodeStore {
         }
     }
 
-    /// Caches all staged blocks as written, as [`NodeStore::cache_written`] does.
+    /// Caches all staged blocks as written, like [`NodeStore::cache_written`].
     pub fn cache_all_written(&self) {
         self.cache_written(&self.staged());
     }
 
-    /// Drops what the cache holds of an address whose block is gone.
+    /// Removes a freed block from the cache.
     pub fn forget(&self, bytenr: Logical) {
         self.cache.remove(&bytenr.0);
     }
 }
 
-/// Epochs: which state of the volume readers are in.
+/// Epochs: the states of the volume that readers use.
 impl NodeStore {
-    /// Returns the current token. It must be taken before the data that it is to protect.
+    /// Returns the current token. Take it before the data that it is to protect.
     pub fn epoch(&self) -> Arc<Epoch> {
         self.epochs.hold()
     }
@@ -554,16 +556,16 @@ impl NodeStore {
         self.epochs.hold_briefly()
     }
 
-    /// Puts a new token in place, after the layers of a commit were published, and returns the old one. No reader
-    /// is left in the old state once the returned hold is the only one (`Arc::strong_count` is 1). The same must be
-    /// true of all older tokens.
+    /// Installs a new token after the layers of a commit were published, and returns the old one. No reader uses the
+    /// old state once the returned reference is the only one (`Arc::strong_count` is 1), and this also holds for all
+    /// older tokens.
     pub fn next_epoch(&self) -> Arc<Epoch> {
         self.epochs.advance()
     }
 }
 
-/// Sorts blocks so that neighbours follow each other, as the kernel makes one request of them. Empty if there are too
-/// few for a batch.
+/// Sorts blocks by address, so that the kernel can merge adjacent ones into one request. Returns an empty list if
+/// there are too few for a batch.
 fn worth_a_batch(mut cold: Vec<&Expect>) -> Vec<&Expect> {
     cold.sort_unstable_by_key(|expect| expect.bytenr);
     if cold.len() < 2 {

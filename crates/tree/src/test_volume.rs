@@ -1,7 +1,6 @@
-//! A volume in memory for the tests: a pool of one device, a store, and a commit that only knows trees.
+//! A volume in memory for the tests: a pool of one device, a store, and a minimal commit that only handles trees.
 //!
-//! Freed places are given out again as soon as their epoch has no reader left. So a reader who holds no token meets
-//! a block that is not his.
+//! Freed blocks are reused as soon as their epoch has no reader. So a reader without a token sees foreign blocks.
 
 use std::io;
 use std::path::PathBuf;
@@ -88,7 +87,7 @@ pub(crate) enum CommitError {
     Build(#[from] BuildError),
 }
 
-/// A device that does something between a read and its return.
+/// A hook that runs after a device read and before it returns.
 #[derive(Default)]
 struct AfterRead(Mutex<Option<Box<dyn FnOnce() + Send>>>);
 
@@ -99,7 +98,7 @@ struct TestDevice {
 }
 
 impl AfterRead {
-    /// Sets what runs after the next read, once.
+    /// Sets the hook for the next read only.
     fn set(&self, then: impl FnOnce() + Send + 'static) {
         *self.0.lock() = Some(Box::new(then));
     }
@@ -134,7 +133,7 @@ impl BlockDevice for TestDevice {
     }
 }
 
-/// The volume as the one thread has it that commits.
+/// The volume as used by the committing thread.
 pub(crate) struct TestVolume {
     pub(crate) store: Arc<NodeStore>,
     device: Arc<TestDevice>,
@@ -142,7 +141,7 @@ pub(crate) struct TestVolume {
     free: Vec<Logical>,
     /// Freed by this commit.
     retired: Vec<Logical>,
-    /// Freed by earlier ones, oldest first, with the epoch in which they could still be reached.
+    /// Blocks freed by earlier commits, oldest first, with the last epoch in which they were reachable.
     pinned: Vec<(Arc<Epoch>, Vec<Logical>)>,
 }
 
@@ -192,12 +191,12 @@ impl TestVolume {
         LiveTree::new(Arc::clone(&self.store), root)
     }
 
-    /// Does the rest of a commit after a freeze: writes a new root with the frozen changes, and publishes it.
+    /// Completes a commit after a freeze: writes a new root with the frozen changes and publishes it.
     pub(crate) fn commit(&mut self, tree: &LiveTree) {
         self.commit_with(tree, &[]);
     }
 
-    /// Does what [`TestVolume::commit`] does, with items that no operation has edited.
+    /// Commits like [`TestVolume::commit`], plus items that no operation has edited.
     pub(crate) fn commit_with(&mut self, tree: &LiveTree, own: &[(Key, &[u8])]) {
         self.format.generation.0 += 1;
         let mut root = tree.committed();
@@ -225,17 +224,17 @@ impl TestVolume {
         }
     }
 
-    /// Places that no epoch protects any more are those that are neither in use nor pinned.
+    /// Returns the number of epochs that still pin freed blocks.
     pub(crate) fn pinned_epochs(&self) -> usize {
         self.pinned.len()
     }
 
-    /// Writes what a test has staged.
+    /// Writes the blocks that a test has staged.
     pub(crate) fn write_staged(&self) {
         write_staged(&self.store, self.device.as_ref());
     }
 
-    /// Stages and writes `block` after the device's next read, before that read returns.
+    /// Stages and writes `block` during the device's next read, before that read returns.
     pub(crate) fn write_in_next_read(&self, block: TreeBlock) {
         let (store, device) = (Arc::clone(&self.store), Arc::downgrade(&self.device));
         self.device.after_read.set(move || {

@@ -1,8 +1,8 @@
-//! Views: one tree as a reader sees it.
+//! Views: one tree as seen by a reader.
 //!
-//! A view names the sorted sets in which keys are looked up, newest first. The lowest is always the
-//! committed root. A view of a root shows the same state for ever. A view of a live tree shows its state as
-//! it is when a search begins or a cursor is sought.
+//! A view is a list of the sorted sets for key look-ups, newest first. The lowest is always the committed root. A
+//! view of a root never changes. A view of a live tree shows the state at the start of a search or at a cursor's last
+//! seek.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::error::TreeError;
 use crate::live::{Depth, LiveTree};
 use crate::store::NodeStore;
 
-/// One tree to read from. Cheap to clone.
+/// A readable tree. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct View {
     source: Source,
@@ -28,8 +28,8 @@ pub(crate) enum Source {
 }
 
 impl View {
-    /// Creates a view of one committed root. Once a commit has replaced the root, its blocks may be given out again.
-    /// They are kept for the life of a search or a cursor alone.
+    /// Creates a view of one committed root. Once a commit has replaced the root, its blocks may be reused. Only a
+    /// running search or an open cursor protects them.
     pub fn new(store: Arc<NodeStore>, committed: CommittedRoot) -> View {
         let source = Source::Root(store, committed);
         View { source }
@@ -51,7 +51,7 @@ impl View {
         }
     }
 
-    /// Returns the committed root as of now.
+    /// Returns the current committed root.
     pub fn committed(&self) -> CommittedRoot {
         match &self.source {
             Source::Root(_, root) => *root,
@@ -72,7 +72,7 @@ impl View {
         self.committed().read(self.store())
     }
 
-    /// Returns the item of exactly this key.
+    /// Returns the item with exactly this key.
     pub fn get(&self, key: &Key) -> Result<Option<Item>, TreeError> {
         // EPOCH-1: the token before the layers.
         let _epoch = self.store().hold_epoch_briefly();
@@ -84,7 +84,7 @@ impl View {
 }
 
 impl LiveTree {
-    /// Returns a view of all sets. Each search and each seek takes them as they are at that moment.
+    /// Returns a view of all sets. Each search and each seek uses the sets that are current then.
     pub fn view(self: &Arc<Self>) -> View {
         View::of_live(Arc::clone(self), Depth::Mutable)
     }

@@ -1,6 +1,6 @@
-//! Items that flow by in key order, cut into leaves.
+//! Packing of a stream of items in key order into leaves.
 //!
-//! The items of up to two leaves are held back. How the last ones are best divided shows only at the end of the
+//! Items for up to two leaves are held back, because the best split of the last ones is known only at the end of the
 //! run.
 
 use std::collections::VecDeque;
@@ -13,16 +13,16 @@ use ubtrfs_format::node::{ITEM_HEAD_SIZE, KeyPtr, leaf_data_size};
 use crate::block::Block;
 use crate::build::{BlockFormat, BlockSink, OpenLeaf};
 
-/// Items, not copied yet.
+/// Items that are not copied yet.
 #[derive(Debug)]
 pub(super) enum Piece<'a> {
-    /// Items of an old leaf that stand side by side.
+    /// Adjacent items of an old leaf.
     Old(Block, Range<usize>),
     New(Key, &'a [u8]),
 }
 
 impl Piece<'_> {
-    /// Returns the bytes that it takes in a leaf.
+    /// Returns the space needed in a leaf, item heads included.
     fn size_bytes(&self) -> usize {
         match self {
             Piece::Old(block, slots) => run_bytes(block, slots.clone()),
@@ -30,8 +30,7 @@ impl Piece<'_> {
         }
     }
 
-    /// Returns how many of its first items it takes to reach `target`, but no more than fit in `free` bytes; and their
-    /// room.
+    /// Returns how many leading items reach `target` bytes without exceeding `free`, and their size.
     fn items_to_reach(&self, target: usize, free: usize) -> (usize, usize) {
         let all = self.size_bytes();
         match self {
@@ -48,13 +47,12 @@ impl Piece<'_> {
     }
 }
 
-/// Returns the bytes that items of a leaf which stand side by side take in another.
+/// Returns the space that adjacent items of a leaf need in another leaf.
 fn run_bytes(block: &Block, slots: Range<usize>) -> usize {
     slots.len() * ITEM_HEAD_SIZE + block.node().data_of(slots).len()
 }
 
-/// Returns the last of the numbers up to `count` for which a condition holds. It holds for all below that, 0 among
-/// them.
+/// Returns the largest number up to `count` that satisfies `holds`. `holds` must be monotonic, and true for 0.
 fn last_where(count: usize, holds: impl Fn(usize) -> bool) -> usize {
     let (mut low, mut high) = (0, count);
     while low < high {
@@ -73,12 +71,12 @@ pub(super) struct LeafPacker<'a> {
     owner: RootId,
     held: VecDeque<Piece<'a>>,
     held_bytes: usize,
-    /// New items since the last old one.
+    /// Number of new items since the last old one.
     new_at_end: usize,
     done: Vec<KeyPtr>,
 }
 
-/// So many new items behind all old ones count as appending.
+/// Minimum number of new items after all old ones for a run to count as appending.
 const APPENDING: usize = 4;
 
 impl<'a> LeafPacker<'a> {
@@ -108,14 +106,14 @@ impl<'a> LeafPacker<'a> {
         };
         self.held_bytes += piece.size_bytes();
         self.held.push_back(piece);
-        // APPLY-4: no more than two leaves and a piece are held.
+        // APPLY-4: at most two leaves and one piece are held.
         while self.held_bytes > 2 * self.room() {
             self.emit(self.room(), sink)?;
         }
         Ok(())
     }
 
-    /// Emits what is held and returns the pointers to all leaves of the run.
+    /// Emits the held items and returns the pointers to all leaves of the run.
     pub(super) fn finish<S: BlockSink>(mut self, sink: &mut S) -> Result<Vec<KeyPtr>, S::Error> {
         let appends = self.new_at_end >= APPENDING;
         while !self.held.is_empty() {
@@ -130,7 +128,7 @@ impl<'a> LeafPacker<'a> {
         Ok(self.done)
     }
 
-    /// Emits one leaf of the first held items: until `target` is reached, and no more than fit.
+    /// Emits one leaf from the front of the held items, up to `target` bytes or until the leaf is full.
     fn emit<S: BlockSink>(&mut self, target: usize, sink: &mut S) -> Result<(), S::Error> {
         let mut leaf = OpenLeaf::new(self.format.nodesize);
         let mut used = 0;

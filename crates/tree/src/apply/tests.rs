@@ -13,21 +13,21 @@ use crate::build::TreeBlock;
 
 type Map = BTreeMap<Key, Vec<u8>>;
 
-/// Blocks in memory, and what one batch does with them, by the rules that [`ApplyIo`] promises.
+/// Blocks in memory and the calls of one batch, checked against the contract of [`ApplyIo`].
 #[derive(Default)]
 struct Memory {
     blocks: BTreeMap<Logical, Block>,
     next: u64,
     root: Logical,
     read: BTreeSet<Logical>,
-    /// The children of what was read.
+    /// The children of the blocks that were read.
     below: BTreeSet<Logical>,
     retired: BTreeSet<Logical>,
     emitted: BTreeSet<Logical>,
     placed: usize,
     /// Items in the emitted leaves.
     in_leaves: usize,
-    /// The most places that were asked for beyond those retired until then.
+    /// The highest number of new blocks placed in excess of the blocks retired so far.
     grown: usize,
 }
 
@@ -62,7 +62,7 @@ impl BlockSink for Memory {
         if block.level == 0 {
             self.in_leaves += bytes.node().len();
         }
-        // APPLY-2: the children are there.
+        // APPLY-2: the children exist already.
         for ptr in bytes.node().ptrs() {
             assert!(self.blocks.contains_key(&Logical(ptr.blockptr.get())));
         }
@@ -95,7 +95,7 @@ impl ApplyIo for Memory {
 
     fn retire(&mut self, old: &Block) -> Result<(), BuildError> {
         let place = old.node().bytenr();
-        // APPLY-1, and APPLY-2: a new block stays.
+        // APPLY-1, and APPLY-2: a new block is never retired.
         assert!(self.read.contains(&place), "retired without being read");
         assert!(!self.emitted.contains(&place), "made in vain");
         assert!(self.blocks.remove(&place).is_some(), "retired twice");
@@ -138,7 +138,7 @@ impl Tree {
         }
     }
 
-    /// Makes a batch in the tree and the model, and compares the two.
+    /// Applies a batch to the tree and to the model, and compares the two.
     fn step(&mut self, batch: &BTreeMap<Key, Option<Vec<u8>>>) {
         self.memory.begin(self.root.bytenr);
         self.format.generation.0 += u64::from(!batch.is_empty());
@@ -160,7 +160,7 @@ impl Tree {
         }
     }
 
-    /// Checks that every block is reachable once and sound, and that the items are the model's.
+    /// Checks that every block is valid and reachable exactly once, and that the items equal the model's.
     fn check(&self) {
         let mut items = Map::new();
         let mut reached = 0;
@@ -390,7 +390,7 @@ fn batches_that_cannot_be_are_refused() {
     tree.check();
 }
 
-/// Generates batches whose keys crowd together, so that they hit old items. Values go up to the largest that fits.
+/// Generates batches with clustered keys, so that they hit old items. Values are up to the largest that fits.
 fn batches(nodesize: usize) -> impl Strategy<Value = Vec<BTreeMap<Key, Option<Vec<u8>>>>> {
     let largest = leaf_data_size(nodesize) - ITEM_HEAD_SIZE;
     let len = prop_oneof![8 => 0..40usize, 2 => 0..largest.min(400), 1 => 0..=largest];
@@ -453,11 +453,11 @@ proptest! {
 }
 
 const NUMBERS: u64 = 10_000;
-/// A tree that grew beyond the one shrinks to the other.
+/// A tree with more items than this shrinks until it has fewer than `FEW_ITEMS`.
 const MANY_ITEMS: usize = 6000;
 const FEW_ITEMS: usize = 1000;
 
-/// Returns a batch of items put and deleted here and there, or side by side.
+/// Returns a batch of items to put and delete, scattered or adjacent.
 fn batch(rng: &mut Rng, nodesize: usize, shrinks: bool) -> BTreeMap<Key, Option<Vec<u8>>> {
     let largest = (leaf_data_size(nodesize) - ITEM_HEAD_SIZE) as u64;
     let count = 1 + rng.below(400);
@@ -476,7 +476,7 @@ fn batch(rng: &mut Rng, nodesize: usize, shrinks: bool) -> BTreeMap<Key, Option<
     (0..count).map(change).collect()
 }
 
-/// One tree that grows to many leaves and shrinks again and again, unlike those above.
+/// Grows one tree to many leaves and shrinks it, repeatedly, unlike the tests above.
 #[test]
 fn long_life_follows_the_map() {
     const BATCHES_COMPARED: u64 = 32;

@@ -1,4 +1,4 @@
-//! Trees of known items, read back through the format's own view of blocks.
+//! Trees of known items, read back with the block accessors of `ubtrfs_format`.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Comparisons against a naive diff of all items, and what they read.
+//! Comparisons against a naive diff of all items, and the number of blocks read.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ fn key(number: u64) -> Key {
     Key::new(number / 3, KeyType::STRING_ITEM, number % 3)
 }
 
-/// Types that the checker does not know.
+/// Item types that are unknown to the checker.
 const ENTRIES: RangeInclusive<KeyType> = KeyType(3)..=KeyType(4);
 
-/// Returns the key of an object that has entries in the midst of other items, of several leaves.
+/// Returns the key of an object with entries that span several leaves between other items.
 fn key_with_entries(number: u64) -> Key {
     let (object, offset) = (number / 400, number % 400);
     let item_type = match offset {
@@ -90,7 +90,7 @@ impl History {
         self.states.push((view, self.map.clone()));
     }
 
-    /// Compares two states, of which the first may be none, with the naive diff.
+    /// Compares a state, or an empty tree, with a later state, and checks the result against the naive diff.
     fn check(&self, old: Option<usize>, new: usize) {
         let old = old.map(|at| &self.states[at]);
         let (view, new) = &self.states[new];
@@ -110,7 +110,7 @@ impl History {
         Comparison::new(Some(&self.states[old].0), &self.states[new].0)
     }
 
-    /// Returns how many blocks a comparison looks at.
+    /// Returns how many blocks a comparison looks up.
     fn blocks_of(&self, comparison: Comparison) -> u64 {
         let looked = || {
             let stats = self.volume.store.stats();
@@ -153,7 +153,7 @@ fn naive(old: &Map, new: &Map) -> Vec<Row> {
         .collect()
 }
 
-/// Changes items in runs and alone, so that leaves are shared, moved, split and joined.
+/// Changes single items and runs of items, so that leaves are shared, moved, split and merged.
 fn edit_at_random(history: &mut History, rng: &mut Rng, numbers: u64) {
     for _ in 0..rng.below(8) {
         let start = rng.below(numbers);
@@ -214,13 +214,13 @@ fn shared_subtrees_are_not_read() {
     let levels = u64::from(history.tree.committed().level) + 1;
     assert!(levels >= 3);
     let looked = history.blocks_of(history.compare(1, 2));
-    // Nodes above leaves are looked at twice: once for what lies ahead below them.
+    // Nodes above leaves are looked up twice: once to read ahead the blocks below them.
     assert!(looked <= 3 * 2 * levels, "{looked} blocks");
     assert_eq!(history.blocks_of(history.compare(2, 2)), 0);
     assert_eq!(history.blocks_of(history.compare(1, 1)), 0);
 }
 
-/// COMPARE-2: items that only one side has before shared subtrees do not hide that these are shared.
+/// COMPARE-2: added items before shared subtrees must not hide that these are shared.
 #[test]
 fn subtrees_behind_new_items_are_still_shared() {
     let mut history = History::new();
@@ -238,7 +238,7 @@ fn subtrees_behind_new_items_are_still_shared() {
     assert!(looked < 30, "{looked} blocks");
 }
 
-/// Neither when they are met, nor ahead.
+/// Excluded leaves are neither entered nor read ahead.
 #[test]
 fn leaves_that_are_left_out_are_not_read() {
     let mut history = History::with_keys(key_with_entries);
@@ -263,7 +263,7 @@ fn leaves_that_are_left_out_are_not_read() {
     assert!(some < all * 3 / 4, "{some} of {all} blocks");
 }
 
-/// One leaf changes below each node, so that reading ahead below one node finds nothing to read.
+/// Changes one leaf below each node, so that read-ahead below a single node finds nothing.
 #[test]
 fn scattered_changes_are_read_at_once() {
     let mut history = History::new();
@@ -287,7 +287,7 @@ fn scattered_changes_are_read_at_once() {
     assert!(alone <= 2, "{alone}");
 }
 
-/// Leaves that were rewritten with what they had.
+/// Leaves that were rewritten with equal contents.
 #[test]
 fn search_returns_amid_many_leaves_that_are_alike() {
     let mut history = History::new();
@@ -316,7 +316,7 @@ fn search_returns_amid_many_leaves_that_are_alike() {
     }
     assert!(found.is_empty());
     assert!(calls > 5, "{calls}");
-    // Two blocks a step, and nodes that are looked at for what lies below them.
+    // Two blocks a step, and look-ups of nodes for read-ahead.
     assert!(most <= 4 * MAX_ENTERED as u64, "{most} blocks");
 }
 
@@ -347,14 +347,14 @@ fn blocks_that_a_full_cache_drops_are_read_once() {
     let (_, differing, _) = compared(history.compare(1, 2));
     assert!(differing > 2 * store.cache_blocks() as u64 / 3);
 
-    // All of another state, which fills the cache.
+    // Fills the cache with all blocks of another state.
     store.forget_blocks();
     let all = || Comparison::new(None, &history.states[1].0);
     assert_eq!(compared(all()).0, 20_000);
     compared(all());
     let (found, read_ahead, alone) = compared(history.compare(1, 2));
     assert_eq!(found, 200);
-    // The roots, and blocks that have no other to be read with.
+    // The roots, and blocks that are alone in their batch.
     assert!(alone < 20, "{alone} and {read_ahead} of {differing}");
     assert!(
         read_ahead + alone <= differing + 20,
@@ -375,7 +375,7 @@ fn windows_are_small_beside_small_caches() {
         (256, 128),
         (1024, 128),
     ] {
-        // With nodes of 16 KiB.
+        // For nodes of 16 KiB.
         assert_eq!(window_of(mib * 64, BATCH), window, "{mib} MiB");
     }
 }

@@ -1,4 +1,4 @@
-//! The cost of committed items below other sets.
+//! The cost of walking over committed items below other sets.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ fn upper_sets_are_looked_at_once_a_leaf() {
     let mut slots = cursor.path.slots_below(None);
     let mut items = 1;
     loop {
-        // A merge of the sets notes its direction.
+        // A merge of the sets records its direction.
         cursor.direction = Direction::Down;
         if !cursor.advance().unwrap() {
             break;

@@ -1,4 +1,4 @@
-//! The committing transaction's changes of one tree.
+//! The changes of one tree in the committing transaction.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use ubtrfs_format::key::Key;
 use super::{DeltaMap, Entry};
 use crate::apply::Change;
 
-/// A set that takes no more edits.
+/// A set that accepts no more edits.
 #[derive(Debug)]
 pub struct FrozenSet {
     map: Arc<DeltaMap>,
@@ -19,7 +19,7 @@ impl FrozenSet {
         FrozenSet { map }
     }
 
-    /// Returns whether `set` is the only hold on the map, so that its drop frees all of it.
+    /// Returns whether `set` is the only reference to the map, so that dropping it frees all of the map.
     pub fn is_last(set: &Arc<FrozenSet>) -> bool {
         Arc::strong_count(set) == 1 && Arc::strong_count(&set.map) == 1
     }
@@ -32,12 +32,12 @@ impl FrozenSet {
         self.map.slots.is_empty()
     }
 
-    /// Returns the memory that it takes, counted as in [`super::DeltaSize`].
+    /// Returns the memory size, counted as in [`super::DeltaSize`].
     pub fn bytes(&self) -> u64 {
         self.map.bytes
     }
 
-    /// Returns the set's entry of `key`: none, a whiteout (`Some(None)`) or a value.
+    /// Returns the set's entry for `key`: `None` without one, `Some(None)` for a whiteout, or a value.
     pub fn get(&self, key: &Key) -> Option<Option<&[u8]>> {
         self.map.get(key).map(|entry| entry.as_deref())
     }

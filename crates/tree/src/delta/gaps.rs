@@ -1,12 +1,12 @@
-//! Long runs of deleted keys, which a walk need not go through a second time.
+//! Long runs of deleted keys, which later walks skip.
 //!
-//! A walk that has passed many whiteouts one after the other notes where they lie. Later walks skip the
-//! range as a whole. So the costs of deleting stay with the first walk there, however much was deleted.
+//! A walk that has passed many consecutive whiteouts records their range as a gap, and later walks skip the gap. So
+//! only the first walk pays for the deletions, however many there were.
 //!
 //! Invariants
-//! - GAPS-1: no key of a gap is visible through the mutable set: the edit that adds one cuts the gap, under the
-//!   same lock. Nor through the sets below: gaps are forgotten before other sets take their place. A cursor that
-//!   has walked over the old ones notes nothing any more.
+//! - GAPS-1: no key of a gap is visible. An edit of the mutable set that adds a key cuts the gap under the same lock.
+//!   Gaps are discarded before a publication replaces the sets below. After that, a cursor over the old sets can no
+//!   longer record gaps.
 //! - GAPS-2: gaps do not overlap or touch.
 
 use std::collections::BTreeMap;
@@ -17,10 +17,10 @@ use ubtrfs_format::key::Key;
 #[cfg(test)]
 mod tests;
 
-/// So many are remembered; more would cost too much to keep.
+/// Maximum number of recorded gaps; more would cost too much memory.
 const MOST: usize = 4096;
 
-/// By first key: the last one.
+/// Maps the first key of each gap to its last key.
 #[derive(Debug, Default)]
 pub(super) struct Gaps {
     ends: BTreeMap<Key, Key>,
@@ -31,13 +31,13 @@ impl Gaps {
         self.ends.is_empty()
     }
 
-    /// Returns the gap that `key` lies in.
+    /// Returns the gap that contains `key`.
     pub(super) fn around(&self, key: &Key) -> Option<RangeInclusive<Key>> {
         let (first, last) = self.ends.range(..=*key).next_back()?;
         (key <= last).then_some(*first..=*last)
     }
 
-    /// Notes that nothing in the range is visible.
+    /// Records that no key in the range is visible.
     pub(super) fn add(&mut self, range: RangeInclusive<Key>) {
         let (mut first, mut last) = range.into_inner();
         // GAPS-2
@@ -55,7 +55,7 @@ impl Gaps {
         }
     }
 
-    /// Notes that `key` is visible.
+    /// Records that `key` is visible.
     pub(super) fn cut(&mut self, key: &Key) {
         let Some(gap) = self.around(key) else {
             return;

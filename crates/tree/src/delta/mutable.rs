@@ -1,4 +1,4 @@
-//! The running transaction's changes of one tree.
+//! The changes of one tree in the running transaction.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -16,9 +16,9 @@ mod tests;
 #[derive(Debug, Default)]
 pub(crate) struct MutableSet {
     state: RwLock<State>,
-    /// The number of the map's entries, so that readers need no lock while it is 0. Not 0 while the set is edited.
+    /// The number of the map's entries, so that readers need no lock while it is 0. Never 0 during an edit.
     len: AtomicUsize,
-    /// Raised by every edit, so that a cursor knows without the lock that what it looked up still holds.
+    /// Incremented by every edit, so that a cursor can check without the lock that its look-ups are still valid.
     version: AtomicU64,
     /// Whether there are gaps, so that readers need no lock while there are none.
     has_gaps: AtomicBool,
@@ -27,11 +27,11 @@ pub(crate) struct MutableSet {
 #[derive(Debug, Default)]
 struct State {
     map: Arc<DeltaMap>,
-    /// The ranges of keys that show nothing through this set and those below.
+    /// Ranges of keys without a visible item in this set and the sets below.
     gaps: Gaps,
-    /// How often the sets below were replaced.
+    /// How many publications have replaced the sets below.
     publications: u64,
-    /// The map was handed over.
+    /// Whether the map was handed over to a frozen set.
     frozen: bool,
 }
 
@@ -60,8 +60,7 @@ impl MutableSet {
         self.state.read().map.get(key).cloned()
     }
 
-    /// Hands the edits to the map and returns by how many bytes it grew; gives them back if the set was
-    /// frozen.
+    /// Applies the edits to the map and returns how many bytes it grew. Returns the edits if the set was frozen.
     #[inline]
     pub(crate) fn edit<E: IntoIterator<Item = Edit>>(&self, edits: E) -> Result<i64, E> {
         let mut state = self.state.write();
@@ -72,7 +71,7 @@ impl MutableSet {
         // DELTA-2
         let map = Arc::get_mut(&mut state.map).expect("only a frozen set shares the map");
         let before = map.bytes;
-        // A thread that learns of an edit by other ways, before all are made, waits for them here.
+        // Makes readers take the lock: a thread that learns of an edit early must wait until all are applied.
         self.len.store(map.slots.len().max(1), Ordering::Release);
         for edit in edits {
             // GAPS-1
@@ -89,15 +88,15 @@ impl MutableSet {
         Ok(growth)
     }
 
-    /// Ends editing, calls `swap` with the map and the set that comes next before anybody else can look, and returns
-    /// its result. None, and nothing has changed, if the set is empty.
+    /// Ends editing and calls `swap` with the map and the next mutable set, under the lock. Returns its result. If
+    /// the set is empty, returns None and changes nothing.
     pub(crate) fn freeze<T>(&self, swap: impl FnOnce(FrozenSet, MutableSet) -> T) -> Option<T> {
         let mut state = self.state.write();
         if state.map.slots.is_empty() {
             return None;
         }
         state.frozen = true;
-        // A key that was not visible through this one is not visible through an empty one above it.
+        // A key that is not visible through this set is not visible through an empty set above it either.
         let gaps = std::mem::take(&mut state.gaps);
         let next = MutableSet {
             has_gaps: AtomicBool::new(!gaps.is_empty()),
@@ -111,7 +110,7 @@ impl MutableSet {
         Some(swap(FrozenSet::new(Arc::clone(&state.map)), next))
     }
 
-    /// Returns the gap that `key` lies in.
+    /// Returns the gap that contains `key`.
     pub(crate) fn gap(&self, key: &Key) -> Option<RangeInclusive<Key>> {
         match self.has_gaps.load(Ordering::Acquire) {
             true => self.state.read().gaps.around(key),
@@ -119,11 +118,11 @@ impl MutableSet {
         }
     }
 
-    /// Notes a gap that was found while the set was of `version`, over the sets that came with the publication of
-    /// that number.
+    /// Records a gap that was found in this `version` of the set, above the sets of publication number
+    /// `publications`.
     pub(crate) fn note_gap(&self, gap: RangeInclusive<Key>, version: u64, publications: u64) {
         let mut state = self.state.write();
-        // GAPS-1: the edits and the sets below are those that the walk went over.
+        // GAPS-1: neither this set nor the sets below have changed since the walk.
         let is_current = (self.version(), state.publications) == (version, publications);
         if !state.frozen && is_current {
             state.gaps.add(gap);
@@ -131,7 +130,7 @@ impl MutableSet {
         }
     }
 
-    /// Forgets the gaps, before other sets come to lie below: a commit adds items by itself.
+    /// Discards the gaps before a publication: the new root may contain items that the commit itself has added.
     pub(crate) fn forget_gaps(&self) {
         let mut state = self.state.write();
         state.gaps = Gaps::default();
@@ -139,7 +138,7 @@ impl MutableSet {
         self.has_gaps.store(false, Ordering::Release);
     }
 
-    /// Copies up to `most` entries at or above `key` to `out`, and returns the version that they are of.
+    /// Copies up to `most` entries at or above `key` to `out`, and returns the version of the set.
     pub(crate) fn above(&self, key: Key, most: usize, out: &mut impl Extend<(Key, Entry)>) -> u64 {
         let state = self.state.read();
         let entries = state.map.above(key, most);
@@ -167,7 +166,7 @@ impl MutableSet {
         !self.is_empty() && self.state.read().map.within(range, 1).next().is_some()
     }
 
-    /// Copies up to `most` entries at or below `key` to `out`, and returns the version that they are of.
+    /// Copies up to `most` entries at or below `key` to `out`, and returns the version of the set.
     pub(crate) fn below(&self, key: Key, most: usize, out: &mut impl Extend<(Key, Entry)>) -> u64 {
         let state = self.state.read();
         let entries = state.map.below(key, most);

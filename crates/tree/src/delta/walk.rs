@@ -1,7 +1,7 @@
-//! Looking for the entries of the sets in the order of keys, one after the other.
+//! Ordered iteration over the entries of the sets above the committed one.
 //!
-//! A walk keeps the coming few entries of its set, so that a long scan of a set takes its lock seldom. An edit of
-//! the set makes the walk look anew.
+//! A walk buffers the next few entries of its set, so that a long scan rarely takes the set's lock. An edit of the
+//! set invalidates the buffer.
 
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
@@ -18,7 +18,7 @@ pub(crate) enum Direction {
 }
 
 impl Direction {
-    /// Returns whether a walk in this direction meets `a` before `b`.
+    /// Returns whether `a` precedes `b` in this direction.
     pub(crate) fn is_before(self, a: Key, b: Key) -> bool {
         match self {
             Direction::Up => a < b,
@@ -26,7 +26,7 @@ impl Direction {
         }
     }
 
-    /// Returns the next key in this direction, or None at the end of all keys.
+    /// Returns the next key in this direction, or None after the last one.
     pub(crate) fn after(self, key: Key) -> Option<Key> {
         match self {
             Direction::Up => key.next(),
@@ -39,12 +39,12 @@ impl Direction {
 #[derive(Clone, Debug)]
 pub(crate) struct Overlay {
     walks: Vec<Walk>,
-    /// Which publication the sets are of.
+    /// The publication number of the sets.
     publications: u64,
 }
 
 impl Overlay {
-    /// Creates an overlay of the sets that there are, or returns None if there is no set.
+    /// Creates an overlay of the given sets, or returns None if there are none.
     pub(crate) fn new(
         mutable: Option<&Arc<MutableSet>>,
         frozen: Option<&Arc<FrozenSet>>,
@@ -59,7 +59,7 @@ impl Overlay {
         })
     }
 
-    /// Finds the first entry at or beyond `key`, of the newest set that mentions its key.
+    /// Finds the first entry at or beyond `key`, in the newest set that has its key.
     pub(crate) fn find(&mut self, direction: Direction, key: Key) -> Option<(Key, &Entry)> {
         let mut nearest: Option<(Key, &Entry)> = None;
         for walk in &mut self.walks {
@@ -72,13 +72,12 @@ impl Overlay {
         nearest
     }
 
-    /// Changes when a set does.
+    /// Returns a number that changes with every edit of a set.
     pub(crate) fn version(&self) -> u64 {
         self.walks.first().map_or(0, |walk| walk.set.version())
     }
 
-    /// Returns the mutable set, which is the one that has gaps, if it is among the sets. The number is its version as
-    /// the last [`Overlay::find`] saw it.
+    /// Returns the mutable set if the overlay has one, and its version as of the last [`Overlay::find`].
     pub(crate) fn mutable(&self) -> Option<(&MutableSet, u64)> {
         let walk = self.walks.first()?;
         match &walk.set {
@@ -87,14 +86,14 @@ impl Overlay {
         }
     }
 
-    /// Notes that nothing in the range is visible, if that was found in the mutable set's `version`.
+    /// Records a gap if the mutable set is still at `version`.
     pub(crate) fn note_gap(&self, gap: RangeInclusive<Key>, version: u64) {
         if let Some((set, _)) = self.mutable() {
             set.note_gap(gap, version, self.publications);
         }
     }
 
-    /// Returns the version and key that the last [`Overlay::find`] upwards found.
+    /// Returns the version and the key of the last upward [`Overlay::find`].
     pub(crate) fn found_up(&self) -> (u64, Option<Key>) {
         let keys = self.walks.iter().filter_map(|walk| walk.ahead.front());
         let version = self.walks.first().map_or(0, |walk| walk.version);
@@ -117,20 +116,19 @@ impl Set {
     }
 }
 
-/// How many entries a walk fetches at once after a while.
+/// Maximum number of entries that a walk fetches at once. It starts with fewer.
 const MOST_AHEAD: usize = 32;
 
 #[derive(Clone, Debug)]
 struct Walk {
     set: Set,
     direction: Direction,
-    /// The set's entries from this key on are those in `ahead`, and then those that were not fetched.
-    /// None before the first look.
+    /// `ahead` begins with the first entry at or beyond this key. None before the first fetch.
     from: Option<Key>,
     ahead: VecDeque<(Key, Entry)>,
-    /// Nothing comes after what is in `ahead`.
+    /// Whether the set has no entries after those in `ahead`.
     complete: bool,
-    /// The set's when `ahead` was fetched.
+    /// The set's version when `ahead` was fetched.
     version: u64,
     most: usize,
 }
@@ -167,7 +165,7 @@ impl Walk {
         self.ahead.front()
     }
 
-    /// Returns whether what was fetched still tells what comes at or beyond `key`.
+    /// Returns whether `ahead` is still valid for a look-up at or beyond `key`.
     fn covers(&self, direction: Direction, key: Key) -> bool {
         self.set.version() == self.version
             && self.direction == direction

@@ -1,4 +1,4 @@
-//! The tokens that readers hold.
+//! Tokens held by readers.
 
 use super::*;
 

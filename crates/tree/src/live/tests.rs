@@ -21,14 +21,14 @@ fn value(byte: u8) -> Arc<[u8]> {
     Arc::from([byte; 100])
 }
 
-/// A tree, and what it must show from each depth.
+/// A tree and its expected contents at each depth.
 struct World {
     volume: TestVolume,
     tree: Arc<LiveTree>,
     mutable: Map,
     frozen: Map,
     committed: Map,
-    /// The contents of the tree as each set was frozen.
+    /// The contents of the tree at each freeze.
     past: Vec<Map>,
 }
 
@@ -67,7 +67,7 @@ impl World {
         }
     }
 
-    /// Publishes a commit of the frozen set. It freezes first if nothing is frozen.
+    /// Publishes a commit of the frozen set, after a freeze if nothing is frozen.
     fn commit(&mut self) {
         if self.tree.frozen().is_none() {
             self.freeze();
@@ -76,7 +76,7 @@ impl World {
         self.committed.clone_from(&self.frozen);
     }
 
-    /// Checks that every depth shows its map, forwards and backwards.
+    /// Checks that every depth yields its map, forwards and backwards.
     fn check(&self) {
         let views = [
             (self.tree.view(), &self.mutable),
@@ -91,7 +91,7 @@ impl World {
     }
 }
 
-/// Checks that short ranges show what the map has there, or that it has more than was asked for.
+/// Checks that short ranges yield the items of the map, or that there are more than the limit.
 fn check_ranges(view: &View, map: &Map) {
     const MOST: usize = 2;
     for number in 0..32 {
@@ -284,7 +284,7 @@ fn cursor_ends_in_the_sets_that_it_began_with() {
     let (mut live, mut committed) = (live.cursor(), committed.cursor());
     assert!(live.seek(&key(0)).unwrap());
     assert!(committed.seek(&key(0)).unwrap());
-    // Commits enough to use every free place again, were it not for the cursors.
+    // Enough commits to reuse every free block, if the cursors did not pin them.
     for round in 2..40 {
         for number in 0..2000 {
             world.put(number, round);
@@ -293,7 +293,7 @@ fn cursor_ends_in_the_sets_that_it_began_with() {
     }
     assert!(world.volume.pinned_epochs() > 1);
     for number in 0..2000 {
-        // The first round went into the mutable set that the cursor had taken.
+        // The first round edited the mutable set that the cursor holds.
         let byte = if number == 0 { 1 } else { 2 };
         assert_eq!(live.current().unwrap(), (key(number), &[byte; 100][..]));
         assert_eq!(committed.current().unwrap(), (key(number), &[1; 100][..]));
@@ -341,7 +341,7 @@ fn run_of_deleted_keys_is_gone_through_once() {
         let read = blocks_read(number, 99, true);
         assert!(read < 20, "{read}");
     }
-    // A cursor that noted the run before a freeze meets an item that comes back, too, from both sides.
+    // A cursor that recorded the run before a freeze also sees an item added after it, in both directions.
     world.tree.freeze();
     world.tree.insert(key(7000), value(2));
     assert!(blocks_read(100, 7000, false) < 20);
@@ -370,7 +370,7 @@ fn run_noted_by_an_old_reader_hides_nothing_of_a_publication() {
     let view = world.tree.view();
     let mut before = view.cursor();
     assert!(before.seek(&key(9)).unwrap());
-    // A commit adds items by itself: the names of new subvolumes.
+    // A commit adds items itself: the names of new subvolumes.
     let own = value(2);
     world.volume.commit_with(&world.tree, &[(key(45), &own)]);
     assert!(before.advance().unwrap());

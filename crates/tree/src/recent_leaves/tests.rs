@@ -1,4 +1,4 @@
-//! Look-ups against all items of the tree, and what they read.
+//! Look-ups compared with all items of the tree, and the number of blocks read.
 
 use std::collections::BTreeMap;
 

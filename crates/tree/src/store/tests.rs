@@ -1,4 +1,4 @@
-//! Staging, settling and forgetting blocks.
+//! Staging, caching and forgetting blocks.
 
 use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_format::node::{HEADER_SIZE, header_flags};
@@ -7,7 +7,7 @@ use super::*;
 use crate::build::{BlockSink, OpenLeaf};
 use crate::test_volume::{CommitError, NODESIZE, TREE, TestVolume};
 
-/// Catches the block that is built at `place`.
+/// A sink that keeps the block built at `place`.
 struct Catch {
     place: Logical,
     block: Option<TreeBlock>,
@@ -115,7 +115,7 @@ fn block_that_the_kernel_would_refuse_is_not_staged() {
     assert_eq!(volume.store.staged_bytes(), 0);
 }
 
-/// Writes two leaves, and lets `read` read them from the device, where the first is replaced while it is read.
+/// Writes two leaves and reads them with `read_old`; the first one is replaced during the read.
 fn read_while_replaced(read_old: impl Fn(&NodeStore, &[Expect])) {
     let mut volume = TestVolume::new(1 << 20);
     let next = Logical(PLACE.0 + u64::from(NODESIZE));

@@ -29,7 +29,7 @@ fn any_history_agrees_with_an_array() {
         for number in 0..KEYS {
             let around = gaps.around(&key(number));
             assert_eq!(around.is_some(), hidden[number as usize]);
-            // GAPS-2: as long as it can be.
+            // GAPS-2: the gap is maximal.
             if let Some(gap) = around {
                 let (first, last) = (gap.start().offset, gap.end().offset);
                 assert!(first <= number && number <= last);

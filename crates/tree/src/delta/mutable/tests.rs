@@ -1,4 +1,4 @@
-//! The end of a mutable set.
+//! Freezing a mutable set.
 
 use ubtrfs_format::key::KeyType;
 

@@ -1,7 +1,7 @@
-//! Random edits, freezes and commits, with cursors that live through them.
+//! Random edits, freezes and commits, with cursors that stay open across them.
 //!
-//! A cursor goes on in the sets that it took when it was last sought. It shows what the tree showed when its
-//! mutable set was frozen, or shows now if it was not.
+//! A cursor moves within the sets of its last seek. If its mutable set was frozen since, it shows the tree as of that
+//! freeze, otherwise the current tree.
 
 use proptest::prelude::*;
 use ubtrfs_sim::Rng;
@@ -25,7 +25,7 @@ enum Op {
     Get(u64),
     Freeze,
     Commit,
-    /// A cursor, and so many times.
+    /// Index of a cursor, the move, and the number of repetitions.
     Move(usize, Move, u8),
 }
 
@@ -76,12 +76,12 @@ fn random_op(rng: &mut Rng, numbers: u64, commit_one_in: u64) -> Op {
     }
 }
 
-/// A cursor and what is known of it.
+/// A cursor and its expected state.
 struct Tracked<'v> {
     cursor: Cursor<'v>,
     depth: Depth,
     at: Option<(Key, Vec<u8>)>,
-    /// For a view of all sets: the number of its mutable set. For others: what it shows.
+    /// For a view of all sets: the index of its mutable set. The others have their expected contents in `fixed`.
     sets: usize,
     fixed: Map,
 }
@@ -130,13 +130,13 @@ impl<'v> Tracked<'v> {
                 at.and_then(|at| map.range(..at).next_back()),
             ),
         };
-        // CURSOR-1, and PATH-1 for the committed set alone: moves in either direction end where the map says.
+        // CURSOR-1, and PATH-1 for the committed set alone: moves in either direction end at the map's item.
         assert_eq!(found, wanted.is_some(), "{step:?} from {at:?}");
         self.at = wanted.map(|(key, bytes)| (*key, bytes.clone()));
         self.check();
     }
 
-    /// Checks that the cursor stands where it stood, on the item that was there then.
+    /// Checks that the cursor is still at the same item, with the same bytes.
     fn check(&self) {
         let wanted = self.at.as_ref().map(|(key, bytes)| (*key, &bytes[..]));
         assert_eq!(self.cursor.current(), wanted);

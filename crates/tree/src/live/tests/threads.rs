@@ -1,6 +1,6 @@
-//! Readers in other threads, while one edits and one commits.
+//! Concurrent readers, one editor and one committer.
 //!
-//! A value is the number of the edit that made it, so that each reader must see the numbers of a key grow.
+//! A value is the number of the edit that wrote it, so that each reader must see the numbers of a key grow.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +23,7 @@ fn edit_of(value: &[u8]) -> u64 {
     u64::from_le_bytes(value[..8].try_into().unwrap())
 }
 
-/// Writes at random: even keys are there for ever, odd ones come and go.
+/// Edits at random keys: even keys always exist, odd ones are inserted and deleted.
 fn write(tree: &LiveTree, rng: &mut Rng, edits: u64) {
     let mut there = vec![false; KEYS as usize];
     for edit in 1..=edits {
@@ -41,7 +41,7 @@ fn write(tree: &LiveTree, rng: &mut Rng, edits: u64) {
     }
 }
 
-/// Scans and look-ups in turn.
+/// Alternates scans and look-ups.
 fn read(view: &View, rng: &mut Rng, stop: &AtomicBool) -> u64 {
     let mut seen = vec![0; KEYS as usize];
     let mut note = |key: Key, value: &[u8]| {
@@ -84,7 +84,7 @@ fn read(view: &View, rng: &mut Rng, stop: &AtomicBool) -> u64 {
     scans
 }
 
-/// Ends the readers, also if the test fails.
+/// Stops the readers even if the test fails.
 struct StopOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for StopOnDrop<'_> {
@@ -93,7 +93,7 @@ impl Drop for StopOnDrop<'_> {
     }
 }
 
-/// LIVE-2: no edit is lost to a freeze. EPOCH-1: no reader meets a block that was written anew.
+/// LIVE-2: no edit is lost to a freeze. EPOCH-1: no reader sees a block whose address was reused.
 #[test]
 fn readers_see_every_key_move_forward() {
     let seed = ubtrfs_sim::seed("readers_see_every_key_move_forward");
