@@ -1,4 +1,4 @@
-//! The purposes for which a device is opened: they decide what its lock allows to others.
+//! How a device is opened, which decides its lock.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -7,21 +7,21 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-/// The use that a device is opened for.
+/// Access mode of an open device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Access {
-    /// Together with other readers.
+    /// Shared with other readers.
     #[default]
     Read,
-    /// Alone.
+    /// Exclusive.
     Write,
 }
 
 impl Access {
     /// Opens a device without a lock.
     pub(crate) fn open(self, path: &Path, flags: OFlags) -> io::Result<File> {
-        // Should the path have become a pipe since it was checked, opening it must not wait. Left set, the
-        // flag would make io_uring give up on reads that have to wait.
+        // Without O_NONBLOCK, open would hang if the path has become a pipe since it was checked. The flag is cleared
+        // below: io_uring would fail reads that have to wait.
         let flags = flags | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = OpenOptions::new()
             .read(true)

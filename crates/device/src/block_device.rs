@@ -1,10 +1,10 @@
-//! The interface of a device: positioned reads and writes, alone or at depth.
+//! The interface of a device: positioned reads and writes, single or in batches.
 //!
-//! Offsets and lengths are bytes. A request outside the device fails with [`PastEnd`] as the error's
-//! payload and moves nothing.
+//! Offsets and lengths are bytes. A request outside the device fails with [`PastEnd`] as the error's payload and
+//! transfers nothing.
 //!
-//! A read by a thread that must not wait (`nonblocking`) fails with `WouldBlock` unless the device has it at once.
-//! Nothing is written by such a thread.
+//! On a thread that must not block (`nonblocking`), a read fails with `WouldBlock` unless its data is available at
+//! once. Such a thread never writes.
 
 use std::fmt::Debug;
 use std::fs::File;
@@ -15,12 +15,12 @@ use crate::claim::DeviceClaim;
 use crate::discard_geometry::DiscardGeometry;
 use crate::error::Holder;
 
-/// A device, a file that stands for one, or memory.
+/// A block device, an image file, or memory.
 pub trait BlockDevice: Send + Sync + Debug {
     /// Returns the length of the device.
     fn len_bytes(&self) -> u64;
 
-    /// Returns the other user of the device, found when it was opened for reading.
+    /// Returns another user of the device, detected when it was opened for reading.
     fn holder(&self) -> Option<&Holder> {
         None
     }
@@ -31,64 +31,64 @@ pub trait BlockDevice: Send + Sync + Debug {
     /// Writes all of `buf` at `offset`. Durable after the next [`BlockDevice::flush`].
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()>;
 
-    /// Writes zeros where a range has no space below, so that later writes need none. Nothing else writes there meanwhile.
-    /// Returns how many bytes it wrote.
+    /// Writes zeros into the holes of a range, so that later writes need no new space. There must be no concurrent
+    /// writes to the range. Returns the number of bytes written.
     fn fill_holes(&self, offset: u64, len: u64) -> io::Result<u64> {
         let _ = (offset, len);
         Ok(0)
     }
 
-    /// Makes every write that has returned durable.
+    /// Makes all completed writes durable.
     fn flush(&self) -> io::Result<()>;
 
-    /// Cuts or lengthens an image; what is new reads as zeros. Nothing else has a size that can change.
+    /// Truncates or extends an image; new bytes read as zeros. Other devices have a fixed size.
     fn resize(&self, len_bytes: u64) -> io::Result<()> {
         let _ = len_bytes;
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Returns the units of discards; None if the device takes none, as far as it can be known without one.
+    /// Returns the granularity and size limit of discards. Returns None if the device is known not to support them.
     fn discard_geometry(&self) -> Option<DiscardGeometry> {
         None
     }
 
-    /// Says that the range is not needed; it may read as anything from now on.
+    /// Discards a range; its later contents are unspecified.
     ///
-    /// A device without geometry need not have it.
+    /// A device without geometry does not implement it.
     fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
         let _ = (offset, len);
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Does all discards, at depth where the device can, and leaves each one's outcome in its `result`.
+    /// Executes all discards, at queue depth if possible, and stores each outcome in its `result`.
     fn discard_batch(&self, discards: &mut [DeviceDiscard]) {
         for discard in discards {
             discard.result = self.discard(discard.offset, discard.len);
         }
     }
 
-    /// Does all reads, at depth where the device can, and leaves each one's outcome in its `result`.
+    /// Executes all reads, at queue depth if possible, and stores each outcome in its `result`.
     fn read_batch(&self, reads: &mut [DeviceRead<'_>]) {
         for read in reads {
             read.result = self.read_at(read.buf, read.offset);
         }
     }
 
-    /// Returns the open file behind it, if the kernel serves it as a file.
+    /// Returns the underlying open file, if any.
     fn file(&self) -> Option<&File> {
         None
     }
 
-    /// Returns the claim on a block device, which only this crate makes.
+    /// Returns the claim on a block device; internal to this crate.
     #[doc(hidden)]
     fn claim(&self) -> Option<&DeviceClaim> {
         None
     }
 
-    /// Lets `len` bytes at `offset` be those of another file, without a copy.
+    /// Shares `len` bytes at `offset` with another file, without a copy (reflink).
     ///
-    /// Only where one file system holds both files and can share blocks, in whole blocks of it. Nothing has
-    /// changed after an error.
+    /// Requires that both files are on one file system with support for reflinks, and ranges of whole blocks. After
+    /// an error nothing has changed.
     fn clone_range(
         &self,
         source: BorrowedFd<'_>,
@@ -100,7 +100,7 @@ pub trait BlockDevice: Send + Sync + Debug {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Does all writes, in no order, and leaves each one's outcome in its `result`.
+    /// Executes all writes, in any order, and stores each outcome in its `result`.
     fn write_batch(&self, writes: &mut [DeviceWrite<'_>]) {
         for write in writes {
             write.result = self.write_at(write.buf, write.offset);
@@ -111,16 +111,16 @@ pub trait BlockDevice: Send + Sync + Debug {
 /// One read of a batch.
 #[derive(Debug)]
 pub struct DeviceRead<'a> {
-    /// Where it begins on the device.
+    /// Offset on the device.
     pub offset: u64,
-    /// The bytes that are filled.
+    /// The buffer to fill.
     pub buf: &'a mut [u8],
-    /// The outcome, once it was done.
+    /// The outcome, once executed.
     pub result: io::Result<()>,
 }
 
 impl<'a> DeviceRead<'a> {
-    /// Creates a read that is to be done.
+    /// Creates a pending read.
     pub fn new(offset: u64, buf: &'a mut [u8]) -> Self {
         Self {
             offset,
@@ -133,16 +133,16 @@ impl<'a> DeviceRead<'a> {
 /// One write of a batch.
 #[derive(Debug)]
 pub struct DeviceWrite<'a> {
-    /// Where it begins on the device.
+    /// Offset on the device.
     pub offset: u64,
-    /// The bytes that are written.
+    /// The bytes to write.
     pub buf: &'a [u8],
-    /// The outcome, once it was done.
+    /// The outcome, once executed.
     pub result: io::Result<()>,
 }
 
 impl<'a> DeviceWrite<'a> {
-    /// Creates a write that is to be done.
+    /// Creates a pending write.
     pub fn new(offset: u64, buf: &'a [u8]) -> Self {
         Self {
             offset,
@@ -155,16 +155,16 @@ impl<'a> DeviceWrite<'a> {
 /// One discard of a batch.
 #[derive(Debug)]
 pub struct DeviceDiscard {
-    /// Where it begins on the device.
+    /// Offset on the device.
     pub offset: u64,
-    /// How many bytes are discarded.
+    /// Number of bytes to discard.
     pub len: u64,
-    /// The outcome, once it was done.
+    /// The outcome, once executed.
     pub result: io::Result<()>,
 }
 
 impl DeviceDiscard {
-    /// Creates a discard that is to be done.
+    /// Creates a pending discard.
     pub fn new(offset: u64, len: u64) -> Self {
         Self {
             offset,
@@ -174,20 +174,20 @@ impl DeviceDiscard {
     }
 }
 
-/// A request that does not lie within its device.
+/// A request that exceeds the end of its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{len} bytes at {offset} are past the end of the device, which has {device_len}")]
 pub struct PastEnd {
-    /// Where the request begins.
+    /// Offset of the request.
     pub offset: u64,
-    /// How many bytes it has.
+    /// Length of the request.
     pub len: u64,
-    /// How many bytes the device has.
+    /// Length of the device.
     pub device_len: u64,
 }
 
 impl PastEnd {
-    /// Passes a request that lies within a device of `device_len` bytes.
+    /// Checks that a request is within a device of `device_len` bytes.
     pub fn check(offset: u64, len: u64, device_len: u64) -> io::Result<()> {
         match offset.checked_add(len) {
             Some(end) if end <= device_len => Ok(()),

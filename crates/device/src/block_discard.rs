@@ -1,4 +1,4 @@
-//! Discarding a range of a block device: the ioctl BLKDISCARD, which no safe wrapper offers.
+//! The ioctl BLKDISCARD, which discards a range of a block device and has no safe wrapper.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -9,8 +9,8 @@ use rustix::ioctl::{Opcode, Setter, ioctl, opcode};
 const BLKDISCARD: Opcode = opcode::none(0x12, 119);
 
 pub(crate) fn discard(device: &File, offset: u64, len: u64) -> rustix::io::Result<()> {
-    // SAFETY: BLKDISCARD reads two u64, offset and length, from where its argument points, and writes
-    // nothing; on what is not a block device it fails.
+    // SAFETY: BLKDISCARD reads two u64, offset and length, from its argument and writes nothing. It fails if `device`
+    // is not a block device.
     unsafe {
         let range = Setter::<BLKDISCARD, [u64; 2]>::new([offset, len]);
         ioctl(device, range)

@@ -1,8 +1,8 @@
-//! Locks that the caller of this process holds on a device.
+//! Locks on a device held by the caller of this process.
 //!
-//! Formatters run with the device locked, so that udev does not probe it. By systemd's rule their parent holds an
-//! exclusive flock (systemd-repart, mkosi, `udevadm lock`). An ancestor of this process holds such a lock, or a
-//! descriptor that this process has inherited.
+//! Formatters run with the device locked, so that udev does not probe it. By systemd's convention, the parent process
+//! holds an exclusive flock (systemd-repart, mkosi, `udevadm lock`). So the lock belongs to an ancestor of this
+//! process, or to an inherited descriptor.
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
@@ -10,10 +10,10 @@ use std::path::Path;
 
 use crate::lock_table::{has_open, is_inherited, is_of, parse_lock};
 
-/// Processes above this one that are looked at.
+/// Maximum number of ancestors to check.
 const MAX_ANCESTORS: usize = 64;
 
-/// Returns whether there are flocks on the file, all of them the caller's.
+/// Returns whether the file has flocks and all of them belong to the caller.
 pub(crate) fn are_all(file: &Metadata) -> bool {
     let table = fs::read_to_string("/proc/locks").unwrap_or_default();
     let holders = table.lines().filter_map(parse_lock);
@@ -27,7 +27,7 @@ pub(crate) fn are_all(file: &Metadata) -> bool {
     if holders.iter().all(is_ancestor) {
         return true;
     }
-    // A lock has the number of the process that took it, which may have ended: `exec 9<DEVICE; flock 9; mkfs DEVICE`.
+    // A lock is listed with the process that took it, which may have exited: `exec 9<DEVICE; flock 9; mkfs DEVICE`.
     let mut known: Vec<u32> = holders_by_descriptors("self", file, true);
     for pid in &ancestors {
         known.extend(holders_by_descriptors(&pid.to_string(), file, false));
@@ -36,7 +36,7 @@ pub(crate) fn are_all(file: &Metadata) -> bool {
     holders.iter().all(is_known)
 }
 
-/// Returns the processes that this one descends from.
+/// Returns the ancestors of this process.
 fn ancestors() -> Vec<u32> {
     let mut ancestors = Vec::new();
     let mut at = std::process::id();
@@ -55,7 +55,7 @@ fn parent_of(pid: u32) -> Option<u32> {
     line.trim().parse().ok()
 }
 
-/// Returns the numbers of the processes that took the flocks of a process's descriptors of the file.
+/// Returns the pids listed as lock holders for a process's descriptors of the file.
 fn holders_by_descriptors(pid: &str, file: &Metadata, only_inherited: bool) -> Vec<u32> {
     let folder = Path::new("/proc").join(pid);
     let Ok(descriptors) = fs::read_dir(folder.join("fd")) else {

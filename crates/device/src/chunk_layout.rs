@@ -1,10 +1,10 @@
-//! How large a new chunk is and on which devices it lies.
+//! Size and placement of new chunks.
 //!
-//! Sizes are those of Linux 6.18. A chunk takes as many devices as its profile allows, those with the most room
-//! first. Its stripes are cut so that it takes a tenth of the volume at most, rounded up to 16 MiB a stripe. Unlike
-//! there, a stripe has a MiB at least.
+//! Sizes are the same as in Linux 6.18. A chunk uses as many devices as its profile allows, preferring those with the
+//! most free space. Its stripes are limited so that it has at most a tenth of the volume, rounded up to 16 MiB a
+//! stripe. In contrast to Linux, a stripe has at least 1 MiB.
 //!
-//! Not here: when a chunk is made, what is allocated in it, where a new volume puts its first chunks.
+//! Not here: the decision to create a chunk, allocation inside of chunks, and the first chunks of a new volume.
 
 mod chunk_items;
 mod device_space;
@@ -29,14 +29,14 @@ const GIB: u64 = 1 << 30;
 /// Volumes above this size get larger metadata chunks.
 const LARGE_VOLUME_BYTES: u64 = 50 * GIB;
 const MAX_STRIPE_BYTES: u64 = GIB;
-/// To which a stripe is rounded up that is cut for the sake of the chunk's size.
+/// Alignment of stripes that are shortened because of the limit on the chunk's size.
 const STRIPE_ROUND_BYTES: u64 = 16 * MIB;
-/// Less on a device is not worth a chunk.
+/// Minimum free space on a device for a stripe.
 const MIN_STRIPE_BYTES: u64 = MIB;
-/// In about so many steps a forecast is made.
+/// Approximate number of steps in a forecast.
 const FORECAST_STEPS: u64 = 256;
 
-/// How large a chunk may be.
+/// Size limits of a chunk.
 #[derive(Clone, Copy, Debug)]
 pub struct ChunkLimits {
     stripe_bytes: u64,
@@ -64,8 +64,8 @@ impl ChunkLimits {
     }
 }
 
-/// Returns how many stripes a chunk may have. Its item fills a leaf at most. The superblock's array holds a system
-/// chunk and, while it is replaced, another one of a stripe.
+/// Returns the maximum number of stripes of a chunk. Its item must fit in a leaf. The superblock's array must hold a
+/// system chunk and, during its replacement, a second one with a single stripe.
 pub fn max_stripes(kind: BlockGroupType, nodesize: usize) -> usize {
     let chunk_bytes = size_of::<Chunk>();
     let (room, others) = match kind {
@@ -78,7 +78,7 @@ pub fn max_stripes(kind: BlockGroupType, nodesize: usize) -> usize {
     room / size_of::<Stripe>() - others
 }
 
-/// Where a new chunk lies.
+/// The placement of a new chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChunkLayout {
     pub stripe_bytes: u64,
@@ -87,7 +87,7 @@ pub struct ChunkLayout {
 }
 
 impl ChunkLayout {
-    /// Chooses where a new chunk lies; None if the devices do not suffice.
+    /// Chooses the placement of a new chunk. Returns None if there is not enough space.
     pub fn choose(
         devices: &[DeviceHoles],
         profile: Profile,
@@ -108,7 +108,7 @@ impl ChunkLayout {
                 })
             })
             .collect();
-        // Stable: of equals the lower devid.
+        // The sort is stable: among equals the lower devid is first.
         rooms.sort_by_key(|room| std::cmp::Reverse((room.len, room.total)));
         let copies = profile.min_devices().max(1);
         let count = match profile {
@@ -150,7 +150,7 @@ impl ChunkLayout {
     }
 }
 
-/// The best place of a device.
+/// The largest usable hole of a device.
 #[derive(Debug)]
 struct Room {
     device: usize,
@@ -159,9 +159,9 @@ struct Room {
     total: u64,
 }
 
-/// Returns how many bytes chunks of a profile could still hold, found by making them all. On a volume with more than
-/// hundreds of chunks to come they are made in larger steps. The result is then right for a single device, and to
-/// within a few chunks for several.
+/// Returns how many bytes of new chunks of a profile still fit, by simulating their allocation. If hundreds of chunks
+/// would fit, the simulation uses larger chunks. The result is exact for a single device, and within a few chunks
+/// otherwise.
 pub fn forecast(devices: &[DeviceHoles], profile: Profile, limits: &ChunkLimits) -> u64 {
     if profile.parities() > 0 {
         return 0;
@@ -180,7 +180,7 @@ pub fn forecast(devices: &[DeviceHoles], profile: Profile, limits: &ChunkLimits)
         stripes: limits.stripes,
     };
     let mut bytes: u64 = 0;
-    // Some more: holes end in pieces.
+    // Allows for extra steps, because the holes' remainders give smaller chunks.
     for _ in 0..4 * FORECAST_STEPS {
         let Some(layout) = ChunkLayout::choose(&devices, profile, &limits) else {
             break;

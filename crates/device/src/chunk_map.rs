@@ -1,12 +1,13 @@
 //! The map from logical addresses to chunks.
 //!
 //! Invariants
-//! - CHUNK-1: a chunk in the map passed the rules of the kernel's `btrfs_check_chunk_valid`.
+//! - CHUNK-1: a chunk in the map has passed the checks of the kernel's `btrfs_check_chunk_valid`.
 //! - CHUNK-2: no two chunks overlap.
 //!
-//! Readers take no lock: they look into a sorted snapshot. Only an address that it lacks, while newer chunks wait,
-//! makes a reader publish the next snapshot. Loading n chunks thus costs O(n log n), a lookup O(log n).
-//! Not here: which bytes of a chunk lie on which stripe (`stripes`).
+//! Readers take no lock: they search a sorted snapshot. A reader publishes a new snapshot only if the address is
+//! missing there and newer chunks exist. Loading n chunks thus costs O(n log n), a look-up O(log n).
+//!
+//! Not here: the mapping of a chunk's bytes to its stripes (`stripes`).
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -27,7 +28,7 @@ use crate::error::DeviceError;
 #[cfg(test)]
 mod tests;
 
-/// Where one stripe of a chunk starts.
+/// The start of one stripe of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkStripe {
     pub devid: DevId,
@@ -35,7 +36,7 @@ pub struct ChunkStripe {
     pub dev_uuid: Uuid,
 }
 
-/// A chunk that was checked.
+/// A validated chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MappedChunk {
     pub(crate) logical: Logical,
@@ -46,14 +47,14 @@ pub struct MappedChunk {
 }
 
 impl MappedChunk {
-    /// Takes over the UUIDs of the devices from stripes that are otherwise the same.
+    /// Copies the device UUIDs from stripes that are otherwise equal.
     pub fn set_device_uuids(&mut self, stripes: &[Stripe]) {
         for (mapped, stripe) in self.stripes.iter_mut().zip(stripes) {
             mapped.dev_uuid = stripe.dev_uuid;
         }
     }
 
-    /// Checks a chunk as the kernel does (CHUNK-1), plus that its stripes can be addressed.
+    /// Checks a chunk as the kernel does (CHUNK-1), and that its stripes can be addressed.
     pub fn check(
         logical: Logical,
         chunk: &Chunk,
@@ -78,7 +79,7 @@ impl MappedChunk {
         if chunk.stripe_len.get() != STRIPE_LEN {
             return Err(ChunkProblem::StripeLen(chunk.stripe_len.get()));
         }
-        // The kernel numbers the stripes of a chunk with 32 bits.
+        // The kernel counts the stripes of a chunk with 32 bits.
         let longest = u64::from(u32::MAX) * STRIPE_LEN;
         if len_bytes == 0
             || !len_bytes.is_multiple_of(sector)
@@ -134,7 +135,7 @@ impl MappedChunk {
         self.len_bytes
     }
 
-    /// Returns the first address after it.
+    /// Returns the first address after the chunk.
     pub fn end(&self) -> Logical {
         Logical(self.logical.0 + self.len_bytes)
     }
@@ -196,7 +197,7 @@ fn check_stripe_count(profile: Profile, chunk: &Chunk, found: usize) -> Result<(
     Ok(())
 }
 
-/// The state that readers search. The starts are apart, so that a search touches nothing else.
+/// The state that readers search. The start addresses are a separate array, so that a search touches no other memory.
 #[derive(Debug, Default)]
 struct Snapshot {
     starts: Vec<Logical>,
@@ -207,7 +208,7 @@ struct Snapshot {
 #[derive(Debug, Default)]
 pub struct ChunkMap {
     snapshot: ArcSwap<Snapshot>,
-    /// Whether `chunks` holds one that the snapshot lacks.
+    /// Whether `chunks` has a chunk that is not in the snapshot.
     behind: AtomicBool,
     chunks: Mutex<BTreeMap<Logical, Arc<MappedChunk>>>,
 }
@@ -217,7 +218,7 @@ impl ChunkMap {
         Self::default()
     }
 
-    /// Adds a chunk; one that is there already, equal in all, is no error.
+    /// Adds a chunk. Adding an equal chunk again is not an error.
     pub fn insert(&self, chunk: MappedChunk) -> Result<(), DeviceError> {
         let mut chunks = self.chunks.lock();
         // CHUNK-2
@@ -242,7 +243,7 @@ impl ChunkMap {
         Ok(())
     }
 
-    /// Takes out the chunk that starts at `logical`. Its holders may go on.
+    /// Removes the chunk at `logical`. Existing references remain valid.
     pub fn remove(&self, logical: Logical) {
         let mut chunks = self.chunks.lock();
         if chunks.remove(&logical).is_some() {
@@ -250,35 +251,35 @@ impl ChunkMap {
         }
     }
 
-    /// Removes all chunks. No thread reads meanwhile.
+    /// Removes all chunks. There must be no concurrent readers.
     pub(crate) fn clear(&self) {
         let mut chunks = self.chunks.lock();
         chunks.clear();
         self.store_snapshot(&chunks);
     }
 
-    /// Finds the chunk that holds an address.
+    /// Finds the chunk that contains an address.
     pub fn find(&self, logical: Logical) -> Option<Arc<MappedChunk>> {
         let found = self.snapshot.load().search(logical);
         found.or_else(|| self.find_again(logical))
     }
 
-    /// Searches once more for an address that a snapshot lacked.
+    /// Repeats the search for an address that was not in the snapshot.
     #[cold]
     fn find_again(&self, logical: Logical) -> Option<Arc<MappedChunk>> {
         if self.behind.load(Ordering::Acquire) {
             self.publish();
         }
-        // Also if it is not behind: another thread may have published since the first search.
+        // Search even if the snapshot is current: another thread may have published it since the first search.
         self.snapshot.load().search(logical)
     }
 
-    /// Finds the chunk that holds an address, like [`ChunkMap::find`]; no chunk is an error.
+    /// Finds the chunk that contains an address, like [`ChunkMap::find`], or returns an error.
     pub fn get(&self, logical: Logical) -> Result<Arc<MappedChunk>, DeviceError> {
         self.find(logical).ok_or(DeviceError::NoChunk { logical })
     }
 
-    /// Returns all chunks in order of address.
+    /// Returns all chunks in address order.
     pub fn all(&self) -> Arc<Vec<Arc<MappedChunk>>> {
         if self.behind.load(Ordering::Acquire) {
             self.publish();

@@ -3,7 +3,7 @@
 use ubtrfs_format::block_group_flags::Profile;
 use ubtrfs_format::ids::{DevId, Logical};
 
-/// Why a chunk is not acceptable.
+/// The reason why a chunk is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChunkProblem {
     #[error("stripe count {count} does not suit {}", profile.name())]

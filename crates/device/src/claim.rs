@@ -1,4 +1,4 @@
-//! The exclusive open (`O_EXCL`) of a block device. While it lasts, the kernel refuses mounts of the device.
+//! The exclusive open (`O_EXCL`) of a block device, which prevents the kernel from mounting it.
 
 use std::fs::File;
 use std::io;
@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use crate::access::Access;
 use crate::error::{DeviceError, Holder, in_use, open_error};
 
-/// The claim of a volume on a block device.
+/// A volume's claim on a block device.
 #[derive(Debug)]
 pub struct DeviceClaim {
     path: PathBuf,
@@ -19,7 +19,7 @@ pub struct DeviceClaim {
 }
 
 impl DeviceClaim {
-    /// Claims a block device for a writer. A reader only learns whether another user has claimed it.
+    /// Claims a block device for writing. For reading it only checks whether another user has claimed it.
     pub(crate) fn open(
         path: &Path,
         access: Access,
@@ -38,12 +38,12 @@ impl DeviceClaim {
         Ok((claim, holder))
     }
 
-    /// Lets others claim the block device, as the kernel does for a mount of it. Locks stay.
+    /// Releases the claim, so that the kernel can mount the device. Locks stay.
     pub fn release(&self) {
         *self.file.lock() = None;
     }
 
-    /// Claims the block device again, after [`DeviceClaim::release`].
+    /// Claims the block device again after [`DeviceClaim::release`].
     pub fn renew(&self) -> Result<(), DeviceError> {
         *self.file.lock() = Some(claim_block(&self.path)?);
         Ok(())

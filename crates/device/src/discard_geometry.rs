@@ -1,6 +1,6 @@
-//! How a device takes discards: in which units, how much at once, and whether at all.
+//! Discard support of a device: granularity and maximum size.
 //!
-//! A block device tells it in sysfs. The file system of an image is asked with a hole behind the image's end.
+//! For block devices, sysfs has the values. For images, punching a hole past the end probes the file system.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
@@ -9,26 +9,26 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FallocateFlags, fallocate, major, minor};
 use rustix::io::Errno;
 
-/// A part of a smaller block costs a write and frees nothing.
+/// Discarding a part of a smaller block costs a write and frees nothing.
 pub(crate) const MIN_GRANULARITY: u64 = 4 << 10;
-/// Network file systems name the size of their requests, which is no unit of what they store.
+/// Network file systems report their request size, which is not an allocation unit.
 const MAX_FILE_GRANULARITY: u64 = 1 << 20;
-/// A file takes no writes while a hole is punched, so that one hole is not all of a large file.
+/// A file accepts no writes during a hole punch, so that large ranges are split.
 const MAX_HOLE_BYTES: u64 = 256 << 20;
-/// A request to a block device is over in about the time of other long requests.
+/// Limits the latency of a request on a block device to about that of other long requests.
 const MAX_REQUEST_BYTES: u64 = 1 << 30;
 
-/// The unit and the largest size of a device's discards, in bytes.
+/// Granularity and maximum size of a device's discards, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiscardGeometry {
-    /// A range is given back in whole units. A power of two, at least 4 KiB.
+    /// Discards are aligned to this unit: a power of two, at least 4 KiB.
     pub granularity: u64,
-    /// The largest request, a multiple of the granularity.
+    /// The maximum request size, a multiple of the granularity.
     pub max_bytes: u64,
 }
 
 impl DiscardGeometry {
-    /// Creates a geometry that is as it has to be: the granularity is rounded up, and the largest request down.
+    /// Creates a valid geometry: rounds the granularity up and the maximum size down.
     pub fn new(granularity: u64, max_bytes: u64) -> DiscardGeometry {
         let granularity = granularity
             .clamp(MIN_GRANULARITY, 1 << 40)
@@ -39,12 +39,12 @@ impl DiscardGeometry {
         }
     }
 
-    /// Finds the geometry of an image file; None if its file system punches no holes.
+    /// Probes the geometry of an image file. Returns None if its file system cannot punch holes.
     pub(crate) fn of_image(file: &File, len_bytes: u64) -> Option<DiscardGeometry> {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         let behind = len_bytes.checked_next_multiple_of(MAX_FILE_GRANULARITY)?;
         let probe = fallocate(file, flags, behind, MIN_GRANULARITY);
-        // Other failures are the place's or the access's. The first discard tells more.
+        // Other errors may depend on the offset or on permissions. The first discard decides.
         if let Err(Errno::OPNOTSUPP | Errno::NOSYS) = probe {
             return None;
         }
@@ -53,7 +53,8 @@ impl DiscardGeometry {
         Some(DiscardGeometry::new(granularity, MAX_HOLE_BYTES))
     }
 
-    /// Finds the geometry of a block device; None if it takes no discards. Without sysfs the first discard tells.
+    /// Reads the geometry of a block device. Returns None if it does not support discards. Without sysfs, the first
+    /// discard decides.
     pub(crate) fn of_block_device(device: &File) -> Option<DiscardGeometry> {
         let limits = device
             .metadata()
@@ -70,7 +71,7 @@ impl DiscardGeometry {
         }
     }
 
-    /// Reads the granularity and the most of one request, as the folder of a queue tells them.
+    /// Reads the granularity and the maximum request size from a queue's folder in sysfs.
     fn of_queue(queue: &Path) -> Option<(u64, u64)> {
         let number = |name: &str| -> Option<u64> {
             let text = fs::read_to_string(queue.join(name)).ok()?;
@@ -80,13 +81,13 @@ impl DiscardGeometry {
     }
 }
 
-/// Reads an attribute of a device's queue. None if the system does not tell it.
+/// Reads an attribute of a device's queue. Returns None if sysfs does not have it.
 pub(crate) fn queue_attribute(rdev: u64, name: &str) -> Option<String> {
     let text = fs::read_to_string(queue_folder(rdev)?.join(name)).ok()?;
     Some(text.trim().to_owned())
 }
 
-/// Finds the folder in sysfs of a device's queue. A partition uses that of the device above it.
+/// Finds the sysfs folder of a device's queue. A partition uses the queue of its disk.
 fn queue_folder(rdev: u64) -> Option<PathBuf> {
     let link = format!("/sys/dev/block/{}:{}", major(rdev), minor(rdev));
     let folder = fs::canonicalize(link).ok()?;

@@ -1,6 +1,6 @@
 //! Errors of devices and of reading through the chunk map.
 //!
-//! Every variant names the place: the device's path or devid, and offsets in bytes.
+//! Every variant identifies the place: the device's path or devid, and offsets in bytes.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ pub enum DeviceError {
     Kind { path: PathBuf, kind: &'static str },
     #[error("{} is in use by {} ({holder})", path.display(), holder.user())]
     InUse { path: PathBuf, holder: Holder },
-    /// A file that was to be overwritten or replaced.
+    /// A file to be overwritten or replaced.
     #[error("{} holds a btrfs volume", path.display())]
     HoldsVolume { path: PathBuf },
     #[error("cannot read {len} bytes at {offset} of {}: {source}", path.display())]
@@ -59,7 +59,7 @@ pub enum DeviceError {
     #[error("{} is not a btrfs device{}", path.display(), holds_text(*holds))]
     NotBtrfs {
         path: PathBuf,
-        /// The signature found in its place, if it is a known one.
+        /// The known signature found there instead, if any.
         holds: Option<Signature>,
     },
     #[error("{problem}; {copy}")]
@@ -128,7 +128,7 @@ pub enum DeviceError {
         devid: DevId,
         first: PathBuf,
         second: PathBuf,
-        /// The generation of the first and that of the second.
+        /// The generations of the first and of the second device.
         generations: [u64; 2],
     },
     #[error("{} and {} may both be device {devid}: name the one that is meant", first.display(), second.display())]
@@ -188,7 +188,7 @@ pub enum DeviceError {
     },
 }
 
-/// A superblock copy that could be read in the place of copy 0.
+/// A readable superblock copy other than copy 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SoundCopy {
     pub mirror: usize,
@@ -211,12 +211,12 @@ impl std::fmt::Display for SoundCopy {
     }
 }
 
-/// A change that another program made to the superblock of an open device.
+/// A change of an open device's superblock by another program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SuperblockChange {
-    /// Copy 0 is not that of the volume any more.
+    /// Copy 0 no longer belongs to the volume.
     Replaced,
-    /// It was committed to: generation `found` is above the last one known.
+    /// There was another commit: generation `found` is above the last known one.
     Newer { found: u64, known: u64 },
 }
 
@@ -236,7 +236,7 @@ fn holds_text(holds: Option<Signature>) -> String {
 }
 
 impl DeviceError {
-    /// Returns whether nothing is wrong but that the thread must not wait.
+    /// Returns whether the only problem is that the thread must not block.
     pub fn is_would_block(&self) -> bool {
         match self {
             DeviceError::WouldBlock(_) => true,
@@ -248,7 +248,7 @@ impl DeviceError {
     }
 }
 
-/// Makes the error of a device that cannot be opened.
+/// Creates the error of a failed open.
 pub(crate) fn open_error(path: &Path) -> impl Fn(io::Error) -> DeviceError {
     move |source| DeviceError::Open {
         path: path.to_owned(),
@@ -263,19 +263,19 @@ pub(crate) fn in_use(path: &Path, holder: Holder) -> DeviceError {
     }
 }
 
-/// The user of a device that we may not use.
+/// Another user of a device that prevents our access.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Holder {
-    /// Another process, if it is known which, holds the lock that ubtrfs takes.
+    /// Another process, with its pid if known, holds the lock of ubtrfs.
     Lock {
-        /// The number of the process.
+        /// The pid.
         pid: Option<u32>,
     },
-    /// This process holds that lock: it has the volume open already.
+    /// This process holds the lock: it has already opened the volume.
     ThisProcess,
-    /// A loop device of this name is backed by the file.
+    /// The file backs the loop device of this name.
     Loop(String),
-    /// It is claimed exclusively: mounted, part of another device, or opened so by a program.
+    /// The device is claimed exclusively: mounted, part of another device, or opened with O_EXCL.
     Kernel,
 }
 
@@ -300,7 +300,7 @@ impl std::fmt::Display for Holder {
     }
 }
 
-/// A range that no mirror could give, with what each mirror did.
+/// A range without a readable mirror, with the error of each mirror.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "no good mirror of {len} bytes at logical {logical}{}",
@@ -309,13 +309,13 @@ impl std::fmt::Display for Holder {
 pub struct ReadFailure {
     pub logical: Logical,
     pub len: u64,
-    /// The granule's number within the read.
+    /// The granule's index within the read.
     pub index: usize,
     pub attempts: Vec<Attempt>,
 }
 
 impl ReadFailure {
-    /// Creates the failure of a read that would wait, on a thread that must not.
+    /// Creates the failure of a read that would block on a thread that must not.
     pub(crate) fn would_block(logical: Logical, len: u64) -> ReadFailure {
         let attempt = Attempt {
             mirror: 0,
@@ -330,7 +330,7 @@ impl ReadFailure {
         }
     }
 
-    /// Returns whether nothing is wrong but that the thread must not wait.
+    /// Returns whether the only problem is that the thread must not block.
     pub fn is_would_block(&self) -> bool {
         self.attempts.iter().any(|attempt| {
             matches!(&attempt.problem, AttemptProblem::Device(error) if error.is_would_block())
@@ -338,11 +338,11 @@ impl ReadFailure {
     }
 }
 
-/// One try to read a granule.
+/// One attempt to read a granule.
 #[derive(Debug)]
 pub struct Attempt {
     pub mirror: usize,
-    /// Where the bytes lie; None if there is no one place (no chunk).
+    /// Place of the bytes; None if there is no single place (no chunk).
     pub place: Option<(DevId, Physical)>,
     pub problem: AttemptProblem,
 }

@@ -1,9 +1,9 @@
 //! Image files and block devices.
 //!
-//! Locks: readers hold a shared flock, a writer an exclusive one, so that two ubtrfs never collide. A loop device
-//! is locked along with its image. The kernel takes no such lock: a writer refuses an image behind a loop device,
-//! and claims a block device with O_EXCL. A reader may look at what the kernel has mounted, as btrfs-progs allows,
-//! and is warned.
+//! Locks: readers take a shared flock and a writer an exclusive one, so that ubtrfs processes never conflict. A loop
+//! device is locked together with its image. The kernel takes no flock. So a writer rejects an image that backs a
+//! loop device, and claims a block device with O_EXCL. A reader may read a volume that the kernel has mounted, as in
+//! btrfs-progs, with a warning.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, IoSliceMut, Seek, SeekFrom};
@@ -31,10 +31,10 @@ use crate::uring::{self, Request};
 #[cfg(test)]
 mod tests;
 
-/// The bytes that holes are filled with, piece by piece.
+/// Zeros for filling holes.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
-/// The identity by which two paths are the same device.
+/// The identity of a device, equal for all of its paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum DeviceIdentity {
     File { dev: u64, ino: u64 },
@@ -46,15 +46,16 @@ pub struct FileDevice {
     file: Unlocking,
     path: PathBuf,
     len_bytes: AtomicU64,
-    /// Whether it can say what is there without waiting; true until it says that it cannot.
+    /// Whether the file system supports reads of cached data only (RWF_NOWAIT). Assumed until the first such read
+    /// fails.
     tells_cached: AtomicBool,
     is_block: bool,
-    /// Found out when first asked for.
+    /// Determined on first use.
     discard_geometry: OnceLock<Option<DiscardGeometry>>,
     holder: Option<Holder>,
-    /// The claim that keeps the kernel and other claimants away.
+    /// The exclusive claim on a block device.
     claim: Option<DeviceClaim>,
-    /// The image behind a loop device, locked.
+    /// The locked image behind a loop device.
     _backing: Option<Unlocking>,
 }
 
@@ -95,12 +96,12 @@ impl FileDevice {
         })
     }
 
-    /// Opens for reading without a lock, and without a look at other users. They may write meanwhile, so that anything
-    /// read can be of different times.
+    /// Opens a device for reading without a lock and without a check for other users. Concurrent writes are possible,
+    /// so that reads may be inconsistent.
     ///
     /// # Errors
     ///
-    /// It cannot be opened, or is neither a file nor a block device.
+    /// The device cannot be opened, or is neither a file nor a block device.
     pub fn peek(path: &Path) -> Result<FileDevice, DeviceError> {
         let failed = open_error(path);
         let metadata = std::fs::metadata(path).map_err(&failed)?;
@@ -109,7 +110,7 @@ impl FileDevice {
         Self::from_file(file, path, metadata.file_type().is_block_device(), None)
     }
 
-    /// Makes an image of `len_bytes` zeros where there is nothing, and opens it for writing.
+    /// Creates an image of `len_bytes` zeros and opens it for writing. The file must not exist.
     pub fn create_new(path: &Path, len_bytes: u64) -> Result<FileDevice, DeviceError> {
         let failed = open_error(path);
         let file = OpenOptions::new()
@@ -143,7 +144,7 @@ impl FileDevice {
         })
     }
 
-    /// Returns whether it is a zoned device that takes writes in order alone.
+    /// Returns whether it is a zoned device that only accepts sequential writes.
     pub fn is_host_managed(&self) -> bool {
         let zoned = match self.is_block {
             true => self.file.metadata().ok(),
@@ -154,7 +155,7 @@ impl FileDevice {
             .is_some_and(|zoned| zoned == "host-managed")
     }
 
-    /// Reads what the page cache has, all of it or none.
+    /// Reads from the page cache. Fails with `WouldBlock` unless all of the data is cached.
     fn read_cached(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         let mut done = 0;
         while done < buf.len() && self.tells_cached.load(Ordering::Relaxed) {
@@ -181,7 +182,7 @@ impl FileDevice {
         &self.path
     }
 
-    /// Returns whether it is a block device rather than an image file.
+    /// Returns whether it is a block device, as opposed to an image file.
     pub fn is_block(&self) -> bool {
         self.is_block
     }
@@ -222,7 +223,7 @@ fn check_kind(path: &Path, metadata: &Metadata) -> Result<(), DeviceError> {
     })
 }
 
-/// Turns reads of a file into requests that may be run along with those of other files.
+/// Converts reads of a file into requests that can run in one batch with other files' requests.
 pub(crate) fn queue_reads<'a>(
     file: &'a File,
     len_bytes: u64,
@@ -267,14 +268,14 @@ impl BlockDevice for FileDevice {
         }
         let (mut at, end, mut filled) = (offset, offset + len, 0);
         while at < end {
-            // All reads and writes give their offset, so the file's position does not matter.
+            // Seeking is safe: all reads and writes use explicit offsets.
             let mut hole = rustix::fs::seek(&*self.file, rustix::fs::SeekFrom::Hole(at))?;
             if hole >= end {
                 break;
             }
             at = match rustix::fs::seek(&*self.file, rustix::fs::SeekFrom::Data(hole)) {
                 Ok(data) => data.min(end),
-                // No data follows.
+                // There is no data after the hole.
                 Err(Errno::NXIO) => end,
                 Err(errno) => return Err(errno.into()),
             };
@@ -353,7 +354,7 @@ impl BlockDevice for FileDevice {
     }
 
     fn discard_batch(&self, discards: &mut [DeviceDiscard]) {
-        // A ring would make holes of an image on threads of its own, which take turns at the file's lock.
+        // io_uring would punch holes in an image on worker threads, which only contend for the file's lock.
         if !self.is_block {
             for discard in discards {
                 discard.result = self.discard(discard.offset, discard.len);

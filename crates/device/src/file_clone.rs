@@ -1,4 +1,4 @@
-//! Sharing blocks between files: the ioctl FICLONERANGE, which no safe wrapper offers.
+//! The ioctl FICLONERANGE, which shares blocks between files and has no safe wrapper.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use rustix::ioctl::{Opcode, Setter, ioctl, opcode};
 
-/// `struct file_clone_range` of linux/fs.h: source, offset there, length, offset here.
+/// `struct file_clone_range` of linux/fs.h: source, source offset, length, destination offset.
 type FileCloneRange = [u64; 4];
 
 /// `_IOW(0x94, 13, struct file_clone_range)`.
@@ -20,13 +20,13 @@ pub(crate) fn clone_range(
     len: u64,
     offset: u64,
 ) -> io::Result<()> {
-    // To the kernel a length of 0 means all that follows.
+    // The kernel takes a length of 0 as "up to the end of the file".
     if len == 0 {
         return Ok(());
     }
     let source = source.as_raw_fd() as u64;
-    // SAFETY: FICLONERANGE reads the struct that its argument points to and writes nothing; the descriptor
-    // in it is borrowed, hence open.
+    // SAFETY: FICLONERANGE reads the struct that its argument points to and writes nothing. The descriptor in the
+    // struct is borrowed, hence open.
     unsafe {
         let range =
             Setter::<FICLONERANGE, FileCloneRange>::new([source, source_offset, len, offset]);

@@ -1,9 +1,9 @@
-//! Finds what a device holds, by the marks that formats leave at fixed places.
+//! Detection of the contents of a device, by the magic numbers of known formats.
 //!
-//! The list follows blkid(8), with its names: formats of today here, others in `rare`. It is there to refuse before
-//! something is lost. A device without a known mark may still hold data that is needed.
+//! The list and its names follow blkid(8): current formats are here, others in `rare`. It serves to prevent
+//! accidental overwrites. A device without a known signature may still hold important data.
 //!
-//! Source of the places: each format's own description.
+//! Source of the offsets: each format's own documentation.
 
 use std::io;
 use std::ops::Range;
@@ -17,13 +17,13 @@ mod rare;
 #[cfg(test)]
 mod tests;
 
-/// Every mark at the start of a device lies below this offset.
+/// All marks at the start of a device are below this offset.
 const HEAD_BYTES: u64 = 258 << 10;
 const _: () = assert!(rare::UFS_END <= HEAD_BYTES);
-/// Every mark at the end of a device lies within this many bytes.
+/// All marks at the end of a device are within this many bytes.
 const TAIL_BYTES: u64 = 2 << 20;
 const SECTOR: u64 = 512;
-/// The part of the head that a superblock of btrfs takes.
+/// The range of the btrfs superblock within the head.
 const SUPERBLOCK: Range<usize> = {
     let start = SUPERBLOCK_OFFSETS[0] as usize;
     start..start + SUPERBLOCK_SIZE
@@ -32,11 +32,11 @@ const RAID: &str = "linux_raid_member";
 const RAID_MAGIC: &[u8] = b"\xfc\x4e\x2b\xa9";
 const ZFS: &str = "zfs_member";
 
-/// A signature and the bytes by which it is known.
+/// A signature and the marks that identify it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FoundSignature {
     pub signature: Signature,
-    /// Where its marks lie; without them nothing finds the format any more.
+    /// Ranges of its marks. Erasing them makes the format undetectable.
     pub marks: Vec<Range<u64>>,
 }
 
@@ -50,10 +50,11 @@ impl FoundSignature {
     }
 }
 
-/// Names with the places and bytes of their marks in the head; where two would match, the first is told first.
+/// Format names with the offsets and bytes of their marks in the head. If two match, the first in this list is
+/// reported first.
 const MARKS: &[(&str, usize, &[u8])] = &[
     (BTRFS, SUPERBLOCK.start + 64, &MAGIC),
-    // Zoned volumes have their superblock log at the start.
+    // Zoned volumes have a superblock log at the start.
     (BTRFS, 64, &MAGIC),
     ("xfs", 0, b"XFSB"),
     (
@@ -70,7 +71,7 @@ const MARKS: &[(&str, usize, &[u8])] = &[
     ("erofs", 1024, b"\xe2\xe1\xf5\xe0"),
     ("nilfs2", 1024 + 6, b"\x34\x34"),
     ("crypto_LUKS", 0, b"LUKS\xba\xbe"),
-    // The second header of version 2, which outlives the first.
+    // The secondary header of version 2, which may survive the first.
     ("crypto_LUKS", 16 << 10, b"SKUL\xba\xbe"),
     ("BitLocker", 3, b"-FVE-FS-"),
     ("LVM2_member", 24, b"LVM2 001"),
@@ -119,20 +120,20 @@ const MARKS: &[(&str, usize, &[u8])] = &[
     ("vfat", 0x52, b"FAT32   "),
 ];
 
-/// Names with their marks at the end of a device, by their distance from it.
+/// Format names with their marks at the end of a device, by distance from the end.
 const LAST_MARKS: &[(&str, u64, &[u8])] = &[
     ("isw_raid_member", 2 * SECTOR, b"Intel Raid ISM Cfg Sig. "),
     ("ddf_raid_member", SECTOR, b"\xde\x11\xde\x11"),
 ];
 
-/// Finds the first signature on a device; None if it has no known one.
+/// Finds the first signature on a device. Returns None without a known one.
 pub fn find_signature(device: &dyn BlockDevice) -> io::Result<Option<Signature>> {
     Ok(find_signatures(device)?
         .first()
         .map(|found| found.signature))
 }
 
-/// Finds all that a device seems to hold, file systems first.
+/// Finds all signatures on a device, file systems first.
 pub fn find_signatures(device: &dyn BlockDevice) -> io::Result<Vec<FoundSignature>> {
     let len_bytes = device.len_bytes();
     let mut head = vec![0; len_bytes.min(HEAD_BYTES) as usize];
@@ -158,7 +159,7 @@ fn has(bytes: &[u8], offset: usize, mark: &[u8]) -> bool {
 
 fn file_systems(head: &[u8]) -> Vec<FoundSignature> {
     let is_btrfs = has(head, SUPERBLOCK.start + 64, &MAGIC);
-    // A mark within a superblock of btrfs is its own.
+    // Bytes inside of a btrfs superblock are not a mark of another format.
     let is_free = |offset: usize| !is_btrfs || !SUPERBLOCK.contains(&offset);
     let mut found: Vec<FoundSignature> = MARKS
         .iter()
@@ -180,7 +181,7 @@ fn file_systems(head: &[u8]) -> Vec<FoundSignature> {
     found
 }
 
-/// Finds files of virtual disks.
+/// Finds virtual disk images.
 fn disk_images(head: &[u8], tail: &[u8], tail_start: u64) -> Vec<FoundSignature> {
     const VHD: &[u8] = b"conectix";
     let marks = rare::DISK_IMAGES.iter();
@@ -190,7 +191,7 @@ fn disk_images(head: &[u8], tail: &[u8], tail_start: u64) -> Vec<FoundSignature>
             FoundSignature::new(Signature::DiskImage(name), *offset as u64, mark.len())
         })
         .collect();
-    // One of a fixed size has its footer alone.
+    // A fixed-size VHD has only a footer.
     if let Some(at) = tail.len().checked_sub(SECTOR as usize)
         && has(tail, at, VHD)
     {
@@ -204,11 +205,11 @@ fn disk_images(head: &[u8], tail: &[u8], tail_start: u64) -> Vec<FoundSignature>
     found
 }
 
-/// Returns whether what is around a short mark can be of its format.
+/// Returns whether the bytes around a short mark are valid in its format.
 fn is_plausible(name: &str, offset: usize, head: &[u8]) -> bool {
     match name {
         "vfat" | "ntfs" | "exfat" => has(head, 510, b"\x55\xaa"),
-        // The version of the format, and the length of the superblock.
+        // The format version and the length of the superblock.
         "nilfs2" => {
             let len = half(head, 1024 + 8).unwrap_or(0);
             word(head, 1024) == Some(2) && (256..=1024).contains(&len)
@@ -228,15 +229,15 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(bytes.try_into().ok()?))
 }
 
-/// Finds ext2, ext3 or ext4. They share a mark; features tell them apart.
+/// Finds ext2, ext3 or ext4. They have the same mark and differ in their features.
 fn ext(head: &[u8]) -> Option<&'static str> {
     const SUPERBLOCK: usize = 1024;
     const HAS_JOURNAL: u32 = 1 << 2;
-    /// A journal of another device's file system.
+    /// An external journal device.
     const JOURNAL_DEVICE: u32 = 1 << 3;
-    /// Extents and what came after them.
+    /// Extents and newer features.
     const EXT4_INCOMPAT: u32 = !0x1f;
-    /// All but sparse superblocks, large files and sorted directories.
+    /// All except sparse superblocks, large files and sorted directories.
     const EXT4_RO_COMPAT: u32 = !0x7;
     let superblock = head.get(SUPERBLOCK..SUPERBLOCK + 0x68)?;
     if superblock[0x38..0x3a] != [0x53, 0xef] {
@@ -245,7 +246,7 @@ fn ext(head: &[u8]) -> Option<&'static str> {
     let word = |at: usize| word(superblock, at).unwrap_or(0);
     let (inodes, blocks, log_block_size, revision) = (word(0), word(4), word(0x18), word(0x4c));
     let (compat, incompat, ro_compat) = (word(0x5c), word(0x60), word(0x64));
-    // A journal has no inodes.
+    // A journal device has no inodes.
     let is_journal = incompat & JOURNAL_DEVICE != 0;
     if inodes == 0 && !is_journal || blocks == 0 || log_block_size > 6 || revision > 1 {
         return None;
@@ -261,7 +262,7 @@ fn ext(head: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// Finds marks at the end of a device, as of members of arrays whose superblock comes last.
+/// Finds marks at the end of a device, such as RAID members with the superblock at the end.
 fn at_the_end(tail: &[u8], len_bytes: u64) -> Vec<FoundSignature> {
     let tail_start = len_bytes - tail.len() as u64;
     let within = |offset: u64| offset.checked_sub(tail_start).map(|at| at as usize);
@@ -281,7 +282,7 @@ fn at_the_end(tail: &[u8], len_bytes: u64) -> Vec<FoundSignature> {
             add(name, offset, mark);
         }
     }
-    // Version 0.90: the last whole 64 KiB before the end. Version 1.0: 8 KiB before it, at a page.
+    // Version 0.90: at the last whole 64 KiB. Version 1.0: 8 KiB before the end, aligned to a page.
     let places = [
         ((len_bytes & !0xffff).checked_sub(0x10000), 0),
         ((len_bytes & !0xfff).checked_sub(0x2000), 1),
@@ -297,12 +298,12 @@ fn at_the_end(tail: &[u8], len_bytes: u64) -> Vec<FoundSignature> {
     found
 }
 
-/// Finds the uberblocks of ZFS. A label has an array of them in its second half; there are two labels at the start and
-/// two at the end.
+/// Finds the uberblocks of ZFS. The second half of each label is an array of them; there are two labels at the start
+/// and two at the end.
 fn zfs(head: &[u8], tail: &[u8], tail_start: u64) -> Option<FoundSignature> {
     const LABEL: usize = 256 << 10;
     const UBERBLOCKS: Range<usize> = 128 << 10..LABEL;
-    /// Fewer are taken for chance, as by blkid.
+    /// Fewer could be a coincidence; blkid has the same limit.
     const ENOUGH: usize = 4;
     let of_label = |label: &[u8], start: u64| -> Vec<Range<u64>> {
         let places = UBERBLOCKS.step_by(1 << 10);
@@ -317,7 +318,7 @@ fn zfs(head: &[u8], tail: &[u8], tail_start: u64) -> Option<FoundSignature> {
         places.filter(is_one).map(at).collect()
     };
     let mut marks = of_label(head, 0);
-    // Labels at the end are aligned to their size.
+    // Labels at the end are aligned to the label size.
     let end = (tail_start + tail.len() as u64) & !(LABEL as u64 - 1);
     for label in [2, 1] {
         if let Some(start) = end.checked_sub(label * LABEL as u64)
@@ -347,7 +348,8 @@ fn partition_tables(head: &[u8]) -> Vec<FoundSignature> {
     found
 }
 
-/// Returns whether the four entries of a boot sector are a partition table, not code: states 0 or 0x80, one in use.
+/// Returns whether the four entries of a boot sector are a partition table, as opposed to code. Each status must be 0
+/// or 0x80, and an entry must be in use.
 fn is_mbr(head: &[u8]) -> bool {
     let Some(sector) = head
         .get(..512)
@@ -357,7 +359,7 @@ fn is_mbr(head: &[u8]) -> bool {
     };
     let entries = sector[446..510].chunks(16);
     let sound = entries.clone().all(|entry| matches!(entry[0], 0 | 0x80));
-    // A type and a length.
+    // An entry in use has a type and a length.
     let used = |entry: &[u8]| entry[4] != 0 && entry[12..16] != [0; 4];
     sound && entries.into_iter().any(used)
 }

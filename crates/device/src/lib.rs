@@ -1,9 +1,9 @@
 //! Block devices, the set of devices of one volume, the chunk map and verified reads.
 //!
-//! A volume is a [`Pool`]: the devices of one fsid, the newest superblock, and the map from logical
-//! addresses to stripes. Reads go through it, try one mirror after the other, and report what failed.
-//! This layer knows no tree: the chunks and devices that the chunk tree names are fed to it. It says where
-//! new chunks lie and which items describe them ([`chunk_layout`]), and leaves it to others to insert these.
+//! A volume is a [`Pool`]: the devices of one fsid, the newest superblock, and the map from logical addresses to
+//! stripes. Reads use this map, try the mirrors one after the other, and report errors. This layer cannot read trees:
+//! its callers pass it the items of the chunk tree. It computes the placement and the items of new chunks
+//! ([`chunk_layout`]); callers insert these.
 
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 

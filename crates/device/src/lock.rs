@@ -1,4 +1,4 @@
-//! The locks by which processes of ours keep out of each other's volumes, and the search for the holder of one.
+//! The locks between ubtrfs processes, and the search for a lock's holder.
 
 use std::fs::{self, File, Metadata};
 use std::ops::Deref;
@@ -18,11 +18,11 @@ use crate::loop_device::{backing_of, loop_on, sibling_of};
 use crate::mark;
 use crate::process::OpeningProcess;
 
-/// The longest wait for a lock, or for a loop device to go. The process behind a mount releases it a moment after
-/// umount(8) has returned, and udev locks a block device for a moment to probe it.
+/// Maximum wait for a lock, or for a loop device to be detached. The process behind a mount releases its lock shortly
+/// after umount(8) has returned, and udev briefly locks a block device to probe it.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Locks for as long as `file` is open.
+/// Locks `file` until it is closed.
 pub(crate) fn lock(file: &File, path: &Path, access: Access) -> Result<(), DeviceError> {
     let operation = match access {
         Access::Read => FlockOperation::NonBlockingLockShared,
@@ -32,7 +32,7 @@ pub(crate) fn lock(file: &File, path: &Path, access: Access) -> Result<(), Devic
     let mut is_first = true;
     loop {
         let is_last = clock::now() - start >= PATIENCE;
-        // Processes are searched for the caller's lock, so not at each try.
+        // Looking for the caller's lock scans processes, so it is not done on each attempt.
         let may_be_callers = is_first || is_last;
         is_first = false;
         match try_lock(file, operation, access, may_be_callers) {
@@ -45,7 +45,7 @@ pub(crate) fn lock(file: &File, path: &Path, access: Access) -> Result<(), Devic
                 let holder = file.metadata().ok().map(|locked| holder_of(&locked));
                 return Err(in_use(path, holder.unwrap_or(Holder::Lock { pid: None })));
             }
-            // Some network file systems have no locks; reading them is still of use.
+            // Some network file systems do not support locks; reading is still allowed.
             Err(Errno::NOTSUP | Errno::NOSYS | Errno::NOLCK) if access == Access::Read => {
                 return Ok(());
             }
@@ -54,7 +54,7 @@ pub(crate) fn lock(file: &File, path: &Path, access: Access) -> Result<(), Devic
     }
 }
 
-/// Takes the lock, and the mark that keeps users of ours apart. The caller's own lock on the file is no obstacle.
+/// Takes the flock and the mark that excludes other ubtrfs processes. The caller's own flock on the file is accepted.
 fn try_lock(
     file: &File,
     operation: FlockOperation,
@@ -74,13 +74,13 @@ fn try_lock(
     match mark::set(file, access) {
         Ok(()) => Ok(()),
         Err(Errno::WOULDBLOCK) => Err(Errno::WOULDBLOCK),
-        // The file system has no such locks.
+        // The file system does not support OFD locks. Without the flock, nothing would exclude other processes.
         Err(_) if is_callers => Err(Errno::WOULDBLOCK),
         Err(_) => Ok(()),
     }
 }
 
-/// Refuses an image that a loop device shows.
+/// Rejects an image that backs a loop device.
 pub(crate) fn refuse_looped(image: &File, path: &Path) -> Result<(), DeviceError> {
     let metadata = image.metadata().map_err(open_error(path))?;
     let start = clock::now();
@@ -93,7 +93,7 @@ pub(crate) fn refuse_looped(image: &File, path: &Path) -> Result<(), DeviceError
     Ok(())
 }
 
-/// Refuses a loop device beside which another shows the same bytes: its file may be mounted by that one.
+/// Rejects a loop device if another one maps the same bytes, because that one may be mounted.
 pub(crate) fn refuse_siblings(device: &Metadata, path: &Path) -> Result<(), DeviceError> {
     let start = clock::now();
     while let Some(name) = sibling_of(device) {
@@ -105,8 +105,8 @@ pub(crate) fn refuse_siblings(device: &Metadata, path: &Path) -> Result<(), Devi
     Ok(())
 }
 
-/// A file whose lock goes when it is dropped. The lock itself goes with the kernel's last reference to the file. A
-/// ring or a process that is being torn down may keep one for longer than the descriptor.
+/// A file that is unlocked when it is dropped. Otherwise the lock lasts until the kernel's last reference to the open
+/// file. An io_uring or an exiting process may hold one longer than the descriptor.
 #[derive(Debug)]
 pub(crate) struct Unlocking {
     file: File,
@@ -114,7 +114,7 @@ pub(crate) struct Unlocking {
 }
 
 impl Unlocking {
-    /// Takes a file that is locked.
+    /// Takes ownership of a locked file.
     pub(crate) fn new(file: File) -> Unlocking {
         Unlocking {
             file,
@@ -133,18 +133,18 @@ impl Deref for Unlocking {
 
 impl Drop for Unlocking {
     fn drop(&mut self) {
-        // The lock is one with that of the parent.
+        // In a fork, the lock is shared with the parent.
         if self.process.is_left_by_pid() {
             return;
         }
         mark::remove(&self.file);
-        // A lock that cannot be released goes as the kernel has it.
+        // If unlocking fails, closing the file releases the lock.
         let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
     }
 }
 
-/// Locks the image that a loop device shows as a whole. One that shows a part of an image may have others
-/// beside it.
+/// Locks the image behind a loop device that maps the whole file. Loop devices that map a part of it are not
+/// exclusive.
 pub(crate) fn lock_backing(
     device: &Metadata,
     access: Access,
@@ -152,7 +152,7 @@ pub(crate) fn lock_backing(
     let Some(path) = backing_of(device) else {
         return Ok(None);
     };
-    // It may have been deleted, or be out of sight.
+    // The file may be deleted or not visible.
     let Ok(file) = File::open(&path) else {
         return Ok(None);
     };
@@ -160,7 +160,7 @@ pub(crate) fn lock_backing(
     Ok(Some(Unlocking::new(file)))
 }
 
-/// Finds the process that has a lock on the file.
+/// Finds the process that holds a lock on the file.
 pub(crate) fn holder_of(file: &Metadata) -> Holder {
     if holds_lock(file) {
         return Holder::ThisProcess;
@@ -170,7 +170,7 @@ pub(crate) fn holder_of(file: &Metadata) -> Holder {
     }
 }
 
-/// Returns whether this process has a lock on the file, by another descriptor than the one that it could not lock.
+/// Returns whether this process holds a lock on the file through another descriptor.
 fn holds_lock(file: &Metadata) -> bool {
     let Ok(descriptors) = fs::read_dir("/proc/self/fd") else {
         return false;
@@ -179,7 +179,7 @@ fn holds_lock(file: &Metadata) -> bool {
         let is_file = is_of(&descriptor.path(), file);
         let info = Path::new("/proc/self/fdinfo").join(descriptor.file_name());
         let info = || fs::read_to_string(info).unwrap_or_default();
-        // An inherited lock is the caller's.
+        // A lock on an inherited descriptor belongs to the caller.
         let is_ours = |info: String| {
             let mut lines = info.lines();
             !is_inherited(&info) && lines.any(|line| is_flock_of(line, file.ino()))
@@ -188,7 +188,8 @@ fn holds_lock(file: &Metadata) -> bool {
     })
 }
 
-/// Returns whether a line tells of a lock on the inode: a line of the table of locks behind `lock:` and a tab.
+/// Returns whether a line of fdinfo describes a flock on the inode: `lock:`, a tab, and a line in the format of
+/// /proc/locks.
 fn is_flock_of(line: &str, ino: u64) -> bool {
     let lock = line.strip_prefix("lock:").and_then(parse_lock);
     lock.is_some_and(|(_, locked)| locked == ino)

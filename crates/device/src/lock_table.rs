@@ -1,13 +1,13 @@
-//! Locks and descriptors of processes, as `/proc` shows them.
+//! Locks and open descriptors of processes, from `/proc`.
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// `O_CLOEXEC` of Linux. A descriptor that was inherited does not have it.
+/// `O_CLOEXEC` of Linux, which inherited descriptors do not have.
 const CLOEXEC: u32 = 0o2_000_000;
 
-/// Parses the process and the inode of a line such as `1: FLOCK  ADVISORY  WRITE 5494 fe:00:5719352 0 EOF`.
+/// Parses the pid and inode of a line such as `1: FLOCK  ADVISORY  WRITE 5494 fe:00:5719352 0 EOF`.
 pub(crate) fn parse_lock(line: &str) -> Option<(u32, u64)> {
     let mut fields = line.split_whitespace().skip(1);
     if fields.next()? != "FLOCK" {
@@ -18,8 +18,8 @@ pub(crate) fn parse_lock(line: &str) -> Option<(u32, u64)> {
     Some((pid, inode.parse().ok()?))
 }
 
-/// Returns whether a process has the file open; numbers of inodes alone are not unique. Processes of others cannot be
-/// looked into, and are believed.
+/// Returns whether a process has the file open, because inode numbers are not unique across file systems. Returns
+/// true if the process cannot be inspected.
 pub(crate) fn has_open(pid: u32, file: &Metadata) -> bool {
     let Ok(descriptors) = fs::read_dir(format!("/proc/{pid}/fd")) else {
         return true;
@@ -28,12 +28,12 @@ pub(crate) fn has_open(pid: u32, file: &Metadata) -> bool {
     descriptors.any(|descriptor| is_of(&descriptor.path(), file))
 }
 
-/// Returns whether a descriptor in `/proc` is of the file.
+/// Returns whether a descriptor in `/proc` refers to the file.
 pub(crate) fn is_of(descriptor: &Path, file: &Metadata) -> bool {
     fs::metadata(descriptor).is_ok_and(|open| (open.dev(), open.ino()) == (file.dev(), file.ino()))
 }
 
-/// Returns whether the descriptor of this text in `fdinfo` survives exec, as inherited ones do. Ours never do.
+/// Returns whether a descriptor with this `fdinfo` survives exec, as inherited ones do. Our own never do.
 pub(crate) fn is_inherited(info: &str) -> bool {
     let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
     let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok());

@@ -1,4 +1,4 @@
-//! Loop devices: which file one shows, which one shows a file, and attaching one to an image.
+//! Loop devices: finding the file behind one, finding one by its file, and attaching one to an image.
 
 #![allow(unsafe_code)]
 
@@ -20,7 +20,7 @@ use crate::access::Access;
 use crate::loop_status::{AttachedLoops, LoopInfo, has_sysfs, status};
 
 const CONTROL: &str = "/dev/loop-control";
-/// Tries to get a free number, which another program may take first.
+/// Maximum attempts to attach, because another program may take the free number first.
 const TRIES: usize = 64;
 
 const LOOP_CONFIGURE: Opcode = 0x4c0a;
@@ -40,10 +40,10 @@ struct LoopConfig {
 }
 const _: () = assert!(size_of::<LoopConfig>() == 304);
 
-/// Asks for a number that no file is attached to.
+/// Requests the number of a free loop device.
 struct GetFree;
 
-// SAFETY: LOOP_CTL_GET_FREE takes no argument, and its result is the number.
+// SAFETY: LOOP_CTL_GET_FREE has no argument and returns the number.
 unsafe impl Ioctl for GetFree {
     type Output = IoctlOutput;
 
@@ -77,11 +77,11 @@ impl LoopDevice {
     pub fn attach(image: &File, access: Access) -> io::Result<LoopDevice> {
         let mut options = OpenOptions::new();
         options.read(true).write(access == Access::Write);
-        // Opened anew: a lock would go with the last of the device's references to the file that has it.
+        // Reopen the file: a shared descriptor would keep its lock until the loop device is detached.
         let image = options.open(format!("/proc/self/fd/{}", image.as_raw_fd()))?;
         let control = OpenOptions::new().read(true).write(true).open(CONTROL)?;
         for _ in 0..TRIES {
-            // SAFETY: the implementation of Ioctl is for this kind of file.
+            // SAFETY: `GetFree` is implemented for the loop control device.
             let number = unsafe { ioctl(&control, GetFree) }?;
             let path = PathBuf::from(format!("/dev/loop{number}"));
             let device = options.open(&path)?;
@@ -99,7 +99,7 @@ impl LoopDevice {
         Err(Errno::BUSY.into())
     }
 
-    /// Returns its path, such as `/dev/loop3`.
+    /// Returns the device path, such as `/dev/loop3`.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -114,19 +114,18 @@ fn configure(device: &File, image: &File, access: Access) -> rustix::io::Result<
         Access::Read => LO_FLAGS_AUTOCLEAR | LO_FLAGS_READ_ONLY,
         Access::Write => LO_FLAGS_AUTOCLEAR,
     };
-    // SAFETY: the opcode is of LOOP_CONFIGURE, which reads a loop_config, of which LoopConfig has the layout, and
-    // writes nothing.
+    // SAFETY: LOOP_CONFIGURE reads a loop_config and writes nothing. LoopConfig has the same layout.
     unsafe { ioctl(device, Setter::<LOOP_CONFIGURE, LoopConfig>::new(config)) }
 }
 
-/// Has the kernel forget what it has read through a block device: the file behind it was written to by other ways.
+/// Drops the kernel's page cache of a block device, after its backing file was written directly.
 pub fn forget_pages(device: &Path) -> io::Result<()> {
-    // BLKFLSBUF would wait for a mount of it, even while that mount ends.
+    // BLKFLSBUF would block on a mount of the device, even during its unmount.
     let device = File::open(device)?;
     Ok(fadvise(&device, 0, None, Advice::DontNeed)?)
 }
 
-/// Finds the file that a loop device shows as a whole, by the device's number.
+/// Finds the file that a loop device maps as a whole, by device number.
 pub fn backing_file((major, minor): (u32, u32)) -> Option<PathBuf> {
     if !has_sysfs() {
         return AttachedLoops::find().backing_file(makedev(major, minor));
@@ -143,14 +142,14 @@ pub(crate) fn backing_of(device: &Metadata) -> Option<PathBuf> {
     backing_file((major(device), minor(device)))
 }
 
-/// Finds the file behind the block device that has this folder in sysfs.
+/// Finds the backing file of the block device with this sysfs folder.
 fn backing_in(folder: &Path) -> Option<PathBuf> {
     let path = fs::read(folder.join("loop/backing_file")).ok()?;
     let path = path.strip_suffix(b"\n").unwrap_or(&path);
     Some(OsStr::from_bytes(path).into())
 }
 
-/// Finds another loop device that shows bytes which this one shows, too.
+/// Finds another loop device that maps an overlapping range of the same file.
 pub(crate) fn sibling_of(device: &Metadata) -> Option<String> {
     let number = device.rdev();
     if !has_sysfs() {
@@ -188,7 +187,7 @@ fn is_same(one: &Metadata, other: &Metadata) -> bool {
     (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
-/// Returns whether a loop device itself says that it shows a file. False where it cannot be asked.
+/// Returns whether a loop device reports this backing file. False if its status is not available.
 fn shows(device: &Path, file: &Metadata) -> bool {
     let status = File::open(device).map(|device| status(&device));
     matches!(status, Ok(Ok(info)) if info.shows(file))
@@ -198,7 +197,7 @@ fn backing_metadata(folder: &Path) -> Option<Metadata> {
     fs::metadata(backing_in(folder)?).ok()
 }
 
-/// Returns which bytes of its file the loop device with this folder in sysfs shows.
+/// Returns the range of the backing file that the loop device with this sysfs folder maps.
 fn range_of(folder: &Path) -> Option<Range<u64>> {
     let number = |name: &str| -> Option<u64> {
         let text = fs::read_to_string(folder.join("loop").join(name)).ok()?;
@@ -212,9 +211,9 @@ fn range_of(folder: &Path) -> Option<Range<u64>> {
     Some(start..end)
 }
 
-/// Finds the loop device that shows this file, if any, and, if `access` is for reading, may write to it.
+/// Finds a loop device that is backed by this file. If `access` is for reading, only a writable one counts.
 ///
-/// Where neither sysfs nor the loop devices can be asked, a writer is warned.
+/// A writer gets a warning if neither sysfs nor the loop devices provide the information.
 pub(crate) fn loop_on(file: &Metadata, access: Access) -> Option<String> {
     if !has_sysfs() {
         let loops = AttachedLoops::find();
@@ -236,7 +235,7 @@ pub(crate) fn loop_on(file: &Metadata, access: Access) -> Option<String> {
         let folder = entry.path();
         let is_it = backing_in(&folder).is_some_and(|path| match fs::metadata(path) {
             Ok(other) if is_same(&other, file) => true,
-            // The path is one of another mount namespace, or leads to another file by now.
+            // The path may belong to another mount namespace, or lead to another file by now.
             _ => shows(&Path::new("/dev").join(entry.file_name()), file),
         });
         let is_read_only = || fs::read(folder.join("ro")).is_ok_and(|ro| ro.trim_ascii() == b"1");

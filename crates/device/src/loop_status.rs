@@ -1,6 +1,6 @@
-//! Attached loop devices where sysfs is not mounted: each is asked itself.
+//! Status of attached loop devices by ioctl, for systems without sysfs.
 //!
-//! Not here: the same by sysfs, which needs no right to open the devices (`loop_device`).
+//! Not here: the same from sysfs, which does not require permission to open the devices (`loop_device`).
 
 #![allow(unsafe_code)]
 
@@ -25,14 +25,14 @@ const LO_FLAGS_READ_ONLY: u32 = 1;
 #[derive(Default)]
 #[repr(C)]
 pub(crate) struct LoopInfo {
-    /// Device, inode, rdevice: the kernel's to say.
+    /// Device, inode and rdevice, set by the kernel.
     of_file: [u64; 3],
     offset: u64,
     sizelimit: u64,
     number: u32,
     encryption: [u32; 2],
     pub(crate) flags: u32,
-    /// Names of the file and of a cipher, each cut off at 63 bytes.
+    /// Names of the file and of a cipher, each truncated to 63 bytes.
     names: [[u64; 8]; 2],
     key: [u64; 4],
     init: [u64; 2],
@@ -46,22 +46,22 @@ pub(crate) struct AttachedLoop {
     info: LoopInfo,
 }
 
-/// The loop devices that are attached, as far as they can be asked.
+/// The attached loop devices, as far as their status is available.
 #[derive(Default)]
 pub(crate) struct AttachedLoops {
     loops: Vec<AttachedLoop>,
-    /// One that is or may be attached could not be asked.
+    /// A device that is or may be attached and whose status is not available.
     pub(crate) unknown: Option<PathBuf>,
 }
 
-/// Returns whether sysfs tells of block devices.
+/// Returns whether sysfs lists block devices.
 pub(crate) fn has_sysfs() -> bool {
     fs::read_dir("/sys/block").is_ok_and(|mut entries| entries.next().is_some())
 }
 
-/// Asks a loop device which file it shows.
+/// Returns the status of a loop device, including its backing file.
 pub(crate) fn status(device: &File) -> rustix::io::Result<LoopInfo> {
-    // SAFETY: the opcode is of LOOP_GET_STATUS64, which writes a loop_info64, of which LoopInfo has the layout.
+    // SAFETY: LOOP_GET_STATUS64 writes a loop_info64. LoopInfo has the same layout.
     unsafe { ioctl(device, Getter::<LOOP_GET_STATUS64, LoopInfo>::new()) }
 }
 
@@ -79,7 +79,7 @@ impl LoopInfo {
         self.offset..end
     }
 
-    /// Returns the file that is shown as a whole, if its name is known and still leads to it.
+    /// Returns the backing file if it is mapped as a whole and its known name still leads to it.
     fn file(&self) -> Option<PathBuf> {
         let name = self.names[0].as_bytes();
         let name = &name[..name.iter().position(|&byte| byte == 0)?];
@@ -90,7 +90,7 @@ impl LoopInfo {
 }
 
 impl AttachedLoops {
-    /// Asks the loop devices that the kernel lists, or all in `/dev` if it lists none.
+    /// Reads the status of all loop devices that the kernel lists, or of all in `/dev` if it lists none.
     pub(crate) fn find() -> AttachedLoops {
         let mut found = AttachedLoops::default();
         let listed = fs::read_to_string("/proc/partitions").ok();
@@ -111,7 +111,7 @@ impl AttachedLoops {
         found
     }
 
-    /// Finds the loop device that shows a file, if any, and, if `access` is for reading, may write to it.
+    /// Finds a loop device that is backed by this file. If `access` is for reading, only a writable one counts.
     pub(crate) fn on(&self, file: &Metadata, access: Access) -> Option<&AttachedLoop> {
         self.loops.iter().find(|device| {
             let is_read_only = device.info.flags & LO_FLAGS_READ_ONLY != 0;
@@ -119,7 +119,7 @@ impl AttachedLoops {
         })
     }
 
-    /// Finds another loop device that shows bytes which the one with this number shows, too.
+    /// Finds another loop device that maps an overlapping range of the same file as device `rdev`.
     pub(crate) fn sibling_of(&self, rdev: u64) -> Option<&AttachedLoop> {
         let own = self.of_number(rdev)?;
         let shown = own.info.range();
@@ -132,7 +132,7 @@ impl AttachedLoops {
         })
     }
 
-    /// Finds the file that the loop device with this number shows as a whole.
+    /// Finds the file that loop device `rdev` maps as a whole.
     pub(crate) fn backing_file(&self, rdev: u64) -> Option<PathBuf> {
         self.of_number(rdev)?.info.file()
     }
@@ -142,7 +142,7 @@ impl AttachedLoops {
     }
 }
 
-/// Asks the loop device at a path, which must have the number that is wanted.
+/// Reads the status of the loop device at a path, which must have the wanted number.
 fn ask(path: &Path, wanted: Option<u64>) -> rustix::io::Result<AttachedLoop> {
     let errno = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
     let device = File::open(path).map_err(errno)?;
@@ -158,7 +158,7 @@ fn ask(path: &Path, wanted: Option<u64>) -> rustix::io::Result<AttachedLoop> {
     })
 }
 
-/// Parses a line of the list of partitions such as `   7        0     204800 loop0`, if it is of a whole loop device.
+/// Parses a line of /proc/partitions such as `   7        0     204800 loop0`, if it is a whole loop device.
 fn parse_loop(line: &str) -> Option<(PathBuf, Option<u64>)> {
     let mut fields = line.split_whitespace();
     let (major, minor) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);

@@ -1,6 +1,6 @@
-//! A device in memory: only the pages that were written exist, so it may be terabytes long.
+//! A sparse device in memory: only written pages are allocated, so that it may have terabytes.
 //!
-//! A clone is a snapshot: pages are shared until one side writes to them.
+//! A clone is a snapshot: pages are shared until either side writes to them.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -52,7 +52,7 @@ impl MemDevice {
         }
     }
 
-    /// Creates a device with the content of an image; pages of zeros take no memory.
+    /// Creates a device with the contents of an image; pages of zeros are not allocated.
     pub fn from_bytes(image: &[u8]) -> Self {
         let mut pages = BTreeMap::new();
         for (index, bytes) in image.chunks(PAGE_BYTES).enumerate() {
@@ -68,12 +68,12 @@ impl MemDevice {
         }
     }
 
-    /// Returns how much memory content takes.
+    /// Returns the number of allocated bytes.
     pub fn allocated_bytes(&self) -> u64 {
         (self.pages.read().len() * PAGE_BYTES) as u64
     }
 
-    /// Returns the parts of a range that take memory, ascending; the others read as zeros.
+    /// Returns the allocated parts of a range, ascending; the others read as zeros.
     pub fn allocated_in(&self, range: Range<u64>) -> Vec<Range<u64>> {
         let page_bytes = PAGE_BYTES as u64;
         let numbers = range.start / page_bytes..range.end.div_ceil(page_bytes);
@@ -87,7 +87,7 @@ impl MemDevice {
     }
 }
 
-/// Cuts `len` bytes at `offset` at page borders: (page, start within it, range of the request).
+/// Splits `len` bytes at `offset` at page boundaries, into (page, offset in the page, range of the request).
 fn page_parts(offset: u64, len: usize) -> impl Iterator<Item = (u64, usize, Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {

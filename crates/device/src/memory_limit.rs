@@ -1,10 +1,10 @@
-//! How much memory this process may take: what the machine has, or less if its control groups say so.
+//! The memory limit of this process: the machine's memory, or less according to its control groups.
 //!
-//! Both hierarchies count, wherever they are mounted, and in each the group of the process and all above it that can
-//! be seen (cgroups(7)). In a container the path of the group may be one of the host: then the mounted top counts.
-//! Limits of the address space (RLIMIT_AS) do not count: most of it is never touched.
+//! Both cgroup hierarchies count, wherever they are mounted, with the process's group and all visible ancestors
+//! (cgroups(7)). In a container the path of the group may refer to the host; then the mounted root counts. Limits of
+//! the address space (RLIMIT_AS) do not count, because most of it is never touched.
 //!
-//! Not here: what the memory is used for.
+//! Not here: budgets of individual caches and buffers.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,35 +12,35 @@ use std::path::{Path, PathBuf};
 #[cfg(test)]
 mod tests;
 
-/// Returns how many bytes this process may take before the kernel kills it or slows it down.
+/// Returns how many bytes this process may use before the kernel kills or throttles it.
 pub fn memory_limit() -> u64 {
     memory_of_machine().min(memory_limit_of_groups().unwrap_or(u64::MAX))
 }
 
-/// Returns the bytes of the machine's memory.
+/// Returns the total memory of the machine.
 pub fn memory_of_machine() -> u64 {
     let system = rustix::system::sysinfo();
     u64::from(system.mem_unit).saturating_mul(system.totalram)
 }
 
-/// Returns the least limit of this process's control groups, if there is one.
+/// Returns the lowest limit of this process's control groups, if any.
 pub fn memory_limit_of_groups() -> Option<u64> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     limit_of(&hierarchies(&mounts), &groups)
 }
 
-/// A mounted hierarchy that may limit memory.
+/// A mounted cgroup hierarchy that may limit memory.
 #[derive(Debug, PartialEq, Eq)]
 struct Hierarchy {
-    /// The group that is mounted, and where.
+    /// The group at the mount point, and the mount point.
     root: String,
     at: PathBuf,
     unified: bool,
 }
 
 impl Hierarchy {
-    /// Returns the names of a group's files that have a limit in them.
+    /// Returns the names of the files with a group's limits.
     fn files(&self) -> &'static [&'static str] {
         match self.unified {
             true => &["memory.max", "memory.high"],
@@ -48,7 +48,7 @@ impl Hierarchy {
         }
     }
 
-    /// Returns the least limit of a group and of those above it.
+    /// Returns the lowest limit of a group and its ancestors.
     fn limit_of(&self, group: &str) -> Option<u64> {
         let below = Path::new(group)
             .strip_prefix(&self.root)
@@ -59,7 +59,7 @@ impl Hierarchy {
     }
 }
 
-/// Returns the least limit that the groups of a process have; `groups` is its /proc/PID/cgroup.
+/// Returns the lowest limit of a process's groups; `groups` is its /proc/PID/cgroup.
 fn limit_of(hierarchies: &[Hierarchy], groups: &str) -> Option<u64> {
     let limits = groups.lines().flat_map(|line| {
         let mut fields = line.splitn(3, ':').skip(1);
@@ -75,7 +75,7 @@ fn limit_of(hierarchies: &[Hierarchy], groups: &str) -> Option<u64> {
     limits.min()
 }
 
-/// Parses the hierarchies in a /proc/PID/mountinfo (proc_pid_mountinfo(5)).
+/// Parses the cgroup mounts in a /proc/PID/mountinfo (proc_pid_mountinfo(5)).
 fn hierarchies(mounts: &str) -> Vec<Hierarchy> {
     let parse = |line: &str| {
         let (mount, of) = line.split_once(" - ")?;
@@ -96,7 +96,7 @@ fn hierarchies(mounts: &str) -> Vec<Hierarchy> {
     mounts.lines().filter_map(parse).collect()
 }
 
-/// Reads a limit from a file; None if there is no limit.
+/// Reads a limit from a file. Returns None without a limit.
 fn read_limit(path: &Path) -> Option<u64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }

@@ -1,15 +1,14 @@
-//! Nonblocking threads: they wait neither for a device, nor for what another thread holds.
+//! Nonblocking threads, which wait neither for a device nor for another thread.
 //!
-//! On such a thread an operation that would wait fails instead and has changed nothing. The caller has it repeated
-//! by a thread that may wait. Errors carry it through every layer as `WouldBlock`.
+//! On such a thread an operation that would block fails instead, without any change. The caller repeats it on a
+//! thread that may block. Errors carry the condition through every layer as `WouldBlock`.
 //!
-//! Waiting means work that may take as long as a device does. Locks that are held for moments, and
-//! computing, do not.
+//! Blocking means work that may take as long as device IO. Briefly held locks and computation do not count.
 
 use std::cell::Cell;
 use std::io;
 
-/// It cannot be done without waiting, which this thread must not.
+/// The operation would block, and this thread must not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the call would block")]
 pub struct WouldBlock;
@@ -24,7 +23,7 @@ thread_local! {
     static NONBLOCKING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Makes this thread nonblocking, for the rest of its life.
+/// Makes this thread nonblocking for the rest of its life.
 pub fn set() {
     NONBLOCKING.set(true);
 }
@@ -34,7 +33,7 @@ pub fn is_set() -> bool {
     NONBLOCKING.get()
 }
 
-/// Fails on a nonblocking thread. An operation calls it before it waits.
+/// Returns an error on a nonblocking thread. Call it before blocking.
 pub fn check() -> Result<(), WouldBlock> {
     match is_set() {
         true => Err(WouldBlock),
@@ -42,14 +41,14 @@ pub fn check() -> Result<(), WouldBlock> {
     }
 }
 
-/// Does something as on a nonblocking thread.
+/// Runs `work` in nonblocking mode.
 pub fn scope<T>(work: impl FnOnce() -> T) -> T {
     let _before = Restore(NONBLOCKING.replace(true));
     work()
 }
 
-/// Does something as on a thread that may wait, because it has no way to fail. Such is the release of the last
-/// reference to something.
+/// Runs `work` in blocking mode, because it cannot fail. An example is the release of the last reference to an
+/// object.
 pub fn blocking_scope<T>(work: impl FnOnce() -> T) -> T {
     let _before = Restore(NONBLOCKING.replace(false));
     work()
@@ -63,7 +62,7 @@ impl Drop for Restore {
     }
 }
 
-/// Returns whether a device says that it would wait.
+/// Returns whether a device error is `WouldBlock`.
 pub(crate) fn is_would_block(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::WouldBlock
 }

@@ -1,6 +1,6 @@
-//! The check of a file that a program is about to overwrite or replace: nobody may use it as a device.
+//! The check of a file before a program overwrites or replaces it: it must not be in use as a device.
 //!
-//! Small files cannot hold a volume, and pipes and the like never do. Neither is looked at.
+//! Small files, which cannot hold a volume, and special files such as pipes are not checked.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, FileTypeExt};
@@ -23,9 +23,9 @@ mod tests;
 /// The offset of the magic number in a superblock.
 const MAGIC_AT: u64 = 64;
 
-/// Refuses a file that holds a volume of btrfs, or that another program has locked, mounted or attached.
+/// Rejects a file that holds a btrfs volume, or that another program has locked, mounted or attached.
 ///
-/// `file` is open for reading, and `path` is its name for errors and for claims.
+/// `file` is open for reading; `path` is its name in errors and for the claim.
 ///
 /// # Errors
 ///
@@ -42,7 +42,7 @@ pub fn check_overwrite(file: &File, path: &Path) -> Result<(), DeviceError> {
         return Err(DeviceError::HoldsVolume { path });
     }
     match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
-        // Files without locks are of file systems that have none.
+        // If locking is not supported, the file system has no locks at all.
         Ok(()) => drop(rustix::fs::flock(file, FlockOperation::Unlock)),
         Err(Errno::WOULDBLOCK) if callers_lock::are_all(&metadata) => {}
         Err(Errno::WOULDBLOCK) => return Err(in_use(path, holder_of(&metadata))),

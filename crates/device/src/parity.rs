@@ -1,14 +1,14 @@
-//! P and Q of RAID5 and RAID6, and the rebuilding of lost members of a row.
+//! P and Q of RAID5 and RAID6, and the reconstruction of lost members of a row.
 //!
 //! P is the xor of the data members. Q is the sum of 2^i times member i in GF(2^8) modulo x^8 + x^4 + x^3 + x^2 + 1
-//! (0x11d), as in Linux. H. Peter Anvin, "The mathematics of RAID-6", gives the formulas used here.
+//! (0x11d), as in Linux. The formulas are from H. Peter Anvin, "The mathematics of RAID-6".
 
 #[cfg(test)]
 pub(crate) mod tests;
 
 const POLYNOMIAL: u16 = 0x11d;
 
-/// `EXP[i]` is 2^i, twice over so that sums of two logarithms need no modulo.
+/// `EXP[i]` is 2^i, stored twice so that sums of two logarithms need no modulo.
 const EXP: [u8; 510] = tables().0;
 const LOG: [u8; 256] = tables().1;
 
@@ -81,7 +81,7 @@ fn double(bytes: &mut [u8]) {
     }
 }
 
-/// Computes P of the data members, of which those in `without` count as zeros.
+/// Computes P of the data members; those in `without` count as zeros.
 fn p_of(data: &[Vec<u8>], without: &[usize], len: usize) -> Vec<u8> {
     let mut p = vec![0; len];
     for (index, member) in data.iter().enumerate() {
@@ -92,7 +92,7 @@ fn p_of(data: &[Vec<u8>], without: &[usize], len: usize) -> Vec<u8> {
     p
 }
 
-/// Computes Q of the data members, of which those in `without` count as zeros.
+/// Computes Q of the data members; those in `without` count as zeros.
 fn q_of(data: &[Vec<u8>], without: &[usize], len: usize) -> Vec<u8> {
     let mut q = vec![0; len];
     for (index, member) in data.iter().enumerate().rev() {
@@ -104,7 +104,7 @@ fn q_of(data: &[Vec<u8>], without: &[usize], len: usize) -> Vec<u8> {
     q
 }
 
-/// Computes P, and with two parities Q, of data members of one length, in logical order.
+/// Computes P, and Q if `parities` is 2, of equally long data members in logical order.
 pub fn parity(data: &[Vec<u8>], parities: usize) -> Vec<Vec<u8>> {
     let len = data.first().map_or(0, Vec::len);
     let both = [p_of, q_of];
@@ -112,14 +112,14 @@ pub fn parity(data: &[Vec<u8>], parities: usize) -> Vec<Vec<u8>> {
     wanted.map(|of| of(data, &[], len)).collect()
 }
 
-/// More members are lost than there are parities.
+/// An error for more lost members than there are parities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooManyLost;
 
-/// Rebuilds the members in `lost` from the others.
+/// Reconstructs the members in `lost` from the others.
 ///
-/// `members` are the data members in logical order, then P, then with two parities Q; all of one
-/// length, those lost with any content.
+/// `members` are the data members in logical order, then P, then with two parities Q, all of one length. The contents
+/// of the lost ones are ignored.
 pub(crate) fn rebuild(
     members: &mut [Vec<u8>],
     parities: usize,
@@ -141,7 +141,7 @@ pub(crate) fn rebuild(
             data[one] = rebuilt;
         }
         [one] => {
-            // Q + Q without it = 2^one * D.
+            // Q plus Q computed without the member is 2^one * D.
             let mut rebuilt = q_of(data, &lost_data, len);
             xor_into(&mut rebuilt, &parity[1]);
             scale(&mut rebuilt, inverse(exp2(one)));
@@ -168,7 +168,7 @@ fn rebuild_two(data: &mut [Vec<u8>], parity: &[Vec<u8>], x: usize, y: usize, len
     xor_into(&mut p, &parity[0]);
     let mut q = q_of(data, &[x, y], len);
     xor_into(&mut q, &parity[1]);
-    // Dy = (2^x P' + Q') / (2^x + 2^y); x < y < 255, so that the divisor is not 0.
+    // Dy = (2^x P' + Q') / (2^x + 2^y). The divisor is not 0, because x < y < 255.
     let mut dx = p.clone();
     scale(&mut p, exp2(x));
     xor_into(&mut q, &p);

@@ -1,14 +1,14 @@
 //! The devices of one volume, its newest superblock, and its chunk map.
 //!
-//! A pool starts with what the superblock tells: one device item a device, and the system chunks. The
-//! reader of the chunk tree feeds it the rest (`add_dev_item`, `add_chunk`) and then asks `check_devices`.
+//! A pool starts with the contents of the superblocks: one device item for each device, and the system chunks. The
+//! reader of the chunk tree adds the rest (`add_dev_item`, `add_chunk`) and then calls `check_devices`.
 //!
 //! Invariants
-//! - POOL-1: a stripe is read from the device that has its devid *and* its uuid, from no other.
-//! - POOL-2: a device that is expected and not there is in the table, as missing.
-//! - POOL-3: a device that the chunk tree does not name is no member: it is dropped before anything is written.
+//! - POOL-1: a stripe is read only from the device with both its devid *and* its uuid.
+//! - POOL-2: an expected device that is absent is in the table as missing.
+//! - POOL-3: a device without an item in the chunk tree is not a member: it is dropped before the first write.
 //!
-//! Not here: choosing among devices that claim the same place (`assemble`), judging them (`judge`), reads (`read`,
+//! Not here: choosing between devices that claim the same devid (`assemble`), checking them (`judge`), reads (`read`,
 //! `checked`).
 
 mod assemble;
@@ -51,7 +51,7 @@ pub use write::Reached;
 #[cfg(test)]
 mod tests;
 
-/// How a pool is opened.
+/// Options for opening a pool.
 #[derive(Clone, Debug, Default)]
 pub struct PoolOptions {
     degraded: bool,
@@ -73,32 +73,32 @@ impl PoolOptions {
         self
     }
 
-    /// Lets a reader open a volume with a device that is shorter than its item says.
+    /// Sets whether a reader may open a volume with a device that is shorter than its item claims.
     #[must_use]
     pub fn ignore_truncation(mut self, yes: bool) -> Self {
         self.ignores_truncation = yes;
         self
     }
 
-    /// Sets whether superblocks with unknown flags are read all the same.
+    /// Sets whether superblocks with unknown flags are accepted.
     pub fn ignore_super_flags(mut self, yes: bool) -> Self {
         self.ignore_super_flags = yes;
         self
     }
 
-    /// Sets which copy of the superblock a reader takes. A writer takes copy 0.
+    /// Sets which copy of the superblock a reader uses. A writer uses copy 0.
     pub fn superblock_copies(mut self, copies: CopyChoice) -> Self {
         self.copies = copies;
         self
     }
 
-    /// Sets the access: reading (shared with other readers) or writing (alone).
+    /// Sets the access: reading (shared) or writing (exclusive).
     pub fn access(mut self, access: Access) -> Self {
         self.access = access;
         self
     }
 
-    /// Sets where devices are searched that the given paths lack: files, folders, or `/dev`.
+    /// Sets the places to search for devices that are not in the given paths: files, folders, or `/dev`.
     pub fn scan(mut self, places: Vec<PathBuf>) -> Self {
         self.scan = places;
         self
@@ -110,25 +110,25 @@ impl PoolOptions {
 pub(crate) struct PoolDevice {
     pub(crate) devid: DevId,
     pub(crate) uuid: Uuid,
-    /// From the chunk tree once that is known, before from the device's own superblock.
+    /// From the chunk tree once that was read, otherwise from the device's own superblock.
     item: Option<DevItem>,
-    /// By the chunk tree, not by its own superblock alone.
+    /// Whether the chunk tree has an item for the device. Its own superblock alone does not count.
     is_named: bool,
     present: Option<PresentDevice>,
     errors: Arc<DeviceErrors>,
 }
 
-/// A device that is there.
+/// A device that is present.
 #[derive(Clone, Debug)]
 struct PresentDevice {
     path: PathBuf,
     block: Arc<dyn BlockDevice>,
     superblock: Arc<Superblock>,
-    /// Set once it has answered that it takes no discards.
+    /// Set once the device has rejected a discard as unsupported.
     refuses_discards: Arc<AtomicBool>,
 }
 
-/// The description of a device, for listings.
+/// The description of a device for listings.
 #[derive(Clone, Debug)]
 pub struct DeviceInfo {
     pub devid: DevId,
@@ -139,9 +139,9 @@ pub struct DeviceInfo {
     pub len_bytes: Option<u64>,
     /// The generation of its superblock, below the volume's if the device is stale. None if it is missing.
     pub generation: Option<u64>,
-    /// None if only chunks name it.
+    /// None if only chunks refer to it.
     pub item: Option<DevItem>,
-    /// Another user of it.
+    /// Another user of the device.
     pub holder: Option<Holder>,
 }
 
@@ -157,31 +157,31 @@ type DeviceTable = BTreeMap<DevId, Arc<PoolDevice>>;
 #[derive(Debug)]
 pub struct Pool {
     superblock: Arc<Superblock>,
-    /// The highest that copy 0 of a device may have: read when it was opened, or written since.
+    /// The highest generation that copy 0 of a device may have: read at open, or written since.
     generation: AtomicU64,
     written_bytes: AtomicU64,
     degraded: bool,
     ignores_truncation: bool,
     access: Access,
     devices: ArcSwap<DeviceTable>,
-    /// Devices of seed volumes that the chunk tree may ask for.
+    /// Devices of seed volumes that the chunk tree may refer to.
     seeds: Mutex<Vec<PresentDevice>>,
     chunk_map: ChunkMap,
     read_errors: ReadErrors,
-    /// How many flushes of single devices failed and were tolerated.
+    /// The number of failed device flushes that were tolerated.
     failed_flushes: AtomicU64,
     discards: DiscardCounters,
     reads: ReadCounters,
 }
 
 impl Pool {
-    /// Opens the devices at `paths`, and those of the same volume that a scan finds.
+    /// Opens the devices at `paths`, and others of the same volume that a scan finds.
     pub fn open(paths: &[PathBuf], options: &PoolOptions) -> Result<Pool, DeviceError> {
         let found = assemble::open_paths(paths, options)?;
         Self::assemble(found, options)
     }
 
-    /// Assembles a pool of devices that are open already; the paths are names for messages.
+    /// Assembles a pool of open devices; the paths are only for messages.
     pub fn from_devices(
         devices: Vec<(PathBuf, Arc<dyn BlockDevice>)>,
         options: &PoolOptions,
@@ -246,10 +246,11 @@ impl Pool {
         Ok(())
     }
 
-    /// Forgets the chunk tree that was read, as another is to be read in its place. No thread uses the pool meanwhile.
+    /// Removes the contents of the chunk tree, so that another one can be read. There must be no concurrent users of
+    /// the pool.
     pub fn forget_chunk_tree(&self) -> Result<(), DeviceError> {
         let table = self.devices.load();
-        // The others are known from chunk trees alone.
+        // Devices that are not present are known only from chunk trees.
         let present = table.iter().filter(|(_, device)| device.present.is_some());
         let table: DeviceTable = present
             .map(|(devid, device)| (*devid, Arc::new(device.unnamed())))
@@ -259,7 +260,7 @@ impl Pool {
         self.add_system_chunks()
     }
 
-    /// Returns the newest valid superblock of all devices; its features are supported for reading.
+    /// Returns the newest valid superblock of all devices. Its features are supported for reading.
     pub fn superblock(&self) -> &Superblock {
         &self.superblock
     }
@@ -273,13 +274,13 @@ impl Pool {
         self.access
     }
 
-    /// Returns all devices by devid, those missing included.
+    /// Returns all devices by devid, including missing ones.
     pub fn devices(&self) -> Vec<DeviceInfo> {
         self.devices.load().values().map(|d| d.info()).collect()
     }
 
-    /// Returns the fsids that tree blocks carry besides the volume's own. They are those of the seed volumes that it
-    /// has grown from, as device items and the given seeds name them.
+    /// Returns the additional fsids that tree blocks of the volume may have. They are the fsids of its seed volumes,
+    /// from device items and from the given seeds.
     pub fn seed_fsids(&self) -> Vec<Uuid> {
         let own = *self.superblock.metadata_fsid();
         let mut fsids: Vec<Uuid> = Vec::new();
@@ -295,7 +296,7 @@ impl Pool {
         fsids
     }
 
-    /// Returns the device of this id, unless it is missing.
+    /// Returns the device with this id, unless it is missing.
     pub fn device(&self, devid: DevId) -> Option<Arc<dyn BlockDevice>> {
         let table = self.devices.load();
         let present = table.get(&devid)?.present.as_ref()?;
@@ -306,7 +307,7 @@ impl Pool {
         &self.chunk_map
     }
 
-    /// Tells the pool of a chunk, from the chunk tree. One that it knows already is no error.
+    /// Adds a chunk of the chunk tree. Adding a known chunk is not an error.
     pub fn add_chunk(
         &self,
         logical: Logical,
@@ -320,12 +321,12 @@ impl Pool {
         self.chunk_map.insert(mapped)
     }
 
-    /// Tells the pool that the chunk at `logical` is gone.
+    /// Removes the chunk at `logical`.
     pub fn remove_chunk(&self, logical: Logical) {
         self.chunk_map.remove(logical);
     }
 
-    /// Tells the pool of a device that the chunk tree names, present or not.
+    /// Adds a device of the chunk tree, present or missing.
     pub fn add_dev_item(&self, item: &DevItem) -> Result<(), DeviceError> {
         let devid = DevId(item.devid.get());
         let mut seeds = self.seeds.lock();
@@ -366,22 +367,22 @@ impl Pool {
         Ok(())
     }
 
-    /// Returns the failed tries to read, the newest last; old ones are dropped when there are many.
+    /// Returns the failed read attempts, newest last. Only a limited number is kept.
     pub fn read_errors(&self) -> Vec<ReadErrorRecord> {
         self.read_errors.records()
     }
 
-    /// Returns how many tries to read failed.
+    /// Returns the number of failed read attempts.
     pub fn read_error_count(&self) -> u64 {
         self.read_errors.total()
     }
 
-    /// Returns how many ranges were asked for that no mirror could give.
+    /// Returns the number of ranges that no mirror could provide.
     pub fn unrecovered_count(&self) -> u64 {
         self.read_errors.unrecovered()
     }
 
-    /// Returns the device of a stripe, if it is there.
+    /// Returns the device of a stripe, if it is present.
     fn present(&self, stripe: &ChunkStripe) -> Option<Arc<PoolDevice>> {
         let table = self.devices.load();
         let device = table.get(&stripe.devid)?;

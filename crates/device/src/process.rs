@@ -1,16 +1,16 @@
-//! The process that opened a volume, told apart from its forks.
+//! Detection of forks: the process that opened a volume, as opposed to its children.
 //!
-//! A fork has a copy of the memory and none of the threads. Locks that these held stay locked, and what the copy writes
-//! would overwrite the changes of the parent.
+//! A forked child has a copy of the memory but no other threads. Their locks stay locked, and its writes would
+//! overwrite changes of the parent.
 //!
-//! A handler of fork(2) counts, so that a check is a load from memory. Each call makes one.
+//! A fork(2) handler increments a counter, so that a check is a single load. Every call into the library makes one.
 
 #![allow(unsafe_code)]
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How many forks lie between this process and the one that loaded the program.
+/// Number of forks between this process and the one that loaded the program.
 static FORKS: AtomicU64 = AtomicU64::new(0);
 
 static HANDLER: Once = Once::new();
@@ -27,7 +27,7 @@ unsafe extern "C" fn count_fork() {
     FORKS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// The process that made this value.
+/// The process that created this value.
 #[derive(Clone, Copy, Debug)]
 pub struct OpeningProcess {
     forks: u64,
@@ -35,13 +35,13 @@ pub struct OpeningProcess {
 }
 
 impl OpeningProcess {
-    /// Returns this process.
+    /// Returns the current process.
     pub fn this() -> OpeningProcess {
         HANDLER.call_once(|| {
-            // SAFETY: the handler changes an atomic number and nothing else, which is allowed after a fork.
+            // SAFETY: the handler only updates an atomic number, which is allowed after a fork.
             let registered = unsafe { pthread_atfork(None, None, Some(count_fork)) };
             if registered != 0 {
-                // Out of memory. Only drops, which look at the pid, find a fork then.
+                // Out of memory. Then only the checks by pid, as in drops, detect a fork.
                 tracing::warn!("forks of this program cannot be told apart");
             }
         });
@@ -51,13 +51,13 @@ impl OpeningProcess {
         }
     }
 
-    /// Returns whether this process is a fork of the one that made the value.
+    /// Returns whether this process is a fork of the one that created the value.
     #[inline]
     pub fn is_left(&self) -> bool {
         self.forks != FORKS.load(Ordering::Relaxed)
     }
 
-    /// Returns the same by the pid, also after a fork that ran no handlers. It is a system call.
+    /// Compares pids instead, which also detects a fork that ran no handlers. It costs a system call.
     pub fn is_left_by_pid(&self) -> bool {
         self.pid != std::process::id()
     }

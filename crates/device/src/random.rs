@@ -1,17 +1,17 @@
-//! Random numbers. `clippy.toml` has everything take them from here.
+//! Random numbers. `clippy.toml` forbids other sources.
 
 use std::hash::{BuildHasher, RandomState};
 
 use ubtrfs_format::uuid::Uuid;
 
-/// Creates a unique number that cannot be guessed: a UUID of version 4.
+/// Creates a unique and unpredictable number: a UUID of version 4.
 #[must_use]
 #[expect(clippy::disallowed_methods, reason = "the one place that asks")]
 pub fn random_uuid() -> Uuid {
     Uuid(uuid::Uuid::new_v4().into_bytes())
 }
 
-/// Creates numbers that others cannot guess, as the secret of a hash.
+/// Creates unpredictable numbers, for example for the secret of a hash.
 #[must_use]
 #[expect(clippy::disallowed_methods, reason = "the one place that asks")]
 pub fn random_words<const N: usize>() -> [u64; N] {

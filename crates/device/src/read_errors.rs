@@ -1,4 +1,4 @@
-//! Errors met while reading: a bounded log with places, and counts.
+//! Read errors: a bounded log with places, and counts.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,28 +6,28 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 use ubtrfs_format::ids::{DevId, Logical, Physical};
 
-/// Records kept; older ones are dropped, counts are not.
+/// Maximum number of records. Older ones are dropped, but still counted.
 const KEPT: usize = 1024;
-/// Places of which a warning is given before only the records tell more.
+/// Maximum number of places that are logged as warnings; others are only recorded.
 const WARNED: usize = 100;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReadErrorKind {
-    /// The device refused, with this message.
+    /// The device returned this error.
     Io(String),
     /// The checksum or the header does not match.
     Content,
-    /// Neither this mirror nor what it would be rebuilt from could be read.
+    /// Neither this mirror nor the members for its reconstruction could be read.
     Rebuild(String),
 }
 
-/// A failed try to read a place that should have been good.
+/// A failed attempt to read a place that should have been valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadErrorRecord {
     pub logical: Logical,
     pub len: u64,
     pub mirror: usize,
-    /// Where the bytes lie, or would if they had not been rebuilt.
+    /// Place of the bytes, even if they were reconstructed.
     pub devid: DevId,
     pub physical: Physical,
     pub kind: ReadErrorKind,
@@ -36,7 +36,7 @@ pub struct ReadErrorRecord {
 #[derive(Debug, Default)]
 pub(crate) struct ReadErrors {
     records: Mutex<VecDeque<ReadErrorRecord>>,
-    /// The places that a warning named: a damaged block may be read again and again.
+    /// The places that were logged, because a damaged block may be read many times.
     warned: Mutex<BTreeSet<(u64, u64)>>,
     total: AtomicU64,
     unrecovered: AtomicU64,
@@ -66,14 +66,15 @@ impl ReadErrors {
         records.push_back(record);
     }
 
-    /// Notes a place, and returns how many are known if it is new. None is new once one more than `WARNED` are known.
+    /// Adds a place. If it is new, returns the number of known places. No place counts as new once `WARNED` + 1 are
+    /// known.
     fn new_places(&self, record: &ReadErrorRecord) -> Option<usize> {
         let mut warned = self.warned.lock();
         let is_new = warned.len() <= WARNED && warned.insert((record.devid.0, record.physical.0));
         is_new.then_some(warned.len())
     }
 
-    /// Counts a range of which no mirror was good.
+    /// Counts a range without a good mirror.
     pub(crate) fn add_unrecovered(&self) {
         self.unrecovered.fetch_add(1, Ordering::Relaxed);
     }

@@ -1,6 +1,6 @@
-//! The register of block devices that the kernel's btrfs keeps, so that it can mount a volume of several by any of them.
+//! The kernel's registry of btrfs devices, which allows mounting a volume of several devices by any of them.
 //!
-//! udev registers a device a moment after a writer closes it, where it runs.
+//! udev, if it is running, registers a device shortly after a writer closes it.
 
 #![allow(unsafe_code)]
 
@@ -15,11 +15,11 @@ use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, Setter, ioctl, opcode};
 
 const CONTROL: &str = "/dev/btrfs-control";
 
-/// The argument of most ioctls of btrfs.
+/// The argument of most btrfs ioctls.
 #[repr(C)]
 struct VolArgs {
     fd: i64,
-    /// Ends with a NUL.
+    /// NUL-terminated.
     name: [u8; 4088],
 }
 const _: () = assert!(size_of::<VolArgs>() == 4096);
@@ -28,18 +28,18 @@ const SCAN_DEV: Opcode = opcode::write::<VolArgs>(0x94, 4);
 const FORGET_DEV: Opcode = opcode::write::<VolArgs>(0x94, 5);
 const DEVICES_READY: Opcode = opcode::read::<VolArgs>(0x94, 39);
 
-/// The register of the kernel's btrfs.
+/// The registry of the kernel's btrfs.
 #[derive(Debug)]
 pub struct KernelRegister {
     control: File,
 }
 
 impl KernelRegister {
-    /// Opens the register. None: the kernel has no btrfs.
+    /// Opens the registry. Returns None if the kernel has no btrfs.
     ///
     /// # Errors
     ///
-    /// The caller may not.
+    /// The caller has no permission.
     pub fn open() -> io::Result<Option<KernelRegister>> {
         match OpenOptions::new().read(true).write(true).open(CONTROL) {
             Ok(control) => Ok(Some(KernelRegister { control })),
@@ -48,20 +48,18 @@ impl KernelRegister {
         }
     }
 
-    /// Lets the kernel read the superblock of the device at `path` and remember it.
+    /// Registers the device at `path`: the kernel reads its superblock.
     pub fn add(&self, path: &Path) -> io::Result<()> {
         let args = VolArgs::of(path)?;
-        // SAFETY: the opcode is of BTRFS_IOC_SCAN_DEV, which reads a btrfs_ioctl_vol_args, of which VolArgs
-        // has the layout, and writes nothing.
+        // SAFETY: BTRFS_IOC_SCAN_DEV reads a btrfs_ioctl_vol_args and writes nothing. VolArgs has the same layout.
         unsafe { ioctl(&self.control, Setter::<SCAN_DEV, VolArgs>::new(args)) }?;
         Ok(())
     }
 
-    /// Lets the kernel forget the device at `path`, or all that are not mounted. One that it does not know is no error.
+    /// Unregisters the device at `path`, or all devices that are not mounted. An unknown device is not an error.
     pub fn forget(&self, path: Option<&Path>) -> io::Result<()> {
         let args = path.map_or(Ok(VolArgs::all()), VolArgs::of)?;
-        // SAFETY: the opcode is of BTRFS_IOC_FORGET_DEV, which reads a btrfs_ioctl_vol_args, of which VolArgs
-        // has the layout, and writes nothing.
+        // SAFETY: BTRFS_IOC_FORGET_DEV reads a btrfs_ioctl_vol_args and writes nothing. VolArgs has the same layout.
         match unsafe { ioctl(&self.control, Setter::<FORGET_DEV, VolArgs>::new(args)) } {
             Err(rustix::io::Errno::NOENT) => Ok(()),
             done => Ok(done?),
@@ -71,23 +69,23 @@ impl KernelRegister {
     /// Registers the device at `path`. Returns whether all devices of its volume are registered.
     pub fn is_ready(&self, path: &Path) -> io::Result<bool> {
         let mut args = VolArgs::of(path)?;
-        // SAFETY: the implementation of Ioctl is for this kind of file.
+        // SAFETY: `DevicesReady` is implemented for the btrfs control device.
         let missing = unsafe { ioctl(&self.control, DevicesReady(&mut args)) }?;
         Ok(missing == 0)
     }
 }
 
-/// Lets the kernel read the superblock of the device at `path` and remember it.
+/// Registers the device at `path`: the kernel reads its superblock.
 ///
 /// # Errors
 ///
-/// There is no btrfs in the kernel, or it finds no volume on the device.
+/// The kernel has no btrfs, or finds no volume on the device.
 pub fn register_with_kernel(path: &Path) -> io::Result<()> {
     let register = KernelRegister::open()?.ok_or(io::ErrorKind::NotFound)?;
     register.add(path)
 }
 
-/// Returns whether the control device is not there, or nothing is behind it.
+/// Returns whether the control device is missing or has no driver.
 fn is_absent(error: &io::Error) -> bool {
     let errno = rustix::io::Errno::from_io_error(error);
     use rustix::io::Errno;
@@ -106,7 +104,7 @@ impl VolArgs {
         Ok(args)
     }
 
-    /// Returns the argument without a path.
+    /// Returns the argument that stands for all devices: an empty path.
     fn all() -> VolArgs {
         VolArgs {
             fd: 0,
@@ -115,10 +113,10 @@ impl VolArgs {
     }
 }
 
-/// Asks whether the devices of a volume are registered.
+/// The query whether all devices of a volume are registered.
 struct DevicesReady<'a>(&'a mut VolArgs);
 
-// SAFETY: BTRFS_IOC_DEVICES_READY reads a btrfs_ioctl_vol_args, of which VolArgs has the layout. Its result is 0 or 1.
+// SAFETY: BTRFS_IOC_DEVICES_READY reads a btrfs_ioctl_vol_args; VolArgs has the same layout. Its result is 0 or 1.
 unsafe impl Ioctl for DevicesReady<'_> {
     type Output = IoctlOutput;
 

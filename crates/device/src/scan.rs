@@ -1,6 +1,6 @@
-//! Finding btrfs devices among files, folders and the block devices of the machine.
+//! Discovery of btrfs devices among files, folders and the block devices of the machine.
 //!
-//! A device counts if copy 0 is valid: a wiped device is not brought back by its other copies.
+//! Only devices with a valid copy 0 count: other copies do not revive a wiped device.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ use crate::superblock::{CopyChoice, DeviceSuperblocks};
 #[cfg(test)]
 mod tests;
 
-/// A device that a scan came upon.
+/// A device found by a scan.
 #[derive(Debug)]
 pub struct FoundDevice {
     pub path: PathBuf,
@@ -28,14 +28,14 @@ pub struct FoundDevice {
 }
 
 impl FoundDevice {
-    /// Returns whether other volumes may have grown from its volume.
+    /// Returns whether its volume is a seed, on which other volumes may be based.
     pub fn is_seed(&self) -> bool {
         self.superblock.flags.get() & flags::SEEDING != 0
     }
 }
 
-/// Finds the btrfs devices among `places`. A folder stands for the files and block devices directly in it, `/dev` for
-/// the block devices of the machine. A device that cannot be read is passed over.
+/// Finds the btrfs devices among `places`. A folder means the files and block devices directly inside of it, and
+/// `/dev` the block devices of the machine. Unreadable devices are skipped.
 pub fn scan(places: &[PathBuf]) -> Vec<FoundDevice> {
     let mut seen = std::collections::BTreeSet::new();
     let mut found = Vec::new();
@@ -51,7 +51,7 @@ pub fn scan(places: &[PathBuf]) -> Vec<FoundDevice> {
     found
 }
 
-/// Returns the paths that a scan looks at, in a stable order.
+/// Returns the paths to inspect, in a stable order.
 pub(crate) fn candidates(places: &[PathBuf]) -> Vec<PathBuf> {
     let mut paths = Vec::new();
     for place in places {
@@ -81,7 +81,7 @@ fn is_device_like(path: &Path) -> bool {
         .is_ok_and(|kind| kind.is_file() || kind.is_block_device())
 }
 
-/// Lists the block devices that the kernel names and that have a size.
+/// Lists the kernel's block devices with a nonzero size.
 fn block_devices() -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir("/sys/class/block") else {
         return Vec::new();
@@ -92,7 +92,7 @@ fn block_devices() -> Vec<PathBuf> {
             std::fs::read_to_string(entry.path().join("size"))
                 .is_ok_and(|size| size.trim().parse::<u64>().is_ok_and(|size| size > 0))
         })
-        // sysfs has '!' where the device's name has '/'.
+        // sysfs replaces '/' in device names by '!'.
         .map(|entry| {
             PathBuf::from("/dev").join(entry.file_name().to_string_lossy().replace('!', "/"))
         })

@@ -1,17 +1,17 @@
-//! The other devices of a volume of which not all were named. For a block device they are block devices, for an
-//! image what lies in its folder.
+//! The other devices of a volume, if not all of them were named. For a block device they are searched among block
+//! devices, for an image in its folder.
 //!
-//! The kernel knows the devices of a volume from what was scanned before; nothing registers images. So the devices
-//! are looked for when a volume is opened, by fsid and devid.
+//! The kernel knows the devices of a volume from earlier scans; nothing registers images. So the devices are searched
+//! by fsid and devid when a volume is opened.
 //!
 //! Invariants
-//! - SIBLING-1: a look at a folder reads a bounded number of names and of files, whatever the folder holds. Files whose
-//!   names begin like that of the named image come first.
-//! - SIBLING-2: of several files that claim one devid none is guessed. One that is as new as the named device is
-//!   taken if it is the only one, otherwise they are an error.
-//! - SIBLING-3: a device of another generation is taken for writing if nothing else claims to be that device. A power cut
-//!   between two superblocks leaves such devices, and so does a device that failed for a while. The named device may be
-//!   a copy of an earlier time. So a newer one is not taken if another newer file claims to be the named device.
+//! - SIBLING-1: the search in a folder reads a bounded number of names and files, however large the folder is. Files
+//!   with names similar to the named image's are first.
+//! - SIBLING-2: several files that claim one devid are never guessed between. One with the generation of the named
+//!   device is used if it is the only one, otherwise they are an error.
+//! - SIBLING-3: a device of another generation is used for writing if no other file claims its devid. Such devices
+//!   result from a power cut between two superblock writes, or from a temporary device failure. But the named device
+//!   may be an old copy. So a newer device is not used if another, newer file claims to be the named device.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -29,26 +29,26 @@ use crate::scan::{FoundDevice, scan};
 #[cfg(test)]
 mod tests;
 
-/// How many names of a folder are looked at.
+/// Maximum number of names to read in a folder.
 const MAX_NAMES: usize = 1 << 16;
-/// How many files of a folder are read.
+/// Maximum number of files to read in a folder.
 const MAX_FILES: usize = 1 << 10;
 
-/// The devices found beside those that are named.
+/// The devices found in addition to the named ones.
 #[derive(Debug, Default)]
 pub struct Beside {
-    /// All that claim to be devices of the named ones' volume.
+    /// All devices that claim to belong to the volume of the named ones.
     pub of_volume: Vec<FoundDevice>,
-    /// Devices of other volumes that are seeds, clones among them. Only the chunk tree of the named ones' volume tells
-    /// whether it has grown from them.
+    /// Seed devices of other volumes, including clones. Only the chunk tree shows whether the volume is based on
+    /// them.
     pub seeds: Vec<FoundDevice>,
 }
 
-/// Finds the devices that the volume of the named ones has besides, each once.
+/// Finds the other devices of the volume of the named ones, each once.
 ///
 /// # Errors
 ///
-/// Two devices claim one devid, and nothing tells which is meant.
+/// Two devices claim one devid, and the intended one is unknown.
 pub fn siblings(named: &[PathBuf], access: Access) -> Result<Vec<PathBuf>, DeviceError> {
     let Some(candidates) = candidates(named) else {
         return Ok(Vec::new());
@@ -95,22 +95,22 @@ pub fn siblings(named: &[PathBuf], access: Access) -> Result<Vec<PathBuf>, Devic
     Ok(chosen)
 }
 
-/// Finds all that may be devices of the named ones' volume, and are not named.
+/// Finds all devices that may belong to the volume of the named ones and are not named.
 pub fn all_siblings(named: &[PathBuf]) -> Beside {
     candidates(named).map_or_else(Beside::default, |candidates| candidates.beside)
 }
 
-/// The devices found for some that are named.
+/// The devices found for some named ones.
 struct Candidates {
     /// The generation of the newest named device.
     generation: u64,
-    /// Those of the volume have other devids than the named ones.
+    /// Devices of the volume here have other devids than the named ones.
     beside: Beside,
-    /// A newer device claims to be one of the named ones.
+    /// Whether a newer device claims to be one of the named ones.
     has_rival: bool,
 }
 
-/// Finds devices beside the named ones. None if no device is missing.
+/// Finds candidates for missing devices. Returns None if no device is missing.
 fn candidates(named: &[PathBuf]) -> Option<Candidates> {
     let there = scan(named);
     let fsid = there.first()?.fsid;
@@ -139,7 +139,7 @@ fn candidates(named: &[PathBuf]) -> Option<Candidates> {
     let (mut of_volume, mut others): (Vec<_>, Vec<_>) = scan(&places)
         .into_iter()
         .partition(|found| found.fsid == fsid);
-    // A scan of all block devices finds those that are named once more.
+    // A scan of all block devices finds the named ones again.
     let is_named =
         |path: &Path| identity(path).is_ok_and(|identity| named_ones.contains(&identity));
     others.retain(|found| found.is_seed() && !is_named(&found.path));
@@ -163,7 +163,7 @@ fn is_new(path: &Path, seen: &mut BTreeSet<crate::file::DeviceIdentity>) -> bool
     identity(path).is_ok_and(|identity| seen.insert(identity))
 }
 
-/// Lists files in the folder of an image that may be images, those with the most similar names first.
+/// Lists files in the folder of an image that may be images, the most similar names first.
 fn neighbours(image: &Path) -> Vec<PathBuf> {
     let image = image.canonicalize().unwrap_or_else(|_| image.to_owned());
     let (Some(folder), Some(own)) = (image.parent(), image.file_name()) else {

@@ -1,4 +1,4 @@
-//! The name of what a device holds, as blkid(8) calls it.
+//! The names of device contents, as in blkid(8).
 
 use std::fmt;
 
@@ -7,15 +7,15 @@ pub(crate) const BTRFS: &str = "btrfs";
 /// The content of a device, by its signature.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Signature {
-    /// A file system, or a member of a pool, an array or a group.
+    /// A file system, or a member of a pool, an array or a volume group.
     FileSystem(&'static str),
     PartitionTable(&'static str),
-    /// A file of a virtual disk, by the name of its format.
+    /// A virtual disk image, by the name of its format.
     DiskImage(&'static str),
 }
 
 impl Signature {
-    /// Returns whether it is the mark of copy 0 of a superblock of btrfs.
+    /// Returns whether it is the magic number of a btrfs superblock at copy 0.
     pub fn is_btrfs(&self) -> bool {
         *self == Signature::FileSystem(BTRFS)
     }

@@ -1,8 +1,8 @@
-//! Which bytes of a chunk lie where: pure arithmetic, no IO.
+//! The mapping of a chunk's bytes to stripes: pure arithmetic, no IO.
 //!
-//! Offsets are within the chunk. A range is cut into [`Piece`]s, each on one stripe and contiguous there. Profiles
-//! with parity are also seen as [`Row`]s: one stripe of `STRIPE_LEN` on each device. The last one or two of a row,
-//! in rotation, hold P and Q.
+//! Offsets are relative to the chunk. A range is split into [`Piece`]s, each contiguous on one stripe. Profiles with
+//! parity are also divided into [`Row`]s: `STRIPE_LEN` bytes on each device. One or two members of each row, in
+//! rotation, hold P and Q.
 
 use ubtrfs_format::block_group_flags::Profile;
 use ubtrfs_format::ids::{DevId, Logical, Physical};
@@ -23,27 +23,27 @@ pub struct Piece {
     pub physical: Physical,
 }
 
-/// A full stripe of a chunk with parity.
+/// A full stripe (row) of a chunk with parity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// Its number within the chunk.
+    /// Index within the chunk.
     pub number: u64,
-    /// Stripes that hold data; P follows as member `data`, Q as member `data + 1`.
+    /// Number of data members; P follows as member `data`, Q as member `data + 1`.
     pub data: usize,
     pub members: usize,
 }
 
 impl Row {
-    /// Returns the index into the chunk's stripes of a member: data in logical order, then P, then Q.
+    /// Returns a member's index into the chunk's stripes. Members are data in logical order, then P, then Q.
     pub fn stripe(&self, member: usize) -> usize {
         ((self.number + member as u64) % self.members as u64) as usize
     }
 }
 
 impl MappedChunk {
-    /// Returns how many ways there are to read a byte: copies, or the direct one and the rebuilt ones.
+    /// Returns the number of mirrors: copies, or with parity the direct read and the reconstructions.
     ///
-    /// As the kernel numbers them: RAID5 has 2; RAID6 has as many as stripes, see
+    /// The numbering is the kernel's: RAID5 has 2; RAID6 has as many as stripes, see
     /// [`MappedChunk::excluded_member`].
     pub fn mirrors(&self) -> usize {
         match self.profile {
@@ -53,7 +53,7 @@ impl MappedChunk {
         }
     }
 
-    /// Returns over how many stripes data is spread before it repeats.
+    /// Returns the number of stripes with distinct data.
     pub fn data_stripes(&self) -> usize {
         match self.profile {
             Profile::Single | Profile::Dup => 1,
@@ -65,7 +65,7 @@ impl MappedChunk {
         }
     }
 
-    /// Returns how many bytes the chunk takes on each of its stripes.
+    /// Returns the number of bytes that the chunk occupies on each stripe.
     pub fn stripe_bytes(&self) -> u64 {
         let data = self.data_stripes() as u64;
         if data == 1 {
@@ -76,14 +76,14 @@ impl MappedChunk {
         whole * STRIPE_LEN + rest.min(STRIPE_LEN)
     }
 
-    /// Returns whether mirrors beyond the first are rebuilt from parity.
+    /// Returns whether mirrors after the first are reconstructed from parity.
     pub fn has_parity(&self) -> bool {
         self.profile.parities() > 0
     }
 
-    /// Returns the first piece of `len` bytes at `offset`, as mirror `mirror` (from 1) has them directly.
+    /// Returns the first piece of `len` bytes at `offset` on mirror `mirror` (from 1).
     ///
-    /// With parity every mirror is the same direct piece: rebuilding starts from it.
+    /// With parity, all mirrors have the same direct piece, which is the basis of the reconstruction.
     pub fn piece(&self, offset: u64, len: u64, mirror: usize) -> Piece {
         debug_assert!(offset < self.len_bytes && mirror >= 1);
         let len = len.min(self.len_bytes - offset);
@@ -141,7 +141,7 @@ impl MappedChunk {
         })
     }
 
-    /// Returns the row that holds `offset`; only for profiles with parity.
+    /// Returns the row that contains `offset`; only for profiles with parity.
     pub fn row(&self, offset: u64) -> Row {
         let data = self.data_stripes();
         Row {
@@ -151,20 +151,20 @@ impl MappedChunk {
         }
     }
 
-    /// Returns which member of its row holds `offset`; only for profiles with parity.
+    /// Returns the member that contains `offset` in its row; only for profiles with parity.
     pub fn row_member(&self, offset: u64) -> usize {
         (offset / STRIPE_LEN % self.data_stripes() as u64) as usize
     }
 
-    /// Returns where a member of a row has the byte that lies `within` its stripe.
+    /// Returns the device and offset of a row member's byte at `within` bytes into its stripe.
     pub fn row_place(&self, row: Row, member: usize, within: u64) -> (DevId, Physical) {
         let stripe = &self.stripes[row.stripe(member)];
         let physical = stripe.physical.0 + row.number * STRIPE_LEN + within;
         (stripe.devid, Physical(physical))
     }
 
-    /// Returns the member that RAID6 mirrors beyond 2 do not trust besides `wanted`. It is P for mirror 3, then the
-    /// data stripes from the last, as the kernel numbers them.
+    /// Returns the member that RAID6 mirrors above 2 distrust in addition to `wanted`. By the kernel's numbering it
+    /// is P for mirror 3, then the data stripes from the last one down.
     pub fn excluded_member(&self, wanted: usize, mirror: usize) -> Option<usize> {
         if self.profile != Profile::Raid6 || mirror <= 2 {
             return None;

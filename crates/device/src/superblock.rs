@@ -1,13 +1,12 @@
-//! The superblock copies of one device: reading all, choosing one, writing all.
+//! The superblock copies of one device: reading all, choosing one, writing.
 //!
 //! Invariants
-//! - COPIES-1: a valid copy 0 is the device's superblock, as in the kernel, whatever the other copies say. It is
-//!   written first, and a log commit writes no other.
-//! - COPIES-2: without a valid copy 0 the device is no volume's. Another copy may be the rest of what was on the
-//!   device before, or of an earlier state. It is read on request only, and never on a device that holds something
-//!   else by now.
+//! - COPIES-1: a valid copy 0 is the device's superblock, as in the kernel, regardless of the other copies. It is
+//!   written first, and a log sync writes no other.
+//! - COPIES-2: without a valid copy 0 the device belongs to no volume. Another copy may be a remnant of an older
+//!   volume or of an earlier state. It is read only on request, and never on a device with other contents.
 //!
-//! A copy with another fsid than a valid copy 0 is a leftover of an older volume.
+//! A copy with another fsid than a valid copy 0 is a remnant of an older volume.
 
 use std::path::Path;
 
@@ -24,7 +23,7 @@ use crate::signature::Signature;
 #[cfg(test)]
 mod tests;
 
-/// Why a copy was not chosen from.
+/// Why a copy is not a candidate.
 #[derive(Debug, thiserror::Error)]
 pub enum CopyProblem {
     #[error("cannot be read: {0}")]
@@ -35,27 +34,27 @@ pub enum CopyProblem {
     OtherVolume(Uuid),
 }
 
-/// The content of one of the places for a superblock.
+/// The contents of one superblock location.
 #[derive(Debug)]
 pub struct SuperblockCopy {
     pub mirror: usize,
     pub offset: u64,
-    /// The bytes found, valid or not; None if they could not be read.
+    /// The bytes read, valid or not; None if they could not be read.
     pub block: Option<Box<Superblock>>,
     pub problem: Option<CopyProblem>,
 }
 
-/// Which copy of a superblock a device is known by.
+/// Which superblock copy of a device is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CopyChoice {
-    /// Copy 0, and no other.
+    /// Only copy 0.
     #[default]
     First,
-    /// The newest of the others, if copy 0 is not valid. For reading only.
+    /// The newest of the other copies if copy 0 is invalid. For reading only.
     Any,
 }
 
-/// All copies for which a device has room.
+/// All copies within the device.
 #[derive(Debug)]
 pub struct DeviceSuperblocks {
     pub copies: Vec<SuperblockCopy>,
@@ -67,7 +66,7 @@ impl DeviceSuperblocks {
         Self::read_judged(device, Superblock::validate)
     }
 
-    /// Reads the copies, and accepts unknown flags. For reading only.
+    /// Reads the copies and accepts unknown flags. For reading only.
     pub fn read_but_flags(device: &dyn BlockDevice) -> DeviceSuperblocks {
         Self::read_judged(device, Superblock::validate_but_flags)
     }
@@ -102,8 +101,7 @@ impl DeviceSuperblocks {
         DeviceSuperblocks { copies, best }
     }
 
-    /// Returns copy 0, or the newest of the others if it is not valid; whether its features are supported is not
-    /// judged.
+    /// Returns copy 0, or the newest of the other copies if it is invalid. Does not check for unsupported features.
     pub fn best(&self) -> Option<&Superblock> {
         self.best_copy()?.block.as_deref()
     }
@@ -112,9 +110,9 @@ impl DeviceSuperblocks {
         Some(&self.copies[self.best?])
     }
 
-    /// Returns the superblock of `device`, from which the copies were read (COPIES-2).
+    /// Returns the superblock of `device`, the device that the copies were read from (COPIES-2).
     ///
-    /// Errors: there is none, with what the device holds instead and which copy is sound.
+    /// Errors: there is none; the error has the actual contents of the device, and a valid copy if one exists.
     pub fn require(
         &self,
         device: &dyn BlockDevice,
@@ -149,7 +147,7 @@ impl DeviceSuperblocks {
         }
     }
 
-    /// Returns whether copy 0 has the magic, valid or not: what other tools take as "is btrfs".
+    /// Returns whether copy 0 has the magic number, valid or not. Other tools identify btrfs by it.
     pub fn first_has_magic(&self) -> bool {
         self.copies.first().is_some_and(|copy| {
             copy.mirror == 0
@@ -160,14 +158,14 @@ impl DeviceSuperblocks {
         })
     }
 
-    /// Returns the copies that have a problem though the volume should have them.
+    /// Returns the invalid copies.
     pub fn bad_copies(&self) -> impl Iterator<Item = (&SuperblockCopy, &CopyProblem)> {
         self.copies
             .iter()
             .filter_map(|copy| Some((copy, copy.problem.as_ref()?)))
     }
 
-    /// Returns the error that tells what is wrong with copy 0.
+    /// Returns the error that explains the problem of copy 0.
     fn why_none(&self, device: &dyn BlockDevice, path: &Path) -> DeviceError {
         let first = self.copies.iter().find(|copy| copy.mirror == 0);
         let path = path.to_owned();
@@ -199,14 +197,14 @@ impl DeviceSuperblocks {
     }
 }
 
-/// Refuses to write to a device that has the mark of something else beside its superblock.
+/// Rejects writing to a device that has the signature of another format in addition to its superblock.
 pub(crate) fn refuse_foreign(
     device: &dyn BlockDevice,
     path: &Path,
     superblock: &Superblock,
 ) -> Result<(), DeviceError> {
     match find_foreign(device, path, superblock)? {
-        // Boot loaders and their tables live below the superblock.
+        // Boot loaders and partition tables are located before the superblock.
         None | Some((Signature::PartitionTable(_), _)) => Ok(()),
         Some((signature, offset)) => Err(DeviceError::Foreign {
             path: path.to_owned(),
@@ -216,7 +214,7 @@ pub(crate) fn refuse_foreign(
     }
 }
 
-/// Finds the signature of another format, and its offset. Marks that can be the contents of a file do not count.
+/// Finds the signature of another format, and its offset. Ignores marks that may be part of a file's contents.
 fn find_foreign(
     device: &dyn BlockDevice,
     path: &Path,
@@ -241,7 +239,7 @@ fn has_room(device: &dyn BlockDevice, offset: u64) -> bool {
     offset + SUPERBLOCK_SIZE as u64 <= device.len_bytes()
 }
 
-/// Whether a copy that was read from an offset is valid.
+/// Checks whether a copy read from an offset is valid.
 type Judge = fn(&Superblock, u64) -> Result<(), SuperblockError>;
 
 fn read_copy(device: &dyn BlockDevice, mirror: usize, offset: u64, judge: Judge) -> SuperblockCopy {
@@ -259,7 +257,7 @@ fn read_copy(device: &dyn BlockDevice, mirror: usize, offset: u64, judge: Judge)
     }
 }
 
-/// Which copies of a device's superblock.
+/// A subset of a device's superblock copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Copies {
     All,
@@ -267,7 +265,7 @@ pub(crate) enum Copies {
     Others,
 }
 
-/// Writes every copy for which the device has room, each with its own place and sum. Does not flush.
+/// Writes every copy within the device, each with its own address and checksum. Does not flush.
 pub fn write_superblocks(
     device: &dyn BlockDevice,
     path: &Path,
@@ -277,7 +275,7 @@ pub fn write_superblocks(
     written.error.map_or(Ok(()), Err)
 }
 
-/// The outcome of writing superblock copies.
+/// The result of writing superblock copies.
 #[derive(Debug, Default)]
 pub(crate) struct WrittenCopies {
     pub(crate) len_bytes: u64,
@@ -285,7 +283,7 @@ pub(crate) struct WrittenCopies {
     pub(crate) error: Option<DeviceError>,
 }
 
-/// Writes copies. One that fails keeps no other from being written.
+/// Writes copies. A failed copy does not stop the others.
 pub(crate) fn write_superblock_copies(
     device: &dyn BlockDevice,
     path: &Path,
@@ -293,13 +291,13 @@ pub(crate) fn write_superblock_copies(
     copies: Copies,
 ) -> WrittenCopies {
     let mut written = WrittenCopies::default();
-    // A file may be longer than the volume in it. A new volume's item may not say its size yet.
+    // A file may be longer than its volume. The item of a new volume may not have its size yet.
     let end = match superblock.dev_item.total_bytes.get() {
         0 => device.len_bytes(),
         total_bytes => device.len_bytes().min(total_bytes),
     };
     for (mirror, offset) in SUPERBLOCK_OFFSETS.into_iter().enumerate() {
-        // The kernel neither writes nor reads a copy that ends with its device.
+        // The kernel neither reads nor writes a copy that ends exactly at the end of the device.
         if offset + SUPERBLOCK_SIZE as u64 >= end {
             break;
         }

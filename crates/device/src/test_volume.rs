@@ -1,5 +1,5 @@
-//! Small volumes in memory for the tests. They have superblocks, one system chunk, and one data chunk of any
-//! profile. Its bytes name their place, and its parity follows the definition.
+//! Small volumes in memory for the tests. They have superblocks, one system chunk, and one data chunk of any profile.
+//! Its bytes encode their address, and its parity is computed by definition.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ pub(crate) fn disk_chunk(len: u64, flags: BlockGroupFlags, stripes: u16) -> Chun
     chunk
 }
 
-/// Creates one stripe on each of the devices 1 to `count`, at an offset that differs between them.
+/// Creates one stripe on each of the devices 1 to `count`, at different offsets.
 pub(crate) fn disk_stripes(count: u16) -> Vec<Stripe> {
     (1..=u64::from(count))
         .map(|devid| stripe(devid, (16 + devid) << 20))
@@ -69,7 +69,7 @@ fn stripe(devid: u64, offset: u64) -> Stripe {
     }
 }
 
-/// Creates the superblock of device `devid`; its only system chunk is on device 1.
+/// Creates the superblock of device `devid`; the only system chunk is on device 1.
 pub(crate) fn superblock(devid: u64, num_devices: u64) -> Superblock {
     let mut sb = Superblock::new_zeroed();
     sb.fsid = FSID;
@@ -97,7 +97,7 @@ pub(crate) fn superblock(devid: u64, num_devices: u64) -> Superblock {
     sb
 }
 
-/// Returns the bytes that belong at an address: each eight are a mix of where they are.
+/// Returns the expected bytes at an address: each group of eight is a hash of its position.
 pub(crate) fn expected(logical: Logical, len: usize) -> Vec<u8> {
     let first = logical.0 / 8;
     let skip = (logical.0 % 8) as usize;
@@ -111,7 +111,7 @@ pub(crate) fn expected(logical: Logical, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Passes a granule that holds what belongs there.
+/// Returns a function that accepts granules with the expected bytes.
 pub(crate) fn checker(logical: Logical, granule: usize) -> impl FnMut(usize, &[u8]) -> bool {
     move |index, bytes| {
         let start = Logical(logical.0 + (index * granule) as u64);
@@ -144,7 +144,7 @@ impl TestVolume {
         volume
     }
 
-    /// Copies the volume; what is written to one of the two does not show in the other.
+    /// Copies the volume; later writes to either copy do not affect the other.
     pub(crate) fn fork(&self) -> TestVolume {
         TestVolume {
             devices: self
@@ -214,7 +214,7 @@ impl TestVolume {
         }
     }
 
-    /// Assembles a pool of the devices that `keep` names, told of all devices and of the data chunk.
+    /// Assembles a pool of the devices selected by `keep`, and adds all device items and the data chunk.
     pub(crate) fn pool(
         &self,
         keep: impl Fn(u64) -> bool,

@@ -1,14 +1,15 @@
-//! Threads that outlive the function that starts them. `clippy.toml` has them all started here, so that each has a name.
+//! Threads that outlive the function that starts them. `clippy.toml` requires starting them here, so that each has a
+//! name.
 //!
 //! Not here: scoped threads, which end with their function.
 
 use std::io;
 use std::thread::{Builder, JoinHandle};
 
-/// Starts a thread. The kernel shows the first 15 bytes of its name.
+/// Starts a thread. The kernel keeps the first 15 bytes of its name.
 ///
 /// # Errors
-/// The system has no thread to give.
+/// The system cannot create a thread.
 #[expect(
     clippy::disallowed_methods,
     reason = "the one place that starts threads"

@@ -1,14 +1,14 @@
-//! Batches of reads, and of discards of block devices, at depth through io_uring.
+//! Batches of reads, and of discards on block devices, at queue depth through io_uring.
 //!
-//! Rings are made when first needed and kept for the next batch of any device. Where the kernel has no io_uring or
-//! forbids it, and for each request that a ring fails, the plain call is used. So a caller sees errors of pread and
-//! BLKDISCARD only. Rings can discard since Linux 6.12.
+//! Rings are created on demand and kept for later batches of any device. If io_uring is missing or forbidden, or for
+//! a request that fails in the ring, the plain system call is used. So callers only see errors of pread and
+//! BLKDISCARD. Rings support discards since Linux 6.12.
 //!
-//! Writes go to the page cache, which takes no time on a device. A ring would only hand them to another thread.
+//! Writes only reach the page cache, which is fast. A ring would only add a hand-over to another thread.
 //!
 //! Invariants
-//! - URING-1: no function returns while the kernel may still touch a buffer of its batch.
-//! - URING-2: a ring is used by one batch at a time, and only in the process that made it.
+//! - URING-1: no function returns while the kernel may still access a buffer of its batch.
+//! - URING-2: a ring is used by one batch at a time, and only in the process that created it.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -26,23 +26,23 @@ use crate::block_discard;
 #[cfg(test)]
 mod tests;
 
-/// Requests in flight; more bring nothing on the devices measured.
+/// Maximum requests in flight; a greater depth was not faster on the measured devices.
 const DEPTH: u32 = 64;
-/// Rings kept for later batches.
+/// Maximum number of rings kept for later batches.
 const KEPT: usize = 8;
-/// Batches of fewer reads are not worth the ring. Two discards are, as devices take their time for them.
+/// Minimum number of reads for which a ring pays off. Two discards are enough, because devices are slow at them.
 pub(crate) const WORTHWHILE: usize = 4;
 
 /// `BLOCK_URING_CMD_DISCARD`, `_IO(0x12, 0)` of linux/blkdev.h.
 const DISCARD: u32 = 0x12 << 8;
 
-/// Set when the kernel refuses rings for good.
+/// Set when the kernel permanently rejects rings.
 static UNAVAILABLE: AtomicBool = AtomicBool::new(false);
 static RINGS: Mutex<Vec<Ring>> = Mutex::new(Vec::new());
 
 struct Ring {
     ring: IoUring,
-    /// The process that made it: a child after fork must not touch it.
+    /// The process that created the ring: a forked child must not touch it.
     pid: u32,
 }
 
@@ -106,7 +106,7 @@ impl<'a> Request<'a> {
         self.completed = true;
     }
 
-    /// Takes what the kernel says of the part that was asked for. True if the rest is to be asked for.
+    /// Handles the kernel's result for a part of the request. Returns true if the rest must be submitted.
     fn take(&mut self, answer: i32) -> bool {
         match (&self.work, usize::try_from(answer)) {
             (Work::Read(buf), Ok(read)) if read > 0 => {
@@ -120,7 +120,7 @@ impl<'a> Request<'a> {
                 self.complete(Ok(()));
                 false
             }
-            // The plain call says what is wrong, or does what this kernel's ring cannot.
+            // The plain call determines the error, or does the work that this kernel's ring does not support.
             _ => {
                 self.run_plain();
                 false
@@ -142,20 +142,21 @@ impl<'a> Request<'a> {
         self.complete(result);
     }
 
-    /// Creates the entry that asks for what is left.
+    /// Creates the submission entry for the rest of the request.
     fn entry(&mut self, index: usize) -> squeue::Entry {
         let fd = types::Fd(self.file.as_raw_fd());
         let entry = match &mut self.work {
             Work::Read(buf) => {
                 let at = self.offset + self.done as u64;
                 let rest = &mut buf[self.done..];
-                // The kernel moves less than this in one go anyway.
+                // Read and pread transfer at most 2 GiB at a time anyway.
                 let len = rest.len().min(1 << 30) as u32;
                 let read = opcode::Read::new(fd, rest.as_mut_ptr(), len);
                 read.offset(at).build()
             }
             Work::Discard { len } => {
-                // The kernel takes the offset from `addr` and the length from `addr3`, where the command's data begins.
+                // The kernel reads the offset from `addr` and the length from `addr3`, which overlaps the start of
+                // the command's data.
                 let mut data = [0; 16];
                 data[..8].copy_from_slice(&len.to_ne_bytes());
                 let discard = opcode::UringCmd16::new(fd, DISCARD);
@@ -166,7 +167,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// Does all requests and leaves each one's outcome in its `result`.
+/// Executes all requests and stores each outcome in its `result`.
 pub(crate) fn run(requests: &mut [Request<'_>]) {
     let is_worthwhile = match requests {
         [
@@ -185,7 +186,7 @@ pub(crate) fn run(requests: &mut [Request<'_>]) {
     }
 }
 
-/// Returns the ring if it may be used again.
+/// Executes the requests, in the ring if there is one. Returns the ring if it can be reused.
 fn run_with(ring: Option<Ring>, requests: &mut [Request<'_>]) -> Option<Ring> {
     let ring = ring.and_then(|mut ring| run_on(&mut ring.ring, requests).then_some(ring));
     for request in requests.iter_mut().filter(|request| !request.completed) {
@@ -201,7 +202,7 @@ fn take_ring() -> Option<Ring> {
         if ring.pid == pid {
             return Some(ring);
         }
-        // Unmapping it here would be safe, but its descriptor is the parent's as well.
+        // Unmapping it here would be safe, but its descriptor is shared with the parent.
         std::mem::forget(ring);
     }
     if UNAVAILABLE.load(Ordering::Relaxed) {
@@ -210,7 +211,7 @@ fn take_ring() -> Option<Ring> {
     match IoUring::new(DEPTH) {
         Ok(ring) => Some(Ring { ring, pid }),
         Err(error) => {
-            // Out of memory or descriptors may pass; ENOSYS, EPERM (sysctl, seccomp) and such do not.
+            // Out of memory or descriptors is temporary; ENOSYS, EPERM (sysctl, seccomp) and others are not.
             let passing = matches!(
                 error
                     .raw_os_error()
@@ -234,12 +235,12 @@ fn give_back(ring: Ring) {
     }
 }
 
-/// Runs the requests; false if the ring is not to be used again. Requests that are not completed were
-/// not given to the kernel or are no longer with it.
+/// Runs the requests. Returns false if the ring must not be reused. Requests that are not completed were either not
+/// submitted or are no longer in the kernel.
 fn run_on(ring: &mut IoUring, requests: &mut [Request<'_>]) -> bool {
     let mut next = 0;
     let mut again: Vec<usize> = Vec::new();
-    // Entries in the queue, whether the kernel has taken them yet or not.
+    // Number of entries in the queue, whether or not the kernel has consumed them.
     let mut open = 0;
     loop {
         while open < DEPTH as usize {
@@ -258,8 +259,8 @@ fn run_on(ring: &mut IoUring, requests: &mut [Request<'_>]) -> bool {
             }
             let entry = request.entry(index);
             // SAFETY: `requests` borrows the buffer of a read for longer than this function runs, and nothing else
-            // touches it meanwhile. The function returns when the entry has completed or was not taken (URING-1). A
-            // discard has no buffer.
+            // accesses it in that time. The function returns only after the entry has completed or was not consumed
+            // (URING-1). A discard has no buffer.
             if unsafe { ring.submission().push(&entry) }.is_err() {
                 again.push(index);
                 break;
@@ -286,7 +287,7 @@ fn run_on(ring: &mut IoUring, requests: &mut [Request<'_>]) -> bool {
     }
 }
 
-/// Returns whether an error passes: interrupted, or the kernel wants completions to be taken first.
+/// Returns whether an error is temporary: interrupted, or completions must be consumed first.
 fn is_passing(error: &io::Error) -> bool {
     use rustix::io::Errno;
     matches!(
@@ -295,25 +296,25 @@ fn is_passing(error: &io::Error) -> bool {
     )
 }
 
-/// Waits for every entry that the kernel has taken, of the `open` ones in the queue.
+/// Waits for every entry consumed by the kernel, of the `open` ones in the queue.
 fn abandon(ring: &mut IoUring, requests: &mut [Request<'_>], open: usize) {
     let not_taken = ring.submission().len();
     let mut taken = open.saturating_sub(not_taken);
     while taken > 0 {
         for completion in ring.completion() {
             taken -= 1;
-            // Unfinished ones are done by plain calls afterwards.
+            // Unfinished requests are executed by plain calls afterwards.
             requests[completion.user_data() as usize].take(completion.result());
         }
         if taken == 0 {
             return;
         }
-        // SAFETY: no argument is passed that the kernel would read or write.
+        // SAFETY: the call passes no argument for the kernel to read or write.
         let waited = unsafe { ring.submitter().enter::<()>(0, 1, 1, None) };
         if let Err(error) = waited
             && !is_passing(&error)
         {
-            // Returning would give back buffers that the kernel still writes to.
+            // Returning would free buffers that the kernel may still write to.
             std::process::abort();
         }
     }

@@ -5,9 +5,9 @@
 //! change are neither read nor written.
 //!
 //! Invariants
-//! - APPLY-1: each touched block is read once, after its parent, and retired once, after the read; no other block is
-//!   read or retired. A block is touched if it is between the root and a leaf that a change falls into, or if it is
-//!   the only old block left.
+//! - APPLY-1: each touched block is read once, after its parent, and retired once, after the read. No other block is
+//!   read or retired. A block is touched if it is between the root and a leaf that a change falls into. So is the
+//!   only old block left.
 //! - APPLY-2: each new block is emitted once, after the blocks below it, and is never retired.
 //! - APPLY-3: the new tree holds the old items with the changes applied, and nothing else.
 //! - APPLY-4: memory is bounded by the batch: pointers to the touched blocks and their replacements,
@@ -69,7 +69,7 @@ pub trait ApplyIo: BlockSink {
         let _ = keys;
     }
 
-    /// Called when the tree no longer contains `old`, which was read before. If this transaction built the block and
+    /// Notes that the tree no longer contains `old`, which was read before. If this transaction built the block and
     /// has not written it, its address may be reused at once, even by the blocks that follow.
     fn retire(&mut self, old: &Block) -> Result<(), Self::Error> {
         let _ = old;

@@ -1,7 +1,7 @@
 //! Bulk load: sorted items to a finished tree, full leaves first, then level upon level of nodes.
 //!
-//! A builder accepts items in key order and emits each block as soon as it is full, so that it holds one open block
-//! per level for a tree of any size. The sink chooses the addresses and stores the blocks. Equal items, format and
+//! A builder accepts items in key order and emits each block as soon as it is full. So it holds one open block per
+//! level for a tree of any size. The sink chooses the addresses and stores the blocks. Equal items, format and
 //! addresses give equal bytes.
 //!
 //! Invariants

@@ -6,7 +6,7 @@
 //! Invariants
 //! - EPOCH-1: a reader takes the token before the layers of its tree; a commit publishes the layers before it changes
 //!   the token. So a holder of the new token sees the new layers.
-//! - EPOCH-2: readers may release tokens in any order; space freed by a commit is reused only after its own token and
+//! - EPOCH-2: readers may release tokens in any order. Space freed by a commit is reused only after its own token and
 //!   all older ones are released.
 //!
 //! Locks: none.

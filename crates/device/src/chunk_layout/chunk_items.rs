@@ -1,4 +1,4 @@
-//! The items that describe a chunk, in three trees.
+//! The items of a chunk, which are in three trees.
 
 use ubtrfs_format::block_group_flags::{BlockGroupFlags, Profile};
 use ubtrfs_format::ids::{DevId, Logical, RootId, objectid};
@@ -9,7 +9,7 @@ use zerocopy::IntoBytes;
 
 use crate::{MappedChunk, STRIPE_LEN};
 
-/// Returns over how many stripes the data of a chunk is spread before it repeats.
+/// Returns the number of stripes with distinct data.
 pub fn data_stripes(profile: Profile, stripes: usize) -> usize {
     match profile {
         Profile::Single | Profile::Dup => 1,
@@ -20,7 +20,7 @@ pub fn data_stripes(profile: Profile, stripes: usize) -> usize {
     }
 }
 
-/// Creates the head of a chunk item.
+/// Creates the fixed part of a chunk item.
 pub fn chunk_head(
     flags: BlockGroupFlags,
     profile: Profile,
@@ -60,27 +60,27 @@ pub fn dev_extent(chunk: &MappedChunk, chunk_tree_uuid: Uuid) -> DevExtent {
     }
 }
 
-/// An item that is to be inserted or deleted.
+/// An item to insert or delete.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChunkItem {
     pub key: Key,
     pub bytes: Vec<u8>,
 }
 
-/// A chunk that was made or removed, with its items.
+/// A new or removed chunk with its items.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChunkItems {
     pub logical: Logical,
     pub len: u64,
     pub flags: BlockGroupFlags,
     pub stripes: Vec<Stripe>,
-    /// For the chunk tree, and if it is a system chunk for the superblock.
+    /// For the chunk tree; a system chunk is also added to the superblock.
     pub chunk: ChunkItem,
-    /// For the device tree, one a stripe.
+    /// For the device tree, one item for each stripe.
     pub dev_extents: Vec<ChunkItem>,
-    /// For the tree of block groups; nothing is used.
+    /// For the tree of block groups; its used bytes are 0.
     pub block_group: ChunkItem,
-    /// By how much `bytes_used` of each device item grows, or falls if the chunk is removed.
+    /// By how much `bytes_used` of each device item grows (or shrinks, for a removed chunk).
     pub device_bytes: Vec<(DevId, u64)>,
 }
 

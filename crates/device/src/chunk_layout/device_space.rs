@@ -1,8 +1,8 @@
-//! Space of the devices that chunks have left.
+//! Unallocated space of devices.
 //!
 //! Invariants
-//! - HOLE-1: holes lie behind the first MiB and start and end at multiples of the stripe length. They touch neither
-//!   each other nor a device extent that is in use.
+//! - HOLE-1: holes begin after the first MiB, and start and end at multiples of the stripe length. They neither touch
+//!   each other nor overlap a device extent that is in use.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,10 +13,10 @@ use ubtrfs_format::uuid::Uuid;
 
 use crate::STRIPE_LEN;
 
-/// The beginning of each device, which no chunk is put on.
+/// Size of the area at the start of each device that no chunk uses.
 pub const RESERVED_BYTES: u64 = 1 << 20;
 
-/// A device on which chunks may be made.
+/// A device for new chunks.
 #[derive(Clone, Debug)]
 pub struct DeviceSpace {
     pub devid: DevId,
@@ -31,9 +31,9 @@ pub struct DeviceHoles {
     pub devid: DevId,
     pub uuid: Uuid,
     pub total_bytes: u64,
-    /// Start to end.
+    /// Maps the start of each hole to its end.
     holes: BTreeMap<u64, u64>,
-    /// In all holes.
+    /// The sum of all holes.
     free_bytes: u64,
 }
 
@@ -68,7 +68,7 @@ impl DeviceHoles {
         }
     }
 
-    /// Takes out the hole that starts here; returns its end.
+    /// Removes the hole at `start` and returns its end.
     fn remove(&mut self, start: u64) -> Option<u64> {
         let end = self.holes.remove(&start)?;
         self.free_bytes -= end - start;
@@ -84,7 +84,7 @@ impl DeviceHoles {
         self.holes.iter().map(|(&start, &end)| start..end)
     }
 
-    /// Returns how many superblock copies lie in holes.
+    /// Returns how many superblock copies are in holes.
     pub fn superblocks(&self) -> u64 {
         let in_hole = |offset: &&u64| {
             let before = self.holes.range(..=**offset).next_back();
@@ -93,7 +93,7 @@ impl DeviceHoles {
         SUPERBLOCK_OFFSETS.iter().filter(in_hole).count() as u64
     }
 
-    /// Finds the first hole of `want` bytes, else the largest, with its size.
+    /// Finds the first hole with `want` bytes, or else the largest one, and its size.
     pub fn find(&self, want: u64) -> Option<(u64, u64)> {
         let holes = self.holes.iter().map(|(&start, &end)| (start, end - start));
         let mut best: Option<(u64, u64)> = None;
@@ -108,14 +108,14 @@ impl DeviceHoles {
         best
     }
 
-    /// Takes the front of a hole.
+    /// Removes `len` bytes from the start of a hole.
     pub fn take(&mut self, start: u64, len: u64) {
         let end = self.remove(start);
         debug_assert!(end.is_some_and(|end| end - start >= len));
         self.add(start + len, end.unwrap_or(start));
     }
 
-    /// Makes a hole where a stripe was.
+    /// Returns the space of a stripe, and merges it with adjacent holes.
     pub fn give_back(&mut self, start: u64, len: u64) {
         let (mut from, mut end) = (start.max(RESERVED_BYTES), start.saturating_add(len));
         if let Some((&before, &before_end)) = self.holes.range(..=from).next_back()

@@ -1,6 +1,6 @@
-//! Where superblock copies lie in a chunk.
+//! Ranges of a chunk that contain superblock copies.
 //!
-//! Nothing is allocated there, though the free-space tree calls it free.
+//! These are never allocated, although the free-space tree lists them as free.
 
 use std::ops::Range;
 
@@ -9,9 +9,9 @@ use ubtrfs_format::superblock::{SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE};
 
 use crate::{MappedChunk, STRIPE_LEN};
 
-/// Returns the logical ranges in which nothing may be allocated, as a superblock copy lies below; ascending and
-/// disjoint. A whole row of RAID5 or RAID6 is lost, as in the kernel's `btrfs_rmap_block`. So is all that lies before
-/// the first copy's address if the chunk begins there.
+/// Returns the logical ranges that must not be allocated because they map to a superblock copy; ascending and
+/// disjoint. With RAID5 or RAID6 the whole row is excluded, as in the kernel's `btrfs_rmap_block`. If the chunk
+/// begins below the address of the first copy, everything up to that address is excluded, too.
 pub fn superblock_ranges(chunk: &MappedChunk) -> Vec<Range<u64>> {
     let mut ranges = Vec::new();
     let (start, end) = (chunk.logical().0, chunk.end().0);
@@ -25,7 +25,7 @@ pub fn superblock_ranges(chunk: &MappedChunk) -> Vec<Range<u64>> {
             if offset < physical || offset - physical >= chunk.stripe_bytes() {
                 continue;
             }
-            // A stripe that is not aligned may have the copy in two rows.
+            // With an unaligned stripe, the copy may span two rows.
             let within = offset - physical;
             let last = within + SUPERBLOCK_SIZE as u64 - 1;
             for row in within / STRIPE_LEN..=last / STRIPE_LEN {
@@ -46,7 +46,7 @@ pub fn superblock_ranges(chunk: &MappedChunk) -> Vec<Range<u64>> {
     ranges
 }
 
-/// Returns the logical addresses that a column holds in one of its rows.
+/// Returns the logical addresses of one column in one of its rows.
 fn row_of_column(chunk: &MappedChunk, column: usize, row: u64) -> Range<u64> {
     let data_stripes = chunk.data_stripes() as u64;
     let profile = chunk.profile();

@@ -1,4 +1,4 @@
-//! New chunks: sound on any devices, and as large as those of the kernel.
+//! New chunks: valid on any devices, and of the kernel's sizes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -30,7 +30,7 @@ fn empty(device_bytes: u64, devices: usize) -> Vec<DeviceHoles> {
     devices.map(DeviceHoles::new).collect()
 }
 
-/// Creates devices with extents anywhere, also such as are not aligned.
+/// Creates devices with random extents, some of them unaligned.
 fn random_devices(rng: &mut Rng, count: u64) -> Vec<DeviceSpace> {
     let random_device = |devid| {
         let sectors = (64 + rng.below(3000)) * MIB / SECTOR + rng.below(100);
@@ -132,7 +132,7 @@ fn chunks_of_every_profile_are_sound_until_the_devices_are_full() {
     }
 }
 
-/// HOLE-1: holes that touch become one.
+/// HOLE-1: adjacent holes are merged.
 #[test]
 fn space_given_back_is_the_hole_that_it_was() {
     let mut rng = Rng::new(seed("what_is_given_back_is_the_hole"));
@@ -193,7 +193,8 @@ fn sim(profile: Profile) -> SimProfile {
     *all.find(|profile| profile.name() == name).unwrap()
 }
 
-/// Asserts that our chunks have the sizes of the kernel's, which moves everything to new chunks when it balances.
+/// Asserts that our chunks have the same sizes as the kernel's. A balance makes the kernel move everything to new
+/// chunks.
 fn assert_sizes_of_the_kernel(data: Profile, metadata: Profile, devices: usize, bytes: u64) {
     let spec = MkfsSpec::new()
         .devices(devices)

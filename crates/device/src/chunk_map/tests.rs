@@ -1,4 +1,4 @@
-//! The chunk map: what it accepts, what it finds.
+//! The chunk map: validation and look-ups.
 
 use super::*;
 use crate::test_volume::{disk_chunk, disk_stripes};
@@ -141,7 +141,7 @@ fn every_address_finds_its_chunk_while_chunks_are_added() {
     let map = ChunkMap::new();
     let chunks = 4000u64;
     for i in 0..chunks {
-        // Out of order: 1667 and 4000 have no common divisor.
+        // Inserts out of order: 1667 and 4000 are coprime.
         let n = i * 1667 % chunks;
         map.insert(single(n << 21, 1 << 20)).unwrap();
         assert_eq!(
@@ -172,7 +172,7 @@ fn search_that_missed_finds_a_chunk_that_another_thread_published() {
     map.insert(single(4 << 20, 1 << 20)).unwrap();
     let chunk = Logical(4 << 20);
     assert!(old.search(chunk).is_none());
-    // The other thread, between the two steps of a search.
+    // Simulates another thread that publishes between the two steps of a search.
     map.publish();
     assert_eq!(map.find_again(chunk).unwrap().logical(), chunk);
 }

@@ -1,4 +1,4 @@
-//! Files as devices: what is refused, and which users exclude each other.
+//! Files as devices: rejected files, and users that exclude each other.
 
 use super::*;
 use std::os::unix::fs::symlink;
@@ -131,7 +131,7 @@ fn range_is_cloned_whole_or_not_at_all() {
             .clone_range(source.as_fd(), 0, 4096, 1 << 20)
             .is_err()
     );
-    // Whether it can be done is the file system's affair.
+    // The file system may not support reflinks.
     let cloned = device
         .clone_range(source.as_fd(), 4096, 8192, 65536)
         .is_ok();
@@ -157,7 +157,7 @@ fn blocks_that_are_not_cached_would_have_to_be_waited_for() {
     let warm = nonblocking::scope(|| device.read_at(&mut buf, 4096));
     match warm {
         Ok(()) => assert!(buf.iter().all(|&byte| byte == 5)),
-        // Some file systems cannot tell.
+        // Some file systems do not support RWF_NOWAIT.
         Err(error) => {
             assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
             assert!(!device.tells_cached.load(Ordering::Relaxed));
@@ -172,7 +172,7 @@ fn holes_that_are_filled_have_space_and_data_stays() {
     device.write_at(&[7; 4096], 65_536).unwrap();
     let filled = device.fill_holes(32_768, 131_072).unwrap();
     device.flush().unwrap();
-    // A file system that knows no holes has filled none.
+    // A file system without sparse files has no hole to fill.
     let whole = device.file.metadata().unwrap().blocks() * 512;
     assert!(filled <= 131_072 - 4096 && whole >= 131_072, "{filled}");
     assert_eq!(device.fill_holes(32_768, 131_072).unwrap(), 0);

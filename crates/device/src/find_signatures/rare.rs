@@ -1,12 +1,12 @@
-//! Marks of formats that are seldom met: old file systems, labels and arrays, and the files of virtual disks.
+//! Marks of rare formats: old file systems, disk labels and arrays, and virtual disk images.
 //!
-//! Names are those of blkid(8), which mkfs.btrfs asks before it overwrites anything. Files of virtual disks are not in
-//! its list. They are refused as well: a volume over one destroys all that its guest has.
+//! The names follow blkid(8), which mkfs.btrfs uses before it overwrites anything. blkid does not list virtual disk
+//! images. They are rejected as well, because a new volume would destroy all data of the guest.
 
 use super::{FoundSignature, SECTOR, half, has, word};
 use crate::signature::Signature;
 
-/// Names with the places and bytes of their marks in the head.
+/// Format names with the offsets and bytes of their marks in the head.
 pub(super) const MARKS: &[(&str, usize, &[u8])] = &[
     ("bfs", 0, b"\xce\xfa\xad\x1b"),
     ("befs", 0x20, b"BFS1"),
@@ -29,13 +29,13 @@ pub(super) const MARKS: &[(&str, usize, &[u8])] = &[
     ("ubi", 0, b"UBI#"),
     ("ubifs", 0, b"\x31\x18\x10\x06"),
     ("LVM1_member", 0, b"HM"),
-    // High Sierra, the format before ISO 9660.
+    // High Sierra, the predecessor of ISO 9660.
     ("iso9660", 0x8009, b"CDROM"),
     ("vxfs", 1024, b"\xf5\xfc\x01\xa5"),
     ("vxfs", 0x2000, b"\xa5\x01\xfc\xf5"),
 ];
 
-/// Superblocks of UFS are at these places, and have their number there, in either order of bytes.
+/// Offsets of UFS superblocks. The magic number may have either byte order.
 const UFS_SUPERBLOCKS: [usize; 4] = [0, 8 << 10, 64 << 10, 256 << 10];
 const UFS_NUMBER_AT: usize = 0x55c;
 const UFS_NUMBERS: [u32; 6] = [
@@ -46,10 +46,10 @@ const UFS_NUMBERS: [u32; 6] = [
     0x0061_2195,
     0x0523_1994,
 ];
-/// The end of the last superblock of UFS that is looked at.
+/// The end of the last UFS superblock that is checked.
 pub(super) const UFS_END: u64 = (256 << 10) + 0x560;
 
-/// The marks of virtual disks' files, at the start and, for VHD, at the end.
+/// Marks of virtual disk images, at the start and, for VHD, at the end.
 pub(super) const DISK_IMAGES: &[(&str, usize, &[u8])] = &[
     ("qcow2", 0, b"QFI\xfb"),
     ("vmdk", 0, b"KDMV"),
@@ -63,7 +63,7 @@ pub(super) const DISK_IMAGES: &[(&str, usize, &[u8])] = &[
     ("parallels", 0, b"WithouFreSpacExt"),
 ];
 
-/// Marks of arrays at the end of a device, by their distance from it.
+/// Marks of arrays at the end of a device, by distance from the end.
 pub(super) const LAST_MARKS: &[(&str, u64, &[u8])] = &[
     ("nvidia_raid_member", 2 * SECTOR, b"NVIDIA"),
     ("lsi_mega_raid_member", SECTOR, b"$XIDE$"),
@@ -83,11 +83,11 @@ pub(super) const LAST_MARKS: &[(&str, u64, &[u8])] = &[
 ];
 const PROMISE: &[u8] = b"Promise Technology, Inc.";
 
-/// Returns whether what is around a short mark can be of its format.
+/// Returns whether the bytes around a short mark are valid in its format.
 pub(super) fn is_plausible(name: &str, offset: usize, head: &[u8]) -> bool {
     match name {
         "minix" => is_minix(offset, head),
-        // Allocation blocks are of whole sectors.
+        // Allocation blocks are multiples of the sector size.
         "hfs" => {
             let block = head.get(1024 + 20..1024 + 24);
             let block = block.map(|bytes| u32::from_be_bytes(bytes.try_into().expect("4 bytes")));
@@ -98,7 +98,7 @@ pub(super) fn is_plausible(name: &str, offset: usize, head: &[u8]) -> bool {
     }
 }
 
-/// Returns whether the maps of a superblock of minix have room for its inodes.
+/// Returns whether the bitmaps of a minix superblock are large enough for its inodes.
 fn is_minix(offset: usize, head: &[u8]) -> bool {
     let is_third = offset == 1024 + 0x18;
     let (inodes, map_blocks, block_bytes) = match is_third {
@@ -120,7 +120,7 @@ fn is_minix(offset: usize, head: &[u8]) -> bool {
     inodes > 0 && has_room
 }
 
-/// Finds a superblock of UFS.
+/// Finds UFS superblocks.
 pub(super) fn ufs(head: &[u8]) -> Vec<FoundSignature> {
     let places = UFS_SUPERBLOCKS.map(|superblock| superblock + UFS_NUMBER_AT);
     let is_number = |number: u32| UFS_NUMBERS.contains(&number);
@@ -133,7 +133,7 @@ pub(super) fn ufs(head: &[u8]) -> Vec<FoundSignature> {
         .collect()
 }
 
-/// Finds labels of disks that are older than GPT.
+/// Finds disk labels that predate GPT.
 pub(super) fn labels(head: &[u8]) -> Vec<FoundSignature> {
     let mut found = Vec::new();
     let mut add = |name, at: u64, len| {
@@ -158,7 +158,7 @@ pub(super) fn labels(head: &[u8]) -> Vec<FoundSignature> {
     if has(head, 508, b"\xda\xbe") && parity == 0 {
         add("sun", 508, 2);
     }
-    // The map of partitions begins in the second block, of the size that the first names.
+    // The partition map begins in the second block; the first one has the block size.
     let block = u16::from_be_bytes([sector[2], sector[3]]);
     let has_map = |mark| has(head, usize::from(block), mark);
     if has(head, 0, b"ER") && block >= 512 && (has_map(b"PM") || has_map(b"TS")) {

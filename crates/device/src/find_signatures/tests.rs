@@ -18,7 +18,7 @@ fn found(marks: &[(usize, &[u8])]) -> Option<Signature> {
     find_signature(&device(marks)).unwrap()
 }
 
-/// Returns a mark with what its format has around it.
+/// Returns a mark together with the surrounding bytes that its format requires.
 fn planted(name: &str, offset: usize, bytes: &'static [u8]) -> Vec<(usize, &'static [u8])> {
     let mut marks = vec![(offset, bytes)];
     match name {
@@ -145,7 +145,7 @@ fn uberblocks_of_zfs_are_found_in_each_label() {
 fn all_signatures_are_told_with_the_places_of_their_marks() {
     let magic: (usize, &[u8]) = (SUPERBLOCK.start + 64, &MAGIC);
     let swap: (usize, &[u8]) = (4086, b"SWAPSPACE2");
-    // The sum of a superblock can look like anything.
+    // A superblock's checksum can equal any mark.
     let by_chance: (usize, &[u8]) = (0x10000, b"\x01\x16\x19\x70");
     let all = find_signatures(&device(&[magic, swap, by_chance])).unwrap();
     let found: Vec<_> = all

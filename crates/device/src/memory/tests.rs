@@ -1,4 +1,4 @@
-//! Memory devices: sparse, bounded, cheap to copy.
+//! Memory devices: sparse, bounded, cheap to clone.
 
 use super::*;
 

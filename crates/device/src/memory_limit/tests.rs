@@ -1,4 +1,4 @@
-//! Tests of the limits of memory.
+//! Memory limits from cgroup files of both versions.
 
 use super::*;
 

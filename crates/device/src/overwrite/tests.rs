@@ -1,4 +1,4 @@
-//! Files that are and are not overwritten.
+//! Files that may and may not be overwritten.
 
 use super::*;
 

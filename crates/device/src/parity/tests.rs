@@ -1,9 +1,9 @@
-//! Parity against the definition, byte by byte, and every loss of one or two members.
+//! Parity compared with its definition byte by byte, and every loss of one or two members.
 
 use super::*;
 use proptest::prelude::*;
 
-/// Multiplies by shifting, as the field is defined.
+/// Multiplies by shifting, according to the field's definition.
 pub(crate) fn slow_mul(mut a: u8, mut b: u8) -> u8 {
     let mut product = 0;
     while b != 0 {

@@ -1,12 +1,12 @@
-//! Which of the devices given or found form the volume.
+//! Selection of the devices that form the volume.
 //!
-//! All given devices must be of one volume, but for seeds, which another volume may have grown from.
+//! All given devices must belong to one volume, except for seeds, which may be the base of another volume.
 //!
-//! Of two that claim the same devid:
-//! - For reading the newer wins. At equal generations the one that was given wins over the one that was found;
-//!   otherwise they are an error.
-//! - For writing a device that was given is never exchanged for another. One that was found beside it is ignored if
-//!   it is not newer, and an error if it is. Two clones of one device are an error.
+//! If two devices claim the same devid:
+//! - For reading, the newer one wins. At equal generations a given device wins over a found one; otherwise it is an
+//!   error.
+//! - For writing, a given device is never replaced by another. A found device with the same devid is ignored unless
+//!   it is newer, which is an error. Two clones of one device are an error.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,7 +29,7 @@ use crate::superblock::{CopyChoice, DeviceSuperblocks, refuse_foreign};
 #[derive(Debug)]
 pub(super) struct Candidate {
     device: PresentDevice,
-    /// Named by the caller, not found by a scan.
+    /// Given by the caller and not found by a scan.
     given: bool,
 }
 
@@ -134,7 +134,7 @@ fn candidate(
     })
 }
 
-/// Returns the volume meant: that of the first device that is not a seed, else of the first.
+/// Returns the fsid of the volume: from the first device that is not a seed, otherwise from the first one.
 fn volume_of(candidates: &[Candidate]) -> Option<Uuid> {
     let first = candidates.iter().find(|c| !c.is_seed());
     Some(first.or(candidates.first())?.fsid())
@@ -164,7 +164,7 @@ pub(super) fn choose(candidates: Vec<Candidate>, access: Access) -> Result<Assem
         members.insert(devid, winner);
     }
     let members: Vec<PresentDevice> = members.into_values().map(|c| c.device).collect();
-    // The first among equals, so that the choice does not depend on luck.
+    // The first among equals, so that the choice is deterministic.
     let newest = members
         .iter()
         .rev()
@@ -220,13 +220,13 @@ fn one_of(
     Ok(kept)
 }
 
-/// Returns whether it is plain which of two devices of one number a writer means: the one of higher rank.
+/// Returns whether a writer may choose between two devices with one devid: there is only one plausible choice.
 fn may_write_one_of(first: &Candidate, second: &Candidate) -> bool {
     match (first.given, second.given) {
         (true, true) => false,
         (true, false) => first.generation() >= second.generation(),
         (false, true) => second.generation() >= first.generation(),
-        // A device that was replaced has another uuid than the one that took its number.
+        // After a replace, the old device has another uuid than its successor with the same devid.
         (false, false) => {
             first.uuid() != second.uuid() && first.generation() != second.generation()
         }

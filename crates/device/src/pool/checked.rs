@@ -1,12 +1,12 @@
-//! Reads that are checked, and repeated from other mirrors where that fails.
+//! Verified reads, which fall back to other mirrors.
 //!
-//! The first pass reads everything at once, and hands whole batches to the devices. It takes each piece from the first
-//! mirror whose device is there and has missed nothing. A granule that fails is then read alone from each mirror in turn.
+//! The first pass reads everything at once, in one batch for each device. It uses the first mirror whose device is
+//! present and missed no writes. A granule that fails verification is then read separately from each mirror in turn.
 //!
 //! Invariants
-//! - CHECKED-1: a granule that is reported as read was passed by `good` after its last change.
-//! - CHECKED-2: every failed try but that on a missing device is in the record of read errors.
-//! - CHECKED-3: a thread that must not wait neither tries another mirror nor records anything.
+//! - CHECKED-1: a granule reported as read was accepted by `good` after its last change.
+//! - CHECKED-2: every failed attempt, except on a missing device, is recorded as a read error.
+//! - CHECKED-3: a thread that must not block neither tries other mirrors nor records errors.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -27,9 +27,9 @@ use crate::read_errors::{ReadErrorKind, ReadErrorRecord};
 pub struct CheckedRead<'a> {
     pub logical: Logical,
     pub buf: &'a mut [u8],
-    /// Bytes that are checked together; the last granule may be shorter.
+    /// Number of bytes that are verified together; the last granule may be shorter.
     pub granule: usize,
-    /// Says whether granule `index` of the read is what it should be.
+    /// Verifies granule `index` of the read.
     pub good: &'a mut dyn FnMut(usize, &[u8]) -> bool,
     pub result: Result<(), ReadFailure>,
 }
@@ -45,7 +45,7 @@ impl std::fmt::Debug for CheckedRead<'_> {
     }
 }
 
-/// A piece of a read in the first pass.
+/// A part of a read in the first pass.
 struct Planned {
     range: Range<usize>,
     mirror: usize,
@@ -54,7 +54,7 @@ struct Planned {
     outcome: io::Result<()>,
 }
 
-/// The first pass of one read: what was asked of devices, and what no device could be asked for.
+/// The first pass of one read: the planned device reads, and the ranges without a present device.
 #[derive(Default)]
 struct FirstPass {
     planned: Vec<Planned>,
@@ -62,10 +62,10 @@ struct FirstPass {
 }
 
 impl Pool {
-    /// Reads `buf` and checks each `granule` bytes with `good(index, bytes)`. A granule that cannot be
-    /// read or does not check is taken from the next mirror, or rebuilt; failed tries are recorded.
-    /// The error names the first granule for which no mirror was good; the others are still read.
-    /// `good` may be asked more than once of a granule.
+    /// Reads `buf` and verifies every `granule` bytes with `good(index, bytes)`. If a granule cannot be read or fails
+    /// verification, it is read from the next mirror or reconstructed; failed attempts are recorded. The error is
+    /// about the first granule without a good mirror; the others are still read. `good` may be called more than once
+    /// for a granule.
     ///
     /// # Panics
     /// If `granule` is 0.
@@ -96,8 +96,8 @@ impl Pool {
         read.result
     }
 
-    /// Reads in the usual case, without ceremony: all of the read lies on one stripe, whose device is there and good.
-    /// Otherwise returns false, and nothing is recorded yet.
+    /// Reads in the usual case: the whole read is on one stripe, and its device is present and missed no writes.
+    /// Returns false otherwise, or if the read fails; nothing is recorded then.
     fn read_one_piece(
         &self,
         logical: Logical,
@@ -127,8 +127,8 @@ impl Pool {
                 .all(|(index, bytes)| good(index, bytes))
     }
 
-    /// Reads what the first mirrors have at once and sound, for a thread that must not wait. Threads that may wait find
-    /// out what is wrong, and read from other mirrors (CHECKED-3).
+    /// Reads from the first mirrors on a thread that must not block. Fails unless all data is available at once and
+    /// valid. Blocking threads then find the cause and try other mirrors (CHECKED-3).
     fn read_at_once(
         &self,
         logical: Logical,
@@ -152,7 +152,7 @@ impl Pool {
         }
     }
 
-    /// Does many reads like [`Pool::read_checked`], at depth.
+    /// Executes many reads like [`Pool::read_checked`], at queue depth.
     pub fn read_checked_batch(&self, reads: &mut [CheckedRead<'_>]) {
         let _reading = self.reads.begin();
         if nonblocking::is_set() {
@@ -173,7 +173,8 @@ impl Pool {
         }
     }
 
-    /// Cuts a read into pieces, each on the first mirror whose device is there, best one that has missed nothing.
+    /// Splits a read into pieces, each on the first mirror whose device is present, preferably one that missed no
+    /// writes.
     fn plan(&self, logical: Logical, len: usize) -> FirstPass {
         let mut pass = FirstPass::default();
         let mut done = 0;
@@ -230,7 +231,7 @@ impl Pool {
         Some(sound.unwrap_or(first))
     }
 
-    /// Returns the mirrors of a range, copies on devices that missed writes last (MISSED-1).
+    /// Returns the mirrors of a range. Those on devices that missed writes are last (MISSED-1).
     pub(super) fn mirrors_in_order(
         &self,
         chunk: &MappedChunk,
@@ -248,7 +249,7 @@ impl Pool {
         mirrors
     }
 
-    /// Checks what the first pass read and repairs what it did not.
+    /// Verifies the granules of the first pass, and reads the failed ones from other mirrors.
     fn finish(&self, read: &mut CheckedRead<'_>, pass: FirstPass) -> Result<(), ReadFailure> {
         let mut failure = None;
         let mut repeat = pass.unplanned;
@@ -266,7 +267,7 @@ impl Pool {
                 repeat.push(planned.range.clone());
             }
         }
-        // Pieces are in the order of the buffer, so that one pass over them serves all granules.
+        // Pieces are in buffer order, so that one pass over them covers all granules.
         let mut next = 0;
         for index in 0..read.buf.len().div_ceil(read.granule) {
             let start = index * read.granule;
@@ -308,8 +309,8 @@ impl Pool {
         failure.map_or(Ok(()), Err)
     }
 
-    /// Reads one granule from each mirror until it checks. `tried` is the mirror that did not, and
-    /// whether the granule came from it as a whole.
+    /// Reads one granule from each mirror until it is valid. `tried` is the mirror that failed in the first pass, its
+    /// place, and whether it provided the whole granule.
     fn repair(
         &self,
         read: &mut CheckedRead<'_>,
@@ -406,7 +407,7 @@ impl Pool {
     }
 }
 
-/// Reads all planned pieces, one batch a device.
+/// Reads all planned pieces in one batch for each device.
 fn run_first_pass(reads: &mut [CheckedRead<'_>], passes: &mut [FirstPass]) {
     let mut batches: BTreeMap<DevId, Batch<'_>> = BTreeMap::new();
     for (read, pass) in reads.iter_mut().zip(passes) {
@@ -426,7 +427,7 @@ fn run_first_pass(reads: &mut [CheckedRead<'_>], passes: &mut [FirstPass]) {
     run_batches(&mut batches.into_values().collect::<Vec<_>>());
 }
 
-/// Runs the reads of batches. Those of files are queued together, so that all devices work at once.
+/// Executes batches of reads. Those of files are queued together, so that all devices work in parallel.
 fn run_batches(batches: &mut [Batch<'_>]) {
     let mut requests = Vec::new();
     for batch in batches.iter_mut() {

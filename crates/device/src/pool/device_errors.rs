@@ -1,11 +1,11 @@
-//! The errors of each device, as the items `DEV_STATS` keep them, and the devices that are read last for them.
+//! Error counts of each device, as in the `DEV_STATS` items, and the devices that are read last because of errors.
 //!
 //! Invariants
-//! - MISSED-1: a device that missed a write, a flush or a commit is read only where no other mirror is sound. Data without
-//!   checksums may be older there, and nothing else tells. Resetting the counts ends it.
-//! - MISSED-2: a flush fails if it failed on a device that data without checksums was written to since the last one.
+//! - MISSED-1: a device that missed a write, a flush or a commit is read only if no other mirror is valid. It may
+//!   have older data, which cannot be detected without checksums. Resetting the counts ends this state.
+//! - MISSED-2: a flush fails if it fails on a device that received data without checksums since the last flush.
 //!
-//! Not here: the items themselves, which the transaction layer reads and writes.
+//! Not here: the items, which the transaction layer reads and writes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,13 +17,13 @@ use super::{Pool, PoolDevice};
 use crate::access::Access;
 use crate::read_errors::{ReadErrorKind, ReadErrorRecord};
 
-/// The counts of one device: writes, reads, flushes, corruptions, generations.
+/// The counts of one device: write, read, flush, corruption and generation errors.
 pub type ErrorCounts = [u64; 5];
 
-/// Failures of one device that are told before only powers of two are.
+/// Number of errors of one device that are logged in full. After that only powers of two are logged.
 const TOLD: u64 = 10;
 
-/// A kind of errors of a device, with its place among the counts.
+/// A kind of device error, with its index in the counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DeviceErrorKind {
     Write = 0,
@@ -34,27 +34,27 @@ pub(super) enum DeviceErrorKind {
 }
 
 impl DeviceErrorKind {
-    /// The kinds after which a device may hold older bytes than its mirrors.
+    /// The kinds of errors after which a device may have older data than its mirrors.
     const MISSED: [DeviceErrorKind; 3] = [Self::Write, Self::Flush, Self::Generation];
 }
 
 #[derive(Debug, Default)]
 pub(super) struct DeviceErrors {
     counts: [AtomicU64; 5],
-    /// Those that were saved before are part of the counts.
+    /// Whether the counts include those saved in the items.
     has_saved: AtomicBool,
-    /// The counts changed since they were last taken for the items.
+    /// Whether the counts changed since they were last taken for the items.
     is_unsaved: AtomicBool,
-    /// Its superblock was older than the volume's when the pool was opened.
+    /// Whether the superblock was older than the volume's when the pool was opened.
     is_stale: AtomicBool,
-    /// Data without checksums was written since the last flush began.
+    /// Whether data without checksums was written since the start of the last flush.
     has_unflushed_unsummed: AtomicBool,
-    /// A write failed since the last flush began: its other copies are not durable yet.
+    /// Whether a write failed since the start of the last flush. The other copies of its data are not durable yet.
     has_failed_write: AtomicBool,
 }
 
 impl DeviceErrors {
-    /// Counts an error. Returns whether it should be logged: a failing device fails again and again.
+    /// Counts an error. Returns whether to log it, because a failing device produces many errors.
     pub(super) fn count(&self, kind: DeviceErrorKind) -> bool {
         let count = self.counts[kind as usize].fetch_add(1, Ordering::AcqRel) + 1;
         self.is_unsaved.store(true, Ordering::Release);
@@ -74,7 +74,7 @@ impl DeviceErrors {
         std::array::from_fn(|kind| self.counts[kind].load(Ordering::Acquire))
     }
 
-    /// Returns whether the device may hold older bytes than its mirrors.
+    /// Returns whether the device may have older data than its mirrors.
     pub(super) fn missed_writes(&self) -> bool {
         let mut missed = DeviceErrorKind::MISSED.into_iter();
         self.is_stale.load(Ordering::Acquire) || missed.any(|kind| self.has(kind))
@@ -90,7 +90,7 @@ impl DeviceErrors {
     }
 
     pub(super) fn note_unsummed(&self) {
-        // An exchange: a flush on another thread sees either this one or the one after the write.
+        // A swap: a concurrent flush sees either this one or the second one, after the write.
         self.has_unflushed_unsummed.swap(true, Ordering::AcqRel);
     }
 
@@ -99,20 +99,20 @@ impl DeviceErrors {
         self.has_unflushed_unsummed.swap(false, Ordering::AcqRel)
     }
 
-    /// Returns whether data without checksums was written since a flush began.
+    /// Returns whether data without checksums was written since the start of the last flush.
     pub(super) fn has_unsummed(&self) -> bool {
         self.has_unflushed_unsummed.load(Ordering::Acquire)
     }
 }
 
 impl Pool {
-    /// Returns the error counts of a device, those that were saved before included.
+    /// Returns the error counts of a device, including the saved ones.
     pub fn error_counts(&self, devid: DevId) -> Option<ErrorCounts> {
         let table = self.devices.load();
         Some(table.get(&devid)?.errors.values())
     }
 
-    /// Sets the error counts of a device to 0, and returns them.
+    /// Resets the error counts of a device to 0 and returns the old ones.
     pub fn reset_error_counts(&self, devid: DevId) -> Option<ErrorCounts> {
         let table = self.devices.load();
         let errors = &table.get(&devid)?.errors;
@@ -121,8 +121,8 @@ impl Pool {
         Some(counts)
     }
 
-    /// Adds the counts that were saved, once the chunk tree was read. A device that is behind the volume is noted (MISSED-1):
-    /// for writing its missed commits count as an error of its generation.
+    /// Adds the saved counts after the chunk tree was read. Marks devices that are behind the volume as stale
+    /// (MISSED-1). For writing, missed commits also count as a generation error.
     pub fn add_saved_errors(&self, saved: &BTreeMap<DevId, ErrorCounts>) {
         let generation = self.superblock.generation.get();
         for (devid, device) in self.devices.load().iter() {
@@ -142,7 +142,8 @@ impl Pool {
                 None => u64::MAX,
             };
             errors.set_stale(behind > 0);
-            // A power cut between two superblocks leaves a device one commit behind that missed nothing else.
+            // After a power cut between two superblock writes, a device may be one commit behind without having
+            // missed anything else.
             if behind > 1
                 && self.access == Access::Write
                 && !errors.has(DeviceErrorKind::Generation)
@@ -162,12 +163,12 @@ impl Pool {
             .collect()
     }
 
-    /// Returns how many flushes of devices have failed and were tolerated.
+    /// Returns the number of failed device flushes that were tolerated.
     pub fn failed_flushes(&self) -> u64 {
         self.failed_flushes.load(Ordering::Acquire)
     }
 
-    /// Adds a failed try to read to the record, and counts it as an error of its device.
+    /// Adds a failed read attempt to the log, and counts it as an error of its device.
     pub(super) fn add_read_error(&self, record: ReadErrorRecord) {
         let kind = match record.kind {
             ReadErrorKind::Io(_) => Some(DeviceErrorKind::Read),
@@ -180,7 +181,7 @@ impl Pool {
         self.read_errors.add(record);
     }
 
-    /// Returns whether every chunk is still whole somewhere without these devices and those that are missing.
+    /// Returns whether every chunk stays readable without these devices and the missing ones.
     pub(super) fn tolerates_loss_of(&self, failed: &BTreeSet<DevId>) -> bool {
         self.chunk_map.all().iter().all(|chunk| {
             let stripes = chunk.stripes().iter();
@@ -191,7 +192,7 @@ impl Pool {
 }
 
 impl PoolDevice {
-    /// Returns whether it takes the superblocks of the volume: no stranger's device and no seed's.
+    /// Returns whether the device stores superblocks of this volume: it is neither foreign nor a seed.
     pub(super) fn is_own(&self, superblock: &Superblock) -> bool {
         let item = self.item.filter(|_| self.is_named);
         item.is_some_and(|item| item.fsid == *superblock.metadata_fsid())

@@ -1,12 +1,12 @@
-//! Discards: telling devices which bytes are not needed.
+//! Discards of unused ranges.
 //!
 //! Invariants
-//! - DISCARD-1: no discard touches the first MiB of a device, a copy of the superblock, or bytes behind what the
-//!   volume has of the device.
-//! - DISCARD-2: a discard is cut to whole units of the device. Reads of discarded space need not return zeros.
-//! - DISCARD-3: a device that answers that it takes no discards is not asked again, once it has answered all that it has.
+//! - DISCARD-1: no discard touches the first MiB of a device, a superblock copy, or bytes past the volume's part of
+//!   the device.
+//! - DISCARD-2: discards are aligned to the device's granularity. Reads of discarded space need not return zeros.
+//! - DISCARD-3: a device that rejects a discard as unsupported gets no more discards, apart from those in flight.
 //!
-//! Not here: when a range may be discarded. Its caller keeps others from using it until the call returns.
+//! Not here: the time at which a range may be discarded. The caller prevents other uses of it until the call returns.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -27,12 +27,12 @@ use crate::discard_geometry::{DiscardGeometry, MIN_GRANULARITY};
 use crate::error::DeviceError;
 use crate::nonblocking;
 
-/// Discards that devices have done since the pool was opened.
+/// Discards that devices have executed since the pool was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiscardCounts {
     pub requests: u64,
     pub bytes: u64,
-    /// Time in which a call had requests at a device, failed ones included.
+    /// Time during which a call had discards in flight, including failed ones.
     pub ns: u64,
 }
 
@@ -43,10 +43,10 @@ pub(super) struct DiscardCounters {
     ns: AtomicU64,
 }
 
-/// Requests that a device has at a time; ranges of one call beyond them wait.
+/// Maximum number of discards in flight per device.
 const IN_FLIGHT: usize = 64;
 
-/// A part of a device, for the range of that number of a call.
+/// A range of a device, with the index of the caller's range that it belongs to.
 #[derive(Debug)]
 struct Part {
     number: usize,
@@ -55,11 +55,11 @@ struct Part {
 
 type PartsByDevice = BTreeMap<DevId, Vec<Part>>;
 
-/// Bytes that devices were told of, for each range of a call.
+/// Discarded bytes for each range of a call.
 type Outcomes = Vec<Result<u64, DeviceError>>;
 
 impl Pool {
-    /// Says whether a present, writable device takes discards.
+    /// Returns whether a present and writable device supports discards.
     pub fn can_discard(&self) -> bool {
         let table = self.devices.load();
         table
@@ -67,7 +67,7 @@ impl Pool {
             .any(|device| self.discard_geometry(device).is_some())
     }
 
-    /// Says whether a device that has a part of the block group at `logical` takes discards, as far as is known.
+    /// Returns whether a device of the block group at `logical` supports discards, as far as known.
     pub fn can_discard_at(&self, logical: Logical) -> bool {
         let Some(chunk) = self.chunk_map.find(logical) else {
             return false;
@@ -77,14 +77,14 @@ impl Pool {
             && devices.any(|device| device.is_some_and(|it| self.discard_geometry(&it).is_some()))
     }
 
-    /// Says whether a device takes discards, as far as is known.
+    /// Returns whether a device supports discards, as far as known.
     pub fn can_discard_on(&self, devid: DevId) -> bool {
         let table = self.devices.load();
         let device = table.get(&devid);
         device.is_some_and(|device| self.discard_geometry(device).is_some())
     }
 
-    /// Returns the largest unit of discards of all devices that take them, at least 4 KiB.
+    /// Returns the largest discard granularity of all devices, at least 4 KiB.
     pub fn discard_granularity(&self) -> u64 {
         let table = self.devices.load();
         let units = table
@@ -94,7 +94,7 @@ impl Pool {
         units.max().unwrap_or(MIN_GRANULARITY)
     }
 
-    /// Discards of all kinds so far.
+    /// Returns the counts of all discards so far.
     pub fn discard_counts(&self) -> DiscardCounts {
         DiscardCounts {
             requests: self.discards.requests.load(Ordering::Relaxed),
@@ -103,20 +103,20 @@ impl Pool {
         }
     }
 
-    /// Discards a logical range in all its copies and returns the bytes that devices were told of, in sum.
+    /// Discards a logical range in all its copies and returns the total bytes of the device discards.
     ///
-    /// Devices that are missing, read only or without discards are left out, and so are chunks with parity. A
-    /// discard for which a file system finds no space counts nothing.
+    /// Skips devices that are missing, read-only or without discards, and chunks with parity. A discard that fails
+    /// because the file system is full counts as 0 bytes.
     ///
     /// # Errors
-    /// No chunk there. A device that failed; the others have discarded their part.
+    /// No chunk at this address, or a device error. The other devices have discarded their part even so.
     pub fn discard(&self, logical: Logical, len: u64) -> Result<u64, DeviceError> {
         let range = logical.0..logical.0.saturating_add(len);
         let mut outcomes = self.discard_all(&[range]);
         outcomes.pop().unwrap_or(Ok(0))
     }
 
-    /// Discards each of some logical ranges, like [`Pool::discard`]. Each device has many of them at a time, if it can.
+    /// Discards several logical ranges like [`Pool::discard`], at queue depth on each device.
     pub fn discard_all(&self, ranges: &[Range<u64>]) -> Outcomes {
         let mut parts = PartsByDevice::new();
         let parts_of = |(number, range): (usize, &Range<u64>)| {
@@ -128,7 +128,7 @@ impl Pool {
         outcomes
     }
 
-    /// Discards a range of one device, like [`Pool::discard`]. It must belong to no chunk.
+    /// Discards a range of one device, like [`Pool::discard`]. The range must not belong to a chunk.
     pub fn discard_physical(
         &self,
         devid: DevId,
@@ -157,7 +157,7 @@ impl Pool {
             let chunk = self.chunk_map.get(Logical(at))?;
             let within = at - chunk.logical().0;
             let len = (chunk.len_bytes() - within).min(logical.end - at);
-            // Chunks with parity are never written, so that nothing in them gets free.
+            // Chunks with parity are never written, so that no space in them is freed.
             let mirrors = if chunk.has_parity() {
                 0
             } else {
@@ -187,7 +187,7 @@ impl Pool {
                 continue;
             };
             if let Err((number, error)) = self.discard_on(device, parts, outcomes) {
-                // A loop device is busy for a moment while its pages are written. The range stays as it is.
+                // A loop device is busy while its pages are being written. The range is not discarded then.
                 if is_busy(&error) {
                     tracing::debug!(%devid, %error, "discard failed");
                 } else {
@@ -200,7 +200,7 @@ impl Pool {
         }
     }
 
-    /// Returns the geometry of a device that may be written and takes discards.
+    /// Returns the geometry of a device that is writable and supports discards.
     fn discard_geometry(&self, device: &PoolDevice) -> Option<DiscardGeometry> {
         let present = device.present.as_ref()?;
         let own = device.item?.fsid == *self.superblock.metadata_fsid();
@@ -211,7 +211,7 @@ impl Pool {
         present.block.discard_geometry()
     }
 
-    /// Returns the first failure of a device, and the number of its range. No more is asked of that device then.
+    /// Discards the parts on one device. Stops at the first failure and returns it with the index of its range.
     fn discard_on(
         &self,
         device: &PoolDevice,
@@ -257,7 +257,7 @@ impl Pool {
         }
     }
 
-    /// Returns the bytes that the device was told of.
+    /// Returns the number of bytes that the device discarded.
     fn judge_discard(
         &self,
         present: &PresentDevice,
@@ -280,7 +280,7 @@ impl Pool {
                 }
                 Ok(0)
             }
-            // Some file systems need space to split an extent.
+            // Some file systems need free space to split an extent.
             Err(error) if Errno::from_io_error(&error) == Some(Errno::NOSPC) => Ok(0),
             Err(source) => Err(DeviceError::Discard {
                 path: present.path.clone(),
@@ -299,9 +299,9 @@ fn is_busy(error: &DeviceError) -> bool {
     }
 }
 
-/// Adds a part, joined with the last one of its range that ends where it begins.
+/// Adds a part, merged with an adjacent earlier one of the same range.
 fn push(parts: &mut Vec<Part>, part: Part) {
-    // The columns of a chunk take turns, so that the one to join is among the last.
+    // The columns of a chunk alternate, so that the adjacent part is among the last ones.
     let joined = parts
         .iter_mut()
         .rev()
@@ -313,7 +313,7 @@ fn push(parts: &mut Vec<Part>, part: Part) {
     }
 }
 
-/// Returns the parts of a range that hold no superblock copy and lie behind the reserved beginning.
+/// Returns the subranges without superblock copies and without the reserved area at the start.
 fn without_superblocks(range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
     let mut from = range.start.max(RESERVED_BYTES);
     let copies = SUPERBLOCK_OFFSETS.map(|offset| offset..offset + STRIPE_LEN);
@@ -325,7 +325,7 @@ fn without_superblocks(range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
     })
 }
 
-/// Cuts a range to whole units, and into requests that a device takes.
+/// Aligns a range to the granularity and splits it into requests of the maximum size.
 fn requests(range: Range<u64>, limits: DiscardGeometry) -> impl Iterator<Item = Range<u64>> {
     let unit = limits.granularity;
     let end = range.end - range.end % unit;
@@ -339,7 +339,7 @@ fn requests(range: Range<u64>, limits: DiscardGeometry) -> impl Iterator<Item = 
     })
 }
 
-/// Tells a device that takes no discards from one that failed.
+/// Returns whether an error means that discards are unsupported, as opposed to a failure.
 fn is_refusal(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::Unsupported
         || matches!(

@@ -1,8 +1,8 @@
-//! Judging the devices of a pool: whether they are what the chunk tree says, and still are before a commit.
+//! Checks of a pool's devices: consistency with the chunk tree, and changes by others before a commit.
 //!
 //! Invariants
-//! - JUDGE-1: nothing is written to a volume whose superblock or device items say something else than its devices.
-//! - JUDGE-2: a commit begins only if copy 0 of each device is still the volume's.
+//! - JUDGE-1: nothing is written to a volume whose superblock or device items contradict its devices.
+//! - JUDGE-2: a commit begins only if copy 0 of each device still belongs to the volume.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,14 +16,14 @@ use crate::chunk_problem::ChunkProblem;
 use crate::error::{DeviceError, SuperblockChange};
 
 impl Pool {
-    /// Judges the devices once the chunk tree was read: none may be missing or truncated, unless `degraded` allows
-    /// it. Writing needs more, even so. Every device that is there must be whole. No chunk may have lost more than
-    /// its profile tolerates. The superblock must know of all bytes of its devices.
+    /// Checks the devices after the chunk tree was read: none may be missing or truncated, unless `degraded` allows
+    /// it. Writing has further requirements, even if degraded. Every present device must have its full size. No chunk
+    /// may have lost more stripes than its profile tolerates. The superblock's total must cover all devices.
     pub fn check_devices(&self) -> Result<(), DeviceError> {
         self.drop_unnamed();
         for device in self.devices.load().values() {
             if let Err(error) = device.check(self.is_dump()) {
-                // Not even the superblocks of a shrunk device would be where they belong.
+                // On a shrunk device, not even the superblock copies would be at their offsets.
                 let is_accepted = if device.present.is_some() {
                     self.accepts_truncated() && self.access == Access::Read
                 } else {
@@ -59,8 +59,8 @@ impl Pool {
         self.check_total_bytes()
     }
 
-    /// Refuses a device item that names another file system than its device does. The kernel takes it for the item of a
-    /// seed, finds no such device, and does not mount the volume.
+    /// Rejects a device item with another fsid than its device. The kernel takes it for a seed's item, finds no such
+    /// device, and does not mount the volume.
     fn check_fsids(&self) -> Result<(), DeviceError> {
         for device in self.devices.load().values() {
             let (Some(present), Some(item)) = (&device.present, device.item) else {
@@ -84,7 +84,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Drops the devices that only their own superblocks call members (POOL-3).
+    /// Drops the devices that have no item in the chunk tree (POOL-3).
     fn drop_unnamed(&self) {
         let table = self.devices.load();
         let (named, extra): (DeviceTable, DeviceTable) = table
@@ -104,7 +104,7 @@ impl Pool {
         self.devices.store(Arc::new(named));
     }
 
-    /// Refuses a volume whose superblock knows of fewer bytes than its devices have, as the kernel does at a mount.
+    /// Rejects a volume whose superblock total is less than the sum of its devices, as the kernel does on mount.
     fn check_total_bytes(&self) -> Result<(), DeviceError> {
         let table = self.devices.load();
         let present = table.values().filter(|device| device.present.is_some());
@@ -130,7 +130,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Checks that every stripe ends within its device. The chunk map bounds what reads may ask for only if this holds.
+    /// Checks that every stripe ends within its device. Only then do the addresses in the chunk map bound all reads.
     fn check_places(&self, chunk: &MappedChunk) -> Result<(), DeviceError> {
         if self.accepts_truncated() || self.is_dump() {
             return Ok(());
@@ -151,20 +151,20 @@ impl Pool {
         Ok(())
     }
 
-    /// Returns whether a device may be shorter than its item says. Blocks behind its end cannot be read.
+    /// Returns whether a device may be shorter than its item claims. Blocks past its end are unreadable.
     fn accepts_truncated(&self) -> bool {
         self.degraded || self.ignores_truncation
     }
 
-    /// Returns whether the volume is a metadata dump, which keeps the sizes of the volume that it was taken from.
+    /// Returns whether the volume is a metadata dump, which keeps the sizes of the original volume.
     fn is_dump(&self) -> bool {
         self.superblock.flags.get() & (flags::METADUMP | flags::METADUMP_V2) != 0
     }
 
     /// Checks that no other program has written to copy 0 of a device (JUDGE-2). A program that ignores locks may
-    /// have made something else of the device, or committed to the volume.
+    /// have reused the device or committed to the volume.
     ///
-    /// A copy that cannot be read is no error here.
+    /// Unreadable copies are ignored here.
     pub fn check_unchanged(&self) -> Result<(), DeviceError> {
         let known = self.generation.load(Ordering::Acquire);
         for device in self.devices.load().values() {

@@ -1,4 +1,4 @@
-//! Reading one mirror, and rebuilding from parity what a device has lost.
+//! Reads from one mirror, and reconstruction from parity.
 
 use ubtrfs_format::ids::{Logical, Physical};
 
@@ -11,13 +11,12 @@ use crate::read_errors::{ReadErrorKind, ReadErrorRecord};
 use crate::stripes::Piece;
 
 impl Pool {
-    /// Returns how many ways there are to read `logical`: its copies, or the direct one and the rebuilt ones.
+    /// Returns the number of mirrors of `logical`: copies, or with parity the direct read and reconstructions.
     pub fn mirrors(&self, logical: Logical) -> Result<usize, DeviceError> {
         Ok(self.chunk_map.get(logical)?.mirrors())
     }
 
-    /// Fills `buf` from mirror `mirror`, counted from 1. Data that was read into `buf` before an error is
-    /// not specified.
+    /// Fills `buf` from mirror `mirror`, counted from 1. After an error the contents of `buf` are unspecified.
     pub fn read_mirror(
         &self,
         logical: Logical,
@@ -37,8 +36,8 @@ impl Pool {
         })
     }
 
-    /// Reads each part from the first mirror that gives it: what spans stripes may need different
-    /// mirrors for its parts.
+    /// Reads each piece from the first mirror that can provide it. The pieces of a range that spans stripes may come
+    /// from different mirrors.
     pub(super) fn read_mixed(&self, logical: Logical, buf: &mut [u8]) -> Result<(), DeviceError> {
         self.for_each_piece(logical, buf, |chunk, at, part| {
             let offset = at.0 - chunk.logical().0;
@@ -52,7 +51,7 @@ impl Pool {
         })
     }
 
-    /// Calls `each` with every part of `buf` that lies on one stripe, and its address.
+    /// Calls `each` for every part of `buf` that is on one stripe, with its address.
     fn for_each_piece(
         &self,
         logical: Logical,
@@ -67,7 +66,7 @@ impl Pool {
             let chunk = self.chunk_map.get(at)?;
             let offset = at.0 - chunk.logical().0;
             for piece in chunk.pieces(offset, (buf.len() - done) as u64, 1) {
-                // A piece is no longer than the buffer.
+                // A piece is never longer than the buffer.
                 let len = piece.len as usize;
                 each(&chunk, piece.logical, &mut buf[done..done + len])?;
                 done += len;
@@ -76,7 +75,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Reads what lies on one stripe from a mirror that the chunk has.
+    /// Reads a part that is on one stripe, from a valid mirror number of the chunk.
     fn read_piece(
         &self,
         chunk: &MappedChunk,
@@ -119,7 +118,7 @@ impl Pool {
             })
     }
 
-    /// Rebuilds a piece, which lies within one stripe, from the other members of its row.
+    /// Reconstructs a piece, which is within one stripe, from the other members of its row.
     fn rebuild(
         &self,
         chunk: &MappedChunk,
@@ -127,7 +126,7 @@ impl Pool {
         mirror: usize,
         buf: &mut [u8],
     ) -> Result<(), DeviceError> {
-        // Its reads are many, and one that would have to wait is none that failed.
+        // Reconstruction reads many members, and a member that would block must not count as lost.
         nonblocking::check()?;
         let offset = piece.logical.0 - chunk.logical().0;
         let row = chunk.row(offset);
@@ -138,7 +137,7 @@ impl Pool {
         let mut members = vec![Vec::new(); row.members];
         let mut parities = row.members - row.data;
         for member in 0..row.members {
-            // With P and all other data there, Q adds nothing.
+            // If P and all other data members are available, Q is not needed.
             if member == row.data + 1 && lost.len() == 1 {
                 members.truncate(member);
                 parities = 1;

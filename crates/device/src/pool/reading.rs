@@ -1,17 +1,17 @@
-//! Whether devices are read now, for work that leaves them to others.
+//! Detection of foreground reads, so that background work can yield to them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Pool;
 
-/// Reads that have begun and ended since the pool was opened.
+/// Numbers of reads begun and ended since the pool was opened.
 #[derive(Debug, Default)]
 pub(super) struct ReadCounters {
     begun: AtomicU64,
     ended: AtomicU64,
 }
 
-/// A read under way.
+/// A read in progress.
 #[must_use]
 pub(super) struct Reading<'p>(&'p ReadCounters);
 
@@ -29,12 +29,12 @@ impl ReadCounters {
 }
 
 impl Pool {
-    /// Returns how many reads have begun since the pool was opened. A read that is tried again may count twice.
+    /// Returns how many reads have begun since the pool was opened. A retried read may count twice.
     pub fn reads_begun(&self) -> u64 {
         self.reads.begun.load(Ordering::Relaxed)
     }
 
-    /// Says whether a read is under way.
+    /// Returns whether a read is in progress.
     pub fn is_reading(&self) -> bool {
         let ended = self.reads.ended.load(Ordering::Relaxed);
         self.reads_begun() > ended

@@ -1,4 +1,4 @@
-//! Pools of synthetic volumes: which devices are members, and what still reads after losses and damage.
+//! Pools of synthetic volumes: membership of devices, and reads after losses and damage.
 
 mod assembly;
 mod damage;
@@ -11,7 +11,7 @@ use super::*;
 use crate::test_volume::*;
 use ubtrfs_format::block_group_flags::Profile;
 
-/// Each profile with a usual and a larger number of stripes.
+/// Each profile with its usual and a larger number of stripes.
 const LAYOUTS: [(Profile, u16); 14] = [
     (Profile::Single, 1),
     (Profile::Dup, 2),

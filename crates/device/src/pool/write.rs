@@ -1,15 +1,15 @@
-//! Writing to every copy, flushing, and superblocks in their order.
+//! Writes to all copies, flushes, and the order of superblock writes.
 //!
 //! Invariants
-//! - WRITE-1: a range counts as written if every piece of it is on as many devices as its profile needs to survive.
-//!   A copy that failed is reported, and one on a missing device is left out.
-//! - WRITE-2: no superblock is written before everything that it leads to was flushed. Of a device's copies one is
-//!   valid and durable at any time.
-//! - WRITE-3: a flush counts as done if every chunk is whole without the devices on which it failed. Devices on which a
-//!   write failed since the last flush count, too. A superblock counts as written if one device has it. The copies after
-//!   a device's first one may fail.
+//! - WRITE-1: a write succeeds if every piece is on as many devices as its profile needs to survive. Failed copies
+//!   are logged, and copies on missing devices are skipped.
+//! - WRITE-2: no superblock is written before everything it refers to was flushed. At any time one copy of each
+//!   device is valid and durable.
+//! - WRITE-3: a flush succeeds if every chunk is whole without the devices on which it failed. Devices with a failed
+//!   write since the last flush count as failed, too. A superblock write succeeds if one device has it. The copies
+//!   after a device's first one may fail.
 //!
-//! Not here: profiles with parity, which are read only; what a superblock says.
+//! Not here: profiles with parity, which are read-only; the contents of superblocks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,41 +26,41 @@ use crate::error::DeviceError;
 use crate::nonblocking;
 use crate::superblock::{Copies, write_superblock_copies};
 
-/// One piece of a write on one device.
+/// One piece of a write, on one device.
 struct PlannedWrite<'a> {
     logical: Logical,
     offset: u64,
     buf: &'a [u8],
-    /// How many of this piece's copies may fail, and which piece it is.
+    /// The number of copies of this piece that may fail, and the index of the piece.
     tolerated: usize,
     piece: usize,
 }
 
-/// The writes of one call by device.
+/// The writes of one call, grouped by device.
 #[derive(Default)]
 struct Plan<'a> {
     by_device: BTreeMap<DevId, (Option<Arc<PoolDevice>>, Vec<PlannedWrite<'a>>)>,
     pieces: usize,
 }
 
-/// Whether a write succeeds of which copies fail.
+/// Whether failed copies may be tolerated.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Failures {
     Tolerated,
     Refused,
 }
 
-/// The devices that a flush or a superblock reached.
+/// The devices that received a flush or a superblock.
 #[derive(Debug)]
 pub enum Reached {
-    /// All that are there.
+    /// All present devices.
     All,
     /// Enough of them (WRITE-3), with the first error of the others.
     Enough(DeviceError),
 }
 
 impl Reached {
-    /// Returns an error if a device that is there was not reached.
+    /// Returns an error unless all present devices were reached.
     pub fn all(self) -> Result<(), DeviceError> {
         match self {
             Reached::All => Ok(()),
@@ -88,22 +88,22 @@ impl FailedDevices {
 }
 
 impl Pool {
-    /// Writes each buffer at its logical address, to all copies, in no order. Durable after the next
+    /// Writes each buffer at its logical address, to all copies, in any order. The data is durable after the next
     /// [`Pool::flush`].
     ///
-    /// Errors: no chunk there, a profile with parity, more failed copies than the profile tolerates.
+    /// Errors: no chunk at the address, a profile with parity, or more failed copies than the profile tolerates.
     pub fn write(&self, writes: &[(Logical, &[u8])]) -> Result<(), DeviceError> {
         self.write_planned(self.plan_writes(writes)?, Failures::Tolerated)
     }
 
-    /// Writes like [`Pool::write`], but a copy that fails on a device that is there is an error. The other copies are
-    /// written all the same.
+    /// Writes like [`Pool::write`], but a failed copy on a present device is an error. The other copies are written
+    /// nevertheless.
     pub fn write_all_copies(&self, writes: &[(Logical, &[u8])]) -> Result<(), DeviceError> {
         self.write_planned(self.plan_writes(writes)?, Failures::Refused)
     }
 
-    /// Writes data without checksums like [`Pool::write_all_copies`]: nothing would tell an old copy from the new one. A
-    /// flush that fails is an error then, too (MISSED-2).
+    /// Writes data without checksums like [`Pool::write_all_copies`], because old and new copies would be
+    /// indistinguishable. A failed flush is an error then, too (MISSED-2).
     pub fn write_unsummed(&self, writes: &[(Logical, &[u8])]) -> Result<(), DeviceError> {
         let plan = self.plan_writes(writes)?;
         let devices = plan
@@ -116,7 +116,7 @@ impl Pool {
                 .iter()
                 .for_each(|device| device.errors.note_unsummed())
         };
-        // Before the write for a flush that fails while it lasts, after it for the flush that covers it.
+        // Before the write, for a concurrent flush that fails; after it, for the flush that covers it.
         note();
         let written = self.write_planned(plan, Failures::Refused);
         note();
@@ -180,8 +180,8 @@ impl Pool {
         self.written_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Returns how many bytes devices took since the pool was opened: data and blocks in all copies, superblocks, zeros
-    /// in holes.
+    /// Returns the total bytes written to devices since the pool was opened: data and blocks in all copies,
+    /// superblocks, and zeros in holes.
     pub fn written_bytes(&self) -> u64 {
         self.written_bytes.load(Ordering::Relaxed)
     }
@@ -235,8 +235,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Gives a range space below images, in all its copies, for writes that come later. The range is not in use, and
-    /// what fails is left to those writes.
+    /// Allocates the space of a range in sparse images, in all copies, for later writes. The range must be unused.
+    /// Errors are ignored, because the later writes will report them.
     pub fn fill_holes(&self, logical: Logical, len: u64) {
         let Ok(chunk) = self.chunk_map.get(logical) else {
             return;
@@ -262,22 +262,22 @@ impl Pool {
         }
     }
 
-    /// Makes every write that has returned durable, on all devices that are there (WRITE-3).
+    /// Makes all completed writes durable on all present devices (WRITE-3).
     ///
-    /// A device on which it failed may have lost what was written since the last flush.
+    /// A device on which it failed may have lost writes since the last flush.
     pub fn flush(&self) -> Result<Reached, DeviceError> {
         let failed = self.flush_devices()?;
         Ok(Reached::of(failed.first))
     }
 
-    /// Flushes all devices, and returns those on which it failed if that is tolerated.
+    /// Flushes all devices. Returns the failed ones if that is tolerated.
     fn flush_devices(&self) -> Result<FailedDevices, DeviceError> {
         nonblocking::check()?;
         let mut failed = FailedDevices::default();
         let mut lost_unsummed = false;
         let mut lost = BTreeSet::new();
         for (&devid, device) in self.devices.load().iter() {
-            // The copies elsewhere of what it has not taken may be lost by this flush.
+            // This flush may lose other copies of the data of a failed write.
             if device.errors.take_failed_write() {
                 lost.insert(devid);
             }
@@ -313,30 +313,30 @@ impl Pool {
         }
     }
 
-    /// Writes the superblock of every device (WRITE-2): `superblock` with the device's own item. Returns
-    /// when the first copies are durable.
+    /// Writes the superblock to every device (WRITE-2): `superblock` with the device's own item. Returns after the
+    /// first copies are durable.
     ///
-    /// Everything that it leads to must have been flushed.
+    /// Everything it refers to must have been flushed.
     pub fn commit_superblock(&self, superblock: &Superblock) -> Result<Reached, DeviceError> {
         let reached = self.write_first_superblocks(superblock, || Ok::<_, DeviceError>(()))?;
         self.write_other_superblocks(superblock)?;
         Ok(reached)
     }
 
-    /// Writes the first copy of every device's superblock: of a commit, or of a log. Returns when it is durable, on one
-    /// device at least (WRITE-3). Calls `between` after each device but the last.
+    /// Writes the first superblock copy of every device, for a commit or a log sync. Returns when it is durable on at
+    /// least one device (WRITE-3). Calls `between` after each device except the last.
     ///
-    /// Everything that it leads to must have been flushed.
+    /// Everything it refers to must have been flushed.
     ///
     /// # Errors
-    /// Those of `between`, after which nothing is written. No device took the superblock, or the flush failed.
+    /// Errors of `between`, which stop the writes; no device accepted the superblock; or the flush failed.
     pub fn write_first_superblocks<E: From<DeviceError>>(
         &self,
         superblock: &Superblock,
         between: impl FnMut() -> Result<(), E>,
     ) -> Result<Reached, E> {
         nonblocking::check().map_err(DeviceError::from)?;
-        // From here on copies of this generation are our own (JUDGE-2), even if not all get written.
+        // From here on, copies with this generation are our own (JUDGE-2), even if not all of them are written.
         let generation = superblock.generation.get();
         self.generation.fetch_max(generation, Ordering::AcqRel);
         // COPIES-1
@@ -353,7 +353,7 @@ impl Pool {
         }
     }
 
-    /// Takes the error if the superblock failed on all devices that are to have it.
+    /// Returns the error if the superblock failed on all of its target devices.
     fn unless_one_has(
         &self,
         superblock: &Superblock,
@@ -367,8 +367,8 @@ impl Pool {
         }
     }
 
-    /// Writes the other copies like the first ones of [`Pool::write_first_superblocks`]. The next flush makes them durable.
-    /// Those that fail are logged.
+    /// Writes the other copies of [`Pool::write_first_superblocks`]. The next flush makes them durable. Errors are
+    /// only logged.
     pub fn write_other_superblocks(&self, superblock: &Superblock) -> Result<(), DeviceError> {
         nonblocking::check()?;
         self.write_copies(superblock, Copies::Others, || Ok::<_, DeviceError>(()))?;
@@ -413,7 +413,7 @@ impl Pool {
         Ok(failed)
     }
 
-    /// Returns the device items, for callers that change them.
+    /// Returns the device items, for callers that modify them.
     pub fn dev_items(&self) -> Vec<DevItem> {
         let table = self.devices.load();
         table.values().filter_map(|device| device.item).collect()
@@ -421,8 +421,8 @@ impl Pool {
 }
 
 impl PoolDevice {
-    /// Returns whether it is there and takes the superblocks of the volume. A stranger's device, or a seed's, stays as
-    /// it is.
+    /// Returns whether the device is present and stores superblocks of the volume. Foreign devices and seeds are not
+    /// modified.
     fn is_target(&self, superblock: &Superblock) -> bool {
         self.present.is_some() && self.is_own(superblock)
     }

@@ -1,4 +1,4 @@
-//! Volumes that a scan finds in a folder.
+//! Scans of a folder.
 
 use super::*;
 use crate::superblock::write_superblocks;

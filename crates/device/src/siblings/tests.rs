@@ -1,4 +1,4 @@
-//! Which files of a folder are taken for devices of a volume.
+//! Files of a folder that are and are not used as devices of a volume.
 
 use std::fs::File;
 
@@ -10,7 +10,7 @@ use crate::file::FileDevice;
 use crate::superblock::write_superblocks;
 use crate::test_volume::{DEVICE_BYTES, superblock};
 
-/// A generation that leaves room for older ones, above that of the chunk tree.
+/// A generation that leaves room for older ones, above the chunk tree's.
 const NOW: u64 = 20;
 
 /// A folder with images.
@@ -94,7 +94,7 @@ fn clone_of_another_time_is_passed_over() {
     }
 }
 
-// SIBLING-3: a power cut between the superblocks of two devices leaves them so.
+// SIBLING-3: the state after a power cut between the superblock writes of two devices.
 #[test]
 fn device_of_another_generation_is_taken_if_it_is_the_only_one() {
     for other in [NOW - 5, NOW - 1, NOW + 1, NOW + 5] {
@@ -124,7 +124,7 @@ fn none_of_two_devices_of_another_generation_is_guessed() {
     }
 }
 
-// SIBLING-3: a backup must not be written together with the devices that were written since.
+// SIBLING-3: a backup must not be written together with devices that were written after it.
 #[test]
 fn newer_device_is_not_taken_beside_a_copy_of_an_earlier_time() {
     let folder = Folder::new();

@@ -1,4 +1,4 @@
-//! The arithmetic against a naive model that lays a chunk out block by block.
+//! The arithmetic compared with a naive model that lays out a chunk block by block.
 
 use super::*;
 use crate::test_volume::{disk_chunk, disk_stripes};
@@ -17,8 +17,8 @@ fn mapped(profile: Profile, stripes: u16, len: u64) -> MappedChunk {
     .unwrap()
 }
 
-/// Deals the chunk's blocks of `STRIPE_LEN` out like cards. Returns the copies of each as (stripe, physical block on
-/// the stripe).
+/// Deals the chunk's blocks of `STRIPE_LEN` out to the stripes. Returns the copies of each as (stripe, physical block
+/// on the stripe).
 fn deal(profile: Profile, stripes: usize, blocks: usize) -> Vec<Vec<(usize, u64)>> {
     let mut height = vec![0u64; stripes];
     let mut put = |stripe: usize| {

@@ -1,4 +1,4 @@
-//! Which copy is believed, and what is said when none is.
+//! The choice between copies, and the errors without a valid one.
 
 use super::*;
 use crate::memory::MemDevice;
@@ -71,7 +71,7 @@ fn another_copy_is_taken_on_request_only() {
     }
 }
 
-/// Fields that the kernel refuses: the copy is whole and of no use.
+/// Fields that the kernel rejects: the copy is intact but unusable.
 #[test]
 fn first_copy_with_a_bad_field_is_not_replaced_by_another() {
     type Edit = fn(&mut Superblock);
@@ -131,7 +131,7 @@ fn mark_within_the_volume_may_be_a_file_and_does_not_count() {
     device.write_at(raid, place).unwrap();
     let mut superblock = at_generation(12);
     refuse_foreign(&device, path(), &superblock).unwrap();
-    // The volume ends before it: a mirror of an array, whose superblock comes last.
+    // The volume ends before the mark: a mirror of an array with the superblock at the end.
     superblock.dev_item.total_bytes = place.into();
     let refused = refuse_foreign(&device, path(), &superblock).unwrap_err();
     assert!(

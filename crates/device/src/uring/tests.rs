@@ -1,4 +1,4 @@
-//! Batches through a ring give what plain reads give.
+//! Batches through a ring have the same results as plain reads.
 
 use super::*;
 use crate::access::Access;
@@ -115,7 +115,7 @@ fn threads_share_the_rings() {
     assert!(RINGS.lock().len() <= KEPT);
 }
 
-/// URING-2: only in the process that made it.
+/// URING-2: only in the process that created it.
 #[test]
 fn ring_of_another_process_is_not_used() {
     let Ok(ring) = IoUring::new(4) else {
@@ -146,7 +146,7 @@ fn without_a_ring_plain_calls_do_the_same() {
     }
 }
 
-/// Images take no BLKDISCARD, nor does a ring for them.
+/// Images do not support BLKDISCARD, with or without a ring.
 #[test]
 fn discard_that_the_ring_refuses_has_the_error_of_the_plain_call() {
     let file = tempfile::tempfile().unwrap();
@@ -182,7 +182,7 @@ fn abandoned_batch_waits_for_all_that_the_kernel_has_taken() {
     queue_reads(file, device.len_bytes(), &mut reads, &mut requests);
     for (index, request) in requests.iter_mut().enumerate() {
         let entry = request.entry(index);
-        // SAFETY: the buffers outlive the ring's last use, and `abandon` waits for what is submitted.
+        // SAFETY: the buffers outlive the ring's last use, and `abandon` waits for all submitted entries.
         unsafe { ring.submission().push(&entry) }.unwrap();
         if index == 7 {
             ring.submit().unwrap();

@@ -1,4 +1,5 @@
-//! Discards of image files and block devices: the blocks go back to the host, and the kernel still has a volume.
+//! Discards on image files and block devices: the blocks are returned to the host, and the kernel can still mount the
+//! volume.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
@@ -16,7 +17,7 @@ fn allocated(image: &Path) -> u64 {
     fs::metadata(image).unwrap().blocks() * 512
 }
 
-/// Fills an image with bytes that are not zeros.
+/// Fills an image with nonzero bytes.
 fn full_image(scratch: &Scratch, len: u64) -> std::path::PathBuf {
     let image = scratch.file("image", len).unwrap();
     fs::write(&image, vec![7; len as usize]).unwrap();
@@ -71,7 +72,7 @@ fn batch_reaches_what_it_names_of_a_block_device_and_nothing_else() {
     let image = full_image(&scratch, 8 * MIB);
     let looped = LoopDevice::attach(&image).unwrap();
     let device = FileDevice::open(looped.path(), Access::Write).unwrap();
-    // The first 4 KiB of every 32, and in their middle one past the end.
+    // The first 4 KiB of every 32, and one request past the end in the middle.
     let discard = |nth: u64| match nth {
         100 => DeviceDiscard::new(8 * MIB, 4096),
         _ => DeviceDiscard::new(nth * 32768, 4096),
@@ -135,7 +136,7 @@ fn volume_survives_a_discard_of_all_that_no_chunk_has() {
         .iter()
         .find(|chunk| chunk.flags().bits() & 1 != 0)
         .unwrap();
-    // A new volume has no data.
+    // A new volume contains no data.
     let len = data.len_bytes();
     let holes = pool.discard(Logical(data.logical().0), len).unwrap();
     assert!(holes >= len - 128 * 1024, "{holes} of {len}");

@@ -1,7 +1,7 @@
-//! Volumes of every profile that the kernel made. Each mirror of everything that has a checksum is right, and stays
-//! readable without any set of devices that the profile can lose.
+//! Volumes of every profile made by the kernel. All mirrors of all checksummed data are valid, and the data stays
+//! readable after every loss of devices that the profile tolerates.
 //!
-//! Needs root and the kernel's btrfs; without them the test says so and passes.
+//! Needs root and the kernel's btrfs; without them the tests are skipped.
 
 mod discards;
 mod scrub;
@@ -14,7 +14,7 @@ use ubtrfs_sim::fill::{self, Scale};
 use ubtrfs_sim::kernel::{self, KernelMount, KernelVolume, LoopDevice, MkfsSpec, Profile};
 use ubtrfs_sim::{Rng, Scratch};
 
-/// Creates a volume of this profile for data and metadata, filled and unmounted.
+/// Creates a volume with this profile for data and metadata, filled and unmounted.
 fn filled(profile: Profile, devices: usize) -> KernelVolume {
     let spec = MkfsSpec::new()
         .devices(devices)
@@ -171,7 +171,7 @@ fn device_that_missed_writes_is_read_around() {
         let devids: Vec<u64> = behind.map(|device| device.devid.0).collect();
         assert_eq!(devids, [stale as u64 + 1]);
         assert_eq!(pool.unrecovered_count(), 0);
-        // Mirrors on it are read last. Stripes with parity have no other place.
+        // Mirrors on this device are read last. Parity stripes have no other location.
         let has_parity = matches!(profile, Profile::Raid5 | Profile::Raid6);
         assert_eq!(pool.read_error_count() > 0, has_parity, "{profile:?}");
     }
@@ -227,7 +227,7 @@ fn image_that_the_kernel_has_mounted_is_readable_and_not_writable() {
     Pool::open(volume.devices(), &write).unwrap();
 }
 
-/// Opens a device as in a container, where the path that sysfs tells leads nowhere, or to another file.
+/// Opens a device as in a container, where the path in sysfs does not exist or leads to another file.
 #[test]
 fn image_that_is_attached_in_another_mount_namespace_is_not_written() {
     if !kernel::or_skip("image_that_is_attached_in_another_mount_namespace_is_not_written") {

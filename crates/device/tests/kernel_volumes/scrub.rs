@@ -1,6 +1,6 @@
-//! Reads every tree block and every sector that has a checksum, from every mirror.
+//! Reads every tree block and every checksummed sector from every mirror.
 //!
-//! A reader of trees of its own, as simple as can be: it recurses and keeps nothing.
+//! It has its own tree reader, which is as simple as possible: it recurses and caches nothing.
 
 use ubtrfs_device::Pool;
 use ubtrfs_format::csum::CsumType;
@@ -14,12 +14,12 @@ use zerocopy::FromBytes;
 pub(crate) struct Seen {
     pub(crate) blocks: usize,
     pub(crate) sectors: usize,
-    /// Mirrors beyond the first that were read and were right.
+    /// Number of valid reads from mirrors after the first.
     pub(crate) mirrors_compared: usize,
     pub(crate) bad: Vec<String>,
     /// Mirrors that could not be read.
     pub(crate) unread: Vec<String>,
-    /// An address that was read.
+    /// The last address read.
     pub(crate) last: Logical,
 }
 
@@ -50,7 +50,7 @@ impl<'a> Scrub<'a> {
         }
     }
 
-    /// Feeds the chunk tree to the pool.
+    /// Adds the chunk tree to the pool.
     pub(crate) fn load_chunks(&mut self) {
         let superblock = self.pool.superblock();
         let root = Logical(superblock.chunk_root.get());

@@ -1,7 +1,6 @@
 //! Packing of a stream of items in key order into leaves.
 //!
-//! Items for up to two leaves are held back, because the best split of the last ones is known only at the end of the
-//! run.
+//! Up to two leaves of items are held back: the best split of the last ones is known only at the end of the run.
 
 use std::collections::VecDeque;
 use std::ops::Range;

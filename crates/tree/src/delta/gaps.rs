@@ -37,7 +37,7 @@ impl Gaps {
         (key <= last).then_some(*first..=*last)
     }
 
-    /// Records that no key in the range is visible.
+    /// Adds a gap: a range without a visible key.
     pub(super) fn add(&mut self, range: RangeInclusive<Key>) {
         let (mut first, mut last) = range.into_inner();
         // GAPS-2
@@ -55,7 +55,7 @@ impl Gaps {
         }
     }
 
-    /// Records that `key` is visible.
+    /// Removes a key that became visible from its gap.
     pub(super) fn cut(&mut self, key: &Key) {
         let Some(gap) = self.around(key) else {
             return;

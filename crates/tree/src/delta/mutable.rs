@@ -118,8 +118,7 @@ impl MutableSet {
         }
     }
 
-    /// Records a gap that was found in this `version` of the set, above the sets of publication number
-    /// `publications`.
+    /// Adds a gap that was found in this `version` of the set, above the sets of publication number `publications`.
     pub(crate) fn note_gap(&self, gap: RangeInclusive<Key>, version: u64, publications: u64) {
         let mut state = self.state.write();
         // GAPS-1: neither this set nor the sets below have changed since the walk.

@@ -86,7 +86,7 @@ impl Overlay {
         }
     }
 
-    /// Records a gap if the mutable set is still at `version`.
+    /// Adds a gap if the mutable set is still at `version`.
     pub(crate) fn note_gap(&self, gap: RangeInclusive<Key>, version: u64) {
         if let Some((set, _)) = self.mutable() {
             set.note_gap(gap, version, self.publications);

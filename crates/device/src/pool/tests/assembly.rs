@@ -1,4 +1,4 @@
-//! Which devices form a pool, and what is said of those that do not.
+//! Selection of the devices of a pool, and errors about the others.
 
 use super::*;
 use crate::error::SuperblockChange;
@@ -192,7 +192,7 @@ fn truncated_device_is_refused_unless_degraded() {
     assert!(matches!(error, DeviceError::Truncated { .. }), "{error}");
 }
 
-/// Clones of one device: which is meant cannot be told, and the wrong one would be written.
+/// Clones of one device: the intended one is unknown, and the wrong one could be overwritten.
 #[test]
 fn two_clones_are_not_written() {
     let clone = |generation: u64| device(move |sb| sb.generation = generation.into());
@@ -206,7 +206,7 @@ fn two_clones_are_not_written() {
     }
 }
 
-/// Makes the device files of a volume of two.
+/// Creates the device files of a volume with two devices.
 fn files(dir: &Path, prefix: &str, generation: u64) -> Vec<PathBuf> {
     let made = [1, 2].map(|devid| {
         let path = dir.join(format!("{prefix}{devid}"));
@@ -249,7 +249,7 @@ fn device_that_was_named_is_written_or_none() {
     );
 }
 
-/// It was removed from the volume while it was away.
+/// The device was removed from the volume while it was absent.
 ///
 /// POOL-3
 #[test]
@@ -313,7 +313,7 @@ fn device_with_the_mark_of_something_else_is_read_and_not_written() {
     open(vec![swap.clone()]).unwrap();
     let error = open_with(vec![swap], &writing()).unwrap_err();
     assert!(matches!(error, DeviceError::Foreign { .. }), "{error}");
-    // A boot loader in front of the superblock.
+    // A boot loader before the superblock.
     let table = marked(446 + 4, b"\x83\0\0\0\0\x08\0\0\0\0\x10\0");
     table.write_at(b"\x55\xaa", 510).unwrap();
     open_with(vec![table], &writing()).unwrap();

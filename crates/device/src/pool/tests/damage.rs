@@ -1,4 +1,4 @@
-//! Damaged and failing devices: what is read from elsewhere, and what is recorded.
+//! Damaged and failing devices: fallback to other mirrors, and recorded errors.
 
 use super::*;
 use crate::block_device::BlockDevice;
@@ -9,7 +9,7 @@ use std::io;
 use std::ops::Range;
 use ubtrfs_format::ids::Physical;
 
-/// Refuses to read what touches a range.
+/// A device that fails reads of a range.
 #[derive(Debug)]
 struct Failing {
     inner: Arc<dyn BlockDevice>,
@@ -46,7 +46,7 @@ fn read_range(pool: &Pool, len: usize) -> Result<(), crate::error::ReadFailure> 
     read
 }
 
-/// Returns where the piece of the data chunk at `offset` lies directly.
+/// Returns the device and offset of the data chunk's byte at `offset`, for direct reads.
 fn place(volume: &TestVolume, offset: u64, mirror: usize) -> (u64, u64) {
     let piece = volume.mapped().piece(offset, 1, mirror);
     (piece.devid.0, piece.physical.0)

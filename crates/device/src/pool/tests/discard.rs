@@ -1,4 +1,4 @@
-//! Discards: which bytes of which devices they reach, and what happens where they are refused.
+//! Discards: the affected ranges of each device, and rejected discards.
 
 use super::*;
 use crate::block_device::{BlockDevice, PastEnd};
@@ -11,7 +11,7 @@ use ubtrfs_format::superblock::SUPERBLOCK_OFFSETS;
 
 const BLOCK: u64 = 4096;
 
-/// Notes the range of each discard, and may refuse all.
+/// A device that records the range of each discard and may reject all of them.
 #[derive(Debug)]
 struct Discarding {
     inner: Arc<dyn BlockDevice>,
@@ -43,7 +43,7 @@ impl BlockDevice for Discarding {
     }
 }
 
-/// A pool whose devices note what they are asked. Device 1 answers `answer` to discards.
+/// A pool of devices that record discards. Device 1 responds to discards with `answer`.
 struct Noted {
     pool: Pool,
     devices: BTreeMap<u64, Arc<Discarding>>,
@@ -74,7 +74,7 @@ impl Noted {
         self.devices[&devid].asked.lock().clone()
     }
 
-    /// Returns every block of every device that a discard reached.
+    /// Returns every block of every device that was discarded.
     fn blocks(&self) -> BTreeSet<(u64, u64)> {
         let of_device = |(&devid, device): (&u64, &Arc<Discarding>)| {
             let asked = device.asked.lock().clone();
@@ -232,7 +232,7 @@ fn failing_discard_is_an_error_after_the_other_copies() {
     }
 }
 
-/// Keeps the levels of all that is logged.
+/// A subscriber that keeps the levels of all log events.
 #[derive(Clone, Default)]
 struct Levels(Arc<Mutex<Vec<tracing::Level>>>);
 
@@ -274,7 +274,7 @@ fn each_of_several_ranges_has_its_own_outcome() {
     let volume = TestVolume::new(Profile::Raid1, 2);
     let noted = Noted::new(&volume, blockwise(), None);
     let range = |from: u64, len: u64| DATA_START.0 + from..DATA_START.0 + from + len;
-    // The first two touch, the third is outside, and the last goes to more requests than a device has at a time.
+    // The first two ranges are adjacent, the third is outside, and the rest need more requests than fit in flight.
     let mut ranges = vec![
         range(0, 3 * BLOCK),
         range(3 * BLOCK, BLOCK),

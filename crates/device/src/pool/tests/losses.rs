@@ -1,4 +1,4 @@
-//! Every mirror reads the same, and what a profile tolerates to lose does not show.
+//! All mirrors read equally, and tolerated losses are invisible.
 
 use super::*;
 use crate::chunk_map::STRIPE_LEN;
@@ -20,7 +20,7 @@ fn every_mirror_of_every_profile_reads_the_same() {
         for mirror in 1..=mirrors {
             let mut buf = vec![0; wanted.len()];
             let read = pool.read_mirror(DATA_START, &mut buf, mirror);
-            // With one data member, a mirror may exclude more than the parities can stand in for.
+            // With a single data member, a mirror may exclude more members than the parities can replace.
             assert!(
                 read.is_ok(),
                 "{profile:?} x{stripes} mirror {mirror}: {read:?}"
@@ -68,7 +68,7 @@ fn losses_beyond_the_profile_are_errors_that_name_the_place() {
     for (profile, stripes) in LAYOUTS {
         let volume = TestVolume::new(profile, stripes);
         let lost = profile.tolerated_failures() as u64 + 1;
-        // Devices lost from the front: for RAID10 the first pair.
+        // Devices are removed from the front: for RAID10 this is the first pair.
         if u64::from(stripes) <= lost || profile == Profile::Dup {
             continue;
         }

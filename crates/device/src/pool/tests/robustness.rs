@@ -1,4 +1,4 @@
-//! Any bytes in a superblock or a chunk give an error or a pool, and reads through it end.
+//! Arbitrary bytes in a superblock or a chunk give an error or a pool, and reads through it terminate.
 
 use super::*;
 use crate::chunk_map::STRIPE_LEN;
@@ -9,7 +9,7 @@ use ubtrfs_format::block_group_flags::BlockGroupFlags;
 use ubtrfs_format::item::{Chunk, Stripe};
 use zerocopy::{FromBytes, IntoBytes};
 
-/// Generates numbers at which arithmetic on disk values goes wrong.
+/// Generates edge cases for arithmetic on disk values.
 fn edge() -> impl Strategy<Value = u64> {
     prop_oneof![
         any::<u64>(),
@@ -20,7 +20,7 @@ fn edge() -> impl Strategy<Value = u64> {
     ]
 }
 
-/// Generates numbers like those of [`edge`], but mostly where a chunk or stripe may lie.
+/// Generates numbers like [`edge`], but mostly aligned like chunks and stripes.
 fn aligned_edge() -> impl Strategy<Value = u64> {
     let aligned = edge().prop_map(|value| value >> 2 & !4095);
     prop_oneof![9 => aligned, 1 => edge()]
@@ -55,7 +55,7 @@ proptest! {
         for (at, value) in edits {
             bytes[at] = value;
         }
-        // A known checksum type, so that the sum can be right and the parser is reached.
+        // A known checksum type, so that the checksum can be valid and the parser is reached.
         sb.csum_type = 0.into();
         let device = MemDevice::new(1 << 20);
         write_superblocks(&device, Path::new("x"), &sb).unwrap();

@@ -1,18 +1,18 @@
-//! Failing writes, and the order of superblocks and flushes.
+//! Failing writes, and the order of superblock writes and flushes.
 
 use super::*;
 use crate::block_device::BlockDevice;
 use std::io;
 use ubtrfs_format::superblock::SUPERBLOCK_OFFSETS;
 
-/// A request that got to a device.
+/// A request that reached a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Request {
     Write(u64),
     Flush,
 }
 
-/// Notes writes and flushes, and may refuse them.
+/// A device that records writes and flushes, and may reject them.
 #[derive(Debug)]
 struct Noting {
     inner: Arc<dyn BlockDevice>,
@@ -99,7 +99,7 @@ fn pool_refusing_by(volume: &TestVolume, refused: impl Fn(u64) -> Option<Request
     pool.unwrap()
 }
 
-/// WRITE-3. The system chunk is on the first device alone.
+/// WRITE-3. The system chunk is only on the first device.
 #[test]
 fn flush_fails_if_a_chunk_may_have_lost_more_than_its_profile_tolerates() {
     for (profile, stripes) in LAYOUTS {
@@ -171,7 +171,7 @@ fn flush_that_fails_is_no_flush_for_data_without_checksums() {
     assert!(pool.flush().is_ok());
 }
 
-/// MISSED-1: nothing but the count tells the old bytes of the second write.
+/// MISSED-1: only the error count reveals that the second write left old bytes.
 #[test]
 fn device_that_missed_a_write_is_read_last() {
     let volume = TestVolume::new(Profile::Raid1, 2);
@@ -192,7 +192,7 @@ fn device_that_missed_a_write_is_read_last() {
     assert_ne!(read(&degraded), new, "where there is no other mirror");
 }
 
-/// WRITE-1: a missing device is one that fails.
+/// WRITE-1: a missing device counts as a failing one.
 #[test]
 fn write_leaves_out_a_missing_device() {
     let volume = TestVolume::new(Profile::Raid1, 2);
