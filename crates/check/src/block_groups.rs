@@ -1,6 +1,6 @@
-//! Block groups against chunks.
+//! Consistency of block groups and chunks.
 //!
-//! They are in a tree of their own, or between the extents, or in both while a volume is converted.
+//! Block groups are in their own tree, or in the extent tree, or in both during a conversion.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ use crate::tree_root::TreeRoot;
 use crate::volume::CheckedVolume;
 use crate::walk::{Lost, Visited, Visitor, walk};
 
-/// Assigns each chunk its block group, and reports those that do not match.
+/// Assigns each chunk its block group, and reports mismatches.
 pub(crate) fn check(
     state: &mut State<'_>,
     volume: &CheckedVolume,
@@ -63,8 +63,8 @@ fn read(
     Ok(groups)
 }
 
-/// Looks up the block group of each chunk. It does one search a chunk, so that the extents need not be read. A block
-/// that is lost is reported when they are.
+/// Looks up the block group of each chunk, with one search per chunk, so that the extent items are not read yet.
+/// Unreadable blocks are reported when the extents are read.
 fn seek(volume: &CheckedVolume, root: &TreeRoot, spaces: &mut Spaces, groups: &mut Groups) {
     let view = volume.view(root);
     let mut cursor = view.cursor();

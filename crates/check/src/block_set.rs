@@ -1,6 +1,6 @@
-//! A set of addresses of tree blocks: one bit a sector, in pages that exist where something is in them.
+//! A set of tree block addresses: one bit per sector, in pages that are allocated on demand.
 //!
-//! 32 KiB a GiB of metadata, so that even large volumes fit into a few MiB.
+//! It needs 32 KiB per GiB of metadata, so that even large volumes fit into a few MiB.
 
 use std::collections::HashMap;
 
@@ -27,7 +27,7 @@ impl BlockSet {
         (sector / PAGE_BITS, (bit / 64) as usize, 1 << (bit % 64))
     }
 
-    /// Adds a block. It returns false if the block was there already.
+    /// Adds a block. Returns false if the set had it already.
     pub(crate) fn insert(&mut self, bytenr: u64) -> bool {
         let (page, word, bit) = self.place(bytenr);
         let page = self
@@ -46,7 +46,7 @@ impl BlockSet {
             .is_some_and(|page| page[word] & bit != 0)
     }
 
-    /// Returns the blocks in this set and not in the other, ascending.
+    /// Returns the blocks that are in this set but not in the other, ascending.
     pub(crate) fn without(&self, other: &BlockSet) -> Vec<u64> {
         let mut rest = Vec::new();
         for (&number, page) in &self.pages {

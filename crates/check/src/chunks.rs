@@ -1,6 +1,6 @@
-//! Chunks, device extents and device items, each compared with the others.
+//! Consistency of chunks, device extents and device items.
 //!
-//! All of them are held in memory: a volume of 4 TiB has some four thousand.
+//! All of them are in memory: a volume of 4 TiB has about four thousand.
 //!
 //! Not here: block groups (`block_groups`).
 
@@ -33,11 +33,11 @@ type DevExtents = BTreeMap<(u64, u64), ExtentOnDevice>;
 struct ExtentOnDevice {
     chunk: u64,
     length: u64,
-    /// A stripe has claimed it.
+    /// Whether a stripe refers to it.
     has_stripe: bool,
 }
 
-/// The content of the chunk tree.
+/// The contents of the chunk tree.
 #[derive(Debug, Default)]
 pub(crate) struct Chunks {
     devices: BTreeMap<u64, DevItem>,
@@ -45,7 +45,7 @@ pub(crate) struct Chunks {
 }
 
 impl Chunks {
-    /// Reads the chunk tree and tells the pool of what it names.
+    /// Reads the chunk tree and adds its items to the pool.
     pub(crate) fn read(
         state: &mut State<'_>,
         volume: &CheckedVolume,
@@ -60,7 +60,7 @@ impl Chunks {
         Ok(chunks)
     }
 
-    /// Compares everything that the chunk, device and block group trees say.
+    /// Compares the chunk, device and block group trees.
     pub(crate) fn check(
         &self,
         state: &mut State<'_>,
@@ -109,7 +109,7 @@ impl Chunks {
         }
     }
 
-    /// Checks the stripes of all chunks. `extents_lost` says that not all device extents are known.
+    /// Checks the stripes of all chunks. With `extents_lost`, some device extents may be unknown.
     fn check_stripes(&self, state: &mut State<'_>, extents: &mut DevExtents, extents_lost: bool) {
         for (&start, chunk) in &self.chunks {
             let wanted = chunk.stripe_bytes();
@@ -186,7 +186,7 @@ impl Chunks {
                     };
                     state.add(at, fault);
                 }
-                // A stripe on it has told already.
+                // Otherwise the check of the stripe has reported it.
                 None if !extent.has_stripe => {
                     state.add_unless(lost, at, Fault::DeviceUnknown { chunk });
                 }
@@ -267,7 +267,7 @@ impl Chunks {
         }
     }
 
-    /// Compares the device item with the one that the device carries in its own superblock.
+    /// Compares the device item with the copy in the device's own superblock.
     fn compare_own_item(
         &self,
         state: &mut State<'_>,
@@ -287,7 +287,7 @@ impl Chunks {
             let item = item.fsid;
             state.add(Place::device(devid), Fault::DeviceFsid { item, device });
         }
-        // A stale device, or one of a seed, tells of another time.
+        // The superblock of a stale device or of a seed is from another time.
         if best.generation != volume.superblock().generation
             || best.fsid != volume.superblock().fsid
         {
@@ -344,7 +344,7 @@ impl ChunkReader<'_, '_> {
     fn device(&mut self, bytes: &[u8]) {
         if let Ok((item, _)) = DevItem::ref_from_prefix(bytes) {
             self.chunks.devices.insert(item.devid.get(), *item);
-            // It only refuses what the reads below would tell of as well.
+            // An error would only repeat findings that the check reports itself.
             let _ = self.volume.pool().add_dev_item(item);
         }
     }
@@ -377,7 +377,8 @@ impl ChunkReader<'_, '_> {
             ..
         }) = self.volume.pool().add_chunk(logical, chunk, stripes)
         {
-            // The superblock has another idea of a system chunk; if it is this very one, that is told once.
+            // The mapping of a system chunk in the superblock may differ. A conflict with the chunk at the same
+            // address is reported elsewhere.
             if other != logical {
                 let other = other.0;
                 self.state.add(at, Fault::ChunkOverlap { other });

@@ -1,8 +1,8 @@
-//! Data checksums: which ranges must have them, which must not, and which have.
+//! Data checksums: missing and unexpected ones.
 //!
-//! The files tell what they expect, as ranges of addresses. Neighbours are joined at once, so that what was
-//! written in order costs a few records; the rest is sorted, on disk if need be. The checksum tree is then
-//! read once, beside the sorted ranges.
+//! The files report their expectations as ranges of addresses. Adjacent ranges are merged at once, so that
+//! sequentially written data needs few records; the rest is sorted, on disk if necessary. The checksum tree is then
+//! read once and merged with the sorted ranges.
 
 mod data;
 mod ranges;
@@ -23,17 +23,17 @@ pub(crate) use data::DataReader;
 use ranges::{Range, without};
 pub(crate) use ranges::{RangeSorter, Union};
 
-/// The checksums that files expect of their data.
+/// The checksums expected for the data of files.
 #[derive(Debug)]
 pub(crate) struct Expectations {
-    /// All of it.
+    /// All data.
     data: RangeSorter,
-    /// Written, by files with checksums.
+    /// Written by files with checksums.
     needed: RangeSorter,
-    /// The ranges of files without checksums.
+    /// Data of files without checksums.
     forbidden: RangeSorter,
-    /// Preallocated. Another file may have written there before it was shared. A log or a power cut may bring that
-    /// file's extent and not this one's.
+    /// Preallocated space, which may have checksums. Another file may have written to the extent before it was
+    /// shared. A log replay or a power cut may have kept that file's extent but not this one's.
     preallocated: RangeSorter,
 }
 
@@ -47,7 +47,7 @@ impl Expectations {
         }
     }
 
-    /// Adds the sums that an extent needs. `flags` are those of the inode, or None if it is not to be asked.
+    /// Adds the checksums that an extent needs. `flags` are the inode's, or None if they must be ignored.
     pub(crate) fn add(
         &mut self,
         head: &FileExtentHead,
@@ -75,19 +75,19 @@ impl Expectations {
         Ok(())
     }
 
-    /// Adds start and length of an extent that a log names: its checksums may be in the tree already.
+    /// Adds the range of an extent in a log: its checksums may already be in the tree.
     pub(crate) fn add_logged(&mut self, (start, length): (u64, u64)) -> Result<(), CheckError> {
         self.data.add((start, start.saturating_add(length)))
     }
 
-    /// Reads the checksum tree and compares.
+    /// Reads the checksum tree and compares it with the expectations.
     pub(crate) fn check(
         self,
         state: &mut State<'_>,
         volume: &CheckedVolume,
         root: &TreeRoot,
     ) -> Result<(), CheckError> {
-        // Files may be lost that have the data.
+        // The files that use the data may be lost.
         let files_lost = state.lost_keys.keys().any(|tree| tree.holds_files())
             || state.has_lost(RootId::ROOT_TREE);
         let data_reader = state
@@ -117,11 +117,11 @@ struct CsumReader<'s, 'a> {
     needed: Union,
     forbidden: Union,
     preallocated: Union,
-    /// Ranges within the item being met that files have written.
+    /// Ranges of the current item that files have written.
     written: Vec<Range>,
     csum_bytes: u64,
     sectorsize: u64,
-    /// The end of the checksums met so far.
+    /// The end of the checksums read so far.
     end: u64,
     files_lost: bool,
     data_reader: Option<DataReader<'s>>,
@@ -146,7 +146,7 @@ impl Visitor for CsumReader<'_, '_> {
         let end = lost.range.1.map_or(u64::MAX, |end| end.offset);
         self.state.lose(lost);
         self.missing_before(self.end)?;
-        // Nothing is known of what is needed there.
+        // The checksums needed there are unknown.
         let mut ignored = 0;
         self.needed.take_before(end, &mut |_, _| ignored += 1)?;
         self.state.report.suppressed += ignored;

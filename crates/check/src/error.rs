@@ -1,11 +1,11 @@
-//! Why a check could not be done at all. A fault of the volume is an issue, not an error.
+//! The reasons why a check is impossible. A fault of the volume is an issue, not an error.
 
 use ubtrfs_device::DeviceError;
 use ubtrfs_format::superblock::SuperblockError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum CheckError {
-    /// The devices cannot be opened, or none of them has a superblock to begin with.
+    /// The devices cannot be opened, or none of them has a usable superblock.
     #[error(transparent)]
     Open(#[from] DeviceError),
     #[error("superblock copy {mirror} cannot be used: {source}")]
@@ -17,14 +17,14 @@ pub enum CheckError {
     NoSuperblockCopy { mirror: usize },
     #[error("no backup root can be read")]
     NoBackupRoot,
-    /// The root of the tree that was asked for.
+    /// The requested tree root.
     #[error("no tree block can be read at {bytenr}")]
     NoTreeRoot { bytenr: u64 },
     #[error("cannot start a thread that reads trees: {0}")]
     Thread(std::io::Error),
     #[error("cannot keep records in a temporary file: {0}")]
     Spill(#[from] std::io::Error),
-    /// The observer ended it.
+    /// Cancelled by the observer.
     #[error("cancelled")]
     Cancelled,
 }

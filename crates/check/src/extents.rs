@@ -1,8 +1,8 @@
-//! The extent tree by itself: sizes, places, counts of references; and what it tells of blocks and data.
+//! The extent tree: sizes, addresses and reference counts; and its statements about blocks and data.
 //!
-//! Items of one extent stand together: the extent item, then the references that did not fit into it.
+//! The items of one extent are adjacent: the extent item, then the references that did not fit into it.
 //!
-//! Not here: whether the references are true (`references`), free space (`free_space`).
+//! Not here: whether the references are correct (`references`), free space (`free_space`).
 
 use ubtrfs_format::block_group_flags::BlockGroupFlags;
 use ubtrfs_format::ids::RootId;
@@ -21,7 +21,7 @@ use crate::state::State;
 use crate::tree_root::TreeRoot;
 use crate::walk::{Lost, Visited, Visitor};
 
-/// The extent whose items are being met.
+/// The extent whose items are being read.
 #[derive(Debug)]
 struct Extent {
     bytenr: u64,
@@ -29,25 +29,25 @@ struct Extent {
     key: Key,
     is_block: bool,
     is_full: bool,
-    /// The count that the head says.
+    /// The count in the extent item.
     refs: u64,
     /// The sum of the references.
     counted: u64,
-    /// A tree that is referred to as root, for blocks.
+    /// A tree that the references name as root, for blocks.
     root: Option<u64>,
 }
 
 pub(crate) struct ExtentReader<'s, 'a> {
     pub(crate) state: &'s mut State<'a>,
-    /// None in the second pass, when space was counted already.
+    /// None in the second pass, because the first pass has counted the space.
     spaces: Option<&'s mut Spaces>,
     nodesize: u64,
     current: Option<Extent>,
     /// The end of the last extent.
     end: u64,
-    /// References without an item were told of this one.
+    /// References without an item were already reported for this extent.
     headless: Option<u64>,
-    /// The extent before, or its references, may have been lost.
+    /// The previous extent or its references may have been lost.
     after_loss: bool,
 }
 
@@ -86,7 +86,7 @@ impl Visitor for ExtentReader<'_, '_> {
     }
 
     fn lost(&mut self, _: &TreeRoot, lost: Lost) -> Result<(), CheckError> {
-        // Its last references may be lost: the sum says nothing.
+        // Its last references may be lost, so that the sum is meaningless.
         self.current = None;
         self.after_loss = true;
         self.state.lose(lost);
@@ -143,7 +143,7 @@ impl ExtentReader<'_, '_> {
         }
     }
 
-    /// Meets a block group. The block groups of chunks were found by searching.
+    /// Checks a block group. Groups that match a chunk were already found by searching.
     fn block_group(&mut self, key: Key) {
         let Some(spaces) = &self.spaces else { return };
         let at = Place::item(RootId::EXTENT_TREE, key).at(key.objectid);
@@ -207,7 +207,7 @@ impl ExtentReader<'_, '_> {
         Ok(())
     }
 
-    /// Checks where the extent lies.
+    /// Checks the address range of the extent.
     fn place(&mut self, extent: &Extent) {
         let at = Place::item(RootId::EXTENT_TREE, extent.key).at(extent.bytenr);
         let last = extent
@@ -247,7 +247,7 @@ impl ExtentReader<'_, '_> {
         }
     }
 
-    /// Meets a reference that is an item of its own.
+    /// Adds a reference that is a separate item.
     fn keyed(&mut self, key: Key, reference: InlineRef) -> Result<(), CheckError> {
         let belongs = self
             .current
@@ -315,7 +315,7 @@ impl ExtentReader<'_, '_> {
             };
             self.state.add(at, fault);
         }
-        // A data extent that lists no reference is told by no other fact; a block has its own fact.
+        // A data extent without references appears in no other comparison. A block does.
         if !extent.is_block && extent.counted == 0 {
             let length = extent.length;
             self.state.add(at, Fault::DataExtentUnused { length });

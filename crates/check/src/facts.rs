@@ -1,8 +1,8 @@
-//! Facts about extents, told by the extent tree on one side and by all trees on the other.
+//! Facts about extents, from the extent tree on one side and from all trees on the other.
 //!
-//! Both sides tell which tree blocks there are and what refers to which extent. In the first pass the sides are only
-//! compared as sums. A second one records the facts of the buckets that differ, to be sorted and compared one by
-//! one (`references`).
+//! Both sides state which tree blocks exist and what refers to each extent. The first pass only compares the sides as
+//! sums. A second pass records the facts of the buckets that differ, sorts them and compares them one by one
+//! (`references`).
 //!
 //! Invariants
 //! - FACT-1: all facts about one extent are in one bucket.
@@ -18,22 +18,22 @@ use crate::sorter::Sorter;
 
 const BUCKETS: usize = 4096;
 
-/// The side that tells a fact.
+/// The source of a fact.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Side {
     ExtentTree,
     Trees,
 }
 
-/// A fact about an extent; the order is that of sorted records.
+/// A fact about an extent. The order is the order of the sorted records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fact {
-    /// It is a tree block.
+    /// The extent is a tree block.
     Block {
         level: u8,
         generation: u64,
     },
-    /// It has an item as data. The trees tell this with each reference.
+    /// The extent is data. The extent tree states this once, the trees with each reference.
     Data,
     TreeRef {
         root: u64,
@@ -52,7 +52,7 @@ pub(crate) enum Fact {
 }
 
 impl Fact {
-    /// Returns kind and three numbers.
+    /// Returns the kind and three numbers.
     pub(crate) fn words(self) -> [u64; 4] {
         match self {
             Fact::Block { level, generation } => [0, u64::from(level), generation, 0],
@@ -90,14 +90,14 @@ impl Fact {
 /// bytenr, the fact, side and count, length.
 pub(crate) type FactRecord = [u64; 7];
 
-/// Where facts go.
+/// The collection of all facts.
 #[derive(Debug)]
 pub(crate) struct Facts {
     hasher: Hasher,
     sums: Sums,
-    /// In the second pass.
+    /// Used in the second pass.
     records: Option<Sorter<7>>,
-    /// The bytes of extents in files, as wholes and as far as they are used.
+    /// The bytes of data extents: their full sizes, and the parts used by files.
     data_bytes: (u64, u64),
 }
 
@@ -115,12 +115,12 @@ impl Facts {
         self.sums.all_equal()
     }
 
-    /// Returns the bytes of extents in files, as wholes and as far as they are used.
+    /// Returns the bytes of data extents: their full sizes, and the parts used by files.
     pub(crate) fn data_bytes(&self) -> (u64, u64) {
         self.data_bytes
     }
 
-    /// Starts to record the facts of buckets that differ.
+    /// Starts recording the facts of buckets that differ.
     pub(crate) fn start_recording(&mut self, sorter: Sorter<7>) {
         self.records = Some(sorter);
     }
@@ -129,7 +129,7 @@ impl Facts {
         self.records.take()
     }
 
-    /// Adds a fact that a side states. `length` is that of data, as the side knows it; 0 for blocks.
+    /// Adds a fact from one side. `length` is the size of data according to that side; 0 for blocks.
     pub(crate) fn add(
         &mut self,
         side: Side,
@@ -160,8 +160,8 @@ impl Facts {
         Ok(())
     }
 
-    /// Tells that a block of any tree is there, and what it refers to. The references are its own if
-    /// `is_full`, else those of the tree that it was made for.
+    /// Adds the facts that a block exists and what it refers to. If `is_full`, the block itself is the parent of its
+    /// references, otherwise they belong to the tree that owns the block.
     pub(crate) fn tell_block(
         &mut self,
         node: Node<'_>,
@@ -212,7 +212,7 @@ impl Facts {
         Ok(())
     }
 
-    /// Adds the fact that a tree has its root at `bytenr`.
+    /// Adds the fact that the root of a tree is at `bytenr`.
     pub(crate) fn tell_root(&mut self, tree: RootId, bytenr: u64) -> Result<(), CheckError> {
         let fact = match tree {
             // The root of a relocation tree refers to itself.
@@ -230,7 +230,7 @@ mod tests {
     fn tell_all(facts: &mut Facts) {
         for bytenr in (0..BUCKETS as u64 * 4).map(|number| number << 12) {
             for root in 5..15 {
-                // One extent has one reference more on one side.
+                // One extent has an additional reference on one side.
                 let count = if (bytenr, root) == (7 << 12, 9) { 2 } else { 1 };
                 let fact = Fact::TreeRef { root };
                 facts.add(Side::ExtentTree, bytenr, 0, fact, count).unwrap();

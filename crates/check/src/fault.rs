@@ -1,12 +1,12 @@
-//! Everything that a check can find, one variant with one stable number each.
+//! All findings of a check, each a variant with a stable number.
 //!
-//! The first two digits say the subject: 01 superblocks and devices, 02 chunks, 03 tree blocks, 04 extents and
+//! The first two digits give the subject: 01 superblocks and devices, 02 chunks, 03 tree blocks, 04 extents and
 //! references, 05 space. Subject 06 is roots, 07 files and directories, 08 checksums, 09 the fsync log. A number
-//! is never given a second meaning. The fields hold what the place (`issue::Place`) does not say.
+//! never gets a second meaning. The fields contain details that are not in the place (`issue::Place`).
 //!
-//! Severities follow the exit code of `btrfs check` and what the kernel mounts; `docs/check.md` lists them.
+//! Severities follow the exit code of `btrfs check` and the behaviour of the kernel; `docs/check.md` lists them.
 //!
-//! Not here: where it was found (`issue`).
+//! Not here: the place of a finding (`issue`).
 
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ use ubtrfs_format::key::Key;
 use ubtrfs_format::superblock::SuperblockError;
 use ubtrfs_format::uuid::Uuid;
 
-/// How bad it is.
+/// The severity of a fault.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub enum Severity {
-    /// Sound operation leaves it, such as a power cut between two writes.
+    /// A result of normal operation, such as a power cut between two writes.
     Note,
-    /// The kernel lives with it, or mends it by itself; a writer that is right does not leave it.
+    /// The kernel tolerates or repairs it, but a correct writer does not produce it.
     Warning,
-    /// The volume is not consistent.
+    /// The volume is inconsistent.
     Error,
 }
 
@@ -37,7 +37,7 @@ macro_rules! faults {
         }
 
         impl Fault {
-            /// Returns the stable number. It is shown as `E` and four digits.
+            /// Returns the stable number, which is displayed as `E` and four digits.
             pub fn number(&self) -> u16 {
                 match self { $(Fault::$variant { .. } => $number,)* }
             }
@@ -47,7 +47,7 @@ macro_rules! faults {
                 match self { $(Fault::$variant { .. } => $name,)* }
             }
 
-            /// Returns how bad it is; of some kinds the numbers decide.
+            /// Returns the severity, which for some kinds depends on the numbers.
             pub fn severity(&self) -> Severity {
                 use Severity::{Error, Note, Warning};
                 #[allow(unused_variables)]
@@ -60,7 +60,7 @@ macro_rules! faults {
     };
 }
 
-/// Returns the severity of a fault in a copy of the superblock. Tools and the kernel begin with copy 0 and look at no
+/// Returns the severity of a fault in a superblock copy. The kernel and other tools start with copy 0 and read no
 /// other.
 fn of_copy(mirror: usize, other: Severity) -> Severity {
     match mirror {
@@ -69,8 +69,8 @@ fn of_copy(mirror: usize, other: Severity) -> Severity {
     }
 }
 
-/// Returns the severity of a superblock that a commit has not reached. The power may be cut while a commit writes the
-/// superblocks.
+/// Returns the severity of a superblock that missed commits. A power cut while a commit writes the superblocks can
+/// leave one commit missing.
 fn of_generations(one: u64, other: u64) -> Severity {
     match one.abs_diff(other) {
         1 => Severity::Note,
@@ -78,7 +78,7 @@ fn of_generations(one: u64, other: u64) -> Severity {
     }
 }
 
-/// Returns the severity of a copy that is not sound. There is none where an image was restored from a dump.
+/// Returns the severity of an invalid copy. Images restored from a dump have only copy 0.
 fn of_damage(mirror: usize, reason: &SuperblockError) -> Severity {
     match reason {
         SuperblockError::Magic => of_copy(mirror, Severity::Note),
@@ -86,7 +86,7 @@ fn of_damage(mirror: usize, reason: &SuperblockError) -> Severity {
     }
 }
 
-/// Returns the severity of a sum of device sizes. The kernel refuses a volume that is smaller than its devices.
+/// Returns the severity of a wrong total of device sizes. The kernel rejects a total below the sum of the devices.
 fn of_total(superblock: u64, found: u64) -> Severity {
     match superblock < found {
         true => Severity::Error,
@@ -103,7 +103,8 @@ fn of_missing(is_allowed: bool) -> Severity {
     }
 }
 
-/// Returns the severity of a field of the device item in a superblock. The kernel takes the others from the chunk tree.
+/// Returns the severity of a wrong field in a superblock's device item. The kernel reads most fields from the chunk
+/// tree.
 fn of_device_field(field: &str) -> Severity {
     match field {
         "devid" => Severity::Error,
@@ -112,15 +113,15 @@ fn of_device_field(field: &str) -> Severity {
 }
 
 faults! {
-    /// A copy of the superblock that is not sound by itself.
+    /// A superblock copy that is invalid by itself.
     101 { of_damage(*mirror, reason) } "superblock-damaged" SuperblockDamaged { mirror: usize, reason: SuperblockError }
         => "superblock copy {mirror}: {reason}";
     102 { of_copy(*mirror, Warning) } "superblock-unreadable" SuperblockUnreadable { mirror: usize }
         => "superblock copy {mirror} cannot be read";
-    /// Copies of one generation that say different things.
+    /// Copies of one generation with different contents.
     103 { of_copy(*mirror, Warning) } "superblock-differs" SuperblockDiffers { mirror: usize, offset: usize }
         => "superblock copy {mirror} differs from the one in use at byte {offset:#x}";
-    /// A copy of another commit than the one that the kernel takes.
+    /// A copy from another commit than the one that the kernel uses.
     104 { of_generations(*generation, *used) } "superblock-stale" SuperblockStale { mirror: usize, generation: u64, used: u64 }
         => "superblock copy {mirror} has generation {generation}, the one in use has {used}";
     105 { of_generations(*generation, *newest) } "device-stale" DeviceStale { generation: u64, newest: u64 }
@@ -129,7 +130,7 @@ faults! {
         => "the device (uuid {uuid}) is missing";
     107 Error "device-truncated" DeviceTruncated { len_bytes: u64, total_bytes: u64 }
         => "the device has {len_bytes} bytes, its item says {total_bytes}";
-    /// The chunk tree cannot be read without it.
+    /// The chunk tree is unreadable without it.
     108 Error "sys-chunk-missing" SysChunkMissing {}
         => "system chunk is not in the superblock's array";
     109 Error "sys-chunk-differs" SysChunkDiffers {}
@@ -140,16 +141,16 @@ faults! {
         => "superblock says {superblock} bytes in all, the devices have {found}";
     112 Error "bytes-used" BytesUsed { superblock: u64, found: u64 }
         => "superblock says {superblock} bytes used, the extents have {found}";
-    /// The device item in a device's own superblock is not the one of the chunk tree.
+    /// The device item in a device's own superblock differs from the chunk tree.
     113 { of_device_field(field) } "device-item-differs" DeviceItemDiffers { field: &'static str, superblock: u64, item: u64 }
         => "{field}: {superblock} in the device's superblock, {item} in the chunk tree";
-    /// Kernels since 5.4 warn of it, or refuse the volume if the superblock's sum was rounded down.
+    /// Kernels since 5.4 warn, or reject the volume if the superblock's total was rounded down.
     114 Warning "device-size-unaligned" DeviceSizeUnaligned { total_bytes: u64 }
         => "the device has {total_bytes} bytes, not a whole number of sectors";
-    /// A conversion by btrfstune was not finished; the kernel mounts no such volume.
+    /// btrfstune has not finished a conversion; the kernel does not mount such a volume.
     115 Error "conversion-unfinished" ConversionUnfinished { flags: u64 }
         => "superblock flags {flags:#x}: btrfstune has to finish a conversion";
-    /// The kernel takes the item for a seed's, finds no such device, and mounts no such volume.
+    /// The kernel takes the item for a seed's, finds no such device, and does not mount the volume.
     116 Error "device-fsid" DeviceFsid { item: Uuid, device: Uuid }
         => "device item names file system {item}, the device is of {device}";
 
@@ -182,7 +183,7 @@ faults! {
     214 Error "block-group-overlap" BlockGroupOverlap { other: u64 }
         => "block group overlaps the one at {other}";
 
-    /// No mirror has a block that is sound and that its parent means.
+    /// No mirror has a valid block that matches its parent's pointer.
     301 Error "block-corrupt" BlockCorrupt { level: u8, reason: CorruptBlock }
         => "block on level {level} is damaged on every mirror: {reason}";
     302 Error "block-unreadable" BlockUnreadable { level: u8, reason: Arc<ReadFailure> }
@@ -191,24 +192,24 @@ faults! {
         => "block on level {level} ends with {last}, its parent has {bound} next";
     304 Error "tree-missing" TreeMissing {}
         => "the root tree has no item of a tree that must be there";
-    /// Another mirror was good.
+    /// Another mirror was valid.
     305 Warning "mirror-damaged" MirrorDamaged { mirror: usize, physical: u64 }
         => "mirror {mirror} at {physical} is damaged, another one is good";
-    /// A block is written together with all blocks above it.
+    /// A block is always written together with all blocks above it.
     306 Error "child-newer" ChildNewer { child: u64, generation: u64, parent_generation: u64 }
         => "child {child} has generation {generation}, its parent {parent_generation}";
-    /// A block whose references are its owner's is held by its owner, even if others share it.
+    /// A block whose references belong to its owner must be reachable from the owner, even if other trees share it.
     307 Error "block-owner" BlockOwner {}
         => "block belongs to a tree that does not hold it";
     308 Error "log-block-allocated" LogBlockAllocated {}
         => "block of a log tree is in an extent of another tree";
-    /// The kernel passes over it.
+    /// The kernel ignores it.
     309 Warning "item-type-unknown" ItemTypeUnknown { item_type: u8 }
         => "item of the unknown type {item_type}";
-    /// The check has suppressed findings without naming the lost block that they follow from.
+    /// The check has suppressed findings but reported no lost block that explains them.
     310 Error "suppressed-unexplained" SuppressedUnexplained { suppressed: u64 }
         => "{suppressed} findings are not listed, and no error explains them";
-    /// The kernel searches items of its type in another tree.
+    /// The kernel looks for items of this type in another tree.
     311 Warning "item-misplaced" ItemMisplaced {}
         => "item of a type that this tree does not have";
     312 Error "block-backref-form" BlockBackrefForm { flags: u64 }
@@ -254,16 +255,16 @@ faults! {
     /// Only blocks of subvolumes are shared.
     419 Error "full-backref-unshared" FullBackrefUnshared { root: u64 }
         => "FULL_BACKREF on a block of tree {root}, which shares none";
-    /// The references of such a block are its owner's. Only a relocated block has its own.
+    /// Such a block's references belong to its owner. Only a relocated block has its own.
     420 Error "full-backref-of-holder" FullBackrefOfHolder { owner: u64 }
         => "FULL_BACKREF on a block that its owner, tree {owner}, holds";
-    /// The kernel's scrub reads by stripes, and passes over such a block.
+    /// The kernel's scrub reads by stripes, and skips such a block.
     421 Error "block-crosses-stripe" BlockCrossesStripe {}
         => "tree block crosses a boundary of 64 KiB";
 
     501 Error "block-group-used" BlockGroupUsed { used: u64, found: u64 }
         => "block group says {used} bytes used, its extents have {found}";
-    /// Space without an extent that the free-space tree does not list.
+    /// Unallocated space that is not in the free-space tree.
     502 Error "free-space-missing" FreeSpaceMissing { start: u64, length: u64 }
         => "{length} free bytes at {start} are not in the free-space tree";
     503 Error "free-space-in-use" FreeSpaceInUse { start: u64, length: u64 }
@@ -299,13 +300,13 @@ faults! {
         => "UUID tree has {uuid} for the subvolume, which has another one or is gone";
     611 Error "default-subvolume" DefaultSubvolume { target: u64 }
         => "the default subvolume {target} is not there";
-    /// The entries of the directory for a subvolume contradict each other.
+    /// The directory entries for a subvolume contradict each other.
     612 Error "root-dir-entries-differ" RootDirEntriesDiffer { dir: u64, child: u64 }
         => "directory {dir} has a DIR_ITEM or a DIR_INDEX for subvolume {child} without the other";
-    /// The kernel looks for the trees of the volume at offset 0 only.
+    /// The kernel looks for these trees only at offset 0.
     613 Error "root-item-offset" RootItemOffset { offset: u64 }
         => "root item at offset {offset}, which must be 0 for this tree";
-    /// A snapshot is made without this entry once the item of the UUID is full.
+    /// Snapshots lack this entry once the UUID item is full.
     614 Warning "received-uuid-missing" ReceivedUuidMissing { uuid: Uuid }
         => "uuid {uuid} that the subvolume was received from is not in the UUID tree";
 
@@ -357,28 +358,28 @@ faults! {
         => "one name twice in the directory; the other one leads to inode {inode} with index {index}";
     724 Error "file-extent-generation" FileExtentGeneration { generation: u64, limit: u64 }
         => "file extent of generation {generation}, which must be from 1 to {limit}";
-    /// Compressed data is never without checksums.
+    /// Compressed data always has checksums.
     725 Error "compressed-nodatasum" CompressedNodatasum {}
         => "compressed extent of an inode without checksums";
-    /// A link can neither be immutable nor append-only.
+    /// A symlink can be neither immutable nor append-only.
     726 Error "symlink-flags" SymlinkFlags { flags: u64 }
         => "link with the flags {flags:#x}";
-    /// Only in a metadata dump: elsewhere the block is corrupt.
+    /// Possible only in a metadata dump: otherwise the block is corrupt.
     727 Error "name-hash" NameHash { index: u64 }
         => "name in a metadata dump that does not hash to {index:#x}";
-    /// The kernel forgets removals of entries that it has put off once it begins to delete the directory.
+    /// The kernel drops delayed removals of entries when it begins to delete the directory.
     728 Note "entry-in-deleted-dir" EntryInDeletedDir { inode: u64, index: u64 }
         => "entry to inode {inode} with index {index}, left in a directory that is being deleted";
-    /// Preallocated space is neither compressed nor encoded.
+    /// Preallocated space is never compressed or encoded.
     729 Error "prealloc-encoded" PreallocEncoded { compression: u8, encryption: u8, other_encoding: u16 }
         => "preallocated extent with compression {compression}, encryption {encryption} and encoding {other_encoding}";
-    /// Kernels since 5.11 know no inode cache.
+    /// Kernels since 5.11 do not support the inode cache.
     730 Error "inode-cache" InodeCache {}
         => "inode cache of an old kernel, which 'btrfs rescue clear-ino-cache' removes";
 
     801 Error "csum-missing" CsumMissing { length: u64 }
         => "{length} bytes of data have no checksums";
-    /// Checksums of preallocated space that no other file has written, or of a file without checksums.
+    /// Checksums of preallocated space that no other file has written, or for data of a file without checksums.
     802 Error "csum-unexpected" CsumUnexpected { length: u64 }
         => "{length} bytes have checksums but should have none";
     803 Error "csum-without-extent" CsumWithoutExtent { length: u64 }
@@ -389,16 +390,16 @@ faults! {
         => "mirror {mirror} at {physical} does not have the checksum of the data";
     806 Error "data-unreadable" DataUnreadable { mirror: usize, length: u64 }
         => "mirror {mirror} of {length} bytes of data cannot be read";
-    /// The kernel replays the log and cannot read the data then.
+    /// The kernel replays the log, but cannot read the data afterwards.
     807 Error "log-csum-missing" LogCsumMissing { length: u64 }
         => "{length} bytes of data in the log have no checksums";
 
-    /// The kernel does not look.
+    /// The kernel does not check this.
     901 Warning "log-block-owner" LogBlockOwner { owner: u64 }
         => "block of a log says that it belongs to tree {owner}";
     902 Warning "log-block-generation" LogBlockGeneration { generation: u64, wanted: u64 }
         => "block of a log has generation {generation}, the log has {wanted}";
-    /// The replay skips it.
+    /// The replay skips the log.
     903 Warning "log-of-nothing" LogOfNothing { subvolume: u64 }
         => "log of subvolume {subvolume}, which is not there";
     904 Error "log-overlap" LogOverlap { before_end: u64 }
@@ -414,7 +415,7 @@ faults! {
         => "the log makes or removes the directory entry of subvolume {subvolume}";
     909 Error "log-index-taken" LogIndexTaken { inode: u64, index: u64 }
         => "the log gives index {index} to a new name, and the name of inode {inode} keeps it";
-    /// The replay skips it.
+    /// The replay skips the entry.
     910 Warning "log-entry-to-nothing" LogEntryToNothing { inode: u64 }
         => "directory entry in the log to inode {inode}, which is not there";
     /// The replay skips the name.
@@ -422,16 +423,16 @@ faults! {
         => "name in the log in directory {parent}, which is not there";
     912 Error "log-range" LogRange { first: u64 }
         => "range of directory indexes in the log that ends before it begins at {first}";
-    /// The kernel replays it, and no path leads to these directories again.
+    /// The kernel replays it, and the directories become unreachable.
     913 Error "log-dir-cycle" LogDirCycle {}
         => "directory that the log puts below itself";
-    /// ubtrfs replays it, and makes no such log.
+    /// ubtrfs can replay it, and never writes such a log.
     914 Warning "log-item-outgrows-leaf" LogItemOutgrowsLeaf { committed: u64, logged: u64 }
         => "item of {committed} bytes that has {logged} in the log, with which Linux may crash as it mounts the volume; ubtrfs can mount it, or `ubtrfs rescue zero-log` drops the log";
 }
 
 impl Fault {
-    /// Returns the number as messages show it: `E0101`.
+    /// Returns the number in display format: `E0101`.
     pub fn code(&self) -> String {
         format!("E{:04}", self.number())
     }

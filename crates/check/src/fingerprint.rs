@@ -1,10 +1,10 @@
-//! Comparing two multisets of facts that are met in different orders, in constant memory.
+//! Comparison of two multisets of facts in different orders, in constant memory.
 //!
-//! Each fact is hashed with a key that is drawn anew for every check. One side adds the hash to a sum, the other
-//! takes it away. A sum of zero means that both sides have the same facts, but for a chance of one in 2^64. Facts
-//! that belong together share a bucket, so that a second pass needs to look at the buckets only that are not zero.
+//! Each fact is hashed with a key that is random for every check. One side adds the hash to a sum, the other
+//! subtracts it. A sum of zero means that both sides have equal facts, with an error probability of 2^-64. Facts that
+//! belong together share a bucket, so that a second pass only needs the nonzero buckets.
 //!
-//! Not here: what the facts are (`facts`, `inode::names`).
+//! Not here: the facts themselves (`facts`, `files::names`).
 
 use ubtrfs_device::random_words;
 
@@ -22,7 +22,7 @@ fn fold(a: u64, b: u64) -> u64 {
 impl Hasher {
     pub(crate) fn new() -> Hasher {
         Hasher {
-            // Odd, so that no factor makes everything zero.
+            // Odd, because an even factor could lose bits.
             secret: random_words().map(|word| word | 1),
         }
     }
@@ -66,7 +66,7 @@ pub(crate) struct Sums {
 }
 
 impl Sums {
-    /// Creates sums of zero. `buckets` is a power of two.
+    /// Creates sums of zero. `buckets` must be a power of two.
     pub(crate) fn new(buckets: usize) -> Sums {
         assert!(buckets.is_power_of_two(), "buckets are chosen by mask");
         Sums {

@@ -1,7 +1,7 @@
-//! The free-space tree against what the extents leave free.
+//! Consistency of the free-space tree and the extent tree.
 //!
-//! Both give the free runs of a block group in order, so that counts and hashes tell whether they agree. Only
-//! a block group for which they do not is read again, from both trees side by side.
+//! Both give the free runs of a block group in order, so that counts and hashes show whether they agree. Only block
+//! groups with a difference are read again, from both trees in parallel.
 
 use ubtrfs_format::features::CompatRo;
 use ubtrfs_format::ids::RootId;
@@ -20,7 +20,7 @@ use crate::tree_root::TreeRoot;
 use crate::volume::CheckedVolume;
 use crate::walk::{Lost, Visited, Visitor, walk};
 
-/// mkfs.btrfs begins with chunks below it and leaves their free-space infos behind.
+/// mkfs.btrfs uses temporary chunks below this address and leaves their free-space infos behind.
 const MKFS_CHUNKS_END: u64 = 21 << 20;
 
 /// A range of addresses.
@@ -66,7 +66,7 @@ pub(crate) fn check(
     Ok(())
 }
 
-/// The block group whose items are being met.
+/// The block group whose items are being read.
 struct Group {
     /// The index of its chunk, if there is one.
     index: Option<usize>,
@@ -74,7 +74,7 @@ struct Group {
     recorded: u64,
     bitmaps: bool,
     runs: FreeRuns,
-    /// The last run, which the next one may continue.
+    /// The last run, which the next one may extend.
     open: Option<Run>,
     end: u64,
 }
@@ -99,7 +99,7 @@ struct Reader<'s, 'a> {
     is_valid: bool,
     group: Option<Group>,
     has_info: Vec<bool>,
-    /// Starts and ends of block groups for which the trees do not agree.
+    /// Start and end of block groups with a difference.
     differing: Vec<Run>,
 }
 
@@ -137,7 +137,7 @@ impl Reader<'_, '_> {
                 self.begin_group(key, bytes);
             }
             KeyType::FREE_SPACE_EXTENT | KeyType::FREE_SPACE_BITMAP => self.space(key, bytes),
-            // The kernel stops at it, and takes what comes behind it as used.
+            // The kernel stops at such an item, and treats the space after it as used.
             _ => {
                 let at = Place::item(RootId::FREE_SPACE_TREE, key);
                 self.state.add(at, Fault::FreeSpaceForm {});
@@ -261,7 +261,7 @@ fn bitmap_runs(key: Key, bytes: &[u8], sectorsize: u64, each: &mut dyn FnMut(u64
     }
 }
 
-/// Reports the ranges in which the two trees differ.
+/// Reports the ranges that differ between the two trees.
 fn compare(
     state: &mut State<'_>,
     volume: &CheckedVolume,
@@ -321,13 +321,14 @@ fn compare(
                     listed.next()
                 };
             }
-            // The guards above have taken these.
+            // Handled by the guards above.
             (Some(_), None) | (None, Some(_)) => return,
         }
     }
 }
 
-/// Items from a key up to an address. Ends early where a block cannot be read, which was told before.
+/// An iterator over the items from a key up to an address. Ends early at an unreadable block, which was already
+/// reported.
 struct Items<'v> {
     cursor: Cursor<'v>,
     from: Option<Key>,
@@ -356,7 +357,7 @@ impl<'v> Items<'v> {
     }
 }
 
-/// The ranges that extents leave free.
+/// An iterator over the gaps between extents.
 struct Gaps<'v> {
     items: Items<'v>,
     nodesize: u64,
@@ -387,11 +388,11 @@ impl Gaps<'_> {
     }
 }
 
-/// The ranges that the free-space tree lists.
+/// An iterator over the free runs in the free-space tree.
 struct Listed<'v> {
     items: Items<'v>,
     sectorsize: u64,
-    /// The runs of the last bitmap, the first one last.
+    /// The remaining runs of the last bitmap, in reverse order.
     runs: Vec<Run>,
 }
 

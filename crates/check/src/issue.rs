@@ -1,4 +1,4 @@
-//! A fault and where it was found.
+//! A fault and its place.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use ubtrfs_format::key::Key;
 
 use crate::fault::{Fault, Severity};
 
-/// The place of the bytes on disk.
+/// A place on disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place {
     pub tree: Option<RootId>,
@@ -79,7 +79,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// Something that is wrong with a volume.
+/// A problem of a volume.
 #[derive(Clone, Debug)]
 pub struct Issue {
     pub at: Place,

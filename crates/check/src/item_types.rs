@@ -1,13 +1,13 @@
-//! The types of items, and the trees that have them.
+//! Item types and the trees that may contain them.
 //!
-//! The kernel searches an item in the tree of its type only: elsewhere it is dead weight that a writer left by mistake.
+//! The kernel looks for an item only in the tree of its type. Elsewhere it is garbage left by a faulty writer.
 
 use std::sync::LazyLock;
 
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::key::KeyType;
 
-/// A kind of tree, as a bit.
+/// A bit mask of tree kinds.
 type Kind = u16;
 
 const ROOT: Kind = 1 << 0;
@@ -24,9 +24,9 @@ const LOG: Kind = 1 << 10;
 /// A tree without rules here.
 const OTHER: Kind = 1 << 11;
 
-/// Types that are searched in a single kind of tree or in a few. The types that are not listed may be anywhere.
+/// Types that belong to one or a few kinds of trees. All other types are allowed everywhere.
 const HOMES: &[(Kind, &[KeyType])] = &[
-    // Version 1 of the free-space cache has files in the root tree.
+    // Version 1 of the free-space cache stores files in the root tree.
     (
         FILES | LOG | ROOT,
         &[
@@ -47,7 +47,7 @@ const HOMES: &[(Kind, &[KeyType])] = &[
             KeyType::VERITY_MERKLE_ITEM,
         ],
     ),
-    // The header of the inode cache of old kernels, which has a fault of its own, is in a tree of files.
+    // The header of the inode cache of old kernels, which has its own fault, is in file trees.
     (ROOT | FILES, &[KeyType::UNTYPED]),
     (LOG, &[KeyType::DIR_LOG_ITEM, KeyType::DIR_LOG_INDEX]),
     (CSUM | LOG, &[KeyType::EXTENT_CSUM]),
@@ -105,7 +105,7 @@ const HOMES: &[(Kind, &[KeyType])] = &[
     ),
 ];
 
-/// The kinds of tree that may have a type, by the number of the type; none for unknown types.
+/// The kinds of trees that may contain a type, indexed by type; 0 for unknown types.
 static ALLOWED: LazyLock<[Kind; 256]> = LazyLock::new(|| {
     let mut allowed = std::array::from_fn(|number| match KeyType(number as u8).name() {
         Some(_) => Kind::MAX,
@@ -137,7 +137,7 @@ fn kind_of(tree: RootId) -> Kind {
     }
 }
 
-/// The types that one tree may have.
+/// The types that one tree may contain.
 #[derive(Clone, Copy)]
 pub(crate) struct ItemTypes {
     allowed: &'static [Kind; 256],
@@ -152,12 +152,12 @@ impl ItemTypes {
         }
     }
 
-    /// Returns whether the tree may have items of this type.
+    /// Returns whether the tree may contain items of this type.
     pub(crate) fn allow(self, item_type: u8) -> bool {
         self.allowed[usize::from(item_type)] & self.kind != 0
     }
 
-    /// Returns whether any tree may have items of this type.
+    /// Returns whether any tree may contain items of this type.
     pub(crate) fn is_known(self, item_type: u8) -> bool {
         self.allowed[usize::from(item_type)] != 0
     }

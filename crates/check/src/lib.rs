@@ -1,15 +1,15 @@
-//! An independent second opinion on the consistency of a volume. Reads only.
+//! An independent, read-only check of the consistency of a volume.
 //!
-//! [`check`] and [`check_devices`] give a [`Report`]: what is wrong as [`Issue`]s, each with a stable number,
-//! and the volume's figures. The check shares nothing with the engine above the trees, so that it can judge
-//! what the engine writes.
+//! [`check`] and [`check_devices`] return a [`Report`] with the problems as [`Issue`]s, each with a stable number,
+//! and the volume's figures. The check shares no code with the engine above the tree layer, so that it can find the
+//! engine's errors.
 //!
 //! Every tree is read once, in key order. Data that must agree in two places is compared as keyed sums first
-//! (`fingerprint`), in constant memory. Only where sums differ a second pass looks for the single fault. It sorts
-//! records in runs that go to a file when memory does not hold them (`sorter`). Memory so follows from the options
-//! and not from the volume.
+//! (`fingerprint`), in constant memory. Only if sums differ, a second pass finds the individual faults. It sorts
+//! records and spills to a file when they exceed the memory (`sorter`). So the memory use depends on the options and
+//! not on the volume.
 //!
-//! A block that cannot be read is an issue by itself; what may only follow from it is counted as suppressed
+//! An unreadable block is an issue by itself. Findings that may only be a consequence of it are counted as suppressed
 //! (`lost`).
 
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
@@ -56,7 +56,7 @@ pub use issue::{Issue, Place};
 pub use options::{CheckObserver, CheckOptions, Phase, Progress};
 pub use report::{Figures, Report};
 
-/// Checks the volume that `paths` hold, with those of its devices that a scan finds.
+/// Checks the volume on `paths`, including other devices of it found by a scan.
 pub fn check(
     paths: &[PathBuf],
     options: &CheckOptions,
@@ -66,7 +66,7 @@ pub fn check(
     check_pool(Pool::open(paths, &pool_options)?, options, &mut progress)
 }
 
-/// Checks the volume on devices that are open already; the paths are names for messages.
+/// Checks the volume on open devices; the paths are only for messages.
 pub fn check_devices(
     devices: Vec<(PathBuf, Arc<dyn BlockDevice>)>,
     options: &CheckOptions,
@@ -76,8 +76,8 @@ pub fn check_devices(
     check_pool(pool, options, &mut progress)
 }
 
-/// Returns the options to open a pool for a check. As much as can be read is judged, and all that is not as it should
-/// be is an issue.
+/// Returns the options for opening a pool for a check. They accept as much as possible, because the check reports all
+/// defects as issues.
 pub fn pool_options() -> PoolOptions {
     PoolOptions::new()
         .degraded(true)

@@ -1,7 +1,7 @@
-//! Blocks that could not be read, and so the rest of which nothing can be said.
+//! Unreadable blocks, about whose contents nothing is known.
 //!
-//! A missing partner is no finding if it may be in a lost block. Ranges are kept up to a number; beyond it
-//! the last one is stretched, which suppresses more and never less.
+//! A missing counterpart is not reported if it may be in a lost block. The number of ranges is limited. Beyond the
+//! limit the last range is extended, which can only suppress more findings.
 
 use ubtrfs_format::key::Key;
 
@@ -43,7 +43,7 @@ impl LostKeys {
 #[derive(Debug)]
 pub(crate) struct LostBlocks {
     bytenrs: BlockSet,
-    /// Blocks that may hold references to extents or blocks are among them.
+    /// Whether some of them may contain references to extents or blocks.
     pub(crate) any: bool,
 }
 
@@ -55,13 +55,13 @@ impl LostBlocks {
         }
     }
 
-    /// Adds a lost block. It returns false if the block is known as lost already.
+    /// Adds a lost block. Returns false if it is already known as lost.
     pub(crate) fn insert(&mut self, bytenr: u64) -> bool {
         self.any = true;
         self.bytenrs.insert(bytenr)
     }
 
-    /// Adds a lost block that holds no references. It returns false if the block is known as lost already.
+    /// Adds a lost block without references. Returns false if it is already known as lost.
     pub(crate) fn insert_without_refs(&mut self, bytenr: u64) -> bool {
         self.bytenrs.insert(bytenr)
     }

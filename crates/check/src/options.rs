@@ -1,4 +1,4 @@
-//! How a check is done, and what it tells meanwhile.
+//! Options, phases and progress of a check.
 
 use std::path::PathBuf;
 
@@ -8,23 +8,23 @@ use ubtrfs_format::ids::Logical;
 pub struct CheckOptions {
     /// Budget for buffers, caches and sets, in bytes.
     pub memory_bytes: u64,
-    /// Issues listed; the others are counted.
+    /// Maximum number of issues in the report; further ones are only counted.
     pub max_issues: usize,
     /// Read the data of every mirror and compare it with its checksums.
     pub data_csums: bool,
-    /// Whether devices may be missing. A missing device is a warning then.
+    /// Whether devices may be missing. A missing device is only a warning then.
     pub degraded: bool,
-    /// Which copy of the superblock names the trees; None: the newest.
+    /// The superblock copy that determines the trees; None for the newest.
     pub superblock_copy: Option<usize>,
-    /// Take the trees from the newest backup root that can be read.
+    /// Use the newest readable backup root.
     pub backup_root: bool,
-    /// The root of the root tree.
+    /// Address of the root tree's root.
     pub tree_root: Option<Logical>,
-    /// The root of the chunk tree.
+    /// Address of the chunk tree's root.
     pub chunk_root: Option<Logical>,
-    /// Where devices are searched that the given paths lack.
+    /// Places to search for devices that are not in the given paths.
     pub scan: Vec<PathBuf>,
-    /// Where records go that memory has no room for; None: the system's temporary folder.
+    /// Folder for records that exceed the memory; None for the system's temporary folder.
     pub spill_dir: Option<PathBuf>,
 }
 
@@ -45,7 +45,7 @@ impl Default for CheckOptions {
     }
 }
 
-/// The parts of a check, in their order.
+/// The phases of a check, in order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub enum Phase {
     Superblocks,
@@ -75,7 +75,7 @@ impl Phase {
         self as usize + 1
     }
 
-    /// Returns the name of the checked subject.
+    /// Returns the name of the phase's subject.
     pub fn subject(self) -> &'static str {
         match self {
             Phase::Superblocks => "superblocks",
@@ -90,7 +90,7 @@ impl Phase {
     }
 }
 
-/// How far a check is.
+/// The progress of a check.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
     pub phase: Phase,
@@ -100,12 +100,12 @@ pub struct Progress {
     pub issues: u64,
 }
 
-/// A listener to a check. A closure hears of the progress alone.
+/// An observer of a check. A closure receives only the progress.
 pub trait CheckObserver {
-    /// Hears how far the check is: when a phase begins, and now and then within.
+    /// Receives the progress: at the start of each phase, and periodically within it.
     fn progress(&mut self, progress: &Progress);
 
-    /// Tells whether the check is to end now. It is asked now and then.
+    /// Returns whether to cancel the check. Polled periodically.
     fn is_cancelled(&mut self) -> bool {
         false
     }

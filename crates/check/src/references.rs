@@ -1,7 +1,7 @@
-//! References as the extent tree and all other trees tell them, side by side for each extent.
+//! Comparison of the references in the extent tree with those in all other trees, extent by extent.
 //!
-//! Runs only if their sums differ. All trees are read again, the facts of the buckets that differ are sorted,
-//! and each extent is judged by itself.
+//! Runs only if the sums of the first pass differ. All trees are read again, the facts of the differing buckets are
+//! sorted, and each extent is checked separately.
 
 use crate::error::CheckError;
 use crate::extents::ExtentReader;
@@ -16,7 +16,7 @@ use crate::walk::{Lost, Visited, Visitor, walk};
 
 use ubtrfs_format::ids::RootId;
 
-/// Tells the facts of trees and nothing else.
+/// A visitor that only collects the facts of trees.
 struct Retell<'s, 'a> {
     state: &'s mut State<'a>,
 }
@@ -40,7 +40,7 @@ pub(crate) fn check(
     volume: &CheckedVolume,
     roots: &Roots,
 ) -> Result<(), CheckError> {
-    // Without it every block and every extent would be told of.
+    // Without the extent tree, every block and every extent would be reported.
     let Some(extent_tree) = roots.tree_root(RootId::EXTENT_TREE) else {
         return Ok(());
     };
@@ -84,35 +84,35 @@ fn compare(state: &mut State<'_>, nodesize: u64) -> Result<(), CheckError> {
     Ok(())
 }
 
-/// All facts about one address. References come after what tells whether the extent is there, so that only
-/// one of them is held.
+/// All facts about one address. References are sorted after the facts that show whether the extent exists, so that
+/// only one reference is in memory.
 struct Extent {
     bytenr: u64,
     /// Level and generation, by side.
     block: [Option<(u8, u64)>; 2],
-    /// Length by the extent tree.
+    /// The length according to the extent tree.
     data_item: Option<u64>,
-    /// A file was met that uses it.
+    /// Whether a file uses it.
     is_used: bool,
     has_recorded_refs: bool,
     is_length_reported: bool,
     is_missing_reported: bool,
     are_blocks_judged: bool,
     reference: Option<Reference>,
-    /// References that no file has, until a file is met that uses the extent otherwise.
+    /// Unused references, held back until it is known whether any file uses the extent.
     unused: Vec<Fault>,
-    /// Its item may have been lost, or the trees that use it.
+    /// Whether its item, or the trees that use it, may have been lost.
     item_lost: bool,
     users_lost: bool,
 }
 
 struct Reference {
     fact: Fact,
-    /// By side.
+    /// Indexed by side.
     counts: [u64; 2],
 }
 
-/// Held back for one extent.
+/// Maximum number of unused references that are held back for one extent.
 const MAX_UNUSED: usize = 64;
 
 impl Extent {
@@ -174,7 +174,7 @@ impl Extent {
         }
     }
 
-    /// Compares the extent's length in a file with that in its item.
+    /// Compares the extent's length in a file with the length in its item.
     fn compare_length(&mut self, state: &mut State<'_>, file: u64) {
         match self.data_item {
             Some(item) if item != file && !self.is_length_reported => {
@@ -190,7 +190,7 @@ impl Extent {
         }
     }
 
-    /// Judges whether the block is there on both sides.
+    /// Checks whether the block exists on both sides.
     fn judge_blocks(&mut self, state: &mut State<'_>) {
         if std::mem::replace(&mut self.are_blocks_judged, true) {
             return;
@@ -233,7 +233,7 @@ impl Extent {
             reference.fact,
             Fact::DataRef { .. } | Fact::SharedDataRef { .. }
         );
-        // That one side lacks the extent as a whole was told already.
+        // An extent that is missing on one side was already reported.
         let has_item = match is_data {
             true => self.data_item.is_some(),
             false => self.block[0].is_some(),
@@ -245,7 +245,7 @@ impl Extent {
         if !has_item || !has_users {
             return;
         }
-        // The extent item of a block says to which tree its references belong.
+        // The extent item determines which tree owns the references of a block.
         let lost = match recorded < found {
             true => self.item_lost || state.has_lost(RootId::EXTENT_TREE),
             false => self.users_lost,
@@ -276,7 +276,7 @@ impl Extent {
             },
             (Fact::Block { .. } | Fact::Data, _) => return,
         };
-        // If no file uses the extent at all, that is one fault for all its references.
+        // If no file uses the extent, a single fault covers all its references.
         if is_data && found == 0 && !self.is_used && self.unused.len() < MAX_UNUSED {
             self.unused.push(fault);
         } else {

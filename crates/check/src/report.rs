@@ -1,4 +1,4 @@
-//! The result of a check: issues up to a limit, counts of all, and the figures of the volume.
+//! The result of a check: a limited number of issues, counts of all, and the figures of the volume.
 
 use std::collections::BTreeMap;
 
@@ -7,25 +7,25 @@ use ubtrfs_format::uuid::Uuid;
 use crate::fault::{Fault, Severity};
 use crate::issue::{Issue, Place};
 
-/// Sums over a volume, with the meaning that btrfs-progs gives them.
+/// Totals of a volume, as defined by btrfs-progs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Figures {
-    /// Bytes in use: data and tree blocks, one copy of each.
+    /// Bytes in use by data and tree blocks, one copy of each.
     pub bytes_used: u64,
-    /// Checksums of data.
+    /// Bytes of data checksums.
     pub csum_bytes: u64,
-    /// All tree blocks.
+    /// Bytes of all tree blocks.
     pub tree_bytes: u64,
-    /// The tree blocks of subvolumes.
+    /// Bytes of the subvolumes' tree blocks.
     pub fs_tree_bytes: u64,
-    /// The blocks of the extent tree.
+    /// Bytes of the extent tree's blocks.
     pub extent_tree_bytes: u64,
-    /// Room in tree blocks that no item has.
+    /// Unused bytes in tree blocks.
     pub waste_bytes: u64,
-    /// Data on the devices, one copy of each extent.
+    /// Bytes of data extents on disk, one copy of each.
     pub data_bytes_allocated: u64,
-    /// Data of files, shared extents counted for each.
+    /// Bytes of data in files; shared extents count for each user.
     pub data_bytes_referenced: u64,
 }
 
@@ -33,19 +33,19 @@ pub struct Figures {
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     pub fsid: Uuid,
-    /// The first ones, in the order in which they were found.
+    /// The first issues, in the order of detection.
     pub issues: Vec<Issue>,
-    /// How often each number was found, those beyond the limit included.
+    /// The count of each number, including issues beyond the limit.
     pub counts: BTreeMap<u16, u64>,
     pub errors: u64,
     pub warnings: u64,
-    /// The number of notes, which sound operation leaves.
+    /// The number of notes, which are results of normal operation.
     pub notes: u64,
-    /// Findings that may only follow from blocks that could not be read, and are not listed.
+    /// The number of suppressed findings, which may only be consequences of unreadable blocks.
     pub suppressed: u64,
-    /// The volume has a log that the next mount replays. Its blocks and checksums were checked, not its names.
+    /// The volume has a log that the next mount replays. Its contents were checked, but not replayed.
     pub has_log: bool,
-    /// The volume has quota groups, whose sums are not judged.
+    /// The volume has quota groups, whose sums are not checked.
     pub has_quotas: bool,
     /// All data was read and compared with its checksums.
     pub data_was_read: bool,
@@ -55,12 +55,12 @@ pub struct Report {
 }
 
 impl Report {
-    /// Returns whether nothing is wrong. Warnings and notes do not count.
+    /// Returns whether there are no errors. Warnings and notes do not count.
     pub fn is_clean(&self) -> bool {
         self.errors == 0
     }
 
-    /// Returns whether there was nothing to say at all.
+    /// Returns whether there are no findings at all.
     pub fn is_spotless(&self) -> bool {
         self.found() == 0
     }
@@ -70,7 +70,7 @@ impl Report {
         self.counts.keys().copied().collect()
     }
 
-    /// Returns how many issues were found that are not in `issues`.
+    /// Returns how many issues are not in `issues` because of the limit.
     pub fn unlisted(&self) -> u64 {
         self.found().saturating_sub(self.issues.len() as u64)
     }
@@ -80,7 +80,7 @@ impl Report {
         self.errors + self.warnings + self.notes
     }
 
-    /// Adds an error if findings were suppressed and no error explains them: such a volume is not sound.
+    /// Adds an error if findings were suppressed and no error explains them: such a volume is not consistent.
     pub(crate) fn finish(&mut self, limit: usize) {
         if self.suppressed > 0 && self.errors == 0 {
             let suppressed = self.suppressed;
@@ -103,7 +103,7 @@ impl Report {
 }
 
 impl std::fmt::Display for Report {
-    /// Writes one issue a line.
+    /// Writes one issue per line.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         for issue in &self.issues {
             writeln!(f, "{issue}")?;

@@ -1,4 +1,4 @@
-//! The part of a root item that later passes need.
+//! The fields of root items that later phases need.
 
 use ubtrfs_format::ids::{Logical, RootId, Transid};
 use ubtrfs_format::item::RootItem;
@@ -7,7 +7,7 @@ use ubtrfs_format::uuid::Uuid;
 
 use crate::tree_root::TreeRoot;
 
-/// The fields of a root item that are needed later.
+/// A subset of a root item.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RootEntry {
     pub(crate) key: Key,
@@ -40,13 +40,13 @@ impl RootEntry {
         RootId(self.key.objectid)
     }
 
-    /// Returns whether it is a subvolume that the kernel will delete, or has begun to.
+    /// Returns whether it is a subvolume whose deletion is pending or in progress.
     pub(crate) fn is_deleted(&self) -> bool {
         self.id().is_subvolume() && self.refs == 0
     }
 
     pub(crate) fn tree_root(&self) -> TreeRoot {
-        // A relocation tree that is being merged notes its progress there as well, and still holds all.
+        // A relocation tree that is being merged also stores its progress there, but is still complete.
         let is_half = self.drop_progress.objectid != 0 && self.refs == 0;
         TreeRoot {
             tree: self.id(),

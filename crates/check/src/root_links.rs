@@ -1,8 +1,7 @@
-//! The four ways in which a subvolume's place is written, compared: ROOT_REF, ROOT_BACKREF, DIR_ITEM and
-//! DIR_INDEX.
+//! Consistency of the four records of a subvolume's location: ROOT_REF, ROOT_BACKREF, DIR_ITEM and DIR_INDEX.
 //!
-//! A snapshot copies the entries of nested subvolumes, and no ROOT_REF names these. Entries alone are no fault, as
-//! long as there are two of them.
+//! A snapshot contains copies of the entries of nested subvolumes, without a ROOT_REF. So entries alone are valid if
+//! both of them exist.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +26,7 @@ pub(crate) enum Link {
 
 const LINKS: [Link; 4] = [Link::Ref, Link::Backref, Link::DirItem, Link::DirIndex];
 
-/// Collects what is written about places of subvolumes.
+/// The collected location records of subvolumes.
 #[derive(Debug)]
 pub(crate) struct RootLinks {
     hasher: Hasher,
@@ -35,12 +34,12 @@ pub(crate) struct RootLinks {
     sorter: Sorter<6>,
 }
 
-/// All links with the same child, tree, directory and name.
+/// All records with the same child, tree, directory and name.
 struct Group {
     child: u64,
     parent: u64,
     dir: u64,
-    /// The index that each kind of link has.
+    /// The index in each kind of record.
     index: [Option<u64>; 4],
 }
 
@@ -52,7 +51,7 @@ impl RootLinks {
         }
     }
 
-    /// Adds a link. `place` is tree, directory and name. A DIR_ITEM knows no index.
+    /// Adds a record. The tuple is tree, directory and name. A DIR_ITEM has no index.
     pub(crate) fn add(
         &mut self,
         child: u64,
@@ -129,7 +128,7 @@ impl Group {
         if backref != Some(index) {
             state.add_unless(roots_lost, at, Fault::RootBackrefMissing { parent });
         }
-        // Nothing is known of the entries in a tree that is gone, or is being deleted.
+        // The entries in a tree that is missing or being deleted are unknown.
         let is_alive = roots.get(&parent).is_some_and(|entry| !entry.is_deleted());
         let entries_lost = entries_lost || !is_alive;
         if item.is_none() {

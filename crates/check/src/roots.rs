@@ -1,6 +1,6 @@
-//! The root tree: which trees there are, and how subvolumes refer to each other.
+//! The root tree: the existing trees, and the references between subvolumes.
 //!
-//! Not here: the directory entries of subvolumes, which are met with the files (`root_links` compares them).
+//! Not here: the directory entries of subvolumes, which are read with the files (`root_links` compares them).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,10 +20,10 @@ use crate::tree_root::TreeRoot;
 use crate::volume::CheckedVolume;
 use crate::walk::{Lost, Visited, Visitor, walk};
 
-/// Uuid and kind of entry to the subvolumes that have it.
+/// Maps uuid and kind of entry to the subvolumes with it.
 pub(crate) type UuidMap = BTreeMap<(Uuid, KeyType), Vec<u64>>;
 
-/// Trees whose root items the kernel looks for at offset 0.
+/// Trees whose root items the kernel expects at offset 0.
 const FOUND_AT_0: [RootId; 7] = [
     RootId::EXTENT_TREE,
     RootId::DEV_TREE,
@@ -34,16 +34,16 @@ const FOUND_AT_0: [RootId; 7] = [
     RootId::QUOTA_TREE,
 ];
 
-/// The content of the root tree.
+/// The contents of the root tree.
 #[derive(Debug, Default)]
 pub(crate) struct Roots {
-    /// In order of key.
+    /// In key order.
     pub(crate) entries: Vec<RootEntry>,
     orphans: BTreeSet<u64>,
     /// Inodes of the root tree itself: its directory and version 1 free-space caches.
     inodes: BTreeSet<u64>,
     default_subvolume: Option<u64>,
-    /// Children that a ROOT_BACKREF names.
+    /// Subvolumes with a ROOT_BACKREF.
     with_backref: BTreeSet<u64>,
 }
 
@@ -77,7 +77,7 @@ impl Roots {
         Ok(roots)
     }
 
-    /// Judges what the root tree says by itself.
+    /// Checks the root tree by itself.
     pub(crate) fn check(&self, state: &mut State<'_>, volume: &CheckedVolume) {
         state.report.has_quotas = self.find(RootId::QUOTA_TREE).is_some();
         self.check_required(state, volume);
@@ -142,7 +142,8 @@ impl Roots {
         }
     }
 
-    /// Returns all subvolumes, those being deleted last: what only they show is known less well.
+    /// Returns all file trees. Subvolumes that are being deleted are last, so that a shared leaf is first read in a
+    /// complete subvolume.
     pub(crate) fn file_trees(&self) -> Vec<RootEntry> {
         let is_file_tree = |entry: &&RootEntry| entry.id().holds_files();
         let mut trees: Vec<RootEntry> = self.entries.iter().filter(is_file_tree).copied().collect();
@@ -150,7 +151,7 @@ impl Roots {
         trees
     }
 
-    /// Returns the trees that are neither of files nor read by a phase of their own.
+    /// Returns the trees that neither contain files nor have their own phase.
     pub(crate) fn other_trees(&self) -> Vec<TreeRoot> {
         const READ_ELSEWHERE: [RootId; 7] = [
             RootId::TREE_RELOC,
@@ -168,14 +169,14 @@ impl Roots {
             .collect()
     }
 
-    /// Returns the trees of a balance that is under way: copies of subvolumes, which share leaves with them.
+    /// Returns the trees of a running balance: copies of subvolumes, which share leaves with these.
     pub(crate) fn relocation_trees(&self) -> Vec<TreeRoot> {
         let entries = self.entries.iter();
         let relocated = entries.filter(|entry| entry.id() == RootId::TREE_RELOC);
         relocated.map(RootEntry::tree_root).collect()
     }
 
-    /// Returns the expected content of the UUID tree: uuid and kind to the subvolumes that have it.
+    /// Returns the expected contents of the UUID tree: uuid and kind to the subvolumes with it.
     pub(crate) fn uuids(&self) -> UuidMap {
         let mut uuids = UuidMap::new();
         let nil = Uuid::default();
@@ -195,7 +196,7 @@ impl Roots {
         uuids
     }
 
-    /// Returns the trees in use by their ids.
+    /// Returns the existing trees by id.
     pub(crate) fn by_id(&self) -> BTreeMap<u64, &RootEntry> {
         self.entries.iter().map(|e| (e.key.objectid, e)).collect()
     }

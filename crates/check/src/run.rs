@@ -1,4 +1,4 @@
-//! The phases of a check, in their order.
+//! The phases of a check, in order.
 
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::FileExtent;
@@ -104,7 +104,7 @@ fn check_bytes_used(state: &mut State<'_>, volume: &CheckedVolume) {
     }
 }
 
-/// Reads trees of which only the blocks matter.
+/// A visitor for trees that are only checked at the block level.
 struct Blocks<'s, 'a> {
     state: &'s mut State<'a>,
 }
@@ -124,8 +124,8 @@ impl Visitor for Blocks<'_, '_> {
     }
 }
 
-/// Reads the trees of a balance that was interrupted. Only they may still hold the data that it has moved. The inodes
-/// that have the data are those of the subvolumes, which were read before.
+/// A visitor for the trees of an interrupted balance. Moved data may only be reachable from them. The inodes with
+/// this data belong to the subvolumes, which were read before.
 struct Relocated<'s, 'a> {
     state: &'s mut State<'a>,
     expectations: &'s mut Expectations,

@@ -1,11 +1,11 @@
-//! Sorting more records than memory has room for.
+//! External sorting of records.
 //!
-//! Records are words of fixed number, compared from the first word on. Runs that fill the buffer are sorted
-//! and written to a file without a name; at the end all runs are merged.
+//! A record is a fixed number of words, compared from the first word on. Full buffers are sorted and written as runs
+//! to an unnamed file; at the end all runs are merged.
 //!
 //! Invariants
-//! - SORT-1: at most `buffer_bytes` and one block a run are in memory.
-//! - SORT-2: what comes out ascends and is what went in, equal records included.
+//! - SORT-1: at most `buffer_bytes` and one block per run are in memory.
+//! - SORT-2: the output is ascending and has exactly the records of the input, including duplicates.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -18,10 +18,10 @@ use zerocopy::IntoBytes;
 
 type Record<const N: usize> = [u64; N];
 
-/// The bytes that a run has in memory while runs are merged.
+/// Bytes of each run in memory during the merge.
 const MERGE_BLOCK_BYTES: usize = 64 << 10;
 
-/// Takes records in any order.
+/// Accepts records in any order.
 #[derive(Debug)]
 pub(crate) struct Sorter<const N: usize> {
     buffer: Vec<Record<N>>,
@@ -34,7 +34,7 @@ pub(crate) struct Sorter<const N: usize> {
 struct Spill {
     file: File,
     len_bytes: u64,
-    /// Where each run ends.
+    /// The end of each run.
     ends: Vec<u64>,
 }
 
@@ -141,7 +141,7 @@ struct Run<const N: usize> {
 
 impl<const N: usize> Merge<N> {
     fn next(&mut self) -> io::Result<Option<Record<N>>> {
-        // SORT-2: the lowest of all runs.
+        // SORT-2: the lowest record of all runs.
         let Some(Reverse((record, run))) = self.heap.pop() else {
             return Ok(None);
         };
@@ -149,7 +149,7 @@ impl<const N: usize> Merge<N> {
         Ok(Some(record))
     }
 
-    /// Puts the next record of a run on the heap.
+    /// Pushes the next record of a run onto the heap.
     fn refill(&mut self, index: usize) -> io::Result<()> {
         let run = &mut self.runs[index];
         if run.next == run.block.len() {

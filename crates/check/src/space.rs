@@ -1,8 +1,8 @@
-//! The chunks in order of address, each with its block group and with what was found in it.
+//! The chunks in address order, each with its block group and the space found in use.
 
 use ubtrfs_format::block_group_flags::BlockGroupFlags;
 
-/// The content of a block group item.
+/// The contents of a block group item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GroupItem {
     pub(crate) length: u64,
@@ -10,7 +10,7 @@ pub(crate) struct GroupItem {
     pub(crate) flags: BlockGroupFlags,
 }
 
-/// A sequence of free ranges, by count and hash.
+/// A fingerprint of a sequence of free ranges: count and hash.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FreeRuns {
     pub(crate) count: u64,
@@ -18,7 +18,7 @@ pub(crate) struct FreeRuns {
 }
 
 impl FreeRuns {
-    /// Runs come in order of address.
+    /// Adds a run. Runs must be added in address order.
     pub(crate) fn add(&mut self, start: u64, length: u64) {
         const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
         self.count += 1;
@@ -29,18 +29,18 @@ impl FreeRuns {
     }
 }
 
-/// A chunk.
+/// A chunk and the space found in it.
 #[derive(Clone, Debug)]
 pub(crate) struct Space {
     pub(crate) start: u64,
     pub(crate) length: u64,
     pub(crate) flags: BlockGroupFlags,
     pub(crate) group: Option<GroupItem>,
-    /// Its block group may be in a block that cannot be read.
+    /// Whether its block group may be in an unreadable block.
     pub(crate) is_group_lost: bool,
-    /// Bytes of the extents in it.
+    /// Bytes of extents in the chunk.
     pub(crate) used: u64,
-    /// The runs that the extents leave free.
+    /// The gaps between the extents.
     pub(crate) free: FreeRuns,
     /// The end of its last extent.
     filled: u64,
@@ -51,20 +51,20 @@ impl Space {
         self.start + self.length
     }
 
-    /// Returns whether it has a block group, as far as is known.
+    /// Returns whether the chunk has a block group, as far as known.
     pub(crate) fn may_have_group(&self) -> bool {
         self.group.is_some() || self.is_group_lost
     }
 }
 
-/// All chunks; they do not overlap.
+/// All chunks, without overlaps.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Spaces {
     spaces: Vec<Space>,
 }
 
 impl Spaces {
-    /// Adds a chunk. Chunks come in order of address.
+    /// Adds a chunk. Chunks must be added in address order.
     pub(crate) fn push(&mut self, start: u64, length: u64, flags: BlockGroupFlags) {
         self.spaces.push(Space {
             start,
@@ -96,7 +96,7 @@ impl Spaces {
         Some(&self.spaces[self.index_of(bytenr)?])
     }
 
-    /// Counts an extent; extents come in order of address. None if it does not lie within one chunk.
+    /// Adds an extent. Extents must be added in address order. Returns None if it is not within one chunk.
     pub(crate) fn fill(&mut self, bytenr: u64, length: u64) -> Option<&Space> {
         let index = self.index_of(bytenr)?;
         let space = &mut self.spaces[index];
@@ -112,7 +112,7 @@ impl Spaces {
         Some(space)
     }
 
-    /// Counts the free space behind the last extent of each.
+    /// Adds the free space after the last extent of each chunk.
     pub(crate) fn finish(&mut self) {
         for space in &mut self.spaces {
             let end = space.end();

@@ -1,4 +1,4 @@
-//! The state of a check while it runs.
+//! The state of a running check.
 
 use std::collections::HashMap;
 
@@ -20,24 +20,24 @@ use crate::tree_root::TreeRoot;
 use crate::volume::CheckedVolume;
 use crate::walk::{Lost, Visited};
 
-/// Blocks between two calls of the progress callback.
+/// Number of blocks between two calls of the progress callback.
 const PROGRESS_BLOCKS: u64 = 1024;
 
 pub(crate) struct State<'a> {
     pub(crate) options: &'a CheckOptions,
     pub(crate) report: Report,
     pub(crate) facts: Facts,
-    /// Blocks whose references are their own. Known once the extent tree was read.
+    /// Blocks that are the parent in their own references (FULL_BACKREF). Complete after the extent tree was read.
     pub(crate) full_backrefs: BlockSet,
     pub(crate) lost_blocks: LostBlocks,
-    /// The keys that trees have lost along with blocks.
+    /// The key ranges of lost blocks, by tree.
     pub(crate) lost_keys: HashMap<RootId, LostKeys>,
     visited: BlockSet,
-    /// Blocks that were met in the tree that made them.
+    /// Blocks that are reachable from their owner.
     at_home: BlockSet,
-    /// Blocks that were met in another tree, and whose references are of the tree that made them.
+    /// Blocks that are reachable from another tree, while their references belong to the owner.
     elsewhere: BlockSet,
-    /// The second pass: what is wrong with blocks is known.
+    /// Whether this is the second pass, which does not report defects of blocks again.
     is_second_pass: bool,
     observer: &'a mut dyn CheckObserver,
     phase: Phase,
@@ -77,12 +77,12 @@ impl<'a> State<'a> {
         self.report.add(at, fault, self.options.max_issues);
     }
 
-    /// Counts what may only follow from a block that could not be read.
+    /// Counts a finding that may only be a consequence of an unreadable block.
     pub(crate) fn suppress(&mut self) {
         self.report.suppressed += 1;
     }
 
-    /// Adds a finding, unless it may only follow from something lost.
+    /// Adds a finding, unless it may only be a consequence of a lost block.
     pub(crate) fn add_unless(&mut self, may_be_lost: bool, at: Place, fault: Fault) {
         match may_be_lost {
             true => self.suppress(),
@@ -104,7 +104,7 @@ impl<'a> State<'a> {
         self.check_cancelled()
     }
 
-    /// Returns an error if the observer ends the check.
+    /// Returns an error if the observer cancels the check.
     pub(crate) fn check_cancelled(&mut self) -> Result<(), CheckError> {
         match self.observer.is_cancelled() {
             true => Err(CheckError::Cancelled),
@@ -118,7 +118,7 @@ impl<'a> State<'a> {
         Sorter::new(share, self.options.spill_dir.as_deref())
     }
 
-    /// Forgets which blocks were visited, so that all tell their facts again.
+    /// Clears the visited blocks, so that the second pass collects all facts again.
     pub(crate) fn start_second_pass(&mut self) {
         self.is_second_pass = true;
         self.visited.clear();
@@ -130,13 +130,13 @@ impl<'a> State<'a> {
         self.is_second_pass
     }
 
-    /// Notes a tree. It must be called for the root of each tree that the extent tree counts.
+    /// Adds a tree. Must be called for the root of each tree that is in the extent tree.
     pub(crate) fn enter_tree(&mut self, root: &TreeRoot) -> Result<(), CheckError> {
         self.facts.tell_root(root.tree, root.bytenr.0)
     }
 
-    /// Notes a block. It must be called for each block of a tree that the extent tree counts. Returns whether the block
-    /// is met for the first time: trees of subvolumes share blocks.
+    /// Adds a block. Must be called for each block of a tree that is in the extent tree. Returns whether the block is
+    /// new: subvolumes share blocks.
     pub(crate) fn enter_block(
         &mut self,
         root: &TreeRoot,
@@ -169,7 +169,7 @@ impl<'a> State<'a> {
         Ok(true)
     }
 
-    /// Reports items of unknown types and of types that the tree does not have.
+    /// Reports items with unknown types and with types that do not belong in the tree.
     pub(crate) fn check_types(&mut self, root: &TreeRoot, block: Visited<'_>) {
         let types = ItemTypes::of(root.tree);
         for (key, _) in block.node.items() {
@@ -214,8 +214,8 @@ impl<'a> State<'a> {
         self.report.figures.waste_bytes += waste as u64;
     }
 
-    /// Checks that a block and its extent agree on the form of the references that the block holds. Blocks of a
-    /// relocation, and those from before that form, name themselves as the parent.
+    /// Checks that a block and its extent item use one form of references. Relocated blocks, and blocks with an old
+    /// backref revision, are the parent in their references.
     fn check_backref_form(&mut self, root: &TreeRoot, block: Visited<'_>, is_full: bool) {
         let flags = block.node.header().flags.get();
         if names_itself(flags) && !is_full {
@@ -224,8 +224,8 @@ impl<'a> State<'a> {
         }
     }
 
-    /// Checks a block with FULL_BACKREF in the tree that made it. A deletion that has begun sets that flag on blocks
-    /// that the subvolume still holds.
+    /// Checks a block with FULL_BACKREF that is reachable from its owner. Once a deletion has begun, blocks that the
+    /// subvolume still contains have this flag.
     fn check_holder(&mut self, root: &TreeRoot, block: Visited<'_>) {
         let flags = block.node.header().flags.get();
         if root.tree.holds_files() && root.dropped.is_none() && !names_itself(flags) {
@@ -258,7 +258,7 @@ impl<'a> State<'a> {
         }
     }
 
-    /// Reports blocks that their owner does not hold. It must be called when all trees were read.
+    /// Reports blocks that are not reachable from their owner. Must be called after all trees were read.
     pub(crate) fn check_owners(&mut self) {
         let owners_lost = self.lost_keys.keys().any(|tree| tree.holds_files())
             || self.has_lost(RootId::ROOT_TREE)
@@ -274,13 +274,14 @@ impl<'a> State<'a> {
         self.report.figures.data_bytes_referenced = referenced;
     }
 
-    /// Notes a lost block. It must be called for each lost block of a tree.
+    /// Adds a lost block. Must be called for each lost block of a tree.
     pub(crate) fn lose(&mut self, lost: Lost) {
         if !self.is_second_pass {
             let keys = self.lost_keys.entry(lost.tree).or_default();
             keys.add(lost.range);
             if self.lost_blocks.insert(lost.bytenr.0) {
-                // Its chunk may be in the lost part of the chunk tree. The superblock maps the chunk tree itself.
+                // Its chunk may be in the lost part of the chunk tree. The chunk tree itself is mapped by the
+                // superblock.
                 let follows = lost.tree != RootId::CHUNK_TREE
                     && is_unmapped(&lost.fault)
                     && self.has_lost(RootId::CHUNK_TREE);
@@ -302,7 +303,7 @@ impl<'a> State<'a> {
             .is_some_and(|lost| lost.touches(objectid))
     }
 
-    /// Reports the mirrors that were bad while another one was good.
+    /// Reports bad mirrors of blocks with another valid mirror.
     pub(crate) fn tell_bad_mirrors(&mut self, volume: &CheckedVolume) {
         for record in volume.pool().read_errors() {
             let bytenr = record.logical;
@@ -322,13 +323,13 @@ impl<'a> State<'a> {
     }
 }
 
-/// Returns whether the flags of a header are those of a block that is the parent in its references.
+/// Returns whether a block with these header flags is the parent in its references.
 fn names_itself(flags: u64) -> bool {
     let revision = flags >> header_flags::BACKREF_REV_SHIFT;
     flags & header_flags::RELOC != 0 || revision != header_flags::MIXED_BACKREF_REV
 }
 
-/// Returns whether a block was not found for want of a chunk.
+/// Returns whether a block was not found because its address has no chunk.
 fn is_unmapped(fault: &Fault) -> bool {
     let Fault::BlockUnreadable { reason, .. } = fault else {
         return false;

@@ -1,7 +1,6 @@
-//! The superblocks: each copy of each device by itself, all copies among themselves, and what they say about
-//! devices and system chunks.
+//! The superblocks: validity of each copy, consistency of all copies, and of their device items and system chunks.
 //!
-//! Not here: devices that are missing and sums over devices (`chunks`), sums over extents (`run`).
+//! Not here: missing devices and totals over devices (`chunks`), totals over extents (`run`).
 
 use ubtrfs_device::{CopyProblem, DeviceInfo, DeviceSuperblocks, SuperblockCopy};
 use ubtrfs_format::superblock::{SUPERBLOCK_SIZE, Superblock, flags};
@@ -12,8 +11,8 @@ use crate::issue::Place;
 use crate::state::State;
 use crate::volume::CheckedVolume;
 
-/// Parts of a superblock in which sound copies may differ. They are its sum and place, and the log's root, which is
-/// written to the first copy only.
+/// Fields that may differ between valid copies: the checksum, the address, and the log root, which is only written to
+/// copy 0.
 const MAY_DIFFER: [std::ops::Range<usize>; 4] = {
     const fn field(start: usize, len: usize) -> std::ops::Range<usize> {
         start..start + len
@@ -26,7 +25,7 @@ const MAY_DIFFER: [std::ops::Range<usize>; 4] = {
     ]
 };
 
-/// Flags that btrfstune clears when a conversion is done.
+/// Flags that btrfstune clears after a conversion.
 const CONVERTING: u64 = flags::CHANGING_FSID
     | flags::CHANGING_FSID_V2
     | flags::CHANGING_BG_TREE
@@ -59,7 +58,7 @@ fn check_device(state: &mut State<'_>, volume: &CheckedVolume, info: &DeviceInfo
     if generation < newest && used.fsid == volume.pool().superblock().fsid {
         state.add(at, Fault::DeviceStale { generation, newest });
     }
-    // The kernel writes no copy that reaches the end of the device as its item has it.
+    // The kernel writes no copy that reaches the end of the device according to its item.
     let end = used.dev_item.total_bytes.get();
     for copy in &superblocks.copies {
         if copy.mirror == 0 || copy.offset + (SUPERBLOCK_SIZE as u64) < end {
@@ -68,7 +67,7 @@ fn check_device(state: &mut State<'_>, volume: &CheckedVolume, info: &DeviceInfo
     }
 }
 
-/// Returns the copy that the kernel takes, or another one if that is not sound.
+/// Returns the copy that the kernel uses, or another one if that is invalid.
 fn in_use(superblocks: &DeviceSuperblocks) -> Option<&Superblock> {
     let first = superblocks.copies.first();
     let first = first.filter(|copy| copy.mirror == 0 && copy.problem.is_none());
@@ -85,7 +84,7 @@ fn check_copy(state: &mut State<'_>, at: Place, used: &Superblock, copy: &Superb
             let reason = reason.clone();
             state.add(at, Fault::SuperblockDamaged { mirror, reason });
         }
-        // A leftover of an older volume: the kernel never looks at it.
+        // A remnant of an older volume, which the kernel never reads.
         (Some(CopyProblem::OtherVolume(_)), _) => {}
         (Some(CopyProblem::Read(_)), _) | (None, None) => {
             state.add(at, Fault::SuperblockUnreadable { mirror });

@@ -1,6 +1,6 @@
-//! The UUID tree against the subvolumes' root items.
+//! Consistency of the UUID tree and the subvolumes' root items.
 //!
-//! The kernel mends the tree by itself if its generation is not that of the volume: then it is not judged.
+//! The kernel rebuilds the tree if its generation differs from the volume's. In this case it is not checked.
 
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::key::{Key, KeyType};
@@ -58,8 +58,8 @@ pub(crate) fn check(
     Ok(())
 }
 
-/// Returns whether one item cannot name so many subvolumes. Both writers then leave out entries of snapshots. Neither
-/// splits a leaf for an item that would leave no room for the head of another.
+/// Returns whether one item is too small for this many subvolumes. Then both ubtrfs and the kernel omit entries of
+/// snapshots. Neither splits a leaf for an item that would leave no space for another item head.
 fn is_too_many(subvolumes: usize, nodesize: usize) -> bool {
     subvolumes * size_of::<u64>() + 2 * ITEM_HEAD_SIZE > leaf_data_size(nodesize)
 }
@@ -67,7 +67,7 @@ fn is_too_many(subvolumes: usize, nodesize: usize) -> bool {
 struct Reader<'s, 'a> {
     state: &'s mut State<'a>,
     is_judged: bool,
-    /// The entries that were not met yet.
+    /// The entries that were not found yet.
     wanted: UuidMap,
     roots_lost: bool,
 }

@@ -1,4 +1,4 @@
-//! The volume under check: its devices and where its trees begin, as the superblock or the options say.
+//! The volume under check: its devices, and its tree roots according to the superblock or the options.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -18,14 +18,14 @@ use crate::tree_root::TreeRoot;
 pub(crate) struct CheckedVolume {
     pool: Arc<Pool>,
     superblock: Box<Superblock>,
-    /// For what is sought rather than walked.
+    /// For individual look-ups, as opposed to walks.
     store: Arc<NodeStore>,
     seed_fsids: Vec<Uuid>,
     chunk_root: TreeRoot,
     tree_root: TreeRoot,
-    /// Where the trees may begin instead, the best first; empty unless the options ask for a backup root.
+    /// Alternative roots, the best first; empty unless the options request a backup root.
     backups: Vec<RootBackup>,
-    /// The roots are those that the superblock means today.
+    /// Whether the roots are the superblock's current ones.
     is_current: bool,
 }
 
@@ -84,7 +84,7 @@ impl CheckedVolume {
         Ok(())
     }
 
-    /// Chooses the root tree. It may be in a chunk that only the chunk tree names.
+    /// Chooses the root tree, which may be in a chunk that is only in the chunk tree.
     pub(crate) fn choose_tree_root(&mut self, options: &CheckOptions) -> Result<(), CheckError> {
         self.seed_fsids = self.pool.seed_fsids();
         self.store.adopt_seeds();
@@ -97,8 +97,8 @@ impl CheckedVolume {
         Ok(())
     }
 
-    /// Finds a root tree among the backups. Backups of the chunk tree that was read come first: another may lack chunks,
-    /// or have more.
+    /// Finds a readable root tree among the backups. Backups with the loaded chunk tree come first, because others
+    /// may need different chunks.
     fn backup_tree_root(&self) -> Option<TreeRoot> {
         let is_of_chunk_root = |backup: &&RootBackup| backup_chunk_root(backup) == self.chunk_root;
         let (first, then): (Vec<_>, Vec<_>) = self.backups.iter().partition(is_of_chunk_root);
@@ -112,7 +112,7 @@ impl CheckedVolume {
         roots.find(|root| self.is_readable(root))
     }
 
-    /// Returns whether the block is there, and the one that is meant.
+    /// Returns whether the expected block is readable.
     fn is_readable(&self, root: &TreeRoot) -> bool {
         let expect = Expect {
             owner: Some(root.tree),
@@ -123,7 +123,7 @@ impl CheckedVolume {
         self.read_block(&expect).is_some()
     }
 
-    /// Reads a root of which only the place is known.
+    /// Reads a root of which only the address is known.
     fn root_at(&self, tree: RootId, bytenr: Logical) -> Result<TreeRoot, CheckError> {
         let expect = Expect {
             owner: Some(tree),
@@ -142,7 +142,7 @@ impl CheckedVolume {
         }
     }
 
-    /// Reads a block. It returns None if no mirror has a sound block that is as expected.
+    /// Reads a block. Returns None if no mirror has a valid block with the expected properties.
     fn read_block(&self, expect: &Expect) -> Option<Vec<u8>> {
         let is_aligned = expect.bytenr.0.is_multiple_of(u64::from(self.sectorsize()));
         let mut block = vec![0; self.nodesize()];
@@ -193,12 +193,12 @@ impl CheckedVolume {
         self.superblock.flags.get() & (flags::METADUMP | flags::METADUMP_V2) != 0
     }
 
-    /// Returns whether the trees are those of the superblock. Its sums do not apply to older ones.
+    /// Returns whether the trees are the superblock's current ones. Its totals do not apply to older trees.
     pub(crate) fn is_current(&self) -> bool {
         self.is_current
     }
 
-    /// Returns a view of a tree in which single items are sought.
+    /// Returns a view of a tree for individual look-ups.
     pub(crate) fn view(&self, root: &TreeRoot) -> View {
         let committed = CommittedRoot {
             tree: root.tree,
@@ -233,8 +233,8 @@ fn chosen_superblock(pool: &Pool, options: &CheckOptions) -> Result<Box<Superblo
     Ok(block)
 }
 
-/// Returns the backups whose fields are sane. Those of earlier transactions come first, the newest before others: a
-/// check of the roots that the superblock names needs no backup. `btrfs check -b` takes the first of these.
+/// Returns the backups with plausible fields. Older transactions come first, newest first among them, because the
+/// current roots need no backup. `btrfs check -b` uses the first of these.
 fn sane_backups(superblock: &Superblock) -> Vec<RootBackup> {
     let sectorsize = u64::from(superblock.sectorsize.get());
     let newest = superblock.generation.get();

@@ -1,16 +1,16 @@
-//! Reading whole trees, every block of them, in key order.
+//! Sequential reads of whole trees, every block in key order.
 //!
-//! A reader thread goes down the trees, reads children many at a time and checks each block. The visitor gets the
-//! sound ones in batches on the caller's thread, and is told of every child that is lost. The meaning of a block is the
-//! visitor's business.
+//! A reader thread descends the trees, reads children in batches and verifies each block. The visitor receives the
+//! valid blocks in batches on the caller's thread, and an event for every lost child. The visitor interprets the
+//! blocks.
 //!
 //! Invariants
-//! - WALK-1: every block was passed by `format::check` and is what its parent says: level, generation, owner
-//!   and first key. All its keys are below its parent's next one, so that a walk ends on any bytes.
-//! - WALK-2: a lost child costs its own subtree and nothing else.
+//! - WALK-1: every block has passed `format::check` and matches its parent's level, generation, owner and first key.
+//!   All its keys are below its parent's next one, so that a walk terminates on any input.
+//! - WALK-2: a lost child loses only its own subtree.
 //!
-//! At most `IN_FLIGHT` batches wait for the visitor, however large the tree.
-//! Not here: which mirror is read (`device`).
+//! At most `IN_FLIGHT` batches are queued for the visitor, however large the tree.
+//! Not here: the choice of mirrors (`device`).
 
 mod read;
 
@@ -26,25 +26,25 @@ use crate::fault::Fault;
 use crate::tree_root::TreeRoot;
 use crate::volume::CheckedVolume;
 
-/// A block as a visitor gets it.
+/// A block as passed to a visitor.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Visited<'a> {
     pub(crate) node: Node<'a>,
-    /// Children in the slots before it are gone.
+    /// Children in earlier slots have been deleted.
     pub(crate) first_slot: usize,
 }
 
-/// A block that could not be had.
+/// A block that could not be read.
 #[derive(Clone, Debug)]
 pub(crate) struct Lost {
     pub(crate) tree: RootId,
     pub(crate) bytenr: Logical,
-    /// The first key that it may hold, and the first one behind it.
+    /// The first key that it may contain, and the exclusive end of its range.
     pub(crate) range: (Key, Option<Key>),
     pub(crate) fault: Fault,
 }
 
-/// Gets what a walk finds. An error ends the walk.
+/// Receives the events of a walk. An error stops the walk.
 pub(crate) trait Visitor {
     fn begin(&mut self, _root: &TreeRoot) -> Result<(), CheckError> {
         Ok(())
@@ -61,14 +61,14 @@ enum Event {
     Begin(usize),
     End(usize),
     Block {
-        /// Where in the batch's bytes.
+        /// Offset in the batch's bytes.
         offset: usize,
         first_slot: usize,
     },
     Lost(Box<Lost>),
 }
 
-/// The blocks that go from the reader to the visitor at a time.
+/// A batch of blocks on its way from the reader to the visitor.
 #[derive(Debug, Default)]
 struct Batch {
     bytes: Vec<u8>,
@@ -76,10 +76,10 @@ struct Batch {
     events: Vec<Event>,
 }
 
-/// Bytes of a batch; at least a few blocks.
+/// Size of a batch, which has at least `BATCH_MIN_BLOCKS` blocks.
 const BATCH_BYTES: usize = 1 << 20;
 const BATCH_MIN_BLOCKS: usize = 16;
-/// Batches on their way beside the one that is filled and the one that is visited.
+/// Number of queued batches, in addition to the one being filled and the one being visited.
 const IN_FLIGHT: usize = 2;
 
 /// Reads all `roots` one after the other.
@@ -127,7 +127,7 @@ fn visit<V: Visitor>(
             }
         }
         batch.used = 0;
-        // The reader may be done already.
+        // This fails if the reader has already finished.
         let _ = spare.try_send(batch);
     }
     Ok(())

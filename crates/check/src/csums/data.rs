@@ -1,4 +1,4 @@
-//! Reading the data of all mirrors and comparing it with its checksums.
+//! Scrub: reads the data of all mirrors and verifies it with the checksums.
 
 use ubtrfs_device::{DeviceError, Pool};
 use ubtrfs_format::csum::CsumType;
@@ -9,14 +9,14 @@ use crate::issue::Place;
 use crate::state::State;
 use crate::volume::CheckedVolume;
 
-/// Data read at a time.
+/// Bytes of data per read.
 const CHUNK_BYTES: usize = 1 << 20;
-/// The direct way, and those by each parity; further ones only differ in what they do not trust.
+/// The direct read and the reconstruction by each parity. Further mirrors only exclude other members.
 const MAX_PARITY_MIRRORS: usize = 3;
 
 pub(crate) struct DataReader<'v> {
     pool: &'v Pool,
-    /// Where the checksums are.
+    /// The tree that contains the checksums.
     tree: RootId,
     csum_type: CsumType,
     sectorsize: usize,
@@ -36,7 +36,7 @@ impl<'v> DataReader<'v> {
         }
     }
 
-    /// Checks data on all mirrors. `wanted` are the sums of consecutive sectors from `start` on.
+    /// Verifies data on all mirrors. `wanted` are the checksums of consecutive sectors starting at `start`.
     pub(crate) fn check(&mut self, state: &mut State<'_>, start: u64, wanted: &[u8]) {
         let sectors = CHUNK_BYTES / self.sectorsize;
         let mut at = start;
@@ -85,8 +85,8 @@ impl<'v> DataReader<'v> {
         }
     }
 
-    /// Checks sectors one by one, for data that could not be read at once. A device that is missing was reported, and
-    /// so was data that is nowhere.
+    /// Verifies sectors one by one, for data that failed to read in one request. Missing devices and data without a
+    /// chunk were reported before.
     fn check_sectors(&mut self, state: &mut State<'_>, start: u64, wanted: &[u8], mirror: usize) {
         let csum_bytes = self.csum_type.size_bytes();
         let mut unread: Option<(u64, u64)> = None;

@@ -1,4 +1,4 @@
-//! Sets of ranges of addresses: told in any order, given back as disjoint ranges in ascending order.
+//! Sets of address ranges: added in any order, returned as disjoint ranges in ascending order.
 
 use crate::error::CheckError;
 use crate::sorter::{Sorted, Sorter};
@@ -8,7 +8,7 @@ pub(crate) type Range = (u64, u64);
 
 #[derive(Debug)]
 pub(crate) struct RangeSorter {
-    /// The range that the next one may continue.
+    /// The last range, which the next one may extend.
     open: Option<Range>,
     sorter: Sorter<2>,
 }
@@ -45,11 +45,11 @@ impl RangeSorter {
     }
 }
 
-/// The union of all ranges, taken from the lowest on.
+/// An iterator over the union of all ranges, ascending.
 #[derive(Debug)]
 pub(crate) struct Union {
     sorted: Sorted<2>,
-    /// A record that is not joined yet.
+    /// A record that is not merged yet.
     ahead: Option<Range>,
     next: Option<Range>,
 }
@@ -76,7 +76,7 @@ impl Union {
         Ok(())
     }
 
-    /// Takes what lies below `end`; a range that crosses it is cut.
+    /// Removes the ranges below `end`; a range that crosses it is split.
     pub(crate) fn take_before(
         &mut self,
         end: u64,

@@ -1,4 +1,4 @@
-//! One inode while its items are met, and what must hold when all were.
+//! One inode: its state while its items are read, and the final checks.
 
 use ubtrfs_format::item::{FileExtent, FileKind, InodeFlags, InodeItem};
 use ubtrfs_format::limits::MAX_TARGET_BYTES;
@@ -6,7 +6,7 @@ use ubtrfs_format::limits::MAX_TARGET_BYTES;
 use super::Rules;
 use crate::fault::Fault;
 
-/// The fields of the INODE_ITEM that are needed.
+/// The relevant fields of the INODE_ITEM.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Facts {
     pub(super) flags: InodeFlags,
@@ -35,11 +35,11 @@ impl Facts {
 #[derive(Debug, Default)]
 pub(crate) struct Inode {
     pub(super) number: u64,
-    /// None if it has items and no INODE_ITEM.
+    /// None if the inode has items but no INODE_ITEM.
     pub(super) item: Option<Facts>,
     pub(super) names: u64,
     pub(super) has_entries: bool,
-    /// The bytes of all names, each met as DIR_ITEM and as DIR_INDEX.
+    /// The total length of all names, counted for both DIR_ITEM and DIR_INDEX.
     pub(super) entries_bytes: u64,
     has_extents: bool,
     extents_bytes: u64,
@@ -48,9 +48,9 @@ pub(crate) struct Inode {
     /// The first range without an extent.
     gap: Option<(u64, u64)>,
     inline_bytes: Option<u64>,
-    /// The inline extent is stored as it is, and its last byte is NUL.
+    /// Whether the inline extent is uncompressed and ends with a NUL.
     ends_with_nul: bool,
-    /// Where the last extent with data begins.
+    /// Start of the last extent with data.
     last_data: Option<u64>,
 }
 
@@ -62,7 +62,7 @@ impl Inode {
         }
     }
 
-    /// Returns the kind as directory entries say it, or 0 if it is not known.
+    /// Returns the file type as in directory entries, or 0 if it is unknown.
     pub(super) fn kind(&self) -> u8 {
         let kind = self.item.and_then(|item| item.kind());
         kind.map_or(0, FileKind::raw)
@@ -72,18 +72,18 @@ impl Inode {
         self.kind() == FileKind::Directory.raw()
     }
 
-    /// Returns whether its data has no checksums.
+    /// Returns whether the inode's data has no checksums.
     pub(super) fn is_unsummed(&self) -> bool {
         let flags = self.item.map(|item| item.flags);
         flags.is_some_and(|flags| flags.contains(InodeFlags::NODATASUM))
     }
 
-    /// Returns whether it needs an orphan item.
+    /// Returns whether the inode needs an orphan item.
     pub(super) fn is_unlinked(&self) -> bool {
         self.item.is_some_and(|item| item.nlink == 0)
     }
 
-    /// Adds an extent. Extents come in order of file offset.
+    /// Adds an extent. Extents must be added in order of file offset.
     pub(crate) fn add_extent(
         &mut self,
         start: u64,
@@ -151,7 +151,7 @@ impl Inode {
                 }
                 let (offset, num_bytes) = (body.offset.get(), body.num_bytes.get());
                 let (ram_bytes, disk_bytes) = (head.ram_bytes.get(), body.disk_num_bytes.get());
-                // Only `ram_bytes` says how long a hole or a compressed extent is.
+                // The length of a hole or a compressed extent is only in `ram_bytes`.
                 let extent_bytes = match is_hole || head.compression != 0 {
                     true => ram_bytes,
                     false => ram_bytes.min(disk_bytes),
@@ -169,8 +169,8 @@ impl Inode {
         }
     }
 
-    /// Returns whether its inline extent is the target of a link of `size` bytes. `mkfs.btrfs --rootdir` of btrfs-progs
-    /// 6.14 stores a NUL behind the target, which the size does not count.
+    /// Returns whether the inline extent is the target of a symlink of `size` bytes. `mkfs.btrfs --rootdir` of
+    /// btrfs-progs 6.14 appends a NUL to the target, which is not part of the size.
     pub(crate) fn has_target(&self, size: u64) -> bool {
         let Some(inline_bytes) = self.inline_bytes else {
             return false;
@@ -194,7 +194,7 @@ impl Inode {
         }
         let mode = item.mode;
         if is_dir {
-            // While it is deleted the size is brought up to date at the end.
+            // During its deletion, the size is only updated at the end.
             if item.size != self.entries_bytes && item.nlink > 0 {
                 add(Fault::DirSize {
                     size: item.size,
@@ -212,7 +212,7 @@ impl Inode {
         }
     }
 
-    /// Checks the size and the extents of a file. An unlinked file may be half deleted.
+    /// Checks the size and the extents of a file. Unlinked files are skipped, because they may be half deleted.
     fn check_file(&self, item: &Facts, rules: Rules, add: &mut dyn FnMut(Fault)) {
         if item.nlink == 0 {
             return;

@@ -1,10 +1,10 @@
-//! Files and directories of each subvolume, in the order of their inode numbers.
+//! Files and directories of each subvolume, in order of inode numbers.
 //!
-//! Everything about an inode stands together, so that one inode at a time is held (`inode`). Names stand in
-//! the directory and with the inode: they are compared as sums first (`names`).
+//! All items of an inode are adjacent, so that only one inode is in memory at a time (`inode`). Names are stored both
+//! in the directory and with the inode: they are compared as sums first (`names`).
 //!
-//! Leaves that subvolumes share are looked at once for each, because what they mean depends on what stands
-//! around them; their extents are counted once.
+//! Leaves that are shared between subvolumes are checked once for each, because their meaning depends on the
+//! neighbouring items. Their extents are counted once.
 
 mod inode;
 mod names;
@@ -36,7 +36,7 @@ pub(crate) use inode::Inode;
 use names::{Name, NameSums};
 use orphans::Orphans;
 
-/// Reads all trees that hold files.
+/// Reads all trees that contain files.
 pub(crate) fn check(
     state: &mut State<'_>,
     volume: &CheckedVolume,
@@ -71,9 +71,9 @@ pub(crate) struct Rules {
     no_holes: bool,
     sectorsize: u64,
     pub(crate) nodesize: usize,
-    /// The highest that an extent may have: that of the running transaction.
+    /// The highest valid generation of an extent, which is the running transaction's.
     pub(crate) generation: u64,
-    /// The volume was restored from a metadata dump, in which names may be scrambled.
+    /// The volume was restored from a metadata dump, which may have scrambled names.
     is_dump: bool,
 }
 
@@ -97,7 +97,7 @@ struct FileReader<'s, 'a> {
     expectations: &'s mut Expectations,
     rules: Rules,
     deleted: std::collections::BTreeSet<RootId>,
-    /// Whether the tree is being deleted: then only its extents matter.
+    /// Whether the tree is being deleted; then only its extents are checked.
     is_deleted: bool,
     has_root_dir: bool,
     inode: Option<Inode>,
@@ -262,7 +262,7 @@ impl FileReader<'_, '_> {
         Ok(())
     }
 
-    /// Reports the inode cache that old kernels kept in a subvolume, by its inode.
+    /// Reports a subvolume's inode cache, which old kernels wrote, by its inode.
     fn check_cache(&mut self, root: &TreeRoot, key: Key) {
         if (key.objectid, key.item_type) == (objectid::FREE_INO, KeyType::INODE_ITEM) {
             let at = Place::item(root.tree, key);
@@ -270,7 +270,8 @@ impl FileReader<'_, '_> {
         }
     }
 
-    /// Checks that the names of one DIR_ITEM are distinct. All of one name have one hash and stand there together.
+    /// Checks that the names of one DIR_ITEM are distinct. Equal names have equal hashes, so that duplicates are in
+    /// the same item.
     fn compare_names(&mut self, root: &TreeRoot, key: Key, bytes: &[u8]) {
         let mut entries = DirEntries::new(bytes);
         let Some(first) = entries.next() else { return };
@@ -329,7 +330,7 @@ impl FileReader<'_, '_> {
         else {
             return Ok(());
         };
-        // Data that relocation moves has the sums of its old place.
+        // Data being relocated still has the checksums of its old address.
         let is_telling = !self.is_deleted && root.tree != RootId::DATA_RELOC_TREE;
         let flags = match (&self.inode, is_telling) {
             (Some(inode), true) => inode.item.map(|item| item.flags),
@@ -357,13 +358,13 @@ impl FileReader<'_, '_> {
     }
 }
 
-/// Returns whether it is the reference of the root directory, which is its own parent, without an entry.
+/// Returns whether it is the root directory's reference to itself, which has no directory entry.
 fn is_root_ref(key: Key, entry: &RefEntry<'_>) -> bool {
     let root = InodeNr::FIRST_FREE.0;
     (key.objectid, key.offset) == (root, root) && entry.index == 0 && entry.name == b".."
 }
 
-/// Returns whether it is compressed data that has an extent of its own.
+/// Returns whether it is compressed data in a separate extent.
 fn is_compressed(bytes: &[u8]) -> bool {
     matches!(
         FileExtent::decode(bytes),
@@ -372,8 +373,8 @@ fn is_compressed(bytes: &[u8]) -> bool {
     )
 }
 
-/// Returns whether the number is an inode's, not that of orphan items, nor of the free-inode cache of old kernels.
-/// Below the first that may be used there are none, and so an item there lacks its inode.
+/// Returns whether the objectid is an inode number, as opposed to orphan items or the inode cache of old kernels.
+/// Numbers below the first valid inode count as inodes, so that their items are reported as missing one.
 fn is_inode(objectid: u64) -> bool {
     objectid <= RootId::LAST_FREE
 }

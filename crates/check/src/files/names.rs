@@ -1,8 +1,7 @@
-//! The three places in which a name is written, compared: DIR_ITEM, DIR_INDEX, and INODE_REF or
-//! INODE_EXTREF.
+//! Consistency of the three records of a name: DIR_ITEM, DIR_INDEX, and INODE_REF or INODE_EXTREF.
 //!
-//! First as sums, for a whole subvolume in constant memory. Only for names in buckets that differ the
-//! subvolume is read again and its names are sorted by directory and name.
+//! They are compared as sums first, for a whole subvolume in constant memory. Only if buckets differ, the subvolume
+//! is read again and the names of these buckets are sorted by directory and name.
 //!
 //! Invariants
 //! - NAME-1: all records of one name in one directory are in one bucket.
@@ -25,10 +24,10 @@ use crate::volume::CheckedVolume;
 use crate::walk::{Lost, Visited, Visitor, walk};
 
 const BUCKETS: usize = 256;
-/// Records of one name that are told apart; a sound volume has three.
+/// Maximum number of records of one name that are compared; a valid volume has three.
 const MAX_GROUP: usize = 64;
 
-/// One of the places of a name. `kind` is the file type, as in directory entries.
+/// One record of a name. `kind` is the file type, as in directory entries.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Name<'a> {
     Item {
@@ -53,7 +52,7 @@ pub(super) enum Name<'a> {
     },
 }
 
-/// The sums that are left when each reference has been taken from them.
+/// Sums of the directory entries minus the references.
 #[derive(Clone, Debug)]
 pub(super) struct NameSums {
     hasher: Hasher,
@@ -128,14 +127,14 @@ impl NameSums {
     }
 }
 
-/// directory, hash of the name, where it is written, child, index, kind
+/// directory, hash of the name, kind of record, child, index, file type
 type Record = [u64; 6];
 
 const ITEM: u64 = 0;
 const INDEX: u64 = 1;
 const REF: u64 = 2;
 
-/// Reads the tree again and tells what is wrong with its names.
+/// Reads the tree again and reports the inconsistent names.
 pub(super) fn find_faults(
     state: &mut State<'_>,
     volume: &CheckedVolume,
@@ -166,7 +165,7 @@ pub(super) fn find_faults(
 struct Recorder<'n> {
     sums: &'n NameSums,
     sorter: Sorter<6>,
-    /// The inode being met, and its kind.
+    /// The current inode and its file type.
     inode: (u64, u8),
 }
 
@@ -185,7 +184,7 @@ impl Visitor for Recorder<'_> {
     }
 }
 
-/// Returns the inode that an entry leads to, or the number of no inode.
+/// Returns the inode that an entry refers to, or 0 if it is not an inode.
 pub(super) fn child_of(location: Key) -> u64 {
     match location.item_type {
         KeyType::INODE_ITEM => location.objectid,
@@ -249,13 +248,13 @@ impl Recorder<'_> {
     }
 }
 
-/// Judges all records of one name in one directory.
+/// Checks all records of one name in one directory.
 fn judge(state: &mut State<'_>, volume: &CheckedVolume, root: &TreeRoot, group: &[Record]) {
     let Some(&[dir, ..]) = group.first() else {
         return;
     };
     let children: BTreeSet<u64> = group.iter().map(|record| record[3]).collect();
-    // Double entries of the DIR_ITEM were reported when it was met.
+    // Duplicates within a DIR_ITEM were reported when it was read.
     for twice in group.iter().filter(|record| record[2] == INDEX).skip(1) {
         let [_, _, _, inode, index, _] = *twice;
         let key = Key::new(dir, KeyType::DIR_INDEX, index);
@@ -279,7 +278,7 @@ fn judge(state: &mut State<'_>, volume: &CheckedVolume, root: &TreeRoot, group: 
     }
 }
 
-/// Index and kind by each place; an item knows no index.
+/// The index and file type of each record of a name; a DIR_ITEM has no index.
 struct Child {
     dir: u64,
     inode: u64,
@@ -289,7 +288,7 @@ struct Child {
 }
 
 impl Child {
-    /// Returns whether the directory has no name and waits for its deletion.
+    /// Returns whether the directory is unlinked and waits for its deletion.
     fn is_dir_deleted(&self, volume: &CheckedVolume, root: &TreeRoot) -> bool {
         let wanted = Key::new(self.dir, KeyType::INODE_ITEM, 0);
         let Ok(Some(item)) = volume.view(root).get(&wanted) else {
@@ -343,7 +342,7 @@ impl Child {
         };
         let entries = [self.item, self.index];
         let other_kind = entries.iter().flatten().find(|(_, kind)| *kind != wanted);
-        // Without an INODE_ITEM there is no kind, which was told.
+        // Without an INODE_ITEM, which was reported before, the file type is unknown.
         if let Some(&(_, entry)) = other_kind.filter(|_| wanted != 0) {
             let fault = Fault::EntryType {
                 inode,
@@ -369,7 +368,7 @@ impl Child {
 mod tests {
     use super::*;
 
-    /// Adds the three records of a name; the two entries lead to `item` and `index`.
+    /// Adds the three records of a name; the two entries refer to `item` and `index`.
     fn add(sums: &mut NameSums, dir: u64, name: &[u8], [item, index]: [u64; 2]) {
         let kind = FileKind::Regular.raw();
         sums.add(&Name::Item {

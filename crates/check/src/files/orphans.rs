@@ -1,7 +1,7 @@
-//! Unlinked inodes against the orphan items of their subvolume.
+//! Consistency of unlinked inodes and the orphan items of their subvolume.
 //!
-//! Orphan items stand behind all inodes, both in ascending order. An orphan item may be of an inode that has
-//! links: old kernels made one for each truncation.
+//! Orphan items follow all inodes in key order, and both are ascending. Inodes with links may have orphan items, too:
+//! old kernels created them for truncations.
 
 use ubtrfs_format::ids::{RootId, objectid};
 use ubtrfs_format::key::{Key, KeyType};
@@ -18,7 +18,7 @@ use crate::volume::CheckedVolume;
 pub(super) struct Orphans {
     /// Inodes without links.
     unlinked: Unlinked,
-    /// The next of them without an orphan item so far.
+    /// The next unlinked inode without an orphan item so far.
     next: Option<u64>,
 }
 
@@ -81,7 +81,7 @@ impl Orphans {
             return self.advance();
         }
         let wanted = Key::new(inode, KeyType::INODE_ITEM, 0);
-        // A block that cannot be read was told already.
+        // An unreadable block was already reported.
         let is_there = !matches!(volume.view(root).get(&wanted), Ok(None));
         if !is_there {
             let key = Key::new(objectid::ORPHAN, KeyType::ORPHAN_ITEM, inode);

@@ -1,7 +1,7 @@
-//! Checksums of logged data: they are in the log of the subvolume, behind all inodes, or in the committed tree.
+//! Checksums of logged data: they are in the subvolume's log, after all inodes, or in the committed tree.
 //!
-//! An extent that was written after the last commit has its checksums in the log. Data that it shares with older ones
-//! may have them in the committed tree.
+//! An extent written after the last commit has its checksums in the log. If data is shared with older extents, the
+//! checksums may be in the committed tree.
 
 use ubtrfs_format::ids::{RootId, objectid};
 use ubtrfs_format::item::{FileExtentHead, FileExtentRegular};
@@ -25,16 +25,16 @@ pub(super) struct LogCsums<'v> {
     generation: u64,
 }
 
-/// The checksums that the log being met needs.
+/// The checksums that the current log needs.
 pub(super) struct NeededCsums {
     data: LoggedData,
-    /// The end of the checksums met so far.
+    /// The end of the checksums read so far.
     end: u64,
 }
 
 /// Data that needs checksums.
 enum LoggedData {
-    /// Part of the log is lost, and nothing can be said.
+    /// Part of the log is lost, so that no check is possible.
     Unknown,
     Needing(RangeSorter),
     Comparing(Union),
@@ -76,7 +76,7 @@ impl<'v> LogCsums<'v> {
         }
     }
 
-    /// Notes which checksums an extent with data needs.
+    /// Adds the checksums that a data extent needs.
     pub(super) fn add_data(
         &self,
         of_log: &mut NeededCsums,
@@ -101,7 +101,7 @@ impl<'v> LogCsums<'v> {
         needed.add((start, start.saturating_add(length)))
     }
 
-    /// Compares an EXTENT_CSUM; they ascend.
+    /// Compares an EXTENT_CSUM item; items must be ascending.
     pub(super) fn item(
         &mut self,
         state: &mut State<'_>,
@@ -175,7 +175,7 @@ struct Committed {
 }
 
 impl Committed {
-    /// Returns how much of a range has no checksums in the committed tree, if any. A block that cannot be read is told
+    /// Returns how much of a range lacks checksums in the committed tree, if any. Unreadable blocks are reported
     /// elsewhere.
     fn lack(&self, start: u64, end: u64) -> Option<u64> {
         let mut cursor = self.view.cursor();

@@ -1,7 +1,7 @@
-//! The items of one inode in a log, judged by themselves and against the last commit.
+//! The items of one inode in a log, checked by themselves and against the last commit.
 //!
-//! A log holds a part of an inode: what its items lack is no fault. Its size, its `nbytes` and its number of
-//! names are not judged either, since a replay counts them anew.
+//! A log contains only a part of an inode, so that missing items are not a fault. Its size, `nbytes` and link count
+//! are not checked either, because a replay recomputes them.
 
 use ubtrfs_format::ids::{InodeNr, RootId};
 use ubtrfs_format::item::{
@@ -20,21 +20,21 @@ use crate::fault::Fault;
 use crate::files::Inode;
 use crate::issue::Place;
 
-/// Directories that are passed on the way to the top.
+/// Maximum depth of the walk from a directory to the root directory.
 const MAX_DEPTH: usize = 1 << 16;
 
-/// An inode while its items are met.
+/// An inode while its items are read.
 pub(super) struct LoggedInode {
     pub(super) number: u64,
     item: Option<InodeItem>,
     committed: Option<InodeItem>,
-    /// Its extents.
+    /// The state of its extents.
     extents: Inode,
-    /// Back references are there.
+    /// Whether the log has back references of the inode.
     has_refs: bool,
-    /// Items that need the inode are there.
+    /// Whether the log has items that require the inode to exist.
     is_used: bool,
-    /// The names that the log has of it, if it is a directory.
+    /// The names in the log, if it is a directory.
     dir_names: Vec<InodeName>,
 }
 
@@ -43,7 +43,7 @@ impl LoggedInode {
         LoggedInode {
             number,
             item: None,
-            // A failed read is reported elsewhere.
+            // A read error is reported elsewhere.
             committed: lookup.committed_inode(number).unwrap_or(None),
             extents: Inode::new(number),
             has_refs: false,
@@ -52,7 +52,7 @@ impl LoggedInode {
         }
     }
 
-    /// Returns whether the replay skips the inode. It skips all items of an inode that has no name.
+    /// Returns whether the replay skips the inode. It skips all items of an inode with a link count of 0.
     fn is_skipped(&self) -> bool {
         self.item.is_some_and(|item| item.nlink.get() == 0)
     }
@@ -74,7 +74,7 @@ impl LoggedInode {
         flags.is_some_and(|flags| flags.contains(InodeFlags::NODATASUM))
     }
 
-    /// Returns a fault if the inode is known and no directory.
+    /// Returns a fault if the inode is known and not a directory.
     fn check_dir(&self) -> Option<Fault> {
         let mode = self.mode()?;
         (self.kind() != Some(FileKind::Directory)).then_some(Fault::EntriesOfOther { mode })
@@ -82,7 +82,7 @@ impl LoggedInode {
 }
 
 impl LogReader<'_, '_> {
-    /// Judges an item of an inode; csums are no such items.
+    /// Checks an item of an inode. Checksum items are not handled here.
     pub(super) fn inode_item(
         &mut self,
         log: &mut OneLog,
@@ -144,7 +144,7 @@ impl LogReader<'_, '_> {
         Ok(())
     }
 
-    /// Judges how much longer a replay makes an item.
+    /// Checks whether the replay would grow an item beyond its leaf.
     fn growth(&mut self, log: &OneLog, (key, bytes): (Key, &[u8])) {
         let (new_len, nodesize) = (bytes.len(), self.rules.nodesize);
         let outgrows = |old_len| replay_outgrows_leaf(key.item_type, old_len, new_len, nodesize);
@@ -177,7 +177,7 @@ impl LogReader<'_, '_> {
         }
     }
 
-    /// Meets a name that a back reference gives.
+    /// Checks a name in a back reference.
     fn reference(
         &mut self,
         log: &mut OneLog,
@@ -205,7 +205,7 @@ impl LogReader<'_, '_> {
         Ok(())
     }
 
-    /// Meets a name that is given an index which another name had at the last commit.
+    /// Checks a name at an index that another name had at the last commit.
     fn index(
         &mut self,
         log: &mut OneLog,
@@ -233,7 +233,7 @@ impl LogReader<'_, '_> {
         }
     }
 
-    /// Meets a DIR_INDEX.
+    /// Checks a DIR_INDEX.
     fn entry(
         &mut self,
         log: &mut OneLog,
@@ -268,13 +268,13 @@ impl LogReader<'_, '_> {
             }
             Err(_) => {}
         }
-        // The replay adds the reference that an entry lacks.
+        // The replay adds the back reference of an entry if it is missing.
         log.names
             .add(NameKind::Entry, (dir, entry.name), (child, index))?;
         self.index(log, dir, index, entry.name)
     }
 
-    /// Meets a DIR_LOG_INDEX. The entries that the directory had there are gone, unless the log lists them.
+    /// Checks a DIR_LOG_INDEX. The replay removes all entries in its range, unless the log contains them.
     fn range(&mut self, log: &OneLog, inode: &LoggedInode, (key, bytes): (Key, &[u8])) {
         if let Some(fault) = inode.check_dir() {
             self.add(log, key, fault);
@@ -316,13 +316,13 @@ impl LogReader<'_, '_> {
         }
     }
 
-    /// Judges an inode when all its items were met.
+    /// Checks an inode after all of its items were read.
     pub(super) fn finish_inode(&mut self, log: &mut OneLog) -> Result<(), CheckError> {
         let Some(inode) = log.inode.take().filter(|inode| !inode.is_skipped()) else {
             return Ok(());
         };
         let key = inode_key(inode.number);
-        // Only an INODE_ITEM has names counted.
+        // The replay only recounts the links of an inode with an INODE_ITEM in the log.
         let is_known = inode.committed.is_some() && !inode.has_refs;
         if inode.is_used && inode.item.is_none() && !is_known {
             self.add(log, key, Fault::LogInodeMissing {});
@@ -344,7 +344,7 @@ impl LogReader<'_, '_> {
         Ok(())
     }
 
-    /// Checks that a directory has one name, and is not below itself.
+    /// Checks that a directory has a single name and is not its own descendant.
     fn finish_directory(
         &mut self,
         log: &mut OneLog,
@@ -377,7 +377,7 @@ impl LogReader<'_, '_> {
     }
 }
 
-/// Returns whether a name of the last commit, or a directory on the way to it, is gone by the log.
+/// Returns whether the log removes a name of the last commit, or a directory on its path.
 fn is_gone(lookup: &Lookup, name: &InodeName) -> Result<bool, TreeError> {
     let (mut dir, mut index, mut text) = (name.dir, name.index, name.name.clone());
     for _ in 0..MAX_DEPTH {
@@ -393,7 +393,7 @@ fn is_gone(lookup: &Lookup, name: &InodeName) -> Result<bool, TreeError> {
     Ok(false)
 }
 
-/// Returns whether a directory is another one, or below it.
+/// Returns whether a directory is equal to or a descendant of another one.
 fn is_below(lookup: &Lookup, dir: u64, above: u64) -> Result<bool, TreeError> {
     let mut at = dir;
     for _ in 0..MAX_DEPTH {
@@ -408,7 +408,7 @@ fn is_below(lookup: &Lookup, dir: u64, above: u64) -> Result<bool, TreeError> {
     Ok(false)
 }
 
-/// Returns the entries of subvolumes, with their indexes, that a range takes out of a directory.
+/// Returns the subvolume entries, with their indexes, that a range removes from a directory.
 fn subvolumes_lost(
     lookup: &Lookup,
     (dir, first, last): (u64, u64, u64),

@@ -1,6 +1,6 @@
-//! Searches in the log of a subvolume and in the subvolume as of the last commit.
+//! Look-ups in a subvolume's log and in the subvolume as of the last commit.
 //!
-//! A search meets an error where a block cannot be read, which the walks of both trees tell of.
+//! A look-up returns an error for an unreadable block. The walks of both trees report these.
 
 use ubtrfs_format::ids::InodeNr;
 use ubtrfs_format::item::{DirEntries, DirLogItem, InodeExtrefs, InodeItem, InodeRefs};
@@ -9,12 +9,12 @@ use ubtrfs_format::name_hash::extref_hash;
 use ubtrfs_tree::{Item, TreeError, View};
 use zerocopy::FromBytes;
 
-/// Ranges of one directory that are looked at for one name; in logs of the kernel there are few.
+/// Maximum number of ranges of one directory to examine for one name; logs of the kernel have few.
 const MAX_RANGES: usize = 4096;
 
 type Result<T> = std::result::Result<T, TreeError>;
 
-/// A name that an inode has.
+/// A name of an inode.
 #[derive(Clone, Debug)]
 pub(super) struct InodeName {
     pub(super) dir: u64,
@@ -40,7 +40,7 @@ impl Lookup {
         Ok(decode(self.committed(&inode_key(inode))?))
     }
 
-    /// Returns the inode as it is after the replay, except for its size and number of names.
+    /// Returns the inode as after the replay, except for its size and link count.
     pub(super) fn inode(&self, inode: u64) -> Result<Option<InodeItem>> {
         let logged = decode(self.log.get(&inode_key(inode))?);
         match logged.filter(|item| item.nlink.get() > 0) {
@@ -49,7 +49,7 @@ impl Lookup {
         }
     }
 
-    /// Returns whether the log says that a name of the last commit is gone from its directory.
+    /// Returns whether the log removes a name of the last commit from its directory.
     pub(super) fn is_removed(&self, dir: u64, index: u64, name: &[u8]) -> Result<bool> {
         let mut cursor = self.log.cursor();
         let range = Key::new(dir, KeyType::DIR_LOG_INDEX, index);
@@ -79,13 +79,14 @@ impl Lookup {
         Ok(!is_listed)
     }
 
-    /// Returns whether the log has the item that holds a back reference of the last commit, and so all that stay of it.
+    /// Returns whether the log has the item with a back reference of the last commit. The item lists all names that
+    /// remain.
     pub(super) fn has_refs_of(&self, inode: u64, dir: u64, name: &[u8]) -> Result<bool> {
         Ok(self.log.get(&ref_key(inode, dir))?.is_some()
             || self.log.get(&extref_key(inode, dir, name))?.is_some())
     }
 
-    /// Returns the names that an inode had at the last commit and whose item the log does not replace.
+    /// Returns the names of an inode at the last commit in items that the log does not replace.
     pub(super) fn names_kept(&self, inode: u64) -> Result<Vec<InodeName>> {
         let Some(view) = &self.committed else {
             return Ok(Vec::new());
@@ -105,7 +106,7 @@ impl Lookup {
         Ok(names)
     }
 
-    /// Returns the directory that a directory is in after the replay.
+    /// Returns the parent of a directory after the replay.
     pub(super) fn parent(&self, dir: u64) -> Result<Option<u64>> {
         if let Some(parent) = parent_in(&self.log, dir)? {
             return Ok(Some(parent));
@@ -134,7 +135,7 @@ fn is_ref(item_type: KeyType) -> bool {
     matches!(item_type, KeyType::INODE_REF | KeyType::INODE_EXTREF)
 }
 
-/// Returns the names in an INODE_REF or INODE_EXTREF. The top directory has none.
+/// Returns the names in an INODE_REF or INODE_EXTREF. The root directory has none.
 pub(super) fn names_of(key: Key, bytes: &[u8]) -> Vec<InodeName> {
     let top = InodeNr::FIRST_FREE.0;
     match key.item_type {

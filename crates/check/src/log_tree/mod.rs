@@ -1,12 +1,12 @@
-//! A log that was not replayed yet, judged as the replay would read it.
+//! Checks of a log that was not replayed yet, from the viewpoint of the replay.
 //!
-//! Blocks of a log are judged as those of other trees. No other tree has their space. The items of an inode must fit
-//! those of the last commit, and the names that the log gives must fit one another. Logged data has checksums.
+//! Blocks of a log are checked like those of other trees, and their space must not belong to another tree. The items
+//! of an inode must be consistent with the last commit, and the names in the log with each other. Logged data must
+//! have checksums.
 //!
-//! A log is walked in key order, one inode at a time. The data that it must fit is searched in the trees of the last
-//! commit.
+//! A log is walked in key order, one inode at a time. Related data is looked up in the trees of the last commit.
 //!
-//! Not here: what a replay makes of a log.
+//! Not here: the effects of a replay.
 
 mod csums;
 mod inodes;
@@ -97,21 +97,21 @@ struct LogReader<'s, 'a> {
     space: LogSpace<'s>,
     csums: LogCsums<'s>,
     expectations: &'s mut Expectations,
-    /// The logs that the log root tree names.
+    /// The logs in the log root tree.
     logs: Vec<(RootId, TreeRoot)>,
-    /// The log being met; None in the log root tree.
+    /// The current log; None in the log root tree.
     log: Option<OneLog>,
 }
 
 /// The log of one subvolume.
 struct OneLog {
     lookup: Lookup,
-    /// The subvolume exists: else a replay skips the log.
+    /// Whether the subvolume exists. Otherwise a replay skips the log.
     exists: bool,
     csums: NeededCsums,
     names: LoggedNames,
     inode: Option<LoggedInode>,
-    /// Part of it cannot be read, and what that part says may be missing.
+    /// Whether a part of the log is unreadable, so that items may be missing.
     is_lost: bool,
 }
 
@@ -130,7 +130,7 @@ impl Visitor for LogReader<'_, '_> {
         Ok(())
     }
 
-    /// Notes a block of the log that is lost. The trees that the next mount begins with are whole.
+    /// Handles a lost block of the log. The trees of the last commit are not affected.
     fn lost(&mut self, _: &TreeRoot, lost: Lost) -> Result<(), CheckError> {
         if let Some(log) = &mut self.log {
             log.is_lost = true;

@@ -1,4 +1,4 @@
-//! The names that one log gives and takes, compared by directory and name.
+//! The names that one log adds and removes, compared by directory and name.
 
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::key::{Key, KeyType};
@@ -11,22 +11,22 @@ use crate::issue::Place;
 use crate::sorter::Sorter;
 use crate::state::State;
 
-/// Records of one name that are compared; a sound log has two.
+/// Maximum number of records of one name to compare; a valid log has two.
 const MAX_GROUP: usize = 64;
 
-/// directory, hash of the name, where it is written, inode, index
+/// directory, hash of the name, kind of record, inode, index
 type Record = [u64; 5];
 
-/// Where a name is written.
+/// The kind of record with a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NameKind {
     /// A DIR_INDEX of the log.
     Entry,
     /// A back reference of the log.
     Ref,
-    /// A name of the last commit: of a directory that the log gives another one.
+    /// A name of the last commit, of a directory that has a new name in the log.
     OldOfDirectory,
-    /// A name of the last commit whose index the log gives to another one.
+    /// A name of the last commit whose index the log assigns to another name.
     OldOfIndex,
 }
 
@@ -60,7 +60,7 @@ impl LoggedNames {
         Ok(self.sorter.push(record)?)
     }
 
-    /// Judges all names. `is_lost` says that parts of the log may be missing.
+    /// Checks all names. With `is_lost`, parts of the log may be missing.
     pub(super) fn finish(self, state: &mut State<'_>, is_lost: bool) -> Result<(), CheckError> {
         let mut sorted = self.sorter.finish()?;
         let mut group: Vec<Record> = Vec::new();
@@ -78,7 +78,7 @@ impl LoggedNames {
     }
 }
 
-/// Judges all records of one name in one directory.
+/// Checks all records of one name in one directory.
 fn judge(state: &mut State<'_>, group: &[Record], is_lost: bool) {
     let of = |kind: NameKind| {
         let records = group.iter().filter(move |r| r[2] == kind.number());
@@ -107,7 +107,7 @@ fn judge(state: &mut State<'_>, group: &[Record], is_lost: bool) {
         add(Key::new(dir, KeyType::DIR_INDEX, index), fault);
     }
     for (_, directory, _) in of(NameKind::OldOfDirectory) {
-        // Another inode may take the name.
+        // The name may go to another inode.
         if logged().all(|(_, inode, _)| inode == directory) {
             add(inode_key(directory), Fault::DirLinks { found: 2 });
         }

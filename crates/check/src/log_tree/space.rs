@@ -1,6 +1,7 @@
-//! The space that logs take: their blocks, and data that was written after the last commit.
+//! The space of logs: their blocks, and data written after the last commit.
 //!
-//! No extent tells of it, and it must be free as of the last commit. Each block is in one log. Files may share data.
+//! This space has no extent items, and must be free as of the last commit. Each block belongs to one log. Files may
+//! share data.
 
 use ubtrfs_format::block_group_flags::BlockGroupFlags;
 use ubtrfs_format::ids::{Logical, RootId};
@@ -54,7 +55,7 @@ impl<'v> LogSpace<'v> {
         Ok(self.taken.push([bytenr, end, BLOCK])?)
     }
 
-    /// Adds the whole extent that a file in the log uses.
+    /// Adds the whole extent used by a file in the log.
     pub(super) fn add_data(
         &mut self,
         state: &mut State<'_>,
@@ -93,15 +94,15 @@ impl<'v> LogSpace<'v> {
         }
     }
 
-    /// Returns whether the last commit has the extent.
+    /// Returns whether the extent exists in the last commit.
     fn is_known(&self, start: u64, length: u64) -> bool {
         let key = Key::new(start, KeyType::EXTENT_ITEM, length);
         let found = self.extents.as_ref().map(|view| view.get(&key));
-        // A block that cannot be read is told elsewhere.
+        // An unreadable block is reported elsewhere.
         found.is_some_and(|found| !matches!(found, Ok(None)))
     }
 
-    /// Returns whether an extent of the last commit has any of this.
+    /// Returns whether the range overlaps an extent of the last commit.
     fn is_allocated(&self, start: u64, end: u64) -> bool {
         let Some(view) = &self.extents else {
             return false;
@@ -123,7 +124,7 @@ impl<'v> LogSpace<'v> {
         false
     }
 
-    /// Compares what all logs take.
+    /// Checks the space of all logs for overlaps.
     pub(super) fn finish(self, state: &mut State<'_>) -> Result<(), CheckError> {
         let mut sorted = self.taken.finish()?;
         let mut before: Option<[u64; 3]> = None;

@@ -1,4 +1,4 @@
-//! The reader's side of a walk: which blocks are read next, and reading them at depth.
+//! The reader's side of a walk: the order of blocks, and reading them at queue depth.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender};
@@ -14,10 +14,10 @@ use crate::fault::Fault;
 use crate::tree_root::TreeRoot;
 use crate::volume::CheckedVolume;
 
-/// Children of higher nodes that are read at a time; those of the lowest nodes fill a batch.
+/// Number of interior children read per batch. Leaves fill a whole batch.
 const NODE_GROUP: usize = 16;
 
-/// The visitor has given up.
+/// The visitor has stopped.
 struct Closed;
 
 pub(super) struct Reader<'a> {
@@ -29,11 +29,11 @@ pub(super) struct Reader<'a> {
     batch: Batch,
 }
 
-/// A child before it is read.
+/// A child to read.
 #[derive(Clone, Copy)]
 struct Wanted {
     expect: Expect,
-    /// All its keys are below it.
+    /// Exclusive upper bound of its keys.
     bound: Option<Key>,
 }
 
@@ -71,7 +71,7 @@ impl<'a> Reader<'a> {
         self.full.send(batch).map_err(|_| Closed)
     }
 
-    /// Ensures room for at least one block, and returns for how many there is room.
+    /// Ensures space for at least one block. Returns the number of blocks that fit.
     fn room(&mut self) -> Result<usize, Closed> {
         if self.batch.bytes.is_empty() {
             self.batch.bytes.resize(self.batch_bytes, 0);
@@ -118,8 +118,8 @@ impl<'a> Reader<'a> {
         })));
     }
 
-    /// Hands over a block that was read aside, and what is below it. Levels descend strictly, so that the
-    /// depth of the recursion is bounded.
+    /// Passes on a block from another buffer, and then its subtree. Levels strictly descend, so that the recursion
+    /// depth is bounded.
     fn descend(
         &mut self,
         root: &TreeRoot,
@@ -187,7 +187,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Reads blocks, neighbours together; returns what is wrong with each.
+    /// Reads blocks, merging adjacent ones; returns the defect of each, if any.
     fn read(&self, wanted: &[Wanted], bytes: &mut [u8]) -> Vec<Option<Fault>> {
         let context = self.volume.context();
         let nodesize = self.nodesize;
@@ -262,7 +262,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads a block alone that no mirror gave. The error tells exactly what is in the way.
+    /// Reads a block again that failed on all mirrors. The error gives the exact causes.
     fn read_alone(&self, wanted: &Wanted, block: &mut [u8]) -> Result<(), ReadFailure> {
         let context = self.volume.context();
         self.volume.pool().read_checked(
@@ -299,7 +299,7 @@ fn check(
     }
 }
 
-/// Cuts where a block does not follow the one before.
+/// Splits the list wherever a block is not adjacent to the previous one.
 fn runs(wanted: &[Wanted], nodesize: u64) -> Vec<&[Wanted]> {
     wanted
         .chunk_by(|before, after| {

@@ -1,4 +1,4 @@
-//! A check of any bytes ends with a report or an error; and its verdict is that of `btrfs check`.
+//! A check of arbitrary bytes ends with a report or an error, and its verdict agrees with `btrfs check`.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -29,7 +29,7 @@ fn blocks(volume: &Crafted) -> Vec<u64> {
         .collect()
 }
 
-// WALK-1: a walk ends on any bytes.
+// WALK-1: a walk terminates on any input.
 #[test]
 fn mutated_blocks_never_panic() {
     const TEST: &str = "mutated_blocks_never_panic";
@@ -80,7 +80,7 @@ fn overwritten_sectors_never_panic() {
     }
 }
 
-/// Faults that only follow from a block that is gone are not listed.
+/// Consequences of a lost block are not listed.
 ///
 /// WALK-2
 #[test]
@@ -116,7 +116,7 @@ fn lost_block_is_one_issue() {
     assert!(failures.is_empty(), "seed {seed}\n{failures}");
 }
 
-/// No chunk holds it. Nothing can open such a volume.
+/// An address without a chunk. Such a volume cannot be opened.
 const UNMAPPED: u64 = 1 << 50;
 
 #[test]
@@ -156,8 +156,8 @@ fn chunk_tree_children_that_no_chunk_maps_are_errors() {
     assert_eq!(report.errors, 2, "{report}");
 }
 
-/// The backups name the current root tree, a block that is none, and a copy of the root tree of two transactions
-/// before.
+/// The backups refer to three blocks: the current root tree, a block of another tree, and a copy of the root tree
+/// that is two transactions old.
 #[test]
 fn backup_root_is_the_newest_of_an_earlier_transaction_that_can_be_read() {
     let mut volume = Crafted::load(&images::image("crc32c-zstd").unwrap().devices);
@@ -196,7 +196,7 @@ fn backup_root_is_the_newest_of_an_earlier_transaction_that_can_be_read() {
         };
         check_devices(devices_of(volume), &options, &mut |_| {})
     };
-    // The superblock's sums, one of which is wrong, are those of the current root.
+    // The superblock's totals, one of which is wrong, belong to the current root.
     let is_current = |report: Report| report.numbers().contains(&112);
     assert!(!is_current(of_backup(&volume).unwrap()));
 
@@ -227,7 +227,7 @@ fn of_crafted(volume: &Crafted) -> Report {
     check_devices(devices_of(volume), &options, &mut |_| {}).unwrap()
 }
 
-/// A mutation of a block in the file of a volume with one device; undone when dropped.
+/// A mutated block in the file of a volume with one device; restored when dropped.
 struct Mutated<'d> {
     file: &'d File,
     places: Vec<(usize, u64)>,
@@ -242,7 +242,7 @@ impl Drop for Mutated<'_> {
     }
 }
 
-/// Runs `btrfs check`. The output is a failure as well if it crashes or hangs.
+/// Runs `btrfs check`. A crash or a hang also gives an output with a failure status.
 fn progs(device: &Path) -> Output {
     Command::new("timeout")
         .args(["60", "btrfs", "check"])
@@ -275,7 +275,7 @@ fn volumes_that_btrfs_check_refuses_are_not_clean() {
         let blocks = blocks(&volume);
         let file = File::options().write(true).open(device).unwrap();
         for round in 0..rounds as u64 {
-            // With it as the seed the round is the first.
+            // With this seed, the round would be the first one.
             let seed = seed.wrapping_add(round);
             let mut rng = Rng::new(seed);
             let bytenr = blocks[rng.below(blocks.len() as u64) as usize];

@@ -1,4 +1,4 @@
-//! Volumes that the kernel made are clean.
+//! Volumes made by the kernel are clean.
 
 use std::path::Path;
 
@@ -20,7 +20,7 @@ fn kept_images_are_spotless() {
     }
 }
 
-/// The power was cut while the kernel moved data. A relocation tree alone has the data at its old place.
+/// The power was cut during a balance by the kernel. Only a relocation tree has the data at its old address.
 #[test]
 fn interrupted_balance_is_sound() {
     let packed = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -1,5 +1,5 @@
-//! Volumes freshly made by the kernel are clean, whatever their features and content; the figures are those
-//! of `btrfs check`.
+//! New volumes made by the kernel are clean, with any features and contents. The figures equal the output of `btrfs
+//! check`.
 
 use std::fs;
 use std::io::Write;
@@ -45,8 +45,8 @@ fn filled_volumes_of_all_kinds_are_sound() {
     }
 }
 
-/// `mkfs.btrfs` stores the targets of links with a NUL that their size does not count. A restored dump of such a volume
-/// has no data to read.
+/// `mkfs.btrfs` stores symlink targets with a NUL that is not part of their size. A restored dump of such a volume
+/// has no data.
 #[test]
 fn volumes_that_mkfs_filled_are_sound() {
     const TEST: &str = "volumes_that_mkfs_filled_are_sound";
@@ -76,13 +76,13 @@ fn volumes_that_mkfs_filled_are_sound() {
     run("btrfs-image", &[], &[&image, &dump]);
     run("btrfs-image", &["-r"], &[&dump, &restored]);
     let report = check(&[restored], &options, &mut |_| {}).unwrap();
-    // A dump has no copies of the superblock.
+    // A restored dump has no superblock copies.
     assert_eq!(report.numbers(), [101], "{report}");
     assert_eq!([report.errors, report.warnings], [0; 2], "{report}");
     assert!(report.is_dump && !report.data_was_read);
 }
 
-/// Returns the figures that `btrfs check` prints behind each of the names.
+/// Returns the figures that `btrfs check` prints after each of the names.
 fn figures_of_progs(device: &Path) -> Vec<u64> {
     let output = Command::new("btrfs").arg("check").arg(device).output();
     let output = output.expect("btrfs starts");
@@ -131,7 +131,7 @@ fn figures_are_those_of_btrfs_progs() {
     assert_eq!(ours.to_vec(), figures_of_progs(device));
 }
 
-/// Deletes a subvolume of many leaves and copies the device while the kernel is at it.
+/// Deletes a subvolume with many leaves and copies the device during the kernel's deletion.
 #[test]
 fn half_deleted_subvolumes_are_sound() {
     const TEST: &str = "half_deleted_subvolumes_are_sound";
@@ -160,8 +160,8 @@ fn half_deleted_subvolumes_are_sound() {
     }
     mount.sync().unwrap();
     run("btrfs", &["subvolume", "delete"], &[&subvolume]);
-    // Freezing commits, wherever the cleaner is; what lies on the device then is a whole state. The cleaner
-    // stops half-way only for a commit that another caller waits for.
+    // Freezing commits at any point of the cleaner's work, and the device then has a consistent state. The cleaner
+    // stops midway only for a commit that another caller waits for.
     let copy = volume.dir().join("copy.img");
     let mut half = 0;
     for round in 0..20 {
@@ -212,7 +212,7 @@ fn volumes_grown_from_seeds_are_sound() {
     assert_spotless(TEST, &checked(&volume));
 }
 
-/// Free space in so many pieces that the free-space tree turns to bitmaps.
+/// Free space in so many fragments that the free-space tree switches to bitmaps.
 #[test]
 fn bitmaps_of_free_space_are_sound() {
     const TEST: &str = "bitmaps_of_free_space_are_sound";
@@ -237,7 +237,7 @@ fn bitmaps_of_free_space_are_sound() {
     assert_spotless(TEST, &checked(&volume));
 }
 
-/// The log that lies on the device after an fsync and a power cut.
+/// The log on the device after an fsync and a power cut.
 #[test]
 fn log_trees_are_read_and_take_free_space() {
     const TEST: &str = "log_trees_are_read_and_take_free_space";
@@ -309,8 +309,8 @@ fn log_trees_are_read_and_take_free_space() {
     assert_eq!(report.numbers(), [112, 308, 402, 501, 503], "{report}");
 }
 
-/// A file is written and shared, and only the other one is synced. The replay of the log brings that one's data,
-/// with its checksums, and the first file stays preallocated.
+/// A file is written and shared, and only the other one is synced. The log replay restores that file's data with its
+/// checksums, and the first file's extent stays preallocated.
 #[test]
 fn extent_may_be_preallocated_in_one_file_and_written_in_another() {
     const TEST: &str = "extent_may_be_preallocated_in_one_file_and_written_in_another";
@@ -351,7 +351,7 @@ fn extent_may_be_preallocated_in_one_file_and_written_in_another() {
     progs_verdict(&copies, true).unwrap();
 }
 
-/// Returns the device extents on both sides of each border of two leaves: device, offset and length.
+/// Returns the device extents on both sides of each leaf boundary: device, offset and length.
 fn at_borders(dump: &str) -> Vec<[(u64, u64, u64); 2]> {
     let mut borders = Vec::new();
     let mut last = None;
@@ -378,7 +378,7 @@ fn at_borders(dump: &str) -> Vec<[(u64, u64, u64); 2]> {
     borders
 }
 
-/// Within one leaf the block checker finds it first.
+/// Within one leaf, the block checker would detect the overlap first.
 #[test]
 fn device_extents_of_two_leaves_that_overlap_are_named() {
     const TEST: &str = "device_extents_of_two_leaves_that_overlap_are_named";
@@ -390,7 +390,7 @@ fn device_extents_of_two_leaves_that_overlap_are_named() {
     let spec = spec.data(Profile::Raid0).metadata(Profile::Raid1);
     let volume = KernelVolume::make(&spec.device_bytes(128 << 20)).unwrap();
     let mount = volume.mount("").unwrap();
-    // A chunk takes an extent of each device.
+    // A chunk has an extent on each device.
     let fits = |number: &u32| {
         let mut command = Command::new("fallocate");
         command.args(["-l", "16M"]);
@@ -426,7 +426,7 @@ fn run(program: &str, args: &[&str], paths: &[&Path]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// A mount that is not written to while this lives.
+/// A frozen mount, which is thawed on drop.
 struct Freeze<'p>(&'p Path);
 
 impl Freeze<'_> {

@@ -1,4 +1,4 @@
-//! Logs that the kernel wrote are sound, whatever was synced.
+//! Logs written by the kernel are valid, whatever was synced.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ mod scenarios;
 
 use scenarios::Scenario;
 
-/// Allocates space, which then forces no commit later.
+/// Allocates space early, so that no later allocation forces a commit.
 pub(crate) const WARM: &str = "head -c 3M /dev/urandom > warm; sync -f .; rm warm; sync -f .";
 
 /// Names that were logged and then changed.

@@ -6,7 +6,7 @@ use ubtrfs_format::key::{Key, KeyType};
 use ubtrfs_sim::craft::Crafted;
 use zerocopy::FromBytes;
 
-/// Changes the first item that `is_it` takes.
+/// Changes the first item that matches `is_it`.
 pub(super) fn edit(
     volume: &mut Crafted,
     tree: RootId,
@@ -44,7 +44,7 @@ pub(super) fn edit_key(
     edit(volume, tree, |key, _| key == wanted, change);
 }
 
-/// Removes the first item that `is_it` takes, and returns it.
+/// Removes the first item that matches `is_it`, and returns it.
 pub(super) fn remove(
     volume: &mut Crafted,
     tree: RootId,
@@ -62,7 +62,7 @@ pub(super) fn remove(
     removed.unwrap_or_else(|| panic!("no such item in tree {tree}"))
 }
 
-/// Adds an item to the leaf where it belongs.
+/// Adds an item to the leaf that covers its key.
 pub(super) fn insert(volume: &mut Crafted, tree: RootId, key: Key, bytes: &[u8]) {
     let mut firsts = Vec::new();
     volume.edit_leaves(tree, |items| {
@@ -81,7 +81,7 @@ pub(super) fn insert(volume: &mut Crafted, tree: RootId, key: Key, bytes: &[u8])
     });
 }
 
-/// Returns all items of the leaves of a tree, in order.
+/// Returns all items of a tree's leaves, in order.
 pub(super) fn items(volume: &mut Crafted, tree: RootId) -> Vec<(Key, Vec<u8>)> {
     let mut all = Vec::new();
     volume.edit_leaves(tree, |items| {
@@ -115,7 +115,7 @@ pub(super) fn extent(bytes: &mut [u8]) -> (&mut FileExtentHead, &mut FileExtentR
     )
 }
 
-/// Returns whether it is a plain extent of a file: written, not compressed, used as a whole.
+/// Returns whether it is a simple file extent: written, uncompressed, and used as a whole.
 pub(super) fn is_plain(key: Key, bytes: &[u8]) -> bool {
     key.item_type == KeyType::EXTENT_DATA
         && matches!(

@@ -1,4 +1,4 @@
-//! Extents, references to them, and checksums.
+//! Faults of extents, references to them, and checksums.
 
 use ubtrfs_format::block_group_flags::BlockGroupFlags;
 use ubtrfs_format::ids::{RootId, objectid};
@@ -42,7 +42,7 @@ fn is_block_of(root: RootId) -> impl Fn(Key, &[u8]) -> bool {
     }
 }
 
-/// Returns whether it is a leaf of the checksum tree, which refers to nothing.
+/// Returns whether it is a leaf of the checksum tree, which has no references to other blocks.
 fn is_csum_leaf(key: Key, bytes: &[u8]) -> bool {
     is_block_of(CSUM_TREE)(key, bytes) && key.offset == 0
 }
@@ -54,7 +54,7 @@ fn has_ref(kind: KeyType) -> impl Fn(Key, &[u8]) -> bool {
     }
 }
 
-/// Returns the address of free space at the end of the last chunk that is for this.
+/// Returns the address of free space at the end of the last chunk of this type.
 fn free_at_end(volume: &mut Crafted, flags: BlockGroupFlags, bytes: u64) -> u64 {
     let chunks = items(volume, RootId::CHUNK_TREE);
     let ends = chunks.iter().filter_map(|(key, bytes)| {
@@ -65,7 +65,7 @@ fn free_at_end(volume: &mut Crafted, flags: BlockGroupFlags, bytes: u64) -> u64 
     ends.max().unwrap() - bytes
 }
 
-/// Returns a leaf that its subvolume holds itself, with inline data at most.
+/// Returns a leaf that is reachable from its owner and has no data extents.
 fn leaf_without_data(volume: &mut Crafted) -> u64 {
     let extents = items(volume, TREE);
     let is_held = |leaf: u64, tree: RootId| {
@@ -105,7 +105,7 @@ fn tree_ref(root: RootId) -> Vec<u8> {
     bytes
 }
 
-/// Creates an extent of a sector of data that a file is said to use.
+/// Creates the item of a data extent of one sector with a reference from a file.
 fn unused_data() -> Vec<u8> {
     let mut bytes = new_head(ExtentFlags::DATA);
     bytes.push(KeyType::EXTENT_DATA_REF.0);
@@ -160,7 +160,7 @@ fn block_plants() -> Vec<Plant> {
             });
         }),
         plant(406, &[405, 420], |volume| {
-            // The children of the block now are to refer to it.
+            // The children of the block must now refer to it as the parent.
             let is_node = |key: Key, bytes: &[u8]| {
                 is_block_of(RootId::FS_TREE)(key, bytes) && key.offset == 1
             };
@@ -203,7 +203,7 @@ fn holds_ref(kind: KeyType) -> impl Fn(Key, &[u8]) -> bool {
     }
 }
 
-/// Returns where in a skinny item the first inline reference of a kind begins.
+/// Returns the offset of the first inline reference of a kind in a skinny item.
 fn place_of_ref(bytes: &[u8], kind: KeyType) -> usize {
     let mut refs = decode_extent(KeyType::METADATA_ITEM, bytes).unwrap().refs;
     loop {
@@ -261,8 +261,8 @@ fn data_plants() -> Vec<Plant> {
 
 fn place_plants() -> Vec<Plant> {
     vec![
-        // The first extent of a leaf grows back over the last one of the leaf before: within one leaf that
-        // is a corrupt leaf.
+        // The first extent of a leaf is extended over the last one of the previous leaf. Within one leaf, this would
+        // make the leaf corrupt.
         plant(415, &[401, 403, 405, 502], |volume| {
             let mut ends = Vec::new();
             volume.edit_leaves(TREE, |items| {
@@ -390,7 +390,7 @@ fn csum_plants() -> Vec<Plant> {
             insert(volume, CSUM_TREE, csum_key(bytenr), &[1, 2, 3, 4]);
         }),
         plant(804, &[805], |volume| {
-            // The last item of a leaf grows over the first one of the next.
+            // The last item of a leaf is extended over the first one of the next leaf.
             let mut ends = Vec::new();
             volume.edit_leaves(CSUM_TREE, |items| {
                 ends.push((items[0].0, items.last().unwrap().clone()));
@@ -423,7 +423,7 @@ fn csum_plants() -> Vec<Plant> {
     ]
 }
 
-/// Returns where single data is on the device.
+/// Returns the offset on the device of data with the single profile.
 fn data_place(volume: &mut Crafted, bytenr: u64) -> u64 {
     let chunks = items(volume, RootId::CHUNK_TREE);
     for (key, bytes) in &chunks {

@@ -1,4 +1,4 @@
-//! Inodes, names and file extents.
+//! Faults of inodes, names and file extents.
 
 use ubtrfs_format::ids::{RootId, objectid};
 use ubtrfs_format::item::{DirHead, FileExtent, FileExtentHead, FileKind, InodeFlags, InodeItem};
@@ -25,7 +25,7 @@ fn is_inode_of(kind: FileKind) -> impl Fn(Key, &[u8]) -> bool {
     }
 }
 
-/// Changes the inode that has the first item that `is_it` takes.
+/// Changes the inode of the first item that matches `is_it`.
 fn edit_inode_of(
     volume: &mut Crafted,
     is_it: impl Fn(Key, &[u8]) -> bool,
@@ -40,7 +40,7 @@ fn head(bytes: &mut [u8]) -> &mut DirHead {
     DirHead::mut_from_prefix(bytes).unwrap().0
 }
 
-/// Finds an entry that leads to a plain file with one name, as DIR_INDEX, and the key of its DIR_ITEM.
+/// Finds the DIR_INDEX of a regular file with one name, and the key of its DIR_ITEM.
 fn entry(volume: &mut Crafted) -> (Key, Vec<u8>, Key) {
     let all = items(volume, TREE);
     let file = is_inode_of(FileKind::Regular);
@@ -79,7 +79,7 @@ pub(super) fn plants() -> Vec<Plant> {
 fn inode_plants() -> Vec<Plant> {
     vec![
         plant(701, &[], |volume| {
-            // Only as the first item of its leaf: elsewhere the leaf is corrupt without it.
+            // Only the first item of a leaf: otherwise the leaf would be corrupt.
             let mut done = false;
             volume.edit_leaves(TREE, |items| {
                 let fits = items[0].0.item_type == KeyType::INODE_ITEM
@@ -206,7 +206,7 @@ fn is_prealloc(key: Key, bytes: &[u8]) -> bool {
 fn extent_plants() -> Vec<Plant> {
     vec![
         plant(707, &[704, 710], |volume| {
-            // Across leaves only: within one leaf it is a corrupt leaf.
+            // Only across leaves: within one leaf, this would make the leaf corrupt.
             let mut lasts = Vec::new();
             volume.edit_leaves(TREE, |items| {
                 lasts.push((items[0].0, items.last().unwrap().clone()));
@@ -372,7 +372,7 @@ fn name_plants() -> Vec<Plant> {
     ]
 }
 
-/// Gives a directory a second entry of one name, with all that belongs to it: to the same inode or another one.
+/// Adds a complete second directory entry with the same name, for the same inode or another one.
 fn name_twice(volume: &mut Crafted, is_same: bool) {
     let (index, bytes, item) = entry(volume);
     let first = child(&bytes);

@@ -1,4 +1,4 @@
-//! One fault is planted into a log that the kernel wrote.
+//! Each test plants one fault into a log written by the kernel.
 
 use std::path::PathBuf;
 
@@ -39,7 +39,7 @@ impl Logged {
     }
 }
 
-/// Returns the inode of this name.
+/// Returns the inode with this name.
 fn ino(volume: &mut Crafted, wanted: &str) -> u64 {
     let mut all = items(volume, LOG);
     all.extend(items(volume, RootId::FS_TREE));
@@ -58,7 +58,7 @@ fn inode_key(number: u64) -> Key {
     Key::new(number, KeyType::INODE_ITEM, 0)
 }
 
-/// Returns the index of an entry of the last commit.
+/// Returns the index of a directory entry of the last commit.
 fn committed_index(volume: &mut Crafted, child: u64) -> u64 {
     let leads_there = |key: Key, bytes: &[u8]| {
         key.item_type == KeyType::DIR_INDEX
@@ -93,7 +93,7 @@ fn is_ref_of(child: u64) -> impl Fn(Key, &[u8]) -> bool {
     move |key, _| (key.objectid, key.item_type) == (child, KeyType::INODE_REF)
 }
 
-/// Gives the log blocks and the root item that name them another header.
+/// Changes the headers of the log's blocks and the root item that refers to them.
 fn edit_log_block(volume: &mut Crafted, owner: RootId, generation_less: u64) {
     let bytenr = {
         let (_, bytes) = find(volume, LOG, |key, _| key.item_type == KeyType::ROOT_ITEM);
@@ -111,7 +111,7 @@ fn edit_log_block(volume: &mut Crafted, owner: RootId, generation_less: u64) {
     });
 }
 
-/// Numbers that are found, a word that tells the faults of one number apart, and how it is planted.
+/// The expected numbers, a word that distinguishes faults with one number, and the function that plants the fault.
 pub(crate) type Planted = (&'static [u16], &'static str, fn(&mut Crafted));
 
 const BLOCKS: &[Planted] = &[

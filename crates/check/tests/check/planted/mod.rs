@@ -1,6 +1,6 @@
-//! One fault is planted into a sound volume, and the check names exactly that one and what follows from it.
+//! Each test plants one fault into a valid volume. The check must report exactly this fault and its consequences.
 //!
-//! `follows` is what a fault cannot be planted without: space that an extent takes is missing elsewhere.
+//! `follows` are unavoidable consequences of a fault: for example, newly allocated space is missing elsewhere.
 
 mod editing;
 mod extents;
@@ -27,7 +27,7 @@ use zerocopy::FromBytes;
 
 pub(crate) type Devices = Vec<(PathBuf, Arc<FaultDevice>)>;
 
-/// A kept image of current defaults, one that has no feature, and one with small nodes.
+/// Kept images: one with current defaults, one without optional features, and one with small nodes.
 const DEFAULT: &str = "crc32c-zstd";
 const OLDEST: &str = "sha256-zlib-oldest";
 const SMALL_NODES: &str = "xxhash-lzo-4k-mixed";
@@ -38,7 +38,7 @@ pub(crate) struct Plant {
     follows: &'static [u16],
     image: &'static str,
     edit: fn(&mut Crafted),
-    /// Breaks devices.
+    /// Injects device faults.
     break_devices: fn(&Crafted, &mut Devices),
 }
 
@@ -78,7 +78,7 @@ impl Plant {
     }
 }
 
-/// Returns a kept image, which is read once.
+/// Returns a kept image, which is loaded once.
 fn crafted(image: &'static str) -> Crafted {
     static READ: OnceLock<Mutex<BTreeMap<&'static str, Crafted>>> = OnceLock::new();
     let mut read = READ.get_or_init(Mutex::default).lock().unwrap();
@@ -126,8 +126,8 @@ fn each_planted_fault_is_named() {
     assert!(failures.is_empty(), "{failures}");
 }
 
-/// Makes the innermost subvolume one that the kernel has deleted up to its second leaf, but for the space and
-/// the UUID of it.
+/// Makes the innermost subvolume half deleted by the kernel, up to its second leaf. Its space and UUID entry are not
+/// updated.
 fn delete_half(volume: &mut Crafted, drop_progress: Key) {
     let tree = RootId(258);
     let is_root =
@@ -166,8 +166,9 @@ fn half_deleted_subvolume_lacks_its_beginning() {
     assert_eq!(report.numbers(), [112, 501, 502, 610], "{report}");
 }
 
-/// The kept images have no log and one leaf of device extents: `kernel_volumes` and `logs` plant these. E0310 guards
-/// against a mistake of the check itself. E0914 is planted by a test of the engine, and no kernel may mount it.
+/// The kept images have no log and only one leaf of device extents: `kernel_volumes` and `logs` plant these faults.
+/// E0310 is only possible through a bug in the check itself. E0914 is planted by a test of the engine, because a
+/// kernel must not mount it.
 const NOT_PLANTED: &[u16] = &[
     209, 308, 310, 807, 901, 902, 903, 904, 905, 906, 907, 908, 909, 910, 911, 912, 913, 914,
 ];
@@ -193,7 +194,7 @@ fn numbers_and_names_are_distinct() {
     assert_eq!(names.len(), Fault::ALL.len());
 }
 
-/// Counts of errors, warnings and notes.
+/// Returns the numbers of errors, warnings and notes.
 fn severities(image: &'static str, edit: impl FnOnce(&mut Crafted)) -> [u64; 3] {
     let mut volume = crafted(image);
     edit(&mut volume);
@@ -234,7 +235,7 @@ fn copy_that_was_never_written_is_noted() {
     assert_eq!(severities(DEFAULT, torn), [0, 1, 0]);
 }
 
-/// The kernel writes none there: a volume that was made smaller keeps an old one.
+/// The kernel writes no copy there: a volume that was shrunk keeps an old one.
 #[test]
 fn copy_behind_the_end_of_the_volume_is_no_copy() {
     let shrink = |volume: &mut Crafted| {

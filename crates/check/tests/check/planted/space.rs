@@ -1,4 +1,4 @@
-//! Block groups and the free-space tree.
+//! Faults of block groups and the free-space tree.
 
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::item::{BlockGroupItem, FreeSpaceInfo};
@@ -15,7 +15,7 @@ fn is_free(key: Key, _: &[u8]) -> bool {
     key.item_type == KeyType::FREE_SPACE_EXTENT && key.objectid > 21 << 20
 }
 
-/// Changes the count of extents in the block group of this address.
+/// Changes the extent count of the block group at this address.
 fn count(volume: &mut Crafted, bytenr: u64, change: i32) {
     let is_info = |key: Key| key.item_type == KeyType::FREE_SPACE_INFO;
     let holds = |key: Key| (key.objectid..key.objectid + key.offset).contains(&bytenr);
@@ -54,7 +54,7 @@ pub(super) fn plants() -> Vec<Plant> {
             count(volume, key.objectid, -1);
         }),
         plant(503, &[], |volume| {
-            // A tree block is in use.
+            // A tree block, which is in use, is added as free.
             let root = volume.superblock().root.get();
             let key = Key::new(root, KeyType::FREE_SPACE_EXTENT, 4096);
             insert(volume, TREE, key, &[]);

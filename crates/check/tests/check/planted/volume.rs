@@ -1,4 +1,4 @@
-//! Superblocks, devices, chunks, block groups, tree blocks and roots.
+//! Faults of superblocks, devices, chunks, block groups, tree blocks and roots.
 
 use ubtrfs_format::block_group_flags::BlockGroupFlags;
 use ubtrfs_format::ids::{RootId, objectid};
@@ -22,7 +22,7 @@ fn superblocks(volume: &mut Crafted, edit: impl Fn(&mut Superblock)) {
     volume.edit_superblocks(|_, _| true, edit);
 }
 
-/// Changes the device item of the chunk tree and the superblock's.
+/// Changes the device item in the chunk tree and in the superblock.
 fn device_items(volume: &mut Crafted, change: impl Fn(&mut DevItem)) {
     edit_type(volume, CHUNK_TREE, KeyType::DEV_ITEM, |_, bytes| {
         change(DevItem::mut_from_bytes(bytes).unwrap());
@@ -34,7 +34,7 @@ fn dev_extent(bytes: &mut [u8]) -> &mut DevExtent {
     DevExtent::mut_from_bytes(bytes).unwrap()
 }
 
-/// Returns the data chunk that was created last: start, chunk and bytes.
+/// Returns the last created data chunk: its key and item.
 fn data_chunk(volume: &mut Crafted) -> (Key, Vec<u8>) {
     let chunks = items(volume, CHUNK_TREE);
     let mut chunks = chunks.into_iter().rev();
@@ -55,7 +55,7 @@ fn is_metadata_chunk(key: Key, bytes: &[u8]) -> bool {
             .is_some_and(|(chunk, _, _)| chunk.flags().contains(BlockGroupFlags::METADATA))
 }
 
-/// Returns where chunks end.
+/// Returns the end of the last chunk.
 fn end_of_chunks(volume: &mut Crafted) -> u64 {
     let (key, bytes) = items(volume, CHUNK_TREE).pop().unwrap();
     key.offset + Chunk::split(&bytes).unwrap().0.length.get()
@@ -78,7 +78,7 @@ fn find_dev_extent(volume: &mut Crafted) -> (Key, Vec<u8>) {
     found.unwrap()
 }
 
-/// Returns a leaf of the checksum tree. Nothing but checksums is lost with it.
+/// Returns a leaf of the checksum tree, whose loss affects only checksums.
 fn csum_leaf(volume: &Crafted) -> u64 {
     volume.blocks_of(RootId::CSUM_TREE, 0)[0]
 }
@@ -98,7 +98,7 @@ fn root_ref(dir: u64, name: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Returns a test for an entry of a directory of the top level that leads to a subvolume, to find the first.
+/// Returns a predicate for an entry of the root directory that refers to a subvolume.
 fn is_subvolume_entry(item_type: KeyType) -> impl Fn(Key, &[u8]) -> bool {
     move |key, bytes| {
         key.item_type == item_type
@@ -107,7 +107,7 @@ fn is_subvolume_entry(item_type: KeyType) -> impl Fn(Key, &[u8]) -> bool {
     }
 }
 
-/// Gives the root item of a tree another key offset than 0.
+/// Changes the key offset of a tree's root item from 0.
 fn move_root_item(volume: &mut Crafted, tree: RootId) {
     let wanted = Key::new(tree.0, KeyType::ROOT_ITEM, 0);
     edit_key(volume, ROOT_TREE, wanted, |key, _| key.offset = 7);
@@ -345,7 +345,7 @@ fn block_plants() -> Vec<Plant> {
             volume.edit_pointers_to(leaf, &|ptr| ptr.generation = newer.into());
         }),
         plant(307, &[], |volume| {
-            // References to data are its owner's.
+            // A leaf with data would cause more faults: references to data belong to its owner.
             let leaves = volume.blocks_of(RootId::FS_TREE, 0);
             let leaf = leaves.into_iter().find(|&leaf| {
                 let block = volume.block(leaf);

@@ -1,4 +1,4 @@
-//! The kernel replays each log in which a check finds no error. One fault is planted into each.
+//! The kernel replays each log without errors in the check. Each log has one planted fault.
 
 use ubtrfs_sim::kernel::{progs_verdict, writing_verdict};
 use ubtrfs_sim::record::save_image;

@@ -1,9 +1,9 @@
-//! The verdict of a check is that of `btrfs check`, and the kernel mounts every volume that is called sound.
+//! The verdict agrees with `btrfs check`, and the kernel mounts every volume that the check considers clean.
 //!
-//! Three judges see each volume: this check, `btrfs check` and the kernel's mount. Where the first two differ, the
-//! fault is listed here and on the page that users read, `docs/check.md`, with its reason.
+//! Each volume is judged by this check, by `btrfs check` and by the kernel's mount. Differences between the first two
+//! are listed here and in the user documentation, `docs/check.md`, with their reasons.
 //!
-//! Not here: cuts of what the engine writes (`survival::power_cut` of the engine).
+//! Not here: power cuts during writes of the engine (`survival::power_cut` of the engine).
 
 mod logs;
 mod page;
@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use ubtrfs_check::{CheckOptions, Report, Severity, check};
 use ubtrfs_sim::kernel::{progs_verdict, reading_verdict, writing_verdict};
 
-/// A fault that `btrfs check` passes over, and what follows from it that it passes over then, too.
+/// A fault that `btrfs check` ignores, and its consequences that it then ignores as well.
 struct Stricter {
     number: u16,
     follows: &'static [u16],
@@ -29,7 +29,7 @@ const fn stricter(number: u16) -> Stricter {
     }
 }
 
-/// Errors here that leave the exit code of `btrfs check` 0.
+/// Errors of this check for which `btrfs check` exits with 0.
 const STRICTER: &[Stricter] = &[
     stricter(106),
     Stricter {
@@ -59,12 +59,12 @@ const STRICTER: &[Stricter] = &[
     stricter(803),
 ];
 
-/// The verdicts of the three judges of a volume.
+/// The combined verdict on a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Agreement {
     Sound,
     Faulty,
-    /// Faulty here only, by a fault that is listed.
+    /// Faulty only in this check, because of a listed fault.
     Stricter,
 }
 
@@ -77,7 +77,7 @@ fn ours(devices: &[PathBuf]) -> Report {
     check(devices, &options, &mut |_| {}).unwrap()
 }
 
-/// Returns the numbers of errors, not of warnings and notes.
+/// Returns the numbers of errors, without warnings and notes.
 fn errors(report: &Report) -> BTreeSet<u16> {
     let errors = report.issues.iter();
     let errors = errors.filter(|issue| issue.severity() == Severity::Error);
@@ -92,7 +92,7 @@ fn are_listed(errors: &BTreeSet<u16>) -> bool {
     errors.is_subset(&excused)
 }
 
-/// Has the devices judged. The kernel mounts a copy that `copy` makes if a check called them sound.
+/// Checks the devices with all judges. If the checks find no error, the kernel mounts the copy made by `copy`.
 fn compare(devices: &[PathBuf], copy: impl FnOnce() -> Vec<PathBuf>) -> Result<Agreement, String> {
     let report = ours(devices);
     let theirs = progs_verdict(devices, true);

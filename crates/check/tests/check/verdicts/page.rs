@@ -1,4 +1,4 @@
-//! The page for users lists what the code has.
+//! The user documentation lists all faults and differences in the code.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Volumes with one planted fault each, and kept images without any.
+//! Volumes with one planted fault each, and kept images without faults.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use ubtrfs_sim::{Scratch, images, kernel};
 use super::{Agreement, compare};
 use crate::planted;
 
-/// Creates files with the content of the devices. It returns None if a part cannot be read.
+/// Writes the contents of the devices to files. Returns None if a part is unreadable.
 fn files(devices: &planted::Devices, scratch: &Scratch) -> Option<Vec<PathBuf>> {
     let devices = devices.iter().enumerate();
     let save = |(number, (_, device)): (usize, &(PathBuf, _))| {
@@ -20,7 +20,7 @@ fn files(devices: &planted::Devices, scratch: &Scratch) -> Option<Vec<PathBuf>> 
     devices.map(save).collect()
 }
 
-/// Returns the files themselves, which are not needed afterwards.
+/// Returns the files themselves, because they are not needed afterwards.
 fn same(files: &[PathBuf]) -> impl FnOnce() -> Vec<PathBuf> {
     let files = files.to_vec();
     || files
@@ -58,7 +58,7 @@ fn kept_images_are_sound_for_all() {
     let _alone = images::alone().unwrap();
     for name in images::names().unwrap() {
         let image = images::image(&name).unwrap();
-        // btrfs-progs 6.14 computes a data block of RAID5 wrongly from parity that is right on disk.
+        // btrfs-progs 6.14 reconstructs a RAID5 data block incorrectly, although the parity on disk is correct.
         if name == "raid5" {
             continue;
         }

@@ -1,5 +1,5 @@
-//! The rest of a volume after a power cut while the kernel was writing. It is sound for all three judges, with and
-//! without a log that waits for its replay.
+//! Volumes after a power cut during writes of the kernel. All three judges must accept them, with and without a
+//! pending log.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -12,7 +12,7 @@ use ubtrfs_sim::{Progress, Rng};
 
 use super::{Agreement, compare, ours, rounds};
 
-/// Returns the generation and the log's root of copy 0.
+/// Returns the generation and the log root of copy 0.
 fn state_of(device: &Path) -> (u64, u64) {
     let mut block = vec![0; SUPERBLOCK_SIZE];
     let file = File::open(device).unwrap();
@@ -22,7 +22,7 @@ fn state_of(device: &Path) -> (u64, u64) {
     (superblock.generation.get(), superblock.log_root.get())
 }
 
-/// Puts copies of the superblock back to what an earlier cut has.
+/// Restores superblock copies from an earlier cut.
 fn put_back(device: &Path, earlier: &Path, copies: &[usize]) {
     let file = File::options().write(true).open(device).unwrap();
     let earlier = File::open(earlier).unwrap();
@@ -41,7 +41,7 @@ struct Trial {
     shape: Shape,
 }
 
-/// Runs a random script on the kernel's mount, cuts the power at many moments, and has each cut judged.
+/// Runs a random script on a kernel mount, cuts the power many times, and judges each state.
 fn cut(trial: &Trial) {
     let test = trial.name;
     if !kernel::or_skip(test) {
@@ -56,13 +56,13 @@ fn cut(trial: &Trial) {
     let every = (ops.len() / wanted) as u64;
     let mut cuts: Vec<Vec<PathBuf>> = Vec::new();
     for op in ops.iter().filter(|op| !matches!(op, Op::Remount)) {
-        // Its content is the affair of other tests.
+        // The script's results are covered by other tests.
         let _ = target.apply(op);
         let is_promise = matches!(op, Op::Fsync { .. });
         if rng.one_in(if is_promise { every / 10 + 1 } else { every }) {
             cuts.push(volume.cut().unwrap());
         } else if rng.one_in(2 * every) {
-            // Mostly one commit lies between these.
+            // There is usually one commit between these two cuts.
             cuts.push(volume.cut().unwrap());
             let _ = target.apply(&Op::Sync);
             cuts.push(volume.cut().unwrap());
@@ -89,7 +89,7 @@ fn cut(trial: &Trial) {
         let Some(earlier) = number.checked_sub(1).map(|before| &cuts[before]) else {
             continue;
         };
-        // The power went off while a commit wrote superblocks: the others are of the commit before.
+        // A power cut between the superblock writes of a commit: the other copies are from the previous commit.
         if state_of(&earlier[0]).0 + 1 == generation {
             stale += 1;
             put_back(&devices[0], &earlier[0], &[1]);
