@@ -27,7 +27,8 @@ pub(crate) struct State<'a> {
     pub(crate) options: &'a CheckOptions,
     pub(crate) report: Report,
     pub(crate) facts: Facts,
-    /// Blocks that are the parent in their own references (FULL_BACKREF). Complete after the extent tree was read.
+    /// Blocks with FULL_BACKREF, which are themselves the parent in their references. Complete after the extent tree
+    /// was read.
     pub(crate) full_backrefs: BlockSet,
     pub(crate) lost_blocks: LostBlocks,
     /// The key ranges of lost blocks, by tree.

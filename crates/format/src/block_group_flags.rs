@@ -34,7 +34,7 @@ impl BlockGroupFlags {
         .union(Self::RAID1C4);
     pub const RAID56_MASK: BlockGroupFlags = Self::RAID5.union(Self::RAID6);
 
-    /// Returns the flag of a profile, which is none for single.
+    /// Returns the flag of a profile; empty for single.
     pub fn of(profile: Profile) -> BlockGroupFlags {
         match profile {
             Profile::Single => BlockGroupFlags::empty(),
@@ -73,7 +73,7 @@ impl BlockGroupFlags {
     }
 }
 
-/// The type of a block group. Mixed groups are of the type of metadata.
+/// The type of a block group. Mixed groups count as metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum BlockGroupType {
     Data,
@@ -124,9 +124,9 @@ pub enum Profile {
     Raid1c4,
     /// Two copies on different devices, in stripes over all.
     Raid10,
-    /// One copy in stripes, with parity that makes up for one device.
+    /// One copy in stripes, with parity that tolerates the loss of one device.
     Raid5,
-    /// One copy in stripes, with parity that makes up for two devices.
+    /// One copy in stripes, with parity that tolerates the loss of two devices.
     Raid6,
 }
 
@@ -159,7 +159,7 @@ impl Profile {
         }
     }
 
-    /// Finds the profile that a user names, in any case.
+    /// Finds the profile with this name, ignoring case.
     pub fn from_name(name: &str) -> Option<Profile> {
         Profile::ALL
             .into_iter()
@@ -176,7 +176,7 @@ impl Profile {
         }
     }
 
-    /// Returns the number of parity stripes of a full stripe.
+    /// Returns the number of parity stripes in a full stripe.
     pub fn parities(self) -> usize {
         match self {
             Profile::Raid5 => 1,
@@ -185,7 +185,7 @@ impl Profile {
         }
     }
 
-    /// Returns how many devices may be lost.
+    /// Returns the number of devices whose loss is tolerated.
     pub fn tolerated_failures(self) -> usize {
         match self {
             Profile::Single | Profile::Dup | Profile::Raid0 => 0,
@@ -195,7 +195,7 @@ impl Profile {
         }
     }
 
-    /// Returns the least number of devices on which a chunk can be allocated.
+    /// Returns the minimum number of devices for a chunk.
     pub fn min_devices(self) -> usize {
         match self {
             Profile::Single | Profile::Dup | Profile::Raid0 => 1,

@@ -39,11 +39,11 @@ pub enum CorruptChunk {
     },
 }
 
-/// Stripes are numbered with 32 bits.
+/// The kernel counts stripes with 32 bits.
 const LENGTH_LIMIT: u64 = STRIPE_LEN * u32::MAX as u64;
 const RAID10_COPIES: u16 = 2;
 
-/// Checks a chunk without its stripes; also for the chunks of the superblock.
+/// Checks a chunk without its stripes; also used for the superblock's chunks.
 pub fn check_chunk(
     logical: Logical,
     chunk: &Chunk,

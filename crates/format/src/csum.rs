@@ -1,14 +1,14 @@
 //! Checksums of tree blocks, superblocks and data sectors.
 //!
-//! A volume uses one algorithm for everything, named by `csum_type` in its superblock. A block carries its sum in
-//! its first 32 bytes and the sum covers the rest. A data sector has its sum in the checksum tree, packed at the
-//! algorithm's own size.
+//! A volume uses one algorithm for everything, according to `csum_type` in its superblock. A block has its checksum
+//! in its first 32 bytes, which covers the rest of the block. Checksums of data sectors are in the checksum tree,
+//! packed at the algorithm's size.
 //!
 //! Invariants
 //! - CSUM-1: a `Csum` is zero beyond the size of its algorithm.
-//! - CSUM-2: only the algorithm's own bytes of a stored field decide, as in the kernel; the tail is ignored.
+//! - CSUM-2: only the algorithm's bytes of a stored field are compared, as in the kernel; the tail is ignored.
 //!
-//! Not here: where data sums are stored, and the hashes of names (`name_hash`).
+//! Not here: the checksum tree, and the hashes of names (`name_hash`).
 
 use std::fmt;
 
@@ -20,13 +20,13 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 #[cfg(test)]
 mod tests;
 
-/// Bytes at the start of every block that hold its sum, whatever the algorithm.
+/// Size of the checksum field at the start of every block, for any algorithm.
 pub const CSUM_FIELD_BYTES: usize = 32;
 
-/// Sectors handed to the interleaved BLAKE2b at a time; a multiple of every SIMD degree it has.
+/// Number of sectors per batch of the interleaved BLAKE2b; a multiple of every SIMD degree.
 const BLAKE2B_BATCH: usize = 32;
 
-/// The algorithm that a volume's checksums use; values as in the superblock's `csum_type`.
+/// A volume's checksum algorithm; values as in the superblock's `csum_type`.
 #[derive(Copy, Clone, Debug, Default, Eq, Hash, PartialEq)]
 #[repr(u16)]
 pub enum CsumType {
@@ -38,7 +38,7 @@ pub enum CsumType {
 }
 
 impl CsumType {
-    /// Every algorithm, in the order of its on-disk value.
+    /// Every algorithm, ordered by on-disk value.
     pub const ALL: [Self; 4] = [Self::Crc32c, Self::XxHash64, Self::Sha256, Self::Blake2b];
 
     pub fn from_raw(raw: u16) -> Option<Self> {
@@ -49,7 +49,7 @@ impl CsumType {
         self as u16
     }
 
-    /// Returns the bytes of one sum, which are also its stride in a checksum item.
+    /// Returns the size of one checksum, which is also its stride in a checksum item.
     pub const fn size_bytes(self) -> usize {
         match self {
             Self::Crc32c => 4,
@@ -58,7 +58,7 @@ impl CsumType {
         }
     }
 
-    /// Returns the name that btrfs-progs prints.
+    /// Returns the name in btrfs-progs.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Crc32c => "crc32c",
@@ -68,7 +68,7 @@ impl CsumType {
         }
     }
 
-    /// Reads a name as `mkfs.btrfs --csum` does: without regard to case, with the short and long forms.
+    /// Parses a name like `mkfs.btrfs --csum`: ignoring case, with short and long forms.
     pub fn from_name(name: &str) -> Option<Self> {
         match name.to_ascii_lowercase().as_str() {
             "crc32c" => Some(Self::Crc32c),
@@ -79,7 +79,7 @@ impl CsumType {
         }
     }
 
-    /// Computes the sum of `bytes`.
+    /// Computes the checksum of `bytes`.
     pub fn compute(self, bytes: &[u8]) -> Csum {
         match self {
             Self::Crc32c => Csum::from_prefix(&crc_fast::crc32_iscsi(bytes).to_le_bytes()),
@@ -89,7 +89,7 @@ impl CsumType {
         }
     }
 
-    /// Appends to `out` the sum of each sector of `data`, packed as in a checksum item.
+    /// Appends the checksum of each sector of `data` to `out`, packed as in a checksum item.
     ///
     /// # Panics
     /// If `data` is not whole sectors.
@@ -119,7 +119,7 @@ impl CsumType {
         }
     }
 
-    /// Computes the sum that belongs in the first 32 bytes of a tree block or superblock.
+    /// Computes the checksum for the first 32 bytes of a tree block or superblock.
     ///
     /// # Panics
     /// If `block` is shorter than the checksum field.
@@ -127,7 +127,7 @@ impl CsumType {
         self.compute(&block[CSUM_FIELD_BYTES..])
     }
 
-    /// Compares the sum that a block carries with the one its content has.
+    /// Compares the stored checksum of a block with its contents.
     ///
     /// # Panics
     /// If `block` is shorter than the checksum field.
@@ -142,7 +142,7 @@ impl CsumType {
         }
     }
 
-    /// Writes a block's sum into its checksum field, the tail zeroed.
+    /// Writes a block's checksum into its checksum field, padded with zeros.
     ///
     /// # Panics
     /// If `block` is shorter than the checksum field.
@@ -181,7 +181,7 @@ fn blake2b_sectors(data: &[u8], sector: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// A checksum as the 32-byte field of a header holds it: little-endian, zero beyond the algorithm's size.
+/// A checksum in the form of a header's 32-byte field: little-endian, zero beyond the algorithm's size.
 #[derive(
     Copy,
     Clone,
@@ -201,10 +201,10 @@ pub struct Csum([u8; CSUM_FIELD_BYTES]);
 const _: () = assert!(size_of::<Csum>() == CSUM_FIELD_BYTES);
 
 impl Csum {
-    /// Creates a sum from the bytes of one algorithm.
+    /// Creates a checksum from the bytes of one algorithm.
     ///
     /// # Panics
-    /// If there are more than 32 of them.
+    /// If there are more than 32 bytes.
     pub fn from_prefix(bytes: &[u8]) -> Self {
         // CSUM-1
         let mut field = [0; CSUM_FIELD_BYTES];
@@ -217,12 +217,12 @@ impl Csum {
         &self.0
     }
 
-    /// Returns the bytes that `csum_type` uses.
+    /// Returns the bytes used by `csum_type`.
     pub fn significant(&self, csum_type: CsumType) -> &[u8] {
         &self.0[..csum_type.size_bytes()]
     }
 
-    /// Returns the bytes that are shown: as many as the smallest sum of an algorithm that holds every non-zero byte.
+    /// Returns the bytes to display: the smallest checksum size that includes every nonzero byte.
     fn shown(&self) -> &[u8] {
         let used = self
             .0
@@ -243,7 +243,7 @@ impl From<[u8; CSUM_FIELD_BYTES]> for Csum {
     }
 }
 
-/// `0x` and the significant bytes in disk order, as `btrfs inspect-internal` prints them.
+/// Formats as `0x` and the significant bytes in disk order, like `btrfs inspect-internal`.
 impl fmt::Display for Csum {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("0x")?;
@@ -259,7 +259,7 @@ impl fmt::Debug for Csum {
     }
 }
 
-/// A block whose content does not have the sum that it carries.
+/// A mismatch between a block's contents and its stored checksum.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("csum {found}, header says {stored}")]
 pub struct CsumMismatch {

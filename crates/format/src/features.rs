@@ -1,9 +1,9 @@
-//! Feature bits of the superblock, by the names that users know.
+//! Feature bits of the superblock, with their user-visible names.
 
 use bitflags::bitflags;
 
 bitflags! {
-    /// Features without which nothing of the volume can be read.
+    /// Features that every reader must support.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
     pub struct Incompat: u64 {
         const MIXED_BACKREF = 1 << 0;
@@ -28,7 +28,7 @@ bitflags! {
 }
 
 bitflags! {
-    /// Features that a reader may ignore and a writer must know.
+    /// Features that a reader may ignore but a writer must support.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
     pub struct CompatRo: u64 {
         const FREE_SPACE_TREE = 1 << 0;
@@ -40,7 +40,7 @@ bitflags! {
 }
 
 impl Incompat {
-    /// The features that this code can read.
+    /// The features that this code supports.
     pub const SUPPORTED: Incompat = Incompat::MIXED_BACKREF
         .union(Incompat::DEFAULT_SUBVOL)
         .union(Incompat::MIXED_GROUPS)
@@ -55,14 +55,14 @@ impl Incompat {
         .union(Incompat::RAID1C34)
         .union(Incompat::SIMPLE_QUOTA);
 
-    /// Returns the names of the set bits, lowest first, each as (name, known).
+    /// Returns the names of the set bits, lowest first.
     pub fn names(self) -> Vec<FeatureName> {
         feature_names(self.bits(), |bit| name_of(INCOMPAT_NAMES, bit))
     }
 }
 
 impl CompatRo {
-    /// The features that this code can read and would keep true when writing.
+    /// The features that this code supports for reading and writing.
     pub const SUPPORTED: CompatRo = CompatRo::FREE_SPACE_TREE
         .union(CompatRo::FREE_SPACE_TREE_VALID)
         .union(CompatRo::VERITY)
@@ -74,11 +74,11 @@ impl CompatRo {
     }
 }
 
-/// A feature bit for messages.
+/// A feature bit, for messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FeatureName {
     pub bit: u64,
-    /// None if no released kernel names the bit.
+    /// None if no released kernel has a name for the bit.
     pub name: Option<&'static str>,
 }
 

@@ -1,4 +1,4 @@
-//! Numbers that must not be mixed up, and the well-known object ids.
+//! Number types that must not be confused, and the well-known object ids.
 //!
 //! Source of the values: btrfs-dev-docs `trees.txt`, On-disk-format.rst, and kernel-made images.
 
@@ -45,16 +45,16 @@ number!(
     RootId
 );
 number!(
-    /// The number of a transaction; the kernel calls it generation as well.
+    /// The number of a transaction, which the kernel also calls generation.
     Transid
 );
 number!(
-    /// The id of a device within its volume, from 1.
+    /// The id of a device within its volume, starting at 1.
     DevId
 );
 
 impl Logical {
-    /// Returns the address `len` bytes further, if there is one.
+    /// Returns the address `len` bytes further, or None on overflow.
     pub fn checked_add(self, len: u64) -> Option<Logical> {
         self.0.checked_add(len).map(Logical)
     }
@@ -78,20 +78,20 @@ impl RootId {
     pub const TREE_RELOC: RootId = RootId(-8i64 as u64);
     pub const DATA_RELOC_TREE: RootId = RootId(-9i64 as u64);
 
-    /// The first id that a subvolume other than the top level may have.
+    /// The lowest id of a subvolume other than the top level.
     pub const FIRST_FREE: u64 = 256;
-    /// The last number that an inode may have.
+    /// The highest inode number.
     pub const LAST_FREE: u64 = -256i64 as u64;
 
-    /// Ids of subvolumes are below; the bits from here up number the levels of quota groups.
+    /// Subvolume ids are below this limit; the bits from here up are the levels of quota groups.
     pub const SUBVOLUME_LIMIT: u64 = 1 << 48;
 
-    /// Returns whether files live in this tree: the top level or a subvolume.
+    /// Returns whether this tree is the top level or a subvolume.
     pub fn is_subvolume(self) -> bool {
         self == Self::FS_TREE || (Self::FIRST_FREE..Self::SUBVOLUME_LIMIT).contains(&self.0)
     }
 
-    /// Returns whether tree items in it describe files: subvolumes and the data relocation tree.
+    /// Returns whether this tree contains inodes: a subvolume or the data relocation tree.
     pub fn holds_files(self) -> bool {
         self.is_subvolume() || self == Self::DATA_RELOC_TREE
     }
@@ -100,7 +100,7 @@ impl RootId {
 impl InodeNr {
     /// The root directory of a subvolume.
     pub const FIRST_FREE: InodeNr = InodeNr(256);
-    /// The inode number shown for a directory entry whose subvolume was not copied with the snapshot.
+    /// The displayed inode number of a directory entry whose subvolume was not copied with the snapshot.
     pub const EMPTY_SUBVOL_DIR: InodeNr = InodeNr(2);
 }
 
@@ -108,7 +108,7 @@ impl InodeNr {
 pub mod objectid {
     pub const DEV_ITEMS: u64 = 1;
     pub const FIRST_CHUNK_TREE: u64 = 256;
-    /// The directory in the root tree that names the default subvolume.
+    /// The directory in the root tree with the entry for the default subvolume.
     pub const ROOT_TREE_DIR: u64 = 6;
     pub const DEV_STATS: u64 = 0;
     pub const BALANCE: u64 = -4i64 as u64;

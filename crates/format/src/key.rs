@@ -1,11 +1,11 @@
-//! Keys: what every tree is sorted by.
+//! Keys, which order every tree.
 
 use std::cmp::Ordering;
 use std::fmt;
 use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// A key in native numbers. The field order is the sort order.
+/// A key with native numbers. The field order is the sort order.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Key {
     pub objectid: u64,
@@ -14,8 +14,8 @@ pub struct Key {
 }
 
 impl Ord for Key {
-    /// Compares the object ids, then type and offset as one number. Among an inode's items a search would otherwise
-    /// guess wrong at every other branch.
+    /// Compares the object ids, then type and offset as one number. For the items of one inode, separate comparisons
+    /// would mispredict every other branch.
     fn cmp(&self, other: &Key) -> Ordering {
         let low = |key: &Key| u128::from(key.item_type.0) << 64 | u128::from(key.offset);
         match self.objectid.cmp(&other.objectid) {
@@ -82,7 +82,7 @@ impl fmt::Debug for Key {
     }
 }
 
-/// A key as it lies on disk.
+/// A key in its on-disk form.
 #[derive(
     Clone,
     Copy,
@@ -124,7 +124,7 @@ impl From<Key> for DiskKey {
     }
 }
 
-/// The kind of an item. Any byte may be met on disk.
+/// The type of an item. Any byte may occur on disk.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct KeyType(pub u8);
 
@@ -133,7 +133,7 @@ macro_rules! key_types {
         impl KeyType {
             $(pub const $name: KeyType = KeyType($value);)*
 
-            /// Returns the field's name of the type, if it has one.
+            /// Returns the kernel's name of the type, if it has one.
             pub fn name(self) -> Option<&'static str> {
                 match self.0 {
                     $($value => Some(stringify!($name)),)*
@@ -195,7 +195,7 @@ impl KeyType {
     /// The objectid of a balance's saved state is [`crate::ids::objectid::BALANCE`].
     pub const BALANCE_ITEM: KeyType = KeyType::TEMPORARY_ITEM;
     pub const DEV_STATS: KeyType = KeyType::PERSISTENT_ITEM;
-    /// Headers of free-space caches, version 1, and nothing else, have type 0.
+    /// Type 0 is only used for headers of version 1 free-space caches.
     pub const UNTYPED: KeyType = KeyType(0);
 }
 

@@ -1,8 +1,8 @@
 //! The btrfs on-disk format as types: ids, keys, tree blocks, items, superblock, features,
 //! checksums, names and compression framing. No IO, no unsafe.
 //!
-//! On-disk numbers are little-endian and unaligned; the structs here are views of the bytes, in the
-//! kernel's field names. Nothing panics on any bytes.
+//! On-disk numbers are little-endian and unaligned; the structs here are views of the bytes, with the kernel's field
+//! names. No input bytes cause a panic.
 
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 

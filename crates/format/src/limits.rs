@@ -1,23 +1,23 @@
-//! Limits of names, attributes, link targets, files and links, which the format or Linux sets.
+//! Limits of names, attributes, symlink targets, files and links, which are set by the format or by Linux.
 //!
-//! Everything that makes files is checked here, from a folder, an archive, a stream, a mount or a program. A leaf
-//! beyond one of these limits is refused by the kernel, with all other files in it.
+//! These checks apply to all new files, from a folder, an archive, a stream, a mount or a program. The kernel rejects
+//! a whole leaf, with all its files, if one item exceeds a limit.
 
 use crate::item::{DirHead, FILE_EXTENT_INLINE_START};
 use crate::node::{ITEM_HEAD_SIZE, leaf_data_size};
 
-/// The longest name of a directory entry or an extended attribute.
+/// Maximum length of the name of a directory entry or an extended attribute.
 pub const MAX_NAME_BYTES: usize = 255;
-/// The longest target of a symbolic link: Linux counts its NUL into the 4,096 bytes of a path.
+/// Maximum length of a symlink target: Linux includes its NUL in the 4,096 bytes of a path.
 pub const MAX_TARGET_BYTES: usize = 4095;
-/// The largest file that Linux can handle.
+/// Maximum file size in Linux.
 pub const MAX_FILE_BYTES: u64 = i64::MAX as u64;
-/// The most names of one inode.
+/// Maximum number of names of one inode.
 pub const MAX_LINKS: u32 = 65_535;
-/// The largest numbers of a device that an inode of btrfs holds.
+/// Maximum major and minor device number in a btrfs inode.
 pub const MAX_DEVICE: (u32, u32) = (0xfff, 0xf_ffff);
 
-/// A limit that a new file does not keep.
+/// A limit that a new file exceeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LimitError {
     #[error("a name of {len} bytes (max {MAX_NAME_BYTES})")]
@@ -128,7 +128,7 @@ mod tests {
         assert!(check_name(&long[..256]).is_err());
         check_xattr(&long[..255], b"", 4096).unwrap();
         assert!(check_xattr(&long[..256], b"", 4096).is_err());
-        // The kernel's largest: a leaf of 16 KiB less 101 bytes of header, 25 of the item and 30 of its head.
+        // The kernel's maximum: a leaf of 16 KiB less 101 bytes of header, 25 of the item and 30 of its head.
         check_xattr(b"user.a", &[0; 16_228 - 6], 16 << 10).unwrap();
         assert!(check_xattr(b"user.a", &[0; 16_228 - 5], 16 << 10).is_err());
         check_target(&long[..4095], 16 << 10).unwrap();

@@ -1,9 +1,9 @@
-//! The hashes that btrfs puts into key offsets, all made of CRC-32C without its usual ends.
+//! The hashes in btrfs key offsets, all based on CRC-32C without its initial or final inversion.
 //!
-//! Names are hashed once per lookup and are short, so the latency of a small input is what counts here. A digest
-//! with an initial state costs about 10 ns for 7 to 31 bytes.
+//! Names are hashed once per look-up and are short, so that the latency for small inputs matters. A digest with an
+//! initial state takes about 10 ns for 7 to 31 bytes.
 //!
-//! Not here: checksums of content (`csum`).
+//! Not here: checksums of contents (`csum`).
 
 use crc_fast::{CrcAlgorithm, Digest};
 
@@ -24,7 +24,7 @@ pub fn name_hash(name: &[u8]) -> u32 {
     crc32c(!1, name)
 }
 
-/// Computes the key offset of an INODE_EXTREF. The seed is the low half of the parent directory's number.
+/// Computes the key offset of an INODE_EXTREF. The seed is the lower half of the parent directory's inode number.
 pub fn extref_hash(parent: u64, name: &[u8]) -> u64 {
     u64::from(crc32c(parent as u32, name))
 }

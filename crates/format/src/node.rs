@@ -1,7 +1,7 @@
-//! Tree blocks: header, item heads, child pointers, and searching among them.
+//! Tree blocks: header, item heads, child pointers, and key search.
 //!
-//! A [`Node`] is a view of bytes. The accessors are total: an index or a range outside the block
-//! yields None, so that unverified bytes cannot cause a panic. Verified blocks (`check`) never do.
+//! A [`Node`] is a view of bytes. The accessors are total: an index or a range outside of the block returns None, so
+//! that unverified bytes cannot cause a panic. In verified blocks (`check`) this does not occur.
 
 use std::ops::Range;
 
@@ -36,7 +36,7 @@ pub struct Header {
 const _: () = assert!(size_of::<Header>() == HEADER_SIZE);
 pub const HEADER_SIZE: usize = 101;
 
-/// Where an item of a leaf lies: `offset` counts from the end of the header.
+/// Key and location of an item in a leaf; `offset` is relative to the end of the header.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct ItemHead {
@@ -59,15 +59,16 @@ pub struct KeyPtr {
 }
 const _: () = assert!(size_of::<KeyPtr>() == 33);
 
-/// Returns the bytes of a leaf that items and their heads share.
+/// Returns the number of bytes in a leaf for items and their heads.
 pub const fn leaf_data_size(nodesize: usize) -> usize {
     nodesize - HEADER_SIZE
 }
 
-/// Returns whether Linux may crash when a replay of the fsync log makes a committed item of `old_len` bytes one of `new_len`.
+/// Returns whether Linux may crash when a log replay extends a committed item from `old_len` to `new_len` bytes.
 ///
-/// The replay of Linux 6.18 looks for room for the whole new item. Where both together exceed a leaf, that fails with
-/// EOVERFLOW. The replay takes this for an item with room, and extends it until `BUG()`.
+/// The replay of Linux 6.18 searches for space for the whole new item. If both items together exceed a leaf, this
+/// fails with EOVERFLOW. The replay misinterprets the error as an existing item with enough space, and extends it
+/// until `BUG()`.
 pub fn replay_outgrows_leaf(
     item_type: KeyType,
     old_len: usize,
@@ -83,7 +84,7 @@ pub fn replay_outgrows_leaf(
         && old_len + new_len + ITEM_HEAD_SIZE > leaf_data_size(nodesize)
 }
 
-/// Returns the largest number of child pointers of an interior node.
+/// Returns the maximum number of child pointers in an interior node.
 pub const fn max_key_ptrs(nodesize: usize) -> usize {
     leaf_data_size(nodesize) / size_of::<KeyPtr>()
 }
@@ -95,7 +96,7 @@ pub struct Node<'a> {
 }
 
 impl<'a> Node<'a> {
-    /// Views `block` as a node. It returns None if the block is too short for a header.
+    /// Views `block` as a node. Returns None if the block is too short for a header.
     pub fn new(block: &'a [u8]) -> Option<Node<'a>> {
         (block.len() > HEADER_SIZE).then_some(Node { block })
     }
@@ -128,7 +129,7 @@ impl<'a> Node<'a> {
         Logical(self.header().bytenr.get())
     }
 
-    /// Returns the number of slots in use, cut to what a block of this size can hold.
+    /// Returns the number of slots in use, limited to the maximum for this block size.
     pub fn len(self) -> usize {
         self.heads_or_ptrs_len()
     }
@@ -182,7 +183,7 @@ impl<'a> Node<'a> {
         Some((head.key.get(), self.block.get(start..end)?))
     }
 
-    /// Returns the bytes of items that stand side by side in a verified leaf, the last item's first.
+    /// Returns the bytes of adjacent items in a verified leaf, the last item's first.
     pub fn data_of(self, slots: Range<usize>) -> &'a [u8] {
         let heads = self.heads().get(slots).unwrap_or_default();
         let (Some(first), Some(last)) = (heads.first(), heads.last()) else {
@@ -194,12 +195,12 @@ impl<'a> Node<'a> {
         data.unwrap_or_default()
     }
 
-    /// Iterates over all items of a leaf whose bytes lie within the block.
+    /// Iterates over all items of a leaf whose bytes are within the block.
     pub fn items(self) -> impl Iterator<Item = (Key, &'a [u8])> {
         (0..self.heads().len()).filter_map(move |slot| self.item(slot))
     }
 
-    /// Returns where `key` is (Ok) or would be inserted (Err), by binary search.
+    /// Returns the slot of `key` (Ok) or its insertion slot (Err), by binary search.
     pub fn search(self, key: &Key) -> Result<usize, usize> {
         if self.is_leaf() {
             self.heads()
@@ -209,7 +210,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Returns the slot of the child that may hold `key`. It is the last whose key is not above it, else the first.
+    /// Returns the slot of the child that may contain `key`: the last one with a key not above it, or else the first.
     pub fn child_slot(self, key: &Key) -> usize {
         match self.search(key) {
             Ok(slot) => slot,

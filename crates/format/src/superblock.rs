@@ -1,6 +1,6 @@
-//! The superblock: identity, geometry, and where the trees' roots lie.
+//! The superblock: identity, geometry, and the addresses of the trees' roots.
 //!
-//! Here: the layout, the places of the copies, and the validation of one copy by itself.
+//! Here: the layout, the offsets of the copies, and the validation of a single copy.
 //! Not here: choosing among copies and devices (`device::superblock`).
 
 use zerocopy::little_endian::{U16, U32, U64};
@@ -15,7 +15,7 @@ use crate::item::{Chunk, DevItem, Stripe};
 use crate::key::{DiskKey, Key, KeyType};
 use crate::uuid::Uuid;
 
-/// Where copies lie on each device, if it is large enough to hold them whole.
+/// Offsets of the copies on each device, if it is large enough to contain them completely.
 pub const SUPERBLOCK_OFFSETS: [u64; 3] = [64 << 10, 64 << 20, 256 << 30];
 pub const SUPERBLOCK_SIZE: usize = 4096;
 pub const MAGIC: [u8; 8] = *b"_BHRfS_M";
@@ -62,7 +62,7 @@ pub struct RootBackup {
     pub tree_root_gen: U64,
     pub chunk_root: U64,
     pub chunk_root_gen: U64,
-    /// The extent tree's with the block group tree as well, which no backup names.
+    /// With the block group tree, which has no field in the backups, this is still the extent tree's root.
     pub extent_root: U64,
     pub extent_root_gen: U64,
     pub fs_root: U64,
@@ -120,7 +120,7 @@ pub struct Superblock {
     pub label: [u8; LABEL_SIZE],
     pub cache_generation: U64,
     pub uuid_tree_generation: U64,
-    /// Nodes carry this instead of `fsid` with METADATA_UUID.
+    /// The fsid in nodes if METADATA_UUID is set, instead of `fsid`.
     pub metadata_uuid: Uuid,
     pub nr_global_roots: U64,
     pub remap_root: U64,
@@ -134,7 +134,7 @@ pub struct Superblock {
 const _: () = assert!(size_of::<Superblock>() == SUPERBLOCK_SIZE);
 const _: () = assert!(std::mem::offset_of!(Superblock, sys_chunk_array) == 0x32b);
 
-/// Why a copy of a superblock is not usable.
+/// The reason why a superblock copy is unusable.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SuperblockError {
     #[error("no btrfs magic")]
@@ -191,24 +191,24 @@ pub enum SuperblockError {
 }
 
 impl Superblock {
-    /// Views `block` as a superblock without judging it. None if it is not 4096 bytes.
+    /// Views `block` as a superblock without validation. Returns None if it is not 4096 bytes.
     pub fn from_block(block: &[u8]) -> Option<&Superblock> {
         Superblock::ref_from_bytes(block).ok()
     }
 
-    /// Checks one copy by itself, read from `offset`. Feature support is not judged here.
+    /// Validates a single copy that was read from `offset`. Does not check whether its features are supported.
     pub fn validate(&self, offset: u64) -> Result<(), SuperblockError> {
         self.validate_identity(offset)?;
         self.validate_contents(flags::KNOWN)
     }
 
-    /// Validates for a reader, which may pass over unknown flags.
+    /// Validates a copy for a reader, which may ignore unknown flags.
     pub fn validate_but_flags(&self, offset: u64) -> Result<(), SuperblockError> {
         self.validate_identity(offset)?;
         self.validate_contents(u64::MAX)
     }
 
-    /// Checks magic, checksum and place: whether these bytes are a copy that some writer finished.
+    /// Validates magic number, checksum and offset, which shows that these bytes are a completely written copy.
     pub fn validate_identity(&self, offset: u64) -> Result<(), SuperblockError> {
         if self.magic == MAGIC_TEMPORARY {
             return Err(SuperblockError::Incomplete);
@@ -228,7 +228,7 @@ impl Superblock {
         Ok(())
     }
 
-    /// Checks the ranges of the fields, as the kernel's `btrfs_validate_super` has them.
+    /// Checks the ranges of the fields, like the kernel's `btrfs_validate_super`.
     fn validate_contents(&self, known_flags: u64) -> Result<(), SuperblockError> {
         let sectorsize = self.sectorsize.get();
         if !sectorsize.is_power_of_two() || !(MIN_SECTORSIZE..=MAX_SECTORSIZE).contains(&sectorsize)
@@ -308,7 +308,7 @@ impl Superblock {
         Ok(())
     }
 
-    /// Refuses by name what this code cannot read.
+    /// Rejects unsupported features, with their names.
     pub fn check_supported(&self) -> Result<(), SuperblockError> {
         let unknown = self.incompat() - Incompat::SUPPORTED;
         match unknown.names().first() {
@@ -317,7 +317,7 @@ impl Superblock {
         }
     }
 
-    /// Returns the features that allow reading only, by name.
+    /// Returns the names of features that only allow reading.
     pub fn read_only_features(&self) -> Vec<FeatureName> {
         (self.compat_ro() - CompatRo::SUPPORTED).names()
     }
@@ -330,17 +330,17 @@ impl Superblock {
         CompatRo::from_bits_retain(self.compat_ro_flags.get())
     }
 
-    /// Panics on an unknown type: call it on validated superblocks only.
+    /// Panics on an unknown type: call it only on validated superblocks.
     pub fn csum_type(&self) -> CsumType {
         CsumType::from_raw(self.csum_type.get()).expect("validated superblock")
     }
 
-    /// Returns whether an fsync log goes on from the last commit.
+    /// Returns whether there is an fsync log after the last commit.
     pub fn has_log(&self) -> bool {
         self.log_root.get() != 0
     }
 
-    /// Drops the fsync log. The last commit stays.
+    /// Drops the fsync log. The last commit is not affected.
     pub fn clear_log(&mut self) {
         self.log_root = 0.into();
         self.log_root_level = 0;
@@ -369,7 +369,7 @@ impl Superblock {
         &self.label[..end]
     }
 
-    /// Returns the chunks that the superblock carries so that the chunk tree can be read.
+    /// Returns the superblock's copies of the chunks that are needed to read the chunk tree.
     pub fn system_chunks(&self) -> SystemChunks<'_> {
         let size = (self.sys_chunk_array_size.get() as usize).min(SYS_CHUNK_ARRAY_SIZE);
         SystemChunks {
@@ -378,7 +378,7 @@ impl Superblock {
         }
     }
 
-    /// Writes the checksum over the finished block.
+    /// Computes and stores the checksum of the complete block.
     pub fn seal(&mut self) {
         let csum_type = self.csum_type();
         csum_type.seal_block(self.as_mut_bytes());

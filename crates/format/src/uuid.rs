@@ -1,9 +1,9 @@
-//! 16-byte identifiers as they lie on disk.
+//! 16-byte identifiers in their on-disk form.
 
 use std::fmt;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// A UUID of a volume, device, chunk tree or subvolume. All zeros: none.
+/// A UUID of a volume, device, chunk tree or subvolume. All zeros means none.
 #[derive(
     Clone,
     Copy,
@@ -29,7 +29,7 @@ impl Uuid {
         *self == Self::NIL
     }
 
-    /// Returns the two halves by which the UUID tree keys an item: (objectid, offset).
+    /// Returns the two halves, which are the key of an item in the UUID tree: (objectid, offset).
     pub fn key_halves(&self) -> (u64, u64) {
         let (low, high) = self.0.split_at(8);
         let half = |b: &[u8]| u64::from_le_bytes(b.try_into().expect("8 bytes"));

@@ -1,7 +1,7 @@
-//! Extents and superblocks that Linux 6.18 wrote, against the codecs and checksums.
+//! Extents and superblocks written by Linux 6.18, for the codecs and checksums.
 //!
-//! An extent's file is named KIND_CONTENT_SIZE_OFFSET_RAM.{inline,extent}: a file of SIZE bytes of CONTENT, of
-//! which this is the extent at OFFSET with `ram_bytes` RAM. `UBTRFS_EXTENTS` may name a folder with more.
+//! An extent's file is named KIND_CONTENT_SIZE_OFFSET_RAM.{inline,extent}: the extent at OFFSET, with `ram_bytes`
+//! RAM, of a file with SIZE bytes of CONTENT. `UBTRFS_EXTENTS` may name a folder with more.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use std::path::Path;
 use ubtrfs_format::compress::{Compression, decompress};
 use ubtrfs_format::csum::CsumType;
 
-/// Generates file content by its name: a letter for the generator and a seed.
+/// Generates file contents by name: a letter for the generator and a seed.
 fn content(name: &str, len: usize) -> Vec<u8> {
     let (generator, seed) = name.split_at(1);
     let seed: u32 = seed.parse().unwrap();

@@ -156,8 +156,8 @@ fn chunk_tree_children_that_no_chunk_maps_are_errors() {
     assert_eq!(report.errors, 2, "{report}");
 }
 
-/// The backups refer to three blocks: the current root tree, a block of another tree, and a copy of the root tree
-/// that is two transactions old.
+/// The backups refer to the current root tree, to a block of another tree, and to a copy of the root tree two
+/// transactions older.
 #[test]
 fn backup_root_is_the_newest_of_an_earlier_transaction_that_can_be_read() {
     let mut volume = Crafted::load(&images::image("crc32c-zstd").unwrap().devices);

@@ -11,19 +11,19 @@ use crate::ids::{Logical, RootId, Transid};
 use crate::key::Key;
 use crate::uuid::Uuid;
 
-/// Why a tree block is not sound.
+/// The reason why a tree block is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CorruptBlock {
-    /// Not a block of this volume's size; a caller's mistake rather than a device's.
+    /// The block does not have this volume's nodesize; a caller's mistake rather than a device's.
     #[error("block of {found} bytes, nodesize is {wanted}")]
     Size { wanted: u32, found: usize },
-    /// The content was changed after it was sealed, or never written.
+    /// The contents were changed after the checksum was computed, or never written.
     #[error(transparent)]
     Csum(#[from] CsumMismatch),
-    /// The block belongs elsewhere: a misdirected write or a wrong chunk map.
+    /// The block belongs to another address: a misdirected write or a wrong chunk map.
     #[error("header says it lies at {found}, read from {wanted}")]
     Bytenr { wanted: Logical, found: Logical },
-    /// The block is of another volume.
+    /// The block belongs to another volume.
     #[error("header has fsid {found}, volume has {wanted}")]
     Fsid { wanted: Uuid, found: Uuid },
     #[error("header names chunk tree {found}, volume has {wanted}")]
@@ -31,14 +31,14 @@ pub enum CorruptBlock {
     /// A lost write left an older block in place.
     #[error("generation {found}, parent expects {wanted}")]
     Generation { wanted: Transid, found: Transid },
-    /// Newer than anything that the superblock knows.
+    /// Newer than the superblock allows.
     #[error("generation {found} is above the volume's {limit}")]
     FutureGeneration { limit: u64, found: Transid },
     #[error("level {found}, parent expects {wanted}")]
     Level { wanted: u8, found: u8 },
     #[error("level {0} is out of range")]
     LevelRange(u8),
-    /// The block is of another tree.
+    /// The block belongs to another tree.
     #[error("owner {found}, walking tree {wanted}")]
     Owner { wanted: RootId, found: RootId },
     /// Every written block has the flag.
@@ -57,7 +57,7 @@ pub enum CorruptBlock {
     FirstKey { wanted: Key, found: Option<Key> },
     #[error("key {key} in slot {slot} is not above {before} before it")]
     KeyOrder { slot: u32, before: Key, key: Key },
-    /// Items lie back to back from the end of the block.
+    /// Items are packed from the end of the block without gaps.
     #[error("item in slot {slot} ends at {found}, the item before it begins at {wanted}")]
     ItemEnd { slot: u32, wanted: u32, found: u64 },
     #[error("item in slot {slot} at {offset} lies over the item heads that end at {heads_end}")]
@@ -79,12 +79,12 @@ pub enum CorruptBlock {
     },
 }
 
-/// Why an item is not sound, by family.
+/// The reason why an item is invalid, by family.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CorruptItem {
     #[error("item of {found} bytes, not {wanted}")]
     Size { wanted: u32, found: u32 },
-    /// An inode's items follow its INODE_ITEM or one another.
+    /// An inode's items follow its INODE_ITEM or each other.
     #[error("item before it is {before}, of another inode")]
     NoInode { before: Key },
     #[error(transparent)]

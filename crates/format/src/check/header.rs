@@ -1,11 +1,11 @@
-//! The header of a tree block against the volume and against the pointer that led to it.
+//! Checks a block's header against the volume and against the pointer to the block.
 
 use super::{BlockContext, CorruptBlock, Expect};
 use crate::ids::{Logical, RootId, Transid};
 use crate::node::{Node, header_flags};
 use crate::superblock::MAX_LEVEL;
 
-/// Checks place and fsid. They are reported before the checksum, for they say what kind of wrong block was read.
+/// Checks address and fsid. They are reported before the checksum, because they identify the kind of wrong block.
 pub(super) fn check_place(
     node: Node<'_>,
     context: &BlockContext<'_>,
@@ -74,8 +74,8 @@ pub(super) fn check_header(
     check_owner(node.owner(), expect.owner)
 }
 
-/// Checks the owner. Subvolumes share blocks with one another; every other tree has its blocks for itself. The blocks
-/// of log and relocation trees may carry the subvolume that they stand for, so that the kernel does not compare those.
+/// Checks the owner. Subvolumes share blocks with each other; blocks of other trees are never shared. The owner of
+/// log and relocation tree blocks may be their subvolume, so that the kernel does not compare it there.
 fn check_owner(found: RootId, wanted: Option<RootId>) -> Result<(), CorruptBlock> {
     if found == RootId(0) {
         return Err(CorruptBlock::NoOwner);

@@ -1,4 +1,4 @@
-//! Leaves: the order of keys and the packing of items, then each item by its family.
+//! Leaves: key order and the packing of items, then each item by its family.
 
 use super::item::{Slot, check_item};
 use super::{BlockContext, CorruptBlock, CorruptItem};
@@ -24,8 +24,8 @@ pub(super) fn check_leaf(node: Node<'_>, context: &BlockContext<'_>) -> Result<(
     check_slots(node, data_size as u32, context)
 }
 
-/// Checks that an empty leaf may be empty. Trees that hold something on any volume have no empty leaf. A relocated
-/// block carries its subvolume and not its tree, so that it may be empty.
+/// Checks that a leaf is allowed to be empty. Trees that have items on every volume have no empty leaf. The owner of
+/// a relocated block is its subvolume and not its tree, so that it may be empty.
 fn check_may_be_empty(node: Node<'_>, context: &BlockContext<'_>) -> Result<(), CorruptBlock> {
     if node.header().flags.get() & header_flags::RELOC != 0 {
         return Ok(());
@@ -47,8 +47,8 @@ fn check_may_be_empty(node: Node<'_>, context: &BlockContext<'_>) -> Result<(), 
     }
 }
 
-/// Checks the slots of a leaf. Keys ascend strictly; items lie back to back from the end of the block and stay clear of
-/// the heads; each is sound.
+/// Checks the slots of a leaf. Keys must ascend strictly, and items must be packed from the end of the block without
+/// overlapping the heads. Each item must be valid.
 fn check_slots(
     node: Node<'_>,
     data_size: u32,
@@ -84,7 +84,7 @@ fn check_slots(
                 heads_end,
             });
         }
-        // CHECK-1: the range lies behind the heads and before the last item.
+        // CHECK-1: the range is after the heads and before the previous item's data.
         let item = Slot {
             key,
             bytes: &data[offset as usize..wanted_end as usize],
@@ -110,7 +110,8 @@ fn check_one(item: &Slot<'_>, context: &BlockContext<'_>) -> Result<(), CorruptI
     check_item(item, context)
 }
 
-/// Returns whether items of the type stand behind the INODE_ITEM of the same inode. Log trees hold them without it.
+/// Returns whether items of this type follow the INODE_ITEM of the same inode. In log trees the INODE_ITEM may be
+/// missing.
 fn belongs_to_inode(item_type: KeyType) -> bool {
     matches!(
         item_type,

@@ -1,17 +1,17 @@
-//! The check of a whole tree block: what a block must satisfy before anything else looks into it.
+//! The check of a whole tree block, which every block must pass before any other use.
 //!
-//! It runs on every block that is read from a device and on every block before it is written. It is as strict as
-//! the kernel's tree checker, so a block which passes here passes there. Code behind it may rely on the order and
-//! bounds of items and on the ranges of their fields.
+//! It runs on every block read from a device and on every block to be written. It is as strict as the kernel's tree
+//! checker, so that the kernel accepts every block that passes here. Later code may rely on the order and bounds of
+//! items and on the ranges of their fields.
 //!
 //! Invariants
 //! - CHECK-1: no input panics or allocates, and the time is linear in the block's size.
-//! - CHECK-2: a block that passed has items packed from its end without gap or overlap, and keys ascend
+//! - CHECK-2: a block that has passed has items packed from its end without gaps or overlaps, and keys that ascend
 //!   strictly.
-//! - CHECK-3: one defect, one variant; the first defect found in slot order is reported.
+//! - CHECK-3: each defect has one variant; the first defect in slot order is reported.
 //!
-//! Not here: what needs more than one block (reference counts, missing items): that is the checker of whole
-//! volumes. Choosing another mirror: `device`.
+//! Not here: checks across blocks (reference counts, missing items), which are in the checker of whole volumes.
+//! Choosing another mirror: `device`.
 
 mod error;
 mod header;
@@ -35,23 +35,23 @@ use crate::node::Node;
 use crate::superblock::{Superblock, flags};
 use crate::uuid::Uuid;
 
-/// The properties of the volume that the check of a block needs.
+/// The properties of a volume that the check needs.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockContext<'a> {
     pub sectorsize: u32,
     pub nodesize: u32,
     pub csum_type: CsumType,
-    /// The fsid that headers carry ([`Superblock::metadata_fsid`]).
+    /// The fsid in block headers ([`Superblock::metadata_fsid`]).
     pub fsid: &'a Uuid,
-    /// The fsids of the seed volumes below a sprouted one; their blocks keep them.
+    /// The fsids of the seed volumes of a sprouted volume; blocks of the seeds keep them.
     pub seed_fsids: &'a [Uuid],
-    /// The chunk tree that headers name; None: not compared, as in the kernel.
+    /// The chunk tree uuid in headers. None skips the comparison, as in the kernel.
     pub chunk_tree_uuid: Option<&'a Uuid>,
     pub incompat: Incompat,
     pub compat_ro: CompatRo,
     /// The superblock's generation. Log trees and blocks of the running transaction are one above.
     pub generation: Transid,
-    /// Names were replaced by an anonymizing metadata dump and do not match their hashes.
+    /// Whether an anonymizing metadata dump has replaced names, so that they do not match their hashes.
     pub scrambled_names: bool,
 }
 
@@ -73,32 +73,32 @@ impl<'a> BlockContext<'a> {
         }
     }
 
-    /// Returns the highest generation that anything on disk may carry.
+    /// Returns the highest generation that is valid on disk.
     fn max_generation(&self) -> u64 {
         self.generation.0.saturating_add(1)
     }
 
-    /// Returns whether a number is a multiple of the sectorsize. It uses a mask: the sectorsize is a power of two, and
-    /// this runs several times an item.
+    /// Returns whether a number is a multiple of the sector size. It uses a mask for speed: the sector size is a
+    /// power of two, and this runs several times per item.
     fn is_sector_aligned(&self, number: u64) -> bool {
         number & u64::from(self.sectorsize).saturating_sub(1) == 0
     }
 }
 
-/// The properties of a block that the pointer to it gives.
+/// The expected properties of a block, from the pointer to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expect {
     pub bytenr: Logical,
     pub level: Option<u8>,
-    /// The generation beside the pointer.
+    /// The generation in the pointer.
     pub generation: Option<Transid>,
-    /// The tree being walked; subvolumes share blocks, so that any subvolume does for another.
+    /// The tree being walked. Any subvolume matches any other, because they share blocks.
     pub owner: Option<RootId>,
     pub first_key: Option<Key>,
 }
 
 impl Expect {
-    /// Expects a block of which only the place is known.
+    /// Expects a block of which only the address is known.
     pub fn at(bytenr: Logical) -> Expect {
         Expect {
             bytenr,
@@ -110,7 +110,7 @@ impl Expect {
     }
 }
 
-/// Checks a block as read from a device or as about to be written: checksum, header, then every slot.
+/// Checks a block after reading or before writing: checksum, header, then every slot.
 pub fn check_block(
     block: &[u8],
     context: &BlockContext<'_>,
@@ -135,7 +135,7 @@ pub fn check_block(
     header::check_first_key(node, expect)
 }
 
-/// Checks the slots of a leaf or an interior node, without its checksum and place.
+/// Checks the slots of a leaf or an interior node, without checksum and address.
 pub fn check_content(node: Node<'_>, context: &BlockContext<'_>) -> Result<(), CorruptBlock> {
     if node.is_leaf() {
         leaf::check_leaf(node, context)
@@ -144,7 +144,7 @@ pub fn check_content(node: Node<'_>, context: &BlockContext<'_>) -> Result<(), C
     }
 }
 
-/// Compares a block that passed [`check_block`] earlier with another pointer to it.
+/// Compares a block that has passed [`check_block`] with another pointer to it.
 pub fn check_expected(
     node: Node<'_>,
     context: &BlockContext<'_>,

@@ -1,4 +1,4 @@
-//! Interior nodes: the number, order and places of the children.
+//! Interior nodes: the number, order and addresses of the children.
 
 use super::{BlockContext, CorruptBlock};
 use crate::key::Key;

@@ -1,29 +1,29 @@
-//! Whether data looks as if compressing it would save anything, from a sample of it.
+//! The heuristic that estimates from a sample whether data is compressible.
 //!
-//! The tests and their limits are those of the kernel's `btrfs_compress_heuristic`, so that both compress the same
-//! files. Does the sample repeat, does it use few different bytes, do few of them make up most of it, what is its
-//! entropy?
+//! The tests and their limits are the same as in the kernel's `btrfs_compress_heuristic`, so that both compress the
+//! same files. The tests are: a repeated sample, a small set of bytes, a small core set of frequent bytes, and the
+//! entropy.
 
 use std::cmp::Reverse;
 
 #[cfg(test)]
 mod tests;
 
-/// The distance between the starts of two samples.
+/// Distance between the starts of two samples.
 const INTERVAL_BYTES: usize = 256;
-/// The length of a sample.
+/// Length of a sample.
 const SAMPLE_BYTES: usize = 16;
 
-/// With fewer different bytes it compresses.
+/// Data with fewer distinct bytes is compressible.
 const SMALL_SET: usize = 64;
-/// The bytes of a core set make up so much of the sample.
+/// The core set consists of the most frequent bytes that make up this percentage of the sample.
 const CORE_PERCENT: usize = 90;
 const SMALL_CORE: usize = 64;
 const LARGE_CORE: usize = 200;
-/// The entropy from which on data is not compressed, in percent of eight bits a byte.
+/// Data with at least this entropy is not compressed, in percent of eight bits per byte.
 const HIGH_ENTROPY_PERCENT: f64 = 80.0;
 
-/// Returns whether a sample of `data` is regular enough that compressing all of it is worth a try.
+/// Returns whether a sample of `data` is regular enough to try compression.
 pub fn looks_compressible(data: &[u8]) -> bool {
     let mut sample = Vec::with_capacity(data.len() / INTERVAL_BYTES * SAMPLE_BYTES);
     for interval in data.chunks(INTERVAL_BYTES) {
@@ -48,7 +48,7 @@ pub fn looks_compressible(data: &[u8]) -> bool {
     }
 }
 
-/// Returns how many of the most frequent bytes make up most of the sample.
+/// Returns the size of the core set: the number of most frequent bytes that make up most of the sample.
 fn core_set(counts: &[u32; 256], total: usize) -> usize {
     let most = total * CORE_PERCENT / 100;
     let mut covered = 0;

@@ -1,13 +1,13 @@
-//! The frame around LZO segments: a 4-byte total, then a segment for each sector of data, each behind its
-//! 4-byte length.
+//! The frame around LZO segments: a 4-byte total, then one segment for each sector of data, preceded by its 4-byte
+//! length.
 //!
 //! Invariants
-//! - LZO-1: a length field never crosses a sector boundary. When fewer than four bytes are left before it, the
-//!   writer pads with zeros to the boundary, also after the last segment.
-//! - LZO-2: the total counts itself, every length, every segment and this padding, but not the extent's own.
+//! - LZO-1: a length field never crosses a sector boundary. If fewer than four bytes are left, the writer pads with
+//!   zeros up to the boundary, even after the last segment.
+//! - LZO-2: the total includes itself, every length, every segment and this padding, but not the extent's padding.
 //! - LZO-3: an inline extent has exactly one segment.
 //!
-//! A reader takes a segment of any decompressed length, as the kernel's does; only the writer cuts by sectors.
+//! A reader accepts segments of any decompressed length, as in the kernel; only the writer splits by sectors.
 //! Not here: the segments themselves (`lzo1x`).
 
 use std::cell::RefCell;
@@ -56,7 +56,7 @@ pub(super) fn decompress_inline(input: &[u8], out: &mut [u8]) -> Result<usize, C
     decode(segment, LEN_BYTES, out)
 }
 
-/// Returns the part of the input that the total covers.
+/// Returns the part of the input covered by the total.
 fn frame(input: &[u8]) -> Result<&[u8], CodecError> {
     let len = input.len();
     let total = read_len(input, 0).ok_or(CodecError::LzoHeader { len })?;
@@ -68,7 +68,7 @@ fn frame(input: &[u8]) -> Result<&[u8], CodecError> {
         .ok_or(CodecError::LzoTotal { total, len })
 }
 
-/// Returns the segment whose length field is at `at`.
+/// Returns the segment with its length field at `at`.
 fn segment(frame: &[u8], at: usize) -> Result<&[u8], CodecError> {
     let len = read_len(frame, at).ok_or(CodecError::LzoHeader { len: frame.len() })?;
     let rest = &frame[at + LEN_BYTES..];
@@ -93,7 +93,7 @@ fn decode(segment: &[u8], at: usize, out: &mut [u8]) -> Result<usize, CodecError
     })
 }
 
-/// Returns the length of the frame, or nothing if it does not fit.
+/// Returns the length of the frame, or None if it does not fit.
 pub(super) fn compress(
     input: &[u8],
     out: &mut [u8],

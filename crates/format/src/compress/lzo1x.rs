@@ -1,20 +1,20 @@
-//! LZO1X streams: a decoder for all of them and an encoder of the fast kind.
+//! LZO1X streams: a decoder for all of them and a fast encoder.
 //!
-//! A stream is a row of instructions. Each copies a match from the output, `distance` back, and then up to three
-//! literals whose count sits in its low bits. Otherwise it is a longer run of literals. The meaning of an opcode
-//! below 16 depends on the literals before it (`state`: 0 to 3 after a match, 4 after a run). The end is a match of
-//! length 3 at distance 0x4000. The format is described in the kernel's `Documentation/staging/lzo.rst`. Its
-//! version-1 extension (first byte 17) is never used by btrfs and is refused as the bad match that it looks like.
+//! A stream is a sequence of instructions. Each copies a match from the output, `distance` bytes back, and then up to
+//! three literals, with their count in the low bits. Otherwise it is a longer run of literals. The meaning of an
+//! opcode below 16 depends on the preceding literals (`state`: 0 to 3 after a match, 4 after a run). The end is a
+//! match of length 3 at distance 0x4000. The format is described in the kernel's `Documentation/staging/lzo.rst`. Its
+//! version-1 extension (first byte 17) is never used by btrfs and fails as an invalid match.
 //!
 //! Invariants
-//! - LZO1X-1: `ip <= src.len()` and `op <= dst.len()` always; every count is compared with what is left.
+//! - LZO1X-1: `ip <= src.len()` and `op <= dst.len()` always; every count is checked against the remaining space.
 //!
 //! Not here: the frame around segments (`lzo`).
 
 #[cfg(test)]
 mod tests;
 
-/// Why a segment does not decode.
+/// The reason why a segment cannot be decoded.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum LzoError {
     #[error("input ends inside an instruction")]
@@ -29,21 +29,21 @@ pub enum LzoError {
     Trailing { left: usize },
 }
 
-/// Farthest match of each form, and the distances that the longer forms start at.
+/// Maximum distance of each match form, and the base distance of the longest form.
 const M2_MAX_DISTANCE: usize = 0x800;
 const M3_MAX_DISTANCE: usize = 0x4000;
 const M4_BASE: usize = 0x4000;
 const M4_MAX_DISTANCE: usize = 0xbfff;
 
-/// Longest match of each form that needs no length extension.
+/// Maximum match length of each form without a length extension.
 const M2_MAX_LEN: usize = 8;
 const M3_MAX_LEN: usize = 33;
 const M4_MAX_LEN: usize = 9;
 
-/// Bytes copied at once when both sides have them to spare.
+/// Number of bytes copied at once if both sides have enough space.
 const BURST: usize = 16;
 
-/// Decodes one segment to the start of `dst` and returns its length; bytes behind it may be overwritten.
+/// Decodes one segment to the start of `dst` and returns its length; bytes after it may be overwritten.
 pub(super) fn decode(src: &[u8], dst: &mut [u8]) -> Result<usize, LzoError> {
     let mut stream = Decoder {
         src,
@@ -140,7 +140,7 @@ impl Decoder<'_> {
         Ok(usize::from(u16::from_le_bytes(*bytes)))
     }
 
-    /// Reads a length of the long form: 255 for each zero byte, then a byte that is not zero, then `base`.
+    /// Reads an extended length: 255 for each zero byte, plus the first nonzero byte, plus `base`.
     fn extension(&mut self, base: usize) -> Result<usize, LzoError> {
         let rest = &self.src[self.ip..];
         let zeros = rest
@@ -202,8 +202,7 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// Copies a match that overlaps its own output. It is a period of `distance` bytes, doubled until it is long
-    /// enough.
+    /// Copies a match that overlaps its own output: a period of `distance` bytes, doubled until it is long enough.
     fn repeat(&mut self, from: usize, distance: usize, length: usize) {
         let mut done = 0;
         while done < length {
@@ -226,10 +225,10 @@ impl Decoder<'_> {
 const HASH_BITS: u32 = 12;
 const MIN_MATCH: usize = 4;
 
-/// Longest input, so that a position fits the table.
+/// Maximum input length, so that positions fit into the table.
 const MAX_SEGMENT: usize = 1 << 16;
 
-/// A greedy encoder with one candidate for each hash, and the buffers that it uses again.
+/// A greedy encoder with one candidate per hash, and reusable buffers.
 pub(super) struct Encoder {
     table: Box<[u16; 1 << HASH_BITS]>,
     out: Vec<u8>,
@@ -259,7 +258,7 @@ impl Encoder {
             *slot = at as u16;
             let distance = at - candidate;
             if distance > M4_MAX_DISTANCE || &src[candidate..candidate + MIN_MATCH] != window {
-                // Noise is crossed in growing steps.
+                // Skips through incompressible data in growing steps.
                 at += 1 + ((at - literals_from) >> 5);
                 continue;
             }
@@ -279,7 +278,7 @@ impl Encoder {
         match (self.out.len(), run.len()) {
             (_, 0) => {}
             (0, count @ ..=238) => self.out.push(17 + count as u8),
-            // The low two bits of the match before it, whose byte is the last but one in every form.
+            // The low two bits of the preceding match, in its second-to-last byte in every form.
             (behind @ 2.., count @ ..=3) => self.out[behind - 2] |= count as u8,
             (_, count @ ..=18) => self.out.push(count as u8 - 3),
             (_, count) => {

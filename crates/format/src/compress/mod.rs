@@ -1,13 +1,13 @@
 //! Compressed file extents: the three codecs and their framing on disk.
 //!
-//! An extent holds at most 128 KiB of file data and is compressed as one unit. On disk a regular extent is
-//! padded with zeros to the sector; an inline one is exactly as long as its stream. A stream may hold less
-//! than the extent's `ram_bytes` (the file ended inside the last sector), and what is missing reads as zeros.
+//! An extent holds at most 128 KiB of file data and is compressed as one unit. On disk a regular extent is padded
+//! with zeros to the sector; an inline one is exactly as long as its stream. A stream may be shorter than the
+//! extent's `ram_bytes` if the file ended inside of the last sector. The missing bytes read as zeros.
 //!
 //! Invariants
-//! - CODEC-1: no input makes a decoder panic, or write or allocate beyond the output slice and one fixed
-//!   context per thread.
-//! - CODEC-2: what `compress` calls worth it takes at least one sector less than the data (a byte less, inline).
+//! - CODEC-1: no input makes a decoder panic, or write or allocate more than the output slice and one fixed context
+//!   per thread.
+//! - CODEC-2: `compress` only succeeds if it saves at least one sector (one byte for inline extents).
 //!
 //! Locks: none; contexts are per thread.
 //! Not here: which extents to compress and when to store them inline (the engine's write path).
@@ -26,29 +26,29 @@ mod tests;
 pub use compressible::looks_compressible;
 pub use lzo1x::LzoError;
 
-/// The most file data that one compressed extent holds, and the most that it takes on disk.
+/// Maximum file data in one compressed extent, and its maximum size on disk.
 pub const MAX_EXTENT_BYTES: usize = 128 * 1024;
 
-/// How an extent's bytes are compressed; values as in a file extent item.
+/// The compression of an extent; values as in a file extent item.
 #[derive(Copy, Clone, Debug, Default, Eq, Hash, PartialEq)]
 #[repr(u8)]
 pub enum Compression {
-    /// Not at all.
+    /// Uncompressed.
     #[default]
     None = 0,
-    /// Deflate, of levels 1 to 9.
+    /// Deflate, with levels 1 to 9.
     Zlib = 1,
     /// LZO, which is fast and has no levels.
     Lzo = 2,
-    /// Zstandard, of levels -15 to 15.
+    /// Zstandard, with levels -15 to 15.
     Zstd = 3,
 }
 
 impl Compression {
-    /// Every kind, in the order of its on-disk value.
+    /// Every kind, ordered by on-disk value.
     pub const ALL: [Self; 4] = [Self::None, Self::Zlib, Self::Lzo, Self::Zstd];
 
-    /// Returns the algorithm of an on-disk value.
+    /// Returns the algorithm with an on-disk value.
     pub fn from_raw(raw: u8) -> Option<Self> {
         Self::ALL.get(usize::from(raw)).copied()
     }
@@ -58,7 +58,7 @@ impl Compression {
         self as u8
     }
 
-    /// Returns the name that mount options, properties and btrfs-progs use.
+    /// Returns the name used in mount options, properties and btrfs-progs.
     pub const fn name(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -68,7 +68,7 @@ impl Compression {
         }
     }
 
-    /// Reads a name; `no` means the same as `none`.
+    /// Parses a name; `no` is an alias of `none`.
     pub fn from_name(name: &str) -> Option<Self> {
         match name {
             "none" | "no" => Some(Self::None),
@@ -86,7 +86,7 @@ impl fmt::Display for Compression {
     }
 }
 
-/// Why an extent could not be compressed or decompressed.
+/// The reason why an extent could not be compressed or decompressed.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum CodecError {
     #[error("zlib stream is damaged or cut short")]
@@ -117,11 +117,11 @@ pub enum CodecError {
 
 /// Decompresses one extent into `out`, whose length is the extent's `ram_bytes`.
 ///
-/// Returns how many bytes the stream held; the rest of `out` is zeroed. `input` is the whole extent as it is
-/// on disk, with or without its padding. A stream that holds more than `out` is an error.
+/// Returns the length of the stream's data; the rest of `out` is zeroed. `input` is the whole extent as stored on
+/// disk, with or without its padding. A stream with more data than `out` is an error.
 ///
 /// # Panics
-/// If `sectorsize` is not one that a superblock may have.
+/// If `sectorsize` is not valid in a superblock.
 pub fn decompress(
     kind: Compression,
     input: &[u8],
@@ -145,14 +145,14 @@ pub fn decompress(
     Ok(held)
 }
 
-/// Compresses the data of one extent and appends to `out` what goes to disk, if that saves space.
+/// Compresses the data of one extent and appends the result to `out`, if that saves space on disk.
 ///
-/// A regular extent is padded to the sector, an inline one is not. Returns false, with `out` as it was, if
-/// compression saves nothing that the disk would notice. `level` 0 is the kernel's default (3); others are
-/// brought into 1..=9 for zlib and -15..=15 for zstd, and lzo has none.
+/// A regular extent is padded to the sector, an inline one is not. Returns false and leaves `out` unchanged if
+/// compression saves no disk space. `level` 0 means the kernel's default (3). Other levels are clamped to 1..=9 for
+/// zlib and -15..=15 for zstd, and ignored for lzo.
 ///
 /// # Panics
-/// If `sectorsize` is not one that a superblock may have.
+/// If `sectorsize` is not valid in a superblock.
 pub fn compress(
     kind: Compression,
     level: i32,
@@ -177,7 +177,7 @@ pub fn compress(
         return Ok(false);
     }
     let start = out.len();
-    // CODEC-2: a codec has no room for more than is worth it.
+    // CODEC-2: the codec fails if it needs more space than this limit.
     out.resize(start + limit, 0);
     let room = &mut out[start..];
     let taken = match kind {

@@ -1,4 +1,4 @@
-//! Framing, limits and damage of all codecs; what the kernel wrote is in `tests/kernel_vectors.rs`.
+//! Framing, limits and damage of all codecs; kernel-made extents are in `tests/kernel_vectors.rs`.
 
 use proptest::prelude::*;
 
@@ -191,7 +191,7 @@ fn kinds() -> impl Strategy<Value = Compression> {
     prop::sample::select(REAL.to_vec())
 }
 
-/// Generates compressible data of any length that an extent may have.
+/// Generates compressible data of any length allowed in an extent.
 fn data() -> impl Strategy<Value = Vec<u8>> {
     (
         prop::collection::vec(any::<u8>(), 1..5000),

@@ -1,6 +1,6 @@
-//! zlib extents: one zlib stream, whose trailer the padding follows.
+//! zlib extents: one zlib stream, followed by padding.
 //!
-//! Not here: padding and the decision whether it was worth it (`compress`).
+//! Not here: padding and the decision whether compression pays off (`compress`).
 
 use std::cell::RefCell;
 
@@ -12,7 +12,7 @@ const DEFAULT_LEVEL: i32 = 3;
 
 thread_local! {
     static DECOMPRESSOR: RefCell<Decompressor> = RefCell::new(Decompressor::new());
-    /// The level of the last use, as a compressor has a fixed one.
+    /// The compressor for the last used level, because a compressor has a fixed level.
     static COMPRESSOR: RefCell<Option<(i32, Compressor)>> = const { RefCell::new(None) };
 }
 
@@ -28,7 +28,7 @@ pub(super) fn decompress(input: &[u8], out: &mut [u8]) -> Result<usize, CodecErr
     })
 }
 
-/// Returns the length of the stream, or nothing if it does not fit.
+/// Returns the length of the stream, or None if it does not fit.
 pub(super) fn compress(level: i32, input: &[u8], out: &mut [u8]) -> Option<usize> {
     let level = if level == 0 {
         DEFAULT_LEVEL

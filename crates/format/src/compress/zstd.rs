@@ -1,9 +1,9 @@
 //! zstd extents: one frame, followed by padding.
 //!
-//! A one-shot call wants the exact frame, so the padding is cut off by the frame's own lengths first. It then
-//! decodes straight into the output: there is no window buffer, whatever the frame header asks for.
+//! A one-shot call needs the exact frame, so the padding is cut off first, using the lengths in the frame. Decoding
+//! is directly into the output: there is no window buffer, whatever size the frame header requests.
 //!
-//! Not here: padding and the decision whether it was worth it (`compress`).
+//! Not here: padding and the decision whether compression pays off (`compress`).
 
 use std::cell::RefCell;
 
@@ -13,7 +13,7 @@ use super::CodecError;
 
 const DEFAULT_LEVEL: i32 = 3;
 
-/// The levels that the kernel takes.
+/// The range of levels that the kernel accepts.
 const MIN_LEVEL: i32 = -15;
 const MAX_LEVEL: i32 = 15;
 
@@ -21,7 +21,7 @@ const MAX_LEVEL: i32 = 15;
 const DST_TOO_SMALL: usize = 70_usize.wrapping_neg();
 
 thread_local! {
-    /// CODEC-1: it decodes into the output, without a window of its own.
+    /// CODEC-1: it decodes into the output, without a separate window.
     static DECOMPRESSOR: RefCell<Option<DCtx<'static>>> = const { RefCell::new(None) };
     static COMPRESSOR: RefCell<Option<CCtx<'static>>> = const { RefCell::new(None) };
 }
@@ -43,9 +43,9 @@ pub(super) fn decompress(input: &[u8], out: &mut [u8]) -> Result<usize, CodecErr
     })
 }
 
-/// Returns the length of the frame, or nothing if it does not fit.
+/// Returns the length of the frame, or None if it does not fit.
 ///
-/// The frame says its content size, and for at most 128 KiB that keeps its window within the kernel's limit.
+/// The frame contains its content size, which for at most 128 KiB keeps the window within the kernel's limit.
 pub(super) fn compress(
     level: i32,
     input: &[u8],

@@ -1,4 +1,4 @@
-//! Published check values, sealing and batches; the kernel's own are in `tests/kernel_vectors.rs`.
+//! Published check values, sealing and batches; values from the kernel are in `tests/kernel_vectors.rs`.
 
 use proptest::prelude::*;
 

@@ -1,22 +1,22 @@
-//! POSIX ACLs: their binary form, and what they do to a mode and a mode to them.
+//! POSIX ACLs: their binary form, and their interaction with the mode.
 //!
-//! The form in an attribute's value is the one that users hand over: a version, then entries, all little
-//! endian. Sources: acl(5), and values that the kernel stored.
+//! An attribute's value has the same form as in the system calls: a version, then entries, all little endian.
+//! Sources: acl(5), and values stored by the kernel.
 //!
-//! Not here: which inodes have one (the engine), permission checks (the kernel's, through the mount).
+//! Not here: the inodes' ACLs (the engine), permission checks (the kernel's, through the mount).
 
 #[cfg(test)]
 mod tests;
 
-/// The attribute with the rights to a file.
+/// The attribute with the access rights of a file.
 pub const ACCESS: &[u8] = b"system.posix_acl_access";
-/// The attribute with the rights that new files in a directory get.
+/// The attribute with the access rights that new files in a directory inherit.
 pub const DEFAULT: &[u8] = b"system.posix_acl_default";
 
 const VERSION: u32 = 2;
 const HEAD_BYTES: usize = 4;
 const ENTRY_BYTES: usize = 8;
-/// The id of entries that name no user or group.
+/// The id of entries without a named user or group.
 const NO_ID: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,27 +46,27 @@ impl Tag {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Entry {
     tag: Tag,
-    /// Read 4, write 2, execute 1.
+    /// Bits: read 4, write 2, execute 1.
     perm: u16,
     id: u32,
 }
 
-/// A sound ACL: its entries in order, one each of user, group and other, and a mask if anyone is named.
+/// A valid ACL: sorted entries, one each for user, group and other, and a mask if there are named entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Acl {
     entries: Vec<Entry>,
 }
 
-/// The meaning of the value of an ACL attribute.
+/// The parsed value of an ACL attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Parsed {
-    /// No entries: the attribute goes.
+    /// No entries: the attribute is removed.
     Empty,
     Acl(Acl),
     Invalid,
 }
 
-/// Reads the value of an ACL attribute.
+/// Parses the value of an ACL attribute.
 pub fn parse(value: &[u8]) -> Parsed {
     if value.is_empty() {
         return Parsed::Empty;
@@ -121,12 +121,12 @@ fn is_sound(entries: &[Entry]) -> bool {
     before == Some(Tag::Other)
 }
 
-/// The mode and ACLs of an inode made in a directory with a default ACL.
+/// The mode and ACLs of an inode created in a directory with a default ACL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inheritance {
-    /// Permission bits, with the format bits that were given.
+    /// Permission bits, plus the given format bits.
     pub mode: u32,
-    /// None if the mode says it all.
+    /// None if the mode is equivalent.
     pub access: Option<Acl>,
 }
 
@@ -142,7 +142,7 @@ impl Acl {
         bytes
     }
 
-    /// Returns the permission bits of a mode, three bits a class, as far as the ACL says them.
+    /// Returns the permission bits of the equivalent mode, three bits for each class.
     fn mode_bits(&self) -> u32 {
         let perm = |tag| {
             let found = self.entries.iter().find(|entry| entry.tag == tag);
@@ -154,20 +154,20 @@ impl Acl {
             | perm(Tag::Other).unwrap_or(0)
     }
 
-    /// Returns whether a mode says the same.
+    /// Returns whether the ACL is equivalent to a mode.
     fn is_mode(&self) -> bool {
         let plain = |tag| matches!(tag, Tag::UserObj | Tag::GroupObj | Tag::Other);
         self.entries.iter().all(|entry| plain(entry.tag))
     }
 
-    /// Returns the entry that the group bits of a mode stand for.
+    /// Returns the entry that corresponds to the group bits of a mode.
     fn group_class(&mut self) -> Option<&mut Entry> {
         let at = |tag| self.entries.iter().position(|entry| entry.tag == tag);
         let at = at(Tag::Mask).or_else(|| at(Tag::GroupObj))?;
         self.entries.get_mut(at)
     }
 
-    /// Makes the access ACL of an inode: its mode, and the ACL unless the mode says it all.
+    /// Computes the mode of an inode with this access ACL, and drops the ACL if the mode is equivalent.
     pub fn applied_to(self, mode: u32) -> Inheritance {
         Inheritance {
             mode: mode & !0o777 | self.mode_bits(),
@@ -175,7 +175,7 @@ impl Acl {
         }
     }
 
-    /// Applies the default ACL of a directory in which an inode is made with `mode`.
+    /// Applies the default ACL of a directory to an inode created with `mode`.
     pub fn inherited_with(&self, mode: u32) -> Inheritance {
         let mut acl = self.clone();
         let limit = |entry: &mut Entry, shift: u32| entry.perm &= (mode >> shift & 7) as u16;
@@ -192,7 +192,7 @@ impl Acl {
         acl.applied_to(mode)
     }
 
-    /// Changes the entries after the inode's mode was changed to `mode`.
+    /// Updates the entries after a chmod of the inode to `mode`.
     pub fn chmod(&mut self, mode: u32) {
         for entry in &mut self.entries {
             match entry.tag {

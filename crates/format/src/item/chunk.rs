@@ -1,4 +1,4 @@
-//! Chunks (logical to devices) and block groups (how full a chunk is).
+//! Chunks (mapping logical addresses to devices) and block groups (used bytes of a chunk).
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -6,7 +6,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use crate::block_group_flags::BlockGroupFlags;
 use crate::uuid::Uuid;
 
-/// Bytes of a chunk that lie together on one stripe: the only stripe length that any kernel has written.
+/// Number of contiguous bytes of a chunk on one stripe: the only stripe length that kernels have used.
 pub const STRIPE_LEN: u64 = 64 << 10;
 
 /// The head of a chunk item; `num_stripes` stripes follow.
@@ -25,7 +25,7 @@ pub struct Chunk {
     pub io_width: U32,
     pub sector_size: U32,
     pub num_stripes: U16,
-    /// Copies within a RAID10 group; 1 elsewhere.
+    /// Number of copies in RAID10; 1 in other profiles.
     pub sub_stripes: U16,
 }
 const _: () = assert!(size_of::<Chunk>() == 48);
@@ -47,8 +47,8 @@ impl Chunk {
         BlockGroupFlags::from_bits_retain(self.type_.get())
     }
 
-    /// Splits an item into the chunk, its stripes, and the bytes behind them. It returns None if they do not fit or
-    /// there is no stripe.
+    /// Splits an item into the chunk, its stripes, and the remaining bytes. Returns None if they do not fit or there
+    /// is no stripe.
     pub fn split(bytes: &[u8]) -> Option<(&Chunk, &[Stripe], &[u8])> {
         let (chunk, rest) = Chunk::ref_from_prefix(bytes).ok()?;
         let count = usize::from(chunk.num_stripes.get());
@@ -61,7 +61,7 @@ impl Chunk {
     }
 }
 
-/// How full a chunk is; key (start, BLOCK_GROUP_ITEM, length).
+/// The used bytes of a chunk; key (start, BLOCK_GROUP_ITEM, length).
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]

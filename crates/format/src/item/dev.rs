@@ -1,4 +1,4 @@
-//! Devices: what a volume knows of each, what is allocated on it, and its error counts.
+//! Devices: their properties, their allocated ranges, and their error counts.
 
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -28,7 +28,7 @@ pub struct DevItem {
 }
 const _: () = assert!(size_of::<DevItem>() == 98);
 
-/// An allocated part of a device; key (devid, DEV_EXTENT, physical).
+/// An allocated range of a device; key (devid, DEV_EXTENT, physical).
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
@@ -53,7 +53,7 @@ pub struct DevStatsItem {
 const _: () = assert!(size_of::<DevStatsItem>() == 40);
 
 impl DevStatsItem {
-    /// Reads the whole counts of an item. Old ones hold fewer: the others are 0.
+    /// Reads the counts of an item. Older items have fewer counts; the missing ones are 0.
     pub fn of(item: &[u8]) -> DevStatsItem {
         let mut stats = DevStatsItem::new_zeroed();
         let len = item.len().min(size_of::<DevStatsItem>());

@@ -5,7 +5,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::key::{DiskKey, Key};
 
-/// The head of a DIR_ITEM, DIR_INDEX or XATTR_ITEM record; name, then data, follow.
+/// The head of a DIR_ITEM, DIR_INDEX or XATTR_ITEM record; the name and then the data follow.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
@@ -20,7 +20,7 @@ pub struct DirHead {
 }
 const _: () = assert!(size_of::<DirHead>() == 30);
 
-/// A directory's range in a log tree: key (dir, DIR_LOG_INDEX, first index).
+/// A range of directory indexes in a log tree: key (dir, DIR_LOG_INDEX, first index).
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
@@ -66,10 +66,10 @@ impl FileKind {
         self as u8
     }
 
-    /// The bits of a mode that name a kind.
+    /// The bits of a mode with the file type.
     pub const MODE_BITS: u32 = 0o170_000;
 
-    /// Returns the kind that a mode's format bits name.
+    /// Returns the kind for the format bits of a mode.
     pub fn from_mode(mode: u32) -> Option<FileKind> {
         Some(match mode & FileKind::MODE_BITS {
             0o100_000 => FileKind::Regular,
@@ -113,7 +113,7 @@ impl<'a> DirEntries<'a> {
         DirEntries { rest: item }
     }
 
-    /// Returns the bytes that no record was taken from; empty at the end of a sound item.
+    /// Returns the bytes that are not parsed yet; empty at the end of a valid item.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }

@@ -1,8 +1,8 @@
-//! Extents in use and the references to them.
+//! Allocated extents and the references to them.
 //!
-//! An EXTENT_ITEM or METADATA_ITEM is a head and inline references, ordered by type, then by descending offset or
-//! hash. A non-skinny tree block has its [`TreeBlockInfo`] in between. References that do not fit are items of
-//! their own.
+//! An EXTENT_ITEM or METADATA_ITEM consists of a head and inline references, ordered by type, then by descending
+//! offset or hash. A non-skinny tree block has its [`TreeBlockInfo`] in between. References that do not fit are
+//! separate (keyed) items.
 
 use bitflags::bitflags;
 use zerocopy::little_endian::{U32, U64};
@@ -27,7 +27,7 @@ bitflags! {
     pub struct ExtentFlags: u64 {
         const DATA = 1 << 0;
         const TREE_BLOCK = 1 << 1;
-        /// The block's children are referenced by the block itself, not by a root.
+        /// The block itself is the parent in the references to its children, instead of a root.
         const FULL_BACKREF = 1 << 8;
         const _ = !0;
     }
@@ -39,7 +39,7 @@ impl ExtentHead {
     }
 }
 
-/// Stands between head and references of a tree block without SKINNY_METADATA.
+/// Located between head and references of a tree block without SKINNY_METADATA.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
@@ -64,7 +64,7 @@ pub struct ExtentDataRef {
 const _: () = assert!(size_of::<ExtentDataRef>() == 28);
 
 impl ExtentDataRef {
-    /// Returns the hash that orders inline references and keys the others.
+    /// Returns the hash that orders inline references and is the offset in the key of keyed ones.
     pub fn hash(&self) -> u64 {
         extent_data_ref_hash(self.root.get(), self.objectid.get(), self.offset.get())
     }
@@ -79,7 +79,7 @@ pub struct SharedDataRef {
 }
 const _: () = assert!(size_of::<SharedDataRef>() == 4);
 
-/// With simple quotas: the subvolume that first allocated the extent.
+/// The subvolume that first allocated the extent; used by simple quotas.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
@@ -110,8 +110,7 @@ impl InlineRef {
         }
     }
 
-    /// Returns the number that orders references of one type, and the key's offset of a reference with an item of its
-    /// own.
+    /// Returns the number that orders references of one type. It is also the offset in the key of a keyed reference.
     pub fn sequence(&self) -> u64 {
         match self {
             InlineRef::TreeBlock { root } | InlineRef::Owner { root } => *root,
@@ -120,7 +119,7 @@ impl InlineRef {
         }
     }
 
-    /// Returns the number of bytes that it takes in an item.
+    /// Returns the encoded size in an item.
     pub fn encoded_len(&self) -> usize {
         let fields = match self {
             InlineRef::TreeBlock { .. }
@@ -132,7 +131,7 @@ impl InlineRef {
         size_of::<u8>() + fields
     }
 
-    /// Appends it as it lies in an item.
+    /// Appends the encoded reference to an item.
     pub fn encode(&self, item: &mut Vec<u8>) {
         item.push(self.key_type().0);
         match self {
@@ -149,7 +148,7 @@ impl InlineRef {
         }
     }
 
-    /// Returns how many references it counts for.
+    /// Returns the number of references that it represents.
     pub fn count(&self) -> u64 {
         match self {
             InlineRef::TreeBlock { .. } | InlineRef::SharedBlock { .. } => 1,
@@ -160,19 +159,19 @@ impl InlineRef {
     }
 }
 
-/// The inline references of an extent; stops at the first that it cannot read.
+/// An iterator over the inline references of an extent; stops at the first invalid one.
 #[derive(Clone, Debug)]
 pub struct InlineRefs<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> InlineRefs<'a> {
-    /// Iterates over the references in `bytes`, which begin after the head (and the tree block's info).
+    /// Creates an iterator over the references in `bytes`, which begin after the head (and the tree block's info).
     pub fn new(bytes: &'a [u8]) -> Self {
         InlineRefs { rest: bytes }
     }
 
-    /// Returns the bytes that no reference was taken from; empty at the end of a sound item.
+    /// Returns the bytes that are not parsed yet; empty at the end of a valid item.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
@@ -223,7 +222,7 @@ impl Iterator for InlineRefs<'_> {
     }
 }
 
-/// An EXTENT_ITEM or METADATA_ITEM taken apart.
+/// The decoded parts of an EXTENT_ITEM or METADATA_ITEM.
 #[derive(Clone, Debug)]
 pub struct DecodedExtent<'a> {
     pub head: &'a ExtentHead,
@@ -232,7 +231,7 @@ pub struct DecodedExtent<'a> {
     pub refs: InlineRefs<'a>,
 }
 
-/// Takes an item apart; `item_type` tells a skinny tree block from the rest. None if it is too short.
+/// Decodes an item; `item_type` distinguishes skinny tree blocks. Returns None if it is too short.
 pub fn decode_extent(item_type: KeyType, bytes: &[u8]) -> Option<DecodedExtent<'_>> {
     let (head, rest) = ExtentHead::ref_from_prefix(bytes).ok()?;
     let with_info =

@@ -1,18 +1,18 @@
-//! File extents: which bytes a file has where.
+//! File extents: the mapping of file ranges to data.
 
 use zerocopy::little_endian::{U16, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::ids::{Logical, Transid};
 
-/// The part that all file extents share.
+/// The common part of all file extents.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
 #[repr(C)]
 pub struct FileExtentHead {
     pub generation: U64,
-    /// Bytes of the extent when decompressed, the whole extent and not only the part that is used.
+    /// Decompressed size of the whole extent, including parts that are not used.
     pub ram_bytes: U64,
     pub compression: u8,
     pub encryption: u8,
@@ -21,19 +21,19 @@ pub struct FileExtentHead {
 }
 const _: () = assert!(size_of::<FileExtentHead>() == FILE_EXTENT_INLINE_START);
 
-/// Where the data of an inline extent begins within its item.
+/// Offset of the data of an inline extent within its item.
 pub const FILE_EXTENT_INLINE_START: usize = 21;
 
-/// The fields behind the head of a regular or preallocated extent.
+/// The fields after the head of a regular or preallocated extent.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
 #[repr(C)]
 pub struct FileExtentRegular {
-    /// 0: a hole.
+    /// 0 for a hole.
     pub disk_bytenr: U64,
     pub disk_num_bytes: U64,
-    /// Where in the (decompressed) extent this file range begins.
+    /// Offset of this file range within the (decompressed) extent.
     pub offset: U64,
     pub num_bytes: U64,
 }
@@ -58,12 +58,12 @@ impl FileExtentKind {
     }
 }
 
-/// A file extent item, decoded.
+/// A decoded file extent item.
 #[derive(Clone, Copy, Debug)]
 pub enum FileExtent<'a> {
     Inline {
         head: &'a FileExtentHead,
-        /// The bytes as stored, compressed or not.
+        /// The stored bytes, compressed or not.
         data: &'a [u8],
     },
     Regular {
@@ -74,7 +74,7 @@ pub enum FileExtent<'a> {
 }
 
 impl<'a> FileExtent<'a> {
-    /// Decodes an item. It returns None if the kind is unknown or the item too short for it.
+    /// Decodes an item. Returns None if the kind is unknown or the item is too short.
     pub fn decode(bytes: &'a [u8]) -> Option<FileExtent<'a>> {
         let (head, rest) = FileExtentHead::ref_from_prefix(bytes).ok()?;
         match FileExtentKind::from_raw(head.type_)? {
@@ -96,7 +96,7 @@ impl<'a> FileExtent<'a> {
         }
     }
 
-    /// Returns the bytes of the file that the item stands for. An inline extent's are its decompressed size.
+    /// Returns the length of the item's file range. For an inline extent it is the decompressed size.
     pub fn num_bytes(&self) -> u64 {
         match self {
             FileExtent::Inline { head, .. } => head.ram_bytes.get(),
@@ -110,7 +110,7 @@ impl<'a> FileExtent<'a> {
 }
 
 impl FileExtentRegular {
-    /// Returns the extent's place, or None for a hole.
+    /// Returns the extent's address, or None for a hole.
     pub fn disk(&self) -> Option<Logical> {
         (self.disk_bytenr.get() != 0).then_some(Logical(self.disk_bytenr.get()))
     }

@@ -1,10 +1,10 @@
-//! Times as programs handle them; on disk they are a `Timespec`.
+//! Times for the API; on disk they are a `Timespec`.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::Timespec;
 
-/// A time as users see it: seconds since 1970, negative before, and nanoseconds within the second.
+/// A user-visible time: seconds since 1970, negative before, and nanoseconds within the second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct FileTime {
     pub sec: i64,
@@ -52,7 +52,7 @@ impl From<SystemTime> for FileTime {
 }
 
 impl From<FileTime> for SystemTime {
-    /// Converts a time. Nanoseconds of a damaged inode that are a second or more count as just less than one.
+    /// Converts a time. In a damaged inode the nanoseconds may exceed a second; they are clamped.
     fn from(time: FileTime) -> SystemTime {
         let nanoseconds = Duration::from_nanos(u64::from(time.nsec.min(999_999_999)));
         let seconds = Duration::from_secs(time.sec.unsigned_abs());

@@ -5,7 +5,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::key::DiskKey;
 
-/// Says for a block group how its free space is written; key (start, FREE_SPACE_INFO, length).
+/// The representation of a block group's free space; key (start, FREE_SPACE_INFO, length).
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
@@ -16,9 +16,9 @@ pub struct FreeSpaceInfo {
 }
 const _: () = assert!(size_of::<FreeSpaceInfo>() == 8);
 
-/// Flag of [`FreeSpaceInfo`]: bitmaps, not extents.
+/// Flag of [`FreeSpaceInfo`]: the group uses bitmaps instead of extents.
 pub const FREE_SPACE_USING_BITMAPS: u32 = 1;
-/// Bytes of a full FREE_SPACE_BITMAP item; a bit stands for a sector.
+/// Size of a full FREE_SPACE_BITMAP item; each bit represents a sector.
 pub const FREE_SPACE_BITMAP_BYTES: usize = 256;
 
 /// The header of a version 1 free-space cache; key (FREE_SPACE, 0, block group start).

@@ -23,9 +23,9 @@ pub struct InodeItem {
     pub generation: U64,
     pub transid: U64,
     pub size: U64,
-    /// Bytes of extents in use, holes not counted.
+    /// Allocated bytes, without holes.
     pub nbytes: U64,
-    /// Only the inode of a version 1 free-space cache uses it.
+    /// Only used by the inode of a version 1 free-space cache.
     pub block_group: U64,
     pub nlink: U32,
     pub uid: U32,
@@ -43,7 +43,7 @@ pub struct InodeItem {
 const _: () = assert!(size_of::<InodeItem>() == 160);
 
 bitflags! {
-    /// Flags of an inode; the low half is the one that most users know.
+    /// Flags of an inode; users know most of the lower half.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
     pub struct InodeFlags: u64 {
         const NODATASUM = 1 << 0;
@@ -59,7 +59,7 @@ bitflags! {
         const DIRSYNC = 1 << 10;
         const COMPRESS = 1 << 11;
         const ROOT_ITEM_INIT = 1 << 31;
-        /// The kernel calls the high half ro_flags.
+        /// The kernel calls the upper half ro_flags.
         const RO_VERITY = 1 << 32;
         const _ = !0;
     }

@@ -1,7 +1,7 @@
-//! The items of the trees: one file per on-disk thing, in the kernel's field names.
+//! The items of the trees: one file per kind, with the kernel's field names.
 //!
-//! Each type is declared once with its size asserted. The iterators over packed items stop at the
-//! first entry that does not fit; `check` refuses blocks in which that happens.
+//! Each type is declared once, with its size asserted. The iterators over packed items stop at the first entry that
+//! does not fit; `check` rejects such blocks.
 
 pub mod acl;
 mod chunk;

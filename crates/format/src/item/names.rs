@@ -51,7 +51,7 @@ impl<'a> InodeRefs<'a> {
         InodeRefs { rest: item }
     }
 
-    /// Returns the bytes that no name was taken from; empty at the end of a sound item.
+    /// Returns the bytes that are not parsed yet; empty at the end of a valid item.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
@@ -82,7 +82,7 @@ impl<'a> InodeExtrefs<'a> {
         InodeExtrefs { rest: item }
     }
 
-    /// Returns the bytes that no name was taken from; empty at the end of a sound item.
+    /// Returns the bytes that are not parsed yet; empty at the end of a valid item.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }

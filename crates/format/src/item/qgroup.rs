@@ -12,7 +12,7 @@ pub struct QgroupStatusItem {
     pub generation: U64,
     pub flags: U64,
     pub rescan: U64,
-    /// Only with simple quotas; older items end before it.
+    /// Only with simple quotas; older items end before this field.
     pub enable_gen: U64,
 }
 const _: () = assert!(size_of::<QgroupStatusItem>() == 40);
@@ -67,7 +67,7 @@ pub struct DiskBalanceArgs {
 }
 const _: () = assert!(size_of::<DiskBalanceArgs>() == 136);
 
-/// A balance that goes on at the next mount; key (BALANCE, TEMPORARY_ITEM, 0).
+/// A paused balance that resumes at the next mount; key (BALANCE, TEMPORARY_ITEM, 0).
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]

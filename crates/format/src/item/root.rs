@@ -1,4 +1,4 @@
-//! Roots of trees, and the references that place a subvolume in a directory.
+//! Roots of trees, and the references between subvolumes and their directories.
 
 use bitflags::bitflags;
 use zerocopy::little_endian::{U16, U32, U64};
@@ -9,7 +9,7 @@ use crate::ids::{InodeNr, Logical, Transid};
 use crate::key::DiskKey;
 use crate::uuid::Uuid;
 
-/// The root of a tree; key (tree id, ROOT_ITEM, 0 or the transaction that made a snapshot).
+/// The root of a tree; key (tree id, ROOT_ITEM, 0 or the transaction that created a snapshot).
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
@@ -23,12 +23,12 @@ pub struct RootItem {
     pub bytes_used: U64,
     pub last_snapshot: U64,
     pub flags: U64,
-    /// 0 once the subvolume is being deleted.
+    /// 0 once the subvolume's deletion has begun.
     pub refs: U32,
     pub drop_progress: DiskKey,
     pub drop_level: u8,
     pub level: u8,
-    /// Equals `generation` if a kernel that knows the fields below wrote the item last.
+    /// Equals `generation` if the last writer of the item supports the fields below.
     pub generation_v2: U64,
     pub uuid: Uuid,
     pub parent_uuid: Uuid,
@@ -45,22 +45,22 @@ pub struct RootItem {
 }
 const _: () = assert!(size_of::<RootItem>() == 439);
 
-/// The size of items that predate the fields from `generation_v2` on.
+/// The size of items without the fields from `generation_v2` on.
 pub const ROOT_ITEM_V0_SIZE: usize = 239;
 
 bitflags! {
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
     pub struct RootItemFlags: u64 {
         const RDONLY = 1 << 0;
-        /// Being deleted.
+        /// The deletion has begun.
         const DEAD = 1 << 48;
         const _ = !0;
     }
 }
 
 impl RootItem {
-    /// Creates the item of an internal tree, without its place. Fields that are of no use there are as mkfs.btrfs and
-    /// the kernel set them. `nodesize` is in bytes.
+    /// Creates the item of an internal tree, without its address. Unused fields have the same values as from
+    /// mkfs.btrfs and the kernel. `nodesize` is in bytes.
     pub fn new_internal(nodesize: u32) -> RootItem {
         const DIRECTORY: u32 = 0o040_755;
         let mut item = RootItem::new_zeroed();
@@ -73,16 +73,16 @@ impl RootItem {
         item
     }
 
-    /// Creates the item of a new subvolume, without its place. `nodesize` is in bytes.
+    /// Creates the item of a new subvolume, without its address. `nodesize` is in bytes.
     pub fn new_subvolume(nodesize: u32) -> RootItem {
         let mut item = RootItem::new_internal(nodesize);
         item.root_dirid = InodeNr::FIRST_FREE.0.into();
-        // Without it the kernel takes the inode's flags and byte_limit for stale bytes.
+        // Without this flag the kernel regards the inode's flags and byte_limit as uninitialized.
         item.inode.flags = InodeFlags::ROOT_ITEM_INIT.bits().into();
         item
     }
 
-    /// Reads an item of either size; the newer fields of an old or stale item read as zero.
+    /// Decodes an item of either size; the newer fields of an old or stale item read as zero.
     pub fn decode(bytes: &[u8]) -> Option<RootItem> {
         let mut item = RootItem::new_zeroed();
         match bytes.len() {
@@ -135,7 +135,7 @@ pub struct RootRef<'a> {
 }
 
 impl<'a> RootRef<'a> {
-    /// Decodes an item. It returns None unless the name fills the item exactly.
+    /// Decodes an item. Returns None unless the name fills the item exactly.
     pub fn decode(bytes: &'a [u8]) -> Option<RootRef<'a>> {
         let (head, name) = RootRefHead::ref_from_prefix(bytes).ok()?;
         (name.len() == usize::from(head.name_len.get())).then_some(RootRef {

@@ -1,9 +1,9 @@
-//! The RAID stripe tree: where each data extent of a striped or mirrored chunk lies.
+//! The RAID stripe tree: the device locations of each data extent in a striped or mirrored chunk.
 
 use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// One place of an extent; key (logical, RAID_STRIPE, length) holds one per stripe.
+/// One location of an extent; the item with key (logical, RAID_STRIPE, length) has one for each stripe.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]

@@ -3,7 +3,7 @@
 use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Key (inode, VERITY_DESC_ITEM, 0); the descriptor itself follows at offset 1 onwards.
+/// The descriptor's head: key (inode, VERITY_DESC_ITEM, 0); the descriptor itself is at offset 1 onwards.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]

@@ -1,4 +1,4 @@
-//! Hashes against values from real volumes and published ones.
+//! Hashes compared with values from real volumes and published ones.
 
 use super::*;
 

@@ -216,7 +216,7 @@ fn items_are_packed_from_the_end() {
             Err(CorruptBlock::ItemEnd { slot: 3, .. })
         ));
     }
-    // The last item grows downwards over the heads.
+    // The last item is extended downwards over the heads.
     let mut leaf = Leaf::golden("files");
     let last = leaf.items.len() - 1;
     leaf.items[last].0.item_type = KeyType(255);
@@ -240,7 +240,7 @@ fn first_defect_in_slot_order_is_reported() {
     let mut block = golden::block("files");
     let head_at = |slot: usize| HEADER_SIZE + slot * ITEM_HEAD_SIZE;
     let mut reported = Vec::new();
-    // A size, a key, a size and a key, from the last slot to the first.
+    // Corrupts a size, a key, a size and a key, from the last slot to the first.
     for slot in [7, 6, 5, 4] {
         match slot % 2 {
             0 => put(&mut block, head_at(slot), &[0; 17]),

@@ -1,4 +1,4 @@
-//! Defects of what the extent, checksum and free-space trees hold.
+//! Defects of items in the extent, checksum and free-space trees.
 
 use crate::golden::{GENERATION, Leaf, check_with};
 use crate::refuses;
@@ -18,7 +18,7 @@ const EXTENT: KeyType = KeyType::EXTENT_ITEM;
 const METADATA: KeyType = KeyType::METADATA_ITEM;
 const HEAD: usize = size_of::<ExtentHead>();
 
-/// Finds the first EXTENT_ITEM of a leaf whose first inline reference has the type.
+/// Finds the first EXTENT_ITEM of a leaf with a first inline reference of this type.
 fn with_ref(leaf: &Leaf, item_type: KeyType, ref_type: KeyType) -> usize {
     let mut found = leaf
         .items
@@ -251,7 +251,7 @@ fn inline_references_descend_within_a_type() {
     refuses!(
         "extents",
         |leaf| {
-            // An owner reference stands before all others.
+            // An owner reference must precede all others.
             leaf.bytes(METADATA, 0)
                 .extend([KeyType::EXTENT_OWNER_REF.0, 0, 1, 0, 0, 0, 0, 0, 0]);
         },

@@ -1,4 +1,4 @@
-//! Defects of what subvolume trees hold: inodes, names, entries, attributes, file extents.
+//! Defects of items in subvolume trees: inodes, names, entries, attributes, file extents.
 
 use crate::golden::{GENERATION, Leaf, check_with};
 use crate::refuses;
@@ -258,7 +258,7 @@ fn entries_are_keyed_by_the_hash_of_their_names() {
 
 const DATA: KeyType = KeyType::EXTENT_DATA;
 
-/// Returns which extent of the golden leaf has the kind.
+/// Returns the index of the first extent of this kind in the golden leaf.
 fn nth_of_kind(leaf: &mut Leaf, kind: u8) -> usize {
     (0..)
         .find(|&nth| leaf.view::<FileExtentHead>(DATA, nth).type_ == kind)

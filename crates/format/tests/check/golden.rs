@@ -1,4 +1,4 @@
-//! The blocks that the kernel made, and leaves that can be taken apart, edited and sealed again.
+//! Blocks made by the kernel, and leaves that can be decoded, edited and sealed again.
 
 use std::path::PathBuf;
 
@@ -35,7 +35,7 @@ pub(crate) fn block(name: &str) -> Vec<u8> {
     std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Creates a context in which a golden block is sound. `fsid` is the one in its header.
+/// Creates a context in which a golden block is valid. `fsid` is the one in its header.
 pub(crate) fn context(fsid: &Uuid) -> BlockContext<'_> {
     BlockContext {
         sectorsize: 4096,
@@ -51,7 +51,7 @@ pub(crate) fn context(fsid: &Uuid) -> BlockContext<'_> {
     }
 }
 
-/// Checks a block in its own place and volume.
+/// Checks a block with its own address and volume.
 pub(crate) fn check(block: &[u8]) -> Result<(), CorruptBlock> {
     check_with(block, |_| {})
 }
@@ -70,7 +70,7 @@ pub(crate) fn seal(block: &mut [u8]) {
     CsumType::Crc32c.seal_block(block);
 }
 
-/// A leaf taken apart.
+/// A decoded leaf.
 #[derive(Clone, Debug)]
 pub(crate) struct Leaf {
     header: Vec<u8>,
@@ -120,7 +120,7 @@ impl Leaf {
         }
     }
 
-    /// Drops what stands behind the `nth` item of a type, to have room.
+    /// Drops all items after the `nth` item of a type, to make space.
     pub(crate) fn end_at(&mut self, item_type: KeyType, nth: usize) {
         let slot = self.slot(item_type, nth);
         self.items.truncate(slot + 1);
@@ -152,7 +152,7 @@ impl Leaf {
     }
 }
 
-/// Asserts that an edit of a golden leaf is refused as one defect of an item.
+/// Asserts that an edit of a golden leaf is rejected with one defect of an item.
 #[macro_export]
 macro_rules! refuses {
     ($name:literal, $edit:expr, $defect:pat) => {

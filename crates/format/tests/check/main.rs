@@ -1,6 +1,6 @@
-//! The checker of tree blocks against blocks that the kernel made, whole and with one defect each.
+//! The checker of tree blocks on blocks made by the kernel, intact and with one defect each.
 //!
-//! `tests/data/blocks` holds blocks of 4 KiB that Linux 6.18 wrote, taken from images as they lay there.
+//! `tests/data/blocks` has blocks of 4 KiB written by Linux 6.18, extracted from images.
 
 mod block;
 mod golden;

@@ -1,4 +1,4 @@
-//! Random mutations of sound blocks: the checker answers, and what it lets pass decodes.
+//! Random mutations of valid blocks: the checker terminates, and accepted blocks can be decoded.
 
 use crate::golden::{self, NODESIZE, check, seal};
 use proptest::prelude::*;
@@ -29,7 +29,7 @@ impl Mutation {
     }
 }
 
-/// Generates places. Headers and item heads decide the most, so that they are hit as often as the rest.
+/// Generates offsets. Headers and item heads have the most effect, so that they are chosen as often as the rest.
 fn place() -> impl Strategy<Value = usize> {
     prop_oneof![
         32..HEADER_SIZE,

@@ -1,4 +1,4 @@
-//! Defects of the system chunk array, on superblocks that the kernel wrote.
+//! Defects of the system chunk array, in superblocks written by the kernel.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 const OFFSET: u64 = 65536;
 
-/// Validates the superblock with its first system chunk changed, sealed again.
+/// Validates the superblock after a change of its first system chunk, with a new checksum.
 fn with_chunk(edit: impl FnOnce(&mut Chunk)) -> Result<(), SuperblockError> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/superblocks");
     let mut bytes = std::fs::read(folder.join("crc32c.bin")).expect("superblock");

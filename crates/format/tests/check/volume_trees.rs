@@ -1,4 +1,4 @@
-//! Defects of what the root, chunk, device, quota and UUID trees hold.
+//! Defects of items in the root, chunk, device, quota and UUID trees.
 
 use crate::golden::{GENERATION, Leaf, check_with};
 use crate::refuses;

@@ -1,4 +1,4 @@
-//! BLOCK_GROUP_ITEM: how full a chunk is.
+//! BLOCK_GROUP_ITEM: the used bytes of a chunk.
 
 use super::{Slot, objectid};
 use crate::block_group_flags::BlockGroupFlags;
@@ -35,7 +35,7 @@ fn check_fields(
     context: &BlockContext<'_>,
 ) -> Result<(), CorruptBlockGroup> {
     let chunk_objectid = item.chunk_objectid.get();
-    // With extent-tree-v2 the field numbers the extent tree of the group.
+    // With extent-tree-v2 the field is the number of the group's extent tree.
     if chunk_objectid != objectid::FIRST_CHUNK_TREE
         && !context.incompat.contains(Incompat::EXTENT_TREE_V2)
     {

@@ -1,4 +1,4 @@
-//! EXTENT_CSUM: sums of consecutive sectors.
+//! EXTENT_CSUM: checksums of consecutive sectors.
 
 use super::{Slot, objectid};
 use crate::check::{BlockContext, CorruptItem};

@@ -1,4 +1,4 @@
-//! DEV_ITEM and DEV_EXTENT: devices and what is allocated on them.
+//! DEV_ITEM and DEV_EXTENT: devices and their allocated ranges.
 
 use super::{Slot, objectid};
 use crate::check::{BlockContext, CorruptItem};
@@ -28,7 +28,7 @@ pub enum CorruptDev {
     Overlap { before_end: u64, physical: u64 },
 }
 
-/// Checks a device item. The size of a device is not judged: it is 0 while the device is being removed.
+/// Checks a device item. Does not check the device's size, which is 0 during a removal.
 pub(super) fn check_item(slot: &Slot<'_>) -> Result<(), CorruptItem> {
     if slot.key.objectid != objectid::DEV_ITEMS {
         return Err(CorruptDev::Objectid(slot.key.objectid).into());

@@ -1,4 +1,4 @@
-//! DIR_ITEM, DIR_INDEX and XATTR_ITEM: packed records of a place, a name and data.
+//! DIR_ITEM, DIR_INDEX and XATTR_ITEM: packed records of a location, a name and data.
 
 use super::{Slot, inode};
 use crate::check::{BlockContext, CorruptItem};
@@ -16,7 +16,7 @@ pub enum CorruptDirItem {
     /// Neither an inode nor a subvolume.
     #[error("entry points to {0}, which is neither an inode nor a subvolume")]
     Location(Key),
-    /// An attribute points nowhere.
+    /// An attribute has no location.
     #[error("attribute points to {0}")]
     XattrLocation(Key),
     #[error("kind {0} is unknown")]
@@ -33,7 +33,7 @@ pub enum CorruptDirItem {
     DataTooLong { len: u32, max: u32 },
     #[error("entry with {0} bytes of data")]
     EntryData(u16),
-    /// The key's offset is the hash of the name.
+    /// The key's offset must be the hash of the name.
     #[error("name hashes to {found:#x}, key says {wanted:#x}")]
     Hash { wanted: u64, found: u64 },
 }
@@ -82,7 +82,7 @@ fn check_location(location: Key, is_xattr: bool) -> Result<(), CorruptDirItem> {
     }
     let sound = match location.item_type {
         KeyType::ROOT_ITEM => RootId(location.objectid).is_subvolume(),
-        // Type 0 names no inode, but the kernel lets it pass.
+        // Type 0 is not an inode, but the kernel accepts it.
         KeyType::INODE_ITEM | KeyType::UNTYPED => inode::check_key(location).is_ok(),
         _ => false,
     };

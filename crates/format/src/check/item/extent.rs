@@ -1,4 +1,4 @@
-//! EXTENT_ITEM and METADATA_ITEM: an extent in use, with its inline references.
+//! EXTENT_ITEM and METADATA_ITEM: an allocated extent with its inline references.
 
 use super::Slot;
 use super::extent_ref::{check_data_ref, check_parent, check_shared_data};
@@ -28,7 +28,7 @@ pub enum CorruptExtent {
     DataIsMetadata,
     #[error("data extent of {0} bytes is not whole sectors")]
     DataLength(u64),
-    /// Only the children of a tree block can be referenced by the block.
+    /// FULL_BACKREF is about the children of a tree block, which data does not have.
     #[error("data extent with FULL_BACKREF")]
     DataFullBackref,
     #[error("inline reference of the unknown type {0}")]
@@ -150,7 +150,7 @@ fn check_ref(reference: &InlineRef, context: &BlockContext<'_>) -> Result<(), Co
     }
 }
 
-/// Checks the order of two references. The hashes of data references are only computed when two of them meet.
+/// Checks the order of two references. Computes hashes only for two adjacent data references.
 fn check_order(before: &InlineRef, after: &InlineRef) -> Result<(), CorruptExtent> {
     let (before_type, after_type) = (before.key_type(), after.key_type());
     let sound = after_type > before_type

@@ -1,4 +1,4 @@
-//! References to extents as items of their own, and the fields that they share with inline ones.
+//! Keyed references to extents, and the checks that they share with inline references.
 
 use super::Slot;
 use crate::check::{BlockContext, CorruptItem};
@@ -44,8 +44,8 @@ pub(super) fn check(slot: &Slot<'_>, context: &BlockContext<'_>) -> Result<(), C
     }
 }
 
-/// Checks data references. The key's offset is the hash of a reference, or a number above it where hashes collided: it
-/// is not judged.
+/// Checks data references. Does not check the key's offset: it is the hash of a reference, or a higher number after a
+/// collision.
 fn check_data_refs(slot: &Slot<'_>, context: &BlockContext<'_>) -> Result<(), CorruptItem> {
     let Ok(refs) = <[ExtentDataRef]>::ref_from_bytes(slot.bytes) else {
         return Err(slot.wrong_size(size_of::<ExtentDataRef>()));
@@ -79,7 +79,7 @@ pub(super) fn check_data_ref(
     context: &BlockContext<'_>,
 ) -> Result<(), CorruptExtentRef> {
     let root = RootId(data.root.get());
-    // The root tree holds the inodes of version 1 free-space caches.
+    // The root tree contains the inodes of version 1 free-space caches.
     if !root.holds_files() && root != RootId::ROOT_TREE {
         return Err(CorruptExtentRef::Root(root.0));
     }

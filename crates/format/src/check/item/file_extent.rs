@@ -1,4 +1,4 @@
-//! EXTENT_DATA: which bytes a file has where.
+//! EXTENT_DATA: the mapping of file ranges to extents.
 
 use zerocopy::FromBytes;
 
@@ -19,7 +19,7 @@ pub enum CorruptFileExtent {
     Compression(u8),
     #[error("encryption {0} is unknown")]
     Encryption(u8),
-    /// Inline data is the beginning of its file.
+    /// Inline data is only allowed at the start of a file.
     #[error("inline extent at file offset {0}")]
     InlineOffset(u64),
     #[error("inline extent of {ram_bytes} bytes holds {held}")]
@@ -32,7 +32,7 @@ pub enum CorruptFileExtent {
     Overlap { before_end: u64, offset: u64 },
 }
 
-/// A field of a file extent that counts whole sectors.
+/// A file extent field that must be a multiple of the sector size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExtentField {
     RamBytes,
@@ -54,7 +54,7 @@ impl std::fmt::Display for ExtentField {
     }
 }
 
-/// None, zlib, LZO, zstd.
+/// Number of compression types: none, zlib, LZO, zstd.
 const COMPRESSIONS: u8 = 4;
 
 pub(super) fn check(slot: &Slot<'_>, context: &BlockContext<'_>) -> Result<(), CorruptItem> {
@@ -87,7 +87,7 @@ pub(super) fn check(slot: &Slot<'_>, context: &BlockContext<'_>) -> Result<(), C
     Ok(())
 }
 
-/// Checks an inline extent, except the size that a compressed one unpacks to.
+/// Checks an inline extent, except for the decompressed size of compressed data.
 fn check_inline(key: Key, head: &FileExtentHead, data: &[u8]) -> Result<(), CorruptFileExtent> {
     if key.offset != 0 {
         return Err(CorruptFileExtent::InlineOffset(key.offset));
@@ -129,8 +129,8 @@ fn check_regular(
     Ok(())
 }
 
-/// Checks that an extent does not overlap the one before it. `before` passed its own check, so that its end cannot wrap
-/// unless it is inline and absurdly large.
+/// Checks that an extent does not overlap the previous one. `before` has passed its own check, so that its end cannot
+/// wrap unless it is inline and absurdly large.
 fn check_overlap(
     before: Key,
     bytes: &[u8],

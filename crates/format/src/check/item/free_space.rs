@@ -19,7 +19,7 @@ pub enum CorruptFreeSpace {
     ExtentCount { count: u32, sectors: u64 },
     #[error("bitmap of {found} bytes, its range needs {wanted}")]
     BitmapSize { wanted: u64, found: u32 },
-    /// A block group has extents or bitmaps, as its FREE_SPACE_INFO says.
+    /// A block group has either extents or bitmaps, according to its FREE_SPACE_INFO.
     #[error("{found} in a block group that uses {wanted}")]
     Form { wanted: KeyType, found: KeyType },
     #[error("range is not within the item before it, {before}")]
@@ -75,7 +75,7 @@ pub(super) fn check_bitmap(slot: &Slot<'_>, context: &BlockContext<'_>) -> Resul
     Ok(())
 }
 
-/// Checks that free space lies within its block group, in the group's form, and does not overlap.
+/// Checks that free space is within its block group, has the group's form, and does not overlap.
 fn check_before(slot: &Slot<'_>) -> Result<(), CorruptFreeSpace> {
     let Some((before, bytes)) = slot.before else {
         return Ok(());

@@ -23,7 +23,7 @@ pub enum CorruptInode {
     /// Directories have no hard links.
     #[error("directory with nlink {0}")]
     DirectoryLinks(u32),
-    /// The high half of the flags is for readers to ignore, the low half is not.
+    /// Unknown bits in the upper half of the flags are ignored, in the lower half they are not.
     #[error("unknown flags {0:#x}")]
     Flags(u64),
 }
@@ -44,8 +44,8 @@ const KNOWN_FLAGS: InodeFlags = InodeFlags::NODATASUM
     .union(InodeFlags::COMPRESS)
     .union(InodeFlags::ROOT_ITEM_INIT);
 
-/// Returns whether files and directories may have the number. Users' numbers are allowed, the root tree's directory,
-/// and the inode of the free-inode cache that old kernels kept.
+/// Returns whether this may be an inode number. Allowed are normal inode numbers, the root tree's directory, and the
+/// inode cache of old kernels.
 pub(super) fn is_inode_number(number: u64) -> bool {
     (InodeNr::FIRST_FREE.0..=RootId::LAST_FREE).contains(&number)
         || number == objectid::ROOT_TREE_DIR
@@ -69,7 +69,8 @@ pub(super) fn check(slot: &Slot<'_>, context: &BlockContext<'_>) -> Result<(), C
     Ok(())
 }
 
-/// Checks the fields of an inode. Size and nbytes are not judged: the kernel lets those of directories go wrong.
+/// Checks the fields of an inode. Does not check size and nbytes, which the kernel does not keep correct for
+/// directories.
 fn check_fields(inode: &InodeItem, context: &BlockContext<'_>) -> Result<(), CorruptInode> {
     let limit = context.max_generation();
     let generation = inode.generation.get();

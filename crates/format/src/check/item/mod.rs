@@ -1,7 +1,7 @@
-//! The checks of single items, one file per family, each with the defects that it knows.
+//! The checks of single items, one file per family, each with its defects.
 //!
-//! A check sees one item and, where ranges must not overlap, the item before it in the same leaf. It returns
-//! the first defect in the order of the fields.
+//! A check sees one item and, where ranges must not overlap, the previous item in the same leaf. It returns the first
+//! defect in field order.
 
 mod block_group;
 mod chunk;
@@ -41,14 +41,14 @@ use crate::item::{
 };
 use crate::key::{Key, KeyType};
 
-/// An item under check and what stands before it.
+/// An item under check, and the previous one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot<'a> {
     pub key: Key,
     pub bytes: &'a [u8],
-    /// The item before it in the leaf.
+    /// The previous item in the leaf.
     pub before: Option<(Key, &'a [u8])>,
-    /// The leaf's tree.
+    /// The owner of the leaf.
     pub owner: RootId,
 }
 
@@ -60,7 +60,7 @@ impl<'a> Slot<'a> {
         T::ref_from_bytes(self.bytes).map_err(|_| self.wrong_size(size_of::<T>()))
     }
 
-    /// Views the item's first bytes as a `T`, and returns the rest, too.
+    /// Views the start of the item as a `T`, and returns the rest as well.
     fn view_prefix<T: FromBytes + KnownLayout + Immutable + Unaligned>(
         &self,
     ) -> Result<(&'a T, &'a [u8]), CorruptItem> {
@@ -82,14 +82,14 @@ impl<'a> Slot<'a> {
         }
     }
 
-    /// Returns the item before, if it is of the same type.
+    /// Returns the previous item if it has the same type.
     fn before_alike(&self) -> Option<(Key, &'a [u8])> {
         self.before
             .filter(|(key, _)| key.item_type == self.key.item_type)
     }
 }
 
-/// Checks one item by its type. Types that the kernel does not look into, and unknown ones, pass.
+/// Checks one item by its type. Types that the kernel does not check, and unknown types, are accepted.
 pub(super) fn check_item(slot: &Slot<'_>, context: &BlockContext<'_>) -> Result<(), CorruptItem> {
     match slot.key.item_type {
         KeyType::INODE_ITEM => inode::check(slot, context),
@@ -119,7 +119,7 @@ pub(super) fn check_item(slot: &Slot<'_>, context: &BlockContext<'_>) -> Result<
     }
 }
 
-/// Checks items of which only the size can be wrong.
+/// Checks items that only have to be of the right size.
 fn check_size(slot: &Slot<'_>) -> Result<(), CorruptItem> {
     match slot.key.item_type {
         // Ends before `enable_gen` unless simple quotas are on.
@@ -131,7 +131,7 @@ fn check_size(slot: &Slot<'_>) -> Result<(), CorruptItem> {
         KeyType::TEMPORARY_ITEM if slot.key.objectid == objectid::BALANCE => {
             slot.sized(size_of::<BalanceItem>())
         }
-        // Kernels that counted fewer kinds of errors wrote fewer numbers.
+        // Kernels with fewer error counters wrote fewer numbers.
         KeyType::PERSISTENT_ITEM
             if slot.key.objectid == objectid::DEV_STATS
                 && (slot.bytes.is_empty()
@@ -140,7 +140,7 @@ fn check_size(slot: &Slot<'_>) -> Result<(), CorruptItem> {
             Err(slot.wrong_size(size_of::<DevStatsItem>()))
         }
         KeyType::DEV_REPLACE => slot.view_prefix::<DevReplaceItem>().map(drop),
-        // Subvolume ids, packed.
+        // A packed array of subvolume ids.
         KeyType::UUID_KEY_SUBVOL | KeyType::UUID_KEY_RECEIVED_SUBVOL
             if slot.bytes.is_empty() || !slot.bytes.len().is_multiple_of(size_of::<u64>()) =>
         {

@@ -1,4 +1,4 @@
-//! Names that point back: INODE_REF, INODE_EXTREF, ROOT_REF and ROOT_BACKREF.
+//! Back references with names: INODE_REF, INODE_EXTREF, ROOT_REF and ROOT_BACKREF.
 
 use super::Slot;
 use crate::check::{BlockContext, CorruptItem};
@@ -14,7 +14,7 @@ pub enum CorruptName {
     CrossesEnd { rest: u32 },
     #[error("name of {len} bytes, at most {max}")]
     TooLong { len: u32, max: u32 },
-    /// The key's offset is made of the parent and the name.
+    /// The key's offset must be the hash of the parent and the name.
     #[error("name hashes to {found:#x}, key says {wanted:#x}")]
     Hash { wanted: u64, found: u64 },
 }

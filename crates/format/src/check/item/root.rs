@@ -1,4 +1,4 @@
-//! ROOT_ITEM: where a tree's root lies.
+//! ROOT_ITEM: the location of a tree's root.
 
 use zerocopy::FromZeros;
 use zerocopy::IntoBytes;
@@ -33,7 +33,7 @@ pub enum CorruptRoot {
     Flags(u64),
 }
 
-/// A field of a root item that names a transaction.
+/// A field of a root item with a transaction id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RootGeneration {
     Generation,

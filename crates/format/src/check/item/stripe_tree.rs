@@ -1,4 +1,4 @@
-//! RAID_STRIPE: the places of a data extent.
+//! RAID_STRIPE: the device locations of a data extent.
 
 use zerocopy::FromBytes;
 

@@ -1,4 +1,4 @@
-//! Verdicts of the heuristic on data of known kinds.
+//! Results of the heuristic for known kinds of data.
 
 use ubtrfs_sim::Rng;
 
@@ -27,7 +27,7 @@ fn noise_is_not_worth_compressing() {
 
 #[test]
 fn entropy_decides_between() {
-    // Half of the bytes are of 16 kinds, the rest are noise: 6.5 bits a byte or so.
+    // Half of the bytes have 16 values, the rest are noise: about 6.5 bits per byte.
     let mut rng = Rng::new(5);
     let mut mixed = |common: u64| -> Vec<u8> {
         let mut byte = |_| match rng.below(100) < common {

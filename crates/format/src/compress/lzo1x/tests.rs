@@ -1,4 +1,4 @@
-//! LZO1X streams: round trips, damage, and agreement with the decoder and encoder of two crates.
+//! LZO1X streams: round trips, damage, and comparison with the decoder and encoder of two crates.
 
 use proptest::prelude::*;
 
@@ -8,7 +8,7 @@ fn encode(src: &[u8]) -> Vec<u8> {
     Encoder::new().encode(src).to_vec()
 }
 
-/// Generates data with runs, repeats at all distances and noise, so that every instruction form occurs.
+/// Generates data with runs, repeats at all distances and noise, to cover every instruction form.
 fn lumpy() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         prop::collection::vec(any::<u8>(), 0..600).prop_map(Piece::Noise),

@@ -1,4 +1,4 @@
-//! Which ACLs are sound, and what becomes of them.
+//! Validity of ACLs, and their changes.
 
 use super::{Acl, Parsed, parse};
 
