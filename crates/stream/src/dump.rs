@@ -1,17 +1,17 @@
-//! The commands of a stream as text, a line each, in the layout of `btrfs receive --dump` of btrfs-progs 6.14.
+//! The commands of a stream as text, one per line, in the format of `btrfs receive --dump` of btrfs-progs 6.14.
 //!
-//! Scripts read this text, so its slips are kept. The flags of `fileattr` are decimal behind "0x". A clone is shown as one
-//! from this subvolume, wherever its source is.
+//! Scripts parse this text, so its quirks are preserved. The flags of `fileattr` are decimal after "0x". A clone's
+//! source is always printed as this subvolume.
 
 use std::fmt::{self, Display, Write as _};
 use std::io::{self, Read, Write};
 
 use crate::format::{Command, NewNode, StreamError, StreamReader};
 
-/// The width that paths are padded to.
+/// The width to which paths are padded.
 const PATH_COLUMNS: usize = 32;
 
-/// Why a dump ended early.
+/// The reason why a dump stopped early.
 #[derive(Debug, thiserror::Error)]
 pub enum DumpError {
     #[error(transparent)]
@@ -21,7 +21,7 @@ pub enum DumpError {
     Write(#[from] io::Error),
 }
 
-/// Writes a line for each command up to the end of the stream. `local_time` shows seconds since 1970, as in
+/// Writes a line for each command up to the end of the stream. `local_time` formats seconds since 1970, as in
 /// "2026-11-25T17:32:26+0000".
 pub fn dump<T: Display>(
     source: impl Read,
@@ -36,7 +36,8 @@ pub fn dump<T: Display>(
     Ok(())
 }
 
-/// Printable ASCII as it is, a space and a backslash behind a backslash, C's escapes, octal for the rest.
+/// Bytes in escaped form: printable ASCII is unchanged, spaces and backslashes get a backslash. Other bytes are C
+/// escapes or octal.
 #[derive(Clone, Copy, Debug)]
 pub struct Escaped<'a>(pub &'a [u8]);
 
@@ -72,17 +73,17 @@ fn write_escape(f: &mut fmt::Formatter<'_>, byte: u8) -> fmt::Result {
     }
 }
 
-/// Joins a path below another with one slash, and without a slash at the end.
+/// Joins two paths with a single slash, and removes a trailing slash.
 fn joined(above: &[u8], path: &[u8]) -> Vec<u8> {
     let above = above.strip_suffix(b"/").unwrap_or(above);
     let path = path.strip_suffix(b"/").unwrap_or(path);
     [above, b"/", path].concat()
 }
 
-/// Makes the line of one command after the other.
+/// Formats commands as lines.
 #[derive(Debug)]
 pub struct CommandLines<F> {
-    /// The path of the subvolume that the commands are about.
+    /// The path of the current subvolume.
     subvolume: Vec<u8>,
     text: String,
     local_time: F,
@@ -97,7 +98,7 @@ impl<T: Display, F: Fn(i64) -> T> CommandLines<F> {
         }
     }
 
-    /// Begins amid the commands about a subvolume.
+    /// Starts in the middle of a subvolume's commands.
     pub fn within(subvolume: &[u8], local_time: F) -> CommandLines<F> {
         CommandLines {
             subvolume: joined(b".", subvolume),
@@ -105,7 +106,7 @@ impl<T: Display, F: Fn(i64) -> T> CommandLines<F> {
         }
     }
 
-    /// Formats a command as a line, with its end.
+    /// Formats a command as a line, including the newline.
     pub fn line_of(&mut self, command: &Command<'_>) -> &str {
         self.text.clear();
         self.command(command)
@@ -271,7 +272,7 @@ impl<T: Display, F: Fn(i64) -> T> CommandLines<F> {
         let path_at = self.text.len();
         write!(self.text, "{}", Escaped(path))?;
         let columns = self.text.len() - path_at;
-        // At least one space, however long the path is.
+        // At least one space, even after a long path.
         let spaces = PATH_COLUMNS.saturating_sub(columns).max(1);
         writeln!(self.text, "{:spaces$}{args}", "")
     }

@@ -1,13 +1,14 @@
 //! Streams of btrfs send and receive.
 //!
-//! A stream is a list of commands that make a subvolume, or the difference of two snapshots. [`StreamReader`] and
-//! [`StreamWriter`] turn its bytes into [`Command`]s and back. [`dump`] shows them as text. A [`Sender`] makes them of a
-//! read-only subvolume.
+//! A stream is a list of commands that create a subvolume, either completely or from a parent snapshot.
+//! [`StreamReader`] and [`StreamWriter`] convert between bytes and [`Command`]s. [`dump`] prints them as text. A
+//! [`Sender`] generates them from a read-only subvolume.
 //!
-//! [`write_behind`] writes a stream on a thread of its own.
+//! [`write_behind`] writes a stream on a separate thread.
 //!
-//! [`Receiver`] does the commands of a stream to a [`Target`].
-//! [`Diff`] tells what changed between two snapshots, without a stream.
+//! [`Receiver`] applies the commands of a stream to a [`Target`].
+//!
+//! [`Diff`] lists the changes between two snapshots, without a stream.
 
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 

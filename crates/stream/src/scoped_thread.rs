@@ -1,5 +1,5 @@
-//! Starting threads that end with the function that starts them. Unlike `Scope::spawn`, this returns an error where the
-//! system has no thread to give. Callers then do the work themselves.
+//! Scoped threads. Unlike `Scope::spawn`, starting one returns an error if the system cannot create a thread. Callers
+//! then do the work themselves.
 
 use std::io;
 use std::thread::{Builder, Scope, ScopedJoinHandle};
@@ -10,10 +10,10 @@ mod tests;
 #[cfg(test)]
 pub(crate) use tests::without_threads;
 
-/// Starts a thread. The kernel shows the first 15 bytes of its name.
+/// Starts a thread. The kernel keeps the first 15 bytes of its name.
 ///
 /// # Errors
-/// The system has no thread to give.
+/// The system cannot create a thread.
 pub(crate) fn start<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     name: &str,

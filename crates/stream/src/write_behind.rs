@@ -1,6 +1,6 @@
-//! Writing bytes on a thread beside the one that makes them.
+//! Writing on a second thread.
 //!
-//! Memory: [`BUFFERS`] buffers of [`BUFFER_BYTES`], whatever the bytes are written to. Without a thread, one of them.
+//! Memory: [`BUFFERS`] buffers of [`BUFFER_BYTES`], regardless of the output. Without a second thread, only one.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -17,18 +17,18 @@ mod tests;
 const BUFFER_BYTES: usize = 1 << 20;
 const BUFFERS: usize = 4;
 
-/// Takes bytes that another thread writes on. Made by [`write_behind`].
+/// A writer whose bytes are written by a second thread; see [`write_behind`].
 #[derive(Debug)]
 pub struct WriteBehind<'o> {
     buffer: Vec<u8>,
     writer: Writer<'o>,
-    /// A write has returned the error that ended the writing.
+    /// Whether a write has returned the error that stopped the writing.
     has_failed: bool,
 }
 
 enum Writer<'o> {
     Beside(Beside),
-    /// The system had no thread to give.
+    /// The system could not create a thread.
     Here(&'o Mutex<dyn Write + Send + 'o>),
 }
 
@@ -41,17 +41,17 @@ impl fmt::Debug for Writer<'_> {
     }
 }
 
-/// The way to the thread that writes.
+/// The channels to the writing thread.
 #[derive(Debug)]
 struct Beside {
     full: SyncSender<Vec<u8>>,
     empty: Receiver<Vec<u8>>,
-    /// The error that ended the thread.
+    /// The error that stopped the thread.
     failed: Arc<Mutex<Option<io::Error>>>,
 }
 
 impl Write for WriteBehind<'_> {
-    /// Fails, once, if bytes given before could not be written.
+    /// Fails once if earlier bytes could not be written.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.buffer.len() >= BUFFER_BYTES {
             self.hand_over()?;
@@ -61,7 +61,7 @@ impl Write for WriteBehind<'_> {
         Ok(len)
     }
 
-    /// Hands all bytes over. They are written when [`write_behind`] returns.
+    /// Passes all bytes to the thread. They are written when [`write_behind`] returns.
     fn flush(&mut self) -> io::Result<()> {
         match self.buffer.is_empty() {
             true => Ok(()),
@@ -87,7 +87,7 @@ impl WriteBehind<'_> {
         handed_over
     }
 
-    /// Hands over what is left, unless a write has returned an error.
+    /// Passes on the remaining bytes, unless a write has returned an error.
     fn finish(mut self) -> io::Result<()> {
         if self.has_failed {
             return Ok(());
@@ -113,10 +113,10 @@ impl Beside {
     }
 }
 
-/// Does `work`, and writes to `out` beside it what `work` writes. Without a thread for it, `work` waits for each write.
+/// Runs `work`, and writes its output to `out` on a second thread. Without that thread, `work` waits for each write.
 ///
-/// Returns when all is written and flushed. An error of `out` fails a later write of `work`; one that no write has
-/// returned is the second result.
+/// Returns after everything is written and flushed. An error of `out` makes a later write of `work` fail. If no write
+/// has returned the error, it is the second result.
 pub fn write_behind<T>(
     out: &mut (dyn Write + Send),
     work: impl FnOnce(&mut WriteBehind<'_>) -> T,
@@ -124,18 +124,18 @@ pub fn write_behind<T>(
     let (full, to_write) = mpsc::sync_channel(BUFFERS);
     let (written, empty) = mpsc::channel();
     let failed = Arc::new(Mutex::new(None));
-    // One more is filled.
+    // One more buffer is being filled.
     for _ in 1..BUFFERS {
-        // Its receiver is here.
+        // This cannot fail, because the receiver is in scope.
         let _ = written.send(Vec::with_capacity(BUFFER_BYTES));
     }
-    // Locked by the thread that writes, for as long as it does.
+    // The writing thread holds the lock as long as it runs.
     let out: &Mutex<dyn Write + Send + '_> = &Mutex::new(out);
     let (done, ended) = thread::scope(|scope| {
         let failed_there = Arc::clone(&failed);
         let thread = scoped_thread::start(scope, "ubtrfs-write", move || {
             if let Err(error) = write_all(&mut *out.lock(), &to_write, &written) {
-                // Before the channels close, so that a failed send finds it.
+                // Set before the channels close, so that a failed send finds the error.
                 *failed_there.lock() = Some(error);
             }
             drop((to_write, written));
@@ -167,7 +167,7 @@ fn write_all(
     for mut buffer in full {
         out.write_all(&buffer)?;
         buffer.clear();
-        // The receiver may be gone.
+        // This fails if the receiver is gone.
         let _ = written.send(buffer);
     }
     out.flush()

@@ -11,7 +11,7 @@ use super::entry::{EntryType, XattrChange, XattrChangeKind};
 use super::paths::{MAX_NAMES, Name, names_in};
 use super::ranges::Ranges;
 
-/// Changed extended attributes that are listed of a file.
+/// Maximum number of changed extended attributes that are listed for a file.
 const MAX_XATTRS: usize = 1024;
 
 /// An inode of one snapshot.
@@ -22,7 +22,7 @@ pub(super) struct Inode {
 }
 
 impl Inode {
-    /// Decodes an inode item. The result is None if the item is damaged.
+    /// Decodes an inode item. Returns None if the item is damaged.
     pub(super) fn decode(bytes: &[u8]) -> Option<Inode> {
         let (item, _) = InodeItem::read_from_prefix(bytes).ok()?;
         let kind = FileKind::from_mode(item.mode.get())?;
@@ -32,7 +32,7 @@ impl Inode {
         })
     }
 
-    /// Returns whether a name leads to it.
+    /// Returns whether the inode has a name.
     pub(super) fn has_name(&self) -> bool {
         self.item.nlink.get() > 0
     }
@@ -43,11 +43,11 @@ impl Inode {
     }
 }
 
-/// The differences of an inode, collected item by item.
+/// The differences of an inode, collected from its items.
 #[derive(Debug)]
 pub(super) struct Change {
     pub(super) inode: u64,
-    /// Whether the inode's own item is among what differs.
+    /// Whether the inode item itself differs.
     pub(super) has_item: bool,
     pub(super) old: Option<Inode>,
     pub(super) new: Option<Inode>,
@@ -58,7 +58,7 @@ pub(super) struct Change {
     pub(super) ranges: Ranges,
 }
 
-/// An item that cannot be decoded, or one too many.
+/// An undecodable item, or too many names.
 #[derive(Debug)]
 pub(super) enum Refused {
     Corrupt(Key),
@@ -113,7 +113,7 @@ impl Change {
         Ok(())
     }
 
-    /// Adds those of one item. Attributes whose names share a hash lie in one.
+    /// Adds the attributes of one item. An item holds all attributes whose names have the same hash.
     fn add_xattrs(&mut self, old: &[u8], new: &[u8]) {
         let value = |item, name: &[u8]| {
             let mut entries = DirEntries::new(item);

@@ -1,19 +1,19 @@
-//! A change as it is reported.
+//! A change, in its reported form.
 
 use serde::{Deserialize, Serialize};
 use ubtrfs_format::item::{FileKind, InodeItem, Timespec};
 
-/// A change of a name, or of what a name leads to.
+/// A change of a name or of the inode that it refers to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiffEntry {
-    /// Path from the top of the snapshot, without a slash before it; "" is the top itself. A removed entry has its path
-    /// in the old snapshot, all others that in the new one.
+    /// Path from the root of the snapshot, without a leading slash; "" is the root itself. A removed entry has its
+    /// path in the old snapshot, all others in the new one.
     #[serde(skip)]
     pub path: Vec<u8>,
     pub kind: ChangeKind,
-    /// Path in the old snapshot of what was renamed.
+    /// The old path of a renamed entry.
     pub renamed_from: Option<Vec<u8>>,
-    /// A path in the new snapshot under which the same file was and is, where a hard link was added or removed.
+    /// If a hard link was added or removed: a path of the same file in the new snapshot that is unchanged.
     pub link_of: Option<Vec<u8>>,
     pub entry_type: EntryType,
     /// None for a subvolume.
@@ -22,13 +22,13 @@ pub struct DiffEntry {
     pub old: Option<Attributes>,
     /// In the new snapshot.
     pub new: Option<Attributes>,
-    /// Changed extended attributes of a file that both snapshots have.
+    /// Changed extended attributes, if the file exists in both snapshots.
     pub xattrs: Vec<XattrChange>,
-    /// How many more have changed than are listed.
+    /// How many more attributes have changed than are listed.
     pub more_xattrs: u64,
-    /// Ranges of the file's new contents that were written, of a file that both snapshots have.
+    /// Ranges of the file that were written, if it exists in both snapshots.
     pub data: Vec<ByteRange>,
-    /// Ranges were too many: some that lie close together are shown as one.
+    /// Whether there were too many ranges, so that some close ranges were merged.
     pub data_is_coarse: bool,
 }
 
@@ -37,7 +37,7 @@ pub enum ChangeKind {
     Removed,
     Added,
     Renamed,
-    /// The name is as it was.
+    /// The name is unchanged.
     Changed,
 }
 
@@ -50,7 +50,7 @@ pub enum EntryType {
     BlockDevice,
     Fifo,
     Socket,
-    /// The place of another subvolume, which a snapshot shows as an empty directory.
+    /// Another subvolume, which appears as an empty directory in a snapshot.
     Subvolume,
 }
 
@@ -80,9 +80,9 @@ pub struct Attributes {
     pub uid: u32,
     pub gid: u32,
     pub links: u32,
-    /// Number of a device, as on disk: 12 bits of major number above 20 of minor number.
+    /// Device number in on-disk format: 12 bits of major number above 20 of minor number.
     pub rdev: u64,
-    /// Inode flags without those that only the file system uses.
+    /// Inode flags, without internal flags of the file system.
     pub flags: u64,
     pub atime: DiffTime,
     pub mtime: DiffTime,
@@ -134,7 +134,7 @@ pub struct ByteRange {
 }
 
 impl DiffEntry {
-    /// Creates an entry that tells of nothing but its name.
+    /// Creates an entry with only a name.
     pub(super) fn new(path: Vec<u8>, kind: ChangeKind, entry_type: EntryType) -> DiffEntry {
         DiffEntry {
             path,
@@ -152,7 +152,7 @@ impl DiffEntry {
         }
     }
 
-    /// Returns whether a file that kept its name differs in nothing that is reported.
+    /// Returns whether a file with an unchanged name has no reported difference.
     pub(super) fn is_nothing(&self) -> bool {
         self.kind == ChangeKind::Changed
             && self.old == self.new

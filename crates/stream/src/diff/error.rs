@@ -1,4 +1,4 @@
-//! Why two snapshots cannot be compared.
+//! The reasons why two snapshots cannot be compared.
 
 use std::io;
 

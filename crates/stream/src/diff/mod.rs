@@ -1,14 +1,15 @@
 //! Changes between two snapshots of one volume, in path order.
 //!
-//! The trees are compared as for an incremental stream: what both share is not read. So the cost is that of the
-//! difference. Changes are found in the order of inode numbers, and sorted by path.
+//! The trees are compared as for an incremental stream: shared parts are not read, so that the cost depends on the
+//! difference. Changes are found in inode order, and sorted by path.
 //!
-//! A name is a directory and an entry in it. Moving a directory is one change, not one for each path below it.
+//! A name is a directory and an entry in it. Moving a directory is a single change, not one for each path below it.
 //!
 //! Invariants
-//! - DIFF-1: memory is bounded by the caller's budget, however much differs. Changes beyond it lie in a temporary file.
+//! - DIFF-1: memory is bounded by the caller's budget, however large the difference. Further changes are in a
+//!   temporary file.
 //!
-//! Not here: contents. Data ranges are those whose extents differ, also if the bytes in them are the same.
+//! Not here: contents. Data ranges are ranges with different extents, even if the bytes are equal.
 
 mod change;
 mod entry;
@@ -31,31 +32,31 @@ pub use error::DiffError;
 use sorter::Sorted;
 use walk::Walk;
 
-/// Changes in the order of their paths.
+/// Changes in path order.
 #[derive(Debug)]
 pub struct Diff {
     sorted: Sorted,
 }
 
 impl Diff {
-    /// Compares two snapshots, and keeps at most `memory_bytes` of what was found in memory.
+    /// Compares two snapshots, with at most `memory_bytes` of results in memory.
     ///
     /// # Errors
     ///
-    /// The snapshots are of different volumes; those of reading trees and of the temporary file.
+    /// The snapshots belong to different volumes, a tree is unreadable, or the temporary file fails.
     pub fn new(old: &Snapshot, new: &Snapshot, memory_bytes: usize) -> Result<Diff, DiffError> {
         if !Arc::ptr_eq(old.volume(), new.volume()) {
             return Err(DiffError::OtherVolume);
         }
         // DIFF-1
         let sorted = Walk::new(old, new, memory_bytes).run()?;
-        // The data that was read belongs together if both are as they were.
+        // The results are only consistent if neither snapshot has changed.
         old.check_unchanged()?;
         new.check_unchanged()?;
         Ok(Diff { sorted })
     }
 
-    /// Returns the next change. Directories come before what they hold.
+    /// Returns the next change. Directories precede their contents.
     pub fn next_entry(&mut self) -> Result<Option<DiffEntry>, DiffError> {
         self.sorted.next()
     }

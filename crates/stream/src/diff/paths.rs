@@ -9,18 +9,18 @@ use ubtrfs_format::key::{Key, KeyType};
 
 use super::error::DiffError;
 
-/// More names than the kernel gives a file.
+/// Maximum number of names of a file, above the kernel's limit.
 pub(super) const MAX_NAMES: usize = 1 << 16;
-/// Longer paths are those of a loop.
+/// Maximum path length; longer paths must contain a loop.
 const MAX_PATH_BYTES: usize = 1 << 20;
 const CACHE_BYTES: usize = 4 << 20;
-/// The bytes that an entry of the cache takes beside its path.
+/// Overhead of a cache entry in addition to its path.
 const ENTRY_BYTES: usize = 64;
 
 /// A directory's inode number and an entry in it.
 pub(super) type Name = (u64, Vec<u8>);
 
-/// Finds paths, and remembers those of directories.
+/// Computes paths, with a cache for directories.
 #[derive(Debug)]
 pub(super) struct Paths<'a> {
     snapshot: &'a Snapshot,
@@ -95,7 +95,7 @@ impl<'a> Paths<'a> {
         self.dirs.insert(inode, Arc::clone(path));
     }
 
-    /// Returns the name of an inode with the lowest key.
+    /// Returns the first name of an inode in key order.
     pub(super) fn first_name(&self, inode: u64) -> Result<Option<Name>, DiffError> {
         let mut first = None;
         self.each_name(inode, &mut |name| {
@@ -141,7 +141,7 @@ impl<'a> Paths<'a> {
     }
 }
 
-/// Lists the names in an item. The list is empty if the item is not one of names.
+/// Lists the names in an item. Returns an empty list if the item has no names.
 pub(super) fn names_in(key: Key, bytes: &[u8]) -> Vec<Name> {
     let names: Vec<Name> = match key.item_type {
         KeyType::INODE_REF => InodeRefs::new(bytes)
@@ -152,7 +152,7 @@ pub(super) fn names_in(key: Key, bytes: &[u8]) -> Vec<Name> {
             .collect(),
         _ => Vec::new(),
     };
-    // The top holds itself.
+    // The root directory is its own parent.
     names
         .into_iter()
         .filter(|(parent, _)| *parent != key.objectid)

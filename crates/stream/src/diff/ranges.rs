@@ -1,11 +1,12 @@
-//! The ranges of a file whose extents differ.
+//! The file ranges whose extents differ.
 //!
-//! Items that are equal in both snapshots do not get here. So where only one side has a piece, the other has a hole.
+//! Items that are equal in both snapshots are not passed to this code. So if only one side has a piece, the other one
+//! has a hole.
 //!
-//! Pieces of a side come in ascending order and do not overlap.
+//! The pieces of each side are ascending and do not overlap.
 //!
 //! Invariants
-//! - RANGES-1: at most `MAX_RANGES` ranges are kept. Beyond that, ranges with small gaps between them become one.
+//! - RANGES-1: at most `MAX_RANGES` ranges are kept. Beyond that, ranges with small gaps between them are merged.
 
 use ubtrfs_format::item::FileExtent;
 
@@ -13,14 +14,14 @@ use super::entry::ByteRange;
 
 pub(super) const MAX_RANGES: usize = 4096;
 
-/// Where the bytes of a piece come from.
+/// The source of a piece's bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum BytesFrom {
     /// A hole or preallocated space.
     Zeroes,
     Extent {
         disk_bytenr: u64,
-        /// The place in the extent less the place in the file, which is the same in each part of a piece.
+        /// The offset in the extent minus the file offset, which is constant within a piece.
         shift: u64,
     },
     Inline(Vec<u8>),
@@ -57,13 +58,13 @@ impl Piece {
     }
 }
 
-/// Takes the extents of both sides in the order of their places in the file.
+/// Receives the extents of both sides in file order.
 #[derive(Debug, Default)]
 pub(super) struct Ranges {
     old: Option<Piece>,
     new: Option<Piece>,
     found: Vec<ByteRange>,
-    /// Gaps up to this are not kept.
+    /// Gaps up to this size are merged.
     gap: u64,
 }
 
@@ -78,7 +79,7 @@ impl Ranges {
         self.new = Some(Piece::of(start, extent));
     }
 
-    /// Returns the ranges within `size`, with others that differ, and whether some are coarse.
+    /// Returns the ranges within `size`, merged with `others`, and whether some are coarse.
     pub(super) fn finish(mut self, size: u64, others: &[ByteRange]) -> (Vec<ByteRange>, bool) {
         self.compare_up_to(u64::MAX);
         if !others.is_empty() {

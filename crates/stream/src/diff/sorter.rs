@@ -1,11 +1,12 @@
-//! Sorting entries by path when they are more than memory has room for.
+//! External sorting of entries by path.
 //!
-//! Entries are kept in their stored form. Runs that fill the buffer are sorted and written to a file without a name. At
-//! the end all runs are merged.
+//! Entries are kept in serialized form. Full buffers are sorted and written as runs to an unnamed file. At the end
+//! all runs are merged.
 //!
 //! Invariants
-//! - DIFFSORT-1: the budget, an entry and a block for each run are in memory. Runs that are too many become one.
-//! - DIFFSORT-2: entries come out by path, names compared one by one, and removed ones before others of the same path.
+//! - DIFFSORT-1: memory is limited to the budget, one entry, and one block per run. Too many runs are merged early.
+//! - DIFFSORT-2: entries are ordered by path, compared name by name; removed entries precede others with the same
+//!   path.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -17,14 +18,14 @@ use std::sync::Arc;
 use super::entry::{ChangeKind, DiffEntry};
 use super::error::DiffError;
 
-/// The bytes that a run has in memory while runs are merged.
+/// Bytes of each run in memory during the merge.
 const BLOCK_BYTES: usize = 64 << 10;
-/// So blocks take 16 MiB at most.
+/// Limits the blocks to 16 MiB.
 pub(super) const MAX_RUNS: usize = 256;
-/// The memory that an entry takes beside its bytes.
+/// Memory overhead of an entry in addition to its bytes.
 const OVERHEAD_BYTES: usize = 96;
 
-/// An entry in stored form. Equal ones are those of one path and kind.
+/// A serialized entry. Two entries are equal if path and kind are equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Record {
     path: Vec<u8>,
@@ -34,7 +35,7 @@ pub(super) struct Record {
 
 impl Ord for Record {
     fn cmp(&self, other: &Record) -> Ordering {
-        // DIFFSORT-2: a slash is below all that a name holds.
+        // DIFFSORT-2: a slash sorts below all bytes in names.
         let rank = |byte: &u8| {
             if *byte == b'/' {
                 0
@@ -114,14 +115,14 @@ impl Record {
     }
 }
 
-/// Takes entries in any order.
+/// Accepts entries in any order.
 #[derive(Debug)]
 pub(super) struct Sorter {
     buffer: Vec<Record>,
     buffered_bytes: usize,
     most_bytes: usize,
     spill: Option<File>,
-    /// Where each run ends.
+    /// The end of each run.
     ends: Vec<u64>,
 }
 
@@ -172,7 +173,7 @@ impl Sorter {
         }
     }
 
-    /// Writes all runs as one.
+    /// Merges all runs into one.
     fn join_runs(&mut self) -> io::Result<()> {
         let mut merge = self.merge_runs()?;
         let mut out = BufWriter::with_capacity(BLOCK_BYTES, tempfile::tempfile()?);
@@ -222,7 +223,7 @@ impl Sorter {
     }
 }
 
-/// A part of a file, read from its start on.
+/// A part of a file, read from its start.
 #[derive(Debug)]
 pub(super) struct Part {
     file: Arc<File>,
@@ -271,7 +272,7 @@ impl Merge {
         Ok(Some(record))
     }
 
-    /// Puts the next record of a run on the heap.
+    /// Pushes the next record of a run onto the heap.
     fn refill(&mut self, index: usize) -> io::Result<()> {
         let run = &mut self.runs[index];
         let is_over = run.buffer().is_empty() && run.get_ref().at == run.get_ref().end;

@@ -1,4 +1,4 @@
-//! Changes that a comparison tells, beside a naive one that reads both snapshots as a whole, over random scripts.
+//! Comparisons of random scripts, checked against a naive comparison that reads both snapshots completely.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -47,7 +47,7 @@ fn entries_with(old: &Snapshot, new: &Snapshot, memory_bytes: usize) -> Vec<Diff
 type Name = (u64, Vec<u8>);
 type Xattrs = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// A snapshot that was read as a whole.
+/// The complete contents of a snapshot.
 #[derive(Default)]
 struct Tree {
     names: BTreeMap<Name, u64>,
@@ -101,7 +101,7 @@ impl Tree {
     }
 }
 
-/// Asserts that entries are what a comparison of whole trees says.
+/// Asserts that entries equal the result of a comparison of whole trees.
 fn assert_tells(entries: &[DiffEntry], old: &Tree, new: &Tree) {
     let has = |tree: &Tree, name: &Name, inode| tree.names.get(name) == Some(&inode);
     let is_kept = |inode| match (old.inodes.get(&inode), new.inodes.get(&inode)) {
@@ -212,7 +212,7 @@ fn assert_tells(entries: &[DiffEntry], old: &Tree, new: &Tree) {
     );
 }
 
-/// Does something at random. A failing operation changes nothing.
+/// Makes a random change. A failing operation has no effect.
 fn change(volume: &Volume, rng: &mut Rng) {
     let top = top(volume);
     let dirs = [&b""[..], b"d0", b"d1", b"d2", b"d0/d1", b"d1/d0"];
@@ -287,7 +287,7 @@ fn it_tells_what_a_naive_comparison_tells() {
             .cloned()
             .collect();
         assert_tells(&of_files, &Tree::read(&old), &Tree::read(&new));
-        // DIFF-1, DIFFSORT-1, DIFFSORT-2: changes that went through a file are the same, in the same order.
+        // DIFF-1, DIFFSORT-1, DIFFSORT-2: a spill to a file does not change the results or their order.
         assert_eq!(entries_with(&old, &new, 300), entries);
         assert_eq!(entries_with(&old, &old, MEMORY_BYTES), []);
         count += entries.len();
@@ -347,7 +347,7 @@ fn data_ranges_are_what_was_written() {
     assert!(!entry.data_is_coarse);
 }
 
-/// Lists kind, path and former path of entries, without the root directory and snapshots.
+/// Lists kind, path and former path of entries, without the root directory and subvolumes.
 fn shown(entries: &[DiffEntry]) -> Vec<(ChangeKind, &str, Option<&str>)> {
     entries
         .iter()
@@ -383,7 +383,7 @@ fn files_move_to_a_directory_with_the_number_of_the_first() {
     first.rmdir(at, b"before").unwrap();
     first.sync().unwrap();
     drop(first);
-    // Numbers above all that are there are given out again.
+    // After a remount, numbers above the highest existing inode are reused.
     let second = open(&device);
     let again = second
         .create(at, b"after", &NewInode::directory(0o755))

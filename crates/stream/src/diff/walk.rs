@@ -1,4 +1,4 @@
-//! One walk through what differs: collects the items of an inode, and tells what became of its names.
+//! A single walk through the differences: collects the items of each inode, and reports the changes of its names.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -14,13 +14,13 @@ use super::paths::{Name, Paths};
 use super::ranges::MAX_RANGES;
 use super::sorter::{Sorted, Sorter};
 
-/// How many answers about directories are remembered.
+/// Maximum number of cached results about directories.
 const MAX_KNOWN_DIRS: usize = 1 << 16;
 
 pub(super) struct Walk<'a> {
     old: &'a Snapshot,
     new: &'a Snapshot,
-    /// Whether directories of these numbers are others in both snapshots.
+    /// Whether a directory number belongs to different directories in the two snapshots.
     replaced_dirs: HashMap<u64, bool>,
     comparison: Comparison,
     old_paths: Paths<'a>,
@@ -74,7 +74,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Tells of entries that lead to subvolumes, which have no inode here.
+    /// Reports entries of subvolumes, which have no inode here.
     fn report_subvolumes(&mut self, difference: &Difference) -> Result<(), DiffError> {
         let dir = difference.key().objectid;
         let entry = |item: Option<&ubtrfs_tree::Item>| {
@@ -124,12 +124,12 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Returns the root directory, which is the same in both snapshots, whatever their origin.
+    /// Returns the root directory, which counts as the same in both snapshots, whatever their origin.
     fn top(&self) -> u64 {
         self.new.root_dir().ino.0
     }
 
-    /// Tells of an inode that is gone. Of one whose number was given out again not all names differ.
+    /// Reports a removed inode. Reads all of its names, because names of a reused number may not all differ.
     fn report_removed(&mut self, inode: u64, old: Inode) -> Result<(), DiffError> {
         for name in self.old_paths.all_names(inode)? {
             let path = self.old_paths.of_name(&name)?;
@@ -152,7 +152,8 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Tells of an inode that both have: names that moved, came and went, and what else differs, at one of its names.
+    /// Reports an inode that exists in both snapshots: moved, added and removed names, and other changes with one of
+    /// its names.
     fn report_kept(&mut self, change: Change, old: Inode, new: Inode) -> Result<(), DiffError> {
         let of_it = |path, kind| {
             let mut entry = DiffEntry::new(path, kind, new.entry_type);
@@ -195,7 +196,7 @@ impl<'a> Walk<'a> {
         }
         let behind = self.cut_off_before(change.inode, &old, &new)?;
         let (data, data_is_coarse) = change.ranges.finish(new.item.size.get(), &behind);
-        // The details stand once.
+        // Only the first entry has the details.
         let mut first = match entries.is_empty() {
             false => entries.remove(0),
             true => of_it(
@@ -219,8 +220,8 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Lists the parts of extents that both snapshots have, and which lie behind the old end of the file but not behind
-    /// the new one.
+    /// Lists ranges between the old and the new end of a file that grew. Their extents may be equal in both
+    /// snapshots, if they were cut off by the old size.
     fn cut_off_before(
         &self,
         inode: u64,
@@ -261,8 +262,7 @@ impl<'a> Walk<'a> {
         Ok(found)
     }
 
-    /// Lists the old and new paths of names that are the same, in another directory that has got the number of the
-    /// first.
+    /// Lists the old and new paths of unchanged names whose directory number was reused by another directory.
     fn moved_by_number(&mut self, change: &Change) -> Result<Vec<[Vec<u8>; 2]>, DiffError> {
         let mut moved = Vec::new();
         if change.inode == self.top() {
@@ -283,7 +283,7 @@ impl<'a> Walk<'a> {
         Ok(moved)
     }
 
-    /// Returns whether a directory has the number that another one has in the old snapshot.
+    /// Returns whether this directory number belongs to a different directory in the old snapshot.
     fn is_replaced_dir(&mut self, dir: u64) -> Result<bool, DiffError> {
         if dir == self.top() {
             return Ok(false);
@@ -306,7 +306,7 @@ impl<'a> Walk<'a> {
         Ok(is_replaced)
     }
 
-    /// Returns the path of the first name that was there before and is there still. It is "" for the top.
+    /// Returns the first path that exists in both snapshots. It is "" for the root directory.
     fn kept_path(
         &mut self,
         inode: u64,
@@ -317,7 +317,7 @@ impl<'a> Walk<'a> {
             return Ok(Vec::new());
         }
         let names = match links.iter().any(|link| link.kind == ChangeKind::Added) {
-            // Names that were added may come first.
+            // Added names may precede unchanged ones.
             true => self.new_paths.all_names(inode)?,
             false => self.new_paths.first_name(inode)?.into_iter().collect(),
         };
@@ -335,5 +335,5 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Above it are the numbers of things that are no files.
+/// The last inode number; higher object ids are not files.
 const LAST_INODE: u64 = ubtrfs_format::ids::RootId::LAST_FREE;

@@ -1,4 +1,4 @@
-//! The text of streams, as `btrfs receive --dump` of btrfs-progs 6.14 shows it.
+//! The text of streams, compared with `btrfs receive --dump` of btrfs-progs 6.14.
 
 use ubtrfs_format::ids::{InodeNr, Transid};
 use ubtrfs_format::uuid::Uuid;

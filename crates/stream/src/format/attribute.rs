@@ -46,7 +46,7 @@ pub enum Attribute {
     VeritySigData,
 }
 
-/// In the order of their numbers, which begin at 1.
+/// Ordered by number, starting at 1.
 const NAMES: [(Attribute, &str); 35] = [
     (Attribute::Uuid, "uuid"),
     (Attribute::Ctransid, "ctransid"),
@@ -107,7 +107,7 @@ impl Attribute {
         self.raw() >= Attribute::VerityAlgorithm.raw()
     }
 
-    /// Returns whether it has no length and takes the rest of the command.
+    /// Returns whether the attribute has no length and extends to the end of the command.
     pub(super) fn takes_rest(self, version: StreamVersion) -> bool {
         self == Attribute::Data && version >= StreamVersion::V2
     }
@@ -120,7 +120,7 @@ pub struct Time {
     pub nsec: u32,
 }
 
-/// The attributes of one command. Of an attribute that is there twice the last counts.
+/// The attributes of one command. If an attribute is repeated, the last one counts.
 #[derive(Debug)]
 pub(super) struct Attributes<'a>([Option<&'a [u8]>; NAMES.len()]);
 
@@ -150,8 +150,8 @@ impl<'a> Attributes<'a> {
         value.ok_or(Fault::MissingAttribute(attribute))
     }
 
-    /// Returns a path, a name or a target of a link. It ends at its first NUL, as for `btrfs receive`: the kernel sends
-    /// the targets that `mkfs.btrfs --rootdir` has stored with one.
+    /// Returns a path, a name or a symlink target. It ends at the first NUL, as in `btrfs receive`: the kernel sends
+    /// a NUL in targets that `mkfs.btrfs --rootdir` has stored with one.
     pub(super) fn text(&self, attribute: Attribute) -> Result<&'a [u8], Fault> {
         let bytes = self.bytes(attribute)?;
         let end = bytes.iter().position(|byte| *byte == 0);
@@ -196,7 +196,7 @@ impl<'a> Attributes<'a> {
         })
     }
 
-    /// Returns the result of `get`, or None if the attribute is not there.
+    /// Returns the result of `get`, or None if the attribute is missing.
     pub(super) fn optional<T>(
         &self,
         attribute: Attribute,

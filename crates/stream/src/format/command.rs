@@ -1,4 +1,4 @@
-//! Commands: what a stream has its receiver do.
+//! Commands: the operations in a stream.
 
 use ubtrfs_format::ids::{InodeNr, Transid};
 use ubtrfs_format::uuid::Uuid;
@@ -36,11 +36,11 @@ pub enum CommandKind {
     Fallocate,
     Fileattr,
     EncodedWrite,
-    /// Known by name only: it needs version 3.
+    /// Only its name is known, because it requires version 3.
     EnableVerity,
 }
 
-/// In the order of their numbers, which begin at 1. The names are those of `btrfs receive --dump`.
+/// Ordered by number, starting at 1. The names are the same as in `btrfs receive --dump`.
 const NAMES: [(CommandKind, &str); 26] = [
     (CommandKind::Subvol, "subvol"),
     (CommandKind::Snapshot, "snapshot"),
@@ -89,10 +89,10 @@ impl CommandKind {
     }
 }
 
-/// One command. Paths are bytes, relative to the subvolume, and not yet judged beyond that they have no NUL.
+/// One command. Paths are bytes, relative to the subvolume, and only checked for NULs.
 ///
-/// Fields are in the order in which the kernel writes them. Numbers are as they are in the stream: offsets and lengths in
-/// bytes, modes as of stat(2), devices in the kernel's 32-bit encoding.
+/// Fields are in the order used by the kernel. Numbers are as in the stream: offsets and lengths in bytes, modes as
+/// in stat(2), devices in the kernel's 32-bit encoding.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Command<'a> {
     Subvol {
@@ -100,7 +100,7 @@ pub enum Command<'a> {
         uuid: Uuid,
         ctransid: Transid,
     },
-    /// Begins with a snapshot of another subvolume, not with an empty one.
+    /// Starts with a snapshot of another subvolume instead of an empty one.
     Snapshot {
         path: &'a [u8],
         uuid: Uuid,
@@ -128,7 +128,7 @@ pub enum Command<'a> {
         path: &'a [u8],
         to: &'a [u8],
     },
-    /// Gives the file at `existing` the further name `path`.
+    /// Adds the name `path` to the file at `existing`.
     Link {
         path: &'a [u8],
         existing: &'a [u8],
@@ -153,7 +153,7 @@ pub enum Command<'a> {
         offset: u64,
         data: &'a [u8],
     },
-    /// Makes a range of `path` share the extents of a range in another file.
+    /// Shares the extents of a range in another file with a range of `path`.
     Clone {
         offset: u64,
         len: u64,
@@ -181,11 +181,11 @@ pub enum Command<'a> {
         atime: Time,
         mtime: Time,
         ctime: Time,
-        /// Left out when a stream of version 1 is written.
+        /// Omitted when writing version 1.
         otime: Option<Time>,
     },
     End,
-    /// A range that has other data, in a stream without data.
+    /// A range with changed data, in a stream without data.
     UpdateExtent {
         path: &'a [u8],
         offset: u64,
@@ -202,7 +202,8 @@ pub enum Command<'a> {
         path: &'a [u8],
         flags: u64,
     },
-    /// Data as it is on disk: the part from `unencoded_offset` on, of `unencoded_file_len` bytes, belongs at `offset`.
+    /// Data in its on-disk form. The part at `unencoded_offset`, with `unencoded_file_len` bytes, belongs at `offset`
+    /// of the file.
     EncodedWrite {
         path: &'a [u8],
         offset: u64,
@@ -210,24 +211,24 @@ pub enum Command<'a> {
         unencoded_len: u64,
         unencoded_offset: u64,
         compression: u32,
-        /// The kernel leaves it out for inline extents.
+        /// The kernel omits it for inline extents.
         encryption: Option<u32>,
         data: &'a [u8],
     },
-    /// A command whose number has no meaning here. btrfs-progs passes over it.
+    /// A command with an unknown number. btrfs-progs ignores it.
     Unknown {
         number: u16,
     },
 }
 
-/// A device, a pipe or a socket to be made.
+/// A device, pipe or socket to create.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct NewNode<'a> {
     pub path: &'a [u8],
     pub ino: InodeNr,
-    /// The device's number, zero of a pipe or a socket.
+    /// The device number; zero for a pipe or a socket.
     pub rdev: u64,
-    /// With the bits of the type.
+    /// Includes the file type bits.
     pub mode: u64,
 }
 
@@ -241,7 +242,7 @@ impl<'a> NewNode<'a> {
         })
     }
 
-    /// Decodes a pipe or a socket, whose type the command says already.
+    /// Decodes a pipe or a socket, whose type is known from the command.
     fn decode_typed(from: &Attributes<'a>) -> Result<Self, Fault> {
         let rdev = from.optional(Attribute::Rdev, Attributes::u64)?;
         let mode = from.optional(Attribute::Mode, Attributes::u64)?;
@@ -294,7 +295,7 @@ impl<'a> Command<'a> {
         })
     }
 
-    /// Returns the path of the file that the command is about, or the name of the subvolume.
+    /// Returns the path of the command's file, or the name of the subvolume.
     pub fn path(&self) -> Option<&'a [u8]> {
         Some(match *self {
             Command::Subvol { path, .. }

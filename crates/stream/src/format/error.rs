@@ -1,14 +1,14 @@
-//! Why a stream cannot be read or written.
+//! Errors of reading and writing streams.
 
 use std::fmt;
 use std::io;
 
 use super::{Attribute, CommandKind};
 
-/// A fault of a stream, with its place.
+/// A defect of a stream, with its location.
 #[derive(Debug)]
 pub struct StreamError {
-    /// Where the command begins, or 0 in the stream's header.
+    /// Offset of the command, or 0 for the stream's header.
     pub offset: u64,
     /// The number of the command, if it was read.
     pub command: Option<u16>,
@@ -31,14 +31,14 @@ impl fmt::Display for StreamError {
 impl std::error::Error for StreamError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.fault {
-            // Its text is in that of the fault.
+            // The source's text is part of the fault's text.
             Fault::Read(error) => error.source(),
             _ => None,
         }
     }
 }
 
-/// Where btrfs-progs has a message for the same, these are its words.
+/// Messages are the same as in btrfs-progs, if it has an equivalent.
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
     #[error("cannot read: {0}")]
@@ -47,7 +47,7 @@ pub enum Fault {
     Empty,
     #[error("short read from stream: expected {expected} read {read}")]
     ShortRead { expected: usize, read: usize },
-    /// The stream ends behind a command that is not `end`.
+    /// The stream ends after a command other than `end`.
     #[error("unexpected EOF in stream")]
     UnexpectedEnd,
     #[error("unexpected header")]
@@ -81,7 +81,7 @@ pub enum Fault {
     },
 }
 
-/// Why a command was not written.
+/// The reason why a command was not written.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
     #[error("cannot write to the stream: {0}")]

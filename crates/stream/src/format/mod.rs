@@ -1,15 +1,15 @@
 //! The bytes of a stream.
 //!
-//! A stream is a header and commands. A command is a header (length of the body, number, checksum) and a body of
-//! attributes. An attribute is a number, a length, and that many bytes. All integers are little endian, and nothing is
-//! aligned. From version 2 on the attribute with a file's data has no length: it is the last and takes the rest.
+//! A stream is a header followed by commands. A command is a header (length of the body, number, checksum) and a body
+//! of attributes. An attribute is a number, a length, and its bytes. All integers are little endian and unaligned.
+//! Since version 2, the attribute with a file's data has no length: it is the last one and extends to the end.
 //!
-//! Source of the facts: <https://btrfs.readthedocs.io/en/latest/dev/dev-send-stream.html>, and streams of Linux 6.18.
+//! Sources: <https://btrfs.readthedocs.io/en/latest/dev/dev-send-stream.html>, and streams of Linux 6.18.
 //!
 //! Invariants
-//! - STREAM-1: the checksum covers header and body of a command, with zero for the checksum itself.
-//! - STREAM-2: the length of a body is judged before memory is taken for it.
-//! - STREAM-3: no attribute reaches beyond its command.
+//! - STREAM-1: the checksum covers header and body of a command, with zeros in the checksum field.
+//! - STREAM-2: the length of a body is checked before memory is allocated for it.
+//! - STREAM-3: no attribute extends beyond its command.
 
 mod attribute;
 mod command;
@@ -32,28 +32,29 @@ const MAGIC: &[u8; 13] = b"btrfs-stream\0";
 const STREAM_HEADER_BYTES: usize = MAGIC.len() + 4;
 /// Length of the body (4 bytes), number (2), checksum (4).
 const COMMAND_HEADER_BYTES: usize = 10;
-/// Where the checksum lies in a command.
+/// Offset of the checksum in a command.
 const CRC_AT: usize = 6;
 
-/// The largest body of a command that is read or written. The kernel's are at most 144 KiB.
+/// Maximum body size for reading and writing. The kernel's bodies are at most 144 KiB.
 ///
-/// The length of a body is not protected before the body is read, so a wrong one must not ask for 4 GiB.
+/// The length field is not protected until the body was read, so that a corrupt one must not cause an allocation of 4
+/// GiB.
 pub const MAX_BODY_BYTES: usize = (16 << 20) + (64 << 10);
-/// The largest command of version 1, header included: its readers may have a buffer of this size.
+/// Maximum command size in version 1, including the header: receivers may have a fixed buffer of this size.
 const MAX_V1_COMMAND_BYTES: usize = 64 << 10;
 
-/// A version of the format that is read and written.
+/// A supported version of the format.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub enum StreamVersion {
-    /// The first, which all receivers read.
+    /// Version 1, which all receivers support.
     #[default]
     V1 = 1,
-    /// With compressed data as it is on disk, fallocate, and larger commands.
+    /// Adds compressed data in on-disk form, fallocate, and larger commands.
     V2 = 2,
 }
 
 impl StreamVersion {
-    /// Returns the version of a number. As in btrfs-progs, 0 means 1.
+    /// Returns the version with this number. As in btrfs-progs, 0 means 1.
     fn from_raw(raw: u32) -> Option<Self> {
         match raw {
             0 | 1 => Some(Self::V1),
@@ -68,7 +69,7 @@ impl StreamVersion {
     }
 }
 
-/// Computes the checksum of a whole command, whose field for it is zero.
+/// Computes the checksum of a whole command, whose checksum field must be zero.
 fn command_crc(command: &[u8]) -> u32 {
     // STREAM-1
     crc32c(0, command)

@@ -10,15 +10,15 @@ use super::{
 
 /// Reads the commands of one stream, from the header to the command `end`.
 ///
-/// It reads no byte behind `end`, where another stream may begin. Reads are small, so a file wants a buffer.
+/// It reads no byte after `end`, because another stream may follow. Reads are small, so a file should be buffered.
 #[derive(Debug)]
 pub struct StreamReader<R> {
     source: R,
     version: StreamVersion,
-    /// Where the next command begins.
+    /// Offset of the next command.
     offset: u64,
     has_ended: bool,
-    /// The command that was read last, header included.
+    /// The last command, including its header.
     pub(super) command: Vec<u8>,
 }
 
@@ -44,17 +44,17 @@ impl<R: Read> StreamReader<R> {
         self.version
     }
 
-    /// Returns where the next command begins in the stream.
+    /// Returns the offset of the next command in the stream.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Returns the reader, at the end of the stream.
+    /// Returns the underlying reader, positioned after the stream.
     pub fn into_inner(self) -> R {
         self.source
     }
 
-    /// Reads the next command; none follows `end`. The reader is of no use after an error.
+    /// Reads the next command. Returns None after `end`. After an error the reader must not be used.
     pub fn next_command(&mut self) -> Result<Option<Command<'_>>, StreamError> {
         if self.has_ended {
             return Ok(None);
@@ -73,7 +73,7 @@ impl<R: Read> StreamReader<R> {
         Ok(Some(command))
     }
 
-    /// Reads header and body of a command into the buffer, and gives its number.
+    /// Reads header and body of a command into the buffer, and returns its number.
     fn read(&mut self, known: &mut Option<u16>) -> Result<u16, Fault> {
         self.command.clear();
         let read = fill(&mut self.source, &mut self.command, COMMAND_HEADER_BYTES);
@@ -113,7 +113,8 @@ fn read_header(source: &mut impl Read, header: &mut Vec<u8>) -> Result<StreamVer
     StreamVersion::from_raw(version).ok_or(Fault::Version(version))
 }
 
-/// Appends `expected` bytes. Memory grows with what arrives, so that a stream cut short takes no more than it has.
+/// Appends `expected` bytes. Memory grows with the received data, so that a truncated stream allocates no more than
+/// its size.
 fn fill(source: &mut impl Read, buffer: &mut Vec<u8>, expected: usize) -> Result<(), Fault> {
     let mut limited = source.by_ref().take(expected as u64);
     let read = limited.read_to_end(buffer).map_err(Fault::Read)?;

@@ -1,4 +1,4 @@
-//! Round trips, and streams that are wrong in every way.
+//! Round trips, and streams with all kinds of defects.
 
 use std::io::Read;
 
@@ -9,7 +9,7 @@ use super::*;
 
 const HEADER_V1: &[u8] = b"btrfs-stream\0\x01\0\0\0";
 const HEADER_V2: &[u8] = b"btrfs-stream\0\x02\0\0\0";
-/// The beginning of a stream of Linux 6.18.
+/// The start of a stream from Linux 6.18.
 const KERNEL_STREAM: &[u8] = b"btrfs-stream\0\
     \x01\x00\x00\x00\x26\x00\x00\x00\x01\x00\xa1\x28\x83\xc8\x0f\x00\x02\x00\x73\x31\x01\x00\x10\x00\
     \xa5\x33\x4a\xc1\x6c\x65\x98\x44\xaf\x43\x6b\x4c\x9d\x9e\x29\x40\x02\x00\x08\x00\x0a\x00\x00\x00\
@@ -110,7 +110,7 @@ fn commands_v1() -> Vec<Command<'static>> {
     ]
 }
 
-/// Returns the commands that are new in version 2, with the data that has no length.
+/// Returns the commands that are new in version 2, including data without a length.
 fn commands_v2() -> Vec<Command<'static>> {
     let path = &b"p"[..];
     let encoded = |encryption, data| Command::EncodedWrite {
@@ -160,7 +160,7 @@ fn written(version: StreamVersion, commands: &[Command<'_>]) -> Vec<u8> {
     writer.into_inner()
 }
 
-/// Reads all commands, and gives how many there are.
+/// Reads all commands and returns their number.
 fn read_all(stream: &[u8]) -> Result<usize, StreamError> {
     let mut reader = StreamReader::open(stream)?;
     let mut count = 0;
@@ -170,7 +170,7 @@ fn read_all(stream: &[u8]) -> Result<usize, StreamError> {
     Ok(count)
 }
 
-/// Builds a command with any body and the right checksum.
+/// Builds a command with a given body and a correct checksum.
 fn sealed(number: u16, body: &[u8]) -> Vec<u8> {
     let mut command = u32::try_from(body.len()).unwrap().to_le_bytes().to_vec();
     command.extend_from_slice(&number.to_le_bytes());
@@ -186,7 +186,7 @@ fn tlv(number: u16, value: &[u8]) -> Vec<u8> {
     [&number.to_le_bytes(), &len.to_le_bytes(), value].concat()
 }
 
-/// Returns the fault of a stream that has this command behind a sound one.
+/// Returns the fault of a stream with this command after a valid one.
 fn fault_of(header: &[u8], command: &[u8]) -> StreamError {
     let first = sealed(11, &tlv(15, b"a"));
     let stream = [header, &first, command].concat();
@@ -254,7 +254,7 @@ fn a_stream_cut_anywhere_is_an_error() {
     }
 }
 
-/// STREAM-1: nothing of a command is outside its checksum.
+/// STREAM-1: the checksum covers all of a command.
 #[test]
 fn a_flipped_bit_is_an_error() {
     for (version, commands) in [
@@ -294,7 +294,7 @@ fn errors_name_the_command_and_its_offset() {
 /// STREAM-2
 #[test]
 fn a_body_above_the_bound_is_refused_before_it_is_read() {
-    /// Fails the test if more is asked for than the headers.
+    /// Fails the test if a read goes beyond the headers.
     struct Ends<'a>(&'a [u8]);
     impl Read for Ends<'_> {
         fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
@@ -337,7 +337,7 @@ fn wrong_headers_are_refused() {
     assert_eq!(reader.version(), StreamVersion::V1);
 }
 
-/// The kernel sends the targets of links that `mkfs.btrfs --rootdir` has made with the NUL that is stored.
+/// The kernel sends symlink targets made by `mkfs.btrfs --rootdir` with the stored NUL.
 #[test]
 fn text_ends_at_its_first_nul() {
     let attributes = [
@@ -391,7 +391,7 @@ fn wrong_attributes_are_refused() {
             ..
         }
     ));
-    // In version 1 data has a length as the others.
+    // In version 1, data has a length like other attributes.
     let write = [path, tlv(18, &[0; 8]), b"\x13\0".to_vec()].concat();
     let error = fault_of(HEADER_V1, &sealed(15, &write));
     assert!(matches!(error.fault, Fault::CutAttribute));
@@ -474,7 +474,7 @@ fn commands_that_do_not_fit_are_not_written() {
     let stream = writer.into_inner();
     assert_eq!(stream, HEADER_V1);
 
-    // The header of the command, the path without bytes, the offset, and the data's number and length.
+    // The command header, the empty path, the offset, and the data's number and length.
     let fits = 65536 - 10 - 4 - 12 - 4;
     let stream = written(StreamVersion::V1, &[write(fits), Command::End]);
     assert_eq!(read_all(&stream).unwrap(), 2);

@@ -29,7 +29,7 @@ impl<W: Write> StreamWriter<W> {
         })
     }
 
-    /// Goes on in a stream whose header has been written.
+    /// Continues a stream whose header was already written.
     pub fn resume(sink: W, version: StreamVersion) -> Self {
         Self {
             sink,
@@ -38,7 +38,7 @@ impl<W: Write> StreamWriter<W> {
         }
     }
 
-    /// Writes one command whole, or nothing of it if it does not fit the format.
+    /// Writes one whole command, or nothing if it does not fit the format.
     pub fn write(&mut self, command: &Command<'_>) -> Result<(), WriteError> {
         let kind = match (command, command.kind()) {
             (Command::Unknown { number }, _) => return Err(WriteError::Unknown(*number)),
@@ -62,7 +62,7 @@ impl<W: Write> StreamWriter<W> {
         Ok(self.sink.write_all(&self.command)?)
     }
 
-    /// Returns the sink with everything that was written. It is not flushed.
+    /// Returns the sink, which has received all commands but was not flushed.
     pub fn into_inner(self) -> W {
         self.sink
     }
@@ -86,7 +86,7 @@ impl<W: Write> StreamWriter<W> {
 
 /// The body of a command that is being written.
 pub(super) struct Body<'a> {
-    /// With room for the header in front.
+    /// Includes space for the header at the start.
     command: &'a mut Vec<u8>,
     version: StreamVersion,
     kind: CommandKind,
@@ -112,7 +112,7 @@ impl Body<'_> {
         Ok(())
     }
 
-    /// Adds a path or a name, which has no NUL.
+    /// Adds a path or a name, which must not contain a NUL.
     pub(super) fn text(&mut self, attribute: Attribute, bytes: &[u8]) -> Result<(), WriteError> {
         match bytes.contains(&0) {
             true => Err(WriteError::Nul {

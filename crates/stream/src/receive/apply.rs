@@ -1,4 +1,4 @@
-//! The meaning of each command: its fields are judged, and the target does it.
+//! The semantics of each command: its fields are checked, and the target executes it.
 
 use ubtrfs_format::limits::{MAX_FILE_BYTES, MAX_TARGET_BYTES};
 
@@ -15,7 +15,7 @@ const BLOCK_DEVICE: u64 = 0o060_000;
 type Applied = Result<(), CommandFault>;
 
 impl Receiver<'_> {
-    /// Does one command.
+    /// Executes one command.
     pub(super) fn apply(&mut self, command: &Command<'_>) -> Applied {
         match *command {
             Command::Subvol {
@@ -68,7 +68,7 @@ impl Receiver<'_> {
             | Command::Chmod { .. }
             | Command::Chown { .. }
             | Command::Utimes { .. } => self.apply_attributes(command),
-            // As in btrfs-progs: there is no data, and the flags of inodes are the receiver's own.
+            // Ignored as in btrfs-progs: there is no data, and the receiver chooses its own inode flags.
             Command::UpdateExtent { path, .. } | Command::Fileattr { path, .. } => {
                 TreePath::new(path)?;
                 Ok(())
@@ -105,7 +105,7 @@ impl Receiver<'_> {
         Ok(())
     }
 
-    /// Finishes the subvolume that was begun, unless commands of it failed.
+    /// Finishes the current subvolume, unless some of its commands failed.
     pub(super) fn finish(&mut self) -> Applied {
         let Some(current) = &self.current else {
             return Ok(());
@@ -238,7 +238,8 @@ fn within_file(offset: u64, len: u64) -> Applied {
 }
 
 fn new_device(new: &NewNode<'_>) -> Result<NewFile<'static>, CommandFault> {
-    // The kernel's 32 bits: 8 of the minor number, 12 of the major number, 12 more of the minor number.
+    // The kernel's 32-bit encoding: 8 bits of the minor number, 12 of the major number, then 12 more of the minor
+    // number.
     let rdev = u32::try_from(new.rdev).map_err(|_| CommandFault::Device(new.rdev))?;
     let device = Device {
         major: rdev >> 8 & 0xfff,

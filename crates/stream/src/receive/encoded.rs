@@ -1,18 +1,18 @@
-//! Encoded writes: their sizes are judged, and the data is decompressed, before any of it is stored.
+//! Encoded writes: their sizes are checked, and the data is decompressed, before anything is stored.
 //!
-//! The kernel stores what it is given, and a reader meets an error later. Here data that does not decompress is an
+//! The kernel stores the data unchecked, and readers get an error later. Here, data that cannot be decompressed is an
 //! error of the stream.
 
 use ubtrfs_format::compress::{self, CodecError, Compression};
 
 use super::target::EncodedExtent;
 
-/// The kernel compresses at most this much into one extent, and stores at most as much.
+/// The kernel's limit for one compressed extent, both before and after compression.
 const MAX_EXTENT_BYTES: u64 = 128 << 10;
-/// Data on disk is whole sectors of at least this size; of an inline extent it is less.
+/// Data on disk has whole sectors of at least this size; inline extents may be smaller.
 pub(super) const LEAST_SECTOR_BYTES: u64 = 4096;
 
-/// An encoded write as the stream has it.
+/// The fields of an encoded write in the stream.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Encoded<'a> {
     pub(super) file_len: u64,
@@ -23,7 +23,7 @@ pub(super) struct Encoded<'a> {
     pub(super) data: &'a [u8],
 }
 
-/// Why an encoded write is refused.
+/// The reason why an encoded write is rejected.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum EncodedFault {
     #[error("compression {0} is unknown")]
@@ -38,14 +38,14 @@ pub enum EncodedFault {
     Codec(#[from] CodecError),
 }
 
-/// Buffers of a receiver, used again for each extent.
+/// Reusable buffers of a receiver.
 #[derive(Debug, Default)]
 pub(super) struct Decoder {
     plain: Vec<u8>,
 }
 
 impl Decoder {
-    /// Decompresses encoded data. Returns the extent, and the part of its data that belongs into the file.
+    /// Decompresses encoded data. Returns the extent, and the part of its data that belongs to the file.
     pub(super) fn decode<'a>(
         &'a mut self,
         encoded: &Encoded<'a>,
@@ -100,7 +100,7 @@ impl Encoded<'_> {
         }
     }
 
-    /// Returns the algorithm, with the size of the sectors of LZO data.
+    /// Returns the algorithm, and the sector size of LZO data.
     fn algorithm(&self) -> Result<(Compression, Option<usize>), EncodedFault> {
         Ok(match self.compression {
             0 => (Compression::None, None),

@@ -1,4 +1,4 @@
-//! Why a stream was not received.
+//! Errors of receiving a stream.
 
 use std::fmt;
 
@@ -7,11 +7,11 @@ use super::path::PathFault;
 use super::target::TargetError;
 use crate::format::{CommandKind, StreamError};
 
-/// A stream that was not received to its end, or not whole.
+/// A stream that was not received completely.
 #[derive(Debug)]
 pub struct ReceiveError {
     pub cause: ReceiveFault,
-    /// The subvolume that was begun and not finished. It is left writable.
+    /// The subvolume that was created but not finished. It stays writable.
     pub unfinished: Option<Vec<u8>>,
 }
 
@@ -21,10 +21,10 @@ pub enum ReceiveFault {
     Stream(#[from] StreamError),
     #[error(transparent)]
     Command(#[from] Box<CommandError>),
-    /// The errors were told one by one.
+    /// The errors were reported one by one.
     #[error("{0} commands failed")]
     Commands(u64),
-    /// The observer ended it.
+    /// Cancelled by the observer.
     #[error("cancelled")]
     Cancelled,
 }
@@ -42,18 +42,18 @@ impl fmt::Display for ReceiveError {
 
 impl std::error::Error for ReceiveError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        // Its text is in ours.
+        // The source's text is part of this error's text.
         self.cause.source()
     }
 }
 
-/// A command that was not done.
+/// A failed command.
 #[derive(Debug)]
 pub struct CommandError {
     pub command: CommandKind,
-    /// Where the command begins in the stream.
+    /// Offset of the command in the stream.
     pub offset: u64,
-    /// The file that it is about, if it names one.
+    /// The command's file, if it has one.
     pub path: Option<Vec<u8>>,
     pub fault: CommandFault,
 }
@@ -72,7 +72,7 @@ impl fmt::Display for CommandError {
 
 impl std::error::Error for CommandError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        // Its text is in ours.
+        // The source's text is part of this error's text.
         self.fault.source()
     }
 }

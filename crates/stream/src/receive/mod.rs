@@ -1,11 +1,11 @@
-//! Receiving: the commands of a stream are judged, and done to a [`Target`].
+//! Receiving: the commands of a stream are checked and applied to a [`Target`].
 //!
-//! A stream is hostile input. Nothing is changed outside the subvolumes that it makes: paths lead down only, and links are
-//! not followed. Sizes are judged before anything is done. If all commands of a subvolume were done it
-//! is finished: it is read-only then, and says what it was received from.
+//! A stream is untrusted input. Nothing outside of the created subvolumes is changed: paths only lead downwards, and
+//! symlinks are not followed. Sizes are checked before any change. If all commands of a subvolume succeeded it is
+//! finished: it becomes read-only and records its origin.
 //!
-//! Memory: a command, an extent that is decompressed, and what the target keeps.
-//! Not here: what commands do to a volume (`volume`), reading them (`format`).
+//! Memory: one command, one decompressed extent, and the target's caches.
+//! Not here: the effects of commands on a volume (`volume`), parsing them (`format`).
 
 mod apply;
 mod encoded;
@@ -35,15 +35,15 @@ use crate::format::{Command, CommandKind, StreamReader};
 use encoded::Decoder;
 use put_off::PutOff;
 
-/// The bits of a mode that name a kind of file.
+/// The file type bits of a mode.
 const TYPE: u64 = FileKind::MODE_BITS as u64;
 
-/// How a stream is received.
+/// Options for receiving.
 #[derive(Clone, Copy, Debug)]
 pub struct ReceiveOptions {
-    /// After so many commands that failed no more is done; 0: never.
+    /// Stop after this number of failed commands; 0 for never.
     pub max_errors: u64,
-    /// Compressed data is decompressed, whatever the target can take.
+    /// Decompress compressed data even if the target could store it.
     pub force_decompress: bool,
 }
 
@@ -56,39 +56,39 @@ impl Default for ReceiveOptions {
     }
 }
 
-/// Hears how receiving goes on.
+/// Receives progress events.
 pub trait ReceiveObserver {
-    /// Hears that a command is about to be done. `subvolume`: the one that it is about.
+    /// Runs before each command. `subvolume` is the command's subvolume.
     fn begin(&mut self, _subvolume: &[u8], _command: &Command<'_>) {}
-    /// Hears that a command was done that takes so many bytes of the stream.
+    /// Runs after each command; `bytes` is its size in the stream.
     fn advanced(&mut self, _bytes: u64) {}
-    /// Tells whether no further command is to be done.
+    /// Returns whether to stop before the next command.
     fn is_cancelled(&mut self) -> bool {
         false
     }
-    /// Hears that a command failed, and that the next one is done.
+    /// Runs after a failed command, if receiving continues.
     fn failed(&mut self, _error: CommandError) {}
-    /// Hears that all of this subvolume was done, and that it is read-only.
+    /// Runs after a subvolume was received completely and made read-only.
     fn finished(&mut self, _subvolume: &[u8]) {}
-    /// Hears that commands of this subvolume failed. It is left as it is, and writable.
+    /// Runs for a subvolume with failed commands. It stays as it is, and writable.
     fn unfinished(&mut self, _subvolume: &[u8]) {}
 }
 
-/// The observer that does nothing.
+/// An observer that ignores all events.
 impl ReceiveObserver for () {}
 
-/// The subvolume that is being made.
+/// The subvolume being received.
 #[derive(Debug)]
 struct Current {
     name: Vec<u8>,
     sent: Sent,
-    /// None of its commands failed.
+    /// Whether none of its commands failed.
     is_sound: bool,
-    /// It is there.
+    /// Whether it was created.
     is_begun: bool,
 }
 
-/// Does the commands of streams, one after the other.
+/// Executes the commands of streams.
 pub struct Receiver<'a> {
     target: &'a mut dyn Target,
     observer: &'a mut dyn ReceiveObserver,
@@ -98,7 +98,7 @@ pub struct Receiver<'a> {
     put_off: PutOff,
 }
 
-/// Which command failed.
+/// The failed command.
 struct Failed {
     command: CommandKind,
     offset: u64,
@@ -132,8 +132,9 @@ impl<'a> Receiver<'a> {
 
     /// Receives all subvolumes of a stream, up to its command `end`.
     ///
-    /// Errors: the stream is unsound; as many commands failed as may at most; fewer failed, and the rest was done. The
-    /// subvolumes before the one that is named are finished, unless the observer heard otherwise.
+    /// Errors: the stream is invalid; the limit of failed commands was reached; or fewer commands failed and all
+    /// others were executed. Subvolumes before the named one are finished, unless the observer was notified
+    /// otherwise.
     pub fn receive<R: Read>(&mut self, stream: &mut StreamReader<R>) -> Result<(), ReceiveError> {
         let received = self.receive_commands(stream);
         let unfinished = self.current.take().filter(|current| current.is_begun);
@@ -186,7 +187,7 @@ impl<'a> Receiver<'a> {
             path: command.path().map(<[u8]>::to_vec),
         };
         let begins = matches!(command, Command::Subvol { .. } | Command::Snapshot { .. });
-        // One that cannot be finished may end it all, before the next is there.
+        // Finish the previous subvolume first: its failure may stop the stream before the next one is created.
         if begins && let Err(fault) = self.finish() {
             self.fail(of(), fault, failed)?;
         }
@@ -199,9 +200,9 @@ impl<'a> Receiver<'a> {
         }
     }
 
-    /// Counts a command that failed.
+    /// Counts a failed command.
     ///
-    /// Errors: no more is to be done.
+    /// Errors: receiving must stop.
     fn fail(
         &mut self,
         of: Failed,

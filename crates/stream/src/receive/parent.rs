@@ -1,8 +1,8 @@
-//! Which subvolume of the destination a stream means: as the parent of a snapshot, or as a source of clones.
+//! Identification of the subvolume that a stream refers to: the parent of a snapshot, or a clone source.
 //!
-//! Those that were received from the subvolume that is named come first, then that subvolume itself. The transaction in
-//! the stream only prefers one among several. A later snapshot of a subvolume moves its transaction on at the sender, and
-//! not at the receiver.
+//! Subvolumes received from the named one are preferred, then the subvolume itself. The transid in the stream only
+//! selects among several matches. It is not required to match, because a later snapshot changes a subvolume's transid
+//! at the sender but not at the receiver.
 
 use ubtrfs_engine::SubvolumeInfo;
 use ubtrfs_format::ids::RootId;
@@ -10,9 +10,9 @@ use ubtrfs_format::item::RootItemFlags;
 
 use super::target::{Sent, TargetError};
 
-/// Finds the subvolume that `sent` means. The result is None if there is none.
+/// Finds the subvolume identified by `sent`. Returns None if there is none.
 ///
-/// Errors: all that it could be are writable, so that they may have changed; none of the others is reachable.
+/// Errors: all matches are writable and may have changed, or no read-only match is reachable.
 pub fn find_sent<'a>(
     subvolumes: impl IntoIterator<Item = &'a SubvolumeInfo>,
     sent: &Sent,
@@ -37,7 +37,7 @@ pub fn find_sent<'a>(
     }
 }
 
-/// Returns whether a subvolume is the one that was sent, or was received from it.
+/// Returns whether a subvolume is the sent one, or was received from it.
 pub(super) fn is_meant(info: &SubvolumeInfo, sent: &Sent) -> bool {
     let uuids = [info.item.received_uuid, info.item.uuid];
     info.item.refs.get() > 0 && !sent.uuid.is_nil() && uuids.contains(&sent.uuid)

@@ -1,21 +1,21 @@
-//! Paths of a stream: judged before anything is done with them.
+//! Paths of a stream, which are checked before use.
 //!
 //! Invariants
-//! - RECEIVE-PATH-1: a path has no empty name, `.` or `..`, and none that is too long. So it leads nowhere but down from
+//! - RECEIVE-PATH-1: a path has no empty name, no `.` or `..`, and no overlong name. So it only leads downwards from
 //!   the root of a subvolume.
 
 use std::fmt;
 
 use ubtrfs_format::limits::MAX_NAME_BYTES;
 
-/// With a NUL, as in the kernel.
+/// Includes a NUL, as in the kernel.
 const MAX_PATH_BYTES: usize = 4096;
 
-/// A path below the root of a subvolume; empty: the root itself.
+/// A path below the root of a subvolume; empty for the root itself.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct TreePath<'a>(&'a [u8]);
 
-/// Why a path is refused.
+/// The reason why a path is rejected.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum PathFault {
     #[error("path of {0} bytes is too long")]
@@ -33,7 +33,7 @@ pub enum PathFault {
 }
 
 impl<'a> TreePath<'a> {
-    /// Checks a path. One slash may stand in front, which means nothing.
+    /// Checks a path. A single leading slash is ignored.
     pub fn new(path: &'a [u8]) -> Result<TreePath<'a>, PathFault> {
         if path.len() >= MAX_PATH_BYTES {
             return Err(PathFault::PathTooLong(path.len()));
@@ -59,7 +59,7 @@ impl<'a> TreePath<'a> {
         self.0
     }
 
-    /// Returns the directory and the name in it, or None for the root.
+    /// Returns the parent directory and the name, or None for the root.
     pub fn split(self) -> Option<(TreePath<'a>, &'a [u8])> {
         if self.0.is_empty() {
             return None;
@@ -77,7 +77,7 @@ impl fmt::Display for TreePath<'_> {
     }
 }
 
-/// Checks the name of a subvolume, which is no path.
+/// Checks the name of a subvolume, which must not be a path.
 pub(super) fn subvolume_name(name: &[u8]) -> Result<&[u8], PathFault> {
     match name.contains(&b'/') {
         true => Err(PathFault::Slash),

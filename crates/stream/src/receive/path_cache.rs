@@ -1,14 +1,14 @@
-//! A cache of paths that were found lately, so that a command need not go down from the root.
+//! A cache of recently resolved paths, so that commands need not resolve them from the root.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// The paths that were used last, up to a number, each with what it leads to.
+/// The most recently used paths, up to a capacity, each with its target.
 #[derive(Debug)]
 pub struct PathCache<T> {
     found: BTreeMap<Arc<[u8]>, (T, u64)>,
-    /// The paths by when they were used.
+    /// The paths by time of their last use.
     turns: BTreeMap<u64, Arc<[u8]>>,
     now: u64,
     capacity: usize,
@@ -44,10 +44,10 @@ impl<T: Clone> PathCache<T> {
         self.put(path.into(), found);
     }
 
-    /// Forgets a path and all below it, which are not there any more.
+    /// Forgets a removed path and all paths below it.
     pub fn forget(&mut self, path: &[u8]) {
         self.remove(path);
-        // Paths below it stand side by side: '0' follows '/'.
+        // Paths below it are adjacent in byte order: '0' follows '/'.
         let (from, to) = ([path, b"/"].concat(), [path, b"0"].concat());
         let range = (
             Bound::Included(from.as_slice()),

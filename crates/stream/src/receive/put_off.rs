@@ -1,14 +1,14 @@
-//! Commands that are put off, as the next one may be done together with them.
+//! Deferred commands, which may be executed together with the next one.
 //!
-//! - Making a file or directory: the kernel makes it under a passing name, and renames it.
-//! - The data of a small file, which follows at once.
-//! - Owner, mode and times: a sender ends a file with these three commands.
+//! - Creation of a file or directory: the kernel creates it with a temporary name, and then renames it.
+//! - The data of a small file, if it follows immediately.
+//! - Owner, mode and times: a sender ends each file with these three commands.
 //!
-//! Each command alone would be a change of the volume.
+//! Executed separately, each command would be one operation on the volume.
 //!
 //! Invariants
-//! - PUT-OFF-1: what was put off is done before anything else is, and before the subvolume is finished.
-//! - PUT-OFF-2: an error names the command that failed. If several fail as one, they are done one by one.
+//! - PUT-OFF-1: deferred commands are executed before any other command, and before the subvolume is finished.
+//! - PUT-OFF-2: an error names the failed command. If combined commands fail, they are repeated one by one.
 
 use ubtrfs_engine::FileTime;
 
@@ -19,30 +19,31 @@ use super::{Failed, Receiver, TYPE};
 use crate::format::{Command, CommandKind, Time};
 
 const PERMISSIONS: u64 = 0o7777;
-/// No volume keeps more in an item by default.
+/// By default, no volume stores larger data inline.
 const MAX_DATA_BYTES: usize = 2048;
 
-/// Commands about one file that were judged, and are yet to be done, in this order.
+/// Checked but not executed commands for one file, in this order.
 #[derive(Debug, Default)]
 pub(super) struct PutOff {
-    /// The file. If it is renamed, its new name.
+    /// The path of the file, after a deferred rename.
     path: Vec<u8>,
     made: Option<Made>,
-    /// Each with its place in the stream, in the order of [`SetAttributes`]. None of a directory that is made.
+    /// Each with its offset in the stream, ordered as in [`SetAttributes`]. Empty for a directory that is to be
+    /// created.
     commands: Vec<(CommandKind, u64, SetAttributes)>,
-    /// All that is written to a file that is made.
+    /// All data for a file that is to be created.
     data: Vec<u8>,
 }
 
-/// The file is to be made.
+/// The deferred creation of a file.
 #[derive(Debug)]
 struct Made {
     command: CommandKind,
     offset: u64,
     new: NewFile<'static>,
-    /// Under which name, and where in the stream it gets another one.
+    /// The original path and the offset of the rename command, if it was renamed.
     renamed: Option<(Vec<u8>, u64)>,
-    /// Where in the stream it is written.
+    /// The offset of the write command.
     written: Option<u64>,
 }
 
@@ -51,7 +52,7 @@ impl PutOff {
         self.made.is_none() && self.commands.is_empty()
     }
 
-    /// Notes that a file is to be made. False for a path that no file can have.
+    /// Defers the creation of a file. Returns false for an invalid path.
     fn make(
         &mut self,
         path: &[u8],
@@ -73,7 +74,7 @@ impl PutOff {
         true
     }
 
-    /// Returns the file at `path`, if it is to be made, and nothing else is to be done to it yet.
+    /// Returns the file at `path` if its creation is deferred and no other command for it, except a rename.
     fn made_at(&mut self, path: TreePath<'_>) -> Option<&mut Made> {
         let is_new = self.commands.is_empty() && self.path == path.as_bytes();
         self.made
@@ -81,8 +82,8 @@ impl PutOff {
             .filter(|made| is_new && made.written.is_none())
     }
 
-    /// Has the directory that is to be made at `path` made under another name by `create`, if that can be. Notes the other
-    /// name of a file.
+    /// Creates a deferred directory directly under its new name by `create`, if possible. For a file, only records
+    /// the new name.
     fn rename(
         &mut self,
         path: &[u8],
@@ -109,7 +110,7 @@ impl PutOff {
         is_made
     }
 
-    /// Notes the first data of a file that is to be made. False if there is too much of it.
+    /// Defers the first write to a file that is to be created. Returns false if the data is too large.
     fn write(&mut self, path: &[u8], data: &[u8], offset: u64) -> bool {
         let Ok(path) = TreePath::below_root(path) else {
             return false;
@@ -126,7 +127,7 @@ impl PutOff {
         }
     }
 
-    /// Notes an attribute that can be set together with those before: later in the order, and of the file of these.
+    /// Defers an attribute that can be set together with earlier ones: of the same file, and later in the order.
     fn set(&mut self, path: TreePath<'_>, command: (CommandKind, u64, SetAttributes)) -> bool {
         let last = self.commands.last();
         let is_next = last.is_none_or(|(.., before)| before.rank() < command.2.rank());
@@ -152,7 +153,7 @@ impl PutOff {
 }
 
 impl SetAttributes {
-    /// Returns where the last one that is set stands in the order.
+    /// Returns the rank of the last attribute that is set.
     fn rank(&self) -> usize {
         let is_set = [
             self.owner.is_some(),
@@ -170,8 +171,7 @@ impl SetAttributes {
         }
     }
 
-    /// Returns the attribute that a command sets, and its file. The result is None for a command that is about
-    /// something else.
+    /// Returns the attribute set by a command, and its file. Returns None for other commands.
     pub(super) fn of<'c>(
         command: &Command<'c>,
     ) -> Result<Option<(TreePath<'c>, SetAttributes)>, CommandFault> {
@@ -202,8 +202,8 @@ impl SetAttributes {
 }
 
 impl Receiver<'_> {
-    /// Notes a command that can be done together with those before or after it, or does it together with that before.
-    /// False if it is to be done by itself.
+    /// Defers a command that can be combined with earlier or later ones, or executes it together with a deferred one.
+    /// Returns false if it must be executed separately.
     pub(super) fn put_off(&mut self, command: &Command<'_>, offset: u64) -> bool {
         let current = self.current.as_ref().filter(|current| current.is_begun);
         let (Some(current), Some(kind)) = (current, command.kind()) else {
@@ -228,7 +228,7 @@ impl Receiver<'_> {
                 offset: 0,
                 data,
             } => put_off.write(path, data, offset),
-            // An unsound one is told when it is its turn.
+            // An invalid command fails later, when it is executed.
             _ => match SetAttributes::of(command) {
                 Ok(Some((path, set))) => put_off.set(path, (kind, offset, set)),
                 _ => false,
@@ -240,7 +240,7 @@ impl Receiver<'_> {
         is_done
     }
 
-    /// Does what was put off.
+    /// Executes the deferred commands.
     pub(super) fn do_put_off(&mut self, failed: &mut u64) -> Result<(), ReceiveFault> {
         // PUT-OFF-1
         let PutOff {
@@ -257,7 +257,7 @@ impl Receiver<'_> {
         let data = std::mem::take(data);
         let done = self.do_together(&path, made.as_ref(), &data, &commands, failed);
         commands.clear();
-        // For the next ones.
+        // Keeps the buffers for later commands.
         self.put_off.path = path;
         self.put_off.commands = commands;
         self.put_off.data = data;
@@ -305,8 +305,8 @@ impl Receiver<'_> {
         Ok(())
     }
 
-    /// Makes a file with all that it is to have, by one change of the target. False, with nothing changed, if that
-    /// cannot be.
+    /// Creates a file with its data and attributes in one operation of the target. Returns false, with no changes, if
+    /// that is impossible.
     fn make_filled(&mut self, path: &[u8], made: &Made, data: &[u8], set: &SetAttributes) -> bool {
         if made.new != NewFile::File {
             return false;
@@ -316,12 +316,12 @@ impl Receiver<'_> {
         else {
             return false;
         };
-        // PUT-OFF-2: an error comes again.
+        // PUT-OFF-2: an error occurs again in the separate commands.
         let is_made = self.target.create_filled(first, path, data, set);
         is_made.is_ok_and(|is_made| is_made)
     }
 
-    /// Makes a file, renames it and writes to it, one after the other.
+    /// Creates a file, renames it and writes to it, in separate operations.
     fn make(
         &mut self,
         path: &[u8],
@@ -380,8 +380,7 @@ impl Receiver<'_> {
     }
 }
 
-/// Converts the numbers of user and group. The highest number is refused, because it means none where owners are
-/// changed.
+/// Converts user and group ids. Rejects the highest id, because it means "no change" in chown.
 fn owner(uid: u64, gid: u64) -> Result<(u32, u32), CommandFault> {
     let number = |id: u64| u32::try_from(id).ok().filter(|&id| id != u32::MAX);
     number(uid)

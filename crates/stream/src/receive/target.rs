@@ -1,4 +1,4 @@
-//! Targets that a stream is received into.
+//! Targets that streams are received into.
 
 use std::io;
 
@@ -11,33 +11,33 @@ use ubtrfs_format::uuid::Uuid;
 use super::encoded::LEAST_SECTOR_BYTES;
 use super::path::TreePath;
 
-/// A subvolume as the sender knows it.
+/// The sender's identification of a subvolume.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Sent {
     pub uuid: Uuid,
-    /// The transaction that changed it last.
+    /// The transaction that last changed it.
     pub ctransid: Transid,
 }
 
-/// Makes one subvolume after the other. Paths are below the one that was begun last.
+/// Creates subvolumes one after the other. Paths are relative to the most recent one.
 ///
-/// No call follows a symbolic link, or enters another subvolume.
+/// No call follows symbolic links or enters other subvolumes.
 pub trait Target {
     fn sectorsize(&self) -> Result<u64, TargetError>;
 
-    /// Begins with an empty subvolume in the destination.
+    /// Starts a new, empty subvolume in the destination.
     fn create_subvolume(&mut self, name: &[u8]) -> Result<(), TargetError>;
 
-    /// Begins with a writable snapshot of a subvolume that was received, or is the one that was sent.
+    /// Starts a writable snapshot of a subvolume that is the sent one or was received from it.
     fn create_snapshot(&mut self, name: &[u8], parent: &Sent) -> Result<(), TargetError>;
 
-    /// Notes what the subvolume was received from, and makes it read-only.
+    /// Stores the origin of the subvolume and makes it read-only.
     fn finish(&mut self, sent: &Sent) -> Result<(), TargetError>;
 
     fn create(&mut self, path: TreePath<'_>, new: &NewFile<'_>) -> Result<(), TargetError>;
     fn rename(&mut self, path: TreePath<'_>, to: TreePath<'_>) -> Result<(), TargetError>;
-    /// Makes a file at `to`, as if it had been made at `path` and renamed. False, with nothing changed, if that takes
-    /// two steps; so after an error.
+    /// Creates a file at `to`, as if it had been created at `path` and renamed. Returns false, with no changes, if
+    /// that needs two steps. The same applies after an error.
     fn create_renamed(
         &mut self,
         _path: TreePath<'_>,
@@ -46,9 +46,9 @@ pub trait Target {
     ) -> Result<bool, TargetError> {
         Ok(false)
     }
-    /// Makes a regular file at `to`, as if it had been made at `path`, renamed, written and given its attributes. The
-    /// paths are equal if it is not renamed. False, with nothing changed, if that takes several steps; so after an
-    /// error.
+    /// Creates a regular file at `to`, as if it had been created at `path`, renamed, written and given its
+    /// attributes. Without a rename the paths are equal. Returns false, with no changes, if that needs several steps.
+    /// The same applies after an error.
     fn create_filled(
         &mut self,
         _path: TreePath<'_>,
@@ -58,7 +58,7 @@ pub trait Target {
     ) -> Result<bool, TargetError> {
         Ok(false)
     }
-    /// Gives the file at `existing` the further name `path`.
+    /// Adds the name `path` to the file at `existing`.
     fn link(&mut self, path: TreePath<'_>, existing: TreePath<'_>) -> Result<(), TargetError>;
     fn unlink(&mut self, path: TreePath<'_>) -> Result<(), TargetError>;
     fn rmdir(&mut self, path: TreePath<'_>) -> Result<(), TargetError>;
@@ -70,7 +70,7 @@ pub trait Target {
         value: &[u8],
     ) -> Result<(), TargetError>;
     fn remove_xattr(&mut self, path: TreePath<'_>, name: &[u8]) -> Result<(), TargetError>;
-    /// Sets the permission bits of a file. `mode` has these alone.
+    /// Sets the permission bits of a file. `mode` has no other bits.
     fn chmod(&mut self, path: TreePath<'_>, mode: u32) -> Result<(), TargetError>;
     fn chown(&mut self, path: TreePath<'_>, uid: u32, gid: u32) -> Result<(), TargetError>;
     fn set_times(
@@ -79,7 +79,7 @@ pub trait Target {
         atime: FileTime,
         mtime: FileTime,
     ) -> Result<(), TargetError>;
-    /// Sets several attributes of a file. An error may leave some of them set.
+    /// Sets several attributes of a file. After an error some of them may be set.
     fn set_attributes(
         &mut self,
         path: TreePath<'_>,
@@ -98,8 +98,8 @@ pub trait Target {
     }
 
     fn write(&mut self, path: TreePath<'_>, offset: u64, data: &[u8]) -> Result<(), TargetError>;
-    /// Stores compressed data as it is, which is natural at that place. False, with nothing changed, if it must be
-    /// decompressed.
+    /// Stores compressed data unchanged, if it is a natural extent at this offset. Returns false, with no changes, if
+    /// the data must be decompressed.
     fn write_encoded(
         &mut self,
         path: TreePath<'_>,
@@ -114,7 +114,7 @@ pub trait Target {
         from: &CloneSource<'_>,
     ) -> Result<(), TargetError>;
     fn truncate(&mut self, path: TreePath<'_>, size: u64) -> Result<(), TargetError>;
-    /// Changes the space of a range. `mode` is that of fallocate(2).
+    /// Changes the allocation of a range. `mode` is as in fallocate(2).
     fn fallocate(
         &mut self,
         path: TreePath<'_>,
@@ -124,18 +124,18 @@ pub trait Target {
     ) -> Result<(), TargetError>;
 }
 
-/// Attributes to be set, in this order.
+/// Attributes to set, in this order.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct SetAttributes {
     /// User and group.
     pub owner: Option<(u32, u32)>,
-    /// Permission bits alone.
+    /// Permission bits only.
     pub mode: Option<u32>,
-    /// The times of access and of modification.
+    /// The access and modification times.
     pub times: Option<(FileTime, FileTime)>,
 }
 
-/// A file to be made.
+/// A file to create.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum NewFile<'a> {
     File,
@@ -147,33 +147,33 @@ pub enum NewFile<'a> {
     Symlink(&'a [u8]),
 }
 
-/// The number of a device.
+/// A device number.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Device {
     pub major: u32,
     pub minor: u32,
 }
 
-/// The source that a range shares its extents with.
+/// The source of a clone.
 #[derive(Clone, Copy, Debug)]
 pub struct CloneSource<'a> {
-    /// None: the subvolume that is being received.
+    /// None for the subvolume being received.
     pub subvolume: Option<Sent>,
     pub path: TreePath<'a>,
     pub offset: u64,
 }
 
-/// Compressed data that was checked and decompresses.
+/// Compressed data that was checked by decompressing it.
 #[derive(Clone, Copy, Debug)]
 pub struct EncodedExtent<'a> {
     pub compression: Compression,
-    /// The size of the sectors that LZO data was made for.
+    /// The sector size of LZO data.
     pub lzo_sector_bytes: Option<usize>,
-    /// Padded to whole sectors unless it is from an inode item.
+    /// Padded to whole sectors, unless it is from an inline extent.
     pub bytes: &'a [u8],
-    /// All of it decompressed.
+    /// All of it, decompressed.
     pub plain: &'a [u8],
-    /// Where in the decompressed data the file's part begins.
+    /// Offset of the file's part in the decompressed data.
     pub unencoded_offset: u64,
     pub file_len: u64,
 }
@@ -183,9 +183,9 @@ impl EncodedExtent<'_> {
         self.plain.len() as u64
     }
 
-    /// Tells if a volume with sectors of this size could itself have such an extent at `offset` of a file.
+    /// Returns whether a volume with this sector size could itself create such an extent at `offset` of a file.
     ///
-    /// Others must not be stored: kernels do not check all of it.
+    /// Other extents must not be stored: kernels do not check all of these properties.
     pub fn is_natural(&self, offset: u64, sectorsize: u64) -> bool {
         let (len, plain_len) = (self.bytes.len() as u64, self.unencoded_len());
         let end = self.unencoded_offset + self.file_len;
@@ -197,7 +197,7 @@ impl EncodedExtent<'_> {
         let lzo_fits = self
             .lzo_sector_bytes
             .is_none_or(|bytes| bytes as u64 == sectorsize);
-        // The space behind the end of a file reads as zeros as soon as it grows.
+        // The space after the end of a file must be zeros, because it becomes visible when the file grows.
         let behind = end..end.next_multiple_of(sectorsize).min(plain_len);
         let behind = &self.plain[behind.start as usize..behind.end as usize];
         self.compression != Compression::None
@@ -210,12 +210,12 @@ impl EncodedExtent<'_> {
     }
 }
 
-/// Why a target did not do what a command says.
+/// The reason why a target did not execute a command.
 #[derive(Debug, thiserror::Error)]
 pub enum TargetError {
     #[error(transparent)]
     Engine(#[from] ubtrfs_engine::Error),
-    /// The caller may not read a file that the stream clones from.
+    /// The caller has no permission to read a clone source.
     #[error(transparent)]
     Refused(Refused),
     #[error(transparent)]

@@ -1,4 +1,4 @@
-//! A system without threads, for tests of what is done then.
+//! Simulates a system that cannot create threads.
 
 use std::cell::Cell;
 use std::io;
@@ -10,7 +10,7 @@ thread_local! {
     static REFUSES: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Does `work`, of which this thread can start no other.
+/// Runs `work` with thread creation disabled on this thread.
 pub(crate) fn without_threads<T>(work: impl FnOnce() -> T) -> T {
     REFUSES.set(true);
     let done = work();

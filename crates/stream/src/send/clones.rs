@@ -1,11 +1,12 @@
-//! Extents that the receiver has already: in the parent, in clone sources, and in what was sent before.
+//! Extents that the receiver already has: in the parent, in clone sources, and in data that was already sent.
 //!
-//! Back references say which files use an extent. Without clone sources an extent with one reference is not looked up.
-//! Extents that the parent shares with the new snapshot do not differ.
+//! Back references give the users of an extent. Without clone sources, an extent with a single reference is not
+//! looked up. Extents shared between the parent and the new snapshot are not part of the difference.
 //!
 //! Invariants
-//! - CLONE-1: a source in the subvolume that is being sent is right by then: a lower inode, or the same one before the range.
-//! - CLONE-2: a clone ends with a sector, or with both files.
+//! - CLONE-1: a source in the subvolume being sent must be complete by then: a lower inode, or an earlier range of
+//!   the same one.
+//! - CLONE-2: a clone ends at a sector boundary, or at the end of both files.
 
 use std::cmp::Reverse;
 use std::ops::{ControlFlow, Range};
@@ -23,17 +24,17 @@ use super::job::Job;
 use super::update::Update;
 use crate::format::Command;
 
-/// Looks at so many users of an extent at most, and at none of an extent that has more references; as the kernel.
+/// Maximum number of users of an extent to check. Extents with more references are not cloned, as in the kernel.
 const MAX_USERS: usize = 1024;
 
-/// Where clones may come from.
+/// The possible sources of clones.
 pub(super) struct Clones<'a> {
-    /// The new snapshot is the first.
+    /// The new snapshot is the first one.
     trees: Vec<FileTree<'a>>,
     looks_up_all: bool,
     sectorsize: u64,
     roots: RootsOfBlocks,
-    /// Those that were found last, for which extent and inode. Files use one extent in many places.
+    /// The last result, with its extent and inode, because files use one extent in many places.
     last: Option<(Logical, u64, Rc<CloneSources>)>,
 }
 
@@ -70,10 +71,10 @@ impl<'a> Clones<'a> {
     }
 }
 
-/// A file.
+/// A file in one of the trees.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) struct SourceFile {
-    /// Which of the trees; 0 is the new snapshot.
+    /// Index of the tree; 0 is the new snapshot.
     tree: usize,
     ino: u64,
 }
@@ -85,7 +86,7 @@ struct CloneSource {
     file_size: u64,
     start: u64,
     len: u64,
-    /// Where in the extent it begins.
+    /// Offset of the part in the extent.
     offset: u64,
 }
 
@@ -98,13 +99,13 @@ pub(super) struct CloneSources {
 
 /// The part of a range that can be cloned.
 pub(super) enum Clonable {
-    /// Its first `len` bytes.
+    /// The first `len` bytes.
     Now {
         source: SourceFile,
         offset: u64,
         len: u64,
     },
-    /// Something behind the first `skip` bytes, maybe.
+    /// Possibly a part after the first `skip` bytes.
     Behind {
         skip: u64,
     },
@@ -134,7 +135,7 @@ impl CloneSources {
             .map_or(Clonable::Never, |skip| Clonable::Behind { skip })
     }
 
-    /// Returns where in the source's file the range begins, and how much of it can be cloned.
+    /// Returns the offset in the source file and the length that can be cloned.
     fn part(
         &self,
         source: &CloneSource,
@@ -158,14 +159,14 @@ impl CloneSources {
         if !ends_both {
             len -= len % self.sectorsize;
         }
-        // The receiver may have a small file inline.
+        // A small file may be inline at the receiver, which cannot be cloned.
         let may_be_inline = offset == 0 && len <= self.sectorsize;
         (len > 0 && !may_be_inline).then_some((offset, len))
     }
 }
 
 impl Job<'_> {
-    /// Finds the files that refer to an extent and that the receiver has.
+    /// Finds the files that refer to an extent and exist at the receiver.
     pub(super) fn clone_sources(
         &mut self,
         update: &Update,
@@ -240,7 +241,7 @@ impl Job<'_> {
         })
     }
 
-    /// Writes a clone. False if the receiver cannot have the source, whose path is too long.
+    /// Writes a clone. Returns false if the source's path is too long for the receiver.
     pub(super) fn write_clone(
         &mut self,
         update: &Update,

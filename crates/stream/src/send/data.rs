@@ -1,8 +1,8 @@
-//! The data of a regular file: what differs, as writes, holes, and extents as they are on disk.
+//! The data of a regular file: sends differences as writes, holes, and encoded extents.
 //!
 //! Invariants
-//! - DATA-1: the receiver's file is never longer than the new one once its data is begun. So data may end with the file
-//!   anywhere, and what was cut off does not come back.
+//! - DATA-1: once its data has begun, the receiver's file is never longer than the new one. So writes may end at the
+//!   file's end, and truncated data does not reappear.
 
 use std::ops::Range;
 use std::sync::mpsc;
@@ -22,36 +22,36 @@ use super::update::Update;
 use crate::format::{Command, StreamVersion};
 use crate::scoped_thread;
 
-/// The most bytes that one command carries; as the kernel's do.
+/// Maximum bytes in one command, as in the kernel.
 const V1_WRITE_BYTES: u64 = 48 << 10;
 const V2_WRITE_BYTES: u64 = 128 << 10;
-/// The bytes that are read at once.
+/// Number of bytes per read.
 const READ_BYTES: u64 = 1 << 20;
-/// From this on, data is read beside the writing of what was read before.
+/// From this size on, data is read on a second thread during the writes.
 const READ_BESIDE_BYTES: u64 = 4 << 20;
-/// Punch a hole, and keep the size.
+/// The mode FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE.
 const PUNCH_HOLE: u32 = 3;
 
-/// How far the data of a file has come.
+/// Progress of sending the data of a file.
 #[derive(Debug, Default)]
 pub(super) struct FileData {
     /// The size of the receiver's file.
     size_there: u64,
     pub(super) size: u64,
-    /// The end of the old file, until what lies behind it is noted.
+    /// The old size of the file, until the range after it has been handled.
     grows_from: u64,
-    /// Items that differ cover this range, and what is below it is sent.
+    /// The last range of differing items; everything before it was sent.
     differing: Range<u64>,
-    /// Ranges that are yet to be sent as one.
+    /// Ranges that are held back to be merged with the next ones.
     writes: Range<u64>,
     zeros: Range<u64>,
-    /// The receiver's times of it have changed.
+    /// Whether the file's times at the receiver were changed.
     pub(super) is_touched: bool,
-    /// The receiver's capabilities of it are cleared.
+    /// Whether the file's capabilities at the receiver were cleared.
     pub(super) clears_capability: bool,
 }
 
-/// Compressed data that lies in an item.
+/// Compressed data in an inline extent.
 struct InlineData<'i> {
     compression: Compression,
     data: &'i [u8],
@@ -78,7 +78,7 @@ impl FileData {
     }
 }
 
-/// Returns how compression is numbered in a stream, which depends on the sector for LZO.
+/// Returns a stream's number for a compression, which depends on the sector size for LZO.
 fn stream_compression(compression: Compression, sectorsize: u64) -> u32 {
     match compression {
         Compression::None => 0,
@@ -89,7 +89,7 @@ fn stream_compression(compression: Compression, sectorsize: u64) -> u32 {
 }
 
 impl Job<'_> {
-    /// Notes an extent item that differs, and sends what lies before it.
+    /// Adds a differing extent item, and sends the data before it.
     pub(super) fn take_extent(
         &mut self,
         update: &mut Update,
@@ -110,7 +110,8 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Notes what lies behind the old end. An extent there differs even if its item does not: it was cut off.
+    /// Adds the range after the old end. An extent there differs even if its item is equal, because the old size cut
+    /// it off.
     fn take_growth(&mut self, update: &mut Update) -> Result<()> {
         let range = update.data.grows_from..update.data.size;
         update.data.grows_from = u64::MAX;
@@ -130,7 +131,7 @@ impl Job<'_> {
         self.send_range(update, before)
     }
 
-    /// Sends the rest, and gives the file its size.
+    /// Sends the remaining data, and sets the size of the file.
     pub(super) fn finish_data(&mut self, update: &mut Update) -> Result<()> {
         if update.after.kind != FileKind::Regular {
             return Ok(());
@@ -162,7 +163,7 @@ impl Job<'_> {
         self.write(&Command::Truncate { path, size })
     }
 
-    /// Sends what differs in a range of the file.
+    /// Sends the differences in a range of the file.
     fn send_range(&mut self, update: &mut Update, range: Range<u64>) -> Result<()> {
         let end = range.end.min(update.data.size);
         let mut at = range.start;
@@ -176,7 +177,7 @@ impl Job<'_> {
             None => None,
         };
         let old_size = before.map_or(0, |(before, _)| before.size());
-        // Where the old file has a boundary, an extent of the new one is sent as one all the same.
+        // Pieces of one extent are merged, even if the old file has a boundary in between.
         let mut held: Option<(DiskRange, Range<u64>)> = None;
         while at < end {
             let (stored, new_end) = new.at(at)?;
@@ -189,7 +190,7 @@ impl Job<'_> {
             };
             let is_same = stored.is_same(&was);
             let to = match stored {
-                // All of it differs then.
+                // An inline extent differs as a whole.
                 Stored::Inline { .. } if !is_same => new_end.min(end),
                 _ => new_end.min(old_end).min(end),
             };
@@ -225,7 +226,7 @@ impl Job<'_> {
         })
     }
 
-    /// Sends a part of an extent: what the receiver has somewhere as clones, the rest as data.
+    /// Sends a part of an extent: as clones if the receiver has it, otherwise as data.
     fn send_extent(
         &mut self,
         update: &mut Update,
@@ -237,7 +238,7 @@ impl Job<'_> {
             let to_sector = range.start.next_multiple_of(self.clones.sectorsize()) - range.start;
             let found = match to_sector {
                 0 => sources.best(&disk, &range, update),
-                // Where the old file ended.
+                // At an unaligned old end of the file: data up to the next sector cannot be cloned.
                 _ => Clonable::Behind {
                     skip: to_sector.min(range.end - range.start),
                 },
@@ -303,7 +304,7 @@ impl Job<'_> {
         }
     }
 
-    /// Says that a range has other data.
+    /// Sends only the range of changed data.
     fn name_range(&mut self, update: &mut Update, range: Range<u64>) -> Result<()> {
         update.data.wrote_to(range.end);
         self.write(&Command::UpdateExtent {
@@ -348,9 +349,9 @@ impl Job<'_> {
         })
     }
 
-    /// Returns the compressed data of an inline extent that is `range` of the file, if it is sent as it is.
+    /// Returns the compressed data of an inline extent that covers `range`, if it can be sent encoded.
     ///
-    /// A receiver that stores it does not look whether it is sound. So that is done here.
+    /// A receiver stores it without checking it, so it is checked here.
     fn encoded_inline<'i>(&self, item: &'i Item, range: &Range<u64>) -> Option<InlineData<'i>> {
         let FileExtent::Inline { head, data } = FileExtent::decode(item)? else {
             return None;
@@ -388,7 +389,7 @@ impl Job<'_> {
         })
     }
 
-    /// Sends ranges that were held back.
+    /// Sends the ranges that were held back.
     fn flush(&mut self, update: &mut Update) -> Result<()> {
         let zeros = std::mem::take(&mut update.data.zeros);
         if !zeros.is_empty() {
@@ -452,7 +453,7 @@ impl Job<'_> {
                     let Some(part) = reads_there.next_part(buffer) else {
                         return;
                     };
-                    // The sender may have failed.
+                    // This fails if the sender has stopped.
                     if full.send(part).is_err() {
                         return;
                     }
@@ -461,13 +462,13 @@ impl Job<'_> {
             if reader.is_err() {
                 return self.write_in_turn(update, reads);
             }
-            // An error drops both, which ends the thread.
+            // On an error both channels are dropped, which stops the thread.
             let (to_send, sent) = (to_send, sent);
             let mut at = range.start;
             for data in to_send {
                 let data = data?;
                 at += self.write_part(update, at, &data)?;
-                // There may be no more to read.
+                // This fails if the reader has finished.
                 let _ = sent.send(data);
             }
             Ok(())
@@ -496,7 +497,7 @@ impl Job<'_> {
     }
 }
 
-/// Returns the data of an inline extent that lies in its item as it is, and begins with `range`.
+/// Returns the data of an uncompressed inline extent that begins with `range`.
 fn plain_inline<'i>(item: &'i Item, range: &Range<u64>) -> Option<&'i [u8]> {
     let FileExtent::Inline { head, data } = FileExtent::decode(item)? else {
         return None;
@@ -508,7 +509,7 @@ fn plain_inline<'i>(item: &'i Item, range: &Range<u64>) -> Option<&'i [u8]> {
     data.get(..len).filter(|_| is_plain)
 }
 
-/// Reads a range of a file in parts.
+/// Reads of a file range, in parts.
 #[derive(Clone)]
 struct Reads<'a> {
     volume: &'a Volume,
@@ -517,7 +518,7 @@ struct Reads<'a> {
 }
 
 impl Reads<'_> {
-    /// Reads the next part. The result is None behind the last one.
+    /// Reads the next part. Returns None after the last one.
     fn next_part(&mut self, mut buffer: Vec<u8>) -> Option<Result<Vec<u8>>> {
         let at = self.range.start;
         let len = READ_BYTES.min(self.range.end - at);

@@ -1,14 +1,14 @@
-//! The differences of both snapshots, found on a thread beside the one that sends them.
+//! The differences between both snapshots, found on a second thread.
 //!
-//! That thread also reads ahead of look-ups: directories that have the names, and old entries at names that are new. Alone,
-//! each would be waited for.
+//! This thread also reads ahead for later look-ups: directories that contain the names, and old entries at new names.
+//! Without it, each look-up would wait for a read.
 //!
 //! Invariants
-//! - DIFFERENCES-1: an end is one only if the thread says so. A thread that is gone is an error.
-//! - DIFFERENCES-2: a comparison that nobody waits for ends, also amid leaves that are alike.
+//! - DIFFERENCES-1: only an explicit message from the thread marks the end. A terminated thread is an error.
+//! - DIFFERENCES-2: an unneeded comparison stops, even within leaves without differences.
 //!
-//! Memory: [`QUEUED`] batches and two more, each with leaves of [`BATCH_BYTES`]. Of what is read ahead, [`PORTION`] blocks
-//! and those above them are in memory outside the cache.
+//! Memory: [`QUEUED`] batches and two more, each with leaves of [`BATCH_BYTES`]. For read-ahead, [`PORTION`] blocks
+//! and those above them are in memory outside of the cache.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,30 +30,30 @@ use crate::scoped_thread;
 mod tests;
 
 const QUEUED: usize = 2;
-/// The leaves that a batch refers to.
+/// Maximum bytes of leaves that a batch refers to.
 const BATCH_BYTES: usize = 2 << 20;
-/// A batch that has so many takes no more leaves.
+/// Number of differences after which a batch adds no more leaves.
 const ENOUGH: usize = 1024;
-/// How many directories are remembered that were read ahead.
+/// Maximum number of remembered directories for read-ahead.
 const MAX_KNOWN: usize = 1 << 16;
-/// Directories above one another that are read ahead.
+/// Maximum depth of directories that are read ahead.
 const MAX_DEPTH: usize = 16;
-/// For so many names of an inode.
+/// Maximum number of names per inode for read-ahead.
 const SOME_NAMES: usize = 64;
-/// Keys that are read ahead for a batch, those of directories in both trees. All others are waited for.
+/// Maximum number of keys per batch for read-ahead, counted over both trees for directories. Other look-ups wait.
 const MAX_KEYS: usize = 1024;
-/// Look-ups that are read at once.
+/// Number of look-ups that are read in one batch.
 const PORTION: usize = 128;
 
-/// Which differences are wanted.
+/// The selection of differences.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum WhichDifferences {
-    /// The first of each inode.
+    /// Only the first one of each inode.
     Inodes,
     All,
 }
 
-/// A message of a finder.
+/// A message from a finder.
 enum Found {
     Batch(Vec<Difference>),
     /// The end of both trees.
@@ -61,17 +61,17 @@ enum Found {
     Failed(TreeError),
 }
 
-/// Differences in key order. Those of what is no inode are left out.
+/// Differences in key order, without items that do not belong to inodes.
 pub(super) struct Differences<'a> {
     batch: vec::IntoIter<Difference>,
     source: DifferenceSource<'a>,
-    /// Tells the finder that none are wanted any more.
+    /// Signals the finder to stop.
     is_over: &'a AtomicBool,
 }
 
 enum DifferenceSource<'a> {
     Beside(Receiver<Found>),
-    /// The system had no thread to give.
+    /// The system could not create a thread.
     Here(Box<Finder<'a>>),
 }
 
@@ -97,7 +97,7 @@ impl<'a> Differences<'a> {
                 return Ok(Some(difference));
             }
             let found = match &mut self.source {
-                // DIFFERENCES-1: its panic goes on once this has returned.
+                // DIFFERENCES-1: a panic of the thread is propagated after this function returns.
                 DifferenceSource::Beside(found) => found.recv().map_err(|_| SendError::Thread)?,
                 DifferenceSource::Here(finder) => finder.next(),
             };
@@ -110,7 +110,7 @@ impl<'a> Differences<'a> {
     }
 }
 
-/// Lets `take` have the differences while they are found. Without a thread for that, `take` waits for each batch.
+/// Passes the differences to `take` while they are being found. Without a second thread, `take` waits for each batch.
 pub(super) fn find_beside<T>(
     old: Option<&Snapshot>,
     new: &Snapshot,
@@ -132,13 +132,13 @@ pub(super) fn find_beside<T>(
                 DifferenceSource::Here(Box::new(Finder::new(old, new, wanted, &leaves, &is_over)))
             }
         };
-        // An error drops them, which ends the thread.
+        // On an error the channel is dropped, which stops the thread.
         take(&mut Differences::new(source, &is_over))
     })
 }
 
-/// Returns whether one snapshot came from the other, or both came from one subvolume. Then a directory whose entries
-/// differ has another inode item, too. Of two directories that mkfs has filled the items may be alike.
+/// Returns whether one snapshot is derived from the other, or both from one subvolume. Then a directory with
+/// different entries also has a different inode item. In unrelated volumes made by mkfs, the items may be equal.
 fn are_kin(old: &Snapshot, new: &Snapshot) -> bool {
     let (old, new) = (old.item(), new.item());
     let is_parent = |uuid: Uuid, of: Uuid| uuid == of && !of.is_nil();
@@ -147,17 +147,17 @@ fn are_kin(old: &Snapshot, new: &Snapshot) -> bool {
         || is_parent(old.parent_uuid, new.parent_uuid)
 }
 
-/// Compares, and reads ahead of look-ups.
+/// Compares the trees and reads ahead.
 struct Finder<'a> {
     comparison: Comparison,
     wanted: WhichDifferences,
     /// The highest inode so far.
     last: u64,
-    /// Reads of the comparison for a batch.
+    /// Number of comparison steps for a batch.
     reads: usize,
     ahead: Option<ReadAhead<'a>>,
     is_over: &'a AtomicBool,
-    /// The message after a batch, if it is known.
+    /// The message after a batch, if it is already known.
     end: Option<Found>,
 }
 
@@ -171,7 +171,7 @@ impl<'a> Finder<'a> {
     ) -> Finder<'a> {
         let mut comparison = new.compare_with(old);
         if old.is_none_or(|old| are_kin(old, new)) {
-            // References to names tell of entries as well.
+            // Directory entries are not needed: the back references of inodes also show their changes.
             comparison = comparison.without(KeyType::DIR_ITEM..=KeyType::DIR_INDEX);
         }
         let tree = |snapshot, leaves| FileTree { snapshot, leaves };
@@ -180,7 +180,7 @@ impl<'a> Finder<'a> {
             new: tree(new, new_leaves),
             known: HashSet::new(),
         });
-        // One of each tree.
+        // One leaf of each tree.
         let leaves_of_read = 2 * new.view().store().nodesize();
         Finder {
             comparison,
@@ -197,7 +197,7 @@ impl<'a> Finder<'a> {
         loop {
             let found = self.next();
             let is_last = !matches!(found, Found::Batch(_));
-            // The sender may have failed.
+            // This fails if the sender has stopped.
             if out.send(found).is_err() || is_last {
                 return;
             }
@@ -225,7 +225,7 @@ impl<'a> Finder<'a> {
         }
     }
 
-    /// Fills a batch. False if there is nothing behind it.
+    /// Fills a batch. Returns false if there are no more differences after it.
     fn fill(&mut self, batch: &mut Vec<Difference>) -> std::result::Result<bool, TreeError> {
         for _ in 0..self.reads {
             // DIFFERENCES-2
@@ -252,11 +252,11 @@ impl<'a> Finder<'a> {
     }
 }
 
-/// Reads ahead of look-ups. A block that cannot be read is an error once it is looked up.
+/// Read-ahead for look-ups. An unreadable block is an error only when it is looked up.
 struct ReadAhead<'a> {
     old: FileTree<'a>,
     new: FileTree<'a>,
-    /// Some of the directories that were read.
+    /// Some of the directories that were already read.
     known: HashSet<u64>,
 }
 
@@ -289,8 +289,8 @@ impl ReadAhead<'_> {
         }
     }
 
-    /// Returns up to `most` directories with names of inodes that were not read ahead, ascending. It notes that they
-    /// are read ahead now.
+    /// Returns up to `most` directories with names of inodes, ascending, which were not read ahead yet. Marks them as
+    /// read.
     fn unread_dirs_of(&mut self, inodes: &[u64], most: usize) -> Vec<u64> {
         if most == 0 {
             return Vec::new();
@@ -314,7 +314,7 @@ impl ReadAhead<'_> {
         dirs
     }
 
-    /// Lists the entries of the old snapshot at names that are new, ascending.
+    /// Lists the old snapshot's entries at new names, ascending.
     fn entries_at_new_names(&self, batch: &[Difference]) -> Vec<Key> {
         let mut keys = Vec::new();
         for difference in batch {

@@ -1,4 +1,4 @@
-//! Why a subvolume cannot be sent.
+//! The reasons why a subvolume cannot be sent.
 
 use std::io;
 
@@ -13,12 +13,12 @@ pub enum SendError {
     Engine(#[from] ubtrfs_engine::Error),
     #[error(transparent)]
     Write(#[from] WriteError),
-    /// The top level, and a subvolume that is being deleted.
+    /// The top level, or a subvolume that is being deleted.
     #[error("subvolume {0} has no name")]
     Nameless(RootId),
     #[error("cannot keep inode numbers in a temporary file")]
     Spill(#[source] io::Error),
-    /// It has panicked.
+    /// The thread panicked.
     #[error("the thread that compares the snapshots ended early")]
     Thread,
     #[error("compressed data needs stream version 2")]
@@ -40,7 +40,7 @@ impl SendError {
     }
 }
 
-/// The temporary files are the only ones here.
+/// All IO errors here are from temporary files.
 impl From<io::Error> for SendError {
     fn from(error: io::Error) -> SendError {
         SendError::Spill(error)
@@ -53,7 +53,7 @@ impl From<TreeError> for SendError {
     }
 }
 
-/// The fault of an inode that cannot be sent.
+/// The defect of an inode that cannot be sent.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum CorruptFile {
     #[error("has an item that cannot be decoded")]

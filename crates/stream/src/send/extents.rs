@@ -1,6 +1,6 @@
-//! The extents of one file as a snapshot has them, at ascending offsets.
+//! The extents of one file in a snapshot, at ascending offsets.
 //!
-//! Not here: what is sent of them (`data`).
+//! Not here: the commands for sending them (`data`).
 
 use std::ops::Range;
 
@@ -13,12 +13,12 @@ use ubtrfs_tree::{Cursor, Item};
 use super::error::{CorruptFile, Result};
 use super::file_tree::FileTree;
 
-/// The content of a file from some offset on.
+/// The contents of a file from some offset on.
 #[derive(Clone, Debug)]
 pub(super) enum Stored {
     /// Reads as zeros.
     Nothing,
-    /// An inline extent that begins `skip` bytes before.
+    /// An inline extent that begins `skip` bytes earlier.
     Inline {
         item: Item,
         skip: u64,
@@ -33,12 +33,12 @@ pub(super) struct DiskRange {
     pub(super) disk_bytes: u64,
     pub(super) ram_bytes: u64,
     pub(super) compression: Compression,
-    /// Where in the decompressed extent it begins.
+    /// Offset of the part in the decompressed extent.
     pub(super) offset: u64,
 }
 
 impl DiskRange {
-    /// Returns whether `next` is what follows in the extent, if this stands for `range`.
+    /// Returns whether `next` directly follows this part, which covers `range`, in the same extent.
     pub(super) fn goes_on_with(&self, range: &Range<u64>, next: &DiskRange) -> bool {
         let behind = self.offset.checked_add(range.end - range.start);
         next.extent == self.extent && Some(next.offset) == behind
@@ -46,7 +46,7 @@ impl DiskRange {
 }
 
 impl Stored {
-    /// Returns whether both read alike for certain.
+    /// Returns whether both certainly have equal contents.
     pub(super) fn is_same(&self, other: &Stored) -> bool {
         match (self, other) {
             (Stored::Nothing, Stored::Nothing) => true,
@@ -58,7 +58,7 @@ impl Stored {
                     skip: other,
                 },
             ) => {
-                // The generation comes first.
+                // Compares the bytes after the generation.
                 skip == other && a.key() == b.key() && a.get(8..) == b.get(8..)
             }
             _ => false,
@@ -66,7 +66,7 @@ impl Stored {
     }
 }
 
-/// Returns whether the part of an extent that an item stands for lies in the extent, and that on the volume.
+/// Returns whether an item's part is within its extent, and the extent within the volume.
 fn is_within(tree: FileTree<'_>, extent: &FileExtent<'_>) -> bool {
     let (head, body) = match extent {
         FileExtent::Inline { head, .. } => return head.ram_bytes.get() <= MAX_EXTENT_BYTES as u64,
@@ -85,7 +85,7 @@ fn is_within(tree: FileTree<'_>, extent: &FileExtent<'_>) -> bool {
     disk_bytes <= volume.total_bytes.get() && end.is_some_and(|end| end <= len)
 }
 
-/// Returns the range of the file that an extent item stands for.
+/// Returns the file range of an extent item.
 pub(super) fn item_range(tree: FileTree<'_>, item: &Item) -> Result<(u64, u64)> {
     let key = item.key();
     let corrupt = |what| tree.corrupt(key.objectid, what);
@@ -98,17 +98,17 @@ pub(super) fn item_range(tree: FileTree<'_>, item: &Item) -> Result<(u64, u64)> 
     ))
 }
 
-/// Walks the extents of one file.
+/// A walk over the extents of one file.
 pub(super) struct FileMap<'a> {
     tree: FileTree<'a>,
     ino: u64,
     cursor: Cursor<'a>,
-    /// The extent that ends above all offsets that were asked for, with its range.
+    /// The extent that ends after all requested offsets, with its range.
     current: Option<(u64, u64, Item)>,
 }
 
 impl<'a> FileMap<'a> {
-    /// Begins a walk through the extents from `offset` on.
+    /// Starts a walk over the extents from `offset` on.
     pub(super) fn new(tree: FileTree<'a>, ino: u64, offset: u64) -> Result<FileMap<'a>> {
         let mut cursor = tree.snapshot.view().cursor();
         let key = Key::new(ino, KeyType::EXTENT_DATA, offset);
@@ -144,7 +144,7 @@ impl<'a> FileMap<'a> {
         Ok(())
     }
 
-    /// Returns the content at `offset`, and its end. Offsets must ascend.
+    /// Returns the contents at `offset`, and their end. Offsets must ascend.
     pub(super) fn at(&mut self, offset: u64) -> Result<(Stored, u64)> {
         while let Some((_, end, _)) = &self.current
             && *end <= offset

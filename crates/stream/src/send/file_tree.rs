@@ -1,6 +1,6 @@
-//! Inodes and names as one snapshot has them.
+//! Inodes and names in one snapshot.
 //!
-//! Not here: where they are at the receiver (`receiver`).
+//! Not here: their locations at the receiver (`receiver`).
 
 use std::ops::ControlFlow;
 
@@ -14,9 +14,9 @@ use zerocopy::FromBytes;
 
 use super::error::{CorruptFile, Result, SendError};
 
-/// A receiver's paths are shorter than PATH_MAX.
+/// Maximum path length of a receiver, which is below PATH_MAX.
 pub(super) const MAX_PATH_BYTES: usize = 4095;
-/// More names than the kernel gives a file.
+/// Maximum number of names of a file, above the kernel's limit.
 const MAX_NAMES: usize = 1 << 16;
 /// The root directory of every subvolume.
 pub(super) const ROOT_DIR: u64 = InodeNr::FIRST_FREE.0;
@@ -29,14 +29,14 @@ pub(super) struct Name {
 }
 
 impl Name {
-    /// Returns whether a path may have it.
+    /// Returns whether the name is valid in a path.
     fn is_sound(&self) -> bool {
         !matches!(&self.name[..], b"" | b"." | b"..")
             && !self.name.iter().any(|&byte| byte == b'/' || byte == 0)
     }
 }
 
-/// An inode item with its type.
+/// An inode item with its file type.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Inode {
     pub(super) item: InodeItem,
@@ -56,20 +56,20 @@ impl Inode {
         self.kind == FileKind::Directory
     }
 
-    /// Returns whether both may be states of one inode, and not of two that had the same number.
+    /// Returns whether both may be states of one inode, as opposed to two inodes with the same number.
     ///
-    /// Generations are equal also by chance, in subvolumes of different origin.
+    /// Generations may also be equal by chance, in unrelated subvolumes.
     fn is_alike(&self, other: &Inode) -> bool {
         (self.generation(), self.kind, self.item.rdev)
             == (other.generation(), other.kind, other.item.rdev)
     }
 }
 
-/// One snapshot to look things up in.
+/// One snapshot for look-ups.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FileTree<'a> {
     pub(super) snapshot: &'a Snapshot,
-    /// Those of its tree.
+    /// The recently used leaves of its tree.
     pub(super) leaves: &'a RecentLeaves,
 }
 
@@ -82,7 +82,7 @@ impl<'a> FileTree<'a> {
         }
     }
 
-    /// Checks that an inode may be above others.
+    /// Checks that an inode can be a parent.
     pub(super) fn check_dir(&self, ino: u64) -> Result<()> {
         match self.inode(ino)?.is_some_and(|inode| inode.is_dir()) {
             true => Ok(()),
@@ -90,7 +90,7 @@ impl<'a> FileTree<'a> {
         }
     }
 
-    /// Decodes an item. None for an inode that has lost its last name.
+    /// Decodes an item. Returns None for an inode without names.
     pub(super) fn decode(&self, ino: u64, bytes: &[u8]) -> Result<Option<Inode>> {
         let item = InodeItem::read_from_prefix(bytes)
             .map_err(|_| self.corrupt(ino, CorruptFile::Undecodable))?
@@ -112,7 +112,7 @@ impl<'a> FileTree<'a> {
         }
     }
 
-    /// Returns whether an inode of this tree is one of `other`, which has the number, too.
+    /// Returns whether an inode of this tree is the same as the one with its number in `other`.
     pub(super) fn has_same_inode(
         &self,
         ino: u64,
@@ -123,7 +123,7 @@ impl<'a> FileTree<'a> {
         if !inode.is_alike(others) {
             return Ok(false);
         }
-        // A target never changes.
+        // A symlink's target never changes.
         let is_symlink = inode.kind == FileKind::Symlink;
         Ok(!is_symlink || self.target(ino)? == other.target(ino)?)
     }
@@ -139,7 +139,7 @@ impl<'a> FileTree<'a> {
         self.names_until(ino, |_| false)
     }
 
-    /// Lists names of an inode in the order of their items, until they are enough.
+    /// Lists names of an inode in the order of their items, until `is_enough`.
     pub(super) fn names_until(
         &self,
         ino: u64,
@@ -167,7 +167,7 @@ impl<'a> FileTree<'a> {
         fault.map_or(Ok(names), |fault| Err(self.corrupt(ino, fault)))
     }
 
-    /// Returns the name that paths lead through.
+    /// Returns the name that is used in paths.
     pub(super) fn first_name(&self, ino: u64) -> Result<Name> {
         let names = self.names_until(ino, |names| !names.is_empty())?;
         let first = names.into_iter().next();
@@ -202,7 +202,7 @@ impl<'a> FileTree<'a> {
         Ok(found.map(|entry| entry.data.to_vec()))
     }
 
-    /// Finds the inode that a name leads to. The result is None for no entry, and for one of a nested subvolume.
+    /// Looks up the inode of a name. Returns None without an entry, and for a nested subvolume.
     pub(super) fn entry(&self, dir: u64, name: &[u8]) -> Result<Option<u64>> {
         let found = self.location(dir, name)?;
         Ok(found
@@ -210,7 +210,7 @@ impl<'a> FileTree<'a> {
             .map(|key| key.objectid))
     }
 
-    /// Finds the location in an entry, also that of a nested subvolume.
+    /// Looks up the location in an entry, including nested subvolumes.
     pub(super) fn location(&self, dir: u64, name: &[u8]) -> Result<Option<Key>> {
         let key = Key::new(dir, KeyType::DIR_ITEM, u64::from(name_hash(name)));
         let Some(item) = self.leaves.get(&key)? else {
@@ -221,7 +221,7 @@ impl<'a> FileTree<'a> {
     }
 }
 
-/// Adds the names that an item holds; nothing of an item that is none of names.
+/// Adds the names in an item, if the item type has names.
 pub(super) fn push_names(key: Key, bytes: &[u8], names: &mut Vec<Name>) {
     match key.item_type {
         KeyType::INODE_REF => names.extend(InodeRefs::new(bytes).map(|found| Name {

@@ -1,10 +1,11 @@
-//! Attributes that directories hand down to what is made in them.
+//! Attributes of directories that new files in them inherit.
 //!
-//! A file made at the receiver must not get them: in the snapshot it may have been made before, or elsewhere.
+//! A file created at the receiver must not inherit them: in the snapshot it may have been created earlier or
+//! elsewhere.
 //!
 //! Invariants
-//! - INHERIT-1: when something is made in a directory, the receiver's directory has no such attribute. It gets them back
-//!   when nothing is made any more.
+//! - INHERIT-1: when something is created in a directory, the receiver's directory has no such attribute. They are
+//!   restored after the last creation.
 
 use std::collections::HashSet;
 
@@ -17,17 +18,17 @@ use super::xattrs::settable;
 use crate::format::Command;
 
 const HANDED_DOWN: [&[u8]; 2] = [acl::DEFAULT, b"btrfs.compression"];
-/// How many directories are remembered that hand nothing down.
+/// Maximum number of remembered directories without such attributes.
 const MAX_PLAIN: usize = 1 << 16;
 
-/// The directories whose attributes are to be set at the end.
+/// The directories whose attributes are set at the end.
 #[derive(Debug, Default)]
 pub(super) struct Inherited {
-    /// Directories that have none of them at the receiver, though the old snapshot has.
+    /// Directories whose attributes were removed at the receiver, although the old snapshot has them.
     bared: InodeSet,
-    /// Some of those that have none in the old snapshot either.
+    /// Some of the directories without such attributes in the old snapshot.
     plain: HashSet<u64>,
-    /// Directories that have them differently in both snapshots, and those that were bared.
+    /// Directories whose attributes differ between the snapshots, or were removed.
     changed: FirstSeen,
 }
 
@@ -36,16 +37,16 @@ pub(super) fn is_handed_down(name: &[u8]) -> bool {
 }
 
 impl Inherited {
-    /// Notes that an attribute that a directory hands down differs.
+    /// Notes that an inheritable attribute of a directory differs.
     pub(super) fn note(&mut self, dir: u64) -> Result<()> {
         Ok(self.changed.add(dir)?)
     }
 }
 
 impl Job<'_> {
-    /// Takes such attributes from a directory in which something is to be made.
+    /// Removes such attributes from a directory before something is created in it.
     pub(super) fn bare(&mut self, dir: u64) -> Result<()> {
-        // Without data a stream is there to be looked at, and shows what differs only.
+        // A stream without data is for inspection, and must show only differences.
         let Some(old) = self.old.filter(|_| !self.options.no_data) else {
             return Ok(());
         };
@@ -75,7 +76,7 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Sets those of all directories, now that nothing is made any more.
+    /// Sets these attributes of all directories after the last creation.
     pub(super) fn hand_down(&mut self) -> Result<()> {
         // INHERIT-1
         let Inherited {

@@ -1,4 +1,4 @@
-//! The state that the phases of one send share: both snapshots, the receiver's state, and the stream.
+//! The state shared by the phases of a send: both snapshots, the receiver's state, and the stream.
 
 use std::collections::HashMap;
 
@@ -13,12 +13,12 @@ use super::receiver::Receiver;
 use super::{CommandSink, SendOptions};
 use crate::format::Command;
 
-/// How many answers about directories are remembered.
+/// Maximum number of cached results about directories.
 const MAX_KNOWN_DIRS: usize = 1 << 16;
 
 pub(super) struct Job<'a> {
     pub(super) new: FileTree<'a>,
-    /// Nothing in a full send.
+    /// None in a full send.
     pub(super) old: Option<FileTree<'a>>,
     pub(super) clones: Clones<'a>,
     pub(super) options: SendOptions,
@@ -28,24 +28,24 @@ pub(super) struct Job<'a> {
     out: &'a mut dyn CommandSink,
 }
 
-/// A directory of the receiver: one of the new snapshot, or one that only the old one has.
+/// A directory at the receiver: one of the new snapshot, or one that only exists in the old one.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(super) enum Dir {
     New(u64),
     Gone(u64),
 }
 
-/// The plan for the names of an inode.
+/// The planned changes of an inode's names.
 #[derive(Debug, Default)]
 pub(super) struct NamePlan {
-    /// Names that stay.
+    /// Unchanged names.
     pub(super) kept: Vec<Name>,
     pub(super) removed: Vec<Name>,
     pub(super) added: Vec<Name>,
 }
 
 impl NamePlan {
-    /// Returns the old name by which an inode is reached until it has its first new one.
+    /// Returns the old name under which an inode is reachable until it gets its first new one.
     pub(super) fn carrier(&self) -> Option<&Name> {
         let moves = self.kept.is_empty() && !self.added.is_empty();
         self.removed.first().filter(|_| moves)
@@ -76,7 +76,7 @@ impl<'a> Job<'a> {
         Ok(self.out.write(command)?)
     }
 
-    /// Reads the inode as the old and as the new snapshot have it, by the first of its items that differ.
+    /// Reads an inode in both snapshots, given its first differing item.
     pub(super) fn both_inodes(&self, first: &Difference) -> Result<(Option<Inode>, Option<Inode>)> {
         let key = first.key();
         let ino = key.objectid;
@@ -90,7 +90,7 @@ impl<'a> Job<'a> {
         }
         let after = self.new.inode(ino)?;
         let before = match self.old {
-            // The part before the first difference is alike.
+            // Everything before the first difference is equal.
             Some(_) if key.item_type > KeyType::INODE_ITEM => after,
             Some(old) => old.inode(ino)?,
             None => None,
@@ -98,7 +98,7 @@ impl<'a> Job<'a> {
         Ok((before, after))
     }
 
-    /// Returns whether an inode of both snapshots is the same one in both.
+    /// Returns whether an inode of both snapshots is the same inode.
     pub(super) fn is_kept(
         &self,
         ino: u64,
@@ -113,7 +113,7 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Returns whether a directory of this number is the same one in both snapshots.
+    /// Returns whether this directory number belongs to the same directory in both snapshots.
     pub(super) fn is_kept_dir(&mut self, ino: u64) -> Result<bool> {
         if ino == ROOT_DIR {
             return Ok(true);
@@ -134,7 +134,7 @@ impl<'a> Job<'a> {
         Ok(is_kept)
     }
 
-    /// Returns the directory that a number means in the old snapshot.
+    /// Returns the directory with this number in the old snapshot.
     pub(super) fn old_dir(&mut self, ino: u64) -> Result<Dir> {
         Ok(match self.is_kept_dir(ino)? {
             true => Dir::New(ino),
@@ -142,7 +142,7 @@ impl<'a> Job<'a> {
         })
     }
 
-    /// Computes which names of an inode that both snapshots have stay, go and come.
+    /// Computes which names of an inode are kept, removed and added.
     pub(super) fn name_plan(&mut self, ino: u64) -> Result<NamePlan> {
         let old = self.old.map_or(Ok(Vec::new()), |old| old.names(ino))?;
         let new = self.new.names(ino)?;
@@ -151,7 +151,7 @@ impl<'a> Job<'a> {
         known.sort_unstable();
         let mut kept = vec![false; known.len()];
         for name in old {
-            // Two names of different directories are not the same if these have the same number.
+            // Names are not equal if their directory's number was reused.
             match known.binary_search(&&name) {
                 Ok(at) if self.is_kept_dir(name.dir)? => {
                     kept[at] = true;

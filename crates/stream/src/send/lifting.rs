@@ -1,7 +1,8 @@
-//! Reaching what lies too deep at the receiver, though both snapshots have it at a path that is short enough.
+//! Moving directories out of deep paths: some paths are too long at the receiver, although they are short enough in
+//! both snapshots.
 //!
-//! A directory that was moved deeper takes with it what is yet to be moved or removed. Then a directory above that is
-//! moved to the root directory for a while.
+//! Moving a directory deeper also moves its contents that are yet to be moved or removed. If their path becomes too
+//! long, a directory above them is temporarily moved to the root directory.
 
 use super::error::Result;
 use super::file_tree::{MAX_PATH_BYTES, Name, ROOT_DIR};
@@ -9,11 +10,11 @@ use super::job::{Dir, Job};
 use super::receiver::{DirPlace, MAX_DEPTH};
 use crate::format::Command;
 
-/// Directories that are to be put back, in the order in which they were lifted.
+/// Directories to move back, in the order in which they were moved out.
 pub(super) type Lifted = Vec<u64>;
 
 impl Job<'_> {
-    /// Sees to it that the path of `dir` and so many bytes below it is short enough.
+    /// Ensures that the path of `dir` plus `below` bytes is short enough.
     pub(super) fn reach(&mut self, dir: Dir, below: usize) -> Result<Lifted> {
         let mut lifted = Lifted::new();
         match self.dir_path(dir) {
@@ -32,7 +33,7 @@ impl Job<'_> {
                 break;
             };
             if !is_placed {
-                // It is moved or removed later anyway.
+                // It will be moved or removed later anyway.
                 self.move_aside(ino, &inode, &path)?;
                 continue;
             }
@@ -54,7 +55,7 @@ impl Job<'_> {
         Ok(lifted)
     }
 
-    /// Reaches the name that carries an inode to its new ones.
+    /// Makes an inode's carrier name reachable.
     pub(super) fn reach_carrier(&mut self, ino: u64, carrier: &Name) -> Result<Lifted> {
         if self.receiver.is_aside(ino)? {
             return Ok(Lifted::new());
@@ -78,8 +79,8 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Finds the lowest directory on the way to `dir` whose own path is short enough. The result is None if the path of
-    /// `dir` is short enough, or if no directory helps.
+    /// Finds the deepest directory on the way to `dir` with a short enough path of its own. Returns None if the path
+    /// of `dir` is short enough, or if no directory helps.
     fn deepest_within_reach(&mut self, dir: Dir, below: usize) -> Result<Option<Dir>> {
         let mut chain: Vec<(Dir, usize)> = Vec::new();
         let mut at = dir;

@@ -1,18 +1,19 @@
-//! Sending a read-only subvolume, whole or as its difference from another one.
+//! Sending a read-only subvolume, either completely or as the difference from a parent.
 //!
-//! A send of a difference has five phases:
+//! An incremental send has five phases:
 //! 1. names of non-directories are removed (`removal`),
-//! 2. directories are made and moved (`receiver`),
-//! 3. inodes get their names, data and attributes, by ascending number (`walk`, `update`, `data`),
-//! 4. directories that are gone are removed,
-//! 5. changed directories get what they hand down (`inherited`), and their times.
+//! 2. directories are created and moved (`receiver`),
+//! 3. inodes get their names, data and attributes, in ascending order (`walk`, `update`, `data`),
+//! 4. deleted directories are removed,
+//! 5. changed directories get their inheritable attributes (`inherited`) and their times.
 //!
-//! Phases 1 and 3 walk the comparison of both snapshots. A full send is phases 3 and 5, and makes directories on the way.
+//! Phases 1 and 3 walk the comparison of both snapshots. A full send consists of phases 3 and 5, and creates
+//! directories on the way.
 //!
-//! Memory is bounded, whatever differs: a path in each tree, batches of differences (`differences`), buffers of data, all
-//! names of an inode, caches of directories. Numbers of inodes that are remembered go to temporary files beyond that (`spilled`).
+//! Memory is bounded for any difference: a path in each tree, batches of differences (`differences`), data buffers,
+//! all names of one inode, and directory caches. Large sets of inode numbers spill to temporary files (`spilled`).
 //!
-//! Equal snapshots and options give equal streams. No command of one fails at a receiver that has the parent as it is here.
+//! Equal snapshots and options give equal streams. No command fails at a receiver whose parent is unchanged.
 
 mod clones;
 mod data;
@@ -44,7 +45,7 @@ use job::Job;
 
 pub use error::{CorruptFile, SendError};
 
-/// Takes the commands of a stream.
+/// A sink for the commands of a stream.
 pub trait CommandSink {
     fn write(&mut self, command: &Command<'_>) -> Result<(), WriteError>;
 }
@@ -57,15 +58,15 @@ impl<W: Write> CommandSink for StreamWriter<W> {
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SendOptions {
-    /// That of the stream's header.
+    /// The version in the stream's header.
     pub version: StreamVersion,
-    /// Says which ranges of files changed, and leaves the data out.
+    /// Send only the ranges of changed data.
     pub no_data: bool,
-    /// Sends compressed extents as they are on disk.
+    /// Send compressed extents in their on-disk form.
     pub compressed: bool,
 }
 
-/// Sends one subvolume.
+/// A sender of one subvolume.
 #[derive(Debug)]
 pub struct Sender<'a> {
     snapshot: &'a Snapshot,
@@ -84,25 +85,26 @@ impl<'a> Sender<'a> {
         }
     }
 
-    /// Sends the difference from this one, which the receiver has.
+    /// Sends only the difference from this parent, which must exist at the receiver.
     #[must_use]
     pub fn parent(mut self, parent: &'a Snapshot) -> Self {
         self.parent = Some(parent);
         self
     }
 
-    /// Sends extents of this one as clones. The receiver has it.
+    /// Sends extents of this subvolume as clones. It must exist at the receiver.
     #[must_use]
     pub fn clone_source(mut self, source: &'a Snapshot) -> Self {
         self.clone_sources.push(source);
         self
     }
 
-    /// Writes the commands of the subvolume. [`Command::End`] is left to the caller: several may share one stream.
+    /// Writes the commands of the subvolume. The caller writes [`Command::End`], because several subvolumes may share
+    /// one stream.
     ///
     /// Errors:
-    /// - one that has no name, as the top level;
-    /// - an inode whose items are not sound;
+    /// - the subvolume has no name, like the top level;
+    /// - an inode has invalid items;
     /// - `out` fails.
     pub fn send(&self, out: &mut dyn CommandSink) -> Result<(), SendError> {
         self.check()?;
@@ -181,7 +183,7 @@ impl<'a> Sender<'a> {
     }
 }
 
-/// Returns by which numbers a receiver knows a subvolume: those of the subvolume that it was received from, if it was.
+/// Returns the identity of a subvolume for receivers: the identity of its origin, if it was received.
 fn identity(snapshot: &Snapshot) -> (Uuid, Transid) {
     let item = snapshot.item();
     let uuid = match item.received_uuid.is_nil() {

@@ -1,11 +1,11 @@
-//! Where things are at the receiver while the stream is applied, and moving directories there.
+//! The state of the receiver while the stream is applied, and directory moves.
 //!
-//! Nothing of it is a copy of a tree. The work of a phase follows from how far it has come; only exceptions are
-//! remembered.
+//! There is no copy of a tree. Most locations follow from the progress of the current phase; only exceptions are
+//! stored.
 //!
 //! Invariants
-//! - RECEIVER-1: a directory is placed after all its ancestors in the new snapshot are. So no move makes a loop.
-//! - RECEIVER-2: a name that is to be used and still taken is freed by moving the other inode aside.
+//! - RECEIVER-1: a directory is placed only after all its ancestors in the new snapshot. So no move creates a loop.
+//! - RECEIVER-2: a needed name that is still in use is freed by moving the other inode aside.
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,20 +17,20 @@ use super::job::{Dir, Job};
 use super::spilled::{FirstSeen, InodeSet};
 use crate::format::Command;
 
-/// Paths are shorter than 4,096 bytes, so nothing lies deeper.
+/// Maximum depth: paths are shorter than 4,096 bytes.
 pub(super) const MAX_DEPTH: usize = 2048;
-/// How many paths of directories are remembered.
+/// Maximum number of cached directory paths.
 const MAX_KNOWN_PATHS: usize = 4096;
-/// How many directories are remembered that need no more moves.
+/// Maximum number of remembered directories that need no more moves.
 const MAX_PLACED_WITH_PARENTS: usize = 1 << 16;
 
-/// How far the stream has come.
+/// Progress of the stream.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) enum Progress {
-    /// All that is left is where the old snapshot has it.
+    /// All remaining items are at their places in the old snapshot.
     #[default]
     Removing,
-    /// Directories below this number are placed. Of a full send, all that is below it.
+    /// Directories below this number are placed. In a full send, this applies to all inodes below it.
     Placing(u64),
     /// All directories are placed, and non-directories below this number have their names.
     Naming(u64),
@@ -39,28 +39,28 @@ pub(super) enum Progress {
 #[derive(Debug, Default)]
 pub(super) struct Receiver {
     pub(super) progress: Progress,
-    /// Directories that both snapshots have at different places.
+    /// Directories at different places in the two snapshots.
     pub(super) moved: InodeSet,
     /// Directories that were placed before their turn.
     early: InodeSet,
-    /// Some of those that are placed, and all above them, too.
+    /// Some of the directories that are placed together with all of their parents.
     placed_with_parents: HashSet<u64>,
-    /// Inodes of the old snapshot that lie in the root directory under a name of their own, which follows from both
-    /// trees.
+    /// Inodes of the old snapshot that are in the root directory under a temporary name, which can be derived from
+    /// both trees.
     asides: InodeSet,
-    /// Directories of the new snapshot that are placed, and lie in the root directory for a while.
+    /// Placed directories of the new snapshot that are temporarily in the root directory.
     pub(super) lifted: HashMap<u64, Vec<u8>>,
-    /// The carrier of the inode that was last asked for. One with many names is asked for again and again.
+    /// The carrier name of the last requested inode, because one with many names is requested repeatedly.
     carrier: Option<(u64, Option<Name>)>,
     paths: HashMap<Dir, Vec<u8>>,
-    /// Directories whose entries changed, and which the comparison may not name.
+    /// Directories with changed entries that may not appear in the comparison.
     pub(super) touched: FirstSeen,
 }
 
-/// Where a directory is.
+/// The location of a directory.
 pub(super) enum DirPlace {
     In(Dir, Vec<u8>),
-    /// In the root directory, under a name of its own.
+    /// In the root directory, under a temporary name.
     Aside(Vec<u8>),
 }
 
@@ -73,7 +73,7 @@ impl Receiver {
         Ok(self.asides.contains(ino)?)
     }
 
-    /// Returns whether a directory has had its turn, if it has one.
+    /// Returns whether the turn of a directory is over.
     fn had_its_turn(&mut self, dir: u64) -> Result<bool> {
         Ok(match self.progress {
             Progress::Removing => false,
@@ -91,7 +91,7 @@ pub(super) fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
 }
 
 impl Job<'_> {
-    /// Returns whether a directory of the new snapshot is where that has it.
+    /// Returns whether a directory of the new snapshot is at its final place.
     pub(super) fn is_placed(&mut self, dir: u64) -> Result<bool> {
         if dir == ROOT_DIR || self.receiver.had_its_turn(dir)? {
             return Ok(true);
@@ -102,7 +102,7 @@ impl Job<'_> {
         Ok(self.is_kept_dir(dir)? && !self.receiver.moved.contains(dir)?)
     }
 
-    /// Returns where a directory is at the receiver, as of now.
+    /// Returns the current location of a directory at the receiver.
     pub(super) fn place_of(&mut self, dir: Dir) -> Result<DirPlace> {
         let (Dir::New(ino) | Dir::Gone(ino)) = dir;
         let is_placed = matches!(dir, Dir::New(_)) && self.is_placed(ino)?;
@@ -122,7 +122,7 @@ impl Job<'_> {
         Ok(DirPlace::In(Dir::New(dir), name))
     }
 
-    /// Returns the path of a directory at the receiver, as of now.
+    /// Returns the current path of a directory at the receiver.
     pub(super) fn dir_path(&mut self, dir: Dir) -> Result<Vec<u8>> {
         let mut names: Vec<Vec<u8>> = Vec::new();
         let mut at = dir;
@@ -162,13 +162,13 @@ impl Job<'_> {
         Ok(path)
     }
 
-    /// Returns the path of a name that the new snapshot has.
+    /// Returns the path of a name in the new snapshot.
     pub(super) fn new_path(&mut self, name: &Name) -> Result<Vec<u8>> {
         let dir = self.dir_path(Dir::New(name.dir))?;
         self.checked(name, &dir)
     }
 
-    /// Returns the path of a name that the old snapshot has, as of now.
+    /// Returns the current path of a name in the old snapshot.
     pub(super) fn old_path(&mut self, name: &Name) -> Result<Vec<u8>> {
         let dir = self.old_dir(name.dir)?;
         let dir = self.dir_path(dir)?;
@@ -183,7 +183,7 @@ impl Job<'_> {
         }
     }
 
-    /// Returns where an inode is that has `carrier` in the old snapshot and no name of the new one yet.
+    /// Returns the path of an inode with the old name `carrier` and no new name yet.
     pub(super) fn carried_path(&mut self, ino: u64, carrier: &Name) -> Result<Vec<u8>> {
         match self.name_aside(ino)? {
             Some(orphan) => Ok(orphan),
@@ -191,7 +191,7 @@ impl Job<'_> {
         }
     }
 
-    /// Returns the name in the root directory of an inode that is aside.
+    /// Returns the name in the root directory of an inode that was moved aside.
     fn name_aside(&mut self, ino: u64) -> Result<Option<Vec<u8>>> {
         let Some(old) = self.old else {
             return Ok(None);
@@ -205,17 +205,17 @@ impl Job<'_> {
         }
     }
 
-    /// Notes that an inode that was aside has a name again.
+    /// Removes the mark of an inode that was aside and has a name again.
     pub(super) fn forget_aside(&mut self, ino: u64) -> Result<()> {
         Ok(self.receiver.asides.remove(ino)?)
     }
 
-    /// Puts a directory of the new snapshot in its place, and before it those above it.
+    /// Places a directory of the new snapshot, after all of its parents.
     pub(super) fn place(&mut self, dir: u64) -> Result<()> {
         let mut above = Vec::new();
         let mut at = dir;
         let mut depth = 0;
-        // Also above one that is not moved itself.
+        // This includes parents of directories that are not moved themselves.
         while at != ROOT_DIR && !self.receiver.placed_with_parents.contains(&at) {
             depth += 1;
             if depth > MAX_DEPTH {
@@ -261,19 +261,19 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Notes that the turn of a directory, or of any inode of a full send, is over.
+    /// Ends the turn of a directory, or of any inode in a full send.
     pub(super) fn finish_turn(&mut self, ino: u64) {
         self.receiver.progress = Progress::Placing(ino + 1);
     }
 
-    /// Begins to name inodes, now that all directories are placed.
+    /// Starts naming inodes after all directories are placed.
     pub(super) fn begin_naming(&mut self) {
         self.receiver.progress = Progress::Naming(0);
         self.receiver.early = InodeSet::default();
         self.receiver.forget_paths();
     }
 
-    /// Makes sure that nothing has a name at the receiver which an inode of the new snapshot is to get.
+    /// Ensures that no inode at the receiver occupies a name that is needed for the new snapshot.
     pub(super) fn vacate_name(&mut self, name: &Name) -> Result<()> {
         let Some(old) = self.old else {
             return Ok(());
@@ -305,7 +305,7 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Returns whether a non-directory still has only this old name.
+    /// Returns whether this old name is the last remaining name of a non-directory.
     fn is_carried_by(&mut self, ino: u64, holder: &Inode, name: &Name) -> Result<bool> {
         if let Progress::Naming(turn) = self.receiver.progress
             && ino < turn
@@ -336,7 +336,7 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Finds a name that neither snapshot has in its root directory.
+    /// Finds a name that is unused in the root directories of both snapshots.
     pub(super) fn free_name(&self, ino: u64, generation: u64) -> Result<Vec<u8>> {
         let mut number = 0u64;
         loop {

@@ -1,6 +1,6 @@
-//! Taking away what only the old snapshot has: names of non-directories first, directories last.
+//! Removal of names that only exist in the old snapshot: non-directories first, directories last.
 //!
-//! Not here: where directories are meanwhile (`receiver`).
+//! Not here: the intermediate locations of directories (`receiver`).
 
 use std::io;
 
@@ -14,19 +14,19 @@ use super::receiver::Progress;
 use super::spilled::{InodeCounts, InodeList};
 use crate::format::Command;
 
-/// The directories that differ, each list ascending.
+/// The directories that differ, in ascending lists.
 #[derive(Debug, Default)]
 pub(super) struct ChangedDirs {
-    /// Only the new snapshot has them.
+    /// Only in the new snapshot.
     made: InodeList,
-    /// Only the old snapshot has them.
+    /// Only in the old snapshot.
     pub(super) gone: InodeList,
-    /// Both have them, at different places.
+    /// In both snapshots, at different places.
     moved: InodeList,
 }
 
 impl Job<'_> {
-    /// Finds the directories that differ, and removes names of non-directories. One name of an inode that is moved stays.
+    /// Finds the directories that differ, and removes names of non-directories. A moved inode keeps one name.
     pub(super) fn remove_names(&mut self, old: FileTree<'_>) -> Result<ChangedDirs> {
         let mut dirs = ChangedDirs::default();
         let (before, after) = (Some(old.snapshot), self.new.snapshot);
@@ -81,7 +81,7 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Returns whether a directory of both snapshots is elsewhere, also where only the directory above was replaced.
+    /// Returns whether a directory of both snapshots was moved, or its parent was replaced.
     fn is_moved(&mut self, old: FileTree<'_>, ino: u64) -> Result<bool> {
         if ino == ROOT_DIR {
             return Ok(false);
@@ -90,7 +90,7 @@ impl Job<'_> {
         Ok(before != after || !self.is_kept_dir(after.dir)?)
     }
 
-    /// Puts all directories of the new snapshot in their places.
+    /// Places all directories of the new snapshot.
     pub(super) fn place_dirs(&mut self, dirs: &ChangedDirs) -> Result<()> {
         self.receiver.progress = Progress::Placing(0);
         for ino in merged(dirs.made.iter(), dirs.moved.iter()) {
@@ -102,7 +102,7 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Removes the directories that are gone, once nothing else is in them.
+    /// Removes deleted directories after their contents.
     pub(super) fn remove_dirs(&mut self, old: FileTree<'_>, gone: &InodeList) -> Result<()> {
         let mut children = InodeCounts::default();
         for ino in gone.iter() {
@@ -124,14 +124,15 @@ impl Job<'_> {
                 };
                 let left = children.get(parent)?.saturating_sub(1);
                 children.set(parent, left)?;
-                // The turn of others comes.
+                // Otherwise the parent's turn in the list is still to come.
                 next = (left == 0 && parent < ino).then_some(parent);
             }
         }
         Ok(())
     }
 
-    /// Returns the directory that a gone directory lies in, if that is gone, too. One that is aside counts as well.
+    /// Returns the parent of a deleted directory if that is deleted, too. This also counts directories that were
+    /// moved aside.
     fn gone_parent(&mut self, old: FileTree<'_>, ino: u64) -> Result<Option<u64>> {
         let parent = old.first_name(ino)?.dir;
         Ok((!self.is_kept_dir(parent)?).then_some(parent))

@@ -1,4 +1,4 @@
-//! One inode of the new snapshot: its names at the receiver, and its attributes.
+//! Updating one inode: its names at the receiver, and its attributes.
 //!
 //! Not here: its data (`data`), extended attributes (`xattrs`).
 
@@ -12,22 +12,22 @@ use super::file_tree::{Inode, ROOT_DIR};
 use super::job::{Dir, Job};
 use crate::format::{Command, NewNode, StreamVersion, Time};
 
-/// Bits of a mode that can be set.
+/// Settable bits of a mode.
 const PERMISSIONS: u32 = 0o7777;
-/// Set-user-ID and set-group-ID, which a change of owner clears.
+/// Set-user-ID and set-group-ID, which chown clears.
 const SET_IDS: u32 = 0o6000;
 
-/// An inode on its way to what the new snapshot has.
+/// An inode that is being updated to its state in the new snapshot.
 #[derive(Debug)]
 pub(super) struct Update {
     pub(super) ino: u64,
-    /// This very inode in the old snapshot.
+    /// Its state in the old snapshot, if it is the same inode there.
     pub(super) before: Option<Inode>,
     pub(super) after: Inode,
-    /// Where the receiver has it.
+    /// Its current path at the receiver.
     pub(super) path: Vec<u8>,
     pub(super) data: FileData,
-    /// Capabilities to be set once nothing clears them any more.
+    /// Capabilities to set after the last command that clears them.
     pub(super) capability: Option<Vec<u8>>,
 }
 
@@ -46,14 +46,14 @@ pub(super) fn utimes<'p>(path: &'p [u8], inode: &Inode) -> Command<'p> {
     }
 }
 
-/// Converts the device number of an inode item to the kernel's 32-bit form.
+/// Converts the device number of an inode item to the kernel's 32-bit encoding.
 fn encoded_device(rdev: u64) -> u64 {
     let (major, minor) = (rdev >> 20, rdev & 0xf_ffff);
     (minor & 0xff) | (major << 8) | ((minor & !0xff) << 12)
 }
 
 impl Job<'_> {
-    /// Gives an inode its names, and makes it if the receiver does not have it.
+    /// Sends the names of an inode, and creates it if it does not exist at the receiver.
     pub(super) fn begin_update(
         &mut self,
         ino: u64,
@@ -81,7 +81,7 @@ impl Job<'_> {
         })
     }
 
-    /// Makes a non-directory with all its names.
+    /// Creates a non-directory with all of its names.
     fn create(&mut self, ino: u64, inode: &Inode) -> Result<Vec<u8>> {
         let names = self.new.names(ino)?;
         let Some((first, others)) = names.split_first() else {
@@ -100,7 +100,7 @@ impl Job<'_> {
         Ok(path)
     }
 
-    /// Frees a name, so that nothing has it any more, and returns its path.
+    /// Frees a name at the receiver, and returns its path.
     fn free_path(&mut self, name: &super::file_tree::Name) -> Result<Vec<u8>> {
         match self.old {
             None => self.place(name.dir)?,
@@ -136,7 +136,8 @@ impl Job<'_> {
         }
     }
 
-    /// Gives a non-directory that the receiver has its new names. Old ones are gone, but one if all are.
+    /// Sends the new names of an existing non-directory. All of its old names are removed, except for one if none is
+    /// kept.
     fn rename(&mut self, ino: u64) -> Result<Vec<u8>> {
         let plan = self.name_plan(ino)?;
         let mut added = plan.added.iter();
@@ -165,7 +166,7 @@ impl Job<'_> {
         Ok(path)
     }
 
-    /// Sends what comes after all items: the rest of the data, and attributes that other commands change.
+    /// Sends everything that must follow the items: remaining data, and attributes that other commands change.
     pub(super) fn finish_update(&mut self, mut update: Update) -> Result<()> {
         self.finish_data(&mut update)?;
         self.set_owner_and_mode(&mut update)?;
@@ -204,8 +205,7 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Sets the times of a file that is no directory. Times of directories are set when nothing in them changes any
-    /// more.
+    /// Sets the times of a non-directory. Times of directories are set after the last change in them.
     fn set_file_times(&mut self, update: &Update) -> Result<()> {
         let (before, after) = (update.before.map(|before| before.item), update.after.item);
         let differ =

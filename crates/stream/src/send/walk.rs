@@ -1,4 +1,4 @@
-//! Going through the inodes that differ, item by item.
+//! The walk over differing inodes, item by item.
 
 use std::ops::ControlFlow;
 
@@ -14,13 +14,13 @@ use super::spilled::InodeList;
 use super::update::Update;
 use crate::format::Command;
 
-/// Returns whether a key's object is an inode that users see, and not a list of the file system's own.
+/// Returns whether an objectid is a user-visible inode, as opposed to an internal list of the file system.
 pub(super) fn is_inode(objectid: u64) -> bool {
     (InodeNr::FIRST_FREE.0..=RootId::LAST_FREE).contains(&objectid)
 }
 
 impl Job<'_> {
-    /// Brings all inodes that differ up to date. Returns the directories among them, ascending.
+    /// Updates all differing inodes. Returns the directories among them, ascending.
     pub(super) fn update_inodes(&mut self) -> Result<InodeList> {
         let mut dirs = InodeList::default();
         let (old, new) = (self.old.map(|old| old.snapshot), self.new.snapshot);
@@ -53,7 +53,7 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Begins the update of an inode. The result is None for an inode that is gone, and for one that is done at once.
+    /// Starts the update of an inode. Returns None for a deleted inode, and for one that needs no further items.
     fn begin(
         &mut self,
         ino: u64,
@@ -81,8 +81,8 @@ impl Job<'_> {
         Ok(Some(update))
     }
 
-    /// Returns whether the old snapshot has items of another inode with this number: then the comparison leaves out
-    /// what both have alike.
+    /// Returns whether the old snapshot has another inode with this number. In this case the comparison omits items
+    /// that are equal by chance.
     fn had_number(&self, ino: u64) -> Result<bool> {
         let Some(old) = self.old else {
             return Ok(false);
@@ -126,7 +126,7 @@ impl Job<'_> {
         }
     }
 
-    /// Gives changed directories their times, now that nothing in them changes any more.
+    /// Sets the times of changed directories, after the last change in them.
     pub(super) fn set_times(&mut self, dirs: &InodeList) -> Result<()> {
         let mut unnamed = std::mem::take(&mut self.receiver.touched);
         for ino in dirs.iter() {

@@ -1,4 +1,4 @@
-//! Extended attributes that differ.
+//! Differing extended attributes.
 
 use ubtrfs_format::item::DirEntries;
 use ubtrfs_format::item::acl;
@@ -10,12 +10,12 @@ use super::job::Job;
 use super::update::Update;
 use crate::format::Command;
 
-/// Writing to a file and giving it another owner clear it.
+/// Cleared by writes and by chown.
 const CAPABILITY: &[u8] = b"security.capability";
-/// An ACL without entries: the version alone.
+/// An ACL without entries: only the version.
 const EMPTY_ACL: &[u8] = &[2, 0, 0, 0];
 
-/// Returns the value to set. An ACL without bytes cannot be set, and is replaced by one without entries.
+/// Returns the value to set. An empty ACL value cannot be set, and is replaced by an ACL without entries.
 pub(super) fn settable<'v>(name: &[u8], value: &'v [u8]) -> &'v [u8] {
     match name {
         acl::ACCESS | acl::DEFAULT if value.is_empty() => EMPTY_ACL,
@@ -24,7 +24,7 @@ pub(super) fn settable<'v>(name: &[u8], value: &'v [u8]) -> &'v [u8] {
 }
 
 impl Job<'_> {
-    /// Sets and removes what two items of one hash have differently.
+    /// Sends the differences between two items with the same hash.
     pub(super) fn take_xattrs(
         &mut self,
         update: &mut Update,
@@ -69,7 +69,7 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Sets the capabilities that the file has, if they changed or were cleared.
+    /// Sets the capabilities of a file if they have changed or were cleared.
     pub(super) fn set_capability(&mut self, update: &mut Update) -> Result<()> {
         let mut value = update.capability.take();
         if value.is_none() && update.before.is_some() && update.data.clears_capability {

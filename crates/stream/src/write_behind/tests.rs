@@ -1,9 +1,9 @@
-//! Order, errors and ends of bytes that are written behind.
+//! Order, errors and completion of write-behind output.
 
 use super::*;
 use crate::scoped_thread::without_threads;
 
-/// Takes so many bytes, then fails.
+/// A writer that accepts a number of bytes, then fails.
 #[derive(Debug)]
 struct Short {
     taken: Vec<u8>,

@@ -1,5 +1,5 @@
-//! Compressed data as it comes beside the same decompressed, devices that fail, a volume that is full, and commands
-//! that make no sense. With `UBTRFS_SOAK` set there are more of each.
+//! Compressed data compared with the decompressed equivalent, failing devices, a full volume, and nonsensical
+//! commands. With `UBTRFS_SOAK` set there are more of each.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ const TRUNCATE_FAR: Command<'_> = Command::Truncate {
     size: FAR,
 };
 
-/// Commands on the file `f`, with what it holds after them.
+/// Commands on the file `f`, and its expected contents.
 struct Script {
     stream: StreamWriter<Vec<u8>>,
     content: Vec<u8>,
@@ -71,7 +71,7 @@ impl Script {
         self.content.resize(size as usize, 0);
     }
 
-    /// Writes the bytes from `from` on of `plain`, `len` of them.
+    /// Writes `len` bytes of `plain`, starting at `from`.
     fn write_encoded(&mut self, offset: u64, kind: Compression, plain: &[u8], from: u64, len: u64) {
         let inline = plain.len() as u64 <= SECTOR / 2;
         let mut data = Vec::new();
@@ -121,7 +121,7 @@ fn random_script(rng: &mut Rng) -> Script {
                 let sectors = 2 + rng.below(31);
                 let from = rng.below(sectors) * SECTOR;
                 let whole = sectors * SECTOR - from;
-                // Some end within a sector.
+                // Some ranges end within a sector.
                 let len = whole - rng.below(2) * rng.below(SECTOR);
                 let plain = plain((sectors * SECTOR) as usize, salt);
                 script.write_encoded(offset, kinds[salt as usize % 3], &plain, from, len);
@@ -153,7 +153,7 @@ fn compressed_data_reads_as_it_does_decompressed() {
     }
 }
 
-/// The sender has smaller sectors, or checksums that the receiver has not.
+/// The sender has smaller sectors, or only one of the files has checksums.
 #[test]
 fn clones_that_cannot_be_are_copies() {
     let data = plain(20_000, 1);
@@ -202,7 +202,7 @@ fn clones_that_cannot_be_are_copies() {
     assert_sound(&device);
 }
 
-/// A hole may be longer than the volume, and data may end it anywhere.
+/// A hole may be larger than the volume, and data may follow it anywhere.
 #[test]
 fn long_holes_that_cannot_be_cloned_are_made_again() {
     let mut script = Script::new();
@@ -222,7 +222,7 @@ fn long_holes_that_cannot_be_cloned_are_made_again() {
             path: clone_path,
             size,
         },
-        // The space there is to read as zeros.
+        // This data must read as zeros later.
         Command::Write {
             path: b"f",
             offset: 0,
@@ -259,7 +259,7 @@ fn long_holes_that_cannot_be_cloned_are_made_again() {
     assert_sound(&device);
 }
 
-/// Whichever write of the device fails, what is marked as received is whole.
+/// Whichever write of the device fails, a subvolume that is marked as received is complete.
 #[test]
 fn data_that_is_lost_leaves_the_subvolume_unfinished() {
     let mut script = Script::new();
@@ -295,14 +295,14 @@ fn data_that_is_lost_leaves_the_subvolume_unfinished() {
     assert!(failed > 0);
 }
 
-/// Has the device lose what is written next, but nothing behind that.
+/// Makes the device lose the next writes, but no later ones.
 struct LosesData(Arc<FaultDevice>);
 
 impl ReceiveObserver for LosesData {
     fn begin(&mut self, _subvolume: &[u8], command: &Command<'_>) {
         if let Command::Write { .. } = command {
             let next = self.0.counts().writes;
-            // Its two parts together, and the first alone.
+            // Both parts of the data together, or only the first one.
             (next..next + 3).for_each(|nth| self.0.add(Fault::Write { nth }));
         }
     }
@@ -341,7 +341,7 @@ fn a_subvolume_that_is_not_finished_is_the_last() {
     }
 }
 
-/// On a volume whose holes have items.
+/// On a volume with explicit hole items.
 #[test]
 fn space_for_a_hole_of_any_length_is_refused_at_once() {
     let mut script = Script::new();
@@ -374,7 +374,7 @@ fn space_for_a_hole_of_any_length_is_refused_at_once() {
     );
 }
 
-/// Whenever the power fails, what is marked as received is whole.
+/// Whenever the power fails, a subvolume that is marked as received is complete.
 #[test]
 fn a_power_cut_leaves_what_is_marked_as_received_whole() {
     let mut script = Script::new();
@@ -436,7 +436,7 @@ fn a_volume_that_is_full_keeps_what_there_was() {
     assert_sound(&device);
 }
 
-/// Making a subvolume writable keeps the note of what it was received from, as in the kernel.
+/// Making a subvolume writable keeps the record of its origin, as in the kernel.
 #[test]
 fn a_parent_that_may_have_changed_is_refused() {
     let (stream, _) = Script::new().end();
@@ -489,7 +489,7 @@ const PATHS: [&[u8]; 14] = [
     b"a/b/d",
 ];
 
-/// Chooses a command that may make sense after others.
+/// Chooses a command that may be valid after others.
 fn random_command<'a>(rng: &mut Rng, data: &'a [u8]) -> Command<'a> {
     let mut path = || PATHS[rng.below(PATHS.len() as u64) as usize];
     let (path, other) = (path(), path());
@@ -558,7 +558,7 @@ fn random_command<'a>(rng: &mut Rng, data: &'a [u8]) -> Command<'a> {
     }
 }
 
-/// Most of them fail. Nothing outside the subvolume changes, and the volume is sound.
+/// Most of them fail. Nothing outside of the subvolume changes, and the volume stays consistent.
 #[test]
 fn random_commands_do_no_harm() {
     let mut rng = Rng::new(ubtrfs_sim::seed("random commands"));

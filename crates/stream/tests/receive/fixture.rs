@@ -1,4 +1,4 @@
-//! A volume in memory that streams are received into.
+//! A volume in memory for receiving streams.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ pub(crate) fn assert_sound(device: &MemDevice) {
     let devices = vec![(PathBuf::from("memory"), device)];
     let report = check_devices(devices, &options, &mut |_| {}).unwrap();
     let issues: Vec<String> = report.issues.iter().map(ToString::to_string).collect();
-    // A copy of the superblock that was not written is of no account.
+    // A superblock copy that was not written is irrelevant.
     assert!(report.is_clean(), "{issues:#?}");
 }
 
@@ -64,7 +64,7 @@ pub(crate) fn receive(
     receiver.receive(&mut StreamReader::open(stream).unwrap())
 }
 
-/// Reads the content of the file `f` in the subvolume that was received, which must be read-only.
+/// Reads the contents of the file `f` in the received subvolume, which must be read-only.
 pub(crate) fn content(volume: &Volume) -> Vec<u8> {
     let top = volume.root_dir(RootId::FS_TREE).unwrap();
     let file = volume.resolve(top, b"s/f").unwrap();
@@ -83,7 +83,7 @@ pub(crate) fn is_finished(volume: &Volume) -> bool {
     finished.count() == 1
 }
 
-/// Returns data that is compressible, and nowhere the same.
+/// Returns data that is compressible and has no equal sectors.
 pub(crate) fn plain(len: usize, salt: u64) -> Vec<u8> {
     (0..len as u64)
         .map(|at| ((at / 64 + salt) % 251) as u8)

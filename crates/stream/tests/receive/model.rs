@@ -1,5 +1,5 @@
-//! Random writes, encoded writes, clones, holes and sizes of three files, beside a model in memory. Commits come in
-//! between.
+//! Random writes, encoded writes, clones, holes and truncations of three files, compared with a model in memory.
+//! There are commits in between.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::fixture::{MIB, SECTOR, assert_sound, device_with, is_soak, plain};
 
 const FILES: [&[u8]; 3] = [b"a", b"b", b"c"];
 
-/// Has the volume commit between commands.
+/// Makes the volume commit between commands.
 struct Commits<'a> {
     volume: &'a Volume,
     rng: Rng,
@@ -200,7 +200,7 @@ fn volume_options(rng: &mut Rng) -> MkfsOptions {
     options
 }
 
-/// Opens as a receiver may: with compression, without copy-on-write, with small files outside their items.
+/// Opens a volume with random options: with compression, without copy-on-write, or without inline extents.
 fn open(device: Arc<dyn BlockDevice>, rng: &mut Rng) -> Arc<Volume> {
     let mut options = OpenOptions::new().writable(true).commit_interval(None);
     match rng.below(4) {
@@ -239,7 +239,7 @@ fn assert_holds(volume: &Volume, name: &[u8], files: &[Vec<u8>; 3], log: &[Strin
     }
 }
 
-/// Receives a subvolume of random commands: the first, or one of the difference to the one before.
+/// Receives a subvolume of random commands: the first one in full, later ones as a difference from the previous one.
 fn receive_random(
     volume: &Arc<Volume>,
     generation: u8,
@@ -274,7 +274,7 @@ fn receive_random(
                 clone_uuid: Uuid([generation; 16]),
                 clone_ctransid: ctransid,
             });
-            // One that may be stored otherwise than the others.
+            // A file that may be stored differently from the others.
             let (path, ino) = (FILES[2], InodeNr(301));
             model.emit(&Command::Unlink { path });
             model.emit(&Command::Mkfile { path, ino });

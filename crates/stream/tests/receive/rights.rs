@@ -1,4 +1,4 @@
-//! Files that a caller clones from.
+//! Permissions for clone sources.
 
 use ubtrfs_engine::rights::{Caller, Refused};
 use ubtrfs_engine::{NewInode, RenameMode};
@@ -11,7 +11,7 @@ fn path(name: &[u8]) -> TreePath<'_> {
     TreePath::new(name).unwrap()
 }
 
-/// Also if the path led to a file that the caller could read, and the one found last could not be read.
+/// Even if the path led to a file that the caller could read, and the last file found was not readable.
 #[test]
 fn other_file_at_the_path_of_a_readable_one_is_refused() {
     let volume = open(new_device(256 * MIB));

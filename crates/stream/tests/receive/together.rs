@@ -1,4 +1,4 @@
-//! Commands that are done together where they follow each other.
+//! Adjacent commands that are executed together.
 
 use std::sync::Arc;
 
@@ -86,7 +86,7 @@ impl ReceiveObserver for Failures {
     }
 }
 
-/// Receives a stream that has no end, with as many errors as there are.
+/// Receives a stream without an end, with any number of errors.
 fn receive_all(stream: &[u8]) -> (Arc<Volume>, Failures) {
     let volume = open(new_device(256 * MIB));
     let top = volume.root_dir(RootId::FS_TREE).unwrap();
@@ -116,7 +116,7 @@ fn each_command_that_fails_is_named() {
     ];
     let stream = stream_of(&commands);
     let offset = |at: usize| stream_of(&commands[..at]).len() as u64;
-    // PUT-OFF-1: the stream has no end, and all before that is done.
+    // PUT-OFF-1: all commands are executed, although the stream has no end.
     let (volume, failures) = receive_all(&stream);
     let wanted = [
         ("chown", offset(1), b"gone".to_vec()),
@@ -169,11 +169,11 @@ fn files_that_are_made_and_renamed_have_the_second_name() {
         mkfile(b"o258-1-0", 258),
         rename(b"o258-1-0", b"d/f"),
         write(b"d/f", b"first"),
-        // It takes the place of the one before.
+        // Replaces the previous file.
         mkfile(b"o259-1-0", 259),
         rename(b"o259-1-0", b"d/f"),
         write(b"d/f", b"second one"),
-        // Another one is renamed.
+        // Another file is renamed.
         mkfile(b"new", 260),
         rename(b"d/f", b"d/g"),
         mkdir(b"e", 261),
@@ -202,7 +202,7 @@ fn files_take_over_what_their_first_directory_hands_on() {
         mkdir(b"plain", 258),
         chown(b"d", 70),
         mkfile(b"a", 259),
-        // Known by then.
+        // Already known.
         rename(b"a", b"d/a"),
         chmod(b"d", 0o2755),
         mkfile(b"b", 260),
@@ -278,12 +278,12 @@ fn small_files_have_what_follows_them() {
         chmod(b"c", 0o600),
         mkfile(b"d", 260),
         chmod(b"d", 0o444),
-        // The place is taken.
+        // The name is in use.
         mkfile(b"o261-1-0", 261),
         rename(b"o261-1-0", b"d"),
         write(b"d", b"another"),
         chown(b"d", 20),
-        // Nothing follows that is about it.
+        // No command for this file follows.
         mkfile(b"e", 262),
         chown(b"a", 30),
         Command::End,

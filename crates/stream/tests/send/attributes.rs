@@ -1,4 +1,4 @@
-//! Attributes that the receiver's file system adds or takes away by itself.
+//! Attributes that the receiver's file system adds or removes by itself.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
@@ -13,7 +13,7 @@ use crate::fixture::{Source, Target, V1, V2, btrfs, count};
 const DEFAULT_ACL: &str = "system.posix_acl_default";
 const ACCESS_ACL: &str = "system.posix_acl_access";
 
-/// Builds an ACL with an entry for one more user.
+/// Builds an ACL with an entry for another user.
 pub(crate) fn acl(uid: u32, permissions: u16) -> Vec<u8> {
     let entries: [(u16, u16, u32); 5] = [
         (0x01, 7, u32::MAX),
@@ -35,7 +35,7 @@ fn set(path: &Path, name: &str, value: &[u8]) {
     xattr::set(path, name, value).unwrap();
 }
 
-/// Creates files and directories that do not have the attributes that their directory hands down.
+/// Creates files and directories without the inheritable attributes of their directory.
 fn fill(dir: &Path) {
     fs::create_dir_all(dir.join("sub")).unwrap();
     fs::write(dir.join("sub/file"), [1; 9000]).unwrap();
@@ -67,12 +67,12 @@ fn nothing_is_inherited_at_the_receiver() {
     fill(&live.join("dir"));
     hand_down(&live);
     hand_down(&live.join("dir"));
-    // These have it all, and one has an ACL of its own.
+    // These inherit everything, and one has a different ACL.
     fill(&live.join("dir/heirs"));
     set(&live.join("dir/heirs/file"), ACCESS_ACL, &acl(9, 4));
     source.snapshot("first");
     for dir in [live.clone(), live.join("dir")] {
-        // Made elsewhere, and moved in.
+        // Created elsewhere, and moved in.
         let outside = live.with_file_name("outside");
         btrfs(&["subvolume", "create"], &[&outside]);
         fs::create_dir(live.join("plain")).unwrap();
@@ -109,7 +109,7 @@ fn nothing_is_inherited_at_the_receiver() {
     }
 }
 
-/// Programs that look at such a stream take each command for a difference.
+/// Programs that inspect such a stream interpret each command as a difference.
 #[test]
 fn without_data_no_attribute_is_taken_for_a_while() {
     if !available_or_skip() {
@@ -129,7 +129,7 @@ fn without_data_no_attribute_is_taken_for_a_while() {
     assert_eq!((removed(false), removed(true)), (2, 0));
 }
 
-/// Both are filled in one transaction, so inodes have the numbers and generations of others.
+/// Both are filled in one transaction, so that unrelated inodes have equal numbers and generations.
 #[test]
 fn subvolumes_of_other_origin_are_parents() {
     if !available_or_skip() {

@@ -1,4 +1,4 @@
-//! Extents that files share, sent as clones.
+//! Extents shared between files, sent as clones.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -66,7 +66,7 @@ fn shared_extents_are_sent_once() {
     let stream = sending.send("none", Some("second"), &[], V1);
     target.receive(&sending, "none", &stream);
 
-    // The parent has nothing of it, the clone source has.
+    // The parent has none of the data, the clone source has all of it.
     target.delete("second");
     let stream = sending.send("second", Some("none"), &["first"], V1);
     target.receive(&sending, "second", &stream);

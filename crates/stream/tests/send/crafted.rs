@@ -1,4 +1,4 @@
-//! Snapshots with items that no kernel would make: an error tells of them, and no stream goes on for ever.
+//! Snapshots with items that no kernel creates: they cause an error, and no stream is endless.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -21,16 +21,16 @@ use ubtrfs_sim::kernel::available_or_skip;
 
 use crate::fixture::{Source, V1, V2_COMPRESSED};
 
-/// Where `is_inline` offsets of extents begin in an item.
+/// Location of extent offsets in an item.
 const EXTENT_OFFSET_AT: usize = 37;
-/// More than any of these volumes has to send.
+/// More commands than any of these volumes needs.
 const MAX_COMMANDS: usize = 100_000;
 
-/// Where an inode item has its mode and its flags.
+/// Offsets of mode and flags in an inode item.
 const MODE_AT: usize = 52;
 const FLAGS_AT: usize = 64;
 
-/// Keeps what commands say.
+/// A sink that keeps the text of commands.
 #[derive(Default)]
 struct Said(Vec<String>);
 
@@ -41,7 +41,7 @@ impl CommandSink for Said {
     }
 }
 
-/// Counts commands, and fails at too many.
+/// A sink that counts commands, and fails if there are too many.
 #[derive(Default)]
 struct Count(usize);
 
@@ -101,10 +101,10 @@ impl Made {
     }
 }
 
-/// None for a volume or snapshot that cannot be opened.
+/// None if the volume or snapshot cannot be opened.
 type Outcome = Option<Result<(), SendError>>;
 
-/// Creates two snapshots, with directories and files that have extents which both share in part.
+/// Creates two snapshots with directories and files whose extents are partially shared.
 fn made() -> Made {
     let mut source = Source::new("");
     let live = source.live();
@@ -131,7 +131,7 @@ fn clone(from: &Path, to: &Path) {
     rustix::fs::ioctl_ficlone(File::create(to).unwrap(), from).unwrap();
 }
 
-/// Changes the items of all subvolumes, as often as `edit` says so.
+/// Applies `edit` to the items of all subvolumes.
 fn edited(made: &Made, edit: impl Fn(&mut (Key, Vec<u8>)) -> bool) -> Crafted {
     let mut crafted = made.crafted.clone();
     let mut changed = 0;
@@ -189,7 +189,7 @@ fn parents_that_are_no_directories_are_refused() {
         return;
     }
     let made = made();
-    // The number of "above/file", which is a file.
+    // The inode number of "above/file", which is not a directory.
     let crafted = edited(&made, |item| {
         let is_one = is_ref_to(item, b"later");
         if is_one {
@@ -236,7 +236,7 @@ fn parts_beyond_their_extent_are_refused() {
     }
 }
 
-/// Any damage with sound checksums ends in a stream or an error.
+/// Any damage with valid checksums gives a stream or an error.
 #[test]
 fn mutated_snapshots_are_sent_or_refused() {
     if !available_or_skip() {
@@ -277,7 +277,7 @@ fn mutated_snapshots_are_sent_or_refused() {
     }
 }
 
-/// The kernel sends them so, too. Versions 1 and 2 have no command for more.
+/// The kernel does the same. Versions 1 and 2 have no command for verity.
 #[test]
 fn files_with_verity_are_sent_as_others() {
     if !available_or_skip() {
@@ -295,7 +295,7 @@ fn files_with_verity_are_sent_as_others() {
                 .iter_mut()
                 .filter(is_file)
                 .map(|(key, item)| {
-                    // The high half of the flags.
+                    // The upper half of the flags.
                     item[FLAGS_AT + 4] |= 1;
                     key.objectid
                 })

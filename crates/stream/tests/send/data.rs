@@ -1,4 +1,4 @@
-//! Data of files that both snapshots have, and extents that are used in many places.
+//! Data of files that exist in both snapshots, and extents with many users.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -73,7 +73,7 @@ fn an_extent_may_be_used_in_any_number_of_places() {
     target.receive(&sending, "many", &stream);
 }
 
-/// The kernel sends it so, and stores it in the item again.
+/// The kernel sends it in the same way, and stores it inline again.
 #[test]
 fn compressed_data_in_items_is_sent_as_it_is() {
     if !available_or_skip() {

@@ -1,4 +1,4 @@
-//! Paths that would be too long at the receiver while a difference is applied.
+//! Paths that would temporarily be too long at the receiver during an incremental receive.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ fn chain(letter: &str) -> PathBuf {
     std::iter::repeat_n(name, 14).collect()
 }
 
-/// Things low in a directory are moved or removed, and the directory is itself moved into a deep one.
+/// Moves or removes deep contents of a directory, and moves the directory itself into a deep one.
 #[test]
 fn contents_of_a_directory_that_moves_deeper_are_reached() {
     if !available_or_skip() {
@@ -35,13 +35,13 @@ fn contents_of_a_directory_that_moves_deeper_are_reached() {
     fs::create_dir_all(&deep).unwrap();
     source.snapshot("first");
     fs::remove_dir_all(head("a")).unwrap();
-    // A directory and a file go elsewhere.
+    // A directory and a file move elsewhere.
     for name in ["dir", "file"] {
         fs::rename(low("b").join(name), at(&format!("{name} of b"))).unwrap();
     }
     fs::remove_dir_all(head("b")).unwrap();
     fs::rename(head("c"), at("chain of c")).unwrap();
-    // They go higher in the directory that moves.
+    // They move up within the directory that moves.
     for name in ["dir", "file", "gone"] {
         fs::rename(low("d").join(name), at("d").join(name)).unwrap();
     }
@@ -60,7 +60,7 @@ fn contents_of_a_directory_that_moves_deeper_are_reached() {
     }
 }
 
-/// A receiver cannot have it, and so it is no source.
+/// It cannot exist at the receiver, so it is not a clone source.
 #[test]
 fn clone_sources_with_too_long_a_path_are_left_out() {
     if !available_or_skip() {

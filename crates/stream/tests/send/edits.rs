@@ -1,4 +1,4 @@
-//! Random edits of a tree that the kernel has mounted.
+//! Random edits of a tree on a kernel mount.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -16,10 +16,10 @@ use crate::fixture::btrfs;
 
 const SECTOR: u64 = 4096;
 
-/// Edits below one directory, of which errors are none: an edit that the tree refuses is not made.
+/// Edits below one directory. Errors are ignored: an edit that fails is skipped.
 pub(crate) struct Editor<'r> {
     root: PathBuf,
-    /// Files that have lost their last name.
+    /// Open files without a name.
     held: Vec<File>,
     rng: &'r mut Rng,
 }
@@ -79,7 +79,7 @@ impl<'r> Editor<'r> {
         (path != root).then_some(path)
     }
 
-    /// Chooses a name in some directory. There are few names, so that they are used again.
+    /// Chooses a name in some directory. There are few names, so that they are reused.
     fn place(&mut self) -> Option<PathBuf> {
         let dir = self.dir()?;
         let name = b'a' + self.rng.below(6) as u8;
@@ -163,7 +163,7 @@ impl<'r> Editor<'r> {
         }
     }
 
-    /// Removes a file that is open. A file without a name stays in the snapshot.
+    /// Removes an open file. The snapshot then has an inode without a name.
     fn remove_open(&mut self) -> Option<()> {
         let path = self.file()?;
         let file = File::open(&path).ok()?;
@@ -172,7 +172,7 @@ impl<'r> Editor<'r> {
         Some(())
     }
 
-    /// Replaces a file by a directory of the same name, or the other way round.
+    /// Replaces a file by a directory of the same name, or vice versa.
     fn replace(&mut self) -> Option<()> {
         let path = self.below_root()?;
         match path.symlink_metadata().ok()?.is_dir() {
@@ -217,7 +217,7 @@ impl<'r> Editor<'r> {
         let path = self.any(|found| found.is_file() || found.is_dir())?;
         let name = self.xattr_name();
         let value = match name {
-            // Version 2, with some bits.
+            // Version 2, with some bits set.
             "security.capability" => [&[1, 0, 0, 2][..], &[self.rng.next_u64() as u8; 16]].concat(),
             "btrfs.compression" => {
                 [&b"zlib"[..], b"lzo", b"zstd"][self.rng.below(3) as usize].into()
@@ -315,7 +315,7 @@ impl<'r> Editor<'r> {
     }
 }
 
-/// Clones a range by FICLONERANGE, and returns whether that succeeded.
+/// Clones a range with FICLONERANGE, and returns whether that succeeded.
 pub(crate) fn clone_range(from: &File, to: &File, source: u64, length: u64, target: u64) -> bool {
     let mut argument = Vec::new();
     let fd = std::os::fd::AsRawFd::as_raw_fd(&from.as_fd());

@@ -1,4 +1,4 @@
-//! A volume of snapshots that the kernel made, and a second one in which their streams are received.
+//! A volume with snapshots made by the kernel, and a second volume that receives their streams.
 
 use std::fs::{self, File};
 use std::io::BufWriter;
@@ -14,7 +14,7 @@ use ubtrfs_stream::{
     Command as StreamCommand, SendOptions, Sender, StreamReader, StreamVersion, StreamWriter,
 };
 
-/// Fields that a stream does not carry, and sizes of directories, in which nested subvolumes count.
+/// Fields that a stream does not contain, and sizes of directories, which include nested subvolumes.
 const NOT_SENT: [Field; 3] = [Field::Ctime, Field::Btime, Field::DirSize];
 
 pub(crate) const V1: SendOptions = SendOptions {
@@ -31,7 +31,7 @@ pub(crate) const V2_COMPRESSED: SendOptions = SendOptions {
     ..V2
 };
 
-/// The volume that is sent from, mounted by the kernel. `live` is edited, and snapshots of it stand beside it.
+/// The source volume, mounted by the kernel. `live` is edited, and its snapshots are next to it.
 pub(crate) struct Source {
     volume: KernelVolume,
     mount: Option<KernelMount>,
@@ -65,7 +65,7 @@ impl Source {
         self.top().join("live")
     }
 
-    /// Lets numbers of deleted inodes be used again.
+    /// Remounts the volume, so that numbers of deleted inodes are reused.
     pub(crate) fn remount(&mut self) {
         self.mount.take().unwrap().unmount().unwrap();
         self.mount = Some(self.volume.mount(&self.options).unwrap());
@@ -104,13 +104,13 @@ impl Source {
         stream
     }
 
-    /// Unmounts it.
+    /// Unmounts the volume.
     pub(crate) fn close(mut self) -> KernelVolume {
         self.mount.take().unwrap().unmount().unwrap();
         self.volume
     }
 
-    /// Unmounts it, and opens it with the engine.
+    /// Unmounts the volume and opens it with the engine.
     pub(crate) fn open(mut self) -> Sending {
         self.mount.take().unwrap().unmount().unwrap();
         let volume = Volume::open(self.volume.devices(), &OpenOptions::new()).unwrap();
@@ -122,7 +122,7 @@ impl Source {
     }
 }
 
-/// Removes the directories of nested subvolumes, which a stream leaves out.
+/// Removes the directories of nested subvolumes, which streams omit.
 fn without_empty_subvolume_dirs(mut manifest: Manifest) -> Manifest {
     manifest
         .entries
@@ -176,7 +176,7 @@ impl Sending {
     }
 }
 
-/// The volume that is received into.
+/// The destination volume.
 pub(crate) struct Target {
     mount: KernelMount,
     _volume: KernelVolume,
@@ -204,7 +204,8 @@ impl Target {
         self.mount.path().join(name)
     }
 
-    /// Compares the result of `btrfs receive` with the snapshot that was sent. An error describes what is wrong.
+    /// Compares the result of `btrfs receive` with the sent snapshot. Returns a description of the differences as an
+    /// error.
     pub(crate) fn try_receive(
         &self,
         sending: &Sending,
@@ -219,7 +220,7 @@ impl Target {
         }
     }
 
-    /// Has `btrfs receive` do what a stream says.
+    /// Receives a stream with `btrfs receive`.
     pub(crate) fn take(&self, stream: &Path) -> Result<(), String> {
         let output = Command::new("btrfs")
             .args(["receive", "-f"])
@@ -233,7 +234,7 @@ impl Target {
         }
     }
 
-    /// Lists a subvolume as the kernel shows it.
+    /// Lists a subvolume on the kernel mount.
     pub(crate) fn shown(&self, name: &str) -> Manifest {
         Manifest::of_dir(&self.path(name)).unwrap()
     }
@@ -253,7 +254,7 @@ pub(crate) fn differences(left: &Manifest, right: &Manifest) -> Vec<String> {
     differences_without(left, right, &[])
 }
 
-/// Returns the differences in what streams carry, without some more fields.
+/// Returns the differences in the fields that streams contain, except for `without`.
 pub(crate) fn differences_without(
     left: &Manifest,
     right: &Manifest,
@@ -264,7 +265,7 @@ pub(crate) fn differences_without(
     differences.iter().map(Difference::to_string).collect()
 }
 
-/// Lists the commands of a stream, shortened.
+/// Lists the commands of a stream in short form.
 pub(crate) fn dumped(stream: &Path) -> String {
     let bytes = fs::read(stream).unwrap();
     let mut text = Vec::new();
@@ -276,7 +277,7 @@ pub(crate) fn dumped(stream: &Path) -> String {
     text.lines().take(400).collect::<Vec<_>>().join("\n")
 }
 
-/// Returns how many commands of a kind a stream has.
+/// Returns the number of commands of a kind in a stream.
 pub(crate) fn count(stream: &Path, is_counted: impl Fn(&StreamCommand<'_>) -> bool) -> usize {
     let bytes = fs::read(stream).unwrap();
     let mut reader = StreamReader::open(&*bytes).unwrap();

@@ -1,4 +1,4 @@
-//! Full sends of the hard cases of the format.
+//! Full sends of edge cases of the format.
 
 use ubtrfs_sim::fill::{Scale, hard_cases};
 use ubtrfs_stream::Command;

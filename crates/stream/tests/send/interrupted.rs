@@ -1,4 +1,4 @@
-//! Subvolumes that are deleted or to be made writable while they are sent, and data that cannot be read.
+//! Subvolumes that are deleted or made writable during a send, and unreadable data.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -20,10 +20,10 @@ use crate::fixture::{Source, V1};
 
 const FILES: u64 = 300;
 
-/// A stream, and something that is done once at one of its commands.
+/// A stream with an interruption at one of its commands.
 struct Interrupted<'i> {
     writer: StreamWriter<Vec<u8>>,
-    /// Commands until then.
+    /// Number of commands before the interruption.
     left: usize,
     interrupt: &'i dyn Fn(),
 }
@@ -78,7 +78,7 @@ fn volume() -> (Arc<Volume>, [RootId; 2]) {
     (volume, ids)
 }
 
-/// Deletes all there is, and uses its space again.
+/// Deletes everything, and reuses its space.
 fn delete_all(volume: &Volume) {
     let top = volume.root_dir(RootId::FS_TREE).unwrap();
     for name in ["old", "new"] {

@@ -1,6 +1,7 @@
-//! Random edits on every kind of volume: our streams received by the kernel and by us, the kernel's by us.
+//! Random edits on all kinds of volumes: our streams received by the kernel and by us, and the kernel's streams
+//! received by us.
 //!
-//! `UBTRFS_CASES` says how many kinds, `UBTRFS_SOAK` some hundreds.
+//! `UBTRFS_CASES` sets the number of kinds; `UBTRFS_SOAK` runs some hundreds.
 
 use std::path::PathBuf;
 
@@ -14,7 +15,7 @@ use ubtrfs_sim::kernel::available_or_skip;
 use crate::fixture::{Source, Target, V1, V2, V2_COMPRESSED};
 use crate::received_by_us::OwnTarget;
 
-/// Kinds of one run of the tests.
+/// Number of kinds in a normal run.
 const CASES: usize = 3;
 
 fn run(case: &Case, rng: &mut Rng) {
@@ -45,7 +46,7 @@ fn run(case: &Case, rng: &mut Rng) {
         true => OwnTarget::of(&case.spec()),
         false => OwnTarget::new(),
     };
-    // A fault that the kernel's streams leave is wrong here as there.
+    // Faults of the kernel's streams must be the same here as in the kernel.
     let (theirs_there, theirs_here) = (Target::new(""), OwnTarget::new());
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     for (number, name) in names.iter().enumerate() {
@@ -73,7 +74,7 @@ fn run(case: &Case, rng: &mut Rng) {
         .iter()
         .map(|name| (*name, theirs_there.shown(name)))
         .collect();
-    // There, inodes inherit attributes of the root directory, in which the kernel makes them.
+    // Inodes inherit attributes of the root directory at the kernel's receiver, because it creates them there.
     theirs_here.judge_as(&wanted, &[Field::Mtime, Field::Xattrs]);
 }
 

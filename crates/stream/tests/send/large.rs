@@ -1,4 +1,4 @@
-//! Files that are read on a thread beside the sending of what was read before.
+//! Files that are read on a second thread while earlier parts are sent.
 
 use std::io;
 use std::path::PathBuf;
@@ -35,7 +35,7 @@ fn content() -> Vec<u8> {
     bytes
 }
 
-/// Keeps the data of all writes, and fails at the last one allowed.
+/// A sink that keeps the data of all writes, and fails at a limit.
 #[derive(Default)]
 struct Written {
     data: Vec<u8>,
@@ -67,7 +67,7 @@ fn large_files_are_sent_whole_and_in_order() {
     assert!(written.data == content());
 }
 
-/// The thread that reads ahead ends, too.
+/// The read-ahead thread stops, too.
 #[test]
 fn sending_of_a_large_file_ends_with_the_sink() {
     let snapshot = snapshot();

@@ -1,4 +1,4 @@
-//! Streams that we send, received by `btrfs receive` into a volume of the kernel's: trees must be equal.
+//! Our streams, received by `btrfs receive` into a volume of the kernel: the trees must be equal.
 
 mod attributes;
 mod clones;

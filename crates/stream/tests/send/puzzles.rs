@@ -1,4 +1,4 @@
-//! Directory puzzles: all ways to arrange a few directories and a file, each sent as the difference from another.
+//! Directory puzzles: all arrangements of a few directories and a file, each sent as the difference from another.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,19 +9,19 @@ use ubtrfs_sim::kernel::available_or_skip;
 
 use crate::fixture::{Source, Target, V1};
 
-/// Movable inodes: directories, and one file at the end.
+/// Movable inodes: directories, and one file as the last.
 const NODES: usize = 4;
-/// Names that they take.
+/// Names of the nodes.
 const NAMES: [&str; 3] = ["x", "y", "z"];
-/// Pairs of one run of the tests.
+/// Number of pairs in a normal run.
 const PAIRS: usize = 40;
-/// Forests that are sent one after the other, each as the difference from the one before.
+/// Number of forests in a chain, in which each is sent as the difference from the previous one.
 const CHAIN: usize = 41;
 
-/// For each node the directory that holds it (`NODES` for the root), and its name.
+/// For each node its parent directory (`NODES` for the root), and its name.
 type Forest = [(usize, usize); NODES];
 
-/// Lists all forests. Every directory but its own descendants may hold a node, and no two have one name.
+/// Lists all forests. A node may be in every directory except its own descendants, and paths are unique.
 fn forests() -> Vec<Forest> {
     let places: Vec<(usize, usize)> = (0..=NODES)
         .filter(|&parent| parent != NODES - 1)
@@ -65,14 +65,14 @@ fn path(forest: &Forest, root: &Path, node: usize) -> PathBuf {
     }
 }
 
-/// Orders the nodes by their depth, so that a directory is there before the nodes that it holds.
+/// Orders the nodes by depth, so that directories precede their contents.
 fn in_order(forest: &Forest) -> Vec<usize> {
     let mut nodes: Vec<usize> = (0..NODES).collect();
     nodes.sort_by_key(|&node| path(forest, Path::new("/"), node).components().count());
     nodes
 }
 
-/// Moves all nodes to where `forest` has them, by way of the root.
+/// Moves all nodes to their places in `forest`, via the root.
 fn arrange(root: &Path, from: &Forest, forest: &Forest) {
     let aside = |node: usize| root.join(format!("aside {node}"));
     for node in in_order(from).into_iter().rev() {
@@ -84,7 +84,7 @@ fn arrange(root: &Path, from: &Forest, forest: &Forest) {
 }
 
 fn make(root: &Path, forest: &Forest) {
-    // Numbers ascend by node, whatever lies in what.
+    // Inode numbers ascend by node, regardless of the arrangement.
     for node in 0..NODES {
         let path = root.join(format!("aside {node}"));
         match node == NODES - 1 {
@@ -115,7 +115,7 @@ fn forests_become_one_another() {
     for at in (1..order.len()).rev() {
         order.swap(at, rng.below(at as u64 + 1) as usize);
     }
-    // Each forest of a chain is received on top of the one before.
+    // Each forest of a chain is received on top of the previous one.
     let progress = Progress::new("send puzzles, chains", count.div_ceil(CHAIN));
     for chain in order[..count].chunks(CHAIN) {
         let mut source = Source::new("");

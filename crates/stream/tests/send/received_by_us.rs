@@ -1,4 +1,4 @@
-//! A volume in which our own `Receiver` does what streams say, judged by the kernel.
+//! A volume that receives streams with our own `Receiver`, checked by the kernel.
 
 use std::fs;
 use std::path::Path;
@@ -41,7 +41,7 @@ impl OwnTarget {
         receiver.receive(&mut stream).unwrap();
     }
 
-    /// Has the kernel show all that was received.
+    /// Compares everything that was received, on a kernel mount.
     pub(crate) fn judge(self, sending: &Sending, names: &[&str]) {
         let wanted: Vec<_> = names
             .iter()
@@ -50,7 +50,7 @@ impl OwnTarget {
         self.judge_as(&wanted, &[]);
     }
 
-    /// Compares all that was received with these, without some fields.
+    /// Compares everything that was received with the given manifests, except for some fields.
     pub(crate) fn judge_as(self, wanted: &[(&str, Manifest)], without: &[Field]) {
         self.volume.sync().unwrap();
         drop(self.volume);

@@ -8,7 +8,7 @@ use ubtrfs_sim::kernel::available_or_skip;
 use crate::fixture::{Source, Target, V1, V2, V2_COMPRESSED, btrfs};
 use crate::received_by_us::OwnTarget;
 
-/// Scripts of one run of the tests, and of the soak.
+/// Number of scripts in a normal run, and in a soak.
 const SCRIPTS: usize = 8;
 const SOAK_SCRIPTS: usize = 1000;
 const SNAPSHOTS: usize = 4;
@@ -37,7 +37,7 @@ fn run(script_seed: u64) {
             false => "live",
         };
         if has_other {
-            // In one transaction, so that inodes of both have numbers and generations in common.
+            // In one transaction, so that both have inodes with equal numbers and generations.
             for dir in [source.live(), other.clone()] {
                 Editor::new(&dir, &mut rng).edit(edits / 2);
             }
@@ -56,7 +56,7 @@ fn run(script_seed: u64) {
     let ours = OwnTarget::new();
     let mut received: Vec<&str> = Vec::new();
     for (number, name) in names.iter().enumerate() {
-        // The one before, or any earlier one.
+        // The previous one, or any earlier one.
         let parent = match number {
             0 => None,
             number => Some(names[rng.below(number as u64) as usize].as_str()),
@@ -73,7 +73,7 @@ fn run(script_seed: u64) {
         }
     }
     ours.judge(&sending, &received);
-    // Back in time, too.
+    // Also backwards in time.
     let target = Target::new("");
     let last = &names[SNAPSHOTS - 1];
     target.receive(&sending, last, &sending.send(last, None, &[], options));

@@ -1,4 +1,4 @@
-//! Situations that senders of btrfs have once got wrong, each as a short script.
+//! Regression scripts: situations that senders of btrfs have handled incorrectly at some time.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, PermissionsExt, chown, symlink};
@@ -16,7 +16,7 @@ use crate::received_by_us::OwnTarget;
 
 const SECTOR: u64 = 4096;
 
-/// Sends all snapshots as a series, forth and back, in several forms, and judges what is received.
+/// Sends all snapshots as a series, forwards and backwards, in several forms, and checks the results.
 fn judge(source: Source, names: &[&str]) {
     judge_on(source, names, &MkfsSpec::new());
 }
@@ -56,7 +56,7 @@ fn open(path: &Path) -> File {
     options.open(path).unwrap()
 }
 
-/// Names that no longer fit one item of references, in directories that are renamed, replaced and removed.
+/// More names than fit in one reference item, in directories that are renamed, replaced and removed.
 #[test]
 fn links_beyond_one_item() {
     if !available_or_skip() {
@@ -75,7 +75,7 @@ fn links_beyond_one_item() {
         }
     }
     source.snapshot("0");
-    // The first reference is gone, and half of the others have moved.
+    // The first reference is removed, and half of the others are moved.
     fs::remove_file(live.join("a/file")).unwrap();
     for number in (0..60).step_by(2) {
         fs::rename(
@@ -96,7 +96,7 @@ fn links_beyond_one_item() {
     judge(source, &["0", "1", "2", "3"]);
 }
 
-/// A deep hierarchy is turned upside down, and its files keep their directories.
+/// A deep hierarchy is inverted, while its files stay in their directories.
 #[test]
 fn a_hierarchy_is_inverted() {
     if !available_or_skip() {
@@ -130,7 +130,7 @@ fn a_hierarchy_is_inverted() {
     judge(source, &["0", "1"]);
 }
 
-/// Numbers of inodes are given out again, also that of a file to a directory and back, under the same names.
+/// Inode numbers are reused under the same names, even by another file type.
 #[test]
 fn numbers_are_given_out_again() {
     if !available_or_skip() {
@@ -165,7 +165,7 @@ fn numbers_are_given_out_again() {
     source.remount();
     let live = source.live();
     let at = |path: &str| live.join(path);
-    // All as it was, by other inodes of the same numbers.
+    // The original names, with new inodes of the same numbers.
     fs::create_dir_all(at("dir/sub")).unwrap();
     fs::write(at("dir/file"), b"new").unwrap();
     symlink("new", at("dir/link")).unwrap();
@@ -174,7 +174,7 @@ fn numbers_are_given_out_again() {
     judge(source, &["0", "1", "2"]);
 }
 
-/// Capabilities stay when what clears them changes, and go when they are removed.
+/// Capabilities survive changes that clear them, and disappear when they are removed.
 #[test]
 fn capabilities_follow_what_clears_them() {
     if !available_or_skip() {
@@ -205,7 +205,7 @@ fn capabilities_follow_what_clears_them() {
     judge(source, &["0", "1"]);
 }
 
-/// Ends of files that are no whole sectors, cloned within and across files, into shorter and longer ones.
+/// Unaligned ends of files, cloned within and across files, into shorter and longer ones.
 #[test]
 fn tails_are_cloned() {
     if !available_or_skip() {
@@ -229,7 +229,8 @@ fn tails_are_cloned() {
             target
         ));
     };
-    // A tail in the middle is not possible; at the end of a longer, an equal, and a shorter file.
+    // An unaligned end cannot be cloned into the middle of a file, but to the end of a longer, an equal, and a
+    // shorter file.
     clone("a", "b", 8 * SECTOR, 0, 20 * SECTOR);
     open(&at("c")).set_len(3 * SECTOR).unwrap();
     clone("a", "c", 0, 0, 0);
@@ -237,7 +238,7 @@ fn tails_are_cloned() {
     clone("d", "d", 5 * SECTOR, 4 * SECTOR, 0);
     clone("d", "e", 8 * SECTOR, 0, 8 * SECTOR);
     source.snapshot("1");
-    // A shorter file whose tail is that of the source still.
+    // A shorter file that still ends with the source's tail.
     open(&at("c")).set_len(9 * SECTOR + 5).unwrap();
     open(&at("e")).set_len(0).unwrap();
     clone("c", "e", 4 * SECTOR, 0, 0);
@@ -247,7 +248,7 @@ fn tails_are_cloned() {
     judge(source, &["0", "1", "2"]);
 }
 
-/// The end of a file is cut off and is there again, in the same extent.
+/// The end of a file is truncated and then restored, in the same extent.
 #[test]
 fn ends_come_back() {
     if !available_or_skip() {
@@ -294,7 +295,7 @@ fn differences_tell_of_ends_that_come_back() {
     assert_eq!(ranges, [(2 * SECTOR + 100, 3 * SECTOR)]);
 }
 
-/// Parts of compressed extents, at offsets in them, in shorter files, in several places.
+/// Parts of compressed extents: at offsets, in shorter files, in several places.
 #[test]
 fn compressed_extents_are_shared_in_parts() {
     if !available_or_skip() {
@@ -342,7 +343,7 @@ fn compressed_extents_are_shared_in_parts() {
     }
 }
 
-/// Space beyond the end of a file is not sent, and what is written there later is.
+/// Space beyond the end of a file is not sent, but later writes to it are.
 #[test]
 fn preallocated_space_is_written_later() {
     if !available_or_skip() {
@@ -372,7 +373,7 @@ fn preallocated_space_is_written_later() {
     }
 }
 
-/// Directories that hold nested subvolumes are moved, replaced by files, and removed.
+/// Directories with nested subvolumes are moved, replaced by files, and removed.
 #[test]
 fn nested_subvolumes_are_left_out() {
     if !available_or_skip() {
@@ -400,7 +401,7 @@ fn nested_subvolumes_are_left_out() {
     judge(source, &["0", "1"]);
 }
 
-/// Attributes as large as a node takes, with names and values of any bytes.
+/// Attributes of the maximum size for a node, with arbitrary bytes in names and values.
 #[test]
 fn large_attributes_are_carried() {
     if !available_or_skip() {
@@ -421,7 +422,8 @@ fn large_attributes_are_carried() {
     judge_on(source, &["0", "1"], &spec);
 }
 
-/// Names of any bytes, in one directory, change places in a ring; some of them look like those that a sender makes.
+/// Names with arbitrary bytes are exchanged in a ring within one directory; some look like a sender's temporary
+/// names.
 #[test]
 fn names_change_places_in_rings() {
     if !available_or_skip() {

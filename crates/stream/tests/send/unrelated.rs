@@ -1,4 +1,4 @@
-//! Differences between two subvolumes that mkfs has filled, of which none came from the other.
+//! Differences between two unrelated subvolumes made by mkfs.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, FileTimes};
@@ -29,7 +29,7 @@ const DEVICE_BYTES: u64 = 256 << 20;
 /// The time of all files.
 const SECONDS: i64 = 1_000_000_000;
 
-/// Directories end with a slash. Names at one place of both are of one length.
+/// Directories end with a slash. Names at the same index have equal lengths.
 type Files = &'static [(&'static str, &'static str)];
 
 fn volume(device: MemDevice, options: &OpenOptions) -> Arc<Volume> {
@@ -131,7 +131,7 @@ fn receive(target: &Arc<Volume>, stream: &[u8]) {
 
 type Shown = (u32, FileTime, FileTime, Vec<u8>);
 
-/// Returns mode, times of access and modification, and content of each path.
+/// Returns mode, access and modification times, and contents of each path.
 fn shown(volume: &Volume, name: &str) -> BTreeMap<String, Shown> {
     let mut shown = BTreeMap::new();
     let mut left = vec![(String::new(), subvolume(volume, name))];
@@ -154,7 +154,7 @@ fn shown(volume: &Volume, name: &str) -> BTreeMap<String, Shown> {
     shown
 }
 
-/// Sends each of both as its difference from the other one.
+/// Sends each subvolume as the difference from the other one.
 #[track_caller]
 fn check(source: &Arc<Volume>) {
     for (old_name, new_name) in [("a", "b"), ("b", "a")] {
@@ -218,7 +218,7 @@ fn entries_that_only_one_directory_has_are_sent() {
     check(&source);
 }
 
-/// Each directory has the name that the other one had.
+/// The names of two directories' contents are exchanged.
 #[test]
 fn names_that_change_places_are_sent() {
     let source = filled(

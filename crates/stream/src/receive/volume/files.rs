@@ -1,4 +1,4 @@
-//! The files of one subvolume by path: looked up name by name, and remembered.
+//! The files of one subvolume by path: resolved name by name, and cached.
 
 use ubtrfs_engine::{Error, FileId, FileKind, Volume};
 use ubtrfs_format::ids::RootId;
@@ -8,27 +8,27 @@ use crate::receive::path::TreePath;
 use crate::receive::path_cache::PathCache;
 use crate::receive::target::TargetError;
 
-/// Paths of this many directories take 2 MiB at most.
+/// Maximum number of cached directories. Their paths use at most 2 MiB.
 const MAX_DIRS: usize = 512;
 
-/// Attributes by which a directory gives some to files that are made in it.
+/// Attributes of a directory that new files in it inherit.
 pub(super) const HANDING_ON: [&[u8]; 2] = [b"system.posix_acl_default", b"btrfs.compression"];
 
 const SETGID: u32 = 0o2000;
 
-/// A directory that was found.
+/// A resolved directory.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct KnownDir {
     pub(super) id: FileId,
-    /// New files in it take over attributes of it.
+    /// Whether new files in it inherit attributes.
     pub(super) hands_on: bool,
     flags: InodeFlags,
-    /// New files in it take over its group.
+    /// Whether new files in it inherit its group.
     is_setgid: bool,
 }
 
 impl KnownDir {
-    /// Returns whether a file that is made in it is as one that is made in `other` and moved.
+    /// Returns whether a new file in this directory equals one that is created in `other` and moved.
     pub(super) fn makes_files_of(&self, other: &KnownDir) -> bool {
         !self.hands_anything() && !other.hands_anything() && self.flags == other.flags
     }
@@ -42,7 +42,7 @@ impl KnownDir {
 pub(super) struct Files {
     pub(super) subvolume: RootId,
     dirs: PathCache<KnownDir>,
-    /// Commands about one file follow each other.
+    /// The last file, because commands for one file are adjacent.
     file: Option<(Vec<u8>, FileId)>,
 }
 
@@ -64,7 +64,7 @@ impl Files {
         if let Some(dir) = self.dirs.get(bytes) {
             return Ok(dir);
         }
-        // From the deepest directory that is known.
+        // Starts at the deepest cached directory.
         let mut done = bytes.len();
         let mut at = loop {
             let Some(slash) = bytes[..done].iter().rposition(|&byte| byte == b'/') else {
@@ -97,7 +97,7 @@ impl Files {
         Ok(dir)
     }
 
-    /// Returns the directory and the name in it.
+    /// Returns the parent directory and the name.
     pub(super) fn place<'p>(
         &mut self,
         volume: &Volume,
@@ -107,7 +107,7 @@ impl Files {
         Ok((self.dir(volume, dir)?.id, name))
     }
 
-    /// Finds a file of any kind. A link is not followed.
+    /// Finds a file of any kind, without following symlinks.
     pub(super) fn file(
         &mut self,
         volume: &Volume,
@@ -137,14 +137,14 @@ impl Files {
         }
     }
 
-    /// Forgets a directory of which the attributes are others.
+    /// Forgets a directory whose attributes have changed.
     pub(super) fn attributes_changed(&mut self, path: TreePath<'_>) {
         if self.dirs.get(path.as_bytes()).is_some() {
             self.dirs.forget(path.as_bytes());
         }
     }
 
-    /// Forgets a path and all below it, which are not there any more.
+    /// Forgets a removed path and all paths below it.
     pub(super) fn forget(&mut self, path: TreePath<'_>) {
         let path = path.as_bytes();
         let is_below = |other: &[u8]| {
@@ -158,7 +158,7 @@ impl Files {
     }
 }
 
-/// Finds the inode of a name in a directory of a subvolume.
+/// Looks up a name in a directory of a subvolume.
 pub(super) fn child(volume: &Volume, dir: FileId, name: &[u8]) -> Result<FileId, TargetError> {
     let found = volume.lookup(dir, name)?.ok_or(Error::NotFound)?;
     match found.root == dir.root {

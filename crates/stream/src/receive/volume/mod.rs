@@ -1,7 +1,7 @@
-//! A volume as the target: through the engine, by inodes.
+//! A volume as a target, accessed through the engine by inode.
 //!
-//! A path is resolved name by name, by looking directories up in directories. So nothing follows links. A name that
-//! leads to another subvolume is refused.
+//! Paths are resolved name by name, with look-ups in directories, so that symlinks are never followed. A name that
+//! leads into another subvolume is rejected.
 
 mod files;
 mod sources;
@@ -23,7 +23,7 @@ use super::target::{
 use files::{Files, HANDING_ON, KnownDir, child};
 use sources::Reader;
 
-/// Attributes that a new file takes over from its directory. The sender's file need not have them.
+/// Attributes that a new file inherits from its directory, but which the sender's file may not have.
 const HANDED_ON: [&[u8]; 3] = [
     b"system.posix_acl_access",
     b"system.posix_acl_default",
@@ -34,15 +34,15 @@ const KEEP_SIZE: u32 = 1;
 const PUNCH_HOLE: u32 = 2;
 const ZERO_RANGE: u32 = 16;
 
-/// Hears what is changed, for caches beside the engine.
+/// Receives notifications of changes, for caches outside of the engine.
 pub trait Watcher: Debug + Send {
-    /// Hears that a name is there now, or is another file's, or is gone.
+    /// Runs when a name was added, removed, or given to another file.
     fn entry(&self, dir: FileId, name: &[u8]);
-    /// Hears that contents and attributes of a file are others.
+    /// Runs when the contents or attributes of a file have changed.
     fn file(&self, id: FileId);
 }
 
-/// Receives into a directory of a volume.
+/// A target that receives into a directory of a volume.
 #[derive(Debug)]
 pub struct VolumeTarget {
     volume: Arc<Volume>,
@@ -50,17 +50,17 @@ pub struct VolumeTarget {
     watcher: Option<Box<dyn Watcher>>,
     reader: Reader,
     current: Option<Files>,
-    /// The subvolumes as they were when one was first looked for, while one is received.
+    /// The list of subvolumes, read on first use for each received subvolume.
     subvolumes: Option<Vec<SubvolumeInfo>>,
-    /// Clone sources that were found.
+    /// The clone sources found so far.
     sources: Vec<(Sent, Files)>,
 }
 
-/// Clone sources that are remembered.
+/// Maximum number of cached clone sources.
 const MAX_SOURCES: usize = 16;
 
 impl VolumeTarget {
-    /// Creates a target that makes the subvolumes in `dir`.
+    /// Creates a target that creates subvolumes in `dir`.
     pub fn new(volume: &Arc<Volume>, dir: FileId) -> VolumeTarget {
         VolumeTarget {
             volume: Arc::clone(volume),
@@ -80,9 +80,10 @@ impl VolumeTarget {
         }
     }
 
-    /// Goes on from those subvolumes, and copies from those files, that the caller could use itself. All others are as if
-    /// they were not there. Paths of the caller begin at `top`.
+    /// Restricts parents and clone sources to the subvolumes and files that the caller could use itself. All others
+    /// appear to be missing. Paths of the caller begin at `top`.
     ///
+    /// An administrator may use everything.
     /// An administrator may use all.
     pub fn for_caller(self, caller: &Caller, top: FileId) -> VolumeTarget {
         let reader = Reader::new(caller, top);
@@ -118,7 +119,7 @@ impl VolumeTarget {
         self.current()?.dir(&volume, path)
     }
 
-    /// Returns the directory and the name in it.
+    /// Returns the parent directory and the name.
     fn place<'p>(&mut self, path: TreePath<'p>) -> Result<(FileId, &'p [u8]), TargetError> {
         let volume = Arc::clone(&self.volume);
         self.current()?.place(&volume, path)
@@ -129,7 +130,7 @@ impl VolumeTarget {
         self.current()?.file(&volume, path)
     }
 
-    /// Returns whether a file can be made at `path`, and is then as one that is made in `dir`.
+    /// Returns whether a file could be created at `path`, and would be equal to one created in `dir`.
     fn could_pass_through(
         &mut self,
         path: TreePath<'_>,
@@ -149,7 +150,7 @@ impl VolumeTarget {
         Ok(())
     }
 
-    /// Looks a clone source up, and returns its place among those that are remembered.
+    /// Looks up a clone source, and returns its index in the cache.
     fn source(&mut self, sent: &Sent) -> Result<usize, TargetError> {
         let known = self.sources.iter().position(|(known, _)| known == sent);
         if let Some(at) = known {
@@ -173,16 +174,16 @@ impl VolumeTarget {
         Ok(Files::of(id))
     }
 
-    /// Removes the marks of a subvolume that could not be finished. It shall not pass for one that was.
+    /// Removes the origin of a subvolume that could not be finished, so that it is not mistaken for a complete one.
     fn unmark(&self, id: RootId) {
-        // One that another thread has opened as a snapshot stays read-only.
+        // This fails if another thread has opened it as a snapshot; it stays read-only then.
         let writable = self.volume.set_read_only(id, false);
         let unmarked = self.volume.forget_received(id);
-        // The caller has a worse one to tell.
+        // The caller returns a more important error.
         drop(writable.and(unmarked));
     }
 
-    /// Copies what cannot be shared, and holes as holes. As with a clone, the source has all of it.
+    /// Copies data that cannot be shared, and keeps holes. As for a clone, the whole source range must exist.
     fn copy(&self, from: (FileId, u64), to: (FileId, u64), len: u64) -> Result<(), TargetError> {
         let volume = &self.volume;
         let behind_end = || Error::Invalid("range behind the end of the file");
@@ -215,7 +216,7 @@ impl VolumeTarget {
         Ok(())
     }
 
-    /// Has a range read as zeros, which may be longer than the volume has room for.
+    /// Makes a range read as zeros. The range may be larger than the volume.
     fn make_hole(&self, id: FileId, offset: u64, len: u64) -> Result<(), TargetError> {
         let (size, end) = (self.volume.attr(id)?.size, offset + len);
         if offset < size {
@@ -279,8 +280,8 @@ impl Target for VolumeTarget {
         Ok(())
     }
 
-    /// Marks the subvolume as received. A crash leaves a subvolume that is marked as received and whole, or not marked:
-    /// its data is durable before. The mark is durable, too, when this returns.
+    /// Marks the subvolume as received. After a crash it is either complete and marked, or not marked, because its
+    /// data is made durable first. When this returns, the mark is durable, too.
     fn finish(&mut self, sent: &Sent) -> Result<(), TargetError> {
         let id = self.current()?.subvolume;
         self.volume.sync()?;
@@ -342,7 +343,7 @@ impl Target for VolumeTarget {
         if !self.could_pass_through(path, &dir)? {
             return Ok(false);
         }
-        // Fails, too, if there is a file to be replaced.
+        // This also fails if it would replace an existing file.
         let id = self.volume.create(dir.id, name, &new_inode(new))?;
         self.current()?.know_file(to, id);
         self.entry_changed(dir.id, name);
@@ -400,7 +401,7 @@ impl Target for VolumeTarget {
 
     fn rmdir(&mut self, path: TreePath<'_>) -> Result<(), TargetError> {
         let (dir, name) = self.place(path)?;
-        // The entry of a nested subvolume that the snapshot did not copy is an empty directory.
+        // In a snapshot, the entry of a nested subvolume is an empty directory.
         child(&self.volume, dir, name)?;
         self.volume.rmdir(dir, name)?;
         self.current()?.forget(path);
@@ -519,7 +520,7 @@ impl Target for VolumeTarget {
     ) -> Result<(), TargetError> {
         let source = self.source_file(from)?;
         let id = self.file(path)?;
-        // To the engine a length of 0 means all of the source.
+        // The engine takes a length of 0 as "up to the end of the source".
         if len == 0 {
             return Ok(());
         }
@@ -527,7 +528,7 @@ impl Target for VolumeTarget {
             .volume
             .clone_range(source, from.offset, len, id, offset);
         match cloned {
-            // The sender has smaller sectors, or one file has checksums and the other none.
+            // The sender has smaller sectors, or only one of the files has checksums.
             Err(Error::Unaligned | Error::CsumsDiffer) => {
                 self.copy((source, from.offset), (id, offset), len)?;
             }

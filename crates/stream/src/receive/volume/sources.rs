@@ -1,10 +1,10 @@
-//! Subvolumes and files that a stream may go on from and copy from, for a caller with fewer rights.
+//! Parent and clone source selection for an unprivileged caller.
 //!
-//! The kernel has a receiver open what it clones from, and lets it snapshot its own subvolumes alone.
+//! The kernel makes a receiver open its clone sources, and only allows snapshots of its own subvolumes.
 //!
-//! - SOURCES-1: a subvolume that the caller cannot use is as if it was not there: no error tells of it.
+//! - SOURCES-1: a subvolume that the caller cannot use appears to be missing: no error reveals it.
 //!
-//! Not here: rights to the directory that is received into, which are asked before.
+//! Not here: permissions for the destination directory, which are checked before.
 
 use ubtrfs_engine::rights::{Caller, Refused, Rights};
 use ubtrfs_engine::{Error, FileId, SubvolumeInfo, Volume};
@@ -16,21 +16,21 @@ use crate::receive::target::{Sent, TargetError};
 
 use super::files::Files;
 
-/// The user for whom sources are read.
+/// The user on whose behalf sources are read.
 #[derive(Debug)]
 pub(super) enum Reader {
     /// Any read-only subvolume may be used.
     Anything,
     Caller {
         caller: Caller,
-        /// The directory in which paths of the caller begin.
+        /// The root directory of the caller's paths.
         top: FileId,
-        /// The file that the caller was last found to be allowed to read. Clones from one file follow each other.
+        /// The last file that the caller was allowed to read, because clones from one file are usually adjacent.
         readable: Option<Readable>,
     },
 }
 
-/// A file that a caller may read, and the path that led to it.
+/// A file that a caller may read, and its path.
 #[derive(Debug)]
 pub(super) struct Readable {
     subvolume: RootId,
@@ -50,14 +50,14 @@ impl Reader {
         }
     }
 
-    /// Forgets what was found to be allowed.
+    /// Forgets the cached permission.
     pub(super) fn forget(&mut self) {
         if let Reader::Caller { readable, .. } = self {
             *readable = None;
         }
     }
 
-    /// Finds the subvolume that a snapshot is made of.
+    /// Finds the parent subvolume of a snapshot.
     pub(super) fn find_parent(
         &self,
         volume: &Volume,
@@ -70,14 +70,14 @@ impl Reader {
         })
     }
 
-    /// Finds the subvolume that files are cloned from.
+    /// Finds the source subvolume of a clone.
     pub(super) fn find_source(
         &self,
         volume: &Volume,
         subvolumes: &[SubvolumeInfo],
         sent: &Sent,
     ) -> Result<Option<RootId>, TargetError> {
-        // Its files are opened by path, for which no directory need be readable.
+        // Files are opened by path, which does not require readable directories.
         self.find(volume, subvolumes, sent, |rights, root| rights.search(root))
     }
 
@@ -106,7 +106,7 @@ impl Reader {
         find_sent(usable, sent, |_| true)
     }
 
-    /// Finds a file of a source, and checks that the caller could open it.
+    /// Finds a file of a clone source, and checks that the caller could open it.
     pub(super) fn file(
         &mut self,
         volume: &Volume,
@@ -130,7 +130,7 @@ impl Reader {
             return Ok(file);
         }
         let rights = rights(caller, volume);
-        // Before anything tells whether the path is there.
+        // Check before any error could reveal whether the path exists.
         rights.reach(volume.root_dir(subvolume)?, bytes)?;
         let file = source.file(volume, path)?;
         rights.read(file)?;
@@ -151,14 +151,14 @@ fn rights<'a>(caller: &'a Caller, volume: &'a Volume) -> Rights<'a> {
     }
 }
 
-/// Returns the root directory of a subvolume that the caller can get to.
+/// Returns the root directory of a subvolume if the caller can reach it.
 fn reach_subvolume(rights: &Rights<'_>, id: RootId, top: FileId) -> Result<FileId, Refused> {
     let root = rights.volume.root_dir(id)?;
     rights.reach_up(root, top)?;
     Ok(root)
 }
 
-/// Returns whether a subvolume is not there for the caller. It may also have been deleted meanwhile.
+/// Returns whether an error makes a subvolume appear missing. It may also have been deleted concurrently.
 fn hides(refused: &Refused) -> bool {
     match refused {
         Refused::Access | Refused::Permission | Refused::ReadOnly => true,

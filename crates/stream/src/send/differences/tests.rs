@@ -1,4 +1,4 @@
-//! Bounds of what is read ahead and pinned, and ends of the thread that finds differences.
+//! Limits of read-ahead and pinned memory, and termination of the finder thread.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -40,8 +40,7 @@ fn snapshot(volume: &Arc<Volume>, name: &str) -> Snapshot {
     Snapshot::open(volume, made.unwrap()).unwrap()
 }
 
-/// Creates directories, in which the second snapshot has names of few files. There are as many of each as are read
-/// ahead.
+/// Creates as many directories as are read ahead, and a second snapshot in which a few files have names in them.
 fn many_names() -> Pair {
     let (volume, top) = volume(16 << 10);
     let dirs: Vec<FileId> = (0..DIRS)
@@ -89,7 +88,7 @@ fn look_ups_that_are_read_ahead_for_a_batch_are_bounded() {
         new: tree(&pair.new, &leaves[1]),
         known: HashSet::new(),
     };
-    // As one batch, which a volume with large leaves could have.
+    // As one batch, which is possible on a volume with large leaves.
     let (batches, _) = find_all(&pair, WhichDifferences::All);
     let batch: Vec<Difference> = batches.into_iter().flatten().collect();
 
@@ -106,12 +105,12 @@ fn look_ups_that_are_read_ahead_for_a_batch_are_bounded() {
     }
     dirs.sort_unstable();
     dirs.dedup();
-    // The second call goes on where the first one was cut short.
+    // The second call continues where the first one stopped.
     assert_eq!(dirs.len(), DIRS);
     assert!(ahead.unread_dirs_of(&inodes, MAX_KEYS).is_empty());
 }
 
-/// Chains of directories, of which only those at the bottom hold what differs.
+/// Chains of directories with differences only at the bottom.
 #[test]
 fn directories_above_are_read_ahead_within_the_same_bound() {
     const CHAINS: usize = 400;
@@ -140,7 +139,7 @@ fn directories_above_are_read_ahead_within_the_same_bound() {
     assert_eq!(ahead.known.len(), MAX_KEYS);
 }
 
-/// One difference in each leaf of 64 KiB.
+/// Creates one difference in each leaf of 64 KiB.
 #[test]
 fn bytes_of_leaves_in_a_batch_are_bounded() {
     const NODESIZE: usize = 64 << 10;
@@ -166,7 +165,7 @@ fn bytes_of_leaves_in_a_batch_are_bounded() {
     let count = |batch: &Vec<Difference>| batch.len();
     let differences: usize = batches.iter().map(count).sum();
     assert!(differences >= FILES / IN_A_LEAF, "{differences}");
-    // Two leaves are those of one difference.
+    // Each difference refers to two leaves.
     let most = batches.iter().map(count).max().unwrap();
     assert!(most * 2 * NODESIZE <= BATCH_BYTES, "{most} differences");
     assert!(batches.len() >= 3);
@@ -239,7 +238,7 @@ fn send_without_threads_gives_the_same_stream() {
     for number in 0..500 {
         create(format!("new file {number}"));
     }
-    // Of which parts are read beside.
+    // Parts of this file are read on a second thread.
     let large = create("large".to_owned());
     for part in 0..9u64 {
         volume

@@ -1,16 +1,16 @@
-//! Inode numbers in the order in which they were added.
+//! Inode numbers in insertion order.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
 const NUMBER_BYTES: usize = size_of::<u64>();
-/// 64 KiB.
+/// Maximum numbers in memory: 64 KiB.
 const MAX_HELD: usize = 8192;
 
 #[derive(Debug)]
 pub(in crate::send) struct InodeList {
-    /// The last ones.
+    /// The most recent numbers.
     held: Vec<u64>,
     most: usize,
     spill: Option<File>,
@@ -64,13 +64,13 @@ impl InodeList {
     }
 }
 
-/// Goes through a list.
+/// An iterator over a list.
 #[derive(Debug)]
 pub(in crate::send) struct Numbers<'l> {
     list: &'l InodeList,
     block: Vec<u64>,
     at_in_block: usize,
-    /// Numbers in blocks that were read.
+    /// Number of inode numbers in the blocks read so far.
     read: u64,
 }
 

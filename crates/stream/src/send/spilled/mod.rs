@@ -1,7 +1,7 @@
-//! Numbers of inodes that are remembered, in bounded memory: what is beyond it lies in temporary files without a name.
+//! Collections of inode numbers in bounded memory, which spill to unnamed temporary files.
 //!
 //! Invariants
-//! - SPILL-1: a collection holds so many bytes in memory at most, however many numbers it has.
+//! - SPILL-1: the memory of a collection has a fixed limit, however many numbers it has.
 
 mod list;
 mod pages;
@@ -14,19 +14,19 @@ use super::error::Result;
 pub(super) use list::InodeList;
 use pages::{PAGE_BYTES, Pages};
 
-/// A set of inode numbers. Those that lie close together take a bit each.
+/// A set of inode numbers. Dense ranges use one bit per number.
 #[derive(Debug, Default)]
 pub(super) struct InodeSet {
     pages: Pages,
 }
 
-/// A small number for each inode, 0 at first.
+/// A small count for each inode, initially 0.
 #[derive(Debug, Default)]
 pub(super) struct InodeCounts {
     pages: Pages,
 }
 
-/// Inode numbers without repeats, in the order in which they came.
+/// Inode numbers without duplicates, in insertion order.
 #[derive(Debug, Default)]
 pub(super) struct FirstSeen {
     seen: InodeSet,
@@ -37,7 +37,7 @@ const BITS_A_PAGE: u64 = PAGE_BYTES as u64 * 8;
 const COUNT_BYTES: usize = size_of::<u32>();
 const COUNTS_A_PAGE: u64 = (PAGE_BYTES / COUNT_BYTES) as u64;
 
-/// Returns where the bit of an inode is: page, byte and mask.
+/// Returns the location of an inode's bit: page, byte and mask.
 fn place_of_bit(ino: u64) -> (u64, usize, u8) {
     let bit = ino % BITS_A_PAGE;
     (ino / BITS_A_PAGE, (bit / 8) as usize, 1 << (bit % 8))
@@ -52,7 +52,7 @@ impl InodeSet {
         Ok(self.pages.read(page)?[byte] & mask != 0)
     }
 
-    /// Adds an inode. Returns false if it was there.
+    /// Adds an inode. Returns false if the set had it already.
     pub(super) fn insert(&mut self, ino: u64) -> io::Result<bool> {
         let (page, byte, mask) = place_of_bit(ino);
         let is_new = self.pages.read(page)?[byte] & mask == 0;
@@ -87,7 +87,7 @@ impl InodeCounts {
     }
 }
 
-/// Returns where the count of an inode is: page and byte.
+/// Returns the location of an inode's count: page and byte.
 fn place_of_count(ino: u64) -> (u64, usize) {
     let at = (ino % COUNTS_A_PAGE) as usize * COUNT_BYTES;
     (ino / COUNTS_A_PAGE, at)
@@ -101,12 +101,12 @@ impl FirstSeen {
         }
     }
 
-    /// Drops a number that came, and comes no more.
+    /// Removes a number that was added and will not be added again.
     pub(super) fn forget(&mut self, ino: u64) -> io::Result<()> {
         self.seen.remove(ino)
     }
 
-    /// Calls `each` with all numbers that are left, in the order in which they came.
+    /// Calls `each` for all remaining numbers, in insertion order.
     pub(super) fn into_each(mut self, mut each: impl FnMut(u64) -> Result<()>) -> Result<()> {
         for ino in self.list.iter() {
             let ino = ino?;

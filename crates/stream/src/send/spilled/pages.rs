@@ -1,4 +1,4 @@
-//! An array of bytes that is zero at first, in pages. Those that were not used for long lie in a sparse file.
+//! An array of bytes in pages, initially zero. The least recently used pages are in a sparse file.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 pub(super) const PAGE_BYTES: usize = 4096;
-/// A MiB.
+/// 1 MiB.
 const MAX_PAGES: usize = 256;
 
 #[derive(Debug)]
@@ -14,14 +14,14 @@ pub(super) struct Pages {
     held: HashMap<u64, Page>,
     most: usize,
     spill: Option<File>,
-    /// Counts uses.
+    /// A use counter.
     now: u64,
 }
 
 #[derive(Debug)]
 struct Page {
     bytes: Box<[u8; PAGE_BYTES]>,
-    /// When it was used last.
+    /// Value of the use counter at the last use.
     used: u64,
     is_changed: bool,
 }
@@ -42,7 +42,7 @@ impl Pages {
         }
     }
 
-    /// Returns whether nothing was ever asked for.
+    /// Returns whether no page was ever used.
     pub(super) fn is_empty(&self) -> bool {
         self.held.is_empty() && self.spill.is_none()
     }
@@ -78,7 +78,7 @@ impl Pages {
         if let Some(file) = &self.spill {
             let at = offset(number)?;
             let mut done = 0;
-            // Behind the end of the file all is zero.
+            // All bytes after the end of the file are zero.
             while done < PAGE_BYTES {
                 match file.read_at(&mut bytes[done..], at + done as u64)? {
                     0 => break,
@@ -93,7 +93,7 @@ impl Pages {
         })
     }
 
-    /// Evicts the page that was not used for longest.
+    /// Evicts the least recently used page.
     fn evict(&mut self) -> io::Result<()> {
         let oldest = self.held.iter().min_by_key(|(_, page)| page.used);
         let Some(number) = oldest.map(|(&number, _)| number) else {

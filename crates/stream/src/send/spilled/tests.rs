@@ -1,4 +1,4 @@
-//! The collections beside those of the standard library, with little room in memory.
+//! The collections compared with the standard library's, with little memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use super::*;
 
 const PAGES: usize = 3;
 
-/// Chooses one of numbers that are far apart and close together.
+/// Chooses a number from several distant clusters.
 fn number(rng: &mut Rng) -> u64 {
     let far = rng.below(20) * 100_000;
     far + rng.below(50)
@@ -82,7 +82,7 @@ fn repeats_are_left_out() {
     assert_eq!(found, [9, 3, 4]);
 }
 
-/// A number that no file offset stands for, of a damaged tree.
+/// A number from a damaged tree that exceeds all file offsets.
 #[test]
 fn number_beyond_all_files_is_an_error_and_no_panic() {
     let mut counts = InodeCounts {
