@@ -84,7 +84,6 @@ impl VolumeTarget {
     /// appear to be missing. Paths of the caller begin at `top`.
     ///
     /// An administrator may use everything.
-    /// An administrator may use all.
     pub fn for_caller(self, caller: &Caller, top: FileId) -> VolumeTarget {
         let reader = Reader::new(caller, top);
         VolumeTarget { reader, ..self }
