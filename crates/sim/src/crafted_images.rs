@@ -1,4 +1,4 @@
-//! Images that are kept, made by hand, or damaged.
+//! Images that are kept, crafted, or damaged.
 
 pub mod craft;
 pub mod damage;

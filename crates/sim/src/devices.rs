@@ -1,4 +1,4 @@
-//! Devices that fail, wait, call back, or record what they are asked.
+//! Devices that fail, delay, call back, or record requests.
 
 mod discard_time;
 pub mod fault;

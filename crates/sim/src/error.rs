@@ -1,4 +1,4 @@
-//! Errors while the oracle is set up or asked.
+//! Errors of setting up or running the oracle.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -42,7 +42,7 @@ pub enum Error {
     BadManifest { line: usize, reason: &'static str },
 }
 
-/// Names the place of an IO error.
+/// Adds the path to an IO error.
 pub(crate) trait At<T> {
     fn at(self, doing: &'static str, path: impl AsRef<Path>) -> Result<T, Error>;
 }

@@ -1,4 +1,4 @@
-//! The kernel's btrfs as the oracle for reading: volumes that it makes and fills, and what it shows of them.
+//! The kernel's btrfs as the oracle for reading: creates and fills volumes, and lists their contents.
 
 pub mod fill;
 pub mod kernel;

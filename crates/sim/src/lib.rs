@@ -1,18 +1,18 @@
-//! Test only: the kernel's btrfs as an oracle, images that it made, and a model of what it does.
+//! Test support: the kernel's btrfs as an oracle, kept images, and a model of the file system.
 //!
-//! Reading (`kernel_oracle`). A conformance test asks `matrix` for cases. `kernel` makes and mounts a volume, and
-//! `fill` puts the hard cases of the format into it. The test compares the `manifest` that the kernel shows with
-//! that of another reader.
+//! Reading (`kernel_oracle`). A conformance test gets cases from `matrix`. `kernel` creates and mounts a volume, and
+//! `fill` writes edge cases of the format to it. The test compares the kernel's `manifest` with another reader's.
 //!
-//! Images (`crafted_images`). `images` has a few such volumes ready, for machines without root or kernel btrfs.
-//! `craft` makes volumes that no kernel would make, `damage` breaks what a volume must survive.
+//! Images (`crafted_images`). `images` has a few such volumes for machines without root or btrfs in the kernel.
+//! `craft` makes volumes that no kernel would create, and `damage` breaks volumes in ways that they must survive.
 //!
-//! Writing (`model_oracle`). `script` does random operations to a file system and to the `model` at once, and
-//! compares. The operations are those of `vocabulary`. The model is proven against the kernel in the same way.
+//! Writing (`model_oracle`). `script` applies random operations to a file system and to the `model` in parallel, and
+//! compares the results. The operations are defined in `vocabulary`. The model is verified against the kernel in the
+//! same way.
 //!
-//! Devices (`devices`). `record` keeps what devices are asked and gives the images that power cuts leave, which
-//! `oracle` judges. `fault` makes a device fail. A `SlowDevice` has nothing at hand, writes of a `ThrottledDevice`
-//! take long, and a `HookedDevice` calls back. `new_volume` makes a volume in memory, as mkfs does.
+//! Devices (`devices`). `record` records requests and produces the images after power cuts, which `oracle` judges.
+//! `fault` makes a device fail. A `SlowDevice` has no cached data, a `ThrottledDevice` has slow writes, and a
+//! `HookedDevice` calls back. `new_volume` creates a volume in memory.
 
 mod crafted_images;
 mod devices;

@@ -1,4 +1,4 @@
-//! A file system in memory as the oracle for writing: scripts are done to it and to the one under test.
+//! A file system in memory as the oracle for writing: scripts are applied to it and to the file system under test.
 
 pub mod model;
 pub mod oracle;

@@ -1,4 +1,4 @@
-//! Runs programs of the system, such as mkfs.btrfs and umount.
+//! Execution of system programs such as mkfs.btrfs and umount.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::{Error, Result};
 
-/// Runs `program`, returns its standard output.
+/// Runs `program` and returns its standard output.
 pub(crate) fn run<I>(program: &'static str, args: I) -> Result<String>
 where
     I: IntoIterator<Item: AsRef<OsStr>>,
@@ -14,7 +14,8 @@ where
     let sbin = "/usr/sbin:/sbin";
     let path = std::env::var("PATH").map_or_else(|_| sbin.into(), |path| format!("{path}:{sbin}"));
     let args: Vec<OsString> = args.into_iter().map(|arg| arg.as_ref().into()).collect();
-    // A new PATH and a bare name make `Command` fork, which copies the page tables of a test with large devices in memory.
+    // With a new PATH and a bare name, `Command` would fork, which copies the page tables of a test with large
+    // devices in memory.
     let places = std::env::split_paths(&path).map(|dir| dir.join(program));
     let found = { places }.find(|place| place.is_file());
     let output = Command::new(found.unwrap_or_else(|| PathBuf::from(program)))

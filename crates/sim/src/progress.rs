@@ -1,4 +1,4 @@
-//! Says how far a long test is, to standard error and in a soak only.
+//! Progress reports of long tests, on standard error and only in a soak.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -7,13 +7,13 @@ use parking_lot::Mutex;
 
 const EVERY: Duration = Duration::from_secs(10);
 
-/// May be shared by several threads.
+/// A progress counter that may be shared between threads.
 #[derive(Debug)]
 pub struct Progress {
     name: String,
     total: usize,
     begun: Instant,
-    /// None where progress is not shown.
+    /// None if progress is not displayed.
     shown: Option<Mutex<Shown>>,
 }
 
@@ -40,7 +40,7 @@ impl Progress {
         }
     }
 
-    /// Counts one more of the total as done. `detail` is what there is to say beside it.
+    /// Counts one more step as complete. `detail` is additional text.
     pub fn step<D: fmt::Display>(&self, detail: impl FnOnce() -> D) {
         let Some(shown) = &self.shown else {
             return;

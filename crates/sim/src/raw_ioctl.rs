@@ -1,4 +1,4 @@
-//! Ioctls by their numbers, as programs make them for which no library has a call.
+//! Raw ioctls by number, for which no library has a function.
 
 use std::os::fd::AsFd;
 
@@ -10,8 +10,8 @@ struct Raw<'a> {
     argument: &'a mut [u8],
 }
 
-// SAFETY: the kernel or server that answers moves as many bytes as the number says. `raw_ioctl` has seen them to be
-// there.
+// SAFETY: the kernel or server transfers the number of bytes encoded in the ioctl number. `raw_ioctl` checks that the
+// argument has this many.
 #[allow(unsafe_code)]
 unsafe impl Ioctl for Raw<'_> {
     type Output = ();
@@ -30,13 +30,13 @@ unsafe impl Ioctl for Raw<'_> {
     }
 }
 
-/// Returns how many bytes the number says that are moved.
+/// Returns the argument size that is encoded in the number.
 pub fn ioctl_bytes(number: Opcode) -> usize {
     (number >> 16 & 0x3fff) as usize
 }
 
-/// Asks, and leaves the answer in the argument. It may be longer than the number says: some name in their head how
-/// much comes behind it.
+/// Executes an ioctl, which leaves its result in the argument. The argument may be longer than encoded, because some
+/// ioctls have the length of trailing data in their header.
 pub fn raw_ioctl(file: impl AsFd, number: Opcode, argument: &mut [u8]) -> Result<(), Errno> {
     assert!(argument.len() >= ioctl_bytes(number));
     let raw = Raw { number, argument };

@@ -1,4 +1,4 @@
-//! A small generator whose numbers follow from its seed alone, on every machine and in every version.
+//! A small random number generator that depends only on its seed, on every machine and in every version.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -19,7 +19,7 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// Returns a number below `bound`, which is not 0.
+    /// Returns a number below `bound`, which must not be 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.next_u64() % bound
     }
@@ -36,9 +36,9 @@ impl Rng {
     }
 }
 
-/// Returns the seed of the test `name`, and prints it, so that a failure can be repeated. It is `UBTRFS_SEED` if set, a
-/// new one in each run of the soak, else the name's own. So a change is judged by itself and not by the luck of its
-/// run.
+/// Returns the seed of the test `name`, and prints it, so that a failure can be reproduced. It is `UBTRFS_SEED` if
+/// set, random in a soak, and otherwise derived from the name. So results depend on the change under test and not on
+/// chance.
 pub fn seed(name: &str) -> u64 {
     let given = std::env::var("UBTRFS_SEED")
         .ok()

@@ -1,7 +1,7 @@
-//! A folder for device files and mount points that leaves nothing behind.
+//! A temporary folder for device files and mount points that is always cleaned up.
 //!
-//! It is named for its process. The first scratch folder of a process also removes those of processes
-//! that were killed: their mounts, loop devices and files.
+//! Its name contains the process id. The first scratch folder of a process also removes the leftovers of killed
+//! processes: their mounts, loop devices and files.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -23,7 +23,7 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Creates a folder below `UBTRFS_SIM_DIR`, else the system's temporary folder.
+    /// Creates a folder in `UBTRFS_SIM_DIR`, or in the system's temporary folder.
     pub fn new() -> Result<Scratch> {
         let base = base();
         SWEEP.call_once(|| sweep(&base));
@@ -48,7 +48,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // A mount that outlived its handle must not lose its files to remove_dir_all.
+        // remove_dir_all must not delete files on a mount that outlived its handle.
         if !mounts_below(&self.path).is_empty() {
             remove(&self.path);
             return;
@@ -87,7 +87,7 @@ fn remove(dir: &Path) {
         }
     }
     for device in loops_below(dir) {
-        // Already gone if the mount was its last user.
+        // Already detached if the mount was its last user.
         let _ = run("losetup", ["-d".as_ref(), device.as_os_str()]);
     }
     if let Err(error) = fs::remove_dir_all(dir) {

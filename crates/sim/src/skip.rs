@@ -1,8 +1,8 @@
-//! Tests that cannot run on this machine, wholly or in part. They say so, and `cargo xtask units` counts them.
+//! Tests that cannot run completely on this machine. They print a message, and `cargo xtask units` counts them.
 //!
-//! Where root has the kernel's btrfs, `make test` sets `UBTRFS_REQUIRE_KERNEL`. A lack of root, of `/dev/fuse`, or of a
-//! package that `scripts/setup` installs is a failure then. Features that machines have or lack (FUSE over io_uring,
-//! a version of btrfs-progs) are never required.
+//! If root has btrfs in the kernel, `make test` sets `UBTRFS_REQUIRE_KERNEL`. Then missing root permissions,
+//! `/dev/fuse`, or packages of `scripts/setup` are failures. Machine-dependent features (FUSE over io_uring, a
+//! version of btrfs-progs) are never required.
 
 use std::fmt::Display;
 use std::io::Write;
@@ -10,13 +10,13 @@ use std::path::Path;
 
 use crate::rights::is_root;
 
-/// Reports what the calling test lacks. Panics if `UBTRFS_REQUIRE_KERNEL` is set.
+/// Reports the missing requirement of the calling test. Panics if `UBTRFS_REQUIRE_KERNEL` is set.
 #[track_caller]
 pub fn skip(lack: impl Display) {
     skip_part(&calling_test(), lack);
 }
 
-/// Reports what a test or a part of one lacks. Panics if `UBTRFS_REQUIRE_KERNEL` is set.
+/// Reports the missing requirement of a test or a part of one. Panics if `UBTRFS_REQUIRE_KERNEL` is set.
 #[track_caller]
 pub(crate) fn skip_part(part: &str, lack: impl Display) {
     assert!(
@@ -26,23 +26,23 @@ pub(crate) fn skip_part(part: &str, lack: impl Display) {
     report(part, &lack);
 }
 
-/// Reports what the calling test lacks, where `UBTRFS_REQUIRE_KERNEL` does not require it.
+/// Reports a missing requirement that is optional even with `UBTRFS_REQUIRE_KERNEL`.
 pub fn skip_optional(lack: impl Display) {
     report(&calling_test(), &lack);
 }
 
-/// Returns the name of the calling test: the harness gives it to the thread.
+/// Returns the name of the calling test, which is the name of its thread.
 pub(crate) fn calling_test() -> String {
     let thread = std::thread::current();
     thread.name().unwrap_or("a thread").to_owned()
 }
 
 fn report(part: &str, lack: &dyn Display) {
-    // The test harness would capture `eprintln!` and show it only for tests that fail.
+    // The test harness would capture `eprintln!` and print it only for failing tests.
     let _ = writeln!(std::io::stderr(), "SKIPPED {part}: {lack}");
 }
 
-/// Returns whether the test runs as root. Skips it if not.
+/// Returns whether the test runs as root, and skips it otherwise.
 #[track_caller]
 pub fn is_root_or_skip() -> bool {
     let is_root = is_root();
@@ -52,7 +52,7 @@ pub fn is_root_or_skip() -> bool {
     is_root
 }
 
-/// Returns whether there is a `/dev/fuse`. Skips the test if not.
+/// Returns whether `/dev/fuse` exists, and skips the test otherwise.
 #[track_caller]
 pub fn has_fuse_or_skip() -> bool {
     let has_fuse = Path::new("/dev/fuse").exists();

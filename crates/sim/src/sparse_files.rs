@@ -1,4 +1,4 @@
-//! Reading of large sparse files without their holes: whether they have changed, what they hold.
+//! Fast reads of large sparse files, which skip holes: fingerprints and contents.
 
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -14,7 +14,7 @@ use crate::zeros::is_zero;
 const BLOCK: usize = 4096;
 const AT_ONCE: usize = 256 * BLOCK;
 
-/// Calls with the data of a file and where it is, in whole blocks but for the end. Holes are not read.
+/// Calls `each` with the data of a file and its offset, in whole blocks except at the end. Holes are skipped.
 fn each_data(file: &File, mut each: impl FnMut(u64, &[u8])) -> io::Result<()> {
     let len_bytes = file.metadata()?.len();
     let mut buf = vec![0; AT_ONCE];
@@ -35,7 +35,7 @@ fn each_data(file: &File, mut each: impl FnMut(u64, &[u8])) -> io::Result<()> {
     }
 }
 
-/// Hashes the length of a file and its blocks. Holes count as zeros do.
+/// Hashes the length of a file and its blocks. Holes are equal to zeros.
 pub fn fingerprint(path: &Path) -> io::Result<u64> {
     let file = File::open(path)?;
     let mut hash = DefaultHasher::new();
@@ -50,7 +50,7 @@ pub fn fingerprint(path: &Path) -> io::Result<u64> {
     Ok(hash.finish())
 }
 
-/// Reads a file of any length. Holes take neither time nor memory.
+/// Reads a file of any length. Holes cost neither time nor memory.
 pub fn read_sparse(path: &Path) -> io::Result<Vec<u8>> {
     let file = File::open(path)?;
     let len_bytes = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
@@ -62,7 +62,7 @@ pub fn read_sparse(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Reads the data of a file, and drops it.
+/// Reads the data of a file and discards it.
 pub fn read_data(path: &Path) -> io::Result<()> {
     each_data(&File::open(path)?, |_, _| ())
 }
@@ -98,7 +98,7 @@ mod tests {
             file.write_all_at(b"x", at).unwrap();
             assert!(look(), "{at}");
         }
-        // In the place of a hole.
+        // Replaces a hole.
         file.write_all_at(&[0; 3 * BLOCK], 1 << 35).unwrap();
         assert!(!look());
         file.write_all_at(b"y", 0).unwrap();

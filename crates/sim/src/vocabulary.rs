@@ -1,7 +1,7 @@
-//! One operation of a script, what it may give, and how it may fail.
+//! The operations of scripts, their results, and their errors.
 //!
-//! Operations name files by path or by a slot that an earlier `Open` filled. Paths are relative to the
-//! volume's root, cross into subvolumes and follow no symlink. All is done as root.
+//! Operations refer to files by path or by a slot that was filled by `Open`. Paths are relative to the volume's root,
+//! cross into subvolumes and follow no symlinks. All operations are executed as root.
 
 use std::fmt;
 
@@ -11,11 +11,11 @@ use crate::fill;
 use crate::manifest::{Kind, Time};
 use crate::rng::Rng;
 
-/// Names separated by `/`, none for the root. Printed as the expression that makes it.
+/// Names separated by `/`, empty for the root. Debug prints the expression that creates it.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FsPath(Vec<u8>);
 
-/// Creates an `FsPath`, as `FsPath::new` in short, for scripts in tests.
+/// Creates an `FsPath`; a short form of `FsPath::new` for scripts in tests.
 pub fn path(bytes: impl AsRef<[u8]>) -> FsPath {
     FsPath(bytes.as_ref().to_vec())
 }
@@ -62,11 +62,11 @@ impl fmt::Debug for FsPath {
     }
 }
 
-/// A target of a symlink or a name of an xattr. Printed as the expression that makes it.
+/// A target of a symlink or a name of an xattr. Debug prints the expression that creates it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Bytes(pub Vec<u8>);
 
-/// Creates `Bytes` in short, for scripts in tests.
+/// Creates `Bytes`, in short form for scripts in tests.
 pub fn bytes(bytes: impl AsRef<[u8]>) -> Bytes {
     Bytes(bytes.as_ref().to_vec())
 }
@@ -85,7 +85,7 @@ impl fmt::Debug for Bytes {
     }
 }
 
-/// A number for a file that is held open.
+/// The number of an open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot(pub u8);
 
@@ -96,7 +96,7 @@ pub enum At {
     Slot(Slot),
 }
 
-/// The data of a write, short enough to be printed.
+/// The data of a write, in a form that is short to print.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Data {
     Bytes(Vec<u8>),
@@ -143,7 +143,7 @@ impl fmt::Debug for Data {
     }
 }
 
-/// The kind of node that `Mknod` makes. The numbers of a device are major and minor.
+/// The kind of node for `Mknod`. The numbers of a device are major and minor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Node {
     Fifo,
@@ -175,7 +175,7 @@ pub enum RenameHow {
     Replace,
     NoReplace,
     Exchange,
-    /// Leaves a character device 0:0 with mode 0 under the old name.
+    /// Leaves a character device 0:0 with mode 0 at the old name.
     Whiteout,
 }
 
@@ -196,25 +196,25 @@ pub enum XattrHow {
     Replace,
 }
 
-/// Inode flags that change what operations do, as `chattr` sets them, and some that only are kept.
+/// Inode flags of `chattr`: some affect operations, others are only stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
     pub immutable: bool,
     pub append: bool,
-    /// Taken only by empty files and directories; a new file inherits it.
+    /// Only accepted for empty files and directories; a new file inherits it.
     pub nocow: bool,
     pub nodump: bool,
     pub noatime: bool,
-    /// Goes with the property `btrfs.compression`. New entries of a directory inherit it.
+    /// Linked to the property `btrfs.compression`. New entries of a directory inherit it.
     pub compress: bool,
     /// Inherited like `compress`.
     pub nocompress: bool,
     pub sync: bool,
-    /// Kept by directories, forgotten by files.
+    /// Stored for directories, ignored for files.
     pub dirsync: bool,
 }
 
-/// The source that a subvolume was received from.
+/// The origin of a received subvolume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
     pub uuid: [u8; 16],
@@ -223,7 +223,7 @@ pub struct Received {
 }
 
 impl Received {
-    /// From nothing, as a subvolume that was not received says.
+    /// The value of a subvolume that was not received.
     pub const NOTHING: Received = Received {
         uuid: [0; 16],
         transid: 0,
@@ -233,7 +233,7 @@ impl Received {
         },
     };
 
-    /// Returns the mark of a number. 0 is `NOTHING`.
+    /// Returns the origin with this number. 0 is `NOTHING`.
     pub fn of_number(number: u64) -> Received {
         if number == 0 {
             return Received::NOTHING;
@@ -254,7 +254,7 @@ impl Received {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// Fails if the name exists, as all that make a name do.
+    /// Fails if the name exists, like all operations that create a name.
     Create {
         path: FsPath,
         mode: u32,
@@ -279,7 +279,7 @@ pub enum Op {
     Unlink {
         path: FsPath,
     },
-    /// An empty subvolume goes as well.
+    /// Also removes an empty subvolume.
     Rmdir {
         path: FsPath,
     },
@@ -297,13 +297,13 @@ pub enum Op {
     Close {
         slot: Slot,
     },
-    /// Makes a file without a name, opened as by `Open`.
+    /// Creates a file without a name, opened as by `Open`.
     Tmpfile {
         dir: FsPath,
         mode: u32,
         slot: Slot,
     },
-    /// Gives an open file one more name, or one made by `Tmpfile` its first.
+    /// Adds a name to an open file, which may be the first one after `Tmpfile`.
     LinkOpen {
         slot: Slot,
         to: FsPath,
@@ -327,7 +327,7 @@ pub enum Op {
         offset: u64,
         len_bytes: u64,
     },
-    /// Shares extents, as FICLONERANGE does.
+    /// Shares extents, like FICLONERANGE.
     Clone {
         from: At,
         from_offset: u64,
@@ -335,7 +335,7 @@ pub enum Op {
         to: At,
         to_offset: u64,
     },
-    /// Copies as copy_file_range does, until all is copied or the source ends.
+    /// Copies like copy_file_range, until all is copied or the source ends.
     CopyRange {
         from: At,
         from_offset: u64,
@@ -343,7 +343,7 @@ pub enum Op {
         to: At,
         to_offset: u64,
     },
-    /// Has equal ranges share extents, as FIDEDUPERANGE does.
+    /// Shares the extents of equal ranges, like FIDEDUPERANGE.
     Dedupe {
         from: At,
         from_offset: u64,
@@ -398,11 +398,11 @@ pub enum Op {
         path: FsPath,
         read_only: bool,
     },
-    /// Makes it what is mounted if nothing else is asked for.
+    /// Makes it the default subvolume.
     SetDefault {
         path: FsPath,
     },
-    /// `Received::of_number` gives the rest.
+    /// `Received::of_number` gives the other values.
     SetReceived {
         path: FsPath,
         number: u64,
@@ -430,20 +430,20 @@ pub enum Op {
         path: FsPath,
     },
 
-    /// All that was done is durable when it returns.
+    /// Makes everything durable.
     Sync,
     Fsync {
         at: At,
     },
-    /// Ends the running transaction; the same promise as Sync.
+    /// Ends the running transaction; makes the same promise as Sync.
     Commit,
     /// Closes all slots, unmounts and mounts.
     Remount,
-    /// Makes the next reads go to the device.
+    /// Makes later reads access the device.
     DropCaches,
 }
 
-/// The promise of an operation that has returned.
+/// The durability promise of a completed operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     Nothing,
@@ -472,7 +472,7 @@ impl Op {
     }
 }
 
-/// The attributes that `Stat` gives.
+/// The attributes returned by `Stat`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attr {
     pub kind: Kind,
@@ -481,7 +481,7 @@ pub struct Attr {
     pub gid: u32,
     pub nlink: u64,
     pub rdev: (u32, u32),
-    /// For a directory, twice the length of its names.
+    /// For a directory, twice the total length of its names.
     pub size: u64,
 }
 
@@ -489,16 +489,16 @@ pub struct Attr {
 #[derive(Clone, PartialEq, Eq)]
 pub enum Outcome {
     Done,
-    /// How much of a write was done; for one that is done whole, `Done` says as much.
+    /// The length of a partial write; a complete one returns `Done`.
     Written(usize),
     Bytes(Vec<u8>),
-    /// In the order in which the names were made, which is that of their indices.
+    /// In the order of their creation, which is the order of their indexes.
     Names(Vec<(Vec<u8>, Kind)>),
     Attr(Attr),
     Flags(Flags),
-    /// How many bytes were copied.
+    /// Number of copied bytes.
     Copied(u64),
-    /// Whether the ranges were equal, and share now.
+    /// Whether the ranges were equal and are shared now.
     Shared(bool),
     Received(Received),
 }
@@ -531,20 +531,20 @@ impl fmt::Debug for Outcome {
 
 macro_rules! op_errors {
     ($($(#[$meta:meta])* $name:ident = $errno:ident: $text:literal,)+) => {
-        /// How an operation may fail. Two errors with one errno are the same to a comparison.
+        /// An error of an operation. Two errors with the same errno are equal in comparisons.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
         pub enum OpError {
             $($(#[$meta])* #[error($text)] $name,)+
             #[error("errno {0}")]
             Other(i32),
-            /// The operation does not make sense here, or its effect is not defined: it is left
-            /// out. Only the model says so.
+            /// The operation is meaningless here, or its effect is undefined: it is skipped. Only the model returns
+            /// this.
             #[error("out of scope")]
             OutOfScope,
         }
 
         impl OpError {
-            /// Returns the errno, or None for an operation that is left out.
+            /// Returns the errno, or None for a skipped operation.
             pub fn errno(self) -> Option<i32> {
                 Some(match self {
                     $(OpError::$name => Errno::$errno.raw_os_error(),)+
@@ -581,13 +581,13 @@ op_errors! {
     Loop = INVAL: "into itself",
     /// No xattr of that name.
     NoData = NODATA: "no such xattr",
-    /// An inode is immutable or append-only, a directory is to be linked, or a kind of inode takes no such
+    /// The inode is immutable or append-only, a directory would be linked, or this kind of inode does not support the
     /// xattr.
     NotPermitted = PERM: "not permitted",
     NoSpace = NOSPC: "no space",
     Quota = DQUOT: "over quota",
     FileTooBig = FBIG: "file too big",
-    /// A name of an xattr that is empty or too long.
+    /// An xattr name that is empty or too long.
     XattrName = RANGE: "bad xattr name",
     XattrTooBig = TOOBIG: "xattr too big",
     Unsupported = OPNOTSUPP: "not supported",

@@ -1,4 +1,4 @@
-//! The kept images are whole, and the kernel, where there is one, still shows what it showed.
+//! The kept images are intact, and the kernel, if available, still shows the same contents.
 
 use ubtrfs_sim::images;
 use ubtrfs_sim::kernel::{KernelMount, or_skip};

@@ -1,4 +1,4 @@
-//! The oracle agrees with itself: what the kernel made, it shows twice alike, and `btrfs check` is content.
+//! The oracle is consistent: the kernel shows its own volume identically twice, and `btrfs check` finds no errors.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! The model does what the kernel's btrfs does: random scripts are done to both.
+//! The model behaves like the kernel's btrfs: random scripts are applied to both.
 
 use ubtrfs_sim::kernel::{KernelMount, KernelVolume, MkfsSpec, or_skip};
 use ubtrfs_sim::model::Limits;
@@ -8,7 +8,7 @@ use ubtrfs_sim::script::{
 };
 use ubtrfs_sim::seed;
 
-/// Returns how many operations a script has: few, unless it is a soak.
+/// Returns the number of operations of a script: small, unless in a soak.
 fn count(few: usize) -> usize {
     match std::env::var_os("UBTRFS_SOAK") {
         Some(_) => 20 * few,
@@ -76,7 +76,7 @@ fn full_disk() {
         ..RunOptions::default()
     };
     let small = MkfsSpec::new().device_bytes(160 << 20);
-    // The generator's model is never full, and keeps all in memory.
+    // The generator's model is never full, and keeps everything in memory.
     let few = count(300).min(2000);
     prove(Shape::FullDisk, seed("full disk"), few, &options, || {
         target(&small, "")

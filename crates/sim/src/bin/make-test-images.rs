@@ -1,4 +1,4 @@
-//! Makes the images in `tests/images` anew. Needs root and a kernel with btrfs.
+//! Creates the images in `tests/images`. Needs root and a kernel with btrfs.
 
 use std::process::ExitCode;
 
@@ -8,7 +8,7 @@ use ubtrfs_sim::matrix::{Case, Compression, Features};
 use ubtrfs_sim::{Result, images};
 
 const SEED: u64 = 2026;
-/// About the least that mkfs.btrfs takes for every profile here.
+/// About the minimum size that mkfs.btrfs accepts for every profile here.
 const DEVICE_BYTES: u64 = 256 << 20;
 
 fn cases() -> [(&'static str, Case); 6] {

@@ -1,7 +1,6 @@
-//! Volumes that no kernel would make: bytes of tree blocks are replaced, and the checksums mended.
+//! Volumes that no kernel would create: bytes of tree blocks are replaced, and checksums updated.
 //!
-//! Bytes to replace are found in every copy of every block, so that a test needs to know the item only, not its
-//! place.
+//! The bytes to replace are searched in every copy of every block, so that a test need not know the item's location.
 
 mod crafted;
 mod mutate;
@@ -23,7 +22,7 @@ use crate::error::At;
 const STEP: u64 = 4096;
 const DIR_ITEM: u8 = 84;
 
-/// Returns the bytes of a key as a leaf has them.
+/// Returns the bytes of a key in a leaf.
 pub fn key(objectid: u64, item_type: u8, offset: u64) -> Vec<u8> {
     let mut bytes = objectid.to_le_bytes().to_vec();
     bytes.push(item_type);
@@ -31,17 +30,17 @@ pub fn key(objectid: u64, item_type: u8, offset: u64) -> Vec<u8> {
     bytes
 }
 
-/// Replaces `from` by the equally long `to` in the keys of leaves; returns how often.
+/// Replaces `from` by the equally long `to` in the keys of leaves; returns the number of replacements.
 pub fn replace_in_keys(device: &Path, from: &[u8], to: &[u8]) -> Result<usize> {
     edit_leaves(device, |heads, _| replace(heads, from, to))
 }
 
-/// Replaces `from` by the equally long `to` in the items of leaves; returns how often.
+/// Replaces `from` by the equally long `to` in the items of leaves; returns the number of replacements.
 pub fn replace_in_items(device: &Path, from: &[u8], to: &[u8]) -> Result<usize> {
     edit_leaves(device, |_, items| replace(items, from, to))
 }
 
-/// Gives the only entry `from` of directory `dir` the equally long name `to`, which may be any bytes.
+/// Renames the only entry `from` of directory `dir` to the equally long name `to`, which may have any bytes.
 pub fn rename(device: &Path, dir: u64, from: &[u8], to: &[u8]) -> Result<usize> {
     let hash_key = |name| key(dir, DIR_ITEM, u64::from(name_hash(name)));
     let (old, new) = (hash_key(from), hash_key(to));
@@ -67,7 +66,7 @@ pub fn edit_superblock(device: &Path, edit: impl Fn(&mut Superblock)) -> Result<
     Ok(())
 }
 
-/// Hands the item heads and the rest of every leaf to `edit`, which returns how much it changed.
+/// Calls `edit` with the item heads and the rest of every leaf; it returns its number of changes.
 fn edit_leaves(
     device: &Path,
     mut edit: impl FnMut(&mut [u8], &mut [u8]) -> usize,

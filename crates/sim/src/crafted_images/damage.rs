@@ -1,6 +1,6 @@
-//! Breaks devices on purpose, by a seed: all of one, or what one mirror holds.
+//! Seeded damage to devices: to a whole device, or to one mirror.
 //!
-//! Physical ranges come from `kernel::chunks`, which trusts btrfs-progs, or from the caller.
+//! Physical ranges come from `kernel::chunks`, which uses btrfs-progs, or from the caller.
 
 #[cfg(test)]
 mod tests;
@@ -24,7 +24,7 @@ const SECTOR: u64 = 4096;
 /// Physical ranges by devid.
 pub type Ranges = BTreeMap<u64, Vec<Range<u64>>>;
 
-/// Overwrites the whole device with zeros, superblocks too; its size stays.
+/// Overwrites the whole device with zeros, including superblocks; its size does not change.
 pub fn wipe(device: &Path) -> Result<()> {
     let file = File::options()
         .write(true)
@@ -35,9 +35,9 @@ pub fn wipe(device: &Path) -> Result<()> {
     file.set_len(len).at("truncate", device)
 }
 
-/// Returns the places of copy `mirror`, from 0, of every chunk that has more than one. It is stripe `mirror` of DUP and
-/// RAID1*, every such stripe of a RAID10's groups. Of RAID5 and RAID6 it is all that is on devid `mirror` + 1. Chunks
-/// without redundancy are left alone.
+/// Returns the ranges of copy `mirror`, from 0, of every chunk with redundancy. For DUP and RAID1* it is stripe
+/// `mirror`, for RAID10 this stripe of every group. For RAID5 and RAID6 it is everything on devid `mirror` + 1.
+/// Chunks without redundancy are not included.
 pub fn mirror_ranges(chunks: &[Chunk], mirror: usize) -> Ranges {
     let mut ranges = Ranges::new();
     for chunk in chunks {
@@ -62,8 +62,8 @@ pub fn mirror_ranges(chunks: &[Chunk], mirror: usize) -> Ranges {
     ranges
 }
 
-/// Overwrites about one in `one_in` of the sectors in `ranges` that hold anything with noise. Returns how
-/// many. Sectors of zeros are passed over: most of them are free space.
+/// Overwrites about one in `one_in` of the nonzero sectors in `ranges` with noise. Returns their number. Sectors of
+/// zeros are skipped, because most of them are free space.
 pub fn corrupt(device: &Path, ranges: &[Range<u64>], one_in: u64, rng: &mut Rng) -> Result<usize> {
     let file = File::options()
         .read(true)
@@ -85,7 +85,7 @@ pub fn corrupt(device: &Path, ranges: &[Range<u64>], one_in: u64, rng: &mut Rng)
             }
             file.read_exact_at(&mut sector, at).at("read", device)?;
             if !is_zero(&sector) && rng.one_in(one_in) {
-                // A few bytes or all of it: both fail the checksum.
+                // A few bytes or the whole sector: both fail the checksum.
                 let len = if rng.one_in(2) { 16 } else { sector.len() };
                 rng.fill(&mut sector[..len]);
                 file.write_all_at(&sector, at).at("write", device)?;

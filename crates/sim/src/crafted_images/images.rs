@@ -1,7 +1,7 @@
-//! Small volumes that the kernel made, kept in `tests/images`, for machines without kernel btrfs.
+//! Small volumes made by the kernel, kept in `tests/images` for machines without btrfs in the kernel.
 //!
-//! Each is a zstd stream a device (`NAME.0.img.zst`, ...) and the manifest of what the kernel showed
-//! (`NAME.manifest`). `scripts/make-test-images` makes them.
+//! Each has a zstd stream per device (`NAME.0.img.zst`, ...) and the manifest from the kernel (`NAME.manifest`).
+//! `scripts/make-test-images` creates them.
 
 #[cfg(test)]
 mod tests;
@@ -19,33 +19,33 @@ use crate::zeros::is_zero;
 use crate::{Error, Result, Scratch};
 
 const BLOCK: usize = 128 << 10;
-/// Copies of metadata lie tens of MiB apart; a window that spans them stores them once.
+/// Copies of metadata are tens of MiB apart; a window that spans them stores them only once.
 const WINDOW_LOG: u32 = 27;
 
-/// An image, unpacked into files that go away when it is dropped.
+/// An image, unpacked into files that are deleted on drop.
 #[derive(Debug)]
 pub struct Image {
     /// The device files, by devid.
     pub devices: Vec<PathBuf>,
-    /// The manifest that the kernel showed.
+    /// The manifest from the kernel.
     pub manifest: Manifest,
     _scratch: Scratch,
 }
 
-/// Returns where images are kept.
+/// Returns the folder with the images.
 pub fn dir() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/images")
 }
 
-/// Keeps other processes from mounting a kept image as long as it lives.
+/// A lock that prevents other processes from mounting a kept image.
 ///
-/// The kernel mounts one volume of a UUID at a time, and each image has one UUID.
+/// The kernel mounts only one volume with the same UUID at a time, and each image has a fixed UUID.
 #[derive(Debug)]
 pub struct Alone {
     _locked: File,
 }
 
-/// Waits until no other process may mount kept images.
+/// Waits for exclusive permission to mount kept images.
 pub fn alone() -> Result<Alone> {
     let path = std::env::temp_dir().join("ubtrfs-kept-images.lock");
     let file = File::create(&path).at("create", &path)?;
@@ -96,7 +96,7 @@ pub fn image(name: &str) -> Result<Image> {
     })
 }
 
-/// Packs `devices` and `manifest` as the image `name`; returns how many bytes it takes.
+/// Packs `devices` and `manifest` as the image `name`; returns its size in bytes.
 pub fn keep(name: &str, devices: &[PathBuf], manifest: &Manifest) -> Result<u64> {
     let dir = dir();
     fs::create_dir_all(&dir).at("create", &dir)?;
@@ -162,7 +162,7 @@ pub fn unpack(packed: &Path, device: &Path) -> Result<()> {
                 .map_err(&bad)?;
             offset = put(&to, device, offset, output.as_slice())?;
         }
-        // The bytes of this input that the decoder still holds.
+        // Flushes the decoder's remaining output for this input.
         loop {
             let mut output = OutBuffer::around(written.as_mut_slice());
             left = if left == 0 {
@@ -188,7 +188,7 @@ pub fn unpack(packed: &Path, device: &Path) -> Result<()> {
     to.set_len(offset).at("set length", device)
 }
 
-/// Returns the offset behind `data`.
+/// Writes data at an offset, and returns the offset after it.
 fn put(to: &File, device: &Path, offset: u64, data: &[u8]) -> Result<u64> {
     let mut at = offset;
     for block in data.chunks(4096) {

@@ -1,8 +1,8 @@
-//! How long discards take on a device that is slow to do them.
+//! Latency of discards on a slow device.
 
 use std::time::Duration;
 
-/// The time of a request and, in addition, of each 64 MiB of it.
+/// The time per request, plus the time per 64 MiB.
 #[derive(Clone, Copy, Debug)]
 pub struct DiscardTime {
     pub request: Duration,
@@ -10,7 +10,7 @@ pub struct DiscardTime {
 }
 
 impl Default for DiscardTime {
-    /// Returns the time on a usual drive.
+    /// Returns the times of a typical drive.
     fn default() -> Self {
         DiscardTime {
             request: Duration::from_micros(200),

@@ -1,9 +1,9 @@
-//! A device that fails as it was told to.
+//! A device with injected faults.
 //!
-//! Faults are added at any time and tried in the order in which they were added. Requests are counted
-//! from 0, per kind, whether they fail or not; each request of a batch counts.
+//! Faults can be added at any time and are checked in the order of their addition. Requests are counted from 0, per
+//! kind, whether they fail or not; each request of a batch counts.
 //!
-//! To fail every request of a run in turn: do it once without faults, and again for each fault of
+//! To let every request of a run fail in turn: execute it once without faults, and then again for each fault of
 //! `Counts::each_since`.
 
 use std::io;
@@ -16,32 +16,32 @@ use ubtrfs_device::{BlockDevice, DiscardGeometry};
 #[cfg(test)]
 mod tests;
 
-/// A planted fault.
+/// An injected fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The n-th read fails.
     Read { nth: u64 },
-    /// The n-th write fails and changes nothing.
+    /// The n-th write fails without any change.
     Write { nth: u64 },
     /// The n-th flush fails.
     Flush { nth: u64 },
     /// The n-th discard fails.
     Discard { nth: u64 },
-    /// Every discard fails with this error number: EOPNOTSUPP where a device takes none.
+    /// Every discard fails with this errno; EOPNOTSUPP means that the device does not support discards.
     Discards { errno: i32 },
     /// Every read that touches the range fails: a bad sector.
     ReadRange { range: Range<u64> },
     /// Every write that touches the range fails.
     WriteRange { range: Range<u64> },
-    /// Reads see this byte xored with `mask`: silent corruption.
+    /// Reads return this byte xored with `mask`: silent corruption.
     Corrupt { offset: u64, mask: u8 },
-    /// Everything fails: the device is gone.
+    /// Everything fails: the device was removed.
     Gone,
-    /// The device is gone once it was asked so many requests of any kind.
+    /// The device is removed after this many requests of any kind.
     GoneAfter { requests: u64 },
 }
 
-/// Requests so far.
+/// Numbers of requests so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub reads: u64,
@@ -55,7 +55,7 @@ impl Counts {
         self.reads + self.writes + self.flushes + self.discards
     }
 
-    /// Returns a fault for each request that was counted after `start`, the counts when the run of interest began.
+    /// Returns a fault for each request after `start`, which are the counts at the start of the run.
     pub fn each_since(self, start: Counts) -> impl Iterator<Item = Fault> {
         let reads = (start.reads..self.reads).map(|nth| Fault::Read { nth });
         let writes = (start.writes..self.writes).map(|nth| Fault::Write { nth });
@@ -89,7 +89,7 @@ impl FaultDevice {
         self.state.lock().faults.push(fault);
     }
 
-    /// Forgets all faults.
+    /// Removes all faults.
     pub fn heal(&self) {
         self.state.lock().faults.clear();
     }
@@ -98,7 +98,7 @@ impl FaultDevice {
         self.state.lock().counts
     }
 
-    /// Counts a request and fails it if a fault says so.
+    /// Counts a request, and returns an error if a fault applies.
     fn pass(
         &self,
         count: impl FnOnce(&mut Counts) -> &mut u64,

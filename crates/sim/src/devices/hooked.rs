@@ -1,5 +1,4 @@
-//! A device that calls the test back before each request: to do something in the middle of something else, or to panic
-//! there.
+//! A device that calls the test before each request, for actions in the middle of an operation, or for a panic there.
 
 use std::fmt;
 use std::io;
@@ -32,7 +31,7 @@ impl HookedDevice {
         }
     }
 
-    /// Calls `hook` from here on, on the thread that asks. Requests that it makes itself call it again.
+    /// Installs `hook`, which is called on the requesting thread. Its own requests call it again.
     pub fn hook(&self, hook: impl Fn(Request) + Send + Sync + 'static) {
         *self.hook.lock() = Some(Arc::new(hook));
     }

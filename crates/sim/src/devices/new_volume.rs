@@ -1,15 +1,15 @@
-//! New volumes in memory, as mkfs makes them.
+//! New volumes in memory, as from mkfs.
 
 use ubtrfs_device::{BlockDevice, MemDevice};
 use ubtrfs_format::item::Timespec;
 use ubtrfs_mkfs::{Identity, MkfsOptions, Plan};
 
-/// Makes an empty volume on one device. Panics if the options allow none.
+/// Creates an empty volume on one device. Panics on invalid options.
 pub fn new_volume(options: &MkfsOptions, device_bytes: u64) -> MemDevice {
     new_volume_on(options, &[device_bytes]).remove(0)
 }
 
-/// Makes an empty volume on a device for each size. Panics if the options allow none.
+/// Creates an empty volume on one device for each size. Panics on invalid options.
 pub fn new_volume_on(options: &MkfsOptions, device_bytes: &[u64]) -> Vec<MemDevice> {
     let created = Timespec {
         sec: 1_700_000_000.into(),

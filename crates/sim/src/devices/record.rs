@@ -1,23 +1,22 @@
-//! Devices that remember every request, and the images that a power cut could have left of them.
+//! Devices that record every request, and the images that may result from a power cut.
 //!
-//! A `Recorder` is the clock of all devices of a volume. Their writes, flushes and discards stand in one sequence,
-//! with marks that the test puts between them ("operation 7 started", "the sync returned").
-//! `Recording::crash_states` turns the sequence into device images.
+//! A `Recorder` is shared by all devices of a volume. Their writes, flushes and discards form one sequence, with
+//! marks of the test in between ("operation 7 started", "the sync returned"). `Recording::crash_states` turns the
+//! sequence into device images.
 //!
 //! ```text
 //! let recorder = Recorder::new();
 //! let device = recorder.device(image);        // Arc<RecordDevice>, a BlockDevice
 //! ... use the device; recorder.mark(n) ...
 //! for state in recorder.recording().crash_states(&CrashPlan::new(seed)) {
-//!     open(&state.devices); judge(state.marks());  // panic!("{state}") tells what landed
+//!     open(&state.devices); judge(state.marks());  // panic!("{state}") lists the applied requests
 //! }
 //! ```
 //!
-//! - RECORD-1: a request is in the sequence before it returns, and a mark before `mark` returns. A write after a
-//!   mark was not finished when the mark was put.
-//! - RECORD-2: a flush covers the requests that its device had in the sequence before it, and no other
-//!   device's.
-//! - RECORD-3: a discarded range is garbage that its event's number gives. A flush promises nothing of it.
+//! - RECORD-1: a request is in the sequence before it returns, and a mark before `mark` returns. So a write after a
+//!   mark was unfinished when the mark was added.
+//! - RECORD-2: a flush covers the earlier requests of its own device in the sequence, and no others.
+//! - RECORD-3: a discarded range contains garbage derived from its event's number. A flush does not cover it.
 //!
 //! Not here: failing requests (`fault`; wrap it around a recorded device).
 
@@ -42,7 +41,7 @@ use crate::error::At;
 use crate::zeros::is_zero;
 use scramble::scramble;
 
-/// One entry of the sequence. `device` counts from 0 in the order of `Recorder::device`.
+/// One entry of the sequence. `device` is an index, in the order of `Recorder::device`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     Write {
@@ -55,7 +54,7 @@ pub enum Event {
         offset: u64,
         len_bytes: u64,
     },
-    /// A flush that succeeded.
+    /// A successful flush.
     Flush {
         device: usize,
     },
@@ -64,12 +63,12 @@ pub enum Event {
 
 #[derive(Debug, Default)]
 struct Log {
-    /// The contents of each device when its recording began.
+    /// The contents of each device at the start of its recording.
     starts: Vec<MemDevice>,
     events: Vec<Event>,
 }
 
-/// The clock that the recorded devices of a volume share. A clone is the same recorder.
+/// The recorder shared by the devices of a volume. A clone refers to the same recorder.
 #[derive(Clone, Debug, Default)]
 pub struct Recorder(Arc<Mutex<Log>>);
 
@@ -78,7 +77,7 @@ impl Recorder {
         Recorder::default()
     }
 
-    /// Creates a device that holds what `start` holds, and whose requests are recorded.
+    /// Creates a recorded device with the contents of `start`.
     pub fn device(&self, start: MemDevice) -> Arc<RecordDevice> {
         let mut log = self.0.lock();
         log.starts.push(start.clone());
@@ -89,7 +88,7 @@ impl Recorder {
         })
     }
 
-    /// Puts a mark into the sequence; `oracle::Mark` has the ones that the crash oracle reads.
+    /// Adds a mark to the sequence; `oracle::Mark` defines the marks of the crash oracle.
     pub fn mark(&self, mark: impl Into<u64>) {
         self.0.lock().events.push(Event::Mark(mark.into()));
     }
@@ -104,7 +103,7 @@ impl Recorder {
     }
 }
 
-/// A device in memory whose requests are in its recorder's sequence.
+/// A device in memory that records its requests.
 #[derive(Debug)]
 pub struct RecordDevice {
     number: usize,
@@ -113,7 +112,7 @@ pub struct RecordDevice {
 }
 
 impl RecordDevice {
-    /// Copies the contents of the device as they are now, as after an orderly shutdown.
+    /// Copies the current contents of the device, as after an orderly shutdown.
     pub fn snapshot(&self) -> MemDevice {
         let _log = self.log.lock();
         self.live.clone()
@@ -132,7 +131,7 @@ impl BlockDevice for RecordDevice {
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
         let data = Arc::from(buf);
         let mut log = self.log.lock();
-        // RECORD-1: the sequence is locked meanwhile.
+        // RECORD-1: the sequence is locked during the write.
         self.live.write_at(buf, offset)?;
         log.events.push(Event::Write {
             device: self.number,
@@ -152,7 +151,7 @@ impl BlockDevice for RecordDevice {
         self.live.discard_geometry()
     }
 
-    /// Fills the range with garbage, so that a reader cannot rely on what was there or on zeros.
+    /// Fills the range with garbage, so that a reader can rely neither on the old data nor on zeros.
     fn discard(&self, offset: u64, len_bytes: u64) -> io::Result<()> {
         PastEnd::check(offset, len_bytes, self.live.len_bytes())?;
         let mut log = self.log.lock();
@@ -168,7 +167,7 @@ impl BlockDevice for RecordDevice {
 
 const BLOCK_BYTES: u64 = 4096;
 
-/// Writes what a device holds to a new file, with holes for zeros, so that the kernel can look at it.
+/// Writes the contents of a device to a new sparse file, for checks by the kernel.
 pub fn save_image(device: &dyn BlockDevice, path: &Path) -> Result<()> {
     let file = File::create_new(path).at("create", path)?;
     file.set_len(device.len_bytes()).at("set length", path)?;
@@ -191,7 +190,7 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Returns all events. Tests may look for rules of their own, such as a flush before each superblock.
+    /// Returns all events. Tests may check other rules, such as a flush before each superblock.
     pub fn events(&self) -> &[Event] {
         &self.events
     }
@@ -201,7 +200,7 @@ impl Recording {
         self.events.iter().filter(is_flush).count()
     }
 
-    /// Returns images after power cuts, in the order of time.
+    /// Returns images after power cuts, in chronological order.
     pub fn crash_states(&self, plan: &CrashPlan) -> CrashStates {
         CrashStates::new(self.clone(), plan)
     }

@@ -1,6 +1,6 @@
-//! A device that has nothing at hand: each read takes a while, those of a batch together.
+//! A device without cached data: each read takes a while; the reads of a batch overlap.
 //!
-//! A thread that must not wait gets nothing from it. Writes take no time, and discards only if told so.
+//! Nonblocking threads can read nothing from it. Writes take no time, and discards only if configured.
 
 use std::io;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use ubtrfs_device::{BlockDevice, DeviceRead, DiscardGeometry};
 
 use super::discard_time::DiscardTime;
 
-/// Reads that the device does at once.
+/// Number of concurrent reads.
 const DEPTH: usize = 64;
 
 #[derive(Debug)]
@@ -34,13 +34,13 @@ impl SlowDevice {
         }
     }
 
-    /// Lets discards take their time, too.
+    /// Enables the latency of discards.
     pub fn slow_discards(mut self, time: DiscardTime) -> SlowDevice {
         self.discards = Some(time);
         self
     }
 
-    /// Returns how often a thread waited for a read, or for reads that were done together.
+    /// Returns how often a thread waited for a read, or for a group of concurrent reads.
     pub fn waits(&self) -> u64 {
         self.waits.load(Ordering::Relaxed)
     }

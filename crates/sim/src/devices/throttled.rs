@@ -1,6 +1,6 @@
-//! A device whose writes take their time: at a rate, or until they are let go.
+//! A device with slow writes: limited to a rate, or blocked until they are released.
 //!
-//! Reads take none: what they want is at hand. Discards take none unless told so, and are never held.
+//! Reads take no time, as if cached. Discards take no time unless configured, and are never blocked.
 //!
 //! Locks: the state's, a leaf, not held while a write waits for its turn.
 
@@ -14,7 +14,7 @@ use ubtrfs_device::{BlockDevice, DeviceRead, DiscardGeometry};
 
 use super::discard_time::DiscardTime;
 
-/// How fast a [`ThrottledDevice`] is.
+/// The speed of a [`ThrottledDevice`].
 #[derive(Clone, Copy, Debug)]
 pub struct Rate {
     pub bytes_per_second: u64,
@@ -30,28 +30,28 @@ pub struct ThrottledDevice {
     changed: Condvar,
 }
 
-/// The requests that are held back.
+/// The requests that are blocked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Held {
     Nothing,
     All,
     /// The next request only.
     Next,
-    /// One that has come, and none behind it.
+    /// A single blocked request; later ones pass.
     One,
 }
 
 #[derive(Debug)]
 struct State {
     held: Held,
-    /// Writes and flushes that wait to be let go.
+    /// Number of blocked writes and flushes.
     waiting: usize,
-    /// When what was asked for so far is done.
+    /// The time at which all requests so far are complete.
     done_at: Instant,
 }
 
 impl ThrottledDevice {
-    /// Creates a slow device. Without a rate a write takes no time, unless writes are held.
+    /// Creates a slow device. Without a rate, a write takes no time unless it is blocked.
     pub fn new(inner: Arc<dyn BlockDevice>, rate: Option<Rate>) -> ThrottledDevice {
         ThrottledDevice {
             inner,
@@ -66,7 +66,7 @@ impl ThrottledDevice {
         }
     }
 
-    /// Lets discards take their time. Writes and flushes that come later wait behind them.
+    /// Enables the latency of discards. Later writes and flushes wait until they are complete.
     pub fn slow_discards(mut self, time: DiscardTime) -> ThrottledDevice {
         self.discards = Some(time);
         self
@@ -77,7 +77,7 @@ impl ThrottledDevice {
         self.state.lock().held = Held::All;
     }
 
-    /// Holds the next write or flush until `release`, but not those behind it.
+    /// Holds the next write or flush until `release`, but not later ones.
     pub fn hold_next(&self) {
         self.state.lock().held = Held::Next;
     }
@@ -87,7 +87,7 @@ impl ThrottledDevice {
         self.changed.notify_all();
     }
 
-    /// Returns once a thread waits for `release`.
+    /// Waits until a thread is blocked.
     pub fn wait_for_waiter(&self) {
         let mut state = self.state.lock();
         while state.waiting == 0 {
@@ -114,14 +114,14 @@ impl ThrottledDevice {
         }
         match (self.rate, self.discards) {
             (Some(rate), _) => take_turn(state, takes(rate)),
-            // Behind discards that are not done.
+            // Waits for incomplete discards.
             (None, Some(_)) => take_turn(state, Duration::ZERO),
             (None, None) => {}
         }
     }
 }
 
-/// Waits until all that came before is done, and for as long as this takes.
+/// Waits until all earlier requests are complete, plus the time of this one.
 fn take_turn(mut state: MutexGuard<'_, State>, takes: Duration) {
     let now = Instant::now();
     state.done_at = state.done_at.max(now) + takes;

@@ -1,8 +1,8 @@
-//! Fills a mounted volume with the hard cases of the format.
+//! Fills a mounted volume with edge cases of the format.
 //!
-//! One submodule a subject. The content follows from the seed; where the kernel puts it, and times that are
-//! not set, do not. No orphans or running deletions are left behind, so that a reader that does not
-//! replay or clean up shows the same as the kernel.
+//! One submodule per subject. The contents depend on the seed; their locations and times that are not set depend on
+//! the kernel. There are no orphans or running deletions at the end, so that a reader without log replay or cleanup
+//! shows the same as the kernel.
 
 mod attributes;
 mod content;
@@ -23,27 +23,27 @@ use std::path::Path;
 use crate::error::At;
 use crate::{Result, Rng};
 
-/// How much of each hard case.
+/// The size of each edge case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scale {
-    /// Names of one file in one directory.
+    /// Number of names of one file in one directory.
     pub hard_links: usize,
-    /// Entries of the large directory.
+    /// Number of entries in the large directory.
     pub dir_entries: usize,
-    /// Extents of the fragmented files.
+    /// Number of extents in the fragmented files.
     pub file_extents: usize,
-    /// Size of the larger data files, and the most that one file has of what does not compress.
+    /// Size of the larger data files, and the maximum of incompressible data in one file.
     pub data_bytes: usize,
     /// Size of the sparse file.
     pub sparse_bytes: u64,
-    /// Make a path longer than PATH_MAX, which tools that open by path cannot reach.
+    /// Whether to create a path longer than PATH_MAX, which tools that open by path cannot reach.
     pub beyond_path_max: bool,
-    /// Write files without checksums, in which damage to a mirror shows as wrong data.
+    /// Whether to write files without checksums, in which damage to a mirror appears as wrong data.
     pub nodatacow: bool,
 }
 
 impl Scale {
-    /// Returns the scale for images that are kept, of which the content compresses well.
+    /// Returns the scale for kept images, with contents that compress well.
     pub fn tiny() -> Scale {
         Scale {
             hard_links: 220,
@@ -56,7 +56,7 @@ impl Scale {
         }
     }
 
-    /// Gives all data checksums.
+    /// Enables checksums for all data.
     pub fn all_summed(self) -> Scale {
         Scale {
             nodatacow: false,
@@ -64,7 +64,7 @@ impl Scale {
         }
     }
 
-    /// Returns a scale that takes a second or two.
+    /// Returns a scale that takes one or two seconds.
     pub fn small() -> Scale {
         Scale {
             hard_links: 300,
@@ -77,7 +77,7 @@ impl Scale {
         }
     }
 
-    /// Returns a scale with a directory of 100,000 and files of 10,000 extents.
+    /// Returns a scale with a directory of 100,000 entries and files of 10,000 extents.
     pub fn full() -> Scale {
         Scale {
             hard_links: 1_000,
@@ -91,16 +91,16 @@ impl Scale {
     }
 }
 
-/// The outcome of a fill, as far as a volume's features decide it.
+/// The results of a fill that depend on a volume's features.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Names that one file got in one directory: fewer than asked for without EXTREF.
+    /// Number of names of one file in one directory, which is limited without EXTREF.
     pub hard_links: usize,
-    /// Value of the largest xattr that fits into a leaf.
+    /// Value size of the largest xattr that fits in a leaf.
     pub xattr_bytes: usize,
 }
 
-/// Fills `dir`, a folder on a btrfs volume that the kernel has mounted, for which the caller is root.
+/// Fills `dir`, a folder on a kernel mount of btrfs. Requires root.
 pub fn hard_cases(dir: &Path, scale: &Scale, seed: u64) -> Result<Report> {
     let mut rng = Rng::new(seed);
     let mut report = Report::default();
@@ -120,7 +120,7 @@ pub fn hard_cases(dir: &Path, scale: &Scale, seed: u64) -> Result<Report> {
     Ok(report)
 }
 
-/// Commits, so that what follows finds extents on disk.
+/// Commits, so that later operations find the extents on disk.
 fn sync(dir: &Path) -> Result<()> {
     let handle = fs::File::open(dir).at("open", dir)?;
     rustix::fs::syncfs(handle).at("syncfs", dir)

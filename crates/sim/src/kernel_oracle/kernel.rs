@@ -1,7 +1,7 @@
-//! The kernel's btrfs, driven from a test: make, mount, check.
+//! The kernel's btrfs under the control of a test: create, mount, check.
 //!
-//! All of it needs root, loop devices and a kernel with btrfs; `available` tells, and `or_skip` makes a
-//! test that cannot run say so.
+//! Requires root, loop devices and a kernel with btrfs; `available` checks this, and `or_skip` skips tests that
+//! cannot run.
 
 mod chunks;
 mod cut;
@@ -26,7 +26,7 @@ use crate::program::run;
 use crate::rights::is_root;
 use crate::skip::{calling_test, skip_part};
 
-/// Why the kernel cannot be asked here.
+/// The reason why the kernel is not available.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Why {
     #[error("UBTRFS_SKIP_KERNEL is set")]
@@ -64,13 +64,13 @@ pub fn available() -> Result<(), Why> {
     Ok(())
 }
 
-/// Returns true if the kernel can be asked. Otherwise skips the calling test.
+/// Returns whether the kernel is available. Otherwise skips the calling test.
 #[track_caller]
 pub fn available_or_skip() -> bool {
     or_skip(&calling_test())
 }
 
-/// Returns true if the kernel can be asked. Otherwise skips `test`, as [`skip`](crate::skip) does.
+/// Returns whether the kernel is available. Otherwise skips `test`, like [`skip`](crate::skip).
 #[track_caller]
 pub fn or_skip(test: &str) -> bool {
     match available() {

@@ -1,8 +1,8 @@
-//! All that a reader shows of a volume, as a sorted list that can be kept and compared.
+//! Everything that a reader shows of a volume, as a sorted list for comparisons.
 //!
-//! Any reader can be walked that implements `Source`: the kernel's mount and ours through `Vfs`, the
-//! library through an adapter in its tests. A failure of a reader is part of the list and never equal to
-//! anything, so that a comparison names all faults at once.
+//! Any reader that implements `Source` can be walked: the kernel's mount and ours through `Vfs`, the library through
+//! an adapter in its tests. Errors of a reader are part of the list and never equal to anything, so that one
+//! comparison reports all faults.
 
 mod content;
 mod diff;
@@ -27,14 +27,14 @@ use std::path::Path;
 
 use crate::Result;
 
-/// Entries sorted by path; the first is the root, whose path is empty. Paths have no leading slash.
+/// Entries sorted by path; the first one is the root with an empty path. Paths have no leading slash.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Manifest {
     pub entries: Vec<Entry>,
     pub faults: Vec<Fault>,
 }
 
-/// Something that the reader could not show, or showed in two ways.
+/// An error of the reader, or an inconsistency.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     pub path: Vec<u8>,
@@ -48,7 +48,7 @@ impl Manifest {
         walk::walk(source)
     }
 
-    /// Walks a folder through the system's file interface, into subvolumes and mounts as well.
+    /// Walks a folder through the system's file interface, including subvolumes and mounts.
     pub fn of_dir(dir: &Path) -> Result<Manifest> {
         Ok(Manifest::of(&mut Vfs::new(dir)?))
     }
@@ -60,7 +60,7 @@ impl Manifest {
         at.ok().map(|at| &self.entries[at])
     }
 
-    /// Returns the part below the folder `path`, as if that were the root.
+    /// Returns the part below the folder `path`, as if it were the root.
     pub fn below(&self, path: &[u8]) -> Manifest {
         let cut = |full: &[u8]| {
             let rest = full.strip_prefix(path)?;

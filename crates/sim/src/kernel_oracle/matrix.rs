@@ -1,9 +1,8 @@
-//! Which volumes a reader is tried on: checksum x compression x profile x node size x features.
+//! The matrix of volumes for testing a reader: checksum x compression x profile x node size x features.
 //!
-//! `full` has every combination that mkfs accepts, thousands of them. `representative` takes from it, one by one,
-//! the case that brings together most values that were not together before. So a prefix of any length is as varied
-//! as it can be. Every value of every dimension is in it. A soak takes all that bring two values together for the
-//! first time, and others at random.
+//! `full` has every combination that mkfs accepts, thousands of them. `representative` repeatedly selects the case
+//! with the most new pairs of values. So a prefix of any length is as varied as possible. It includes every value of
+//! every dimension. A soak uses all cases with a new pair of values, and random others.
 
 #[cfg(test)]
 mod tests;
@@ -46,16 +45,16 @@ impl Compression {
     }
 }
 
-/// Departures from the features that mkfs.btrfs chooses.
+/// Deviations from the default features of mkfs.btrfs.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Features {
     Default,
-    /// None that can be left out: what a volume of 2012 has.
+    /// No optional features: like a volume of 2012.
     Oldest,
     NoNoHoles,
     NoExtref,
     NoSkinny,
-    /// Without the tree that needs it, the block group tree, as well.
+    /// Also without the block group tree, which depends on it.
     NoFreeSpaceTree,
     NoBlockGroupTree,
     Mixed,
@@ -110,7 +109,7 @@ pub const NODE_SIZES: [u32; 5] = [4096, 8192, 16_384, 32_768, 65_536];
 pub struct Case {
     pub csum: Csum,
     pub compression: Compression,
-    /// The profile of data; metadata has the nearest profile that is sensible for it.
+    /// The profile of data; metadata has the nearest sensible profile.
     pub profile: Profile,
     pub nodesize: u32,
     pub features: Features,
@@ -130,7 +129,7 @@ impl fmt::Display for Case {
     }
 }
 
-/// A volume of a case, filled, with what the kernel shows of it.
+/// A filled volume of a case, with the manifest from the kernel.
 #[derive(Debug)]
 pub struct Filled {
     pub case: Case,
@@ -139,7 +138,7 @@ pub struct Filled {
 }
 
 impl Case {
-    /// Returns the case that mkfs.btrfs makes when not told otherwise, with one changed profile.
+    /// Returns the default case of mkfs.btrfs, with one changed profile.
     pub fn of_profile(profile: Profile) -> Case {
         Case {
             csum: Csum::Crc32c,
@@ -150,7 +149,7 @@ impl Case {
         }
     }
 
-    /// Returns whether a volume can be so. Mixed groups need nodes of one sector and one profile for both.
+    /// Returns whether the case is possible. Mixed groups need nodes of one sector and one profile for both types.
     fn is_possible(&self) -> bool {
         self.features != Features::Mixed || self.nodesize == 4096
     }
@@ -172,12 +171,12 @@ impl Case {
         self.features.apply(spec)
     }
 
-    /// Makes the volume, fills it, and asks the kernel what it shows, after a mount anew.
+    /// Creates and fills the volume, and lists its contents after a new mount.
     pub fn build(&self, scale: &Scale, seed: u64) -> Result<Filled> {
         self.build_from(&self.spec(), scale, seed)
     }
 
-    /// Builds the case on devices of another size than usual.
+    /// Builds the case on devices of a different size.
     pub fn build_on(&self, device_bytes: u64, scale: &Scale, seed: u64) -> Result<Filled> {
         self.build_from(&self.spec().device_bytes(device_bytes), scale, seed)
     }
@@ -186,7 +185,7 @@ impl Case {
         let volume = KernelVolume::make(spec)?;
         let mount = volume.mount(self.compression.mount_option())?;
         fill::hard_cases(mount.path(), scale, seed)?;
-        // Free space becomes zeros: no reader may use it, and the kept images stay small.
+        // Free space becomes zeros: readers must not use it, and kept images stay small.
         mount.trim()?;
         mount.unmount()?;
         let mount = volume.mount_ro()?;
@@ -207,7 +206,7 @@ impl Case {
     }
 }
 
-/// Lists every possible case, in a fixed order.
+/// Lists every possible case in a fixed order.
 pub fn full() -> Vec<Case> {
     let mut cases = Vec::new();
     for &features in &Features::ALL {
@@ -238,7 +237,7 @@ pub fn representative() -> Vec<Case> {
     varied(REPRESENTATIVES)
 }
 
-/// Chooses as many cases as `UBTRFS_CASES` says, in a soak some hundreds, else the representative ones.
+/// Chooses the number of cases in `UBTRFS_CASES`; by default the representative ones, in a soak some hundreds.
 pub fn chosen() -> Vec<Case> {
     let few = match std::env::var_os("UBTRFS_SOAK") {
         Some(_) => IN_SOAK,
@@ -249,7 +248,7 @@ pub fn chosen() -> Vec<Case> {
     sample(&full(), count, seed("kinds of volumes"))
 }
 
-/// Chooses the most varied cases and, once all pairs of values are together, any others.
+/// Chooses the most varied cases and, once all pairs of values are covered, random others.
 pub fn sample(all: &[Case], count: usize, seed: u64) -> Vec<Case> {
     let mut chosen = varied_of(all, count);
     let mut others: Vec<Case> = all.to_vec();
@@ -262,7 +261,7 @@ pub fn sample(all: &[Case], count: usize, seed: u64) -> Vec<Case> {
     chosen
 }
 
-/// Lists the cases that ubtrfs writes to: it makes no chunks with parity, and keeps no simple quotas.
+/// Lists the cases that ubtrfs can write: it creates no chunks with parity, and does not maintain simple quotas.
 pub fn writable() -> Vec<Case> {
     let mut cases = full();
     cases.retain(|case| {
@@ -272,7 +271,7 @@ pub fn writable() -> Vec<Case> {
     cases
 }
 
-/// Chooses at most `count` cases, the most varied first. There are fewer if all pairs of values were together before.
+/// Chooses at most `count` cases, the most varied first. Returns fewer if they cover all pairs of values.
 pub fn varied(count: usize) -> Vec<Case> {
     varied_of(&full(), count)
 }
@@ -285,14 +284,14 @@ pub fn varied_of(all: &[Case], count: usize) -> Vec<Case> {
     while chosen.len() < count {
         let gain = |case: &&Case| {
             let values = values(case);
-            // A value never seen counts for more than any number of pairs.
+            // A new value counts for more than any number of pairs.
             let new_values = values.iter().filter(|value| !seen_values.contains(*value));
             let new_pairs = pairs(case)
                 .filter(|pair| !seen_pairs.contains(pair))
                 .count();
             new_values.count() * 100 + new_pairs
         };
-        // The first of the best, so that the choice is stable.
+        // The first among equals, so that the choice is deterministic.
         let Some(best) = all.iter().rev().max_by_key(gain) else {
             break;
         };

@@ -1,16 +1,15 @@
-//! A file system in memory that is plain enough to be believed: what every other one must show.
+//! A simple file system in memory that defines the expected results.
 //!
-//! `apply` does an operation of a script or fails as the kernel's btrfs does; `compare` holds a manifest of a
-//! reader against the model. A clone costs next to nothing and shares all that is not changed. So a test can keep a
-//! model for each operation of a history.
+//! `apply` executes an operation of a script, or fails like the kernel's btrfs; `compare` compares the model with a
+//! reader's manifest. A clone is cheap and shares all unchanged data. So a test can keep a model for each operation
+//! of a history.
 //!
-//! The model itself is judged by the kernel: `script::KernelTarget` runs the same operations on a mount.
+//! The model is verified against the kernel: `script::KernelTarget` runs the same operations on a mount.
 //!
-//! - MODEL-1: an operation that fails changes nothing.
-//! - MODEL-2: what the kernel leaves open, or does by accident, is `OpError::OutOfScope`, so that it is
-//!   never compared.
+//! - MODEL-1: a failed operation changes nothing.
+//! - MODEL-2: results that are undefined or accidental in the kernel are `OpError::OutOfScope`, and never compared.
 //!
-//! Not here: space (nothing is ever full; the runner believes a target that says so), and times that were not set.
+//! Not here: space (the model is never full; the runner accepts ENOSPC from a target), and times that were not set.
 //! Inheritance by set-group-id directories and default ACLs is not here either.
 
 mod attributes;
@@ -46,22 +45,22 @@ use subvolume::{Subvolume, SubvolumeId};
 type Map<K, V> = rpds::RedBlackTreeMapSync<K, V>;
 type OpResult = Result<Outcome, OpError>;
 
-/// The volume's own subvolume, whose root is the root of all paths.
+/// The top-level subvolume; its root is the root of all paths.
 const TOP: SubvolumeId = SubvolumeId(5);
 
-/// The limits that depend on how the volume was made.
+/// The limits that depend on the volume's parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Granule of shared extents.
+    /// Granularity of shared extents.
     pub sector_bytes: u64,
-    /// Longest name and value of an xattr together.
+    /// Maximum total length of name and value of an xattr.
     pub xattr_bytes: usize,
-    /// The algorithm that is meant if a file is to be compressed and nothing is said of how.
+    /// The default compression algorithm.
     pub algorithm: &'static str,
 }
 
 impl Default for Limits {
-    /// Returns the limits with nodes of 16 KiB, and sectors of 4 KiB.
+    /// Returns the limits for nodes of 16 KiB and sectors of 4 KiB.
     fn default() -> Limits {
         Limits::of_nodesize(16 << 10)
     }
@@ -69,7 +68,7 @@ impl Default for Limits {
 
 impl Limits {
     pub fn of_nodesize(nodesize: usize) -> Limits {
-        // The rest of a leaf with one item that holds one entry.
+        // The space of a leaf with one item and one entry.
         const HEADER: usize = 101;
         const ITEM: usize = 25;
         const ENTRY: usize = 30;
@@ -87,7 +86,7 @@ pub struct ModelFs {
     subvolumes: Map<SubvolumeId, Subvolume>,
     next_subvolume: u64,
     open: BTreeMap<Slot, InodeId>,
-    /// The subvolume that is mounted if no other is asked for.
+    /// The subvolume that is mounted by default.
     default: SubvolumeId,
 }
 
@@ -98,7 +97,7 @@ impl Default for ModelFs {
 }
 
 impl ModelFs {
-    /// Makes a volume as mkfs does: an empty root with mode 0755 that root owns.
+    /// Creates a volume as from mkfs: an empty root with mode 0755 owned by root.
     pub fn new(limits: Limits) -> ModelFs {
         ModelFs {
             limits,
@@ -109,7 +108,7 @@ impl ModelFs {
         }
     }
 
-    /// Does the operation, or fails and changes nothing.
+    /// Executes the operation, or fails and changes nothing.
     pub fn apply(&mut self, op: &Op) -> OpResult {
         match op {
             Op::Create { path, mode } => self.create(path, *mode),

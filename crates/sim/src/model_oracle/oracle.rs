@@ -1,7 +1,8 @@
-//! Which states a volume may be in after a power cut, and whether it is in one.
+//! Legal states of a volume after a power cut, and checks for them.
 //!
-//! Legal is the state after some prefix of the operations. The prefix holds all that was promised to be durable and
-//! nothing that was not begun. Beside it a log may keep inodes that were synced alone. A test of an engine:
+//! A state is legal if it results from a prefix of the operations. The prefix must include all that was promised to
+//! be durable, and nothing that was not started. In addition, a log may contain inodes that were synced individually.
+//! A test of an engine:
 //!
 //! ```text
 //! let recorder = Recorder::new();
@@ -15,11 +16,11 @@
 //! }
 //! ```
 //!
-//! With several threads (`script::ThreadPlan`), each has a history of its own and is judged by its part of
-//! the volume: see `record_threads`.
+//! With several threads (`script::ThreadPlan`), each has its own history and is judged by its part of the volume: see
+//! `record_threads`.
 //!
-//! - ORACLE-1: `Mark::Started` is put before an operation reaches the target, `Mark::Durable` after the operation
-//!   that promised it returned. So no legal state is ever called a fault.
+//! - ORACLE-1: `Mark::Started` is added before an operation reaches the target, `Mark::Durable` after the operation
+//!   with the promise has returned. So no legal state is ever reported as a fault.
 
 mod history;
 mod judge;

@@ -1,24 +1,22 @@
-//! Random and written scripts of operations, done to a file system under test and to the model at once.
+//! Random and written scripts of operations, applied to a file system under test and to the model in parallel.
 //!
 //! ```text
 //! prove(Shape::Mixed, seed("a test"), 2000, &RunOptions::default(), || MyTarget::empty());
 //! ```
 //!
-//! makes a script, does it to a new target, compares each outcome (errors by errno) and, now and then, all that is
-//! shown. A script that fails is made short and printed, ready to be pasted into a test of its own:
+//! generates a script, applies it to a new target, and compares each result (errors by errno) and, periodically, the
+//! complete manifest. A failing script is shortened and printed, ready for use in a test:
 //!
 //! ```text
 //! run(&mut target, &[Op::Create { path: path(b"a"), mode: 0o644 }, ...], &RunOptions::default())
 //! ```
 //!
-//! A target implements `Target`: `apply` one `Op`, and a `Manifest` of all. A library keeps a table from `Slot` to
-//! what holds a file open; a path is a walk of lookups that follow no symlink. For a mount, `VfsTarget` does all by
-//! system calls, and asks `Mounted` only how to mount again and how to handle subvolumes. `KernelTarget` is one for
-//! the kernel's btrfs, and with it the model is proven. `Run` goes step by step, for tests that do something
-//! between operations.
+//! A target implements `Target`: `apply` for one `Op`, and a complete `Manifest`. A library maps `Slot` to open
+//! files; a path is a sequence of look-ups that follow no symlinks. For a mount, `VfsTarget` does everything by
+//! system calls, and only needs `Mounted` for remounts and subvolumes. `KernelTarget` is the one for the kernel's
+//! btrfs, which verifies the model. `Run` executes single steps, for tests with actions between operations.
 //!
-//! `ThreadPlan` gives each of several threads a script such that the end is the same however they
-//! interleave.
+//! `ThreadPlan` creates scripts for several threads whose combined result does not depend on the interleaving.
 
 mod action;
 mod dedupes;

@@ -1,4 +1,4 @@
-//! Trees side by side: all that a mount shows, the names that share an inode, and where holes are.
+//! Comparison of trees: everything visible on a mount, hard links, and holes.
 
 use std::fs::{self, File};
 use std::io;
@@ -11,8 +11,8 @@ use ubtrfs_sim::manifest::{Field, Kind, Manifest, diff_without};
 
 use super::Outcome;
 
-/// Fields that a copy does not take along, or not between file systems of two kinds. Links are compared by the
-/// names that share an inode.
+/// Fields that a copy does not preserve, or not between different file systems. Hard links are compared by the names
+/// that share an inode.
 const NOT_COPIED: &[Field] = &[
     Field::DirSize,
     Field::Nlink,
@@ -21,7 +21,7 @@ const NOT_COPIED: &[Field] = &[
     Field::Btime,
 ];
 const SHOWN: usize = 40;
-/// Holes are compared at this grain: no file system keeps smaller ones.
+/// Granularity for comparing holes: no file system has smaller ones.
 const GRAIN: u64 = 4096;
 /// The inode number of a subvolume's root directory.
 const TOP: u64 = 256;
@@ -31,24 +31,24 @@ pub(super) fn show(dir: &Path) -> Outcome {
     Ok(())
 }
 
-/// Compares what two readers of one volume show. Inode numbers only tell which names share a file.
+/// Compares two readers of one volume. Inode numbers are only used to identify hard links.
 pub(super) fn compare(left: &str, right: &str) -> Outcome {
     same(&read(left)?, &read(right)?, &[])
 }
 
-/// Compares what two readers of one volume show, the left one while it was written to. Looking changes access
-/// times, and the times that Linux keeps of what it has written are coarser than those on disk.
+/// Compares two readers of one volume; the left one was read during writes. Reading changes access times, and Linux
+/// keeps coarser times for its own writes than those on disk.
 pub(super) fn compare_with_live(left: &str, right: &str) -> Outcome {
     let times = [Field::Atime, Field::Mtime, Field::Ctime];
     same(&read(left)?, &read(right)?, &times)
 }
 
-/// Compares a tree with its copy elsewhere, in which holes may be filled.
+/// Compares a tree with a copy in which holes may be filled.
 pub(super) fn compare_filled(left: &str, right: &str) -> Outcome {
     same(&read(left)?, &read(right)?, NOT_COPIED)
 }
 
-/// Compares a tree with its copy elsewhere.
+/// Compares a tree with a copy.
 pub(super) fn compare_copies(left: &str, right: &str) -> Outcome {
     let (a, b) = (read(left)?, read(right)?);
     same(&a, &b, NOT_COPIED)?;
@@ -80,7 +80,7 @@ fn read(side: &str) -> Result<Manifest, Box<dyn std::error::Error>> {
     Ok(Manifest::parse(&fs::read_to_string(path)?)?)
 }
 
-/// Fails at the first thing that the reader cannot show.
+/// Fails at the first entry that the reader cannot read.
 fn of(dir: &Path) -> Result<Manifest, Box<dyn std::error::Error>> {
     let mut manifest = Manifest::of_dir(dir)?;
     match manifest.faults.first() {
@@ -99,8 +99,8 @@ fn of(dir: &Path) -> Result<Manifest, Box<dyn std::error::Error>> {
     }
 }
 
-/// Returns whether this is how a mount through FUSE shows the root of a subvolume that it is not a mount of. The number
-/// has a form in the bits from 60 on, the subvolume, and 44, 36 or 28 bits of inode.
+/// Returns whether this is the root of a subvolume inside of a FUSE mount. The number consists of a format in the
+/// bits from 60 on, the subvolume, and 44, 36 or 28 bits of inode number.
 fn is_subvolume(ino: u64) -> bool {
     let inode_bits = match ino >> 60 {
         0b100 => 44,
@@ -125,7 +125,7 @@ fn same(left: &Manifest, right: &Manifest, ignored: &[Field]) -> Outcome {
     }
 }
 
-/// Returns where a file has no data, as (offset, end), the end of the last one being that of the file.
+/// Returns the holes of a file as (offset, end); the last one may end at the file's end.
 fn holes(path: &Path) -> io::Result<Vec<(u64, u64)>> {
     let file = File::open(path)?;
     let size = file.metadata()?.len();

@@ -1,10 +1,10 @@
-//! Many processes that do all that can be done to names, in one small tree at once and each in a tree of its
+//! Many processes that run all operations on names, concurrently in one small tree and separately in trees of their
 //! own.
 //!
-//! In the common tree anything may come between two calls. An operation may fail as it would when the names had
-//! just changed, and in no other way. A file that is read there must be whole: files come into it under a name of their
-//! writer's, complete. In its own tree a member knows what there is, and all is compared. In the end nothing must
-//! be left that cannot be removed.
+//! In the common tree, anything may happen between two calls. An operation may only fail in ways that are possible if
+//! the names have just changed. A file read there must be complete: writers create files under private names and move
+//! them in. In its own tree a process knows all files, and everything is compared. At the end, everything must be
+//! removable.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -27,7 +27,7 @@ const OWN_NAMES: u64 = 40;
 const LEAST_BYTES: u64 = 16;
 const MOST_BYTES: u64 = 40_000;
 
-/// Errors of a call on a name that others change.
+/// Possible errors of a call on a name that others change.
 const RACES: &[Errno] = &[
     Errno::NOENT,
     Errno::EXIST,
@@ -68,7 +68,7 @@ pub(super) fn run(dir: &Path, seed: u64, seconds: u64, processes: u64) -> Outcom
     Ok(())
 }
 
-/// Checks that as many names lead to each file as it says.
+/// Checks that each file's link count equals the number of its names.
 fn check_links(dir: &Path) -> Outcome {
     let mut found: BTreeMap<u64, (u64, u64, PathBuf)> = BTreeMap::new();
     let mut dirs = vec![dir.to_path_buf()];
@@ -92,7 +92,7 @@ fn check_links(dir: &Path) -> Outcome {
     }
 }
 
-/// Removes a directory with all below, each name by itself, as listed.
+/// Removes a directory recursively, name by name as listed.
 fn remove(dir: &Path) -> Outcome {
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
@@ -112,7 +112,7 @@ struct Member {
     number: u64,
     common: PathBuf,
     own: PathBuf,
-    /// By name in `own`: the seed and length of what is in it.
+    /// For each name in `own`: the seed and length of its contents.
     files: BTreeMap<u64, (u64, u64)>,
     done: u64,
 }
@@ -139,7 +139,7 @@ pub(super) fn member(dir: &Path, seed: u64, seconds: u64, number: u64) -> Outcom
     Ok(())
 }
 
-/// Returns bytes that follow from a seed, which leads them.
+/// Returns bytes derived from a seed, which they start with.
 fn contents(seed: u64, len: u64) -> Vec<u8> {
     let mut bytes = vec![0; len as usize];
     Rng::new(seed).fill(&mut bytes);
@@ -148,7 +148,7 @@ fn contents(seed: u64, len: u64) -> Vec<u8> {
     bytes
 }
 
-/// Checks that these are all the bytes of some writer.
+/// Checks that these are the complete bytes of some writer.
 fn check_whole(path: &Path, bytes: &[u8]) -> Outcome {
     let word = |at: usize| {
         let word = bytes.get(at..at + 8)?;
@@ -163,7 +163,7 @@ fn check_whole(path: &Path, bytes: &[u8]) -> Outcome {
     Ok(())
 }
 
-/// Takes an error for None if the calls of others may be the reason.
+/// Returns None for an error that concurrent calls may cause.
 fn raced<T>(what: &str, outcome: io::Result<T>) -> Result<Option<T>, Box<dyn std::error::Error>> {
     match outcome {
         Ok(value) => Ok(Some(value)),
@@ -264,7 +264,7 @@ impl Member {
                     let count = seen.len();
                     seen.sort();
                     seen.dedup();
-                    // A name that moves may be seen under both names, one that stays once.
+                    // A name that is being moved may be listed under both names, other names only once.
                     if seen.len() != count {
                         return Err(format!("{}: a name listed twice", path.display()).into());
                     }
@@ -296,7 +296,7 @@ impl Member {
                 self.files.remove(&name);
             }
             2 if is_there && name != other => {
-                // Two names of one file stay both.
+                // Renaming onto another name of the same file keeps both names.
                 let is_same = self.files.get(&name) == self.files.get(&other);
                 fs::rename(&path, &other_path)?;
                 if !is_same && let Some(file) = self.files.remove(&name) {

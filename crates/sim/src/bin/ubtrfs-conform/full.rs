@@ -1,14 +1,14 @@
-//! Load on a volume that is always full, with contents verified.
+//! A load on a volume that is always full, with verified contents.
 //!
-//! Each of many processes has a directory or subvolume of its own, and pages of its own in files that all share. It
-//! knows what the kernel told it of each call, so it knows what each file holds. An operation may fail for want of
-//! space, and then changes nothing that a later read could show. In the end each process leaves a description of
-//! its tree. `verify` compares it with a mount of the volume: ours, ours after a remount, and the kernel's.
+//! Each of many processes has its own directory or subvolume, and its own pages in shared files. It tracks the result
+//! of each call, and thus the contents of each file. An operation may fail because of missing space, and must then
+//! have no visible effect. At the end each process writes a description of its tree. `verify` compares it with three
+//! mounts of the volume: ours, ours after a remount, and the kernel's.
 //!
-//! - PRESSURE-1: a read returns what acknowledged writes have written, at any time.
-//! - PRESSURE-2: an fsync fails only where data was lost. Data of a process's own files never is, unless a mapping stored
-//!   it, as FUSE accepts such stores before their space is reserved.
-//! - PRESSURE-3: ENOSPC comes from no other call than one that needs space.
+//! - PRESSURE-1: a read always returns the data of acknowledged writes.
+//! - PRESSURE-2: an fsync only fails if data was lost. Data of a process's own files is never lost, unless it was
+//!   stored through a mapping: FUSE accepts such stores before their space is reserved.
+//! - PRESSURE-3: only calls that need space return ENOSPC.
 
 mod ballast;
 mod mapped;
@@ -30,13 +30,13 @@ use ballast::{available_bytes, leave};
 pub(super) use mapped::store_child;
 pub(super) use member::run as member;
 
-/// Files that all processes share, and the bytes that each process has in each of them.
+/// Number of files shared by all processes, and bytes of each process in each of them.
 const SHARED_FILES: u64 = 2;
 const SHARED_BYTES: u64 = 16 << 10;
-/// The bytes that the ballast leaves to each process. Their files would take more.
+/// Space that the ballast leaves for each process. Their files would need more.
 const BYTES_EACH: u64 = 384 << 10;
 
-/// Runs the load. `state` is a folder elsewhere, for the descriptions.
+/// Runs the load. `state` is a folder outside of the volume for the descriptions.
 pub(super) fn run(
     dir: &Path,
     state: &Path,
@@ -71,7 +71,7 @@ fn shared_name(number: u64) -> String {
     format!("shared{number}")
 }
 
-/// Compares a mount with the descriptions that the load left.
+/// Compares a mount with the descriptions of the load.
 pub(super) fn verify(dir: &Path, state: &Path) -> Outcome {
     let mut wrong = 0;
     for entry in fs::read_dir(state)? {
@@ -86,8 +86,8 @@ pub(super) fn verify(dir: &Path, state: &Path) -> Outcome {
     }
 }
 
-/// Empties the volume, which must give all space back. Then writes much: there is no reason for ENOSPC. `before` is what
-/// was available when the volume was new.
+/// Empties the volume, which must free all space. Then writes large amounts, which must not return ENOSPC. `before`
+/// is the free space of the new volume.
 pub(super) fn again(dir: &Path, before: u64) -> Outcome {
     subvolume::remove_all(dir)?;
     ballast::wait_for(dir, before - before / 16)?;
@@ -116,7 +116,7 @@ pub(super) fn again(dir: &Path, before: u64) -> Outcome {
     subvolume::remove_all(dir)
 }
 
-/// Prints how many bytes are available.
+/// Prints the number of available bytes.
 pub(super) fn available(dir: &Path) -> Outcome {
     println!("{}", available_bytes(dir)?);
     Ok(())

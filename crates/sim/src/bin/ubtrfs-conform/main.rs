@@ -1,12 +1,12 @@
-//! Trials of a mounted tree for `scripts/conform`: it is shown, compared with another, used by a crowd, and run beside
-//! the model.
+//! Tests of a mounted tree for `scripts/conform`: printing it, comparing it, concurrent load, and comparison with the
+//! model.
 //!
 //! ```text
 //! ubtrfs-conform show DIR
 //! ubtrfs-conform compare [--copy | --filled | --live] LEFT RIGHT      each a folder, or a file that `show` wrote
 //! ubtrfs-conform crowd DIR SEED SECONDS PROCESSES
 //! ubtrfs-conform full DIR STATE SEED SECONDS PROCESSES               STATE: a folder elsewhere
-//! ubtrfs-conform full-verify DIR STATE                               what `full` wrote is in DIR
+//! ubtrfs-conform full-verify DIR STATE                               DIR has the files of `full`
 //! ubtrfs-conform full-again DIR BYTES                                DIR is emptied; as much was available in the beginning
 //! ubtrfs-conform available DIR
 //! ubtrfs-conform pages DIR SECONDS FILES

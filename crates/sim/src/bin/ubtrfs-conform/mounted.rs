@@ -1,4 +1,4 @@
-//! A mount of ours as a target of scripts: random operations are done to it and to the model.
+//! Our mount as a target of scripts: random operations are applied to it and to the model.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,8 +11,7 @@ use ubtrfs_sim::script::{
 
 use super::Outcome;
 
-/// Fields that a mount does not show as the volume has them: numbers of inodes in subvolumes are made unique over the
-/// mount.
+/// Fields that differ on a mount: inode numbers in subvolumes are made unique across the mount.
 const MOUNT_DIFFERS: &[Field] = &[Field::Ino];
 const SHAPES: [Shape; 6] = [
     Shape::Mixed,
@@ -25,7 +24,7 @@ const SHAPES: [Shape; 6] = [
 const THREADS: u8 = 16;
 const IMAGE_BYTES: u64 = 2 << 30;
 
-/// How a volume is mounted.
+/// A volume and its mount options.
 #[derive(Clone, Debug)]
 pub(super) struct Ours {
     ubtrfs: PathBuf,
@@ -67,7 +66,7 @@ impl Ours {
         self.do_it(&["umount".as_ref(), self.dir.as_ref()])
     }
 
-    /// Mounts a volume with nothing in it.
+    /// Creates and mounts an empty volume.
     fn empty(&self) -> Result<(), String> {
         let _ = self.unmount();
         let made = std::fs::File::create(&self.image).and_then(|file| file.set_len(IMAGE_BYTES));
@@ -110,15 +109,16 @@ impl Mounted for Ours {
 
     fn may_refuse(&self, op: &Op, error: OpError) -> bool {
         match op {
-            // A larger value takes the old one's place only if their leaf happens to have room.
+            // A larger value only fits if its leaf happens to have space.
             Op::SetXattr { .. } => error == OpError::NoSpace,
             _ => false,
         }
     }
 }
 
-/// Returns whether a mount can be asked for an operation. Linux does not hand clones to a FUSE server, and does not
-/// know what is immutable there: it finds other errors first. Subvolumes are for the engine's own scripts.
+/// Returns whether an operation is possible on a mount. Linux does not pass clones to a FUSE server, and returns
+/// other errors first, because it does not know which files are immutable. Subvolumes are tested by the engine's own
+/// scripts.
 fn can_be_asked(op: &Op) -> bool {
     if let Op::SetFlags { flags, .. } = op {
         return !flags.immutable && !flags.append;
@@ -137,7 +137,7 @@ fn can_be_asked(op: &Op) -> bool {
     )
 }
 
-/// Runs a random script on an empty volume. One that fails is made short and printed.
+/// Runs a random script on an empty volume. A failing script is shortened and printed.
 fn prove(ours: &Ours, shape: Shape, seed: u64, count: usize, options: &RunOptions) -> Outcome {
     let mut ops = generate(shape, seed, count);
     ops.retain(can_be_asked);
@@ -157,7 +157,7 @@ fn prove(ours: &Ours, shape: Shape, seed: u64, count: usize, options: &RunOption
     Err(last.to_string().into())
 }
 
-/// Runs each shape alone, then sixteen threads.
+/// Runs each shape separately, then sixteen threads.
 pub(super) fn run(ours: &Ours, seed: u64, count: usize) -> Outcome {
     let options = RunOptions {
         ignored: MOUNT_DIFFERS.to_vec(),

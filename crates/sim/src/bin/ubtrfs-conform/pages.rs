@@ -1,9 +1,10 @@
-//! One writer a file, whose pages others read, drop and store to through mappings: each answered write is read back.
+//! Files with one writer each, while other threads read, drop and modify their pages through mappings. Each
+//! acknowledged write is read back.
 //!
-//! A file has 16 pages. The writer writes page 0 directly, and a page and a half from page 4 on through the cache. Others
-//! read these pages all the time, and have the kernel give pages up. One stores a counter through a mapping behind the
-//! writer's bytes in page 5, and finds it again: neither may take the other's bytes. Other programs may meanwhile have
-//! the mount drop pages, as commands on it do.
+//! A file has 16 pages. The writer writes page 0 with direct IO, and a page and a half from page 4 on through the
+//! cache. Other threads constantly read these pages and make the kernel drop pages. One stores a counter through a
+//! mapping after the writer's bytes in page 5, and reads it back: neither may lose its bytes. Other programs may make
+//! the mount drop pages at the same time, as commands on it do.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -22,18 +23,18 @@ use crate::Outcome;
 
 const PAGE: usize = 4096;
 const PAGES: usize = 16;
-/// The part that the writer writes through the cache.
+/// The part that is written through the cache.
 const WRITTEN_AT: u64 = 4 * PAGE as u64;
 const WRITTEN: usize = PAGE + 2000;
-/// Where the counter is in the last page of that.
+/// Offset of the counter in the last page of this part.
 const COUNTER_AT: usize = 4000;
 const READERS: usize = 2;
 
-/// A page of memory as direct writes need it.
+/// A page of memory that is aligned for direct writes.
 #[repr(align(4096))]
 struct Aligned([u8; PAGE]);
 
-/// Runs a load on files in a folder, on each for so long.
+/// Runs the load on files in a folder, for this many seconds.
 pub(super) fn run(dir: &Path, seconds: u64, files: usize) -> Outcome {
     let end = Instant::now() + Duration::from_secs(seconds);
     let written = AtomicU64::new(0);
@@ -123,11 +124,11 @@ fn count_through_mapping(file: &File, alive: &dyn Fn() -> bool) -> Result<(), St
     let access = ProtFlags::READ | ProtFlags::WRITE;
     let mut count = 0u64;
     while alive() {
-        // SAFETY: new memory at a place of the kernel's choice.
+        // SAFETY: new memory at an address chosen by the kernel.
         #[allow(unsafe_code)]
         let start = unsafe { mmap(null_mut(), PAGE, access, MapFlags::SHARED, file, at) }
             .map_err(|error| error.to_string())?;
-        // SAFETY: the mapping has a page, which the file has, and only this thread stores to these bytes of it.
+        // SAFETY: the mapping has one page, which exists in the file, and only this thread stores to these bytes.
         #[allow(unsafe_code)]
         let found = unsafe {
             let counter = start.cast::<u8>().add(COUNTER_AT).cast::<u64>();
@@ -135,7 +136,7 @@ fn count_through_mapping(file: &File, alive: &dyn Fn() -> bool) -> Result<(), St
             counter.write_volatile(count + 1);
             found
         };
-        // SAFETY: the mapping is as long, and nothing refers to it any more.
+        // SAFETY: the mapping has this length, and there are no references to it.
         #[allow(unsafe_code)]
         unsafe { msync(start, PAGE, MsyncFlags::SYNC).and_then(|()| munmap(start, PAGE)) }
             .map_err(|error| error.to_string())?;

@@ -1,8 +1,7 @@
 //! A volume in memory whose leaves are edited item by item.
 //!
-//! Only blocks that the trees hold are shown. All copies of a block are written, checksums are mended, and
-//! keys in parents follow the first keys of their children. The meaning of the edit for other trees is the
-//! test's business.
+//! Only reachable blocks are visible. All copies of a block are written, checksums are updated, and keys in parents
+//! follow the first keys of their children. The test is responsible for the consistency with other trees.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -26,13 +25,13 @@ type Place = (usize, u64);
 /// The items of a leaf.
 pub type Items = Vec<(Key, Vec<u8>)>;
 
-/// The state of a sound volume before anything is edited. Made once, cloned for each test.
+/// A valid volume before any edits. Loaded once, cloned for each test.
 #[derive(Clone, Debug)]
 pub struct Crafted {
     devices: Vec<MemDevice>,
     csum_type: CsumType,
     nodesize: usize,
-    /// The copies of each block that the trees hold.
+    /// The copies of each reachable block.
     blocks: BTreeMap<u64, Vec<Place>>,
 }
 
@@ -42,7 +41,7 @@ impl Crafted {
     /// Reads device files.
     ///
     /// # Panics
-    /// If they hold no volume.
+    /// If they do not contain a volume.
     pub fn load(devices: &[PathBuf]) -> Crafted {
         let images: Vec<Vec<u8>> = devices
             .iter()
@@ -86,7 +85,7 @@ impl Crafted {
         crafted
     }
 
-    /// Collects the block, the blocks below it, and the trees that its root items name.
+    /// Collects the block, the blocks below it, and the trees of its root items.
     fn collect(&self, bytenr: u64, live: &mut BTreeSet<u64>) {
         if !self.blocks.contains_key(&bytenr) || !live.insert(bytenr) {
             return;
@@ -105,7 +104,7 @@ impl Crafted {
         }
     }
 
-    /// Returns the devices, each of which can be told to fail.
+    /// Returns the devices, which support injected faults.
     pub fn devices(&self) -> Vec<(PathBuf, Arc<FaultDevice>)> {
         self.devices
             .iter()
@@ -130,7 +129,7 @@ impl Crafted {
             .clone()
     }
 
-    /// Edits the copies of the superblock whose number `which` takes, on the devices that it takes.
+    /// Edits the superblock copies that are selected by `which`, from device index and copy number.
     pub fn edit_superblocks(
         &mut self,
         which: impl Fn(usize, usize) -> bool,
@@ -159,7 +158,7 @@ impl Crafted {
             .expect("within the device");
     }
 
-    /// Writes bytes as they are, anywhere.
+    /// Writes raw bytes to any location.
     pub fn write(&mut self, (device, offset): (usize, u64), bytes: &[u8]) {
         self.devices[device]
             .write_at(bytes, offset)
@@ -173,12 +172,12 @@ impl Crafted {
         block
     }
 
-    /// Returns where the copies of a block are: device index and offset.
+    /// Returns the locations of a block's copies: device index and offset.
     pub fn places(&self, bytenr: u64) -> &[(usize, u64)] {
         &self.blocks[&bytenr]
     }
 
-    /// Lists the addresses of the blocks of a tree on this level.
+    /// Lists the addresses of a tree's blocks on one level.
     pub fn blocks_of(&self, owner: RootId, level: u8) -> Vec<u64> {
         let is_wanted = |bytenr: &&u64| {
             let block = self.block(**bytenr);
@@ -188,7 +187,7 @@ impl Crafted {
         self.blocks.keys().filter(is_wanted).copied().collect()
     }
 
-    /// Writes all copies of a block, with the right checksum.
+    /// Writes all copies of a block, with a correct checksum.
     pub fn put_block(&mut self, bytenr: u64, block: &mut [u8]) {
         self.csum_type.seal_block(block);
         for place in self.blocks[&bytenr].clone() {
@@ -223,11 +222,11 @@ impl Crafted {
         }
     }
 
-    /// Hands the items of each leaf that `owner` made to `edit`, in order of address, and writes those for
-    /// which it returns true. Returns how many.
+    /// Passes the items of each leaf owned by `owner` to `edit`, in address order, and writes the leaves for which it
+    /// returns true. Returns their number.
     ///
     /// # Panics
-    /// If what `edit` leaves does not fit.
+    /// If the edited items do not fit.
     pub fn edit_leaves(
         &mut self,
         owner: RootId,

@@ -1,4 +1,4 @@
-//! Random damage to one tree block, where it says something.
+//! Random damage to meaningful bytes of a tree block.
 
 use ubtrfs_format::node::{HEADER_SIZE, ITEM_HEAD_SIZE, KeyPtr, Node};
 
@@ -7,11 +7,11 @@ use crate::Rng;
 #[cfg(test)]
 mod tests;
 
-/// How much of an item's beginning is changed; behind it lie names and data, which are any bytes.
+/// Number of bytes at the start of an item to mutate. After these there are only names and data, for which any bytes
+/// are valid.
 const ITEM_BYTES: u64 = 80;
 
-/// Changes one byte of the header, of a pointer, of an item's head, or of an item. The checksum is left as it
-/// was.
+/// Changes one byte of the header, of a pointer, of an item's head, or of an item. The checksum is not updated.
 pub fn mutate(block: &mut [u8], rng: &mut Rng) {
     let node = Node::new(block).expect("a whole block");
     if node.is_empty() {
@@ -36,7 +36,7 @@ pub fn mutate(block: &mut [u8], rng: &mut Rng) {
             }
         }
     };
-    // A field that was mutated before may lead out of the block.
+    // A previously mutated field may point outside of the block.
     let Some(byte) = block.get_mut(at as usize) else {
         return;
     };

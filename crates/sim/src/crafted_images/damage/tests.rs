@@ -1,4 +1,4 @@
-//! Damage stays where it is told to.
+//! Damage is limited to the given ranges.
 
 use super::*;
 use crate::Scratch;

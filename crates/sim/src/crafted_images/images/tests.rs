@@ -1,4 +1,4 @@
-//! Packing loses nothing.
+//! Packing is lossless.
 
 use super::*;
 use crate::Rng;

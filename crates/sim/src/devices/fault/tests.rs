@@ -1,4 +1,4 @@
-//! Each planted fault does what it says and no more.
+//! Each fault has exactly its documented effect.
 
 use super::*;
 use ubtrfs_device::MemDevice;
@@ -89,7 +89,7 @@ fn each_request_of_a_run_can_be_failed_in_turn() {
         device.flush()?;
         device.discard(0, 4096)
     };
-    // A request before the run, such as opening the volume, is left alone.
+    // Requests before the run, such as opening the volume, do not fail.
     let opened = || {
         let device = device();
         read(&device, 0).unwrap();

@@ -1,15 +1,15 @@
 //! States of the devices after a power cut at some moment of a recording.
 //!
-//! All requests before the last completed flush of their device are there. Of those after it, any subset is, each
-//! whole or torn between sectors. They are put down in their order. A sector that a later, lost write would have
-//! changed keeps the earlier one's bytes. So subsets in order reach all that devices which reorder can leave.
+//! All requests before the last completed flush of their device are applied. Of the later ones any subset is applied,
+//! each completely or torn between sectors. They are applied in order. A sector that a lost later write would have
+//! changed keeps the earlier data. So ordered subsets cover all states that reordering devices can leave.
 //!
-//! A flush does not cover discards. A device may do one at any time after it was asked, in part, or never, but before
-//! what is written there later. So each discard that a flush passes has its fate from then on, by the seed.
+//! A flush does not cover discards. A device may execute one at any later time, in part, or never, but before later
+//! writes to the same range. So the effect of each discard is chosen by the seed when a flush passes it.
 //!
-//! - CRASH-1: states follow from recording and plan alone; a state is found again by its number.
-//! - CRASH-2: states come in the order of time, and each costs the requests since the one before, not the
-//!   size of the device.
+//! - CRASH-1: states depend only on recording and plan; each can be reproduced from its number.
+//! - CRASH-2: states are in chronological order. The cost of each depends on the requests since the previous one, not
+//!   on the size of the device.
 
 use std::fmt;
 use std::ops::Range;
@@ -20,16 +20,16 @@ use ubtrfs_device::{BlockDevice, MemDevice};
 use super::{Event, Recording, scramble::scramble};
 use crate::Rng;
 
-/// Which power cuts to try: one at each flush, and as many others as wished.
+/// The power cuts to try: one at each flush, and a number of others.
 #[derive(Clone, Debug)]
 pub struct CrashPlan {
     pub seed: u64,
-    /// Cuts between flushes. Half of them are spread over time and half over the stretches between flushes. So the
-    /// few writes between two flushes of a commit get their share.
+    /// Number of cuts between flushes. Half of them are distributed over time and half over the intervals between
+    /// flushes. So the short intervals within a commit are covered, too.
     pub random_states: usize,
-    /// The bytes that a device writes as a whole. With 512 a superblock can be torn.
+    /// The bytes that a device writes atomically. With 512 a superblock can be torn.
     pub sector_bytes: u64,
-    /// No cut comes before this mark.
+    /// There are no cuts before this mark.
     pub since: Option<u64>,
 }
 
@@ -70,18 +70,18 @@ impl CrashPlan {
 /// The moment of a power cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// `flushes` flushes had completed, the next was about to, and nothing that it covers had landed.
+    /// `flushes` flushes were complete, the next one was about to complete, and nothing that it covers was applied.
     Flush { flushes: usize },
     /// Somewhere between flushes.
     Between,
 }
 
-/// The outcome of a request that no flush had covered.
+/// The outcome of a request that was not covered by a flush.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Landed {
     Whole,
     Lost,
-    /// The parts that are there: of a write, the sectors that it touches.
+    /// The parts that were applied; for a write, its sectors.
     Torn(Vec<bool>),
 }
 
@@ -95,12 +95,12 @@ pub struct Landing {
 /// The devices after one power cut.
 #[derive(Debug)]
 pub struct CrashState {
-    /// From 0, in the sequence that the plan gives.
+    /// Index in the sequence defined by the plan.
     pub number: usize,
     pub cut: Cut,
-    /// How many events had been issued.
+    /// Number of events that were issued.
     pub events: usize,
-    /// By the numbers that the recorder gave.
+    /// Indexed like the recorder's devices.
     pub devices: Vec<MemDevice>,
     pub landings: Vec<Landing>,
     marks: Arc<[u64]>,
@@ -109,14 +109,14 @@ pub struct CrashState {
 }
 
 impl CrashState {
-    /// Returns the marks that had been put before the cut.
+    /// Returns the marks before the cut.
     pub fn marks(&self) -> &[u64] {
         &self.marks[..self.marks_passed]
     }
 }
 
 const SHOWN: usize = 24;
-/// Into about so many parts a discard is torn.
+/// Approximate number of parts of a torn discard.
 const DISCARD_PARTS: u64 = 16;
 
 impl fmt::Display for CrashState {
@@ -168,20 +168,20 @@ impl fmt::Display for CrashState {
     }
 }
 
-/// Iterates over the states of a plan.
+/// An iterator over the states of a plan.
 #[derive(Debug)]
 pub struct CrashStates {
     recording: Arc<Recording>,
     plan: CrashPlan,
     marks: Arc<[u64]>,
-    /// (events before the cut, kind), in the order of time.
+    /// (events before the cut, kind), in chronological order.
     cuts: Vec<(usize, Cut)>,
     next: usize,
-    /// Where `durable` and `pending` stand.
+    /// Number of events that are included in `durable` and `pending`.
     position: usize,
     marks_passed: usize,
     durable: Vec<MemDevice>,
-    /// Events that no flush of their device has covered.
+    /// Events that are not covered by a flush of their device.
     pending: Vec<Vec<usize>>,
 }
 
@@ -254,8 +254,8 @@ impl CrashStates {
         }
     }
 
-    /// Chooses which pending requests land. A missing barrier often shows only if one certain write is lost or alone
-    /// lands. So these extremes are as likely as an even mix.
+    /// Chooses the pending requests that are applied. A missing barrier is often visible only if a single write is
+    /// lost, or is the only one applied. So these extremes are as likely as an even mix.
     fn choose(&self, pending: &[usize], rng: &mut Rng) -> Vec<Landing> {
         let chosen = rng.below(pending.len().max(1) as u64) as usize;
         let mix = rng.below(6);
@@ -318,7 +318,8 @@ impl CrashStates {
         }
     }
 
-    /// Returns the ranges of a request that may land alone: the sectors of a write, some parts of a discard.
+    /// Returns the ranges of a request that may be applied separately: the sectors of a write, or some parts of a
+    /// discard.
     fn parts(&self, event: usize) -> Vec<Range<u64>> {
         let range = self.range(event);
         let part_bytes = match &self.recording.events[event] {
@@ -335,7 +336,7 @@ impl CrashStates {
         numbers.map(part).collect()
     }
 
-    /// Puts the request, or what is left of it, on the device.
+    /// Applies the request, or the surviving parts of it, to the device.
     fn land(&self, event: usize, landed: &Landed, device: &MemDevice) {
         let parts = match landed {
             Landed::Lost => Vec::new(),
@@ -387,7 +388,7 @@ fn cuts(recording: &Recording, plan: &CrashPlan) -> Vec<(usize, Cut)> {
         let found = recording.events.iter().position(is_mark);
         found.expect("the mark that cuts come after is in the recording")
     });
-    // A cut at a flush is made as late as it can be: the later, the more was promised.
+    // A cut at a flush is as late as possible, because more was promised by then.
     let mut cuts = Vec::new();
     let mut stretches = vec![Vec::new()];
     let mut flushes = 0;

@@ -1,4 +1,4 @@
-//! The garbage that a discard leaves.
+//! The garbage left by a discard.
 
 use std::io;
 use std::ops::Range;
@@ -8,12 +8,12 @@ use ubtrfs_device::{BlockDevice, MemDevice};
 use crate::Rng;
 
 const BLOCK_BYTES: u64 = 4096;
-/// Garbage at either end of a range where nothing was: enough for a reader that goes one block too far.
+/// Size of the garbage at both ends of an unallocated range: enough to detect a reader that is off by a block.
 const EDGE_BYTES: u64 = 64 << 10;
 
-/// Fills a range with garbage that `event` gives.
+/// Fills a range with garbage derived from `event`.
 ///
-/// Inside it, what was never written stays zeros, so that a discard of terabytes takes no memory.
+/// Inside of the range, unallocated parts stay zeros, so that a discard of terabytes takes no memory.
 pub(super) fn scramble(device: &MemDevice, event: usize, range: Range<u64>) -> io::Result<()> {
     let head = range.start..range.end.min(range.start + EDGE_BYTES);
     let tail = head.end.max(range.end.saturating_sub(EDGE_BYTES))..range.end;

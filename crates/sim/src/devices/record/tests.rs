@@ -1,4 +1,4 @@
-//! Flushed writes are in every state, others are in some, and nothing else is.
+//! Flushed writes are in every state, others only in some, and there is nothing else.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -122,7 +122,7 @@ fn overwritten_sector_keeps_any_of_its_versions() {
 fn writes_tear_at_sector_borders_and_nowhere_else() {
     for sector_bytes in [512, 4096] {
         let (recorder, device) = recorded();
-        // From the middle of a sector to the middle of another.
+        // From the middle of one sector to the middle of another.
         device.write_at(&[7; 4096], 4096 + 256).unwrap();
         let plan = CrashPlan::new(seed("tears")).random_states(300);
         let plan = plan.sector_bytes(sector_bytes);
@@ -202,7 +202,7 @@ fn discarded_range_is_garbage_or_what_it_was() {
         let (mut whole, mut lost, mut torn) = (0, 0, 0);
         for state in recorder.recording().crash_states(&plan) {
             let there = bytes(&state.devices[0], range.clone());
-            // A few bytes are those that they were by chance.
+            // A few bytes equal the old ones by chance.
             let kept = there.iter().filter(|&&byte| byte == 5).count();
             match kept {
                 150_001 => lost += 1,
@@ -219,7 +219,7 @@ fn discarded_range_is_garbage_or_what_it_was() {
     };
     let (whole, lost, torn) = fates(&recorder);
     assert!(whole > 0 && lost > 0 && torn > 0);
-    // A flush changes nothing: some discards are never done.
+    // A flush has no effect: some discards are never executed.
     let mut ends = BTreeSet::new();
     device.flush().unwrap();
     for number in 0..40 {
@@ -283,7 +283,7 @@ fn one_seed_gives_one_sequence_of_states() {
 fn orderly_shutdown_is_the_live_device() {
     let (recorder, device) = recorded();
     let mut rng = crate::Rng::new(seed("orderly shutdown"));
-    // Discarded data may be anything.
+    // Discarded data is undefined.
     let mut is_known = vec![true; 1 << 20];
     for _ in 0..200 {
         let mut data = vec![0; 1 + rng.below(20_000) as usize];

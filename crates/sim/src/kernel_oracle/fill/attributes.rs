@@ -1,4 +1,4 @@
-//! Attributes of an inode beside its content: xattrs, ACLs, modes, owners, times, flags.
+//! Attributes of inodes: xattrs, ACLs, modes, owners, times, flags.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -19,7 +19,7 @@ pub(super) fn fill(dir: &Path, scale: &Scale, rng: &mut Rng) -> Result<usize> {
     acls(dir)?;
     modes_and_owners(dir)?;
     flags(dir, scale)?;
-    // Last: nothing may touch these files and their folder afterwards.
+    // Last, because nothing may access these files and their folder afterwards.
     times(dir)?;
     Ok(largest)
 }
@@ -64,13 +64,13 @@ fn xattrs(dir: &Path, rng: &mut Rng) -> Result<usize> {
     for size in [1000, 3500, 7000, 16_000] {
         let mut value = vec![0; size];
         rng.fill(&mut value);
-        // A value may only grow as far as its leaf has room, which would leave it to chance.
+        // Overwriting the old value would depend on the remaining space in its leaf.
         if largest > 0 {
             xattr::remove(&large, "user.large").at("removexattr", &large)?;
         }
         match xattr::set(&large, "user.large", &value) {
             Ok(()) => largest = size,
-            // More than an item of this node size takes.
+            // Larger than an item for this node size.
             Err(error) if error.raw_os_error() == Some(Errno::NOSPC.raw_os_error()) => {
                 set(&large, "user.large", &value[..largest])?;
                 break;

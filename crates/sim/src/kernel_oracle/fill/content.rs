@@ -1,5 +1,4 @@
-//! File content: every size around a limit, compressible and not, under each compression and without
-//! copy-on-write.
+//! File contents: all sizes around the limits, compressible and not, with each compression and without copy-on-write.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +9,7 @@ use super::{Scale, write};
 use crate::error::At;
 use crate::{Result, Rng};
 
-/// How well content compresses.
+/// The compressibility of contents.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     Zeros,
@@ -72,7 +71,7 @@ pub fn bytes(kind: Kind, len_bytes: usize, rng: &mut Rng) -> Vec<u8> {
     data
 }
 
-/// Adds one of a few dozen sentences after the other.
+/// Appends sentences, chosen from a few dozen.
 fn text(data: &mut Vec<u8>, until: usize, rng: &mut Rng) {
     const SENTENCES: u64 = 48;
     const WORDS_EACH: usize = 9;
@@ -91,7 +90,7 @@ fn noise(data: &mut Vec<u8>, until: usize, rng: &mut Rng) {
     rng.fill(&mut data[from..]);
 }
 
-/// Around the limits of inline extents, sectors and compressed extents.
+/// Sizes around the limits of inline extents, sectors and compressed extents.
 const SIZES: [usize; 20] = [
     0, 1, 2, 100, 2047, 2048, 2049, 3000, 3900, 4095, 4096, 4097, 8191, 8192, 12_289, 65_536,
     131_071, 131_072, 131_073, 262_145,
@@ -99,7 +98,7 @@ const SIZES: [usize; 20] = [
 
 const LARGEST: usize = SIZES[SIZES.len() - 1];
 
-/// Values of the property btrfs.compression; the empty one leaves it to the mount.
+/// Values of the property btrfs.compression; an empty one means the mount's default.
 const COMPRESSIONS: [&str; 5] = ["", "zlib", "lzo", "zstd", "none"];
 
 pub(super) fn fill(dir: &Path, scale: &Scale, rng: &mut Rng) -> Result<()> {
@@ -111,7 +110,7 @@ pub(super) fn fill(dir: &Path, scale: &Scale, rng: &mut Rng) -> Result<()> {
             // Files inherit the property from their directory.
             xattr::set(&sub, "btrfs.compression", compression.as_bytes()).at("setxattr", &sub)?;
         }
-        // The same bytes under each compression: readers are compared, and kept images stay small.
+        // The same bytes for each compression, which allows comparisons and keeps images small.
         sizes(&sub, scale, &mut Rng::new(seed))?;
     }
     if scale.nodatacow {
@@ -122,7 +121,7 @@ pub(super) fn fill(dir: &Path, scale: &Scale, rng: &mut Rng) -> Result<()> {
 
 fn sizes(dir: &Path, scale: &Scale, rng: &mut Rng) -> Result<()> {
     for kind in Kind::ALL {
-        // Data that does not compress is bounded by the scale alone.
+        // The size of incompressible data is limited only by the scale.
         let noisy = matches!(kind, Kind::Random | Kind::Mixed);
         let most = if noisy { 0 } else { LARGEST };
         let largest = bytes(kind, scale.data_bytes.max(most), rng);

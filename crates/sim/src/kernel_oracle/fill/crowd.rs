@@ -1,4 +1,4 @@
-//! Many entries, deep paths, and the gaps that deleted files leave.
+//! Many entries, deep paths, and gaps left by deleted files.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ pub(super) fn fill(dir: &Path, scale: &Scale, rng: &mut Rng) -> Result<()> {
     let large = dir.join("large-dir");
     fs::create_dir(&large).at("create", &large)?;
     for number in 0..scale.dir_entries {
-        // Names of many lengths, so that leaves differ in how many they hold.
+        // Names of many lengths, so that leaves have different numbers of items.
         let padding = "p".repeat(rng.below(20) as usize);
         let path = large.join(format!("entry-{number}-{padding}"));
         let is_dir = number % 50 == 49;
@@ -29,7 +29,8 @@ pub(super) fn fill(dir: &Path, scale: &Scale, rng: &mut Rng) -> Result<()> {
     deep(dir, scale)
 }
 
-/// Deletes every second file after a commit, and renames others: index numbers, inodes and extents have gaps then.
+/// Deletes every second file after a commit and renames others, which leaves gaps in index numbers, inodes and
+/// extents.
 fn gaps(dir: &Path, scale: &Scale, rng: &mut Rng) -> Result<()> {
     fs::create_dir(dir).at("create", dir)?;
     let count = (scale.dir_entries / 10).max(40);

@@ -1,4 +1,4 @@
-//! Where a file's bytes are: holes, preallocation, shared extents, bookends, many extents.
+//! Extent layouts: holes, preallocation, shared extents, bookends, many extents.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -58,7 +58,7 @@ fn sparse(dir: &Path, scale: &Scale, rng: &mut Rng) -> Result<()> {
     write_at(&new_file(&path)?, &path, 300_000, b"after a hole")
 }
 
-/// Writes every second sector, and then, in another file, those between as well.
+/// Writes every second sector; in another file, also the sectors in between.
 fn many_extents(dir: &Path, scale: &Scale, rng: &mut Rng) -> Result<()> {
     for name in ["extents-with-holes", "extents-filled"] {
         let path = dir.join(name);
@@ -78,12 +78,12 @@ fn many_extents(dir: &Path, scale: &Scale, rng: &mut Rng) -> Result<()> {
     Ok(())
 }
 
-/// Returns enough bytes for the offsets that are overwritten in a text.
+/// Returns a size that covers all offsets overwritten in a text.
 fn text_bytes(scale: &Scale) -> usize {
     scale.data_bytes.max(140_001)
 }
 
-/// Overwrites parts of extents that are on disk, so that only slices of them are referenced.
+/// Overwrites parts of extents that are on disk, so that only parts of them are referenced.
 fn bookends(dir: &Path, scale: &Scale, rng: &mut Rng) -> Result<()> {
     let sub = dir.join("bookends");
     fs::create_dir(&sub).at("create", &sub)?;
@@ -109,7 +109,7 @@ fn bookends(dir: &Path, scale: &Scale, rng: &mut Rng) -> Result<()> {
         }
     }
     sync(dir)?;
-    // A slice of a slice.
+    // A part of a part.
     for (path, file) in &files {
         write_at(file, path, SECTOR * 8, &[b'x'; 4096])?;
         punch(file, path, SECTOR * 11, SECTOR)?;
@@ -148,7 +148,7 @@ fn reflinks(dir: &Path, scale: &Scale, rng: &mut Rng) -> Result<()> {
         ioctl_ficlone(&whole, &source).at("clone", &path)?;
         write_at(&whole, &path, SECTOR * 3, b"unshared in the middle")?;
 
-        // The same extent many times, from the middle, out of order.
+        // Parts of one extent many times, out of order.
         let path = sub.join(format!("parts-{compression}"));
         let parts = new_file(&path)?;
         for (number, first_sector) in [7, 2, 2, 12, 0, 5, 20].into_iter().enumerate() {
@@ -162,14 +162,14 @@ fn reflinks(dir: &Path, scale: &Scale, rng: &mut Rng) -> Result<()> {
             .at("clone range", &path)?;
         }
 
-        // The tail of a file, whose length is no multiple of the sector.
+        // The tail of a file with an unaligned size.
         let path = sub.join(format!("tail-{compression}"));
         let tail = new_file(&path)?;
         let size = text_bytes(scale) as u64;
         let from = (size / 2).next_multiple_of(SECTOR);
         clone_range(&source, from, &tail, 0, size - from).at("clone range", &path)?;
     }
-    // An extent whose first file is gone.
+    // An extent whose first file was deleted.
     let gone = sub.join("source-none");
     fs::remove_file(&gone).at("remove", &gone)?;
 
@@ -182,7 +182,7 @@ fn reflinks(dir: &Path, scale: &Scale, rng: &mut Rng) -> Result<()> {
     ioctl_ficlone(new_file(&path)?, source).at("clone", &path)
 }
 
-/// Copies a range. On one btrfs the kernel clones aligned ranges rather than copying them.
+/// Copies a range. Within one btrfs, the kernel clones aligned ranges.
 fn clone_range(
     from: &File,
     mut at: u64,
@@ -232,7 +232,7 @@ fn prealloc(dir: &Path, rng: &mut Rng) -> Result<()> {
     fallocate(&file, FallocateFlags::ZERO_RANGE, 20_000, 30_000).at("zero range", &path)
 }
 
-/// Creates files that were truncated, extended, and grown out of their inline extent.
+/// Creates files that were truncated, extended, and grown beyond an inline extent.
 fn resized(dir: &Path, rng: &mut Rng) -> Result<()> {
     let steps: [(&str, &[u64]); 5] = [
         ("inline-extended", &[1_000_000]),

@@ -1,4 +1,4 @@
-//! Hard links: past the room of an INODE_REF, colliding there, and over many directories.
+//! Hard links: too many for an INODE_REF, with colliding hashes, and across many directories.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -10,7 +10,7 @@ use super::{Scale, colliding_names, write};
 use crate::Result;
 use crate::error::At;
 
-/// Returns how many names one file got in one directory.
+/// Returns the number of names of one file in one directory.
 pub(super) fn fill(dir: &Path, scale: &Scale) -> Result<usize> {
     let one_dir = dir.join("one-dir");
     fs::create_dir(&one_dir).at("create", &one_dir)?;
@@ -19,18 +19,18 @@ pub(super) fn fill(dir: &Path, scale: &Scale) -> Result<usize> {
     let mut names: Vec<Vec<u8>> = (2..scale.hard_links.saturating_sub(8))
         .map(|number| format!("link-{number:05}").into_bytes())
         .collect();
-    // Last, so that they are extended references, several in one item.
+    // Last, so that they become extended references, with several in one item.
     names.extend(colliding_names(b"extref-", 9));
     let mut links = 1;
     for name in &names {
         match link(&first, &one_dir.join(OsStr::from_bytes(name))) {
             Ok(()) => links += 1,
-            // Without EXTREF the room of one item is the limit.
+            // Without EXTREF, the limit is the size of one item.
             Err(error) if error.raw_os_error() == Some(EMLINK) => break,
             Err(error) => return Err(error).at("link", &first),
         }
     }
-    // References leave the middle of an item.
+    // Removes references from the middle of an item.
     for number in (10..60).step_by(7) {
         let path = one_dir.join(format!("link-{number:05}"));
         fs::remove_file(&path).at("remove", &path)?;
@@ -50,7 +50,7 @@ pub(super) fn fill(dir: &Path, scale: &Scale) -> Result<usize> {
         }
     }
 
-    // The first name is gone, the inode lives on by another.
+    // The first name is removed, but the inode has another one.
     let renamed = dir.join("first-name-gone");
     write(&renamed, "still here")?;
     let other = dir.join("other-name");

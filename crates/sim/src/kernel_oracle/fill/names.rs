@@ -1,9 +1,8 @@
 //! Names: every byte, full length, and names whose hashes collide.
 //!
-//! The hash of a name is a crc32c, which is linear. Two names of one length collide if the xor of them is in the
-//! kernel of the linear map. The seed and what stands before do not matter. `colliding_names` solves for that over
-//! the low four bits of letters, so the names stay printable. They collide as directory entries, as xattrs and as
-//! extended references alike.
+//! The hash of a name is a crc32c, which is linear. Two names of one length collide if their xor is in the kernel of
+//! the linear map, regardless of the seed and of a prefix. `colliding_names` finds solutions in the low four bits of
+//! letters, so that the names stay printable. They collide as directory entries, xattrs and extended references.
 
 #[cfg(test)]
 mod tests;
@@ -19,11 +18,11 @@ use crate::error::At;
 
 const CASTAGNOLI_REFLECTED: u32 = 0x82f6_3b78;
 
-/// Letters whose low bits are free, at the end of each name: 48 free bits against 32 of the hash.
+/// Number of letters with free low bits at the end of each name: 48 free bits for the 32 bits of the hash.
 const FREE_LETTERS: usize = 12;
 const FREE_BITS: usize = FREE_LETTERS * 4;
 
-/// Computes the hash of a directory entry or xattr: crc32c with the seed ~1 and no final xor.
+/// Computes the hash of a directory entry or xattr: crc32c with seed ~1 and no final xor.
 pub fn name_hash(name: &[u8]) -> u32 {
     crc32c(!1, name)
 }
@@ -36,7 +35,8 @@ fn crc32c(seed: u32, bytes: &[u8]) -> u32 {
     })
 }
 
-/// Returns `count` different names of one hash, at most 65,535. Each is `prefix` and twelve lower-case letters.
+/// Returns `count` different names with one hash, at most 65,535. Each consists of `prefix` and twelve lower-case
+/// letters.
 pub fn colliding_names(prefix: &[u8], count: usize) -> Vec<Vec<u8>> {
     let basis = null_space();
     (1..=count)
@@ -53,10 +53,9 @@ pub fn colliding_names(prefix: &[u8], count: usize) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Lists the choices of the free bits that leave the hash alone.
+/// Lists the choices of free bits that do not change the hash.
 fn null_space() -> Vec<u64> {
-    // Rows (hash change, bits flipped), brought to echelon form; a row whose hash change became 0 is a
-    // solution.
+    // Rows (hash change, flipped bits), reduced to echelon form; a row with a hash change of 0 is a solution.
     let mut pivots: Vec<(u32, u64)> = Vec::new();
     let mut solutions = Vec::new();
     for bit in 0..FREE_BITS {
@@ -104,7 +103,7 @@ pub(super) fn fill(dir: &Path) -> Result<()> {
         write(&dir.join(OsStr::from_bytes(name)), name)?;
     }
 
-    // One DIR_ITEM with many names, then with names taken out of its middle and put back at its end.
+    // One DIR_ITEM with many names; then names are removed from its middle and appended again.
     let colliding = dir.join("colliding");
     fs::create_dir(&colliding).at("create", &colliding)?;
     let names = colliding_names(b"c-", 14);

@@ -1,4 +1,4 @@
-//! Files that are not files: device nodes, fifos, sockets, symlinks.
+//! Special files: device nodes, fifos, sockets, symlinks.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -42,7 +42,7 @@ pub(super) fn fill(dir: &Path) -> Result<()> {
         ("symlink-to-itself", b"symlink-to-itself"),
     ];
     for (name, target) in targets {
-        // With nodes of 4 KiB the longest target does not fit, and the kernel says so.
+        // With nodes of 4 KiB the longest target does not fit, and the kernel returns an error.
         let path = dir.join(name);
         match symlink(OsStr::from_bytes(target), &path) {
             Err(error) if error.kind() == std::io::ErrorKind::InvalidFilename => {}

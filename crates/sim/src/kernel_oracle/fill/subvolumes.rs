@@ -1,4 +1,4 @@
-//! Subvolumes and snapshots: nested, read-only, of each other, changed afterwards, moved, deleted.
+//! Subvolumes and snapshots: nested, read-only, mutual, changed afterwards, moved, deleted.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -24,7 +24,7 @@ pub(super) fn fill(dir: &Path, rng: &mut Rng) -> Result<()> {
     create(&dir.join("empty"))?;
     sync(dir)?;
 
-    // The snapshots copy the entry "inner" without its subvolume: an empty directory.
+    // The snapshots copy only the entry "inner" of the subvolume: an empty directory.
     snapshot(&outer, &dir.join("snap-ro"), true)?;
     snapshot(&outer, &dir.join("snap-rw"), false)?;
     change(&outer, rng)?;
@@ -32,20 +32,20 @@ pub(super) fn fill(dir: &Path, rng: &mut Rng) -> Result<()> {
     sync(dir)?;
     snapshot(&dir.join("snap-rw"), &dir.join("snap-of-snap"), true)?;
     change(&dir.join("snap-rw"), rng)?;
-    // Inside the subvolume that it is of.
+    // A snapshot inside of its own source.
     snapshot(&inner, &inner.join("snap-of-parent"), false)?;
 
     let moved = dir.join("empty-moved");
     fs::rename(dir.join("empty"), &moved).at("rename", &moved)?;
 
-    // Extents shared by subvolumes without a snapshot.
+    // Extents shared between subvolumes without a snapshot.
     let source = outer.join("sub/text");
     let clone = moved.join("cloned-from-outer");
     let from = File::open(&source).at("open", &source)?;
     let to = File::create_new(&clone).at("create", &clone)?;
     rustix::fs::ioctl_ficlone(&to, &from).at("clone", &clone)?;
 
-    // A gap in the ids, and extents whose owner is gone.
+    // A gap in the ids, and extents whose owner was deleted.
     let doomed = dir.join("doomed");
     snapshot(&outer, &doomed, false)?;
     change(&doomed, rng)?;
@@ -54,7 +54,7 @@ pub(super) fn fill(dir: &Path, rng: &mut Rng) -> Result<()> {
         "btrfs",
         ["subvolume".as_ref(), "delete".as_ref(), doomed.as_os_str()],
     )?;
-    // A sync wakes the cleaner, which else comes along every 30 seconds.
+    // A sync wakes the cleaner, which otherwise runs every 30 seconds.
     for object in ["filesystem", "subvolume"] {
         let args = [object, "sync"].map(AsRef::as_ref);
         run("btrfs", args.into_iter().chain([dir.as_os_str()]))?;
@@ -93,7 +93,7 @@ fn tree(dir: &Path, rng: &mut Rng) -> Result<()> {
     xattr::set(&path, "user.ubtrfs", b"in a subvolume").at("setxattr", &path)
 }
 
-/// Overwrites, adds, deletes and renames, so that shared blocks part.
+/// Overwrites, adds, deletes and renames, so that shared blocks diverge.
 fn change(dir: &Path, rng: &mut Rng) -> Result<()> {
     let text = dir.join("sub/text");
     let file = File::options().write(true).open(&text).at("open", &text)?;
@@ -121,7 +121,7 @@ fn change(dir: &Path, rng: &mut Rng) -> Result<()> {
     write(&new, "added later")
 }
 
-/// Makes the subvolume at `path`, on a mounted volume, the one that a plain mount shows.
+/// Sets the default subvolume, which is used by a mount without options.
 pub fn set_default_subvolume(path: &Path) -> Result<()> {
     let meta = fs::metadata(path).at("stat", path)?;
     debug_assert_eq!(meta.ino(), 256, "not the root of a subvolume");

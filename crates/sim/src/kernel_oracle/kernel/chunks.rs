@@ -1,5 +1,5 @@
-//! The chunk map as `btrfs inspect-internal dump-tree` tells it, so that a test can name physical places
-//! without trusting our own reading of the format.
+//! The chunk map from `btrfs inspect-internal dump-tree`, which gives physical locations independently of our own
+//! reader.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use crate::{Error, Result};
 pub struct Chunk {
     pub logical: u64,
     pub len_bytes: u64,
-    /// The flags as printed, such as `METADATA|DUP`.
+    /// The printed flags, such as `METADATA|DUP`.
     pub flags: String,
     pub sub_stripes: u16,
     pub stripes: Vec<Stripe>,
@@ -27,7 +27,7 @@ impl Chunk {
         self.flags.split('|').any(|word| word == flag)
     }
 
-    /// Returns the bytes of the chunk on each of its stripes.
+    /// Returns the number of the chunk's bytes on each of its stripes.
     pub fn stripe_bytes(&self) -> u64 {
         let stripes = self.stripes.len() as u64;
         let data_stripes = if self.has_flag("RAID0") {
@@ -45,7 +45,7 @@ impl Chunk {
     }
 }
 
-/// Lists the chunks of the volume on `devices`, by logical address.
+/// Lists the chunks of the volume on `devices` by logical address.
 pub fn chunks(devices: &[PathBuf]) -> Result<Vec<Chunk>> {
     let args = ["inspect-internal", "dump-tree", "-t", "chunk"].map(AsRef::as_ref);
     let paths = devices.iter().map(|device| Path::as_os_str(device));

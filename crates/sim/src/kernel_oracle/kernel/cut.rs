@@ -1,9 +1,9 @@
-//! A mounted volume of the kernel's whose power can be cut at any moment.
+//! A kernel mount whose power can be cut at any moment.
 //!
-//! The devices are ranges of one file on another btrfs mount. A reflink of the file is taken at once: it has
-//! every request that the loop devices had completed, and none that came later.
+//! The devices are ranges of one file on another btrfs mount. A reflink of the file is an atomic copy: it has every
+//! request that the loop devices had completed, and no later ones.
 //!
-//! Not here: cuts that lose completed requests (`record`), which need a device that remembers them.
+//! Not here: cuts that lose completed requests (`record`), which need a recording device.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -12,12 +12,12 @@ use super::{KernelMount, KernelVolume, LoopDevice, MkfsSpec};
 use crate::Result;
 use crate::error::At;
 
-/// Sparse, and far more than the clones of a small volume take.
+/// Sparse, and far more than the clones of a small volume need.
 const HOST_BYTES: u64 = 64 << 30;
 
 #[derive(Debug)]
 pub struct CutVolume {
-    // Dropped in this order: the volume lies on the host.
+    // Dropped in this order: the volume is on the host.
     mount: Option<KernelMount>,
     loops: Vec<LoopDevice>,
     host: KernelMount,
@@ -27,7 +27,7 @@ pub struct CutVolume {
 }
 
 impl CutVolume {
-    /// Makes a volume and mounts it with `options`.
+    /// Creates a volume and mounts it with `options`.
     pub fn make(spec: &MkfsSpec, options: &str) -> Result<CutVolume> {
         let host_volume = KernelVolume::make(&MkfsSpec::new().device_bytes(HOST_BYTES))?;
         let host = host_volume.mount("")?;
@@ -58,18 +58,18 @@ impl CutVolume {
         })
     }
 
-    /// Returns where the volume is mounted; before [`CutVolume::end`] only.
+    /// Returns the mount point; only before [`CutVolume::end`].
     pub fn path(&self) -> &Path {
         let mount = self.mount.as_ref();
         mount.expect("mounted until the end").path()
     }
 
-    /// Returns a folder beside the image, in which copies cost nothing.
+    /// Returns the folder of the image, in which copies are reflinks.
     pub fn dir(&self) -> &Path {
         self.host.path()
     }
 
-    /// Copies the device files as a power cut now leaves them, by devid.
+    /// Copies the device files in the state after a power cut now, by devid.
     pub fn cut(&mut self) -> Result<Vec<PathBuf>> {
         self.cuts += 1;
         let whole = self.dir().join(format!("cut-{}", self.cuts));
@@ -88,7 +88,7 @@ impl CutVolume {
         Ok(parts)
     }
 
-    /// Copies device files of a cut, so that the kernel can write to them.
+    /// Copies the device files of a cut, so that the kernel can write to them.
     pub fn copy(&self, devices: &[PathBuf]) -> Result<Vec<PathBuf>> {
         let copies = devices.iter().map(|device| {
             let copy = device.with_extension("copy");
@@ -97,7 +97,7 @@ impl CutVolume {
         copies.collect()
     }
 
-    /// Unmounts the volume, so that the kernel takes no cut for one of its devices.
+    /// Unmounts the volume, so that the kernel does not mistake a cut for one of its devices.
     pub fn end(&mut self) -> Result<()> {
         let done = self.mount.take().map_or(Ok(()), KernelMount::unmount);
         self.loops.clear();

@@ -15,7 +15,7 @@ pub struct LoopDevice {
     file: PathBuf,
 }
 
-/// Detaching takes as long as anybody else, such as a scan for devices, has the loop device open.
+/// Detaching fails while another process, such as a device scan, has the loop device open.
 const DETACH_LIMIT: Duration = Duration::from_secs(10);
 const DETACH_POLL: Duration = Duration::from_millis(2);
 
@@ -51,7 +51,7 @@ impl LoopDevice {
         })
     }
 
-    /// Returns whether the device still stands for the file; another test may have taken it for another one.
+    /// Returns whether the device is still backed by the file; another test may have reused it.
     fn is_attached(&self) -> bool {
         let Some(name) = self.path.file_name() else {
             return false;
@@ -68,7 +68,7 @@ impl LoopDevice {
 
 impl Drop for LoopDevice {
     fn drop(&mut self) {
-        // The kernel's btrfs remembers the devices it has seen. It would take the next file behind this loop device
+        // The kernel's btrfs keeps a list of scanned devices. It would mistake the next file behind this loop device
         // for a member of the old volume.
         let scan = ["device", "scan", "--forget"].map(AsRef::as_ref);
         let _ = run("btrfs", scan.into_iter().chain([self.path.as_os_str()]));

@@ -1,4 +1,4 @@
-//! The volume that `mkfs.btrfs` is to make.
+//! The parameters of a volume for `mkfs.btrfs`.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ macro_rules! names {
         impl $type {
             pub const ALL: &[$type] = &[$($type::$variant),+];
 
-            /// Returns the name as btrfs-progs spells it.
+            /// Returns the name in btrfs-progs.
             pub fn name(self) -> &'static str {
                 match self { $($type::$variant => $name),+ }
             }
@@ -66,7 +66,7 @@ names! {
 }
 
 impl Profile {
-    /// Returns the least number of devices on which the profile does what its name says.
+    /// Returns the minimum number of devices on which the profile has its usual layout.
     pub fn min_devices(self) -> usize {
         match self {
             Profile::Single | Profile::Dup => 1,
@@ -76,7 +76,7 @@ impl Profile {
         }
     }
 
-    /// Returns how many devices may be lost whatever they hold.
+    /// Returns how many devices may be lost regardless of their contents.
     pub fn devices_it_can_lose(self) -> usize {
         match self {
             Profile::Single | Profile::Dup | Profile::Raid0 => 0,
@@ -87,7 +87,7 @@ impl Profile {
     }
 }
 
-/// Options of `mkfs.btrfs`. An option that is not set keeps that command's default.
+/// Options of `mkfs.btrfs`. Options that are not set keep their default.
 #[derive(Clone, Debug)]
 pub struct MkfsSpec {
     pub(super) devices: usize,
@@ -182,7 +182,7 @@ impl MkfsSpec {
         self
     }
 
-    /// Changes the fsid after mkfs, so that nodes carry the METADATA_UUID.
+    /// Changes the fsid after mkfs, so that nodes use METADATA_UUID.
     pub fn metadata_uuid(mut self) -> MkfsSpec {
         self.metadata_uuid = true;
         self
@@ -231,7 +231,7 @@ impl MkfsSpec {
         run("mkfs.btrfs", args).map(drop)
     }
 
-    /// Gives a volume another fsid, and keeps the old one as METADATA_UUID. Other devices are found by a scan.
+    /// Changes the fsid of a volume, and keeps the old one as METADATA_UUID. Other devices are found by a scan.
     pub(super) fn change_fsid(device: &Path) -> Result<()> {
         let args = ["-f", "-m"].map(AsRef::as_ref);
         run("btrfstune", args.into_iter().chain([device.as_os_str()])).map(drop)

@@ -19,15 +19,14 @@ pub struct KernelMount {
 }
 
 impl KernelMount {
-    /// Mounts the volume on `devices`, files or block devices. `options` are mount options separated by
-    /// commas; `noatime` is always added, so that looking changes nothing.
+    /// Mounts the volume on `devices`, files or block devices. `options` are mount options separated by commas;
+    /// `noatime` is always added, so that reading changes nothing.
     pub fn new(devices: &[PathBuf], options: &str) -> Result<KernelMount> {
         let read_only = options.split(',').any(|option| option == "ro");
         KernelMount::attached(devices, options, read_only)
     }
 
-    /// Mounts the volume from devices that can be written, so that the kernel replays a log even if the mount is
-    /// `read_only`.
+    /// Mounts the volume from writable devices, so that the kernel replays a log even if the mount is `read_only`.
     pub fn writable_devices(
         devices: &[PathBuf],
         options: &str,
@@ -95,12 +94,12 @@ impl KernelMount {
         &self.point
     }
 
-    /// Returns the block devices of the mount that were attached for it, in the order given.
+    /// Returns the loop devices that were attached for the mount, in the given order.
     pub fn loops(&self) -> &[LoopDevice] {
         &self.loops
     }
 
-    /// Adds the device behind `file` to the volume.
+    /// Adds the device file to the volume.
     pub fn add_device(&mut self, file: &Path) -> Result<()> {
         let device = LoopDevice::attach(file)?;
         let args = ["device", "add", "-f"].map(AsRef::as_ref);
@@ -122,7 +121,7 @@ impl KernelMount {
         rustix::fs::syncfs(&dir).at("syncfs", &self.point)
     }
 
-    /// Verifies all data and metadata; an error if any was wrong, mended or not.
+    /// Runs a scrub of all data and metadata. Returns an error if it found any error, corrected or not.
     pub fn scrub(&self) -> Result<()> {
         const CLEAN: &str = "no errors found";
         let args = ["scrub", "start", "-B"].map(AsRef::as_ref);
@@ -136,12 +135,12 @@ impl KernelMount {
         }
     }
 
-    /// Discards all free space, which on a file makes holes.
+    /// Discards all free space, which punches holes in files.
     pub fn trim(&self) -> Result<()> {
         run("fstrim", [self.point.as_os_str()]).map(drop)
     }
 
-    /// Unmounts as drop does, but tells of an error.
+    /// Unmounts like drop, but returns errors.
     pub fn unmount(mut self) -> Result<()> {
         self.mounted = false;
         umount(&self.point)
@@ -151,8 +150,8 @@ impl KernelMount {
 const BUSY_TRIES: u32 = 100;
 const BUSY_WAIT: Duration = Duration::from_millis(20);
 
-/// Unmounts, and tries again for a while. A thread that starts a program holds copies of all open files for the moment
-/// between fork and exec. So a mount without a user may be busy.
+/// Unmounts, with retries. A thread that starts a program has copies of all open files between fork and exec. So a
+/// mount without users may be busy.
 fn umount(point: &Path) -> Result<()> {
     let mut tries = 0;
     loop {

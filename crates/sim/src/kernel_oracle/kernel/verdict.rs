@@ -1,4 +1,4 @@
-//! Verdicts of `btrfs check` and the kernel's mount on a volume that may be damaged.
+//! Verdicts of `btrfs check` and of a kernel mount on a volume that may be damaged.
 
 use std::fs;
 use std::io;
@@ -7,24 +7,24 @@ use std::process::Command;
 
 use super::{KernelMount, LoopDevice};
 
-/// A verdict: nothing, or what was found wrong.
+/// A verdict: success, or a description of the errors.
 pub type Verdict = Result<(), String>;
 
-/// Far above what a small volume takes: a check that hangs fails.
+/// Far more than a small volume needs: a hanging check counts as a failure.
 const CHECK_SECONDS: &str = "120";
-/// Far deeper than what tests make: damage may make a directory its own child.
+/// Maximum depth, far more than tests create, because damage may make a directory its own child.
 const DEEPEST: usize = 24;
-/// Damage may make a small file of any size.
+/// Maximum size of files to read, because damage may make a small file arbitrarily large.
 const LARGEST_FILE: u64 = 16 << 20;
 
-/// Runs `btrfs check`. A check that crashes or hangs finds something wrong, too.
+/// Runs `btrfs check`. A crash or a hang also counts as an error.
 pub fn progs_verdict(devices: &[PathBuf], data_csums: bool) -> Verdict {
     let mut command = Command::new("timeout");
     command.args([CHECK_SECONDS, "btrfs", "check", "--readonly"]);
     if data_csums {
         command.arg("--check-data-csum");
     }
-    // The other devices are found by a scan of block devices.
+    // Other devices are found by a scan of block devices.
     let mut loops = Vec::new();
     if devices.len() > 1 {
         for device in devices {
@@ -49,16 +49,15 @@ pub fn progs_verdict(devices: &[PathBuf], data_csums: bool) -> Verdict {
     }
 }
 
-/// Mounts the volume read-only, replaying its log, and reads everything. The device files change if there is a
-/// log.
+/// Mounts the volume read-only, replays its log, and reads everything. A log replay changes the device files.
 pub fn reading_verdict(devices: &[PathBuf]) -> Verdict {
-    // A log is not replayed from a device that is read-only itself.
+    // A log is not replayed from a read-only device.
     let mount = mounted(devices, "subvolid=5", true)?;
     read_all(mount.path()).map_err(|error| format!("mounted, not read: {error}"))?;
     mount.unmount().map_err(|error| error.to_string())
 }
 
-/// Mounts the volume for writing, changes it, and mounts it once more. The device files change.
+/// Mounts the volume writable, changes it, and mounts it again. The device files change.
 pub fn writing_verdict(devices: &[PathBuf]) -> Verdict {
     let mount = mounted(devices, "subvolid=5", false)?;
     let work = || -> io::Result<()> {
@@ -83,7 +82,7 @@ fn mounted(devices: &[PathBuf], options: &str, read_only: bool) -> Result<Kernel
     mount.map_err(|error| error.to_string())
 }
 
-/// Reads all names, inodes and data, without the data of large files.
+/// Reads all names, inodes and data, except for the data of large files.
 pub fn read_all(top: &Path) -> io::Result<()> {
     let mut pending = vec![(top.to_path_buf(), 0)];
     while let Some((dir, depth)) = pending.pop() {

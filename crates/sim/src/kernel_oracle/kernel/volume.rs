@@ -1,4 +1,4 @@
-//! A volume on files of its own: made, mounted, checked, and gone when dropped.
+//! A volume on temporary files: created, mounted, checked, and deleted on drop.
 
 use std::path::{Path, PathBuf};
 
@@ -36,13 +36,13 @@ impl KernelVolume {
         &self.devices
     }
 
-    /// Returns where the device files are, with room for more files of the test.
+    /// Returns the folder of the device files, which tests may also use for other files.
     pub fn dir(&self) -> &Path {
         self.scratch.path()
     }
 
-    /// Makes the volume a seed, grows another from it on one more device file, and mounts that for writing. The
-    /// new device becomes the first: a mount of the seed would show the seed.
+    /// Turns the volume into a seed, sprouts another one with a new device file, and mounts it writable. The new
+    /// device becomes the first one, because mounting the seed would show the seed.
     pub fn sprout(&mut self, device_bytes: u64) -> Result<KernelMount> {
         self.with_loops(|devices| {
             let args = ["-S", "1"].map(AsRef::as_ref);
@@ -59,7 +59,7 @@ impl KernelVolume {
         Ok(mount)
     }
 
-    /// Mounts the volume. It needs its devices free: one mount at a time.
+    /// Mounts the volume. Its devices must not be in use: one mount at a time.
     pub fn mount(&self, options: &str) -> Result<KernelMount> {
         KernelMount::new(&self.devices, options)
     }
@@ -68,8 +68,8 @@ impl KernelVolume {
         self.mount("ro")
     }
 
-    /// Runs `btrfs check`, and returns an error if it finds anything. Data checksums are verified too, except with
-    /// parity: there btrfs-progs 6.14 computes a data block of RAID5 wrongly from parity that is right on disk.
+    /// Runs `btrfs check`, and returns an error for any finding. Data checksums are verified too, except with parity:
+    /// btrfs-progs 6.14 reconstructs RAID5 data incorrectly from correct parity.
     pub fn check(&self) -> Result<()> {
         let has_parity = chunks(&self.devices)?
             .iter()
@@ -83,7 +83,7 @@ impl KernelVolume {
             .map(drop)
     }
 
-    /// Attaches all devices, so that tools find each other device of the volume by scanning.
+    /// Attaches all devices, so that tools find the other devices of the volume by scanning.
     fn with_loops<T>(&self, each: impl FnOnce(&[&Path]) -> Result<T>) -> Result<T> {
         let loops = self
             .devices

@@ -1,5 +1,4 @@
-//! A digest of a file's content that does not depend on how a reader reports holes, and costs nothing for
-//! them.
+//! A digest of a file's contents that is independent of how a reader reports holes, and skips them.
 
 use std::fmt;
 
@@ -17,8 +16,8 @@ impl Digest {
         Digest(Sha256::digest(bytes).into())
     }
 
-    /// Hashes a file with these blocks, by ascending offset, and zeros between them. All but one that ends the
-    /// file are of `ContentHasher::ALIGN` bytes.
+    /// Hashes a file with these blocks, in ascending order, and zeros in between. All blocks have
+    /// `ContentHasher::ALIGN` bytes, except for one at the end of the file.
     pub(crate) fn of_file<'a>(blocks: impl Iterator<Item = (u64, &'a [u8])>, size: u64) -> Digest {
         let mut hasher = ContentHasher::default();
         for (offset, block) in blocks {
@@ -51,14 +50,14 @@ impl fmt::Debug for Digest {
     }
 }
 
-/// sha256 over (offset, length, bytes) of each aligned block that is not all zero, then over the size.
+/// The sha256 over (offset, length, bytes) of each aligned block that is not all zero, then over the size.
 #[derive(Debug, Default)]
 pub(super) struct ContentHasher {
     hasher: Sha256,
 }
 
 impl ContentHasher {
-    /// Where reads must begin, and what they must be a multiple of unless they end the file.
+    /// Required alignment of reads and of their lengths, except at the end of the file.
     pub(super) const ALIGN: u64 = BLOCK_BYTES as u64;
 
     pub(super) fn update(&mut self, offset: u64, data: &[u8]) {

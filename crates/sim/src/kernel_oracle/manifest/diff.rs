@@ -1,4 +1,4 @@
-//! How two readers' views of one volume differ.
+//! Differences between two readers of one volume.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -6,8 +6,8 @@ use std::fmt;
 use super::text::{Escaped, show_content, show_time, show_value};
 use super::{Entry, Manifest};
 
-/// A field of an entry that is compared. A test leaves out those that its reader cannot show alike. Such are inode
-/// numbers through a mount that gives subvolumes one device number, and access times of what it copied.
+/// A compared field of an entry. A test ignores fields that its reader cannot show. Examples are inode numbers on a
+/// mount with one device number for all subvolumes, and access times of copies.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Field {
     Kind,
@@ -17,7 +17,7 @@ pub enum Field {
     Nlink,
     Rdev,
     Size,
-    /// Sizes of directories, which only btrfs gives as it does.
+    /// Sizes of directories, which are specific to btrfs.
     DirSize,
     Ino,
     Mtime,
@@ -141,7 +141,7 @@ pub fn diff_without(left: &Manifest, right: &Manifest, ignored: &[Field]) -> Vec
 }
 
 fn fields(left: &Entry, right: &Entry, ignored: &[Field], differences: &mut Vec<Difference>) {
-    // The text of a field is costly.
+    // Formatting a field is expensive.
     if left == right {
         return;
     }
@@ -163,7 +163,7 @@ fn fields(left: &Entry, right: &Entry, ignored: &[Field], differences: &mut Vec<
     }
 }
 
-/// Formats a field of an entry. The result is None if the entry has nothing to compare there.
+/// Formats a field of an entry. Returns None if the field is not compared for this entry.
 fn show(entry: &Entry, field: Field) -> Option<String> {
     let stat = &entry.stat;
     let is_dir = stat.kind == super::Kind::Dir;
@@ -194,7 +194,7 @@ fn show(entry: &Entry, field: Field) -> Option<String> {
 
 const SHOWN: usize = 40;
 
-/// Panics with the first differences if there are any. `what` names the case.
+/// Panics with the first differences, if any. `what` is the name of the case.
 #[track_caller]
 pub fn assert_same(what: &str, left: &Manifest, right: &Manifest, ignored: &[Field]) {
     let differences = diff_without(left, right, ignored);

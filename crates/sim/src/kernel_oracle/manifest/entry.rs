@@ -1,10 +1,10 @@
-//! One file, directory or other inode under one of its names.
+//! One file, directory or other inode with one of its names.
 
 use std::collections::BTreeMap;
 
 use super::Digest;
 
-/// Inode number of the directory that stands in a snapshot for a subvolume inside its source.
+/// Inode number of the directory that replaces a nested subvolume in a snapshot.
 pub(crate) const EMPTY_SUBVOLUME_DIR_INO: u64 = 2;
 
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -20,7 +20,7 @@ pub enum Kind {
 
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Time {
-    /// Since 1970, negative before.
+    /// Since 1970; negative before that.
     pub seconds: i64,
     pub nanoseconds: u32,
 }
@@ -28,33 +28,33 @@ pub struct Time {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stat {
     pub kind: Kind,
-    /// Permission bits, set-id bits and sticky bit; no file type.
+    /// Permission bits, set-id bits and sticky bit, without the file type.
     pub mode: u32,
     pub uid: u32,
     pub gid: u32,
     pub nlink: u64,
-    /// Major and minor number; 0 for all but device nodes.
+    /// Major and minor number; 0 except for device nodes.
     pub rdev: (u32, u32),
     pub size: u64,
     pub ino: u64,
     pub atime: Time,
     pub mtime: Time,
     pub ctime: Time,
-    /// None if the reader cannot tell.
+    /// None if the reader does not know it.
     pub btime: Option<Time>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Content {
-    /// There is no content.
+    /// There are no contents.
     None,
     File(Digest),
     Symlink(Vec<u8>),
-    /// The reader gave an error, which is among the faults.
+    /// The reader returned an error, which is among the faults.
     Unread,
 }
 
-/// A value of an xattr, by digest when long.
+/// The value of an xattr, as a digest if it is long.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Value {
     Bytes(Vec<u8>),
@@ -70,8 +70,8 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Returns whether the entry is an empty subvolume directory. The reader makes such a directory up, and its times
-    /// mean nothing.
+    /// Returns whether the entry is an empty subvolume directory. The reader synthesizes such a directory, with
+    /// arbitrary times.
     pub fn is_empty_subvolume_dir(&self) -> bool {
         self.stat.kind == Kind::Dir && self.stat.ino == EMPTY_SUBVOLUME_DIR_INO
     }

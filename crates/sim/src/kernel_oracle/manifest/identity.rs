@@ -1,4 +1,4 @@
-//! Manifests of volumes that should be alike, though their inodes have other numbers.
+//! Comparison of manifests of equivalent volumes with different inode numbers.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -9,11 +9,12 @@ use super::{Kind, Manifest};
 const ROOT_INO: u64 = 256;
 
 impl Manifest {
-    /// Copies the manifest, with inode numbers that depend only on which paths share an inode. Those of subvolumes'
-    /// roots and of empty subvolume directories stay, each other one follows from the first path that leads to it.
+    /// Copies the manifest with inode numbers that depend only on which paths share an inode. The numbers of
+    /// subvolume roots and empty subvolume directories do not change; others are derived from the first path of the
+    /// inode.
     pub fn canonical(&self) -> Manifest {
         let mut manifest = self.clone();
-        // By path, the directory's subvolume: the index of its root.
+        // Maps a directory's path to its subvolume: the index of the subvolume's root.
         let mut subvolumes: HashMap<&[u8], usize> = HashMap::new();
         let mut first: HashMap<(usize, u64), u64> = HashMap::new();
         for (index, entry) in self.entries.iter().enumerate() {
@@ -34,13 +35,13 @@ impl Manifest {
         manifest
     }
 
-    /// Computes a number that two manifests share if they are alike. Times, owners of empty subvolume directories, and
-    /// the numbers of inodes may differ. Others share it by chance only.
+    /// Computes a number that is equal for equivalent manifests. Times, owners of empty subvolume directories, and
+    /// inode numbers may differ. Other manifests have the same number only by chance.
     pub fn fingerprint(&self) -> u64 {
         self.hashed(true)
     }
 
-    /// Computes a fingerprint as `fingerprint`, whatever the size and content of files.
+    /// Computes a fingerprint like `fingerprint`, but without size and contents of files.
     pub fn fingerprint_without_data(&self) -> u64 {
         self.hashed(false)
     }

@@ -1,4 +1,4 @@
-//! A manifest survives being written down, and every field tells when it differs.
+//! Manifests survive a round trip through text, and a difference in any field is found.
 
 use std::collections::BTreeMap;
 

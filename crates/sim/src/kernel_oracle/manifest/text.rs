@@ -1,10 +1,10 @@
-//! A manifest as text: a line an entry, words separated by single spaces. It can be kept beside an image and read
-//! by people and scripts.
+//! The text form of a manifest: one line per entry, with words separated by single spaces. It can be stored with an
+//! image, and read by people and scripts.
 //!
 //! `KIND MODE UID:GID NLINK MAJOR:MINOR SIZE INO MTIME CTIME ATIME BTIME CONTENT PATH [XATTR=VALUE]...`
 //!
-//! Bytes that are not graphic ASCII, and the four that have a meaning here (`\`, `=`, `#`, and a lone
-//! `-`), are written `\xHH`. The root's path is `.`, which no other entry has.
+//! Bytes that are not graphic ASCII, and the four special ones (`\`, `=`, `#`, and a lone `-`), are written as
+//! `\xHH`. The root's path is `.`, which is unique.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -101,7 +101,7 @@ impl fmt::Display for Entry {
 }
 
 impl Manifest {
-    /// Reads what Display wrote.
+    /// Parses the output of Display.
     pub fn parse(text: &str) -> Result<Manifest> {
         let mut entries = Vec::new();
         for (at, line) in text.lines().enumerate() {

@@ -1,6 +1,6 @@
 //! Walks a mounted tree through the system's file interface.
 //!
-//! Works on handles, so that paths may be longer than PATH_MAX and nothing is followed by accident.
+//! It works on file handles, so that paths may be longer than PATH_MAX and symlinks are never followed by accident.
 
 use std::fs::{self, File};
 use std::io;
@@ -21,16 +21,16 @@ use crate::error::At;
 #[derive(Debug)]
 pub struct Vfs {
     root: PathBuf,
-    /// The file read last, by the handle it was opened through.
+    /// The last file that was read, by its inode's handle.
     open: Option<(i32, File)>,
 }
 
-/// A handle of an inode, whatever its kind.
+/// A handle of an inode of any kind.
 #[derive(Debug)]
 pub struct VfsNode(OwnedFd);
 
 impl VfsNode {
-    /// Returns a path that reaches the inode itself, a symlink too.
+    /// Returns a path to the inode itself, even for a symlink.
     fn path(&self) -> PathBuf {
         format!("/proc/self/fd/{}", self.0.as_raw_fd()).into()
     }
@@ -38,7 +38,7 @@ impl VfsNode {
     fn reopen(&self, flags: OFlags) -> rustix::io::Result<OwnedFd> {
         let open = |flags| openat(CWD, self.path(), flags | OFlags::CLOEXEC, Mode::empty());
         match open(flags | OFlags::NOATIME) {
-            // Only the owner and root may look without a trace.
+            // Only the owner and root may use O_NOATIME.
             Err(Errno::PERM) => open(flags),
             opened => opened,
         }
@@ -94,7 +94,7 @@ impl Source for Vfs {
     }
 
     fn lookup(&mut self, dir: &VfsNode, name: &[u8]) -> io::Result<Option<VfsNode>> {
-        // The number of a closed handle may be used again.
+        // The number of a closed handle may be reused.
         self.open = None;
         match open_path(&dir.0, name) {
             Ok(node) => Ok(Some(node)),
@@ -130,7 +130,7 @@ impl Source for Vfs {
     }
 
     fn xattrs(&mut self, node: &VfsNode) -> io::Result<Vec<Xattr>> {
-        // The path names a magic link, so following it once ends at the inode.
+        // The path is a magic link, so following it once ends at the inode.
         let path = node.path();
         let mut pairs = Vec::new();
         for name in xattr::list_deref(&path)? {
@@ -142,7 +142,7 @@ impl Source for Vfs {
     }
 
     fn read(&mut self, node: &VfsNode, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
-        // FileExt takes a u64 and fails above i64::MAX, where no file reaches.
+        // FileExt takes a u64 and fails above i64::MAX, which exceeds any file.
         let file = self.file(node)?;
         let mut done = 0;
         while done < buf.len() {

@@ -1,4 +1,4 @@
-//! Walks any reader from its root to a manifest.
+//! Walks any reader from its root and builds a manifest.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -8,13 +8,13 @@ use super::{Content, Digest, Entry, Fault, Kind, Manifest, Stat};
 
 const READ_BYTES: usize = 1 << 20;
 
-/// A name and the kind that the directory tells of it, if it does.
+/// A name, and its kind if the directory has it.
 pub type Listed = (Vec<u8>, Option<Kind>);
 
 /// Name and value.
 pub type Xattr = (Vec<u8>, Vec<u8>);
 
-/// A reader of a volume. Nodes are its handles, such as an inode number with its subvolume.
+/// A reader of a volume. Nodes are its handles, such as an inode number and its subvolume.
 pub trait Source {
     type Node;
     type Error: Display;
@@ -24,17 +24,17 @@ pub trait Source {
     /// Lists a directory, without `.` and `..`, in any order.
     fn list(&mut self, dir: &Self::Node) -> Result<Vec<Listed>, Self::Error>;
 
-    /// Crosses into subvolumes, follows no symlink. None for a name that is not there.
+    /// Looks up a name, crossing into subvolumes but not following symlinks. Returns None for a missing name.
     fn lookup(&mut self, dir: &Self::Node, name: &[u8]) -> Result<Option<Self::Node>, Self::Error>;
 
     fn stat(&mut self, node: &Self::Node) -> Result<Stat, Self::Error>;
 
     fn readlink(&mut self, node: &Self::Node) -> Result<Vec<u8>, Self::Error>;
 
-    /// Reads all extended attributes that root sees, ACLs as the xattrs `system.posix_acl_*`.
+    /// Reads all extended attributes visible to root, with ACLs as the xattrs `system.posix_acl_*`.
     fn xattrs(&mut self, node: &Self::Node) -> Result<Vec<Xattr>, Self::Error>;
 
-    /// Fills `buf`, less only at the end of the file; returns how much.
+    /// Fills `buf`, or less only at the end of the file; returns the length.
     fn read(
         &mut self,
         node: &Self::Node,
@@ -42,7 +42,7 @@ pub trait Source {
         buf: &mut [u8],
     ) -> Result<usize, Self::Error>;
 
-    /// Finds the first place at or after `offset` that may hold data. The result is None if only a hole follows.
+    /// Finds the first offset at or after `offset` that may have data. Returns None if there is only a hole.
     fn next_data(&mut self, node: &Self::Node, offset: u64) -> Result<Option<u64>, Self::Error>;
 }
 
@@ -161,7 +161,7 @@ impl<S: Source> Walk<'_, S> {
             hasher.update(offset, &self.buf[..want]);
             offset += want as u64;
         }
-        // Reads past the end give nothing.
+        // Reads past the end must return nothing.
         match self.source.read(node, size, &mut self.buf[..1]) {
             Ok(0) => Ok(hasher.finish(size)),
             Ok(_) => Err(format!("data past the size {size}")),

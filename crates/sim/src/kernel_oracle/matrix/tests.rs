@@ -1,4 +1,4 @@
-//! The representative cases represent.
+//! Coverage of the representative cases.
 
 use super::*;
 

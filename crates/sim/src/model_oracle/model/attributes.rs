@@ -1,4 +1,4 @@
-//! Modes, owners, times, xattrs, flags, and looking at them.
+//! Changing and reading modes, owners, times, xattrs and flags.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ impl ModelFs {
         let id = self.find_inode(path)?;
         let inode = self.inode(id);
         if !inode.is_dir() && inode.mode & SET_ID != 0 {
-            // The caller decides whether the system or the file system clears these bits.
+            // It depends on the caller whether the system or the file system clears these bits.
             return Err(OpError::OutOfScope);
         }
         self.may_change_attributes(id)?;
@@ -181,7 +181,7 @@ impl ModelFs {
     }
 }
 
-/// Checks the name of an extended attribute. Names that other parts of the kernel give a meaning to are left out.
+/// Checks the name of an extended attribute. Names with a meaning in other parts of the kernel are out of scope.
 fn check_xattr_name(name: &[u8]) -> Result<(), OpError> {
     if name.is_empty() || name.len() > XATTR_NAME_BYTES {
         return Err(OpError::XattrName);

@@ -1,4 +1,4 @@
-//! The property `btrfs.compression`: an attribute that goes with two flags, and what new inodes take over.
+//! The property `btrfs.compression`: an attribute that corresponds to two flags, and its inheritance by new inodes.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ enum CompressionProperty {
     With,
 }
 
-/// Returns the name of the algorithm that a value begins with. A level may follow.
+/// Returns the algorithm at the start of a value. A level may follow.
 fn algorithm(value: &[u8]) -> Option<&'static [u8]> {
     ALGORITHMS.into_iter().find(|name| value.starts_with(name))
 }
@@ -30,7 +30,7 @@ fn property_of(value: &[u8]) -> Option<CompressionProperty> {
     }
 }
 
-/// Returns whether `chattr` may ask for the new flags after those that are there.
+/// Returns whether `chattr` may set the new flags in place of the old ones.
 pub(super) fn are_compatible(old: Flags, new: Flags) -> bool {
     let is_asked = |flags: Flags| flags.compress || flags.nocompress;
     let excluded = new.compress && (new.nocompress || new.nocow)
@@ -62,7 +62,7 @@ impl Inode {
         matches!(self.body, Body::File(_) | Body::Dir(_))
     }
 
-    /// Hands flags, and the algorithm without a level, on to a new inode in this directory.
+    /// Copies flags, and the algorithm without a level, to a new inode in this directory.
     pub(super) fn hand_on(&self, new: &mut Inode) {
         new.flags.nocompress = self.flags.nocompress;
         new.flags.compress = self.flags.compress && !self.flags.nocompress;
@@ -82,7 +82,7 @@ impl Inode {
 }
 
 impl ModelFs {
-    /// Sets the property. An inode without a use for it accepts it and forgets it.
+    /// Sets the property. An inode without a use for it accepts and ignores it.
     pub(super) fn set_compression(&mut self, id: InodeId, value: &[u8], how: XattrHow) -> OpResult {
         let inode = self.inode_mut(id);
         let property = property_of(value).ok_or(OpError::InvalidArgument)?;

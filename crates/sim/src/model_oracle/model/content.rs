@@ -1,6 +1,6 @@
 //! The bytes of a file: a size and the blocks that were written.
 //!
-//! - CONTENT-1: bytes past the size are zero, so that growing shows zeros, and no block lies there whole.
+//! - CONTENT-1: bytes past the size are zero, so that growing exposes zeros, and no whole block is past the size.
 
 use std::sync::{Arc, OnceLock};
 
@@ -15,9 +15,9 @@ type Block = [u8; BLOCK];
 #[derive(Clone, Default)]
 pub(super) struct Content {
     size: u64,
-    /// Blocks that are not here are zeros.
+    /// Missing blocks are zeros.
     blocks: Map<u64, Arc<Block>>,
-    /// The digest of the content as it is. Each change puts an empty one in its place.
+    /// A cached digest of the contents. Each change replaces it by an empty one.
     digest: Arc<OnceLock<Digest>>,
 }
 
@@ -32,7 +32,7 @@ impl Content {
         self.size
     }
 
-    /// Reads at most `len` bytes, less at the end of the file.
+    /// Reads at most `len` bytes, or less at the end of the file.
     pub(super) fn read(&self, offset: u64, len: usize) -> Vec<u8> {
         let len = (len as u64).min(self.size.saturating_sub(offset)) as usize;
         let mut bytes = vec![0; len];
@@ -60,7 +60,7 @@ impl Content {
 
     pub(super) fn truncate(&mut self, size: u64) {
         if size < self.size {
-            // To a block's end, so that no block of zeros is left past the new size.
+            // Up to a block boundary, so that no block of zeros is left past the new size.
             self.zero(size, self.size.next_multiple_of(BLOCK_BYTES));
         }
         self.digest = Arc::default();
@@ -73,7 +73,7 @@ impl Content {
         }
     }
 
-    /// Makes [start, end) zeros; the size stays.
+    /// Zeros [start, end) without changing the size.
     pub(super) fn zero(&mut self, start: u64, end: u64) {
         self.digest = Arc::default();
         let first = start / BLOCK_BYTES;
@@ -96,8 +96,8 @@ impl Content {
         }
     }
 
-    /// Clones a range of another file. Both offsets are multiples of the block. `len` is one too, or reaches to the end
-    /// of `from` and past the end of this file.
+    /// Clones a range of another file. Both offsets must be multiples of the block size. So must `len`, unless it
+    /// reaches the end of `from` and past the end of this file.
     pub(super) fn clone_range(&mut self, from: &Content, from_offset: u64, len: u64, offset: u64) {
         let blocks = len.div_ceil(BLOCK_BYTES);
         let (source, target) = (from_offset / BLOCK_BYTES, offset / BLOCK_BYTES);
@@ -121,7 +121,7 @@ impl Content {
     }
 }
 
-/// Cuts a range at block borders: (block, start within it, range of the request).
+/// Splits a range at block boundaries, into (block, offset in the block, range of the request).
 fn parts(offset: u64, len: usize) -> impl Iterator<Item = (u64, usize, std::ops::Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {

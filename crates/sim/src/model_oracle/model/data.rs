@@ -1,11 +1,11 @@
-//! Changes to the bytes of files.
+//! Changes of the bytes of files.
 
 use super::content::Content;
 use super::inode::{Body, InodeId};
 use super::{ModelFs, OpResult};
 use crate::vocabulary::{Allocate, At, Data, OpError, Outcome};
 
-/// No file reaches farther; what is asked there differs between callers.
+/// Maximum file size; results beyond it depend on the caller.
 const MAX_SIZE: u64 = i64::MAX as u64;
 
 impl ModelFs {
@@ -126,8 +126,8 @@ impl ModelFs {
         Ok(Outcome::Copied(len))
     }
 
-    /// Deduplicates a range. No byte and no time changes. Of a range that ends within a sector, and not with both
-    /// files, the kernel leaves the end out.
+    /// Deduplicates a range. No bytes or times change. If a range ends within a sector, and not at the end of both
+    /// files, the kernel omits its last partial sector.
     pub(super) fn dedupe(
         &mut self,
         (from, from_offset): (&At, u64),
@@ -179,13 +179,13 @@ impl ModelFs {
         }
     }
 
-    /// Makes one file durable; symlinks and special files are left out.
+    /// Makes one file durable; symlinks and special files are out of scope.
     pub(super) fn fsync(&self, at: &At) -> OpResult {
         self.readable(at)?;
         Ok(Outcome::Done)
     }
 
-    /// Notes that a change to the file was begun and given up: when it was last changed is unknown.
+    /// Marks the modification time as unknown, after a change that was started and failed.
     pub(crate) fn touch(&mut self, at: &At) {
         if let Ok(id) = self.at(at) {
             self.inode_mut(id).mtime = None;
@@ -200,7 +200,7 @@ impl ModelFs {
         }
     }
 
-    /// Finds the file to write to. Writes that became forbidden after the file was opened are left out.
+    /// Finds the file for a write. Writes that became forbidden after the file was opened are out of scope.
     fn writable(&self, at: &At, appends: bool) -> Result<InodeId, OpError> {
         let id = self.at(at)?;
         match (self.may_open_for_writing(id, appends), at) {

@@ -1,11 +1,11 @@
-//! Inodes followed through a history, whatever their names.
+//! Tracking of inodes through a history, regardless of their names.
 
 use super::ModelFs;
 use super::inode::{Body, InodeId};
 use crate::manifest::Digest;
 use crate::vocabulary::{At, FsPath};
 
-/// One inode in all models of a history; a snapshot's copy is another.
+/// The identity of an inode in all models of a history; its copy in a snapshot is another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct InodeKey(pub(super) InodeId);
 
@@ -23,7 +23,7 @@ impl ModelFs {
         matches!(self.inode(id).body, Body::File(_)).then_some(InodeKey(id))
     }
 
-    /// Returns size and content.
+    /// Returns size and contents.
     pub(crate) fn bytes_of(&self, InodeKey(id): InodeKey) -> Option<(u64, Digest)> {
         let subvolume = self.subvolumes.get(&id.subvolume)?;
         match &subvolume.inodes.get(&id.ino)?.body {

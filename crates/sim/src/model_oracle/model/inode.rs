@@ -1,4 +1,4 @@
-//! An inode and what it is: a file, a directory, a symlink or a special file.
+//! Inodes: files, directories, symlinks and special files.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,16 +29,17 @@ pub(super) struct Inode {
     pub(super) mode: u32,
     pub(super) uid: u32,
     pub(super) gid: u32,
-    /// Names, of a directory always 1.
+    /// Number of names; always 1 for a directory.
     pub(super) nlink: u64,
-    /// None if it was not set, or if something changed it after that.
+    /// None if it is unknown: it was never set, or has changed since.
     pub(super) atime: Option<Time>,
     pub(super) mtime: Option<Time>,
     pub(super) xattrs: Arc<BTreeMap<Vec<u8>, Vec<u8>>>,
     pub(super) flags: Flags,
-    /// Set with `nocow` when the inode was empty; extents are shared between equals only.
+    /// Set if `nocow` was set while the inode was empty; extents can only be shared between inodes with the same
+    /// value.
     pub(super) nodatasum: bool,
-    /// Made without a name, and may be given one still.
+    /// Whether it was created without a name and can still get one.
     pub(super) is_linkable: bool,
     pub(super) body: Body,
 }
@@ -125,14 +126,14 @@ impl Inode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Target {
     Inode(u64),
-    /// Counts only in the place that the subvolume says it is in; elsewhere it is an empty subvolume directory.
+    /// Only valid in the subvolume's own place; elsewhere it is an empty subvolume directory.
     Subvolume(SubvolumeId),
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DirEntry {
     pub(super) target: Target,
-    /// Grows with each name made in the directory; directories are listed by it.
+    /// Incremented for each new name in the directory; listings are in this order.
     pub(super) index: u64,
 }
 

@@ -1,4 +1,4 @@
-//! From paths to inodes.
+//! Resolution of paths to inodes.
 
 use super::inode::{DirEntry, InodeId, Target};
 use super::{ModelFs, TOP};
@@ -6,11 +6,11 @@ use crate::vocabulary::{At, FsPath, OpError};
 
 const NAME_BYTES: usize = 255;
 
-/// The result of a lookup of a path.
+/// The result of resolving a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
     Inode(InodeId),
-    /// In a snapshot, the empty directory that stands for a subvolume inside its source.
+    /// In a snapshot, the empty directory in place of a nested subvolume.
     EmptySubvolumeDir,
 }
 
@@ -29,7 +29,7 @@ impl ModelFs {
         Ok(at)
     }
 
-    /// Finds an inode. Operations that an empty subvolume directory has not are left out.
+    /// Finds an inode. Operations on an empty subvolume directory are out of scope.
     pub(super) fn find_inode(&self, path: &FsPath) -> Result<InodeId, OpError> {
         match self.find(path)? {
             Found::Inode(id) => Ok(id),
@@ -62,7 +62,7 @@ impl ModelFs {
         }
     }
 
-    /// Finds the directory that the path's last name is in, and returns it with that name.
+    /// Finds the parent directory of a path, and returns it with the last name.
     pub(super) fn parent<'p>(&self, path: &'p FsPath) -> Result<(InodeId, &'p [u8]), OpError> {
         let Some((dir, name)) = path.split() else {
             return Err(OpError::OutOfScope);
@@ -72,7 +72,7 @@ impl ModelFs {
         Ok((dir, name))
     }
 
-    /// Finds the directory of a name that is to be made. The name is not there yet, and its directory takes names.
+    /// Finds the directory for a new name. The name must not exist, and the directory must accept names.
     pub(super) fn new_name<'p>(&self, path: &'p FsPath) -> Result<(InodeId, &'p [u8]), OpError> {
         let (dir, name) = self.parent(path)?;
         if self.lookup(dir, name)?.is_some() {
@@ -89,7 +89,7 @@ impl ModelFs {
         }
     }
 
-    /// Lists the inodes on the way to `path` and at its end.
+    /// Lists the inodes along `path`, including the last one.
     pub(super) fn chain(&self, path: &FsPath) -> Vec<Found> {
         let mut prefix = FsPath::default();
         let mut chain = vec![Found::Inode(TOP.root())];

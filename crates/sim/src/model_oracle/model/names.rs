@@ -1,4 +1,4 @@
-//! Making and removing names.
+//! Creation and removal of names.
 
 use std::sync::Arc;
 
@@ -118,7 +118,7 @@ impl ModelFs {
         }
     }
 
-    /// Takes the name away, and the inode with its last name unless it is open. No subvolume.
+    /// Removes a name, and also the inode if it was the last name and it is not open. Not for subvolumes.
     pub(super) fn remove_name(&mut self, dir: InodeId, name: &[u8], victim: Found) {
         self.inode_mut(dir).dir_mut().remove(name);
         let Found::Inode(id) = victim else {

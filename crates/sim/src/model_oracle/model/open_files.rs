@@ -1,4 +1,4 @@
-//! Files that are held open, and live on without a name until they are closed.
+//! Open files, which survive without a name until they are closed.
 
 use super::content::Content;
 use super::inode::{Body, Inode, InodeId};
@@ -15,7 +15,7 @@ impl ModelFs {
         Ok(Outcome::Done)
     }
 
-    /// Creates a file without a name. It goes when it is closed, unless it was given a name.
+    /// Creates a file without a name. It is deleted on close, unless it gets a name.
     pub(super) fn tmpfile(&mut self, dir: &FsPath, mode: u32, slot: Slot) -> OpResult {
         let dir = self.find_inode(dir)?;
         self.inode(dir).dir()?;
@@ -67,7 +67,7 @@ impl ModelFs {
         self.open.values().any(|open| open.subvolume == subvolume)
     }
 
-    /// Lists the slots in use, for a generator of scripts.
+    /// Lists the slots in use, for script generators.
     pub fn open_slots(&self) -> impl Iterator<Item = Slot> {
         self.open.keys().copied()
     }

@@ -1,4 +1,4 @@
-//! Checks of what flags and read-only subvolumes forbid, in the order in which the kernel asks.
+//! Checks of flags and read-only subvolumes, in the kernel's order.
 
 use super::ModelFs;
 use super::inode::{Body, InodeId};
@@ -6,7 +6,7 @@ use super::lookup::Found;
 use crate::vocabulary::OpError;
 
 impl ModelFs {
-    /// Checks that an inode may be written to. For a directory that is to make and remove names.
+    /// Checks that an inode may be written to. For a directory, this means creating and removing names.
     pub(super) fn may_write(&self, id: InodeId) -> Result<(), OpError> {
         if self.inode(id).flags.immutable {
             return Err(OpError::NotPermitted);
@@ -35,7 +35,7 @@ impl ModelFs {
         self.may_change_subvolume(id)
     }
 
-    /// Checks that the name of `victim` may be taken out of `dir`, where a directory is wanted or anything else.
+    /// Checks that the name of `victim` may be removed from `dir`, depending on whether a directory is expected.
     pub(super) fn may_delete(
         &self,
         dir: InodeId,
@@ -71,7 +71,7 @@ impl ModelFs {
         }
     }
 
-    /// Checks that an inode may be opened for writing. One that is no file and no directory is left out.
+    /// Checks that an inode may be opened for writing. Symlinks and special files are out of scope.
     pub(super) fn may_open_for_writing(&self, id: InodeId, appends: bool) -> Result<(), OpError> {
         match self.inode(id).body {
             Body::File(_) => {}

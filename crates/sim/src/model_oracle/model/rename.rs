@@ -1,4 +1,4 @@
-//! Renames: over others, exchanging two, leaving a whiteout, between subvolumes.
+//! Renames: with replacement, exchange, whiteout, and between subvolumes.
 
 use super::inode::{Body, Inode, InodeId, Target};
 use super::lookup::Found;
@@ -6,7 +6,7 @@ use super::subvolume::Place;
 use super::{ModelFs, OpResult};
 use crate::vocabulary::{FsPath, Node, OpError, Outcome, RenameHow};
 
-/// A name that takes part.
+/// One of the two names of a rename.
 #[derive(Clone, Copy)]
 struct Side<'p> {
     dir: InodeId,
@@ -52,7 +52,7 @@ impl ModelFs {
         }
     }
 
-    /// Refuses a loop. A directory may go neither below itself nor over one that it is below.
+    /// Rejects loops. A directory may neither move below itself nor replace one of its ancestors.
     fn refuse_loop(&self, from: &FsPath, to: &FsPath, how: RenameHow) -> Result<(), OpError> {
         let above = |path: &FsPath| {
             let mut chain = self.chain(path);
@@ -73,7 +73,7 @@ impl ModelFs {
         }
     }
 
-    /// Checks that something may move. A directory that changes its parent is itself written to.
+    /// Checks that an inode may move. A directory that changes its parent must itself be writable.
     fn may_move(&self, found: Found) -> Result<(), OpError> {
         match found {
             Found::Inode(id) if self.inode(id).is_dir() => self.may_write(id),

@@ -1,4 +1,4 @@
-//! The model as a manifest, and another reader's manifest held against it.
+//! The model's manifest, and its comparison with another reader's manifest.
 
 use super::files::InodeKey;
 use super::inode::{Body, InodeId};
@@ -10,7 +10,7 @@ use crate::manifest::{
 };
 use crate::vocabulary::FsPath;
 
-/// Stands for a time that the model does not know.
+/// Represents a time that the model does not know.
 const UNKNOWN: Time = Time {
     seconds: i64::MIN,
     nanoseconds: 0,
@@ -32,8 +32,8 @@ const EMPTY_SUBVOLUME_DIR: Stat = Stat {
 };
 
 impl ModelFs {
-    /// Lists all that a reader shows. Inode numbers are `Manifest::canonical`. Times that the model does not know are
-    /// of no use, so compare with `compare`.
+    /// Lists the expected output of a reader. Inode numbers are as in `Manifest::canonical`. Unknown times have a
+    /// placeholder, so use `compare` for comparisons.
     pub fn manifest(&self) -> Manifest {
         let mut manifest = Manifest::default();
         self.each_entry(&mut |_, entry| manifest.entries.push(entry));
@@ -41,19 +41,19 @@ impl ModelFs {
         manifest.canonical()
     }
 
-    /// Visits each path with its inode, of which an empty subvolume directory has none. A directory comes before its
+    /// Visits each path with its inode, or with None for an empty subvolume directory. Directories precede their
     /// entries.
     pub(crate) fn each_entry(&self, visit: &mut dyn FnMut(Option<InodeKey>, Entry)) {
         self.show(&FsPath::default(), TOP.root(), visit);
     }
 
-    /// Finds how what a reader shows differs from the model. Left out are `ignored`, inode numbers but for sharing
-    /// one, and times that were not set. The model is on the left.
+    /// Compares a reader's manifest with the model. Ignores `ignored`, inode numbers except for sharing, and times
+    /// that were not set. The model is on the left.
     pub fn compare(&self, shown: &Manifest, ignored: &[Field]) -> Vec<Difference> {
         compare(&self.manifest(), shown, ignored)
     }
 
-    /// Finds how a reader differs that shows the default subvolume only.
+    /// Compares the manifest of a reader that only shows the default subvolume.
     pub fn compare_default(&self, shown: &Manifest) -> Vec<Difference> {
         let part = self.manifest().below(self.default_path().as_bytes());
         compare(&part.canonical(), shown, &[])
@@ -112,14 +112,14 @@ impl ModelFs {
     }
 }
 
-/// Compares a model with what a reader shows. Both sides may be parts (`Manifest::below`).
+/// Compares a model with a reader. Both manifests may be parts (`Manifest::below`).
 pub(crate) fn compare(model: &Manifest, shown: &Manifest, ignored: &[Field]) -> Vec<Difference> {
     let mut shown = shown.canonical();
     for entry in &mut shown.entries {
         let Some(wanted) = model.get(&entry.path) else {
             continue;
         };
-        // These cannot be set.
+        // These times cannot be set.
         (entry.stat.ctime, entry.stat.btime) = (wanted.stat.ctime, wanted.stat.btime);
         for (time, wanted) in [
             (&mut entry.stat.atime, wanted.stat.atime),
@@ -130,7 +130,7 @@ pub(crate) fn compare(model: &Manifest, shown: &Manifest, ignored: &[Field]) -> 
             }
         }
         if wanted.is_empty_subvolume_dir() {
-            // Whom its directory belonged to when the kernel looked the empty subvolume directory up.
+            // Depends on the directory's owner when the kernel looked up the empty subvolume directory.
             (entry.stat.uid, entry.stat.gid) = (wanted.stat.uid, wanted.stat.gid);
         }
     }

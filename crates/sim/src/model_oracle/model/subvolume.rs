@@ -8,7 +8,7 @@ use crate::vocabulary::{FsPath, OpError, Outcome, Received};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct SubvolumeId(pub(super) u64);
 
-/// The one name that leads into a subvolume.
+/// The only name of a subvolume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) dir: InodeId,
@@ -21,7 +21,7 @@ pub(super) struct Subvolume {
     next_ino: u64,
     pub(super) read_only: bool,
     received: Received,
-    /// None for the volume's own.
+    /// None for the top-level subvolume.
     pub(super) place: Option<Place>,
 }
 
@@ -53,7 +53,7 @@ impl ModelFs {
             name: name.to_vec(),
         };
         let mut made = Subvolume::new(Some(place));
-        // From the subvolume, whatever its directory says.
+        // Inherited from the subvolume's root, regardless of the directory.
         let above = self.inode(dir.subvolume.root());
         if let Some(root) = made.inodes.get_mut(&ROOT_INO) {
             above.hand_algorithm_on(root);
@@ -62,7 +62,7 @@ impl ModelFs {
         Ok(Outcome::Done)
     }
 
-    /// Adds a subvolume, and names it in its place.
+    /// Adds a subvolume, and its name in the directory.
     fn add_subvolume(&mut self, subvolume: Subvolume) {
         let id = SubvolumeId(self.next_subvolume);
         self.next_subvolume += 1;
@@ -76,7 +76,7 @@ impl ModelFs {
         let source = self.subvolume_at(from)?;
         let (dir, name) = self.new_name(to)?;
         let mut copy = self.subvolume(source).clone();
-        // Files that live on only because they are open.
+        // Files that only exist because they are open.
         let is_orphan = |id: &&InodeId| id.subvolume == source && self.inode(**id).nlink == 0;
         for orphan in self.open.values().filter(is_orphan) {
             copy.inodes.remove_mut(&orphan.ino);
@@ -160,7 +160,7 @@ impl ModelFs {
         Ok(Outcome::Received(self.subvolume(id).received))
     }
 
-    /// Returns the path of the subvolume that is mounted if nothing else is asked for.
+    /// Returns the path of the default subvolume.
     pub fn default_path(&self) -> FsPath {
         let mut names = Vec::new();
         let mut at = self.default.root();
@@ -173,7 +173,7 @@ impl ModelFs {
         names.fold(FsPath::default(), |path, name| path.join(name))
     }
 
-    /// Returns where a directory is, and its name there.
+    /// Returns the parent of a directory, and its name there.
     fn way_up(&self, id: InodeId) -> (InodeId, Vec<u8>) {
         let subvolume = self.subvolume(id.subvolume);
         if let (true, Some(place)) = (id.is_subvolume(), &subvolume.place) {

@@ -1,4 +1,4 @@
-//! Promises of the model itself; that it is like btrfs is for the kernel to say (`tests/model.rs`).
+//! Properties of the model itself; the kernel verifies that it behaves like btrfs (`tests/model.rs`).
 
 use super::*;
 use crate::fill::Kind;
@@ -92,7 +92,7 @@ fn snapshot_shows_an_empty_subvolume_dir_for_a_subvolume_inside_its_source() {
     );
 }
 
-/// simple_lookup in the kernel's fs/libfs.c.
+/// Matches simple_lookup in the kernel's fs/libfs.c.
 #[test]
 fn too_long_a_name_in_an_empty_subvolume_dir_is_told_before_its_absence() {
     let subvolume = |name| Op::CreateSubvolume { path: path(name) };

@@ -6,20 +6,20 @@ use super::{ModelFs, TOP};
 use crate::Rng;
 use crate::vocabulary::FsPath;
 
-/// The kind of file that a path is to lead to.
+/// The wanted kind of a path's target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
     Any,
     File,
     FilledFile,
     Dir,
-    /// In which names may be made.
+    /// A directory in which names can be created.
     OpenDir,
     EmptyDir,
     NoDir,
-    /// A file or a special file, but no symlink.
+    /// A file or a special file, but not a symlink.
     NoSymlink,
-    /// All but the volume's own.
+    /// Any subvolume except for the top level.
     Subvolume,
     ReadOnlySubvolume,
     /// Immutable or append-only.
@@ -37,7 +37,7 @@ impl Wanted {
 const WALKS: usize = 40;
 
 impl ModelFs {
-    /// Finds a path to something wanted. The result is None if a few walks from the root met none.
+    /// Finds a path to an inode of the wanted kind. Returns None if a few random walks from the root found none.
     pub fn wander(&self, rng: &mut Rng, wanted: Wanted) -> Option<FsPath> {
         (0..WALKS).find_map(|_| self.walk(rng, wanted))
     }
@@ -47,7 +47,7 @@ impl ModelFs {
         let mut path = FsPath::default();
         let mut met = None;
         loop {
-            // Most of what can be done is not done to the volume's root.
+            // The volume's root is usually skipped, because most operations do not apply to it.
             let is_passed_by = path.is_root() && !wanted.takes_root() && !rng.one_in(30);
             if !is_passed_by && self.is_wanted(at, wanted) {
                 met = Some(path.clone());
@@ -99,7 +99,7 @@ impl ModelFs {
         }
     }
 
-    /// Returns the size of the file at a path, 0 if there is none.
+    /// Returns the size of the file at a path, or 0 without one.
     pub fn size_at(&self, path: &FsPath) -> u64 {
         self.found(path).map_or(0, |id| self.inode(id).size())
     }
@@ -125,7 +125,7 @@ impl ModelFs {
         })
     }
 
-    /// Counts the inodes of all subvolumes.
+    /// Returns the number of inodes in all subvolumes.
     pub fn inode_count(&self) -> usize {
         let counts = self.subvolumes.values();
         counts.map(|subvolume| subvolume.inodes.size()).sum()

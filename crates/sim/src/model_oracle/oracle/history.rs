@@ -1,4 +1,4 @@
-//! The models that a script went through, and what was promised on the way.
+//! The sequence of models during a script, and the durability promises.
 
 use std::sync::OnceLock;
 
@@ -10,16 +10,16 @@ use crate::script::{Durability, Failure, FsPath, Op, Run, RunOptions, Step, Targ
 /// A mark in a recording. Operations are counted from 1 within a thread; 0 is the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
-    /// This many operations have begun.
+    /// This many operations have started.
     Started { thread: u8, ops: usize },
-    /// This many are durable.
+    /// This many operations are durable.
     Durable { thread: u8, ops: usize },
-    /// The last of so many operations was a sync of one inode, which is durable as it was then.
+    /// The last of this many operations was an fsync, whose inode is durable in its state at that time.
     Synced { thread: u8, ops: usize },
 }
 
 impl Mark {
-    /// Returns the mark to put after operation number `ops` of a thread was done, if any.
+    /// Returns the mark to add after operation number `ops` of a thread, if any.
     pub fn after(op: &Op, thread: u8, ops: usize, promises: impl Fn(&Op) -> bool) -> Option<Mark> {
         match op {
             op if promises(op) => Some(Mark::Durable { thread, ops }),
@@ -57,14 +57,14 @@ impl From<u64> for Mark {
     }
 }
 
-/// The promises about a thread's operations, by the marks before a power cut.
+/// The promises about a thread's operations, from the marks before a power cut.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Promise {
-    /// So many are there for certain.
+    /// Minimum number of operations in the volume.
     pub at_least: usize,
-    /// No more than so many are there.
+    /// Maximum number of operations in the volume.
     pub at_most: usize,
-    /// The numbers of the syncs of single inodes that returned.
+    /// The numbers of the completed fsync operations.
     pub synced: Vec<usize>,
 }
 
@@ -92,23 +92,23 @@ impl Promise {
     }
 }
 
-/// The model after each number of operations.
+/// The models after each number of operations.
 #[derive(Debug)]
 pub struct History {
     pub(super) states: Vec<State>,
-    /// The folder to which the operations are confined.
+    /// The folder that contains all changes of the operations.
     pub(super) below: FsPath,
 }
 
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) model: ModelFs,
-    /// The operation that led from here to the next state.
+    /// The operation between this state and the next one.
     pub(super) next: Option<Op>,
     prints: OnceLock<Prints>,
 }
 
-/// Fingerprints of what is shown.
+/// Fingerprints of a manifest.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Prints {
     pub(super) whole: u64,
@@ -116,12 +116,12 @@ pub(super) struct Prints {
 }
 
 impl History {
-    /// Begins a history. `start` is what the volume shows before the first operation.
+    /// Starts a history. `start` is the state of the volume before the first operation.
     pub fn new(start: ModelFs) -> History {
         History::of_part(start, FsPath::default())
     }
 
-    /// Begins the history of one of several threads, which works below a folder that it never removes.
+    /// Starts the history of one of several threads, which works below a folder that it never removes.
     pub fn of_part(start: ModelFs, below: FsPath) -> History {
         History {
             states: vec![State::new(start)],
@@ -129,7 +129,7 @@ impl History {
         }
     }
 
-    /// Adds the model after one more operation.
+    /// Adds an operation and the model after it.
     pub fn push(&mut self, op: Op, model: ModelFs) {
         if let Some(last) = self.states.last_mut() {
             last.next = Some(op);
@@ -145,14 +145,14 @@ impl History {
         &self.states[ops].model
     }
 
-    /// Returns the operation after so many.
+    /// Returns the operation after this many.
     pub(super) fn next(&self, ops: usize) -> Option<&Op> {
         self.states[ops].next.as_ref()
     }
 
-    /// Does a script to an empty target as the only thread, and marks what begins and what is promised.
-    /// An operation after which all is durable is one for which `promises` is true: `every_sync`, unless
-    /// the target knows better.
+    /// Runs a script on an empty target as the only thread, and adds marks for starts and promises. `promises`
+    /// returns whether everything is durable after an operation: `every_sync`, unless the target gives other
+    /// promises.
     pub fn record<T: Target>(
         target: &mut T,
         ops: &[Op],
@@ -178,7 +178,7 @@ impl History {
         Ok(history)
     }
 
-    /// Returns the manifest after so many operations.
+    /// Returns the manifest after this many operations.
     pub fn shown(&self, ops: usize) -> Manifest {
         part(&self.states[ops].model.manifest(), &self.below)
     }
@@ -189,12 +189,13 @@ impl History {
     }
 }
 
-/// Returns whether the operation is Sync, Commit or Remount. These make all durable.
+/// Returns whether the operation is Sync, Commit or Remount, which make everything durable.
 pub fn every_sync(op: &Op) -> bool {
     op.durability() == Durability::Everything
 }
 
-/// Returns whether the operation is Sync, Commit, Remount or Fsync, for a target that keeps everything at fsync.
+/// Returns whether the operation is Sync, Commit, Remount or Fsync, for a target whose fsync makes everything
+/// durable.
 pub fn every_sync_and_fsync(op: &Op) -> bool {
     op.durability() != Durability::Nothing
 }

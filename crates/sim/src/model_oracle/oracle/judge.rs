@@ -1,4 +1,4 @@
-//! Finds the prefix of a history that a volume shows after a power cut, or what a log keeps beside one.
+//! Finds the prefix of a history that matches a volume after a power cut, possibly with a log.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -9,45 +9,45 @@ use crate::manifest::{Content, Difference, Field, Manifest};
 use crate::model::{InodeKey, compare};
 use crate::script::{self, Op};
 
-/// How the bytes of files may stand to the prefix.
+/// The allowed differences of file data from the prefix.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DataRule {
-    /// They belong to it.
+    /// No differences.
     #[default]
     Prefix,
-    /// The write that follows the prefix may be there in part.
+    /// The write after the prefix may be partially applied.
     Torn,
-    /// Like `Torn`. Moreover any file may be as it was at an earlier moment since the promise, as with a commit
-    /// that does not wait for data. An operation that cuts, reserves or shares parts of a file overtakes data written
-    /// before it: only the size of such a file is judged.
+    /// Like `Torn`, and any file may be in an earlier state since the promise, as with a commit that does not wait
+    /// for data. Truncating, reserving or sharing parts of a file may overtake earlier written data: only the size of
+    /// such a file is checked.
     Lagging,
 }
 
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
     pub data: DataRule,
-    /// The fields that the reader cannot show alike.
+    /// The fields that the reader cannot show.
     pub ignored: Vec<Field>,
 }
 
-/// The volume is in a legal state.
+/// A legal state of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// Operations that it holds; the most, if several numbers fit. With a log, these at least.
+    /// Number of operations in the volume; the highest, if several numbers match. With a log, a minimum.
     pub prefix: usize,
-    /// A log keeps more of later operations.
+    /// Whether a log contains parts of later operations.
     pub has_log: bool,
 }
 
-/// The volume shows no legal state.
+/// A volume in an illegal state.
 #[derive(Clone, Debug)]
 pub struct CrashFault {
     pub promise: Promise,
     /// The legal prefix with the fewest differences.
     pub nearest: usize,
-    /// From that prefix, on the left.
+    /// Differences from this prefix, which is on the left.
     pub differences: Vec<Difference>,
-    /// An illegal prefix that fits: durable operations were lost, or ones that had not begun were done.
+    /// A matching but illegal prefix: durable operations were lost, or operations were applied before they started.
     pub shows: Option<usize>,
     /// The reasons why it is not legal with a log either.
     pub of_log: Vec<String>,
@@ -80,7 +80,7 @@ impl fmt::Display for CrashFault {
 
 impl std::error::Error for CrashFault {}
 
-/// Judges a volume after a cut. `shown` is all that a reader shows of it.
+/// Judges a volume after a power cut. `shown` is its complete manifest.
 pub fn judge_crash(
     history: &History,
     shown: &Manifest,
@@ -145,7 +145,7 @@ impl Judge<'_> {
         candidates.find(|ops| {
             let prints = self.history.prints(*ops);
             let may_fit = match self.rules.data {
-                // An ignored field is in the fingerprint all the same.
+                // The fingerprint includes ignored fields, so it cannot exclude a match.
                 _ if !self.rules.ignored.is_empty() => true,
                 DataRule::Prefix => prints.whole == shown.whole,
                 _ => prints.without_data == shown.without_data,
@@ -196,7 +196,8 @@ impl Judge<'_> {
                     && since.any(|earlier| self.is_between(earlier, file, size)))
     }
 
-    /// Returns whether the operation after a prefix changes this file at once, whatever of it waits to be written.
+    /// Returns whether the operation after a prefix changes this file immediately, before its pending data is
+    /// written.
     fn is_overtaking(&self, ops: usize, file: InodeKey) -> bool {
         let is_so = matches!(
             self.history.next(ops),
@@ -217,7 +218,7 @@ impl Judge<'_> {
             && ops < *self.legal.end()
     }
 
-    /// Returns whether the size is one that the file may have during the operation after a prefix.
+    /// Returns whether the file may have this size during the operation after a prefix.
     fn is_between(&self, ops: usize, file: InodeKey, size: u64) -> bool {
         let after = (ops + 1).min(*self.legal.end());
         let sizes = [ops, after].map(|ops| {
@@ -227,8 +228,7 @@ impl Judge<'_> {
         (sizes[0].min(sizes[1])..=sizes[0].max(sizes[1])).contains(&size)
     }
 
-    /// Returns whether the operation after the prefix is changing this file, and the size is none that it could not
-    /// have.
+    /// Returns whether the operation after the prefix changes this file, and the size is possible during it.
     fn is_torn(&self, ops: usize, file: InodeKey, size: u64) -> bool {
         self.is_changing(ops, file) && self.is_between(ops, file, size)
     }

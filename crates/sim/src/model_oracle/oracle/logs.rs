@@ -1,9 +1,9 @@
-//! Judges a volume with a log beside its last commit. The inodes that were synced are as at their syncs or later. The
-//! others are as at some moment since the last promise, and none is lost that was there all the time.
+//! Judges a volume with a log after its last commit. Synced inodes must be in the state of their fsync or later.
+//! Others must be in some state since the last promise. No inode may be lost that existed all the time.
 //!
-//! Inodes are followed through the history, not paths: a directory may have been moved, and only what is in it logged.
-//! Each field of an inode is judged alone, as a log may hold a part of it. Only mode, owner and attributes belong
-//! together. A new inode that is logged for its name only may be empty.
+//! Inodes are tracked through the history instead of paths: a directory may have been moved, but only its contents
+//! logged. Each field of an inode is judged separately, because a log may contain only a part of it. Only mode, owner
+//! and attributes belong together. A new inode that is logged only for its name may be empty.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -14,19 +14,19 @@ use crate::manifest::{Difference, Entry, Field, Manifest};
 use crate::model::{InodeKey, compare};
 use crate::script::{FsPath, Op};
 
-/// Fields that replay makes anew, or the checker judges.
+/// Fields that a replay recomputes, or that the checker covers.
 const UNJUDGED: [Field; 3] = [Field::Nlink, Field::DirSize, Field::Ino];
 
-/// Fields that a log takes from one moment.
+/// Fields that a log contains from a single moment.
 const OF_ONE_MOMENT: [Field; 4] = [Field::Mode, Field::Uid, Field::Gid, Field::Xattrs];
 
-/// An inode that did not change between two moments.
+/// A state of an inode that was unchanged between two moments.
 struct Version {
     moments: RangeInclusive<usize>,
     entry: Entry,
 }
 
-/// A name that led to the same between two moments: to no inode if that is an empty subvolume directory.
+/// A period in which a name had one target, or None for an empty subvolume directory.
 struct Spell {
     moments: RangeInclusive<usize>,
     target: Option<InodeKey>,
@@ -34,7 +34,7 @@ struct Spell {
 
 type Name = (InodeKey, Vec<u8>);
 
-/// All that there was since the last promise.
+/// All states since the last promise.
 pub(super) struct Logs<'a> {
     history: &'a History,
     shown: &'a Manifest,
@@ -43,17 +43,17 @@ pub(super) struct Logs<'a> {
     tops: BTreeSet<InodeKey>,
     inodes: BTreeMap<InodeKey, Vec<Version>>,
     names: BTreeMap<Name, Vec<Spell>>,
-    /// The inodes that each path of the volume may lead to.
+    /// The possible inodes of each path in the volume.
     leads_to: BTreeMap<Vec<u8>, BTreeSet<Option<InodeKey>>>,
-    /// The paths that may lead to an inode.
+    /// The possible paths of each inode.
     paths: BTreeMap<InodeKey, Vec<Vec<u8>>>,
-    /// Reports of things that were never there.
+    /// Reports of entries that never existed.
     strange: Vec<String>,
 }
 
 impl<'a> Logs<'a> {
-    /// Collects what logs may hold since the promise. The result is None if no inode was synced since then: there is no
-    /// log.
+    /// Collects the possible contents of logs since the promise. Returns None if no inode was synced since then,
+    /// because there is no log.
     pub(super) fn since(
         history: &'a History,
         shown: &'a Manifest,
@@ -102,7 +102,7 @@ impl<'a> Logs<'a> {
         });
     }
 
-    /// Finds what each path of the volume may lead to.
+    /// Finds the possible inodes of each path in the volume.
     fn identify(&mut self) {
         for entry in &self.shown.entries {
             let tops = self.tops.iter().copied().map(Some);
@@ -144,7 +144,8 @@ impl<'a> Logs<'a> {
         }
     }
 
-    /// Returns how an entry differs from all that an inode was since a moment. Each field may be of another one.
+    /// Returns the differences of an entry from all states of an inode since a moment. Each field may match another
+    /// state.
     fn differences(&self, key: InodeKey, shown: &Entry, since: usize) -> Vec<Difference> {
         let versions = self.inodes.get(&key).into_iter().flatten();
         let versions = versions.filter(|version| *version.moments.end() >= since);
@@ -191,7 +192,7 @@ impl<'a> Logs<'a> {
         left
     }
 
-    /// Returns whether a change to the file began since a moment.
+    /// Returns whether a change of the file was started since a moment.
     fn is_changed(&self, key: InodeKey, since: usize) -> bool {
         (since..*self.moments.end()).any(|at| {
             let changed = self.history.next(at).and_then(Op::changed_file);
@@ -199,7 +200,7 @@ impl<'a> Logs<'a> {
         })
     }
 
-    /// Returns the moments from the first to the last at which an inode was there.
+    /// Returns the range of moments in which an inode existed.
     fn moments_of(&self, key: InodeKey) -> RangeInclusive<usize> {
         let versions = self.inodes.get(&key).map_or(&[][..], Vec::as_slice);
         match versions {
@@ -209,7 +210,7 @@ impl<'a> Logs<'a> {
         }
     }
 
-    /// Lists the faults: paths that are there and never were, or always were and are not there.
+    /// Lists the faults: paths that exist and never should, or paths that are missing although they always existed.
     pub(super) fn faults(&self) -> Vec<String> {
         let mut faults = self.strange.clone();
         for (key, versions) in &self.inodes {
@@ -228,7 +229,7 @@ impl<'a> Logs<'a> {
         faults
     }
 
-    /// Lists the promises of syncs that do not hold.
+    /// Lists broken promises of fsync operations.
     pub(super) fn lost_syncs(&self, promise: &Promise) -> Vec<String> {
         let mut last: BTreeMap<InodeKey, usize> = BTreeMap::new();
         for ops in &promise.synced {
@@ -303,7 +304,7 @@ impl<'a> Logs<'a> {
         }
     }
 
-    /// Returns whether a name is there still that was taken from an inode, or out of a directory, before that was
+    /// Returns whether a name still exists, although it was removed from an inode or a directory before that was
     /// synced.
     fn is_there_still(&self, name: &Name, synced: InodeKey) -> bool {
         let dirs = self.paths.get(&name.0).into_iter().flatten();
@@ -315,7 +316,7 @@ impl<'a> Logs<'a> {
         })
     }
 
-    /// Returns whether a name may be in the volume, by a path that is as wanted.
+    /// Returns whether a name may be in the volume, with a matching path.
     fn has(
         &self,
         (dir, name): &Name,
@@ -344,7 +345,7 @@ fn note_spell(spells: &mut Vec<Spell>, at: usize, target: Option<InodeKey>) {
 
 fn note_version(versions: &mut Vec<Version>, at: usize, entry: Entry) {
     match versions.last_mut() {
-        // Another name of it.
+        // Another name of the same inode.
         Some(last) if *last.moments.end() == at => {}
         Some(last) if *last.moments.end() + 1 == at && last.entry == entry => {
             last.moments = *last.moments.start()..=at;
@@ -356,7 +357,7 @@ fn note_version(versions: &mut Vec<Version>, at: usize, entry: Entry) {
     }
 }
 
-/// Returns whether ranges in their order leave out no moment.
+/// Returns whether ordered ranges cover all moments.
 fn covers<'m>(
     ranges: impl Iterator<Item = &'m RangeInclusive<usize>>,
     moments: &RangeInclusive<usize>,
@@ -370,7 +371,7 @@ fn covers<'m>(
     next > *moments.end()
 }
 
-/// Returns where a name led at all of the moments.
+/// Returns the target that a name had at all of the moments.
 fn lasting(spells: &[Spell], moments: &RangeInclusive<usize>) -> Option<Option<InodeKey>> {
     let all = |spell: &&Spell| {
         spell.moments.contains(moments.start()) && spell.moments.contains(moments.end())

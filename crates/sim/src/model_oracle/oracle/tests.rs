@@ -1,4 +1,4 @@
-//! A file system that commits in order is in a legal state after every cut; one that does not is found.
+//! A file system with ordered commits is legal after every power cut; defects are detected.
 
 use std::sync::Arc;
 
@@ -15,8 +15,8 @@ use crate::script::{
 };
 use crate::seed;
 
-/// Keeps on its device how many operations it holds; what they did is looked up in the history. A
-/// superblock names a node, which has the number once more.
+/// Stores only the number of operations on its device; their effects are looked up in the history. A superblock
+/// points to a node, which has the same number.
 struct Toy {
     model: ModelFs,
     ops: u64,
@@ -27,7 +27,7 @@ struct Toy {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Defect {
-    /// The superblock is not kept from landing before its node.
+    /// The superblock may be written before its node.
     NoFirstFlush,
     /// The commit returns before its superblock is durable.
     NoLastFlush,
@@ -94,7 +94,7 @@ impl Target for Toy {
     fn apply(&mut self, op: &Op) -> Result<Outcome, OpError> {
         let outcome = self.model.apply(op);
         self.ops += 1;
-        // Commits also come unasked.
+        // There are also implicit commits.
         if every_sync_and_fsync(op) || self.ops.is_multiple_of(7) {
             self.commit();
         }
@@ -106,7 +106,7 @@ impl Target for Toy {
     }
 }
 
-/// Returns the first fault that a cut brings to light.
+/// Returns the first fault that a power cut reveals.
 fn crash(defect: Option<Defect>) -> Option<String> {
     let seed = seed("toy");
     let recorder = Recorder::new();
@@ -208,7 +208,7 @@ fn fault_names_the_prefix_that_fits_and_the_nearest_legal_one() {
 #[test]
 fn write_in_flight_may_be_torn_only_by_rule_and_only_that_file() {
     let history = history(&[create("a"), create("b"), write("a", 9000), create("c")]);
-    // Half of the write of `a`.
+    // Half of the write to `a`.
     let mut model = history.model(2).clone();
     model.apply(&write("a", 4096)).unwrap();
     let shown = model.manifest();
@@ -227,7 +227,7 @@ fn write_in_flight_may_be_torn_only_by_rule_and_only_that_file() {
 #[test]
 fn data_may_lag_behind_names_but_not_behind_the_promise() {
     let history = history(&[create("a"), write("a", 5000), create("b"), write("a", 9000)]);
-    // Both names, and no data yet.
+    // Both names, but no data yet.
     let mut model = history.model(1).clone();
     model.apply(&create("b")).unwrap();
     let shown = model.manifest();
@@ -296,7 +296,7 @@ fn part_of_a_thread_is_judged_by_itself() {
         model.apply(&op).unwrap();
         history.push(op, model.clone());
     }
-    // The other thread went on, which does not matter.
+    // The other thread has continued, which does not matter.
     model.apply(&create("t0/x")).unwrap();
     let rules = Rules {
         ignored: vec![Field::Atime],
@@ -396,7 +396,7 @@ fn log_keeps_what_was_synced_and_may_leave_out_the_rest() {
     };
     let only_a = without(history.shown(4), &["b"]);
     assert_eq!(judge(only_a.clone(), 0, &[4]).unwrap(), logged);
-    // Also if the sync has not returned, when nothing of it need be there.
+    // The same applies if the sync has not returned, when none of it is required.
     assert_eq!(judge(only_a.clone(), 0, &[]).unwrap(), logged);
     assert_eq!(judge(history.shown(0), 0, &[]).unwrap().prefix, 0);
 
@@ -411,7 +411,7 @@ fn log_keeps_what_was_synced_and_may_leave_out_the_rest() {
     let mut strange = only_a;
     strange.entries[1].stat.mode = 0o123;
     assert!(fault(strange, 0, &[]).contains("never was so"));
-    // The last operation may be there whatever was synced.
+    // The last operation may be in the volume, whatever was synced.
     assert_eq!(judge(history.shown(5), 0, &[4]).unwrap().prefix, 5);
 }
 
@@ -449,7 +449,7 @@ fn mode_and_attributes_of_two_moments_are_no_legal_inode() {
         verdict.map_err(|fault| fault.to_string())
     };
     assert!(judge(3, 3).is_ok() && judge(4, 4).is_ok() && judge(5, 5).is_ok());
-    // The new attribute beside the old mode.
+    // The new attribute with the old mode.
     assert!(judge(5, 3).unwrap_err().contains("never was so"));
 }
 
@@ -482,7 +482,7 @@ fn synced_names_are_followed_through_moved_directories() {
     };
     let mut moved = history.shown(6);
     assert!(!judge(moved.clone()).unwrap().has_log);
-    // The directory has its old name still.
+    // The directory still has its old name.
     for entry in &mut moved.entries[1..] {
         entry.path[0] = b'd';
     }

@@ -1,4 +1,4 @@
-//! Histories of several threads that work at once, each below a folder of its own.
+//! Histories of concurrent threads, each in a folder of its own.
 
 use parking_lot::Mutex;
 
@@ -7,11 +7,11 @@ use crate::model::ModelFs;
 use crate::record::Recorder;
 use crate::script::{Op, RunOptions, Step, Target, ThreadFailure, ThreadPlan, Watch, path};
 
-/// Runs a plan of `ThreadPlan::apart` and marks what each thread begins and is promised: of what one is
-/// promised, only its own operations count.
+/// Runs a plan of `ThreadPlan::apart` and adds marks for starts and promises of each thread. A promise to a thread is
+/// only about its own operations.
 ///
-/// The histories begin after the setup, which is to end with a Sync; so ask for cuts since
-/// `Mark::Durable { thread: 0, ops: 0 }`, and judge each thread by `Promise::of_thread`.
+/// The histories begin after the setup, which must end with a Sync. So use cuts since `Mark::Durable { thread: 0,
+/// ops: 0 }`, and judge each thread by `Promise::of_thread`.
 pub fn record_threads<T: Target + Send>(
     plan: &ThreadPlan,
     targets: &mut [T],

@@ -1,8 +1,8 @@
-//! The kinds of operations that a generator chooses from.
+//! The kinds of operations for a generator.
 
 macro_rules! actions {
     ($($name:ident),+ $(,)?) => {
-        /// An operation without its arguments; renames are told apart by what they are for.
+        /// An operation without its arguments; renames are distinguished by their purpose.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(super) enum Action { $($name),+ }
 

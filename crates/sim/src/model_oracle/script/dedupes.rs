@@ -1,7 +1,7 @@
-//! A written script: dedupes of ranges that begin and end anywhere, between files of many sizes.
+//! A written script: dedupes of arbitrary ranges between files of many sizes.
 //!
-//! Of a range that does not end with both files the part of a last sector is left out. So files count as alike
-//! there whatever they hold.
+//! If a range does not end at the end of both files, its last partial sector is omitted. So files count as equal
+//! there regardless of their contents.
 
 use super::{At, Data, Flags, FsPath, Op, path};
 
@@ -9,10 +9,10 @@ const SECTOR: u64 = 4096;
 const SIZES: [u64; 4] = [1000, SECTOR, 6000, 10_000];
 const LENGTHS: [u64; 6] = [1000, SECTOR, 5000, 6000, 2 * SECTOR, 10_000];
 const OFFSETS: [(u64, u64); 5] = [(0, 0), (0, SECTOR), (SECTOR, 0), (SECTOR, SECTOR), (512, 0)];
-/// Where files differ from others of their size, if they do.
+/// Offset of the difference from other files of the same size, if any.
 const DIFFERENCES: [Option<usize>; 3] = [None, Some(0), Some(5500)];
 
-/// Returns content of which every sector is alike, so that files may be alike elsewhere, too.
+/// Returns contents with equal sectors, so that ranges at different offsets are equal, too.
 fn content(size: u64, difference: Option<usize>) -> Vec<u8> {
     let mut bytes: Vec<u8> = (0..size).map(|at| (at % SECTOR % 251) as u8).collect();
     if let Some(byte) = difference.and_then(|at| bytes.get_mut(at)) {

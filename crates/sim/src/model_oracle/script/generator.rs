@@ -1,9 +1,8 @@
 //! Random scripts.
 //!
-//! Operations are chosen against a model of what is there: mostly such that succeed, some that fail in
-//! one way or another.
+//! Operations are chosen according to the current model: most of them succeed, some fail in various ways.
 //!
-//! - GENERATOR-1: a script follows from seed, shape and the model it starts from.
+//! - GENERATOR-1: a script depends only on seed, shape and the initial model.
 
 use super::action::Action;
 use super::{Allocate, At, Bytes, Data, Flags, FsPath, Node, Op, RenameHow, Shape, Slot, XattrHow};
@@ -14,24 +13,24 @@ use crate::model::{COMPRESSION, ModelFs, Wanted};
 
 const SLOTS: u64 = 4;
 const MAX_DEPTH: usize = 6;
-/// For a name that is not taken.
+/// Maximum attempts to find an unused name.
 const TRIES: usize = 3;
 const SECTOR: u64 = 4096;
-/// The most that is copied or compared of a file that ends far away.
+/// Maximum bytes that are copied or compared in very large files.
 const COPIED_BYTES: u64 = 1 << 20;
 
-/// Chooses operations.
+/// A generator of random operations.
 #[derive(Clone, Debug)]
 pub struct Generator {
     rng: Rng,
     shape: Shape,
     /// The last write, and its offset.
     written: Option<(At, u64, Data)>,
-    /// Ranges that held the same when they were made.
+    /// Ranges that were equal when they were created.
     alike: Option<Ranges>,
 }
 
-/// A range of one file, and its place in another or elsewhere in the same.
+/// A range of one file, and an offset in another file or in the same one.
 #[derive(Clone, Debug)]
 struct Ranges {
     from: At,
@@ -41,7 +40,7 @@ struct Ranges {
     to_offset: u64,
 }
 
-/// Generates `count` operations that begin on an empty volume.
+/// Generates `count` operations for an empty volume.
 pub fn generate(shape: Shape, seed: u64, count: usize) -> Vec<Op> {
     let mut generator = Generator::new(shape, seed);
     generator.script(&mut ModelFs::default(), count)
@@ -57,12 +56,12 @@ impl Generator {
         }
     }
 
-    /// Generates `count` operations, and does them to the model.
+    /// Generates `count` operations, and applies them to the model.
     pub fn script(&mut self, model: &mut ModelFs, count: usize) -> Vec<Op> {
         let mut ops = Vec::with_capacity(count);
         while ops.len() < count {
             let op = self.next_op(model);
-            // A failing operation is part of the script; what is out of scope would not be run.
+            // A failing operation is part of the script, but operations out of scope are never executed.
             if model.apply(&op) != Err(super::OpError::OutOfScope) {
                 ops.push(op);
             }
@@ -70,7 +69,7 @@ impl Generator {
         ops
     }
 
-    /// Generates an operation for what is there now.
+    /// Generates an operation for the current state.
     pub fn next_op(&mut self, model: &ModelFs) -> Op {
         loop {
             let action = self.action(model);
@@ -103,7 +102,7 @@ impl Generator {
         Action::Sync
     }
 
-    /// Generates an operation of one kind. The result is None if there is nothing to do it to.
+    /// Generates an operation of one kind. Returns None if there is no suitable file.
     fn op(&mut self, action: Action, model: &ModelFs) -> Option<Op> {
         Some(match action {
             Action::Create => Op::Create {
@@ -259,7 +258,7 @@ impl Generator {
                     _ => self.existing(model, Wanted::Subvolume)?,
                 },
             },
-            // Few, so that subvolumes are received from the same.
+            // Few numbers, so that several subvolumes have the same origin.
             Action::SetReceived => Op::SetReceived {
                 path: self.existing(model, Wanted::Subvolume)?,
                 number: self.rng.below(5),
@@ -303,8 +302,8 @@ impl Generator {
         })
     }
 
-    /// Chooses a path. Mostly it is one that is wanted, sometimes any, none, or one below something that is no
-    /// directory.
+    /// Chooses a path, mostly to an inode of the wanted kind. Sometimes it is of another kind, missing, or below
+    /// something that is not a directory.
     fn existing(&mut self, model: &ModelFs, wanted: Wanted) -> Option<FsPath> {
         match self.rng.below(60) {
             0 => model.wander(&mut self.rng, Wanted::Any),
@@ -322,7 +321,7 @@ impl Generator {
         Some(above.join(&self.shape.name(&mut self.rng)))
     }
 
-    /// Chooses a path for a name that is to be made. It is taken in some cases.
+    /// Chooses a path for a new name, which sometimes exists already.
     fn new_path(&mut self, model: &ModelFs) -> Option<FsPath> {
         let dir = match self.rng.below(50) {
             0 => model.wander(&mut self.rng, Wanted::Any)?,
@@ -334,7 +333,7 @@ impl Generator {
         if dir.names().count() >= MAX_DEPTH {
             return None;
         }
-        // In a small directory most names are taken.
+        // In a small directory most names are in use.
         let mut path = dir.join(&self.shape.name(&mut self.rng));
         for _ in 0..TRIES {
             if !model.exists(&path) {
@@ -431,7 +430,7 @@ impl Generator {
         })
     }
 
-    /// Generates a write, sometimes of data that was written before, in another file.
+    /// Generates a write, sometimes with the same data as an earlier write to another file.
     fn write(&mut self, model: &ModelFs) -> Option<Op> {
         let at = self.file(model)?;
         if let Some((from, from_offset, data)) = self.written.clone()
@@ -458,7 +457,7 @@ impl Generator {
         Some(Op::Write { at, offset, data })
     }
 
-    /// Chooses ranges in whole sectors, and as long as the source at most.
+    /// Chooses ranges in whole sectors, at most as long as the source.
     fn ranges(&mut self, model: &ModelFs, most: u64) -> Option<Ranges> {
         let from = self.existing(model, Wanted::FilledFile)?;
         let to = match self.rng.below(3) {
@@ -523,7 +522,7 @@ impl Generator {
         })
     }
 
-    /// Generates a deduplication, mostly of ranges that should be alike.
+    /// Generates a deduplication, mostly of ranges that should be equal.
     fn dedupe(&mut self, model: &ModelFs) -> Option<Op> {
         let mut ranges = match &self.alike {
             Some(alike) if !self.rng.one_in(3) => alike.clone(),
@@ -533,7 +532,7 @@ impl Generator {
         match self.rng.below(20) {
             0 => ranges.to_offset += 512,
             1 => ranges.len_bytes += SECTOR,
-            // Up to an end that only the source may have.
+            // Up to an end that may only be the source's.
             2..8 => {}
             _ if ranges.len_bytes > SECTOR => ranges.len_bytes -= ranges.len_bytes % SECTOR,
             _ => {}
@@ -585,7 +584,7 @@ impl Generator {
         })
     }
 
-    /// Chooses an extended attribute, mostly one that is there.
+    /// Chooses an extended attribute, mostly an existing one.
     fn xattr(&mut self, model: &ModelFs) -> Option<(FsPath, Vec<u8>)> {
         let path = self.existing(model, Wanted::WithXattrs)?;
         let mut names = model.xattrs_at(&path);
@@ -597,7 +596,7 @@ impl Generator {
     }
 
     fn set_flags(&mut self, model: &ModelFs) -> Option<Op> {
-        // Immutable and append-only files can only be removed once the flag is cleared.
+        // Immutable and append-only files can be removed only after the flag is cleared.
         let protected = model.wander(&mut self.rng, Wanted::Protected);
         let (path, flags) = match (protected, self.rng.below(3)) {
             (Some(path), 0..2) => (path, Flags::default()),
@@ -671,5 +670,5 @@ impl Generator {
     }
 }
 
-/// The bit whose effect on new files of a directory is not modelled.
+/// The bit whose effect on new files in a directory is not modelled.
 const SET_GROUP_ID: u32 = 0o2000;

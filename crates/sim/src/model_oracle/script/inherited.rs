@@ -1,18 +1,19 @@
-//! A written script: directories with a property are read again, and new files inherit it.
+//! A written script: directories with a property are reloaded, and new files inherit it.
 //!
-//! There are enough of them that some inode items end a leaf. Linux 6.18 misses the properties of those.
+//! There are enough directories that some inode items end a leaf. Linux 6.18 misses the properties of these.
 
 use super::{Data, FsPath, Op, XattrHow, bytes, path};
 
 const DIRECTORIES: usize = 400;
-/// Names of many lengths move the ends of leaves.
+/// Names of many lengths vary the ends of leaves.
 const LONGEST: usize = 40;
 
 fn directory(number: usize) -> FsPath {
     path(format!("{number:03}{}", "x".repeat(number % LONGEST)))
 }
 
-/// Lists operations that make directories, read all, and only then make a file in each: a new entry moves leaves.
+/// Lists operations that create directories, read all of them, and only then create a file in each, because a new
+/// entry shifts leaves.
 pub fn inherited_properties() -> Vec<Op> {
     let mut ops = Vec::new();
     for path in (0..DIRECTORIES).map(directory) {

@@ -1,4 +1,4 @@
-//! The ioctls for which no library has a call.
+//! Ioctls without a library function.
 //!
 //! Source: the kernel's uapi `linux/btrfs.h` and `linux/fs.h`.
 
@@ -70,7 +70,7 @@ pub(super) fn snapshot(
     ask(dir, SNAP_CREATE_V2, &mut argument)
 }
 
-/// Returns the number of the subvolume that an open directory is in.
+/// Returns the id of the subvolume that contains an open directory.
 fn subvolume_of(dir: impl AsFd) -> Result<u64, Errno> {
     let mut argument = [0; INO_LOOKUP_BYTES];
     put(&mut argument, 8, &ROOT_DIR.to_ne_bytes());

@@ -1,4 +1,4 @@
-//! The kernel's btrfs as a target: what it does proves the model.
+//! The kernel's btrfs as a target, which verifies the model.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -13,7 +13,7 @@ use crate::kernel::{KernelMount, KernelVolume};
 
 const COMPRESSION: &str = "btrfs.compression";
 
-/// A volume that is mounted by the kernel, but for moments.
+/// A volume that the kernel has mounted, except during remounts.
 #[derive(Debug)]
 pub struct MountedVolume {
     volume: KernelVolume,
@@ -24,7 +24,8 @@ pub struct MountedVolume {
 pub type KernelTarget = VfsTarget<MountedVolume>;
 
 impl KernelTarget {
-    /// Mounts with `options`, as for `KernelVolume::mount`, and from the top, whatever the default subvolume.
+    /// Mounts with `options`, like `KernelVolume::mount`, and always at the top level, regardless of the default
+    /// subvolume.
     pub fn mount(volume: KernelVolume, options: &str) -> Result<KernelTarget> {
         let options = format!("subvolid=5,{options}");
         let mount = volume.mount(&options)?;
@@ -82,7 +83,7 @@ impl Mounted for MountedVolume {
     }
 }
 
-/// A kernel mount that another keeps, for one of several threads. It cannot be mounted again.
+/// A kernel mount owned by another target, for one of several threads. It cannot be remounted.
 #[derive(Debug)]
 pub struct KernelFolder(PathBuf);
 
@@ -121,27 +122,27 @@ impl Mounted for KernelFolder {
 
 /// Sets the compression property of a directory again.
 ///
-/// Linux 6.18 misses the properties of an inode whose INODE_ITEM ends a leaf while INODE_REF begins the next one. New
-/// files in such a directory inherit nothing. Seen with 400 directories in leaves of 4 KiB, read after a mount: exactly
-/// the two whose leaves end so. The moments of commits decide where leaves end.
+/// Linux 6.18 misses the properties of an inode if its INODE_ITEM ends a leaf and its INODE_REF begins the next one.
+/// New files in such a directory inherit nothing. Observed with 400 directories in leaves of 4 KiB, read after a
+/// mount: exactly the two with such leaves. The ends of leaves depend on the times of commits.
 fn set_properties_again(dir: &OwnedFd) {
     let path = proc_path(dir);
     if let Ok(Some(value)) = xattr::get_deref(&path, COMPRESSION) {
-        // A directory that refuses it takes no new entry either.
+        // A directory that refuses the property does not accept new entries either.
         let _ = xattr::set_deref(&path, COMPRESSION, &value);
     }
 }
 
-/// Returns whether a failure depends on something that a script does not say.
+/// Returns whether a failure depends on circumstances outside of the script.
 fn is_by_chance(op: &Op, error: OpError) -> bool {
     match op {
-        // A larger value takes the old one's place only if their leaf happens to have room.
+        // A larger value only fits if its leaf happens to have space.
         Op::SetXattr { .. } => error == OpError::NoSpace,
         _ => false,
     }
 }
 
-/// Does it by ioctl, because the commands refuse some of it before they ask the kernel.
+/// Uses ioctls, because the commands reject some requests before they reach the kernel.
 fn btrfs_subvolume(verb: SubvolumeVerb<'_>) -> Result<(), OpError> {
     let place = |path: &Path| {
         let dir = File::open(path.parent().unwrap_or(path))?;

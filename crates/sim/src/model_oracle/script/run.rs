@@ -1,4 +1,4 @@
-//! Does a script to a target and to the model, and compares what they say and show.
+//! Runs a script on a target and on the model, and compares their results and manifests.
 
 use std::fmt;
 use std::mem::discriminant;
@@ -10,19 +10,20 @@ use crate::model::{Limits, ModelFs};
 
 #[derive(Clone, Debug)]
 pub struct RunOptions {
-    /// The name of the script in a soak's reports of progress.
+    /// The name of the script in a soak's progress reports.
     pub name: String,
-    /// Compares all that is shown after each so many operations, in a long script less and less often, and at
-    /// the end in any case.
+    /// Number of operations between comparisons of the manifests. In a long script the distances grow. There is
+    /// always a comparison at the end.
     pub compare_every: usize,
-    /// Compares only after so many operations, and from there on evenly: to find out when a fault that is
-    /// known to show later shows first.
+    /// Compares only after this many operations, and then at equal distances: for finding the first occurrence of a
+    /// fault that is known to appear later.
     pub compare_from: Option<usize>,
-    /// The target may say that it is full; the operation then changes nothing, and a write perhaps a part.
+    /// Whether the target may be full; an operation that fails with ENOSPC changes nothing, and a write may be
+    /// partial.
     pub may_be_full: bool,
-    /// The fields that the target's manifest cannot show alike.
+    /// The fields that the target's manifest cannot show.
     pub ignored: Vec<Field>,
-    /// How the target was made.
+    /// The parameters of the target.
     pub limits: Limits,
 }
 
@@ -39,11 +40,11 @@ impl Default for RunOptions {
     }
 }
 
-/// A comparison reads all that there is; done at even distances it would be most of a long script's time.
+/// Limits comparisons, which read everything: at constant distances they would dominate the time of a long script.
 const COMPARED_PART: usize = 16;
 
 impl RunOptions {
-    /// Returns after how many operations the target is compared next, when `done` are done.
+    /// Returns the number of operations before the next comparison, after `done`.
     fn next_comparison(&self, done: usize) -> usize {
         match self.compare_from {
             Some(from) if done < from => from,
@@ -52,7 +53,7 @@ impl RunOptions {
         }
     }
 
-    /// Returns after how many operations the target was compared last, when operation `index` is done.
+    /// Returns the number of operations before the last comparison, given that operation `index` is done.
     pub(super) fn last_comparison(&self, index: usize) -> usize {
         let mut last = 0;
         loop {
@@ -78,7 +79,7 @@ pub enum Problem {
     Shown(Vec<Difference>),
 }
 
-/// The outcomes of an operation by the model and by the target.
+/// The results of an operation in the model and in the target.
 #[derive(Clone, Debug)]
 pub struct Disagreement {
     pub op: Op,
@@ -87,7 +88,7 @@ pub struct Disagreement {
 }
 
 impl Failure {
-    /// Returns whether both failures are about an operation of one kind, or both about what is shown.
+    /// Returns whether both failures are about the same kind of operation, or both about manifests.
     pub(super) fn is_like(&self, other: &Failure) -> bool {
         match (&self.problem, &other.problem) {
             (Problem::Outcome(one), Problem::Outcome(other)) => {
@@ -136,17 +137,17 @@ impl fmt::Display for Failure {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     Done,
-    /// Both failed alike.
+    /// Both failed in the same way.
     Failed,
-    /// The target did a part of a write, which is this operation.
+    /// The target executed a part of a write, which is this operation.
     Part(Op),
-    /// The target did nothing, as it may.
+    /// The target refused the operation, as it may.
     Refused,
-    /// It is out of the model's scope.
+    /// The operation is out of the model's scope.
     LeftOut,
 }
 
-/// Model and target, step by step.
+/// Model and target, executed step by step.
 #[derive(Debug)]
 pub struct Run<'t, T> {
     pub model: ModelFs,
@@ -155,7 +156,7 @@ pub struct Run<'t, T> {
 }
 
 impl<'t, T: Target> Run<'t, T> {
-    /// Begins a run on a target that shows what `model` does.
+    /// Starts a run on a target in the state of `model`.
     pub fn new(model: ModelFs, target: &'t mut T, options: RunOptions) -> Run<'t, T> {
         Run {
             model,
@@ -164,7 +165,7 @@ impl<'t, T: Target> Run<'t, T> {
         }
     }
 
-    /// Does one operation.
+    /// Executes one operation.
     pub fn step(&mut self, op: &Op) -> Result<Step, Problem> {
         let before = self.model.clone();
         let wanted = self.model.apply(op);
@@ -213,7 +214,7 @@ impl<'t, T: Target> Run<'t, T> {
         }
     }
 
-    /// Does all of them, comparing on the way and at the end.
+    /// Executes all operations, with comparisons in between and at the end.
     pub fn script(&mut self, ops: &[Op]) -> Result<(), Failure> {
         let progress = Progress::new(self.options.name.as_str(), ops.len());
         let mut next = self.options.next_comparison(0);
@@ -235,7 +236,7 @@ impl<'t, T: Target> Run<'t, T> {
     }
 }
 
-/// Does `ops` to an empty target; gives the model as it is then.
+/// Runs `ops` on an empty target; returns the final model.
 pub fn run<T: Target>(
     target: &mut T,
     ops: &[Op],
@@ -254,7 +255,7 @@ fn disagreement(
     Problem::Outcome(Box::new(Disagreement { op, wanted, got }))
 }
 
-/// Returns whether two results agree. Errors agree if their errno does.
+/// Returns whether two results agree. Errors agree if they have the same errno.
 fn agree(wanted: &Result<Outcome, OpError>, got: &Result<Outcome, OpError>) -> bool {
     match (wanted, got) {
         (Err(wanted), Err(got)) => wanted.errno() == got.errno(),
@@ -262,7 +263,7 @@ fn agree(wanted: &Result<Outcome, OpError>, got: &Result<Outcome, OpError>) -> b
     }
 }
 
-/// Cuts a write to the first bytes. Any other operation stays whole.
+/// Truncates a write to its first bytes. Other operations stay unchanged.
 fn part_of(op: &Op, len: usize) -> Op {
     let mut part = op.clone();
     if let Op::Write { data, .. } | Op::Append { data, .. } = &mut part {

@@ -1,4 +1,4 @@
-//! The main subject of a random script.
+//! The focus of a random script.
 
 use super::action::Action;
 use crate::Rng;
@@ -8,18 +8,18 @@ use crate::fill::colliding_names;
 pub enum Shape {
     /// All operations on a small tree.
     Mixed,
-    /// Thousands of names in few directories.
+    /// Thousands of names in a few directories.
     ManySmallFiles,
-    /// Overwrites, holes, preallocation and shared extents within a few files of some MiB.
+    /// Overwrites, holes, preallocation and shared extents in a few files of some MiB.
     BigFile,
-    /// Subvolumes, snapshots of snapshots, and changes to what they share.
+    /// Subvolumes, snapshots of snapshots, and changes of shared data.
     Snapshots,
-    /// Names and xattrs whose hashes collide, so that they share items.
+    /// Names and xattrs with colliding hashes, so that they share items.
     CollidingNames,
-    /// Names of about 255 bytes, so that a leaf holds few of them.
+    /// Names of about 255 bytes, so that a leaf holds only a few of them.
     LongNames,
     Xattrs,
-    /// Writes until nothing fits. Only for targets that are small, and with `RunOptions::may_be_full`.
+    /// Writes until the volume is full. Only for small targets, and with `RunOptions::may_be_full`.
     FullDisk,
 }
 
@@ -35,7 +35,7 @@ impl Shape {
         Shape::FullDisk,
     ];
 
-    /// Returns how often an action comes up, 100 for the usual one.
+    /// Returns the frequency of an action; 100 is the usual one.
     pub(super) fn weight(self, action: Action) -> u64 {
         use Action::*;
         let usual = match action {
@@ -76,7 +76,7 @@ impl Shape {
             (Shape::Xattrs, SetXattr | RemoveXattr | GetXattr) => 40,
             (Shape::Xattrs, Create | Mkdir) => 2,
 
-            // Where these run out of space, a part of them may have been done.
+            // Without space, these may be partially executed.
             (Shape::FullDisk, CloneRange | CopyRange | Dedupe | Truncate | SetFlags) => 0,
             (Shape::FullDisk, CreateSubvolume | Snapshot | SetReadOnly) => 0,
             (Shape::FullDisk, SetDefault | SetReceived) => 0,
@@ -87,7 +87,7 @@ impl Shape {
         usual * factor
     }
 
-    /// Returns the number of inodes below which a script grows, and above which it shrinks.
+    /// Returns the target number of inodes: a script grows below it, and shrinks above.
     pub(super) fn inodes(self) -> usize {
         match self {
             Shape::ManySmallFiles => 3000,
@@ -105,7 +105,7 @@ impl Shape {
         }
     }
 
-    /// Returns where in files writes begin.
+    /// Returns the range of file offsets for writes.
     pub(super) fn file_bytes(self) -> u64 {
         match self {
             Shape::BigFile => 8 << 20,
@@ -176,7 +176,7 @@ impl Shape {
 
     pub(super) fn xattr_bytes(self, rng: &mut Rng) -> usize {
         let most = match (self, rng.below(40)) {
-            // About as much as a leaf of the usual size takes.
+            // About the maximum for a leaf of the usual size.
             (_, 0) => return 16_000 + rng.below(400) as usize,
             (Shape::Xattrs, 1..10) => 4000,
             (_, 1..6) => 1500,

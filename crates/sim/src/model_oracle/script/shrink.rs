@@ -1,25 +1,25 @@
-//! Makes a script that fails shorter, and proves scripts.
+//! Shortens failing scripts, and runs random scripts.
 
 use std::time::{Duration, Instant};
 
 use super::run::{Failure, Problem, RunOptions, run};
 use super::{Op, Shape, Target, generate};
 
-/// How much shrinking may take: so many tries, within a time that is in proportion to the script's own.
+/// Limits of shrinking: a number of attempts, within a time that is proportional to the script's own.
 const TRIES: usize = 400;
 const LEAST_TIME: Duration = Duration::from_secs(180);
 const MOST_TIME: Duration = Duration::from_secs(600);
 const TIMES: u32 = 40;
-/// The length of the end that is printed of a script that stays long.
+/// Maximum number of operations at the end of a script that are printed.
 const PRINTED: usize = 300;
-/// The shortest end of a script that is tried by itself is such a part of it.
+/// The shortest suffix of a script that is tried separately is this fraction of it.
 const END: usize = 64;
-/// Between two comparisons that differ in what they found.
+/// Number of comparisons between a successful and a failing one.
 const COMPARISONS: usize = 32;
 
-/// Finds a shorter script for which `fails` is still true. First an end of it is tried, because a long script has
-/// seldom to do with its beginning. Then parts are left out, halves first, then ever smaller ones, until no single
-/// operation can go or it took too long.
+/// Finds a shorter script for which `fails` is still true. First tries suffixes, because the beginning of a long
+/// script rarely matters. Then removes parts, halves first, then smaller ones, until no single operation can be
+/// removed or the time is up.
 pub fn shrink(ops: &[Op], fails: impl FnMut(&[Op]) -> bool) -> Vec<Op> {
     shrink_within(MOST_TIME, ops, fails)
 }
@@ -65,7 +65,7 @@ fn shrink_within(time: Duration, ops: &[Op], mut fails: impl FnMut(&[Op]) -> boo
     ops
 }
 
-/// Runs a random script on a fresh target. If it fails, panics with a shorter script that fails too.
+/// Runs a random script on a fresh target. On failure, panics with a shorter script that also fails.
 pub fn prove<T: Target>(
     shape: Shape,
     seed: u64,
@@ -80,8 +80,8 @@ pub fn prove<T: Target>(
     });
 }
 
-/// Gives what came of a script. `attempt` runs one on a fresh target; if it fails, panics with a shorter
-/// script that fails too. `name` is what the script can be made from again.
+/// Returns the result of a script. `attempt` runs a script on a fresh target; on failure, panics with a shorter
+/// script that also fails. `name` describes how to generate the script again.
 pub fn prove_script<R>(
     name: &str,
     ops: &[Op],
@@ -122,7 +122,7 @@ pub fn prove_script<R>(
     panic!("{name}: {last}\n[\n{}\n]", script.join("\n"));
 }
 
-/// Finds the failure where comparisons between the last that found nothing and the one that did find it first.
+/// Finds the earliest failure of a comparison, by more comparisons after the last successful one.
 fn shown_first<R>(
     failure: &Failure,
     ops: &[Op],

@@ -1,18 +1,18 @@
-//! Targets that a script can be done to.
+//! Targets for scripts.
 
 use super::{Op, OpError, Outcome};
 use crate::manifest::Manifest;
 use crate::model::ModelFs;
 
-/// A file system under test. `ModelFs` is one as well.
+/// A file system under test. `ModelFs` implements it as well.
 pub trait Target {
-    /// Does the operation. A write that was done only in part is `Outcome::Written`.
+    /// Executes the operation. A partial write returns `Outcome::Written`.
     fn apply(&mut self, op: &Op) -> Result<Outcome, OpError>;
 
-    /// Lists all that the target shows. A file that could not be shown is among the manifest's faults.
+    /// Lists the complete contents of the target. Unreadable files are among the manifest's faults.
     fn manifest(&mut self) -> Manifest;
 
-    /// Returns whether this target may fail so where the model succeeds, and then changes nothing.
+    /// Returns whether this target may fail in this way, without any change, although the model succeeds.
     fn may_refuse(&self, _op: &Op, _error: OpError) -> bool {
         false
     }

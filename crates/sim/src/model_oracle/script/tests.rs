@@ -1,4 +1,4 @@
-//! Scripts are varied and repeatable, and what is wrong with a target is found and made short.
+//! Scripts are varied and reproducible, and defects of a target are found and shortened.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use crate::manifest::Manifest;
 use crate::model::ModelFs;
 use crate::seed;
 
-/// All but those that write much.
+/// All shapes except those with large writes.
 const QUICK: [Shape; 5] = [
     Shape::Mixed,
     Shape::ManySmallFiles,
@@ -85,13 +85,13 @@ struct Defective {
 
 #[derive(Clone, Copy, PartialEq)]
 enum Defect {
-    /// Exchanges are done as renames.
+    /// Exchanges are executed as plain renames.
     Exchange,
-    /// Fails to say that it failed.
+    /// Does not report failures.
     Silent,
-    /// The data of files is lost when it is mounted again.
+    /// The data of files is lost on remount.
     ForgetsData,
-    /// Shows nothing.
+    /// Shows an empty manifest.
     Blind,
 }
 
@@ -172,7 +172,7 @@ fn printed_operation_is_the_expression_that_makes_it() {
 
 #[test]
 fn full_target_is_believed() {
-    /// Writes half, then nothing.
+    /// Writes one half, then nothing.
     struct Full(ModelFs);
     impl Target for Full {
         fn apply(&mut self, op: &Op) -> Result<Outcome, OpError> {

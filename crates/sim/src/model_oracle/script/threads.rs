@@ -1,8 +1,7 @@
-//! Scripts for several threads that end alike however the threads interleave.
+//! Scripts for several threads whose combined result does not depend on the interleaving.
 //!
-//! - THREADS-1: what an operation of a thread gives, and what is shown when all have ended, does not depend
-//!   on when the others run. Times of shared directories and files, and the order in shared directories,
-//!   are not compared.
+//! - THREADS-1: the result of each operation, and the final manifest, do not depend on the timing of other threads.
+//!   Times of shared directories and files, and the order in shared directories, are not compared.
 
 use super::run::{Failure, Problem, Run, RunOptions, Step};
 use super::{
@@ -13,14 +12,14 @@ use crate::Rng;
 use crate::fill;
 use crate::model::ModelFs;
 
-/// The operations of several threads at once, after one has prepared for them.
+/// The operations of several concurrent threads, and a common setup.
 #[derive(Clone, Debug)]
 pub struct ThreadPlan {
     pub setup: Vec<Op>,
     pub threads: Vec<Vec<Op>>,
 }
 
-/// Slots that a script of one thread uses.
+/// Number of slots in a script of one thread.
 const SLOTS: u8 = 4;
 const SHARED_DIRS: u64 = 3;
 const SHARED_FILES: u64 = 4;
@@ -28,8 +27,8 @@ const REGIONS: u64 = 64;
 const REGION_BYTES: u64 = 10_000;
 
 impl ThreadPlan {
-    /// Plans threads of which each works below a folder `t0`, `t1`, ... of its own, or a subvolume. The setup ends with
-    /// a Sync.
+    /// Plans threads that each work below a separate folder `t0`, `t1`, ..., or a subvolume. The setup ends with a
+    /// Sync.
     pub fn apart(
         shape: Shape,
         seed: u64,
@@ -48,7 +47,7 @@ impl ThreadPlan {
         let script = |thread: u8| {
             let seed = Rng::new(seed ^ u64::from(thread)).next_u64();
             let ops = generate(shape, seed, count).into_iter();
-            // To mount again is for all threads or for none, and the default subvolume belongs to no thread.
+            // A remount affects all threads, and the default subvolume belongs to no thread.
             let ops = ops.filter(|op| !matches!(op, Op::Remount | Op::SetDefault { .. }));
             ops.map(|op| op.moved(&root(thread), thread * SLOTS))
                 .collect()
@@ -59,8 +58,8 @@ impl ThreadPlan {
         }
     }
 
-    /// Plans threads that all work in the same directories and files, and do what commutes. Each makes, moves and
-    /// removes names of its own, links files of all, and writes regions of its own in one file.
+    /// Plans threads that all work in the same directories and files, with commuting operations. Each creates, moves
+    /// and removes its own names, links files of all threads, and writes its own regions of one file.
     pub fn shared(seed: u64, threads: u8, count: usize) -> ThreadPlan {
         let mut setup = Vec::new();
         for dir in 0..SHARED_DIRS {
@@ -99,7 +98,7 @@ impl ThreadPlan {
         }
     }
 
-    /// Does the setup, then all scripts at once, the n-th to the n-th target, and compares at the end.
+    /// Runs the setup, then all scripts concurrently, the n-th on the n-th target, and compares at the end.
     pub fn run<T: Target + Send>(
         &self,
         targets: &mut [T],
@@ -157,15 +156,15 @@ impl ThreadPlan {
     }
 }
 
-/// Is told how the threads get on.
+/// Receives the progress of the threads.
 pub trait Watch: Sync {
-    /// Hears that the setup was done, and that no thread has begun.
+    /// Runs after the setup, before any thread starts.
     fn start(&self, _model: &ModelFs) {}
 
-    /// Hears that the thread is about to do its operation `index`.
+    /// Runs before the thread executes its operation `index`.
     fn before(&self, _thread: u8, _index: usize) {}
 
-    /// Hears that the thread has done its operation `index`. `model` is what it made of the setup's.
+    /// Runs after the thread has executed its operation `index`. `model` is the thread's own model since the setup.
     fn after(&self, _thread: u8, _index: usize, _step: &Step, _model: &ModelFs) {}
 }
 
@@ -177,14 +176,14 @@ impl Watch for Progress {
     }
 }
 
-/// Models before and after all threads ran.
+/// The models before and after all threads ran.
 #[derive(Clone, Debug)]
 pub struct ThreadRun {
     pub start: ModelFs,
     pub end: ModelFs,
 }
 
-/// A failure, and the thread if it was not that of the whole.
+/// A failure, and its thread, or None for the final comparison.
 #[derive(Clone, Debug)]
 pub struct ThreadFailure {
     pub thread: Option<u8>,
@@ -200,7 +199,7 @@ impl std::fmt::Display for ThreadFailure {
     }
 }
 
-/// Gives the operations that took effect.
+/// Runs a thread's script, and returns the operations that took effect.
 fn each<T: Target>(
     run: &mut Run<'_, T>,
     thread: u8,
@@ -227,7 +226,7 @@ struct Member {
     thread: u8,
     threads: u8,
     rng: Rng,
-    /// Its own, and whether a folder.
+    /// Its own names, and whether each is a folder.
     names: Vec<(FsPath, bool)>,
     made: usize,
 }
@@ -306,7 +305,7 @@ impl Member {
 }
 
 impl Op {
-    /// Moves the operation below `root`, with slots of its own.
+    /// Moves the operation below `root`, with separate slots.
     fn moved(mut self, root: &FsPath, slots: u8) -> Op {
         let below = |path: &mut FsPath| {
             *path = path

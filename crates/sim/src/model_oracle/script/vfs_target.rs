@@ -1,8 +1,7 @@
-//! A mount as a target, through the system's calls.
+//! A mount as a target, accessed by system calls.
 //!
-//! Paths are walked name by name, so that they may be longer than the kernel takes and no symlink is
-//! followed. The part that is special to a mount, how to mount it again and how to handle its subvolumes, is
-//! `Mounted`'s.
+//! Paths are resolved name by name, so that they may exceed PATH_MAX and no symlink is followed. `Mounted` has the
+//! operations that depend on the kind of mount: remounting and subvolumes.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -32,18 +31,18 @@ type OpResult<T = Outcome> = std::result::Result<T, OpError>;
 
 /// A mounted volume.
 pub trait Mounted {
-    /// Returns where its top subvolume is.
+    /// Returns the path of its top-level subvolume.
     fn root(&self) -> &Path;
 
     fn sync(&mut self) -> Result<()>;
 
-    /// Unmounts and mounts again. No file of it is open.
+    /// Unmounts and mounts again. No file on it is open.
     fn remount(&mut self) -> Result<()>;
 
-    /// Sets the properties of a directory again that new entries inherit, if the file system may have missed them.
+    /// Sets the inheritable properties of a directory again, if the file system may have missed them.
     fn reload_properties(&self, _dir: &OwnedFd) {}
 
-    /// Does something to a subvolume. Paths are short, whatever those of the script are.
+    /// Executes an operation on a subvolume. Paths are short, regardless of the script's paths.
     fn subvolume(&mut self, verb: SubvolumeVerb<'_>) -> OpResult<()>;
 
     /// Returns whether the operation may be refused, like `Target::may_refuse`.
@@ -52,7 +51,7 @@ pub trait Mounted {
     }
 }
 
-/// An operation on subvolumes. A name to be made does not exist; a subvolume to be used is one.
+/// An operation on subvolumes. A new name does not exist; an existing one is a subvolume.
 #[derive(Clone, Copy, Debug)]
 pub enum SubvolumeVerb<'a> {
     Create {
@@ -78,7 +77,7 @@ const NAME_BYTES: usize = 255;
 
 #[derive(Debug)]
 pub struct VfsTarget<M> {
-    // Dropped first: a mount with open files is busy.
+    // Dropped first, because a mount with open files is busy.
     open: BTreeMap<Slot, File>,
     mounted: M,
 }
@@ -89,7 +88,7 @@ struct Place<'p> {
     name: &'p OsStr,
 }
 
-/// A file opened for an operation, or one of a slot.
+/// A file opened for one operation, or the file of a slot.
 enum Opened<'t> {
     Here(File),
     Slot(&'t File),
@@ -119,7 +118,7 @@ impl<M: Mounted> VfsTarget<M> {
         self.mounted
     }
 
-    /// Opens a handle of the inode itself, a symlink's too.
+    /// Opens a handle of the inode itself, even for a symlink.
     fn handle(&self, path: &FsPath) -> OpResult<OwnedFd> {
         let dir_flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::DIRECTORY;
         let mut at = openat(CWD, self.mounted.root(), dir_flags, Mode::empty())?;
@@ -138,7 +137,7 @@ impl<M: Mounted> VfsTarget<M> {
         let (_, name) = path.split().ok_or(OpError::InvalidArgument)?;
         let (dir, _) = path.split().unwrap_or_default();
         let dir = self.handle(&dir)?;
-        // A directory through which no name can be reached fails as it does on the way to one.
+        // A directory without search permission fails in the same way as in the middle of a path.
         match FileType::from_raw_mode(rustix::fs::fstat(&dir)?.st_mode) {
             FileType::Directory => Ok(Place {
                 dir,
@@ -148,7 +147,7 @@ impl<M: Mounted> VfsTarget<M> {
         }
     }
 
-    /// Opens the directory of a new inode, which inherits properties from it.
+    /// Opens the directory for a new inode, which inherits properties from it.
     fn new_place<'p>(&self, path: &'p FsPath) -> OpResult<Place<'p>> {
         let place = self.place(path)?;
         self.mounted.reload_properties(&place.dir);
@@ -176,7 +175,7 @@ impl<M: Mounted> VfsTarget<M> {
     }
 
     fn made(&self, path: &FsPath, mode: u32) -> OpResult {
-        // Past the process' umask.
+        // Ignores the process's umask.
         let handle = self.handle(path)?;
         chmodat(
             CWD,
@@ -246,7 +245,7 @@ impl<M: Mounted> VfsTarget<M> {
     fn append(&self, at: &At, data: &Data) -> OpResult {
         let file = self.opened(at, OFlags::WRONLY | OFlags::APPEND)?;
         let end = file.metadata()?.len();
-        // With O_APPEND the offset means nothing; a slot has no O_APPEND.
+        // With O_APPEND the offset is ignored; a slot's file is opened without it.
         self.write(&file, end, data)
     }
 
@@ -286,7 +285,7 @@ impl<M: Mounted> VfsTarget<M> {
     ) -> OpResult {
         let source = self.opened(from, OFlags::RDONLY)?;
         let target = self.opened(to, OFlags::WRONLY)?;
-        // A file that is copied into itself grows meanwhile.
+        // A file that is copied into itself grows in the process.
         let left = source.metadata()?.len().saturating_sub(from_offset);
         let len = match source.metadata()?.is_file() {
             true => len_bytes.min(left),
@@ -444,7 +443,8 @@ impl<M: Mounted> VfsTarget<M> {
         Ok(Outcome::Done)
     }
 
-    /// Finds the place of a name that is to be made by a command, which would put it inside of an existing directory.
+    /// Finds the place for a name that is created by a command, which would otherwise create it inside of an existing
+    /// directory.
     fn free_place<'p>(&self, path: &'p FsPath) -> OpResult<Place<'p>> {
         let place = self.place(path)?;
         if place.name.len() > NAME_BYTES {
@@ -457,7 +457,7 @@ impl<M: Mounted> VfsTarget<M> {
         }
     }
 
-    /// Opens the root of a subvolume. Commands would take other things for subvolumes, or name other errors.
+    /// Opens the root of a subvolume. Commands would accept other inodes, or return other errors.
     fn subvolume_at(&self, path: &FsPath) -> OpResult<OwnedFd> {
         let handle = self.handle(path)?;
         let stat = rustix::fs::fstat(&handle)?;
@@ -524,7 +524,7 @@ impl Place<'_> {
     }
 }
 
-/// Reaches the inode of a handle, a symlink too: the kernel does not follow what this path leads to.
+/// Returns a path to the inode of a handle, even for a symlink, because the kernel does not follow the result.
 pub(super) fn proc_path(handle: &OwnedFd) -> PathBuf {
     format!("/proc/self/fd/{}", handle.as_raw_fd()).into()
 }
@@ -670,7 +670,7 @@ impl<M: Mounted> Target for VfsTarget<M> {
             }
             Op::DropCaches => {
                 done(self.mounted.sync())?;
-                // Unused inodes go, and their pages with them; other pages of the machine stay.
+                // Drops unused inodes and their pages; other pages of the machine stay cached.
                 std::fs::write("/proc/sys/vm/drop_caches", "2")?;
                 Ok(Outcome::Done)
             }

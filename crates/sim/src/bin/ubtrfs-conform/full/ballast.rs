@@ -1,4 +1,4 @@
-//! A file that makes a volume full from the start, and how much is left.
+//! A file that fills a volume from the start, and queries of the free space.
 
 use std::fs::File;
 use std::io;
@@ -12,7 +12,7 @@ use ubtrfs_sim::Rng;
 
 use crate::Outcome;
 
-/// Writes a file that leaves so many bytes.
+/// Writes a file that leaves this many bytes.
 pub(super) fn leave(dir: &Path, bytes: u64) -> Outcome {
     let file = File::create(dir.join("ballast"))?;
     let mut part = vec![0; 1 << 20];
@@ -30,7 +30,7 @@ pub(super) fn available_bytes(dir: &Path) -> io::Result<u64> {
     Ok(about.f_bavail * about.f_frsize)
 }
 
-/// Waits until so many bytes are available: deleted subvolumes take their time.
+/// Waits until this many bytes are available, because subvolumes are deleted in the background.
 pub(super) fn wait_for(dir: &Path, bytes: u64) -> Outcome {
     let began = Instant::now();
     loop {

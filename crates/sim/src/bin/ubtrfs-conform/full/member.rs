@@ -1,4 +1,4 @@
-//! One process of the load: what it does to names, and how often it does what.
+//! One process of the load: its operations on names, and their frequencies.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
@@ -26,22 +26,22 @@ struct Member {
     /// Whether `own` is a subvolume.
     is_subvolume: bool,
     files: Vec<Option<Region>>,
-    /// The file of each name.
+    /// The index of the file of each name.
     names: BTreeMap<u64, usize>,
     links: BTreeMap<u64, u64>,
     dirs: BTreeSet<u64>,
     shared: Vec<Region>,
-    /// The files as of the snapshot.
+    /// The files at the time of the snapshot.
     snapshot: Option<Vec<(u64, Model)>>,
     counts: BTreeMap<&'static str, (u64, u64)>,
 }
 
-/// Runs one process. Its description goes to a folder of its own in `state`.
+/// Runs one process. It writes its description to a separate folder in `state`.
 pub(crate) fn run(mount: &Path, state: &Path, seed: u64, seconds: u64, number: u64) -> Outcome {
     let name = format!("own{number}");
     let own = mount.join(&name);
     let is_subvolume = number.is_multiple_of(8);
-    // On a full volume even this may fail at first.
+    // On a full volume, even this may fail at first.
     let began = Instant::now();
     loop {
         let made = match is_subvolume {
@@ -131,7 +131,7 @@ impl Member {
         }
     }
 
-    /// Changes a file and looks at it.
+    /// Changes a file and checks it.
     fn act_on_contents(&mut self) -> Outcome {
         let (Some((name, file)), Some((from, other))) = (self.any_file(), self.any_file()) else {
             return self.create();
@@ -199,7 +199,7 @@ impl Member {
             return Ok(());
         };
         if self.rng.one_in(3) {
-            // Without space for the flag the file stays as it is.
+            // Without space for the flag, the file stays unchanged.
             let _ = refused(subvolume::set_nocow(&file))?;
         }
         self.names.insert(name, self.files.len());
@@ -246,7 +246,7 @@ impl Member {
         let Some((name, _)) = self.any_file() else {
             return Ok(());
         };
-        // The volume stays full.
+        // Keeps the volume full.
         if (self.names.len() as u64) < NAMES / 2 && !self.rng.one_in(4) {
             return Ok(());
         }
@@ -263,7 +263,7 @@ impl Member {
         };
         let target = self.free_name().unwrap_or(other);
         let outcome = fs::rename(self.path(name), self.path(target));
-        // Names of one file stay both.
+        // Renaming onto another name of the same file keeps both names.
         let stays = target == other && file == of_other;
         if self.try_name("rename", outcome)? && !stays {
             self.drop_name(target);
@@ -352,14 +352,14 @@ impl Member {
         Ok(())
     }
 
-    /// Syncs everything. The sync may tell of stores that other processes have lost.
+    /// Syncs everything. Errors are ignored, because they may be about lost stores of other processes.
     fn sync(&mut self) -> Outcome {
         let _ = syncfs(File::open(&self.own)?);
         self.count("sync", Done::Yes);
         Ok(())
     }
 
-    /// Makes a snapshot, looks at the one there is, or deletes it.
+    /// Creates a snapshot, checks the existing one, or deletes it.
     fn act_on_snapshot(&mut self) -> Outcome {
         if !self.is_subvolume || !self.rng.one_in(3) {
             return Ok(());
@@ -405,7 +405,7 @@ impl Member {
         checked.map_err(|error| format!("later: {error}").into())
     }
 
-    /// Looks at all, and describes it.
+    /// Checks everything and writes the description.
     fn finish(&mut self, state: &Path, own: &str) -> Outcome {
         fs::create_dir_all(state)?;
         if self.snapshot.take().is_some() {

@@ -1,12 +1,12 @@
-//! The bytes that a file, or a part of one, must hold.
+//! The expected bytes of a file or of a part of one.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 
 pub(super) const PAGE: u64 = 4096;
 
-/// Fills `buf`, which stands for a file from `offset` on, with bytes that follow from a tag and their place. Those of some
-/// tags can be compressed.
+/// Fills `buf`, which represents a file from `offset` on, with bytes derived from a tag and their offset. Some tags
+/// give compressible bytes.
 pub(super) fn fill(buf: &mut [u8], tag: u64, offset: u64) {
     let bytes_alike = if tag.is_multiple_of(4) { PAGE } else { 8 };
     let mut at = offset;
@@ -25,7 +25,7 @@ pub(super) fn fill(buf: &mut [u8], tag: u64, offset: u64) {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Model {
     pub(super) bytes: Vec<u8>,
-    /// Pages that hold the bytes of a refused store, or what they held before.
+    /// Pages that contain either the bytes of a failed store, or the previous ones.
     pub(super) unsure: BTreeSet<u64>,
 }
 
@@ -56,7 +56,7 @@ impl Model {
         }
     }
 
-    /// Notes that a store to whole pages was refused.
+    /// Marks whole pages as uncertain after a failed store.
     pub(super) fn doubt(&mut self, range: Range<u64>) {
         self.unsure
             .extend(range.start / PAGE..range.end.div_ceil(PAGE));
@@ -66,8 +66,7 @@ impl Model {
         self.unsure.is_empty()
     }
 
-    /// Finds the first byte of `found` that is not what it must be (PRESSURE-1). `found` stands for the file from
-    /// `offset` on.
+    /// Finds the first wrong byte of `found` (PRESSURE-1), which represents the file from `offset` on.
     pub(super) fn first_wrong(&self, offset: u64, found: &[u8]) -> Option<u64> {
         let from = offset.min(self.len());
         let wanted = &self.bytes[from as usize..];

@@ -1,6 +1,6 @@
 //! The description of a process's tree, in a folder on another file system.
 //!
-//! `index` has a line for each name; the contents of files lie beside it.
+//! `index` has a line for each name; the contents of files are next to it.
 
 use std::fmt::Write;
 use std::fs;
@@ -16,7 +16,7 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// Notes a file, or a part of one that others have the rest of: `name` below the mount, and where the part begins.
+    /// Adds a file, or a part of a shared file: `name` below the mount, and the start of the part.
     pub(super) fn file(
         &mut self,
         state: &Path,
@@ -46,7 +46,7 @@ impl Record {
     }
 }
 
-/// Lists the fields of a description that a mount does not show.
+/// Lists the differences between a description and a mount.
 pub(super) fn verify(mount: &Path, state: &Path) -> io::Result<Vec<String>> {
     let index = fs::read_to_string(state.join("index"))?;
     let mut faults = Vec::new();

@@ -1,4 +1,4 @@
-//! Changes to the contents of one file, or to a process's part of a file that others have the rest of.
+//! Changes of the contents of one file, or of a process's part of a shared file.
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
@@ -33,14 +33,14 @@ pub(super) enum Done {
 #[derive(Debug)]
 pub(super) struct Region {
     pub(super) path: PathBuf,
-    /// Where it begins in the file; None if it is the file.
+    /// Start of the part in the file; None for a whole file.
     pub(super) base: Option<u64>,
     pub(super) model: Model,
-    /// The last changes, for a search for the reason of a failure.
+    /// The last changes, for debugging a failure.
     pub(super) history: VecDeque<String>,
 }
 
-/// Distinguishes a lack of space from other errors.
+/// Returns None for a lack of space.
 pub(super) fn refused<T>(outcome: io::Result<T>) -> io::Result<Option<T>> {
     match outcome {
         Err(error) if error.raw_os_error() == Some(Errno::NOSPC.raw_os_error()) => Ok(None),
@@ -48,7 +48,7 @@ pub(super) fn refused<T>(outcome: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// Memory that direct IO takes.
+/// An aligned buffer for direct IO.
 struct Aligned {
     bytes: Vec<u8>,
     from: usize,
@@ -95,7 +95,7 @@ impl Region {
         options.custom_flags(flags.cast_signed()).open(&self.path)
     }
 
-    /// Returns where a change may begin, and how long it may be.
+    /// Returns the start and the maximum length of a change.
     fn place(&self, rng: &mut Rng, page: u64) -> (u64, u64) {
         let room = match self.base {
             Some(_) => self.model.len(),
@@ -170,7 +170,7 @@ impl Region {
         }
         self.model.doubt(offset..offset + len);
         self.note("store", offset, len, "refused");
-        // Data that the kernel still holds of it is lost as well. Its error is told once.
+        // The kernel also drops the data that it still holds for it. This error is only reported once.
         let _ = self.open(false)?.sync_all();
         Ok(Done::Refused)
     }
@@ -224,7 +224,7 @@ impl Region {
         cleared.zero(offset..offset + len);
         match self.fallocate(kind | FallocateFlags::KEEP_SIZE, offset, len)? {
             Done::Yes => self.model = cleared,
-            // It may have got so far.
+            // A part may have been cleared.
             _ => self.adopt(&cleared)?,
         }
         Ok(Done::Yes)
@@ -272,7 +272,7 @@ impl Region {
         })
     }
 
-    /// Calls fsync. Files that others store to may have lost stores of theirs.
+    /// Calls fsync. For shared files, errors may be about lost stores of other processes.
     pub(super) fn sync(&self) -> Outcome<Done> {
         let file = self.open(false)?;
         match file.sync_all() {
@@ -284,7 +284,7 @@ impl Region {
         }
     }
 
-    /// Adopts a change that failed in the midst of it: each byte is as before or as wanted.
+    /// Adopts a partial change: each byte is either the old or the wanted one.
     fn adopt(&mut self, wanted: &Model) -> Outcome<()> {
         let found = self.read(false, 0, MOST_BYTES * 2)?;
         let mut now = self.model.clone();
@@ -322,14 +322,14 @@ impl Region {
         Ok(memory.get()[..read.min(len as usize)].to_vec())
     }
 
-    /// Compares the file with what it must hold.
+    /// Compares the file with its expected contents.
     pub(super) fn check(&self, rng: &mut Rng) -> Outcome<()> {
         let direct = rng.one_in(3);
         if !direct && rng.one_in(4) {
             fadvise(self.open(false)?, 0, None, Advice::DontNeed)?;
         }
         let most = self.model.len() + PAGE;
-        // A direct read writes dirty pages first, and may hear of a store that was refused since.
+        // A direct read writes dirty pages first, and may return the error of an earlier failed store.
         let found = match refused(self.read(direct, 0, most))? {
             Some(found) => found,
             None => self.read(direct, 0, most)?,
@@ -359,7 +359,8 @@ impl Region {
         }
     }
 
-    /// Tells what further reads find: whether a fault lasts, and whether the kernel's pages or the file is wrong.
+    /// Reads again in different ways, to show whether a fault persists, and whether the page cache or the file is
+    /// wrong.
     fn look_again(&self, most: u64) -> String {
         let look = |direct| match self.read(direct, 0, most) {
             Ok(found) => match self.model.first_wrong(0, &found) {

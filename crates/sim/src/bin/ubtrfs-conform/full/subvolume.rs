@@ -1,4 +1,4 @@
-//! Ioctls of a mount of btrfs: subvolumes, snapshots, files without copy on write.
+//! Btrfs ioctls on a mount: subvolumes, snapshots, files without copy-on-write.
 
 use std::fs::{self, File};
 use std::io;
@@ -23,7 +23,7 @@ pub(super) fn set_nocow(file: impl AsFd) -> io::Result<()> {
     Ok(ioctl_setflags(&file, flags | IFlags::NOCOW)?)
 }
 
-/// Builds the argument of an ioctl: a descriptor, and a name that begins so far behind it.
+/// Builds the argument of an ioctl: a descriptor, and a name at offset `name_at`.
 fn arguments(descriptor: i64, name_at: usize, name: &str) -> Vec<u8> {
     let mut bytes = vec![0; 4096];
     bytes[..8].copy_from_slice(&descriptor.to_le_bytes());
@@ -47,7 +47,7 @@ pub(super) fn delete(dir: &Path, name: &str) -> io::Result<()> {
     Ok(raw_ioctl(&dir, SNAP_DESTROY, &mut arguments(0, 8, name))?)
 }
 
-/// Removes all that a directory holds.
+/// Removes all contents of a directory.
 pub(super) fn remove_all(dir: &Path) -> Outcome {
     for entry in fs::read_dir(dir)? {
         let entry = entry?;

@@ -1,4 +1,4 @@
-//! The collisions are real.
+//! Real hash collisions.
 
 use std::collections::BTreeSet;
 
