@@ -1,12 +1,12 @@
-//! Threads for work that has to wait: requests that a queue cannot answer, and drops of cached pages.
+//! A pool of threads for blocking work: requests that a queue cannot answer, and drops of cached pages.
 //!
-//! Threads are started up to a limit, and stay. Beyond the limit jobs wait for a thread. No request depends on a job
-//! that waits so, and a drop that waits so ends when others end.
+//! Threads are started up to a limit, and stay. Beyond the limit, jobs are queued. No request depends on a queued job,
+//! and a queued drop runs once others have ended.
 //!
 //! Invariants
 //! - JOBS-1: while fewer than `limit` jobs run, a thread is idle or starting.
-//! - JOBS-2: threads are started by the thread that makes the pool and by each other, never by a queue's thread.
-//!   They would inherit its CPU and policy, and it has no time.
+//! - JOBS-2: threads are started by the creator of the pool and by its own threads, never by a queue's thread. They
+//!   would inherit its CPU affinity and scheduling policy, and it has no time to spare.
 //!
 //! Locks: the pool's, a leaf, not held while a job runs.
 
@@ -20,9 +20,9 @@ use parking_lot::{Condvar, Mutex};
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Threads, and the jobs that wait for one.
+/// A set of threads and its queue of jobs.
 pub(crate) struct Pool {
-    /// The name of its threads.
+    /// The name of the threads.
     name: &'static str,
     state: Mutex<State>,
     changed: Condvar,
@@ -39,7 +39,7 @@ struct State {
 }
 
 impl Pool {
-    /// Makes a pool of up to `limit` threads, on the CPUs of the caller.
+    /// Creates a pool of up to `limit` threads, on the CPUs of the caller.
     pub(crate) fn new(name: &'static str, limit: usize) -> io::Result<Arc<Self>> {
         let pool = Arc::new(Self {
             name,
@@ -51,7 +51,8 @@ impl Pool {
         Ok(pool)
     }
 
-    /// Has a job run on a thread of the pool. After `end` the caller runs it.
+    /// Runs a job on a thread of the pool, or on the caller's thread after `end`.
+    // Does not start threads, as the caller may be a queue's thread (JOBS-2).
     pub(crate) fn run(&self, job: impl FnOnce() + Send + 'static) {
         let mut state = self.state.lock();
         if state.ended {
@@ -76,7 +77,7 @@ impl Pool {
         loop {
             if let Some(job) = state.jobs.pop_front() {
                 state.idle -= 1;
-                // JOBS-1, JOBS-2
+                // JOBS-1, JOBS-2: the last idle thread starts the next one before it runs its job.
                 if state.idle == 0
                     && state.threads.len() < self.limit
                     && !state.ended
@@ -96,8 +97,9 @@ impl Pool {
         }
     }
 
-    /// Runs what waits, and ends the threads.
+    /// Runs the queued jobs, and ends the threads.
     pub(crate) fn end(&self) {
+        // The lock is released before the joins, since the threads need it to finish.
         let threads = {
             let mut state = self.state.lock();
             state.ended = true;

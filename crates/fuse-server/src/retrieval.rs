@@ -1,6 +1,6 @@
-//! Questions to the kernel about what it has cached, and its replies, which come as requests.
+//! Requests to the kernel for cached bytes (`NOTIFY_RETRIEVE`), and the replies, which arrive as FUSE requests.
 //!
-//! The kernel looks at pages without their locks (`NOTIFY_RETRIEVE`), and shows those that are up to date. So it tells
+//! The kernel reads the pages without their locks, and returns only pages that are up to date. So the reply shows
 //! whether programs can read a page that is locked for a request.
 //!
 //! Locks: the table's, a leaf.
@@ -14,10 +14,10 @@ use zerocopy::FromBytes;
 use crate::abi::input::RetrieveIn;
 use crate::request::NodeId;
 
-/// A node and the offset that was asked for.
+/// A node and the offset of the requested bytes.
 type Question = (NodeId, u64);
 
-/// Questions that wait for a reply, and replies that wait to be taken.
+/// Outstanding retrievals, and replies that no thread has taken yet.
 #[derive(Debug, Default)]
 pub(crate) struct Retrievals {
     asked: Mutex<HashMap<Question, Asked>>,
@@ -26,19 +26,20 @@ pub(crate) struct Retrievals {
 
 #[derive(Debug, Default)]
 struct Asked {
-    /// Threads that wait.
+    /// The number of waiting threads.
     askers: usize,
     reply: Option<Vec<u8>>,
 }
 
 impl Retrievals {
-    /// Asks by `ask`, and waits for the reply. Returns none if there is none in time.
+    /// Waits for a reply, after `ask` has sent the notification. Returns `None` if no reply arrives until `until`.
     pub(crate) fn retrieve(
         &self,
         question: Question,
         until: Instant,
         ask: impl FnOnce() -> bool,
     ) -> Option<Vec<u8>> {
+        // Registers before sending, as the reply may arrive on another thread before `ask` returns.
         self.asked.lock().entry(question).or_default().askers += 1;
         let is_asked = ask();
         let mut asked = self.asked.lock();
@@ -50,6 +51,7 @@ impl Retrievals {
         if is_asked {
             self.replied.wait_while_until(&mut asked, has_none, until);
         }
+        // Threads with the same question share the entry and its reply. The last one removes it.
         let entry = asked.get_mut(&question)?;
         let reply = entry.reply.clone();
         entry.askers -= 1;
@@ -59,11 +61,12 @@ impl Retrievals {
         reply
     }
 
-    /// Takes a reply in; `payload` is all of its request behind the header.
+    /// Stores a reply; `payload` is its request without the header.
     pub(crate) fn reply(&self, node: NodeId, payload: &[u8]) {
         let Ok((head, bytes)) = RetrieveIn::read_from_prefix(payload) else {
             return;
         };
+        // A reply that arrives too late has no entry, and is discarded.
         if let Some(asked) = self.asked.lock().get_mut(&(node, head.offset)) {
             asked.reply = Some(bytes.into());
             self.replied.notify_all();

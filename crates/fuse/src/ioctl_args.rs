@@ -1,8 +1,8 @@
-//! Arguments of the ioctls of btrfs, and their numbers: for the side that answers them, and for the one that asks.
+//! Numbers and arguments of the btrfs ioctls, for both the server and its callers.
 //!
 //! Source: the kernel's uapi `linux/btrfs.h`. Numbers are in the machine's byte order; no struct has padding.
 
-// The lint takes the types that zerocopy's derives generate inside of `carried` for types of this file.
+// The lint attributes types that zerocopy's derives generate inside `carried` to this file.
 #![allow(missing_debug_implementations)]
 
 use std::mem::size_of;
@@ -33,17 +33,17 @@ const fn exchange<T>(nr: u8) -> u32 {
 
 pub const SNAP_CREATE: u32 = give::<VolArgs>(1);
 pub const SYNC: u32 = number(0, BTRFS, 8, 0);
-/// `FICLONERANGE`, of all file systems.
+/// `FICLONERANGE`, which all file systems share.
 pub const CLONE_RANGE: u32 = give::<CloneRange>(13);
 pub const SUBVOL_CREATE: u32 = give::<VolArgs>(14);
 pub const SNAP_DESTROY: u32 = give::<VolArgs>(15);
 pub const TREE_SEARCH: u32 = exchange::<SearchArgs>(17);
-/// Its number has the head alone, which says how long the list behind it may become.
+/// Its number covers the head only, which has the maximum length of the list after it.
 pub const TREE_SEARCH_V2: u32 = number(TO_KERNEL | FROM_KERNEL, BTRFS, 17, SEARCH_HEAD_BYTES);
 pub const INO_LOOKUP: u32 = exchange::<InoLookup>(18);
 pub const DEFAULT_SUBVOL: u32 = give::<U64>(19);
 pub const SPACE_INFO: u32 = exchange::<SpaceInfo>(20);
-/// Ours: the list in one piece with its head, and so in the number, as FUSE carries no other.
+/// An ioctl of ours: the list together with its head, and so covered by the number, since FUSE carries no other.
 pub const SPACE_LIST: u32 = exchange::<SpaceList>(20);
 pub const WAIT_SYNC: u32 = give::<U64>(22);
 pub const SNAP_CREATE_V2: u32 = give::<VolArgsV2>(23);
@@ -67,15 +67,15 @@ pub const GET_SUBVOL_ROOTREF: u32 = exchange::<SubvolRootref>(61);
 pub const INO_LOOKUP_USER: u32 = exchange::<InoLookupUser>(62);
 pub const SNAP_DESTROY_V2: u32 = give::<VolArgsV2>(63);
 pub const ENCODED_WRITE: u32 = give::<EncodedIo>(64);
-/// Its number has the head alone, which says how many extents may stand behind it.
+/// Its number covers the head only, which has the number of extents that fit after it.
 pub const FIEMAP: u32 = number(TO_KERNEL | FROM_KERNEL, b'f', 11, FIEMAP_HEAD_BYTES);
 pub const FITRIM: u32 = number(TO_KERNEL | FROM_KERNEL, b'X', 121, size_of::<TrimRange>());
 
 const FIEMAP_HEAD_BYTES: usize = 32;
 const SEARCH_HEAD_BYTES: usize = size_of::<SearchKey>() + size_of::<U64>();
 
-/// Flags of `FiemapExtent`: the last extent of the file, one of unknown place, not allocated yet, inside of
-/// metadata, used by others as well.
+/// Flags of `FiemapExtent`: the last extent of the file, at an unknown address, not allocated yet, inline in metadata,
+/// shared.
 pub const FIEMAP_LAST: u32 = 1 << 0;
 pub const FIEMAP_UNKNOWN: u32 = 1 << 1;
 pub const FIEMAP_DELALLOC: u32 = 1 << 2;
@@ -84,13 +84,13 @@ pub const FIEMAP_SHARED: u32 = 1 << 13;
 
 /// In `LogicalIno`, of its second version: references to other parts of the extent count as well.
 pub const IGNORE_OFFSET: u64 = 1 << 0;
-/// In `DevStats`: the numbers become 0 once they were told.
+/// In `DevStats`: resets the counters after reading.
 pub const RESET: u64 = 1 << 0;
 
 /// In `VolArgsV2` and as a subvolume's flag.
 pub const RDONLY: u64 = 1 << 1;
 
-/// In `VolArgsV2`: `inherit` has the size and the address of a [`QgroupInherit`], and of the ids after it.
+/// In `VolArgsV2`: `inherit` has the size and the address of a [`QgroupInherit`] and its ids.
 pub const QGROUP_INHERIT: u64 = 1 << 2;
 
 /// Flags of [`SendArgs`].
@@ -103,14 +103,14 @@ pub const SEND_COMPRESSED: u64 = 1 << 4;
 /// In `VolArgsV2`: the name is an id.
 pub const SPEC_BY_ID: u64 = 1 << 4;
 
-/// The flag of a `Space` that is kept back for the file system itself.
+/// The flag of the `Space` that is the global reserve.
 pub const GLOBAL_RESERVE: u64 = 1 << 49;
 
 pub const FS_INFO_CSUM: u64 = 1 << 0;
 pub const FS_INFO_GENERATION: u64 = 1 << 1;
 pub const FS_INFO_METADATA_UUID: u64 = 1 << 2;
 
-/// Declares what ioctls carry, with its size.
+/// Declares argument types of ioctls, with their sizes.
 macro_rules! carried {
     ($($(#[$doc:meta])* $name:ident ($size:literal) { $($(#[$about:meta])* $field:ident: $type:ty,)* })*) => {
         $(
@@ -140,7 +140,7 @@ carried! {
         flags: U64,
         /// The argument for quota groups to inherit, with a pointer.
         inherit: [U64; 4],
-        /// Or the id of a subvolume, in its first bytes.
+        /// A name, or the id of a subvolume in the first bytes.
         name: [u8; 4040],
     }
     /// `btrfs_qgroup_inherit`, before the ids of the quota groups
@@ -160,7 +160,7 @@ carried! {
     }
     /// `btrfs_ioctl_encoded_io_args`
     EncodedIo(128) {
-        /// Where the list of buffers is in the caller's memory, and how many there are.
+        /// The address and length of the list of buffers in the caller's memory.
         iov: U64,
         iovcnt: U64,
         offset: I64,
@@ -216,10 +216,10 @@ carried! {
         size: U64,
         reserved: [U64; 3],
         flags: U64,
-        /// Where the list is in the caller's memory.
+        /// The address of the list in the caller's memory.
         inodes: U64,
     }
-    /// `btrfs_data_container`, without the list that follows it.
+    /// `btrfs_data_container`, without the list after it.
     Container(16) {
         bytes_left: U32,
         bytes_missing: U32,
@@ -255,7 +255,7 @@ carried! {
         name: [u8; 256],
         path: [u8; 3824],
     }
-    /// `btrfs_ioctl_space_args`, without the list that follows it.
+    /// `btrfs_ioctl_space_args`, without the list after it.
     SpaceInfo(16) {
         space_slots: U64,
         total_spaces: U64,
@@ -266,7 +266,7 @@ carried! {
         total_bytes: U64,
         used_bytes: U64,
     }
-    /// `btrfs_ioctl_space_args` with room for more spaces than there can be.
+    /// `btrfs_ioctl_space_args` with room for all possible spaces.
     SpaceList(4096) {
         space_slots: U64,
         total_spaces: U64,
@@ -332,7 +332,7 @@ carried! {
         reserved: U32,
         extents: [FiemapExtent; 1168],
     }
-    /// `fstrim_range`; its length becomes that of what was trimmed.
+    /// `fstrim_range`; the length is replaced by the number of trimmed bytes.
     TrimRange(24) {
         start: U64,
         len: U64,

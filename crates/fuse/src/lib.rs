@@ -1,8 +1,8 @@
 //! The mount: a btrfs volume as a FUSE file system.
 //!
 //! - `adapter`: a volume as a file system that the crate `ubtrfs-fuse-server` serves
-//! - `ioctl_args`: what the ioctls of btrfs carry
-//! - `caller`: the callers of ioctls of btrfs, and their rights
+//! - `ioctl_args`: numbers and arguments of the btrfs ioctls
+//! - `caller`: the callers of btrfs ioctls, and their rights
 //! - `stats`: live figures
 //! - `mount_table`: the kernel's table of mounts
 //! - `mount`: options, mounting, unmounting, and a mount's life as a process

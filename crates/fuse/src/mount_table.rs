@@ -7,21 +7,21 @@ use std::path::{Path, PathBuf};
 
 use ubtrfs_device::backing_file;
 
-/// The type that our mounts have: the kernel's `fuse` with our subtype.
+/// The type of our mounts: the kernel's `fuse` with our subtype.
 pub const FS_TYPE: &str = "fuse.ubtrfs";
-/// The type of those that root makes of block devices, and by loop devices of images.
+/// The type of mounts that root makes of block devices, and of images through loop devices.
 pub const BLOCK_FS_TYPE: &str = "fuseblk.ubtrfs";
 
 /// One mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableEntry {
-    /// The id that tells it from all other mounts, as `statx` shows it.
+    /// The unique id of the mount, as in `statx`.
     pub id: u64,
-    /// The mount that it was made in.
+    /// The id of the parent mount.
     pub parent: u64,
-    /// Major and minor number of the file system's device, as `st_dev` shows it.
+    /// Major and minor number of the file system's device, as in `st_dev`.
     pub device: (u32, u32),
-    /// The directory of the file system that is shown: "/", but for bind mounts.
+    /// The visible directory of the file system: "/", except for bind mounts.
     pub root: PathBuf,
     pub mountpoint: PathBuf,
     /// The options of this mount alone, separated by commas.
@@ -38,7 +38,7 @@ impl TableEntry {
         matches!(self.fs_type.as_str(), FS_TYPE | BLOCK_FS_TYPE)
     }
 
-    /// Returns where its volume is: the source, or the image that a loop device shows as a whole.
+    /// Returns the path of its volume: the source, or the image behind a loop device.
     pub fn volume_path(&self) -> PathBuf {
         let image = match self.fs_type.as_str() {
             BLOCK_FS_TYPE => backing_file(self.device),
@@ -52,12 +52,12 @@ impl TableEntry {
         self.source == place || self.volume_path() == place
     }
 
-    /// Returns whether the file system refuses writes, wherever it is mounted.
+    /// Returns whether the file system is read-only in all its mounts.
     pub fn is_read_only(&self) -> bool {
         has(&self.options, "ro")
     }
 
-    /// Returns whether this mount refuses writes to the file system.
+    /// Returns whether this mount is read-only.
     pub fn refuses_writes(&self) -> bool {
         has(&self.mount_options, "ro") || self.is_read_only()
     }
@@ -67,13 +67,13 @@ impl TableEntry {
         has(&self.mount_options, "idmapped")
     }
 
-    /// Returns whether this is the same mount, wherever it was moved. Both numbers are given out again, but not
-    /// together while its connection lives.
+    /// Returns whether this is the same mount, even if it was moved. Each number may be reused, but not both while its
+    /// connection lives.
     pub(crate) fn is_same(&self, other: &TableEntry) -> bool {
         (self.id, self.device) == (other.id, other.device)
     }
 
-    /// Returns whether another mount lies right over it: then its path means that one.
+    /// Returns whether another mount covers it: then its path belongs to that one.
     pub(crate) fn is_covered(&self, table: &[TableEntry]) -> bool {
         let covers =
             |over: &TableEntry| over.parent == self.id && over.mountpoint == self.mountpoint;
@@ -91,12 +91,12 @@ pub(crate) fn has(options: &str, wanted: &str) -> bool {
     options.split(',').any(|option| option == wanted)
 }
 
-/// Returns all mounts that this process sees, in the order in which they were made.
+/// Returns all mounts that this process sees, in the order of their creation.
 pub fn mount_table() -> io::Result<Vec<TableEntry>> {
     table_of(Path::new("/proc/self"))
 }
 
-/// Returns whether the file system with this device number is mounted for reading only, as far as this process sees.
+/// Returns whether the file system with this device number is mounted read-only, as far as this process sees.
 pub fn is_read_only(device: (u32, u32)) -> bool {
     mount_table().is_ok_and(|table| {
         let mut mounts = table.iter().filter(|entry| entry.device == device);
@@ -104,7 +104,7 @@ pub fn is_read_only(device: (u32, u32)) -> bool {
     })
 }
 
-/// Returns whether a process sees the file system with this device number through read-only mounts alone.
+/// Returns whether a process sees the file system with this device number only through read-only mounts.
 pub fn is_read_only_to(pid: u32, device: (u32, u32)) -> bool {
     let mut table = mount_table_of(pid).unwrap_or_default();
     table.retain(|entry| entry.device == device);
@@ -125,7 +125,7 @@ pub(crate) fn table_of(process: &Path) -> io::Result<Vec<TableEntry>> {
         .collect())
 }
 
-/// Returns the mount that is visible at `path`, if a mount is made right there.
+/// Returns the mount that is visible at `path`, if `path` is a mount point.
 pub(crate) fn mount_at(path: &Path) -> io::Result<Option<TableEntry>> {
     let mut table = mount_table()?;
     let found = table.iter().rposition(|entry| entry.mountpoint == path);
@@ -160,7 +160,7 @@ fn parse_line(line: &[u8]) -> Option<TableEntry> {
     })
 }
 
-/// Decodes octal escapes. The kernel writes blanks, newlines and backslashes as three octal digits.
+/// Decodes octal escapes. The kernel writes blanks, newlines and backslashes as a backslash and three octal digits.
 fn unescape(field: &[u8]) -> OsString {
     let mut plain = Vec::with_capacity(field.len());
     let mut rest = field;

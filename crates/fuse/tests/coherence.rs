@@ -105,7 +105,7 @@ fn shares(count: usize) -> Vec<(Writer, Vec<usize>)> {
     shares
 }
 
-/// Has all writers and all readers at work on one file for a while.
+/// Runs all writers and all readers on one file for a while.
 fn side_by_side(dir: &Path, count: usize, seed: u64, time: Duration) -> Blocks {
     let made = Blocks::create(&dir.join("blocks"), count);
     let (blocks, shares) = (&made, shares(count));
@@ -119,7 +119,7 @@ fn side_by_side(dir: &Path, count: usize, seed: u64, time: Duration) -> Blocks {
             let seed = seed.wrapping_sub(1 + number as u64);
             threads.push(scope.spawn(move || reader.run(blocks, seed)));
         }
-        // Keeps attributes in the kernel, so that those which should have been dropped are met.
+        // Keeps attributes in the kernel's cache, to detect stale ones.
         threads.push(scope.spawn(|| {
             while !blocks.is_over() {
                 blocks.path.metadata().unwrap();

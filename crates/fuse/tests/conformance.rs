@@ -54,7 +54,7 @@ fn assert_filled_reads_like_kernel(what: &str, filled: &Filled) {
     assert_reads_like_kernel(what, &filled.manifest, volume.devices(), volume.dir());
 }
 
-/// Checks that no two files of a mount have one number: a number has no more names than its file has links.
+/// Checks that inode numbers are unique in a mount: a number has at most as many names as its file has links.
 fn assert_numbers_are_unique(what: &str, shown: &Manifest) {
     let mut names = HashMap::new();
     for entry in &shown.entries {
@@ -166,7 +166,7 @@ fn damaged_mirror_changes_nothing_that_is_read_and_is_reported() {
     }
 }
 
-/// Removes the file that has no checksums: nothing can tell which of its mirrors is right.
+/// Removes the file without checksums, since nothing shows which of its mirrors is right.
 fn summed(manifest: &Manifest) -> Manifest {
     let mut manifest = manifest.clone();
     manifest
@@ -209,8 +209,8 @@ fn kept_images_read_as_the_kernel_showed_them() {
     }
 }
 
-/// The kernel mounts only what fits its page size; volumes with other sectors come from mkfs.btrfs,
-/// which fills them from a folder.
+/// The kernel mounts only volumes that fit its page size. Volumes with other sectors are created by mkfs.btrfs from a
+/// folder.
 #[test]
 fn volumes_of_every_sector_size_read_like_their_source() {
     if !or_skip("volumes_of_every_sector_size_read_like_their_source") {

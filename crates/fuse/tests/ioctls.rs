@@ -94,7 +94,7 @@ fn script(top: &Path) -> Vec<String> {
         note("getflags", ask(of, GETFLAGS, b""));
         note("setflags", silent(ask(of, SETFLAGS, &numbers(&[4]))));
         let info = ask(of, GET_SUBVOL_INFO, b"");
-        // Id, name, where it stands.
+        // Id, name, parent.
         note("info", info.map(|info| info[..280].to_vec()));
         note("rootref", ask(of, GET_SUBVOL_ROOTREF, b""));
     }
@@ -146,7 +146,7 @@ fn script(top: &Path) -> Vec<String> {
         [1 << 50, u64::MAX, 0],
         [0, u64::MAX, u64::MAX],
     ] {
-        // How much was trimmed, and in which steps, is the volume's and the device's.
+        // The volume and the device determine the trimmed bytes, and the steps.
         let trimmed = ask(&file, FITRIM, &numbers(&range));
         note(
             &format!("trim {range:?}"),
@@ -301,7 +301,7 @@ fn names_that_ioctls_make_and_take_are_seen_at_once() {
             fs::write(path.join("file"), b"x").unwrap();
             fs::rename(&path, dir.join("b")).unwrap();
             assert!(!path.exists(), "{round}");
-            // A number so high that no test beside this one gets it meanwhile.
+            // A number so high that no concurrent test gets it.
             let source = File::open(dir.join("b")).unwrap();
             let closed = fcntl_dupfd_cloexec(&source, 1000).unwrap().as_raw_fd();
             drop(source);
@@ -432,10 +432,10 @@ fn many_searches_for_holes_at_once_all_get_their_answer() {
                         let file = File::create_new(dir.join(format!("f{number}"))).unwrap();
                         file.set_len(1 << 20).unwrap();
                         for round in 0..4 {
-                            // Mapped or not: that is not known before it is asked.
+                            // The data must be found whether it is mapped or not, which is unknown before the search.
                             file.write_all_at(&[round], DATA).unwrap();
                             let found = rustix::fs::seek(&file, SeekFrom::Data(0)).unwrap();
-                            // More than wait at once hear of more data than there is.
+                            // With too many searchers, some get an answer with more data than there is.
                             let is_exact = found == DATA;
                             assert!(is_exact || searchers > 30 && found == 0, "{words}: {found}");
                         }
@@ -502,7 +502,7 @@ impl Mapped {
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        // SAFETY: it was mapped, and is not used any more.
+        // SAFETY: it was mapped, and nothing uses it after this.
         #[allow(unsafe_code)]
         unsafe {
             munmap(self.start.cast(), self.len).unwrap();

@@ -1,7 +1,7 @@
-//! Calls with awkward arguments, made on a mount by the kernel's btrfs and on ours. Their results, their errors,
-//! and what is there afterwards must be the same. Each difference is listed with its reason.
+//! Calls with unusual arguments, on a mount of the kernel's btrfs and on ours. Their results, their errors, and the
+//! files afterwards must be equal. Each difference is listed with its reason.
 //!
-//! With `UBTRFS_SOAK` set ours is mounted in all ways that change which code answers.
+//! With `UBTRFS_SOAK` set, all mount options are tested that select other code.
 #![allow(unsafe_code)]
 
 #[path = "posix/attributes.rs"]

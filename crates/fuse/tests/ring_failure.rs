@@ -36,13 +36,13 @@ fn break_a_ring() {
         });
     let number = ring.unwrap().file_name().into_string().unwrap();
     let other = File::open("/dev/null").unwrap();
-    // SAFETY: the number goes on being its owner's, and is not closed here.
+    // SAFETY: the descriptor still belongs to its owner, and is not closed here.
     let mut ring = unsafe { OwnedFd::from_raw_fd(number.parse().unwrap()) };
     rustix::io::dup2(&other, &mut ring).unwrap();
     std::mem::forget(ring);
 }
 
-/// Asks on every CPU, so that each queue gets a request, until one is not answered.
+/// Sends requests from every CPU, so that each queue gets one, until a request is not answered.
 fn ask_everywhere(dir: &Path) -> std::io::Error {
     let all = sched_getaffinity(None).unwrap();
     for number in 0.. {

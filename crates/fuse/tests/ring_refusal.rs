@@ -22,7 +22,7 @@ use self::instant::{Instant, Manners};
 use self::switch::{SWITCH, with_uring};
 
 /// Mounts, and turns the switch off when the kernel has made its offer and waits for the answer, which `offers` counts.
-/// Returns None, and says so, if the switch is not there or not for us.
+/// Returns `None`, and prints the reason, if this process cannot turn the switch.
 fn mount_and_turn_off(
     dir: &Path,
     transport: TransportChoice,
@@ -42,7 +42,7 @@ fn mount_and_turn_off(
     }
 }
 
-/// Mounts, and turns the switch off meanwhile. `then` is called once the switch is off.
+/// Mounts, and turns the switch off in between. `then` is called once the switch is off.
 fn mount_turning_off(
     dir: &Path,
     transport: TransportChoice,

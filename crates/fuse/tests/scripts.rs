@@ -1,5 +1,5 @@
-//! Random scripts are done to a mount and to the model, which does what the kernel's btrfs does. Then both
-//! checkers judge what was written.
+//! Random scripts run on a mount and on the model, which behaves as the kernel's btrfs. Then both checkers verify the
+//! volume.
 //!
 //! With `UBTRFS_SOAK` set the scripts are long.
 
@@ -98,7 +98,7 @@ impl Mounted for OurMount {
         Ok(())
     }
 
-    /// Changes subvolumes beside the mount, as another program may.
+    /// Changes subvolumes outside of the mount, as another program may.
     fn subvolume(&mut self, verb: SubvolumeVerb<'_>) -> Result<(), OpError> {
         let SubvolumeVerb::Create { path } = verb else {
             panic!("{verb:?} is left out");
@@ -147,7 +147,7 @@ fn prove_shape(test: &str, shape: Shape, few: usize) {
         ..RunOptions::default()
     };
     let mut ops = generate(shape, seed(test), count(few));
-    // FUSE has no request to share extents, and subvolumes do not show the number by which the target knows them.
+    // FUSE has no request to share extents, and the target does not know the displayed numbers of subvolumes.
     ops.retain(|op| {
         let left_out = matches!(
             op,
@@ -162,7 +162,7 @@ fn prove_shape(test: &str, shape: Shape, few: usize) {
         );
         !left_out
     });
-    // A write at the end of an append-only file is taken for one that appends, as the file's opening is not asked for.
+    // A write at the end of an append-only file counts as an append, because the mount does not receive the open.
     for op in &mut ops {
         if let Op::SetFlags { flags, .. } = op {
             flags.append = false;

@@ -1,4 +1,4 @@
-//! `statfs` says of our mount what it says of the kernel's mount of the same volume, with either as its writer.
+//! `statfs` returns the same on our mount as on the kernel's mount of the same volume, with either as its writer.
 
 mod served;
 
@@ -20,7 +20,7 @@ fn serving_process() {
     served::serve();
 }
 
-/// All but the id, which FUSE cannot tell, and the mount's flags.
+/// All fields except the id, which FUSE cannot return, and the mount's flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Shown {
     block_bytes: [u64; 2],
@@ -59,7 +59,7 @@ fn fill(dir: &Path, level: Level) {
         }
     }
     let big = File::create(dir.join("big")).unwrap();
-    // Linux tells no FUSE server without a block device of a syncfs. Our mounts commit at fsync here (`notreelog`).
+    // Linux sends no syncfs to a FUSE server without a block device. Our mounts commit at fsync here (`notreelog`).
     let sync = || {
         big.sync_all().unwrap();
         syncfs(&big).unwrap();
@@ -84,8 +84,8 @@ fn fill(dir: &Path, level: Level) {
     sync();
 }
 
-/// Mounts a volume by the kernel, for writing, and returns what is shown. On devices that cannot be written to the
-/// kernel counts nothing as available in block groups.
+/// Mounts a volume by the kernel, for writing, and returns its figures. On devices that cannot be written to, the
+/// kernel counts no space in block groups as available.
 fn by_kernel(volume: &KernelVolume) -> Shown {
     let mount = volume.mount("").unwrap();
     let shown = Shown::of(mount.path());
@@ -93,7 +93,7 @@ fn by_kernel(volume: &KernelVolume) -> Shown {
     shown
 }
 
-/// Mounts a volume by us, runs `play` there, and returns what is shown then.
+/// Mounts a volume by us, runs `play` there, and returns the figures after that.
 fn by_us(volume: &KernelVolume, words: &str, play: impl FnOnce(&Path)) -> Shown {
     let dir = volume.dir().join("ours");
     fs::create_dir_all(&dir).unwrap();
@@ -214,7 +214,7 @@ fn space_is_shown_as_it_is_taken_and_once_what_freed_it_is_committed() {
     by_us(&ours, "rw,noatime,notreelog,commit=3600", |dir| {
         shown = script(dir, &|| ());
         remove(dir);
-        // Files go once the kernel has forgotten them, of which it tells later.
+        // Files are deleted when the kernel has forgotten them, which it reports later.
         let deadline = Instant::now() + Duration::from_secs(30);
         loop {
             sync_all(dir);

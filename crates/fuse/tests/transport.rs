@@ -1,5 +1,5 @@
-//! Real mounts of a file system in memory, over each transport that works here. They show what clients see under
-//! load, when requests have to wait, when clients or the connection die.
+//! Real mounts of a file system in memory, over each transport that works here. They cover the behaviour under load,
+//! when requests have to wait, and when clients or the connection die.
 
 mod idle;
 #[path = "../../../benches/transport/src/instant.rs"]
@@ -109,7 +109,7 @@ fn wait_until(what: impl Fn() -> bool) {
     }
 }
 
-/// Has the calling thread, and those that it starts, run on one CPU.
+/// Binds the calling thread, and threads that it starts, to one CPU.
 fn run_on(cpu: usize) {
     let mut one = CpuSet::new();
     one.set(cpu);
@@ -536,7 +536,7 @@ fn the_kernel_locks_a_page_for_a_write_of_a_part_only_if_the_page_is_not_up_to_d
                 if is_up_to_date {
                     assert!(drop_pages.wait(Duration::from_secs(60)));
                     assert_eq!(notifier.cached(node, 10, 3), Some(Vec::new()));
-                    // A read that is served before the write brings back what was there.
+                    // A read that is served before the write brings the old bytes back.
                     file.read_exact_at(&mut [0; PAGE], 0).unwrap();
                     assert_eq!(notifier.cached(node, 10, 3).unwrap(), b"one");
                 } else {
@@ -600,7 +600,7 @@ fn unmounting_under_load_ends_in_order() {
             for worker in 0..4 {
                 let (dir, done) = (mounted.dir.path(), &done);
                 scope.spawn(move || {
-                    // Until the mount is gone: then names are those of the directory below it.
+                    // Runs until the mount is gone: then names are looked up in the directory below it.
                     while fs::metadata(dir.join("lasting")).is_ok() {
                         let path = dir.join(format!("w{worker}"));
                         if fs::write(&path, b"x").is_ok() {

@@ -1,15 +1,16 @@
 //! Writes to append-only files whose opening was not checked.
 //!
-//! A large direct write comes in parts, all sent at once. Any of them may be done first, and then the file's size
-//! says nothing of the others. A write to a place that was written before is refused.
+//! The kernel splits a large direct write into parts and sends them all at once. They may finish in any order, so the
+//! current file size does not show whether a part is an append. A write to bytes that were already written is refused.
 //!
 //! Invariants
-//! - APPENDS-1: a part is let in if it lies behind the file as it was when nothing was being written, and overlaps no
+//! - APPENDS-1: a part is admitted if it begins at or after the size that the file had while idle, and overlaps no
 //!   other part.
-//! - APPENDS-2: a part that was not written leaves its place to others, as when it is to be repeated elsewhere.
-//! - APPENDS-3: a file is remembered while parts of it are under way, or are missing before others.
-//! - APPENDS-4: once a part has failed the write fails as a whole, and the kernel cuts the file to what it was. The
-//!   rest of the failed part is not written later: when nothing is under way, the next part begins anew.
+//! - APPENDS-2: a part that was not written, for example because another thread has to repeat it, leaves its range to
+//!   others.
+//! - APPENDS-3: a file is remembered while parts of it are under way, or while a part before a written one is missing.
+//! - APPENDS-4: if a part fails, the whole write fails, and the kernel truncates the file to its former size. The rest
+//!   of the failed part is not written later: once nothing is under way, the next part starts a new run.
 //!
 //! Locks: one for all files. The size is read under it, so a thread that must not wait only tries it.
 
@@ -26,12 +27,12 @@ use super::source::FileId;
 #[derive(Debug, Default)]
 pub(super) struct Appends(Mutex<HashMap<FileId, Run>>);
 
-/// A run of writes behind the end of a file.
+/// A run of writes past the end of a file.
 #[derive(Debug)]
 struct Run {
-    /// Where the file ended when the first part came.
+    /// The file size when the first part arrived.
     begin: u64,
-    /// Up to where it is written since.
+    /// The end of the contiguously written range.
     end: u64,
     parts: Vec<Part>,
     has_failed: bool,
@@ -48,11 +49,11 @@ struct Part {
 enum Outcome {
     Written,
     Failed,
-    /// It comes again.
+    /// The part will be sent again.
     Postponed,
 }
 
-/// A part that was let in. It is to come again unless it says what became of it.
+/// An admitted part. Dropping it without an outcome means that the part will be sent again.
 #[derive(Debug)]
 pub(super) struct Admitted<'a> {
     appends: &'a Appends,
@@ -61,7 +62,7 @@ pub(super) struct Admitted<'a> {
 }
 
 impl Appends {
-    /// Lets a part in, or refuses it.
+    /// Admits a part, or refuses it.
     pub(super) fn enter(
         &self,
         id: FileId,
@@ -97,14 +98,14 @@ impl Appends {
         })
     }
 
-    /// Returns whether the kernel may cut a file to this size: to take back a write that has failed. It does so once.
+    /// Returns whether the kernel may truncate a file to this size to undo a failed write. It does so once.
     pub(super) fn take_back(&self, id: FileId, size: u64) -> Result<bool> {
         let mut runs = self.0.lock();
         let is_it = |run: &Run| run.is_given_up() && run.begin == size;
         if !runs.get(&id).is_some_and(is_it) {
             return Ok(false);
         }
-        // A thread that must not wait does not cut, either.
+        // A thread that must not wait does not truncate, either.
         nonblocking::check().map_err(|_| Errno::WOULD_BLOCK)?;
         Ok(runs.remove(&id).is_some())
     }
@@ -121,7 +122,7 @@ impl Appends {
         }
     }
 
-    /// Forgets a file whose flags were set. It may have been cut when it was not append-only.
+    /// Forgets a file whose flags were set. It may have been truncated while it was not append-only.
     pub(super) fn forget(&self, id: FileId) {
         self.0.lock().remove(&id);
     }

@@ -1,11 +1,11 @@
-//! Attributes: as `stat` shows them, and changing them.
+//! Reading attributes for `stat`, and changing them.
 //!
-//! Writing, cutting and giving a file away take set-id bits and capabilities from it. The kernel leaves that to us
-//! (`FUSE_HANDLE_KILLPRIV_V2`). It says when a caller may not keep the bits, but for a change of owner, which
-//! always takes them.
+//! Writes, truncations and changes of owner remove set-id bits and capabilities from a file. The kernel leaves that to
+//! this module (`FUSE_HANDLE_KILLPRIV_V2`). It flags callers that may not keep the bits, except for a change of owner,
+//! which always removes them.
 //!
-//! A kernel that keeps written pages keeps size and times of regular files with them. It sends the times when it
-//! likes: for a file that is open for writing, whatever flags it has got since.
+//! A kernel with a writeback cache also keeps size and times of regular files. It may send the times at any moment
+//! while a file is open for writing, even if flags that forbid writes were set since.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,13 +24,13 @@ use super::source::{FileId, Source};
 use super::{Adapter, volume};
 use crate::caller::{SystemCall, WRITE};
 
-/// The rights that a program has and the user that runs it lacks.
+/// File capabilities: rights that a program has and the user who runs it lacks.
 const CAPABILITY: &[u8] = b"security.capability";
 const SETID: u32 = 0o6000;
 const SETGID: u32 = 0o2000;
 const GROUP_EXECUTE: u32 = 0o010;
 
-/// Creates the attributes of a file of which only the kind is known.
+/// Creates attributes of a file whose kind alone is known.
 pub(super) fn of_kind(ino: u64, kind: FileKind) -> Attr {
     Attr {
         ino,
@@ -62,7 +62,7 @@ impl<S: Source> Adapter<S> {
         let node = self.node(node)?;
         let id = node.id;
         if let Some(size) = change.size_bytes {
-            // truncate(2) to the size that a file has changes no time; ftruncate(2) does, and O_TRUNC, which looks like
+            // truncate(2) to the current size changes no time. ftruncate(2) does, and so does O_TRUNC, which looks like
             // truncate(2) to 0.
             let is_taken_back = self.appends.take_back(id, size)?;
             match !is_taken_back
@@ -103,7 +103,7 @@ impl<S: Source> Adapter<S> {
             volume.set_attr_and_look(id, &set)
         };
         let attr = match attr.map_err(errno) {
-            // The kernel has kept the time at which the last name went, for a file that went with it.
+            // The kernel kept the time of the unlink for a file that is gone with its last name.
             Err(Errno::STALE) if set.of_writes => {
                 let attr = of_kind(node.number, FileKind::Regular);
                 let ttl = Duration::ZERO;
@@ -132,8 +132,8 @@ impl<S: Source> Adapter<S> {
         .map_err(errno)
     }
 
-    /// Drops the capabilities of a file that is written to, and set-id bits. `open` is what it is written through, `by`
-    /// the caller, if it may not keep set-id bits.
+    /// Removes the capabilities and set-id bits of a file that is written to. The handle `open` is used for the write.
+    /// `by` is the caller if it may not keep set-id bits.
     pub(super) fn remove_privs(
         &self,
         volume: &Arc<Volume>,
@@ -153,7 +153,7 @@ impl<S: Source> Adapter<S> {
                 None => self.known.note_without_capability(node.0, count),
             }
         }
-        // A kernel that writes through says so of every write by a user without privileges.
+        // A write-through kernel flags every write by a user without privileges.
         if let Some(context) = by {
             let attr = volume.stored_attr(id).map_err(errno)?;
             if attr.mode & SETID != 0 {
@@ -164,7 +164,7 @@ impl<S: Source> Adapter<S> {
         Ok(())
     }
 
-    /// Takes set-id bits away along with another change: setgid without execution by the group stays to members.
+    /// Removes set-id bits in addition to another change. A member of the group keeps setgid without group execution.
     fn without_setid(
         &self,
         context: &Context,
@@ -185,9 +185,8 @@ impl<S: Source> Adapter<S> {
         }
     }
 
-    /// Checks that the caller may clear the set-id bits of a file by a change that changes nothing. The owner may, and
-    /// other users by a write, which this request precedes. The request does not say whether it is for a write or for a
-    /// chown. The system call of the caller tells.
+    /// Checks that the caller may clear the set-id bits of a file by an empty change. The owner may, and other users by
+    /// a write, which follows this request. Only the caller's system call shows whether that is a write or a chown.
     fn must_bear_writes(
         &self,
         context: &Context,
@@ -205,8 +204,8 @@ impl<S: Source> Adapter<S> {
         }
     }
 
-    /// Checks that the caller may remove the capability of a file. The kernel removes it before it sends a chown that
-    /// changes nothing, and does not check then whose file it is.
+    /// Checks that the caller may remove the capability of a file. The kernel removes it before it sends an empty
+    /// chown, without checking the owner.
     pub(super) fn must_bear_removal(
         &self,
         context: &Context,
@@ -230,13 +229,13 @@ impl<S: Source> Adapter<S> {
             return Ok(());
         }
         match volume.remove_xattr(id, CAPABILITY).map_err(errno) {
-            // Another thread was faster.
+            // Another thread has removed it.
             Err(Errno::NODATA) => Ok(()),
             outcome => outcome,
         }
     }
 
-    /// Notes that an attribute was set: files that had no capability may have one now.
+    /// Counts a newly set capability: files that had no capability may have one now.
     pub(super) fn note_xattr(&self, name: &[u8]) {
         if name == CAPABILITY {
             self.capabilities.fetch_add(1, Ordering::AcqRel);
@@ -249,16 +248,15 @@ fn has_setid(attr: &ubtrfs_engine::Attr) -> bool {
     attr.mode & SETID != 0 && attr.kind != ubtrfs_engine::FileKind::Directory
 }
 
-/// Returns whether the caller is in a call of the family of chown(2).
+/// Returns whether the caller is in chown(2) or a system call of its family.
 fn changes_owner(context: &Context) -> Result<bool> {
-    // The caller may not have gone to sleep yet.
+    // The caller may not be asleep in its system call yet.
     nonblocking::check().map_err(|_| Errno::WOULD_BLOCK)?;
     Ok(SystemCall::of(context.pid) == Some(SystemCall::ChangeOwner))
 }
 
-/// Returns whether a change takes set-id bits and capabilities from what is no directory. A change that changes nothing
-/// comes from a kernel that wants just that. It sends one for a new owner that is the old one, or before it changes the
-/// file by other means.
+/// Returns whether a change removes set-id bits and capabilities of a file other than a directory. The kernel sends an
+/// empty change for exactly that: for a chown to the same owner, or before it changes the file by other means.
 fn takes_rights(change: &AttrChange) -> bool {
     let AttrChange {
         uid,

@@ -1,13 +1,13 @@
-//! Files that the kernel has forgotten and a program asks for by a handle: name_to_handle_at(2), an NFS server.
+//! Lookup of forgotten files by file handle, for name_to_handle_at(2) and NFS servers.
 //!
-//! A handle holds the number and the generation of a node. The kernel looks up `.` in it to learn of the node again,
-//! and `..` to connect a directory with the root of the mount. No other lookup has these names.
+//! A handle contains the number and the generation of a node. The kernel looks up `.` in the node to load it again, and
+//! `..` to connect a directory with the root of the mount. No other lookup has these names.
 //!
-//! overlayfs looks up a file in the same way, for the origin of a file that was copied up. A file that is found so is
-//! stale to it from then on, so it is found only by callers that open it (`caller::finds_by_handle`). The kernel
-//! connects directories by ordinary lookups, and each caller finds those.
+//! overlayfs uses the same lookup for the origin of a copied-up file, and then treats the found file as stale. So only
+//! callers that open files by handle find them (`caller::finds_by_handle`). The kernel connects directories by ordinary
+//! lookups, which succeed for every caller.
 //!
-//! Nodes whose number says nothing (`nodes`) cannot be found again: their handles are stale once they are forgotten.
+//! Nodes whose number encodes no file (`nodes`) cannot be found again: their handles are stale once they are forgotten.
 
 use ubtrfs_device::nonblocking;
 use ubtrfs_format::ids::InodeNr;
@@ -17,7 +17,7 @@ use super::nodes::Listed;
 use super::source::{FileId, Inode, Source};
 use super::{Adapter, FOREVER, Node};
 
-/// How deep subvolumes may be nested in each other. A crafted volume may nest them in a circle.
+/// The maximum nesting depth of subvolumes. A crafted volume may nest them in a circle.
 const MAX_NESTING: usize = 4096;
 
 impl<S: Source> Adapter<S> {
@@ -29,7 +29,7 @@ impl<S: Source> Adapter<S> {
         }
         let inode = self.existing(node.id)?;
         if inode.attr.kind != FileKind::Directory {
-            // The caller may not have gone to sleep yet.
+            // The caller may not be asleep in its system call yet.
             nonblocking::check().map_err(|_| Errno::WOULD_BLOCK)?;
             if !(self.finds_by_handle)(context.pid) {
                 return Err(Errno::STALE);
@@ -39,7 +39,7 @@ impl<S: Source> Adapter<S> {
         Ok(Lookup::Found(self.entry_of(number, &inode)))
     }
 
-    /// Looks up the directory that holds a directory.
+    /// Looks up the parent of a directory.
     pub(super) fn find_parent(&self, node: &Node) -> Result<Lookup> {
         let parent = match &node.listed {
             Some(Listed::EmptySubvolumeDir { dir, .. }) => *dir,
@@ -50,7 +50,7 @@ impl<S: Source> Adapter<S> {
         if parent == self.root {
             return Ok(Lookup::Found(Entry {
                 node: NodeId::ROOT,
-                // The kernel knows its root by this one.
+                // The generation that the kernel uses for its root.
                 generation: 0,
                 attributes: Self::attributes_of(self.node(NodeId::ROOT)?.number, &inode),
                 ttl: FOREVER,
@@ -60,7 +60,7 @@ impl<S: Source> Adapter<S> {
         Ok(Lookup::Found(self.entry_of(number, &inode)))
     }
 
-    /// Returns the inode, if it has a name. One without a name may be on its way out.
+    /// Returns the inode, if it has a name. An inode without a name may be about to be evicted.
     fn existing(&self, id: FileId) -> Result<Inode> {
         match self.source.inode(id) {
             Ok(inode) if inode.attr.nlink > 0 => Ok(inode),
@@ -79,14 +79,14 @@ impl<S: Source> Adapter<S> {
             };
             let above = match self.source.parent(top) {
                 Err(Errno::WOULD_BLOCK) => return Err(Errno::WOULD_BLOCK),
-                // No such subvolume, or none that can be read.
+                // The subvolume does not exist, or cannot be read.
                 Err(_) => return Ok(false),
                 Ok(above) => above,
             };
             if above.root == self.root.root {
                 return Ok(true);
             }
-            // The top level holds itself.
+            // The top level is its own parent.
             if above.root == at.root {
                 return Ok(false);
             }

@@ -1,9 +1,9 @@
-//! Telling the kernel of changes that it did not ask for.
+//! Notifying the kernel of changes that it did not request.
 //!
-//! The kernel believes what it was answered for good. It knows its own changes. Anything else that changes
-//! files below a mount (a control socket, an ioctl) says so here, and does not wait unless it asks for that.
+//! The kernel caches answers without a time limit, and knows its own changes. Any other code that changes files below a
+//! mount (a control socket, an ioctl) reports the change here. It does not wait unless it calls `wait` or `drain`.
 //!
-//! Not here: how the kernel is told (`request::Notifier`).
+//! Not here: how notifications are sent (`request::Notifier`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,19 +19,19 @@ use super::span::Span;
 
 const DRAIN_AT_MOST: Duration = Duration::from_secs(1);
 
-/// Where changes below a mount are told.
+/// Reports changes below a mount to the kernel.
 #[derive(Clone, Debug)]
 pub struct Changes {
     nodes: NodeIds,
     folio_bytes: u64,
-    /// Before it is there, no kernel is connected that could have cached anything.
+    /// Before it is set, no kernel is connected that could have cached anything.
     notifier: Arc<RwLock<Option<Arc<dyn Notifier>>>>,
 }
 
-/// An offset in a file and a length; None: to the end.
+/// An offset in a file and a length; `None` means to the end.
 pub(super) type Range = (u64, Option<u64>);
 
-/// The kernel's names of files.
+/// Translates file ids to the kernel's node ids.
 #[derive(Clone, Copy, Debug)]
 struct NodeIds {
     root: FileId,
@@ -48,12 +48,12 @@ impl NodeIds {
     }
 }
 
-/// Up to here the kernel holds pages of FUSE one by one (looked for in /proc/kpageflags of Linux 6.18).
+/// The last kernel known to cache FUSE files in single pages (checked in /proc/kpageflags of Linux 6.18).
 const LAST_WITHOUT_FOLIOS: (u32, u32) = (6, 18);
-/// The largest folio that the kernel makes, and thus drops at once.
+/// The largest folio that the kernel uses, and thus drops as a whole.
 const LARGEST_FOLIO_BYTES: u64 = 2 << 20;
 
-/// Returns the unit in which this kernel may hold pages.
+/// Returns the size of the largest folios that this kernel may use.
 fn folio_bytes() -> u64 {
     let system = rustix::system::uname();
     let release = system.release().to_string_lossy();
@@ -67,7 +67,7 @@ fn folio_bytes() -> u64 {
     }
 }
 
-/// Returns a range as the kernel is told of it.
+/// Returns a range in the form of a notification.
 fn range_of(span: Span) -> Range {
     (span.start, (span.end != u64::MAX).then(|| span.len()))
 }
@@ -89,14 +89,14 @@ impl Changes {
         self.notifier.read().clone()
     }
 
-    /// Notifies the kernel that `name` in `dir` is something else now, or is there, or is not any more.
+    /// Notifies the kernel that `name` in `dir` was created, removed or replaced.
     pub fn entry(&self, dir: FileId, name: &[u8]) {
         if let Some(notifier) = self.notifier() {
             notifier.entry_changed(self.nodes.node(dir), name);
         }
     }
 
-    /// Notifies the kernel that `child` lost its name in `dir`. Programs that watch it are notified.
+    /// Notifies the kernel that `child` lost its name in `dir`. Programs that watch the file receive an event.
     pub fn removed(&self, dir: FileId, name: &[u8], child: FileId) {
         if let Some(notifier) = self.notifier() {
             notifier.entry_deleted(self.nodes.node(dir), name, self.nodes.node(child));
@@ -117,12 +117,12 @@ impl Changes {
         rustix::param::page_size() as u64
     }
 
-    /// Returns the unit in which the kernel holds pages, and drops them.
+    /// Returns the granularity of the kernel's page cache.
     pub(super) fn folio_bytes(&self) -> u64 {
         self.folio_bytes
     }
 
-    /// Has the kernel drop what it holds of a range, and then calls `over`. Does not wait.
+    /// Starts to drop the pages of a range, and calls `over` after that. Does not wait.
     pub(super) fn drop_pages(
         &self,
         node: NodeId,
@@ -138,19 +138,19 @@ impl Changes {
         }
     }
 
-    /// Does the same on this thread, and waits. Returns false, and does nothing, if too many do.
+    /// Drops pages on this thread, and waits. Returns false, and does nothing, if too many threads already do.
     pub(super) fn drop_pages_here(&self, node: NodeId, range: Span) -> bool {
         self.notifier()
             .is_none_or(|notifier| notifier.drop_pages_here(node, range_of(range)))
     }
 
-    /// Returns the bytes of a range that the kernel has cached, as `Notifier::cached` does.
+    /// Returns the cached bytes of a range, as `Notifier::cached` does.
     pub(super) fn cached(&self, node: NodeId, range: Span) -> Option<Vec<u8>> {
         let len = u32::try_from(range.len()).ok()?;
         self.notifier()?.cached(node, range.start, len)
     }
 
-    /// Has the kernel drop the attributes of a file at once.
+    /// Drops the kernel's cached attributes of a file at once.
     pub(super) fn drop_attributes(&self, node: NodeId) {
         if let Some(notifier) = self.notifier() {
             notifier.drop_attributes(node);
@@ -163,34 +163,34 @@ impl Changes {
         }
     }
 
-    /// Returns whether the kernel is near enough to what it was told of names that more may change. For a thread that
-    /// serves a request, and cannot wait for it.
+    /// Returns whether the queue of name notifications has room for more. For threads that serve a request, and so
+    /// cannot wait for the queue.
     pub(super) fn has_room_for_names(&self) -> bool {
         self.notifier()
             .is_none_or(|notifier| notifier.has_room_for_names())
     }
 
-    /// Waits until the kernel knows what was told so far. Not for a thread that serves a request.
+    /// Waits until all notifications so far are delivered. Not for a thread that serves a request.
     pub fn wait(&self) {
         if let Some(notifier) = self.notifier() {
             notifier.drain(None);
         }
     }
 
-    /// Returns the kernel's node of a file.
+    /// Returns the kernel's node id of a file.
     pub(super) fn node_of(&self, id: FileId) -> NodeId {
         self.nodes.node(id)
     }
 
-    /// Waits until the kernel has heard of what was told before, or for a moment. A program that is in the kernel's
-    /// way may be waiting for the thread that calls.
+    /// Waits until earlier notifications are delivered, but not long. A program that blocks the delivery may be waiting
+    /// for the calling thread.
     pub fn drain(&self) {
         if let Some(notifier) = self.notifier() {
             notifier.drain(Some(clock::now() + DRAIN_AT_MOST));
         }
     }
 
-    /// Waits like `drain`, for attributes and contents alone.
+    /// Waits like `drain`, for notifications of attributes and contents only.
     pub(super) fn drain_nodes(&self) {
         if let Some(notifier) = self.notifier() {
             notifier.drain_nodes(Some(clock::now() + DRAIN_AT_MOST));

@@ -1,23 +1,23 @@
-//! Dropping cached pages that a request has made old, before the request is answered.
+//! Invalidation of cached pages that a request has made stale, before the request is answered.
 //!
 //! Invariants
-//! - COHERENCE-1: a request is answered once the kernel holds no page that is older than the request and that a program
-//!   can read. Such a page is up to date and in the cache; a page that is locked to be read is not up to date.
-//! - COHERENCE-2: bytes that a write has put into the file are not replaced by pages that were read before it.
+//! - COHERENCE-1: a request is answered only when the page cache holds no page that is older than the request and
+//!   readable by programs. A readable page is up to date and in the cache; a page locked for a read is not up to date.
+//! - COHERENCE-2: pages that were read before a write never replace the bytes of the write in the file.
 //!
-//! A drop waits for the locks of its pages. Most belong to requests in service, which end by themselves. Two may be held
-//! until the answer that waits for the drop. The kernel locks a page for a write of a part of it, if it is not up to date.
-//! And a read may wait in the kernel, which sends only so many at once in the background. Neither page has bytes that a
-//! program can read, and the read will be served after this request.
+//! A drop waits for the locks of its pages. Most locks belong to requests in service, which finish by themselves. Two
+//! kinds may be held until the request that waits for the drop is answered. First, the kernel locks a page that is not
+//! up to date for a partial write. Second, a read may be queued in the kernel, which limits its background requests.
+//! Neither page has bytes that a program can read, and the read will be served after this request.
 //!
-//! So a request waits no longer when the drop's thread has slept in the kernel through `LOOKS` looks. No request is in
-//! service then that could hold a lock. For a buffered write the kernel must hold back no request either: it may be the
-//! writeback of an old page that is dirty. And the kernel must not show an old page that is up to date. A lock that the
-//! kernel takes for itself, in reclaim or migration, is over long before. The drop goes on, and counts as under way
-//! until it is over.
+//! So a request stops waiting when the drop's thread has slept in the kernel for `LOOKS` polls. By then no request in
+//! service can hold a lock. A buffered write has two further conditions. The kernel must hold back no request, which
+//! may be the writeback of a stale dirty page. And the kernel must not return a stale page that is up to date. Locks
+//! that the kernel takes for reclaim or migration are released long before. The drop continues, and counts as under way
+//! until it is done.
 //!
-//! Not here: which pages may be old (`drops`), requests in service (`known::in_service`), threads that ask the kernel
-//! (`request::Notifier`).
+//! Not here: which pages may be stale (`drops`), requests in service (`known::in_service`), threads that notify the
+//! kernel (`request::Notifier`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,33 +33,33 @@ use super::known::{KnownNodes, StoresBefore};
 use super::source::Source;
 use super::span::Span;
 
-/// The time between two looks at a drop that does not end.
+/// The interval at which an unfinished drop is checked.
 const LOOK: Duration = Duration::from_millis(50);
 const LOOKS: u32 = 20;
 const LOOKS_WHERE_UNSURE: u32 = 10 * LOOKS;
 
-/// The thread that asks the kernel.
+/// The thread that makes the kernel drop pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asker {
-    /// The request's, if not too many do. The kernel holds no lock of a page for the request.
+    /// The thread of the request, unless too many already do. The kernel holds no page lock for the request.
     ThisThread,
     Another,
 }
 
-/// A sight of a page whose lock a drop waits for.
+/// The state of a page whose lock a drop waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Look {
-    /// It is not up to date, or has the bytes of the write.
+    /// Not up to date, or has the bytes of the write.
     Harmless,
-    /// It is up to date and older than the write.
+    /// Up to date and older than the write.
     Old,
-    /// Other kernels than 6.18, which was tried, may show pages that are not up to date.
+    /// Kernels other than the tested 6.18 may return pages that are not up to date.
     Unsure,
 }
 
 impl Look {
-    /// Judges by the bytes that the kernel showed of a page. Those of the write begin at `at` in it. The kernel shows
-    /// none of a page that is not up to date, and none behind the end of the file that it knows.
+    /// Compares the bytes that the kernel returned for a page with the write, which begins at `at` in the page. The
+    /// kernel returns no bytes of a page that is not up to date, and none past its i_size.
     fn at(cached: &[u8], at: usize, written: &[u8]) -> Self {
         let seen = cached.get(at..).unwrap_or_default();
         if cached.is_empty() || seen.starts_with(written) {
@@ -72,7 +72,7 @@ impl Look {
     }
 }
 
-/// Has the kernel drop pages on a thread of its own. It is noted as under way until it is over.
+/// Starts to drop pages on a thread of its own. The drop counts as under way until it is done.
 pub(super) fn begin_drop(
     changes: &Changes,
     known: &Arc<KnownNodes>,
@@ -86,9 +86,9 @@ pub(super) fn begin_drop(
 }
 
 impl<S: Source> Adapter<S> {
-    /// Has the kernel drop the pages of a direct write. It has dropped them before it sent the write. Those that were
-    /// read since are older than the write, as attributes may be. The kernel itself drops them again only if a thread
-    /// waits for the write (no AIO). A write that failed may have changed a part.
+    /// Drops the cached pages of a direct write. The kernel has dropped them before it sent the write. Pages and
+    /// attributes that were read since may be older than the write. The kernel drops them again only if a thread waits
+    /// for the write (no AIO). A failed write may have changed a part.
     pub(super) fn drop_written_past_cache(&self, node: NodeId, range: Span) {
         if self.known.may_have_pages(node.0) {
             self.drop_and_wait(node, range, Asker::ThisThread, None);
@@ -97,18 +97,18 @@ impl<S: Source> Adapter<S> {
         }
     }
 
-    /// Has the kernel drop pages that a request may have changed which is about to fail. The kernel holds the lock of the
-    /// file until the answer, and so sends no buffered write that could meet this. A thread that may not wait has changed
-    /// all or nothing.
+    /// Drops pages that a failing request may have changed. The kernel holds the inode lock until the answer, and so
+    /// sends no buffered write that could overlap with this. A thread that must not wait has changed all or nothing.
     pub(super) fn drop_partly_changed(&self, node: NodeId, range: Span) {
         if !nonblocking::is_set() {
             self.drop_and_wait(node, range, Asker::ThisThread, None);
         }
     }
 
-    /// Has the kernel drop pages of a buffered write that were read after they had been dropped and before the write was
-    /// done. One may be dirty by a mapping. The kernel writes it before it drops it, with old bytes in place of the
-    /// write's. So those are kept, and put once more if such a page came before.
+    /// Drops pages of a buffered write that were read again between an earlier drop and the end of the write. Such a
+    /// page may have been dirtied through a mapping. Then the kernel writes it back before it drops it, and so
+    /// overwrites the write with old bytes. A shield keeps the written bytes; they are written once more if such a
+    /// writeback was earlier.
     pub(super) fn drop_old(
         &self,
         volume: &Volume,
@@ -117,7 +117,7 @@ impl<S: Source> Adapter<S> {
         old: Vec<Span>,
         before: StoresBefore,
     ) -> Result<()> {
-        // COHERENCE-2
+        // COHERENCE-2: the shield is raised before the pages are dropped, as a drop may write them back.
         let range = Span::new(offset, bytes.len() as u64);
         let written: Vec<_> = old.iter().filter_map(|pages| pages.common(range)).collect();
         let (_shield, may_be_replaced) = self.known.raise_shield(node.0, &written, before);
@@ -126,21 +126,21 @@ impl<S: Source> Adapter<S> {
             let put = |part: &Span| volume.write(id, part.start, part.of(range.start, bytes));
             outcome = written.iter().try_for_each(put).map_err(errno);
         }
-        // Also if that has failed: a part is done.
+        // Drops also after a failed write: a part of it may be in the file.
         for pages in old {
             self.drop_and_wait(node, pages, Asker::Another, Some((offset, bytes)));
         }
         outcome
     }
 
-    /// Has the kernel drop the pages for a write that has failed, and may have changed a part.
+    /// Drops the pages of a failed write, which may have changed a part.
     pub(super) fn drop_old_of_failed(&self, node: NodeId, old: Vec<Span>) {
         for pages in old {
             self.drop_and_wait(node, pages, Asker::Another, None);
         }
     }
 
-    /// Looks at the last of some pages, which the kernel may have locked for a write of a part of it.
+    /// Looks at the last one of some pages, which the kernel may have locked for a partial write.
     fn look_at_last(&self, node: NodeId, pages: Span, (offset, bytes): (u64, &[u8])) -> Look {
         let page_bytes = self.changes.page_bytes();
         let start = pages.end.saturating_sub(1) / page_bytes * page_bytes;
@@ -172,15 +172,18 @@ impl<S: Source> Adapter<S> {
         }
         let drop = begin_drop(&self.changes, &self.known, node, range);
         let mut looks = 0;
+        // The loop polls: the kernel does not report that a page lock is held on behalf of the request that waits here.
         while !drop.wait(LOOK) {
-            // A direct write has no order with a page that a mapping has made dirty.
+            // A direct write is not ordered with pages that a mapping has dirtied, so it ignores held-back requests.
             let only_waits = drop.is_asleep()
                 && !self.known.may_hold_page(node.0)
                 && (asker == Asker::ThisThread || self.known.holds_none_back());
+            // Only consecutive polls count. A thread that ran in between has made progress.
             looks = if only_waits { looks + 1 } else { 0 };
             if looks == 0 || looks % LOOKS != 0 {
                 continue;
             }
+            // Stops waiting only if no program can read old bytes: see the head.
             let may_end = match write.map(|write| self.look_at_last(node, range, write)) {
                 None | Some(Look::Harmless) => true,
                 Some(Look::Old) => false,

@@ -1,14 +1,14 @@
-//! Open files and what is in them.
+//! Open files and their contents.
 //!
-//! Where the kernel asks before it opens, each open holds its file, and what flags of an inode forbid is asked then
-//! and not again. Where it does not, files stay as they are known (`known`), and flags are asked of each change.
-//! Any file may then have pages that a program has changed through a shared mapping.
+//! If the kernel sends opens, each open holds its file, and inode flags are checked only then. If it does not, files
+//! are held while their nodes are known (`known`), and flags are checked on each change. Any file may then have pages
+//! that a program has changed through a shared mapping.
 //!
-//! The kernel may keep what it has cached from one open to the next: contents are changed through it, or it is told
-//! (`changes`). It has resolved `O_APPEND`: a write goes where it says, as one of several parts may
-//! come before another.
+//! The kernel may keep cached contents from one open to the next: changes go through the cache, or the kernel is
+//! notified (`changes`). The kernel has resolved `O_APPEND`: a write goes to the offset in the request, as the parts of
+//! one write may arrive in any order.
 //!
-//! Not here: the bytes (`ubtrfs_engine`).
+//! Not here: reading and writing extents (`ubtrfs_engine`).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -37,10 +37,10 @@ const MAX_OFFSET: u64 = i64::MAX as u64;
 const KEEP_SIZE: u32 = 0x1;
 const PUNCH_HOLE: u32 = 0x2;
 const ZERO_RANGE: u32 = 0x10;
-/// The most bytes that one request copies where extents cannot be shared.
+/// The most bytes that one request copies if extents cannot be shared.
 const COPY_BYTES: u64 = 64 << 20;
 
-/// The way on which the bytes of a write have come.
+/// The source of the bytes of a write.
 enum Way<'a> {
     PastCache(#[expect(dead_code, reason = "it is in service until dropped")] Background<'a>),
     /// By page writeback. Parts that a newer write covers are left out.
@@ -48,9 +48,9 @@ enum Way<'a> {
         #[expect(dead_code, reason = "it is in service until dropped")] Store<'a>,
         Vec<Span>,
     ),
-    /// Copied into pages by a caller that waits; the thread may not.
+    /// Copied into the cache by a caller that waits; the serving thread may not wait.
     Quick(QuickWrite<'a>),
-    /// The same, on a thread that may wait.
+    /// Copied into the cache, on a serving thread that may wait.
     Buffered(StoresBefore),
 }
 
@@ -104,7 +104,7 @@ impl<S: Source> Adapter<S> {
     ) -> Result<(Entry, Opened)> {
         let volume = self.writing()?;
         if !self.asks_opens {
-            // From now on the kernel makes nodes instead, and opens them itself.
+            // From now on the kernel sends mknod instead, and opens the file itself.
             return Err(Errno::NOSYS);
         }
         self.prepare_names()?;
@@ -127,7 +127,7 @@ impl<S: Source> Adapter<S> {
         }
     }
 
-    /// Opens a file that another thread made since the kernel looked.
+    /// Opens a file that another thread has created since the kernel's lookup.
     fn open_existing(
         &self,
         context: &Context,
@@ -139,7 +139,7 @@ impl<S: Source> Adapter<S> {
         match self.source.inode(id)?.attr.kind {
             FileKind::Regular => {}
             FileKind::Directory => return Err(Errno::ISDIR),
-            // The kernel is to look it up, and to follow it, say.
+            // ESTALE makes the kernel look the name up again, and follow a symlink, for example.
             _ => return Err(Errno::STALE),
         }
         let number = self.look_up_number(dir, name, id, FileKind::Regular);
@@ -201,7 +201,7 @@ impl<S: Source> Adapter<S> {
         Ok(len)
     }
 
-    /// Has the access time say that a file was read. No caller waits for that, nor hears that it failed.
+    /// Updates the access time after a read. No caller waits for that or receives its errors.
     pub(super) fn note_read(&self, id: FileId, policy: AtimePolicy) {
         if policy == AtimePolicy::Never {
             return;
@@ -228,7 +228,7 @@ impl<S: Source> Adapter<S> {
         let range = Span::new(offset, bytes.len() as u64);
         let pages = range.rounded(self.changes.folio_bytes());
         if how.sync || how.direct {
-            // A write that is repeated elsewhere must not be done already: it may append.
+            // A write that another thread repeats must not have been done here: it may append.
             nonblocking::check().map_err(|_| Errno::WOULD_BLOCK)?;
         }
         let way = if how.direct {
@@ -267,7 +267,7 @@ impl<S: Source> Adapter<S> {
         if let Some(part) = appended {
             match &written {
                 Ok(()) => part.written(),
-                // Elsewhere it is begun once more.
+                // Another thread will repeat it.
                 Err(Errno::WOULD_BLOCK) => drop(part),
                 Err(_) => part.failed(),
             }
@@ -275,10 +275,10 @@ impl<S: Source> Adapter<S> {
         match way {
             Way::PastCache(_) => self.drop_written_past_cache(node, range),
             Way::FromCache(..) => {}
-            // It is served once more.
+            // It will be served again.
             Way::Quick(_) if written == Err(Errno::WOULD_BLOCK) => {}
             Way::Quick(write) => {
-                // DROPS-3: it has met no drop.
+                // DROPS-3: it cannot overlap with a drop.
                 let old = self.known.take_old(node.0, pages);
                 debug_assert_eq!(old, []);
                 drop(write);
@@ -308,7 +308,7 @@ impl<S: Source> Adapter<S> {
         }
     }
 
-    /// Checks whether a range may be written, which may be an append.
+    /// Checks whether a range, which may be an append, may be written.
     fn may_write_to(&self, id: FileId, range: Range<u64>) -> Result<Option<Admitted<'_>>> {
         let flags = self.writing()?.stored_attr(id).map_err(errno)?.flags;
         if flags.contains(InodeFlags::IMMUTABLE) {
@@ -328,7 +328,7 @@ impl<S: Source> Adapter<S> {
         data_only: bool,
     ) -> Result<()> {
         let Ok(volume) = self.writing() else {
-            // Nothing ever waits to be written; the kernel is told not to ask again.
+            // A read-only mount has no dirty data; ENOSYS makes the kernel stop sending fsync.
             return Err(Errno::NOSYS);
         };
         let id = self.node(node)?.id;
@@ -341,7 +341,7 @@ impl<S: Source> Adapter<S> {
             && self.connection_flags.writeback_cache
             && self.handles.may_be_written(id)
         {
-            // The kernel does not count the blocks of what it has written, until the file is closed.
+            // The kernel does not update the block count of a file after its own writes until the file is closed.
             self.changes.attributes(id);
         }
         outcome
@@ -400,7 +400,8 @@ impl<S: Source> Adapter<S> {
         }
         let copied = copied.map_err(errno)?;
         if copied < len {
-            // The part that has failed behind this one may be done in part. The kernel drops only pages of what was copied.
+            // A failed part after the copied range may have been copied partly. The kernel drops only pages of the
+            // copied range.
             let rest = Span::new(to.offset.saturating_add(copied), len - copied);
             self.drop_partly_changed(to.node, rest);
         }
@@ -414,17 +415,17 @@ impl<S: Source> Adapter<S> {
         Ok(copied)
     }
 
-    /// Searches for data or a hole. The kernel does not write its dirty pages before it asks. Too many threads may ask
-    /// at once for it to write them. The others then get an answer that is true of every file: all of it is data.
+    /// Searches for data or a hole. The kernel does not write back dirty pages before this request. If too many threads
+    /// wait for writeback, the others get the answer that is valid for every file: all of it is data.
     pub(super) fn seek(&self, node: NodeId, offset: u64, what: SeekFor) -> Result<u64> {
         let id = self.node(node)?.id;
-        // As the kernel's btrfs does with what is below 0.
+        // The kernel's btrfs treats negative offsets as 0.
         let offset = if offset > MAX_OFFSET { 0 } else { offset };
         match self.search(id, offset, what) {
             Err(Errno::BUSY) => {
                 let size = self.source.inode(id)?.attr.size_bytes;
                 match what {
-                    // How large it is the kernel alone knows, if it collects what is written.
+                    // With a writeback cache, only the kernel knows the size.
                     _ if offset >= size && self.connection_flags.writeback_cache => {
                         Err(Errno::BUSY)
                     }
@@ -444,7 +445,7 @@ impl<S: Source> Adapter<S> {
         }
         let mut found = self.found(id, offset, what)?;
         if self.connection_flags.writable && !self.asks_opens {
-            // Where there are pages in a hole, it is none.
+            // A hole with dirty pages is not a hole.
             while let Some(hole) = self.hole_met(id, offset, what, found)? {
                 nonblocking::check().map_err(|_| Errno::WOULD_BLOCK)?;
                 self.flush(id, hole, For::Search)?;
@@ -464,7 +465,7 @@ impl<S: Source> Adapter<S> {
         }
     }
 
-    /// Returns offset and length of the hole that an answer to `seek` rests on.
+    /// Returns offset and length of the hole that an answer to `seek` depends on.
     fn hole_met(
         &self,
         id: FileId,
@@ -496,7 +497,7 @@ impl<S: Source> Adapter<S> {
     }
 }
 
-/// Makes a file durable, but for its times.
+/// Makes a file durable, except for its times.
 fn fdatasync(
     volume: &Volume,
     id: FileId,
@@ -508,7 +509,7 @@ fn fdatasync(
     }
 }
 
-/// Makes a file durable; each open file hears of lost data once.
+/// Makes a file durable; each open file reports lost data once.
 fn fsync(volume: &Volume, id: FileId, open: Option<&OpenHandle>) -> std::result::Result<(), Error> {
     match open {
         Some(open) => open.file.fsync(),

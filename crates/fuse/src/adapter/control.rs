@@ -1,41 +1,42 @@
-//! Where commands on a mount are taken. Every process that sees the mount may ask for the place.
+//! The address for commands on a mount, readable by every process that sees the mount.
 //!
-//! It is the value of an extended attribute of every file, which no list shows. In the namespace `system.` the kernel
-//! leaves permissions to us. So the user that mounted may ask even where the directories belong to others.
+//! It is the value of an extended attribute that every file has and no list shows. In the namespace `system.` the
+//! kernel leaves permission checks to the file system. So the user who mounted may read it even if the directories
+//! belong to others.
 //!
-//! The mount also says whether it is its own process that takes them at the other end of a connection. A client
-//! sends a number that it has just drawn. The process that was sent it has the mount know it, and the client asks
-//! the mount. No other process can do that, whatever address it listens at.
+//! The mount also confirms that its own process is at the other end of a connection. A client sends a freshly drawn
+//! nonce. The receiving process registers the nonce with the mount, and the client reads it from the mount. No other
+//! process can register it, whatever address it listens on.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use ubtrfs_fuse_server::request::{Errno, Result};
 
-/// Asked of any path in a mount.
+/// The attribute that holds the address, on any path in a mount.
 pub const CONTROL_ATTRIBUTE: &str = "system.ubtrfs.control";
 
-/// A number that a client has drawn for one connection.
+/// A number that a client draws for one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Nonce(pub [u8; 16]);
 
 impl Nonce {
-    /// Returns the name of the attribute that a client reads at any path in a mount. It is there while the mount knows
-    /// the number.
+    /// Returns the name of the attribute that a client reads on any path in a mount. The attribute exists while the
+    /// nonce is registered.
     pub fn attribute(self) -> String {
         let number = u128::from_be_bytes(self.0);
         format!("{CONTROL_ATTRIBUTE}.{number:032x}")
     }
 }
 
-/// The place where commands on a mount are taken, as the mount tells it.
+/// The address for commands on a mount, and the registered nonces.
 #[derive(Clone, Debug, Default)]
 pub struct ControlPoint(Arc<State>);
 
 #[derive(Debug, Default)]
 struct State {
     address: OnceLock<Box<[u8]>>,
-    /// Attributes of numbers that are known now.
+    /// Attributes of the registered nonces.
     known: Mutex<HashSet<String>>,
 }
 
@@ -46,12 +47,12 @@ impl State {
 }
 
 impl ControlPoint {
-    /// Has the mount say where commands are taken, from now on and for its life.
+    /// Publishes the address for commands, for the rest of the mount's life.
     pub fn hand_out(&self, address: &[u8]) {
         let _ = self.0.address.set(address.into());
     }
 
-    /// Has the mount know a number as long as the guard lives.
+    /// Registers a nonce for the life of the guard.
     pub fn know(&self, nonce: Nonce) -> KnownNonce {
         let attribute = nonce.attribute();
         self.0.known().insert(attribute.clone());
@@ -61,7 +62,7 @@ impl ControlPoint {
         }
     }
 
-    /// Returns the value of an attribute, or None for an attribute of another kind.
+    /// Returns the value of an attribute, or `None` for an attribute of another kind.
     pub(super) fn value(&self, attribute: &[u8]) -> Option<Result<&[u8]>> {
         let nonce = attribute.strip_prefix(CONTROL_ATTRIBUTE.as_bytes())?;
         let value = match nonce {
@@ -76,7 +77,7 @@ impl ControlPoint {
     }
 }
 
-/// A number that the mount knows.
+/// A registered nonce.
 #[derive(Debug)]
 pub struct KnownNonce {
     point: ControlPoint,

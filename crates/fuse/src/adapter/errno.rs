@@ -1,9 +1,9 @@
-//! Which errno each error of the engine is: what the kernel's btrfs would answer.
+//! The errno for each error of the engine, the same as the kernel's btrfs returns.
 
 use ubtrfs_engine::{Error, SpaceError};
 use ubtrfs_fuse_server::request::Errno;
 
-/// Returns the errno for the caller. Only the log tells what is wrong on disk.
+/// Returns the errno for the caller. Details of a corruption go to the log only.
 pub(super) fn errno(error: Error) -> Errno {
     let errno = match &error {
         error if error.is_would_block() => Errno::WOULD_BLOCK,
@@ -31,7 +31,7 @@ pub(super) fn errno(error: Error) -> Errno {
         Error::XattrNamespace | Error::NoDiscard => Errno::OPNOTSUPP,
         Error::FileTooBig => Errno::FBIG,
         Error::TooManySymlinks => Errno::LOOP,
-        // The kernel holds a node whose file, or whose subvolume, is gone.
+        // The kernel holds a node whose file or subvolume is gone.
         Error::NoSuchInode(_) | Error::NoSuchSubvolume(_) => Errno::STALE,
         Error::Corrupt { .. }
         | Error::NoSuchTree(_)

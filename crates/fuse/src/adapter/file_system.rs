@@ -1,4 +1,4 @@
-//! The adapter as a file system that a connection serves: each verb goes to the file that does it.
+//! The adapter as the `FileSystem` of a connection: dispatches each verb to its module.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ impl<S: Source> FileSystem for Adapter<S> {
             tracing::error!(%error, "not all that was written is durable");
             self.close_failure.lock().get_or_insert(error);
         }
-        // Now, as the kernel's mount keeps it still: a later opener might keep it from going.
+        // Done while the kernel's mount still holds the device: a later opener might keep it alive.
         if let Some(device) = self.shown_by.lock().take()
             && let Err(error) = forget_pages(&device)
         {
@@ -206,7 +206,7 @@ impl<S: Source> FileSystem for Adapter<S> {
         self.close(handle)
     }
 
-    /// Opens a directory without a handle. A listing needs none: its offsets say all (`listing`).
+    /// Opens a directory without a handle. A listing needs none: its offsets hold the whole state (`listing`).
     fn opendir(&self, _context: &Context, _node: NodeId) -> Result<Opened> {
         Ok(Opened::Elided)
     }

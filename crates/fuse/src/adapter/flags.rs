@@ -1,7 +1,7 @@
 //! Inode flags as `chattr`, `lsattr` and `xfs_io` know them, by ioctl.
 //!
-//! The kernel has checked the caller for the commands for 64 bits: it turns `FS_IOC32_SETFLAGS` of programs of 32
-//! bits into them. A request that comes here as such has passed it by, and is answered as an unknown command.
+//! The kernel checks the caller only for the 64-bit commands: it translates `FS_IOC32_SETFLAGS` of 32-bit programs into
+//! them. A request that arrives as such has bypassed the check, and is answered as an unknown command.
 //!
 //! Source of the commands and bits: linux/fs.h.
 
@@ -57,7 +57,7 @@ const COMMON: [(InodeFlags, u32, u32); 5] = [
     (InodeFlags::NODUMP, FS_NODUMP, XFLAG_NODUMP),
     (InodeFlags::NOATIME, FS_NOATIME, XFLAG_NOATIME),
 ];
-/// The flags that users set and only `chattr` has.
+/// Flags that users set and only `chattr` has.
 const OWN: [(InodeFlags, u32); 4] = [
     (InodeFlags::DIRSYNC, FS_DIRSYNC),
     (InodeFlags::NODATACOW, FS_NOCOW),
@@ -66,7 +66,7 @@ const OWN: [(InodeFlags, u32); 4] = [
 ];
 
 impl<S: Source> Adapter<S> {
-    /// Carries out an ioctl on flags. Returns None if the command is another.
+    /// Carries out an ioctl on flags. Returns `None` for any other command.
     pub(super) fn flags_ioctl(
         &self,
         node: NodeId,
@@ -103,7 +103,7 @@ impl<S: Source> Adapter<S> {
         nonblocking::check().map_err(|_| Errno::WOULD_BLOCK)?;
         let guards = InodeFlags::IMMUTABLE | InodeFlags::APPEND;
         if !self.asks_opens && inode.attr.kind == FileKind::Regular && flags.intersects(guards) {
-            // Pages that a mapping has changed are refused from now on.
+            // Writeback of pages that a mapping has changed is refused once the flags are set.
             self.flush(id, WHOLE_FILE, For::Command)?;
         }
         volume.set_inode_flags(id, flags).map_err(errno)?;
@@ -114,7 +114,7 @@ impl<S: Source> Adapter<S> {
     }
 }
 
-/// Puts an ioctl's answer in.
+/// Writes the answer of an ioctl to `out`.
 fn answer(out: &mut [u8], bytes: &[u8]) -> Result<usize> {
     out.get_mut(..bytes.len())
         .ok_or(Errno::INVAL)?
@@ -122,10 +122,10 @@ fn answer(out: &mut [u8], bytes: &[u8]) -> Result<usize> {
     Ok(bytes.len())
 }
 
-/// Returns the flags that `FS_IOC_SETFLAGS` asks for.
+/// Returns the inode flags after `FS_IOC_SETFLAGS`.
 fn wanted(inode: &Inode, input: &[u8]) -> Result<InodeFlags> {
     let asked = u32::from_ne_bytes(*input.first_chunk().ok_or(Errno::INVAL)?);
-    // Shown, and not the user's to set: they come back as they are.
+    // Programs send back displayed flags that users cannot set.
     let mut rest = asked & !(fs_flags(inode.flags) & FS_VERITY);
     let mut flags = InodeFlags::empty();
     let common = COMMON.iter().map(|&(flag, bit, _)| (flag, bit));
@@ -139,7 +139,7 @@ fn wanted(inode: &Inode, input: &[u8]) -> Result<InodeFlags> {
     }
 }
 
-/// Returns the flags that `FS_IOC_FSSETXATTR` asks for. Flags that it cannot name stay.
+/// Returns the inode flags after `FS_IOC_FSSETXATTR`. Flags without a bit in its interface stay.
 fn wanted_by_xflags(inode: &Inode, input: &[u8]) -> Result<InodeFlags> {
     let fields = input.get(..FSXATTR_BYTES).ok_or(Errno::INVAL)?;
     let field = |at: usize| match fields[at..].first_chunk() {
@@ -163,7 +163,7 @@ fn wanted_by_xflags(inode: &Inode, input: &[u8]) -> Result<InodeFlags> {
     }
 }
 
-/// Returns those of the flags that a kind of file can have.
+/// Returns the flags that this kind of file can have.
 fn for_kind(kind: FileKind, flags: InodeFlags) -> InodeFlags {
     match kind {
         FileKind::Directory => flags,
@@ -184,7 +184,7 @@ fn fs_flags(flags: InodeFlags) -> u32 {
                 (InodeFlags::NODATACOW, FS_NOCOW),
             ],
         );
-    // Both may be set on disk; the kernel shows the one that wins.
+    // Both may be set on disk; the kernel displays the effective one.
     if flags.contains(InodeFlags::NOCOMPRESS) {
         shown |= FS_NOCOMP;
     } else if flags.contains(InodeFlags::COMPRESS) {

@@ -1,11 +1,11 @@
-//! Places for requests that wait until the kernel has written what it holds.
+//! A limit on requests that wait for the kernel's writeback.
 //!
-//! Pages that the kernel writes come as requests of their own. Each request that waits for them holds a thread and a place
-//! of the transport. So only as many may wait as leave some for what they wait for.
+//! Written pages arrive as requests of their own. Each request that waits for them occupies a thread and a slot of the
+//! transport. So the limit leaves threads and slots for the writes that they wait for.
 //!
 //! Invariants
 //! - FLUSHING-1: at most `PLACES` requests wait, fewer than a transport has threads, or a queue slots.
-//! - FLUSHING-2: searches for holes take no more than half of the places: they can be answered without.
+//! - FLUSHING-2: searches for holes take at most half of the places, since they can be answered without writeback.
 //!
 //! Locks: a leaf, not held while a thread waits for the kernel.
 
@@ -13,15 +13,15 @@ use parking_lot::{Condvar, Mutex};
 
 const PLACES: usize = 64;
 const PLACES_FOR_SEARCHES: usize = PLACES / 2;
-/// The kernel is asked for so much at once.
+/// The number of concurrent writeback requests to the kernel.
 const AT_ONCE: usize = 8;
 
-/// Why the kernel is to write.
+/// The reason for the writeback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum For {
     /// A search for holes.
     Search,
-    /// A command whose result would be wrong otherwise.
+    /// A command whose result would be wrong without the writeback.
     Command,
 }
 
@@ -39,7 +39,7 @@ struct Taken {
     running: usize,
 }
 
-/// A turn; over when it is dropped.
+/// A turn, which ends on drop.
 #[derive(Debug)]
 pub(super) struct Turn<'a> {
     flushing: &'a Flushing,
@@ -47,7 +47,7 @@ pub(super) struct Turn<'a> {
 }
 
 impl Flushing {
-    /// Waits for a turn; None if all places are taken.
+    /// Waits for a turn. Returns `None` if all places are taken.
     pub(super) fn enter(&self, why: For) -> Option<Turn<'_>> {
         let mut taken = self.taken.lock();
         // FLUSHING-1, FLUSHING-2

@@ -1,11 +1,11 @@
-//! Open files by the handle that the kernel gives back, where it asks before it opens.
+//! Open files by handle, for kernels that send opens.
 //!
 //! Invariants
-//! - HANDLE-1: a handle is in the table from its open to its release, and no other has its number meanwhile.
+//! - HANDLE-1: a handle is in the table from its open to its release, and its number is unique for that time.
 //! - HANDLE-2: a file counts as written to while any handle may write to it. Pages of a shared mapping keep
 //!   their handle, so a file that is not counted has no dirty page in the kernel.
 //!
-//! Locks: a mutex a shard, leaves. A thread stays with the shard in which it opens.
+//! Locks: one mutex for each shard, leaves. A thread always opens in the same shard.
 //! Not here: directories, which are listed without a handle (`listing`).
 
 use std::cell::Cell;
@@ -28,9 +28,9 @@ const SHARDS: usize = 32;
 pub(super) struct OpenHandle {
     pub(super) file: OpenFile,
     pub(super) access: AccessMode,
-    /// Its writes are durable when they are answered (`O_SYNC`, `O_DSYNC`).
+    /// Writes are durable when they are answered (`O_SYNC`, `O_DSYNC`).
     pub(super) sync: bool,
-    /// The last count of changed capabilities at which the file was found to have none; 0: never.
+    /// The value of the capability counter when the file was last found without a capability; 0 means never.
     pub(super) without_capability: AtomicU64,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct OpenHandle {
 #[derive(Debug)]
 pub(super) struct Handles {
     shards: Vec<Mutex<Slab<Arc<OpenHandle>>>>,
-    /// How many handles may write to a file.
+    /// The number of writable handles of each file.
     writers: Vec<Mutex<HashMap<FileId, u32>>>,
     next_shard: AtomicUsize,
 }

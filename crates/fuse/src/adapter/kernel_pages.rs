@@ -1,9 +1,9 @@
-//! Pages of files that the kernel holds and has not written yet, and having it write them.
+//! Writeback of the kernel's dirty pages on request.
 //!
-//! Where it asks before it opens, only files that are open for writing may have any. Else any file that it knows
-//! may, by a shared mapping.
+//! If the kernel sends opens, only files that are open for writing may have dirty pages. Otherwise any known file may,
+//! through a shared mapping.
 //!
-//! Not here: how the kernel is told (`changes`), and how many may wait for it (`flushing`).
+//! Not here: sending the notifications (`changes`), and the limit on waiting requests (`flushing`).
 
 use std::io;
 use std::sync::Arc;
@@ -23,10 +23,10 @@ use super::nodes::NodeTable;
 use super::number::{Meaning, Numbering};
 use super::span::Span;
 
-/// The thread that would take what the kernel writes may be the one that waits.
+/// A timeout, since the waiting thread may be the one that would serve the kernel's writes.
 const FLUSHING_AT_MOST: Duration = Duration::from_secs(30);
 
-/// The dirty pages of a mount that the kernel holds. For threads that serve no request, too.
+/// The dirty pages of a mount in the kernel's cache. Also for threads that serve no request.
 #[derive(Clone, Debug)]
 pub struct KernelPages {
     pub(super) asks_opens: bool,
@@ -39,10 +39,10 @@ pub struct KernelPages {
 }
 
 impl KernelPages {
-    /// Has the kernel write what it holds of the files of a subvolume, or of all.
+    /// Makes the kernel write back the files of one subvolume, or of all.
     ///
     /// # Errors
-    /// Too many wait for that (`EBUSY`), or the kernel has not done it in time (`EIO`).
+    /// Too many requests already wait for writeback (`EBUSY`), or the kernel has not finished in time (`EIO`).
     pub fn write_back(&self, subvolume: Option<RootId>) -> io::Result<()> {
         let written = self.write_back_of(subvolume);
         written.map_err(|error| io::Error::from_raw_os_error(error.code()))
@@ -66,7 +66,7 @@ impl KernelPages {
         self.flush(For::Command, nodes.map(|node| (node, WHOLE_FILE)).collect())
     }
 
-    /// Returns the subvolume of a node. The node is not the root of the mount, which is no file.
+    /// Returns the subvolume of a node that is not the root of the mount, which is not a file.
     fn subvolume_of(&self, node: NodeId) -> Option<RootId> {
         match self.numbering.meaning(node.0) {
             Meaning::File(file) => Some(file.root),
@@ -91,7 +91,7 @@ impl KernelPages {
         if drops.iter().all(is_over) {
             return Ok(());
         }
-        // The caller would go on without it: a copy by holes, a snapshot.
+        // The caller would continue without the data: a copy of the data ranges, a snapshot.
         tracing::error!("the kernel has not written its pages of some files");
         Err(Errno::IO)
     }

@@ -1,17 +1,19 @@
-//! The nodes that the kernel knows: from the first entry that it was given of one until it has forgotten as many.
+//! The nodes that the kernel knows: from the first entry that was sent for a node until the kernel has forgotten all
+//! its lookups.
 //!
-//! It may ask for such a node whether it has a name or not, so the volume keeps the file of each (`LookupRefs`). The
-//! kernel itself takes some twenty times the memory for a node.
+//! The kernel may send requests for such a node whether it has a name or not, so the volume keeps its file
+//! (`LookupRefs`). The kernel itself uses about twenty times the memory for a node.
 //!
 //! Invariants
-//! - KNOWN-1: a node is in the table while entries were given for it that the kernel has not forgotten.
-//! - KNOWN-2: a node that is marked as kept is held by the volume, and let go of when it leaves the table.
-//! - KNOWN-3: a file that the kernel may hold pages of is marked so: one that was read or written through its cache.
-//! - KNOWN-4: a drop that is under way stays noted when its node leaves the table. The kernel may look the file up anew
-//!   before it hears of the drop.
+//! - KNOWN-1: a node is in the table while it has entries that the kernel has not forgotten.
+//! - KNOWN-2: a pinned node is held by the volume, and released when it leaves the table.
+//! - KNOWN-3: a file is marked if the kernel may hold pages of it: if it was read or written through the page cache.
+//! - KNOWN-4: a drop under way stays recorded when its node leaves the table. The kernel may look the file up again
+//!   before the drop is delivered.
 //!
-//! Locks: a mutex a shard, and below it that of its left drops, a leaf. The volume asks under the locks of inodes.
-//! Not here: what numbers stand for (`number`, `nodes`), and which requests are in service (`in_service`).
+//! Locks: one mutex for each shard, and below it the shard's `left_drops`, a leaf. The volume calls in with inode locks
+//! held.
+//! Not here: the encoding of numbers (`number`, `nodes`), and requests in service (`in_service`).
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -40,39 +42,39 @@ const SHARDS: usize = 64;
 #[derive(Debug)]
 struct Node {
     lookups: u64,
-    /// The last count of changed capabilities at which the file was found to have none; 0: never.
+    /// The value of the capability counter when the file was last found without a capability; 0 means never.
     without_capability: u64,
     /// KNOWN-2
     is_pinned: bool,
-    /// It may have pages in the kernel.
+    /// Whether it is a regular file, which may have pages in the kernel.
     is_file: bool,
     /// The ends of listings, for a directory that was listed.
     listing_ends: Option<Box<ListingEnds>>,
     /// KNOWN-3
     may_have_pages: bool,
     in_service: InService,
-    /// None: nothing is noted.
+    /// `None`: nothing is recorded.
     drops: Option<Box<Drops>>,
 }
 
-/// The requests of a file that are served at this moment.
+/// The requests in service for one file.
 #[derive(Debug, Default)]
 struct InService {
-    /// Those that began since the last look at them, and earlier ones.
+    /// Reads that began since the last check, and earlier ones.
     reads: [u32; 2],
-    /// The index in `reads` of those that begin now.
+    /// The index in `reads` of reads that begin now.
     reads_now: usize,
-    /// Buffered writes that are served by a thread which may not wait.
+    /// Buffered writes on threads that may not wait.
     quick_writes: u32,
-    /// Threads that wait for the end of these to begin a drop.
+    /// Threads that wait for the end of `quick_writes` to begin a drop.
     waiting_drops: u32,
-    /// Writes of dirty pages, by their numbers.
+    /// The numbers of writes of dirty pages.
     stores: Vec<u64>,
-    /// The number of the last of these that began.
+    /// The number of the store that began last.
     last_store: u64,
 }
 
-/// Numbers are given out in turn: they cannot be chosen to collide.
+/// A hasher for node numbers. They are assigned by this mount in sequence, so nobody can choose colliding ones.
 #[derive(Debug, Default)]
 struct NumberHasher(u64);
 
@@ -98,9 +100,9 @@ type Nodes = HashMap<u64, Node, BuildHasherDefault<NumberHasher>>;
 #[derive(Debug, Default)]
 struct Shard {
     nodes: Mutex<Nodes>,
-    /// KNOWN-4: of nodes that are not in the table.
+    /// KNOWN-4: drops of nodes that are not in the table.
     left_drops: Mutex<HashMap<u64, Box<Drops>>>,
-    /// A request that others wait for is served.
+    /// Signals the end of a request that others wait for.
     served: Condvar,
 }
 
@@ -108,10 +110,10 @@ struct Shard {
 pub(super) struct KnownNodes {
     numbering: Numbering,
     shards: Vec<Shard>,
-    /// The root of the mount, which no entry is given of.
+    /// The root of the mount, for which no entry is sent.
     root_number: u64,
     root_listing_ends: Mutex<ListingEnds>,
-    /// Requests in service that the kernel may have sent in the background, of all nodes.
+    /// Requests in service that the kernel may have sent as background requests, of all nodes.
     in_background: AtomicUsize,
 }
 
@@ -130,7 +132,7 @@ impl KnownNodes {
         &self.shards[(number % SHARDS as u64) as usize]
     }
 
-    /// Does something with a node, if the kernel knows it.
+    /// Runs `work` on a node, if the kernel knows it.
     fn with<T>(&self, number: u64, work: impl FnOnce(&mut Node) -> T) -> Option<T> {
         self.shard(number).nodes.lock().get_mut(&number).map(work)
     }
@@ -140,7 +142,7 @@ impl KnownNodes {
         number.unwrap_or_else(|| Listed::File(id).usual_number())
     }
 
-    /// Counts one more entry of a node that the kernel is given.
+    /// Counts one more entry that is sent for a node.
     pub(super) fn add(&self, number: u64, kind: FileKind) {
         let mut nodes = self.shard(number).nodes.lock();
         let node = nodes.entry(number).or_insert(Node {
@@ -189,7 +191,7 @@ impl KnownNodes {
         kept
     }
 
-    /// Returns whether a node's file was found to have no capability when so many had changed.
+    /// Returns whether the file was found to have no capability when the capability counter was `count`.
     pub(super) fn is_without_capability(&self, number: u64, count: u64) -> bool {
         self.with(number, |node| node.without_capability == count)
             .unwrap_or(false)
@@ -199,7 +201,7 @@ impl KnownNodes {
         self.with(number, |node| node.without_capability = count);
     }
 
-    /// Does something with the ends of a directory's listings; None: the kernel does not know the directory.
+    /// Runs `work` on the ends of a directory's listings. Returns `None` if the kernel does not know the directory.
     pub(super) fn with_listing_ends<T>(
         &self,
         number: u64,

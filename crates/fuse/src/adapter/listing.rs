@@ -1,12 +1,11 @@
 //! Directory listings: `readdir` and `readdirplus`.
 //!
-//! Offsets tell where the listing goes on: 0 before `.`, 1 before `..`, then the index of the entry that comes
-//! next. Indexes grow from 2 and are never reused, so a listing goes on at the right place whatever came and went in
-//! between.
+//! An offset is the position to continue from: 0 before `.`, 1 before `..`, then the index of the next entry. Indexes
+//! grow from 2 and are never reused, so a listing continues correctly regardless of concurrent inserts and removals.
 //!
-//! A listing ends before what is made after it began. Else a program that renames each file that it meets would
-//! never see the end. Another that renames beside it would have it see a name twice. Opens of directories are not
-//! sent, so an offset says which listing it is of:
+//! A listing ends before entries that were created after it began. Otherwise a program that renames each file it finds
+//! would never reach the end, and a concurrent rename could list a name twice. Opens of directories are not sent to
+//! this mount, so the offset identifies the listing:
 //!
 //! | bit 62 | bit 61 | other bits | for |
 //! |---|---|---|---|
@@ -14,7 +13,7 @@
 //! | 1 | | 30 of end, 32 of index | ends from 2^24 to 2^30 |
 //! | 0 | 1 | 61 of index | larger indexes, without an end |
 //!
-//! The first are small, because programs without large files read 31 bits of them.
+//! The first form gives small offsets, because programs without large-file support read 31 bits of them.
 
 use std::ops::ControlFlow;
 
@@ -36,17 +35,17 @@ const BOUNDED: u64 = 1 << 62;
 const END_SHIFT: u32 = 32;
 const FAR: u64 = 1 << 61;
 
-/// Which entries a listing leaves out.
+/// The entries that a listing leaves out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bound {
     Nothing,
-    /// The entries from an end on that is kept by this tag.
+    /// The entries from the end stored under this tag.
     Tag(u8),
     /// The entries from this index on.
     End(u64),
 }
 
-/// Where a listing stands.
+/// The position of a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Position {
     index: u64,
@@ -70,7 +69,7 @@ impl Position {
         Self { index, bound }
     }
 
-    /// Returns the offset in the directory, or None if it is too large for an offset.
+    /// Returns the directory offset, or `None` if the position is too large for one.
     fn offset(self) -> Option<u64> {
         Some(match self.bound {
             Bound::Tag(tag) => u64::from(tag) << TAG_SHIFT | self.index,
@@ -86,7 +85,7 @@ impl Position {
     }
 }
 
-/// Takes an entry, and the child itself unless it is `.` or `..`.
+/// A callback for an entry, with the child itself unless the entry is `.` or `..`.
 type Emit<'a> = &'a mut dyn FnMut(&DirEntry<'_>, Option<FileId>) -> Result<Room>;
 
 impl<S: Source> Adapter<S> {
@@ -121,8 +120,8 @@ impl<S: Source> Adapter<S> {
         let inode = match inode {
             Ok(inode) => inode,
             Err(Errno::WOULD_BLOCK) => return Err(Errno::WOULD_BLOCK),
-            // The name is listed. A program that wants more of it looks it up, and gets the error. Attributes that are
-            // made up would be those of another generation to the kernel, and end a file that is open.
+            // The name is listed. A program that needs more looks it up, and gets the error. Made-up attributes would
+            // look like another generation to the kernel, and break files that are open.
             Err(_) => return Ok(sink.push(entry, None)),
         };
         let number = self.look_up_number(dir, entry.name, child, inode.attr.kind);
@@ -189,7 +188,7 @@ impl<S: Source> Adapter<S> {
         }
     }
 
-    /// Returns where a listing goes on that reads from `offset`, and the index at which it ends.
+    /// Returns the position for a listing that continues at `offset`, and the index at which it ends.
     fn position(&self, dir: &Node, offset: u64) -> Result<(Position, u64)> {
         let position = Position::from_offset(offset);
         match position.bound {
@@ -217,7 +216,7 @@ impl<S: Source> Adapter<S> {
         }
     }
 
-    /// Returns the bound of a listing that begins.
+    /// Returns the bound of a new listing.
     fn bound(&self, dir: &Node, end: u64) -> Bound {
         match u32::try_from(end) {
             Ok(end) if end < 1 << TAG_SHIFT => {

@@ -1,14 +1,14 @@
-//! Ends of the listings of one directory, by a tag that stands in the offsets of each.
+//! Ends of the listings of one directory, by the tag in the offsets of each.
 
-/// Tags are 1 to this.
+/// The largest tag; the smallest is 1.
 const TAGS: u8 = 127;
 
-/// A listing that is overtaken by `TAGS` others, each with another end, gets the end of the last.
+/// The recent ends. A listing that is overtaken by `TAGS` others with different ends gets the end of the newest.
 #[derive(Debug, Default)]
 pub(super) struct ListingEnds {
-    /// That of tag 1 first.
+    /// Indexed by tag, from 1.
     ends: Vec<u32>,
-    /// The tag given last; 0: none.
+    /// The tag assigned last; 0 means none.
     last: u8,
 }
 
@@ -34,7 +34,7 @@ impl ListingEnds {
         self.ends.get(at).copied()
     }
 
-    /// Gives an end to a tag that is not known, or not any more.
+    /// Assigns an end to an unknown or forgotten tag.
     pub(super) fn set(&mut self, tag: u8, end: u32) {
         let len = usize::from(tag.clamp(1, TAGS));
         if self.ends.len() < len {

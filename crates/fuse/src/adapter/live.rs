@@ -1,10 +1,10 @@
-//! Mount options that may change while the mount is there.
+//! Mount options that a remount can change.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use ubtrfs_engine::AtimePolicy;
 
-/// Asked by each request that they decide on.
+/// The rules that requests look up.
 #[derive(Debug, Default)]
 pub(crate) struct LiveRules {
     atime: Policy,
@@ -48,7 +48,7 @@ impl LiveRules {
     }
 }
 
-/// An `AtimePolicy` that others may set.
+/// An `AtimePolicy` that other threads may set.
 #[derive(Debug, Default)]
 struct Policy(AtomicU8);
 

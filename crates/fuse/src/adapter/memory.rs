@@ -1,6 +1,6 @@
 //! Test only: a tree in memory in place of a volume.
 //!
-//! Subvolume 5 is the one that tests mount. Contents of files are made from their offsets.
+//! Tests mount subvolume 5. Contents of files are generated from their offsets.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -20,7 +20,7 @@ pub(crate) const fn file(root: u64, inode: u64) -> FileId {
     }
 }
 
-/// Returns the empty directory that stands in a directory for subvolumes that were not copied.
+/// Returns the empty directory that replaces, in a directory, subvolumes that were not copied.
 pub(crate) const fn empty_subvolume_dir_in(dir: FileId) -> FileId {
     file(dir.root.0, dir.ino.0 | 1 << 63)
 }
@@ -42,11 +42,11 @@ pub(crate) struct File {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Memory {
     pub(crate) files: BTreeMap<FileId, File>,
-    /// Reading these fails.
+    /// Files whose inodes cannot be read.
     pub(crate) broken: Vec<FileId>,
-    /// Reading these would wait.
+    /// Files whose reads would block.
     pub(crate) slow: Vec<FileId>,
-    /// Reading the contents of these panics.
+    /// Files whose reads panic.
     pub(crate) cursed: Vec<FileId>,
 }
 
@@ -97,12 +97,12 @@ impl Memory {
         self.files.entry(id).or_insert(file);
     }
 
-    /// Adds a directory that holds itself.
+    /// Adds a directory that is its own parent.
     pub(crate) fn add_top(&mut self, id: FileId) {
         self.insert(id, FileKind::Directory, id);
     }
 
-    /// Puts a name into a directory, and makes the file unless it is there.
+    /// Adds a name to a directory, and creates the file unless it exists.
     pub(crate) fn add(&mut self, dir: FileId, name: &str, id: FileId, kind: FileKind) -> &mut File {
         self.insert(id, kind, dir);
         let children = &mut self

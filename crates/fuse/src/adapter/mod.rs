@@ -1,15 +1,16 @@
 //! A btrfs volume as the file system of a FUSE connection, and the only place that picks an errno.
 //!
-//! One subvolume is the root of the mount; those below it are directories in it. The kernel may believe every
-//! answer for good: what it changes itself it knows, and what else changes it is told (`changes`). So lifetimes do
-//! not end, and cached contents stay from one open to the next. Opens are elided unless a part of the adapter needs
-//! them (`Adapter::asking_opens`).
+//! One subvolume is the root of the mount; subvolumes below it are directories in it. The kernel may cache every answer
+//! without a time limit: it knows its own changes, and is notified of all others (`changes`). So TTLs do not expire,
+//! and cached contents survive from one open to the next. Opens are elided unless a part of the adapter needs them
+//! (`Adapter::asking_opens`).
 //!
 //! Invariants
-//! - FUSE-1: the node id of every file but the root is the inode number shown (`number`).
-//! - FUSE-2: memory grows with the nodes that the kernel knows (`known`) and with open files, not with files seen.
-//! - FUSE-3: a file is the root of the mount only as node 1. An entry that leads to it again would make the tree
-//!   endless (`ELOOP`).
+//! - FUSE-1: the node id of every file except the root is the displayed inode number (`number`).
+//! - FUSE-2: memory grows with the nodes that the kernel knows (`known`) and with open files, not with all files ever
+//!   seen.
+//! - FUSE-3: a file is the root of the mount only as node 1. Another entry that leads to it would make the tree endless
+//!   (`ELOOP`).
 //!
 //! Locks: none over a whole request. The locks here are leaves; the engine locks inodes.
 
@@ -68,7 +69,7 @@ use self::source::{FileId, Inode, Source};
 pub(crate) use self::xattr::{TAKES_CHANGES, WRITABLE_ATTRIBUTE};
 use crate::caller::finds_by_handle;
 
-/// More than a century, and within what the kernel's clock can add.
+/// More than a century, and within the range of the kernel's clock.
 const FOREVER: Duration = Duration::from_secs(u32::MAX as u64);
 const NAME_MAX: usize = 255;
 const WHOLE_FILE: Range = (0, None);
@@ -78,22 +79,22 @@ const WHOLE_FILE: Range = (0, None);
 pub(crate) struct Adapter<S: Source> {
     source: S,
     root: FileId,
-    /// The kernel knows the root as long as there is a mount: its subvolume is not freed, even if it is deleted.
+    /// Keeps the subvolume of the root from being freed during the mount, even if it is deleted.
     _held_root: Option<OpenFile>,
     numbering: Numbering,
     nodes: Arc<NodeTable>,
     known: Arc<KnownNodes>,
     handles: Arc<Handles>,
     changes: Changes,
-    /// How often a capability was given to a file, and one.
+    /// The number of capability changes, plus one.
     capabilities: AtomicU64,
     flushing: Arc<Flushing>,
     appends: Appends,
     connection_flags: ConnectionFlags,
-    /// Before it opens a file the kernel asks; see `asking_opens`.
+    /// Whether the kernel sends opens; see `asking_opens`.
     asks_opens: bool,
     live: Arc<LiveRules>,
-    /// Changes of names are durable when they are answered.
+    /// Whether changes of names are durable when they are answered.
     syncs_names: bool,
     is_fakeroot: bool,
     /// Returns whether a process or thread finds files by their handles (`by_handle`).
@@ -104,30 +105,30 @@ pub(crate) struct Adapter<S: Source> {
     shown_by: ShownBy,
 }
 
-/// The error of a close of the volume that the kernel asked for.
+/// The error of closing the volume at the kernel's request.
 pub(crate) type CloseFailure = Arc<Mutex<Option<ubtrfs_engine::Error>>>;
 
-/// The loop device that stands for the image of a mount, if one does.
+/// The loop device of a mounted image, if there is one.
 pub(crate) type ShownBy = Arc<Mutex<Option<PathBuf>>>;
 
-/// A node that the kernel named, resolved.
+/// A node id that the kernel sent, resolved.
 #[derive(Debug)]
 struct Node {
     id: FileId,
-    /// The inode number shown.
+    /// The displayed inode number.
     number: u64,
     listed: Option<Listed>,
 }
 
 impl Node {
-    /// Returns whether this is a directory in place of a subvolume that is not there.
+    /// Returns whether this directory replaces a subvolume that does not exist here.
     fn is_empty_subvolume_dir(&self) -> bool {
         matches!(self.listed, Some(Listed::EmptySubvolumeDir { .. }))
     }
 }
 
 impl<S: Source> Adapter<S> {
-    /// Serves the subvolume whose root directory is `root`, and what is below it.
+    /// Creates an adapter for the subvolume with this root directory.
     pub(crate) fn new(source: S, root: FileId, connection_flags: ConnectionFlags) -> Self {
         let numbering = Numbering::new(root.root);
         let known = Arc::new(KnownNodes::new(numbering, root));
@@ -166,7 +167,7 @@ impl<S: Source> Adapter<S> {
         }
     }
 
-    /// Sets whether any caller that can send the ioctls of btrfs may do everything.
+    /// Sets whether every caller that can send btrfs ioctls may do everything.
     #[must_use]
     pub(crate) fn for_fakeroot(mut self, is_fakeroot: bool) -> Self {
         self.is_fakeroot = is_fakeroot;
@@ -178,7 +179,7 @@ impl<S: Source> Adapter<S> {
         self.device.clone()
     }
 
-    /// Returns the cell that is to be set to the place where commands are taken.
+    /// Returns the cell to be set to the address for commands.
     pub(crate) fn control(&self) -> ControlPoint {
         self.control.clone()
     }
@@ -187,21 +188,21 @@ impl<S: Source> Adapter<S> {
         Arc::clone(&self.close_failure)
     }
 
-    /// Returns the cell that is to be set to the loop device that stands for the image.
+    /// Returns the cell to be set to the loop device of the image.
     pub(crate) fn shown_by(&self) -> ShownBy {
         Arc::clone(&self.shown_by)
     }
 
-    /// Sets whether the kernel is to ask before it opens a file. It need not, since the data that an open file needs is
-    /// kept with the node (`known`). But then flags forbid changes and not opens, and the kernel itself must not
-    /// collect writes.
+    /// Sets whether the kernel sends opens. Usually it need not, since the data of an open file is stored with its node
+    /// (`known`). But without opens, inode flags forbid changes and not opens, and the kernel must not use a writeback
+    /// cache.
     #[must_use]
     pub(crate) fn asking_opens(mut self, asks: bool) -> Self {
         self.asks_opens = asks && self.connection_flags.writable;
         self
     }
 
-    /// Returns the pages that the kernel has not written yet.
+    /// Returns the kernel's dirty pages.
     pub(crate) fn kernel_pages(&self) -> KernelPages {
         KernelPages {
             asks_opens: self.asks_opens,
@@ -214,19 +215,19 @@ impl<S: Source> Adapter<S> {
         }
     }
 
-    /// Has the kernel write what it holds of the files of a subvolume, or of all.
+    /// Makes the kernel write back the files of one subvolume, or of all.
     fn write_back(&self, subvolume: Option<RootId>) -> Result<()> {
         self.kernel_pages().write_back_of(subvolume)
     }
 
-    /// Has the kernel write what it holds of a range of a file. An operation that would be wrong without it fails with
-    /// `EBUSY` when too many requests wait for that.
+    /// Makes the kernel write back a range of a file. Fails with `EBUSY` if too many requests wait for writeback, for
+    /// operations that would be wrong without it.
     fn flush(&self, file: FileId, range: Range, why: For) -> Result<()> {
         let ranges = vec![(self.changes.node_of(file), range)];
         self.kernel_pages().flush(why, ranges)
     }
 
-    /// Sets the rules that may change while the mount is there.
+    /// Sets the rules that a remount can change.
     #[must_use]
     pub(crate) fn with_live_rules(mut self, live: Arc<LiveRules>) -> Self {
         self.live = live;
@@ -240,7 +241,7 @@ impl<S: Source> Adapter<S> {
         self
     }
 
-    /// Returns where others that change the volume tell what they changed.
+    /// Returns the interface for reporting changes that were made outside of the mount.
     pub(crate) fn changes(&self) -> Changes {
         self.changes.clone()
     }
@@ -284,7 +285,7 @@ impl<S: Source> Adapter<S> {
         }
     }
 
-    /// Returns the number of `name` in `dir`, to be shown.
+    /// Returns the displayed inode number of `name` in `dir`.
     fn shown_number(&self, dir: &Node, name: &[u8], child: FileId) -> u64 {
         self.numbering
             .number(child)

@@ -1,7 +1,7 @@
-//! Names: looking them up, making and taking them away, moving them.
+//! Directory entries: lookup, creation, removal and renames.
 //!
-//! Owners, set-id bits, ACLs and flags of what is made are the engine's, from what the kernel says of the caller.
-//! Whether the caller may do it the kernel has asked already.
+//! The engine sets owners, set-id bits, ACLs and flags of new files, from the caller's ids in the request. The kernel
+//! has already checked that the caller may do it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,7 +18,7 @@ use super::source::Source;
 use super::{Adapter, FOREVER, NAME_MAX, Node, volume};
 
 const DIRECTORY: u32 = 0o040_000;
-/// A character device with number 0:0 and no rights.
+/// A character device with number 0:0 and no permissions.
 const WHITEOUT: u32 = 0o020_000;
 
 impl<S: Source> Adapter<S> {
@@ -42,7 +42,7 @@ impl<S: Source> Adapter<S> {
         };
         self.reachable(child)?;
         let inode = match self.source.inode(child) {
-            // It lost its name in between.
+            // Its name was removed in between.
             Err(Errno::STALE) => return absent,
             inode => inode?,
         };
@@ -50,7 +50,7 @@ impl<S: Source> Adapter<S> {
         Ok(Lookup::Found(self.entry_of(number, &inode)))
     }
 
-    /// Returns the directory in which something is to change.
+    /// Returns the directory of a change.
     fn dir_to_change(&self, dir: NodeId) -> Result<(&Arc<Volume>, Node)> {
         let volume = self.writing()?;
         self.prepare_names()?;
@@ -61,7 +61,8 @@ impl<S: Source> Adapter<S> {
         }
     }
 
-    /// Checks, before names change, that this thread can make the change durable. If not, it is not begun.
+    /// Checks, before names change, that this thread can make the change durable. If it cannot, the change is not
+    /// started.
     pub(super) fn prepare_names(&self) -> Result<()> {
         match self.syncs_names {
             true => nonblocking::check().map_err(|_| Errno::WOULD_BLOCK),
@@ -69,7 +70,7 @@ impl<S: Source> Adapter<S> {
         }
     }
 
-    /// Makes names durable after they have changed in a directory, if the mount wants that.
+    /// Makes changed names in a directory durable, if the mount is set to do so.
     pub(super) fn sync_names(&self, volume: &Volume, dir: FileId) -> Result<()> {
         match self.syncs_names {
             true => volume.fsync(dir).map_err(errno),
@@ -207,7 +208,7 @@ impl<S: Source> Adapter<S> {
     }
 }
 
-/// Returns the attributes of the inode that a request asks for.
+/// Returns the attributes of the requested inode.
 pub(super) fn new_inode(context: &Context, new: &NewNode) -> NewInode<'static> {
     NewInode {
         umask: new.umask,

@@ -1,11 +1,11 @@
-//! Nodes whose number does not say which file they are.
+//! Nodes whose number does not encode their file.
 //!
 //! Invariants
 //! - NODES-1: a node is listed while the kernel holds lookups of it, and no longer.
 //! - NODES-2: while it is listed, a node has one number and a number one node.
 //!
-//! The number comes from a hash of what the node is. So it is the same the next time unless another listed node has
-//! taken it (one chance in 2^60 for a pair).
+//! The number is a hash of the node. So it is the same the next time, unless another listed node has taken it (one
+//! chance in 2^60 for a pair).
 //!
 //! Locks: one mutex, a leaf; nothing is read while it is held.
 
@@ -22,8 +22,8 @@ use super::source::FileId;
 pub(super) enum Listed {
     /// A file whose numbers are too large to be packed.
     File(FileId),
-    /// An empty directory in place of a subvolume that was not copied with its snapshot. Those in one
-    /// directory share `empty_dir`; the name tells them apart.
+    /// An empty directory in place of a subvolume that was not copied with its snapshot. All such directories in one
+    /// parent share `empty_dir`; the name distinguishes them.
     EmptySubvolumeDir {
         empty_dir: FileId,
         dir: FileId,
@@ -40,7 +40,7 @@ impl Listed {
         }
     }
 
-    /// Hashes to the same value in every run, so not by one of the standard library's hashers.
+    /// Hashes to the same value in every run, unlike the standard library's hashers.
     fn hash(&self) -> u64 {
         let mut hash = Fnv::new();
         match self {
@@ -53,7 +53,7 @@ impl Listed {
         hash.finish()
     }
 
-    /// Returns the number that the node gets unless another node has it. Directory listings show it.
+    /// Returns the number of the node unless another node has it. Directory listings display it.
     pub(super) fn usual_number(&self) -> u64 {
         Numbering::listed(self.hash())
     }
@@ -77,7 +77,7 @@ impl Fnv {
         self.bytes(&id.ino.0.to_le_bytes());
     }
 
-    /// Mixes the hash. FNV leaves the top bits of short inputs alike, and the top four are cut off.
+    /// Mixes the hash. FNV barely changes the top bits for short inputs, and the top four are cut off.
     fn finish(self) -> u64 {
         let folded = self.0 ^ self.0 >> 32;
         folded.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ folded >> 29
@@ -102,7 +102,7 @@ pub(super) struct NodeTable {
 }
 
 impl NodeTable {
-    /// Counts one lookup and gives the number.
+    /// Counts one lookup, and returns the number.
     pub(super) fn look_up(&self, what: Listed) -> u64 {
         let table = &mut *self.table.lock();
         if let Some(&number) = table.numbers.get(&what) {

@@ -1,12 +1,11 @@
 //! Inode numbers that are unique in a mount which shows many subvolumes.
 //!
-//! Every subvolume counts its inodes from 256, and all of a FUSE mount has one `st_dev`. By that `find`, `tar`,
-//! `rsync` and `du` would take two files with one number for one file. So a number says which subvolume it is of.
-//! It is also the node id that the kernel gives back, because a transport may need the two to be equal. The file is
-//! computed from the number, so nothing has to be remembered to know which file it is. And the numbers are the same
-//! in every mount of the same subvolume.
+//! Every subvolume counts its inodes from 256, and all of a FUSE mount has one `st_dev`. So `find`, `tar`, `rsync` and
+//! `du` would take two files with one number for one file. Hence a number includes the subvolume. It is also the node
+//! id, because a transport may need the two to be equal. The file is computed from the number, without a table. And the
+//! numbers are the same in every mount of a subvolume.
 //!
-//! Bit 63 is always 0: some programs keep the number in a signed field. Bits 62-60 are the form:
+//! Bit 63 is always 0: some programs store the number in a signed field. Bits 62-60 are the form:
 //!
 //! | form | bits after it | for |
 //! |---|---|---|
@@ -14,11 +13,10 @@
 //! | 100 | 16 of subvolume, 44 of inode | others |
 //! | 101 | 24, 36 | others |
 //! | 110 | 32, 28 | others |
-//! | 111 | 60 of hash | what fits nowhere: `NodeTable` keeps it while the kernel knows it |
+//! | 111 | 60 of hash | all others: `NodeTable` has them while the kernel knows them |
 //!
-//! The first form that has room is taken, so a file has one number. The last is for empty subvolume directories (which
-//! have no inode, and of which a directory may hold many). It is also for numbers that take two to the 28th subvolumes
-//! or a volume made by hand to reach.
+//! The first form with room is used, so a file has one number. The last form is for empty subvolume directories, which
+//! have no inode and may share a parent. It is also for numbers that take 2^28 subvolumes or a crafted volume to reach.
 
 use ubtrfs_format::ids::{InodeNr, RootId};
 
@@ -61,7 +59,7 @@ pub(super) struct Numbering {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Meaning {
     File(FileId),
-    /// Only the table of listed nodes knows.
+    /// A number that only the table of listed nodes can resolve.
     Listed,
     /// No file has this number.
     Nothing,
@@ -75,7 +73,7 @@ impl Numbering {
     /// Returns the number of a file, unless it has to be listed.
     pub(super) fn number(&self, id: FileId) -> Option<u64> {
         let inode = id.ino.0;
-        // No file has a smaller number, and FUSE has a meaning of its own for 0 and 1.
+        // No file has a smaller number, and FUSE reserves 0 and 1.
         if inode < InodeNr::FIRST_FREE.0 {
             return None;
         }
@@ -105,7 +103,7 @@ impl Numbering {
                 ino: InodeNr(number),
             },
         };
-        // One file, one number: a number that `number` would not have given has no file.
+        // One file, one number: a number that `number` would not return belongs to no file.
         if self.number(id) == Some(number) {
             Meaning::File(id)
         } else {
@@ -113,8 +111,8 @@ impl Numbering {
         }
     }
 
-    /// Returns the generation of 32 bits that the kernel keeps with a number. A handle of a file is good in each mount
-    /// of the same subvolume and stale in others: snapshots share numbers and generations of inodes.
+    /// Returns the 32-bit generation that the kernel stores with a number. A file handle is valid in every mount of the
+    /// same subvolume and stale in others: snapshots share numbers and generations of inodes.
     pub(super) fn generation(&self, number: u64, generation: u64) -> u64 {
         let salt = match number < FOREIGN {
             true => self.home.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32,

@@ -1,7 +1,7 @@
 //! The interface of a volume for the adapter.
 //!
-//! `Volume` is the one that is mounted; tests put a tree in memory in its place, with numbers and
-//! defects that no kernel would make. Errors have become errnos here, and were logged on the way.
+//! Mounts use `Volume`. Tests use a tree in memory, with numbers and defects that no kernel would produce. Errors are
+//! errnos at this level, and have been logged.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -11,17 +11,17 @@ use ubtrfs_engine::Volume;
 use ubtrfs_format::item::InodeFlags;
 use ubtrfs_fuse_server::request::{Attr, FileKind, Result, StatFs};
 
-/// One file as it is on disk.
+/// A file as it is on disk.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Inode {
-    /// With `ino` as it is within the subvolume.
+    /// `ino` is the number within the subvolume.
     pub(crate) attr: Attr,
     pub(crate) generation: u64,
     pub(crate) flags: InodeFlags,
 }
 
 pub(crate) struct Child<'a> {
-    /// Grows along the directory, from 2.
+    /// Ascending within a directory, from 2.
     pub(crate) index: u64,
     pub(crate) name: &'a [u8],
     pub(crate) kind: FileKind,
@@ -29,7 +29,7 @@ pub(crate) struct Child<'a> {
 }
 
 pub(crate) trait Source: Send + Sync + 'static {
-    /// Returns the volume, for operations that only volumes support: changes.
+    /// Returns the volume, for operations that only volumes support, such as changes.
     fn volume(&self) -> Option<&Arc<Volume>> {
         None
     }

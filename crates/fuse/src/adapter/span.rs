@@ -1,6 +1,6 @@
-//! Ranges of a file, and sets of them that stay small.
+//! Byte ranges of a file, and bounded sets of them.
 
-/// A range of a file.
+/// A byte range of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Span {
     pub(super) start: u64,
@@ -24,14 +24,14 @@ impl Span {
         &bytes[(self.start - offset) as usize..(self.end - offset) as usize]
     }
 
-    /// Returns the common part, if there is one.
+    /// Returns the intersection, unless it is empty.
     pub(super) fn common(self, other: Self) -> Option<Self> {
         let start = self.start.max(other.start);
         let end = self.end.min(other.end);
         (start < end).then_some(Self { start, end })
     }
 
-    /// Returns the range with whole units of so many bytes at both ends.
+    /// Returns the range, extended at both ends to multiples of `unit`.
     pub(super) fn rounded(self, unit: u64) -> Self {
         Self {
             start: self.start / unit * unit,
@@ -39,7 +39,7 @@ impl Span {
         }
     }
 
-    /// Returns the parts in front of another range and behind it.
+    /// Returns the parts before and after another range.
     pub(super) fn without(self, other: Self) -> impl Iterator<Item = Self> {
         let front = Self {
             start: self.start,
@@ -55,8 +55,8 @@ impl Span {
     }
 }
 
-/// A set of ranges. Beyond `MAX_SPANS` of them the two that are nearest to each other become one. So the set may contain
-/// more than was put in, and never less.
+/// A set of ranges. When it exceeds `MAX_SPANS` ranges, the two nearest to each other are merged. So the set may
+/// contain more than was inserted, but never less.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Spans(Vec<Span>);
 
@@ -75,7 +75,7 @@ impl Spans {
         if span.start >= span.end {
             return;
         }
-        // Those that touch it become a part of it.
+        // Merges the range with all ranges that it touches or overlaps.
         let first = self.0.partition_point(|other| other.end < span.start);
         let behind = self.0.partition_point(|other| other.start <= span.end);
         let mut whole = span;
@@ -84,6 +84,7 @@ impl Spans {
             whole.end = whole.end.max(other.end);
         }
         self.0.splice(first..behind, [whole]);
+        // Merging the nearest two adds the fewest bytes that were never inserted.
         if self.0.len() > MAX_SPANS {
             let gap = |at: &usize| self.0[at + 1].start - self.0[*at].end;
             if let Some(nearest) = (0..self.0.len() - 1).min_by_key(gap) {
@@ -95,6 +96,7 @@ impl Spans {
 
     /// Returns the parts of a range that the set contains, in ascending order.
     pub(super) fn common(&self, span: Span) -> impl Iterator<Item = Span> {
+        // Ranges are sorted and disjoint, so the intersections are contiguous.
         let first = self.0.partition_point(|other| other.end <= span.start);
         self.0[first..]
             .iter()

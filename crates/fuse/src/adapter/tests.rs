@@ -1,4 +1,4 @@
-//! The adapter over a tree in memory, asked as a transport would.
+//! The adapter over a tree in memory, called as a transport calls it.
 
 mod by_handle;
 mod writing;
@@ -92,7 +92,7 @@ fn list(adapter: &Adapter<Memory>, dir: NodeId, at_once: usize) -> Vec<(String, 
     }
 }
 
-/// Creates two subvolumes below the top, and in the second an empty subvolume directory beside another one.
+/// Creates two subvolumes below the top, and an empty subvolume directory next to another one in the second.
 fn nested() -> Memory {
     let mut memory = Memory::new();
     memory.add(TOP, "file", file(5, 257), FileKind::Regular);

@@ -1,4 +1,4 @@
-//! `Volume` as a source.
+//! The `Source` of a mounted `Volume`.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ impl Source for Arc<Volume> {
     fn inode(&self, id: FileId) -> Result<Inode> {
         match self.attr(id) {
             Ok(attr) => Ok(shown(self, &attr)),
-            // Nothing goes away, so it is a name that leads nowhere.
+            // In a read-only volume no inode disappears, so the name is dangling.
             Err(error @ (Error::NoSuchInode(_) | Error::NoSuchSubvolume(_)))
                 if !self.is_writable() =>
             {
@@ -101,7 +101,7 @@ impl Source for Arc<Volume> {
     }
 }
 
-/// Returns the kind of a file, as requests name it.
+/// Converts the kind of a file for replies.
 pub(super) fn file_kind(kind: ubtrfs_engine::FileKind) -> FileKind {
     use ubtrfs_engine::FileKind as Stored;
     match kind {
@@ -115,7 +115,7 @@ pub(super) fn file_kind(kind: ubtrfs_engine::FileKind) -> FileKind {
     }
 }
 
-/// Returns attributes as a mount shows them.
+/// Returns attributes as a mount displays them.
 pub(super) fn shown(volume: &Volume, attr: &ubtrfs_engine::Attr) -> Inode {
     let sector_bytes = volume.superblock().sectorsize.get();
     Inode {
@@ -140,7 +140,7 @@ pub(super) fn shown(volume: &Volume, attr: &ubtrfs_engine::Attr) -> Inode {
     }
 }
 
-/// Splits a device number. On disk it is the kernel's own: 12 bits of major above 20 of minor.
+/// Splits a device number. On disk it has the kernel's encoding: 12 bits of major above 20 of minor.
 fn device(rdev: u64) -> DeviceNr {
     DeviceNr {
         major: (rdev >> 20 & 0xfff) as u32,
@@ -152,7 +152,7 @@ pub(super) fn device_on_disk(device: DeviceNr) -> u64 {
     u64::from(device.major & 0xfff) << 20 | u64::from(device.minor & 0xf_ffff)
 }
 
-/// Returns `st_blocks`: whole sectors are taken, even by data that is stored within an inode.
+/// Returns `st_blocks`: in whole sectors, even for inline data.
 fn blocks(nbytes: u64, sector_bytes: u32) -> u64 {
     let sector_bytes = u64::from(sector_bytes.max(512));
     nbytes

@@ -1,7 +1,7 @@
-//! Extended attributes: which namespaces exist, and how lists and values go into a caller's buffer.
+//! Extended attributes: namespaces, and the transfer of lists and values into a caller's buffer.
 //!
-//! ACLs are ordinary xattrs here (`system.posix_acl_access`, `system.posix_acl_default`): what btrfs
-//! stores is what the kernel passes to user space, and the kernel evaluates it.
+//! ACLs are ordinary xattrs here (`system.posix_acl_access`, `system.posix_acl_default`): btrfs stores the user-space
+//! format, and the kernel evaluates it.
 
 use ubtrfs_engine::XattrMode;
 use ubtrfs_fuse_server::request::{Context, Errno, NodeId, Result, XattrHow};
@@ -10,12 +10,12 @@ use super::Adapter;
 use super::errno::errno;
 use super::source::Source;
 
-/// Namespaces in which the kernel's btrfs looks a name up; it refuses others.
+/// The namespaces of the kernel's btrfs, which refuses all others.
 const NAMESPACES: [&[u8]; 4] = [b"user.", b"security.", b"trusted.", b"btrfs."];
 const ACLS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
 
-/// An attribute of any path in a mount, and in no list. It says whether the volume takes changes, whatever the
-/// mount's flags say and whichever subvolume the path is in.
+/// An unlisted attribute of every path in a mount. Its value shows whether the volume can be changed, regardless of the
+/// mount's flags and of the path's subvolume.
 pub(crate) const WRITABLE_ATTRIBUTE: &str = "system.ubtrfs.writable";
 pub(crate) const TAKES_CHANGES: &[u8] = b"1";
 const TAKES_NONE: &[u8] = b"0";
@@ -83,7 +83,7 @@ impl<S: Source> Adapter<S> {
             (false, false) => XattrMode::Any,
             (true, false) => XattrMode::Create,
             (false, true) => XattrMode::Replace,
-            // As the kernel's btrfs: one that is not there is not replaced, and one that is there is not created.
+            // As in the kernel's btrfs: a missing attribute is not replaced, and an existing one is not created.
             (true, true) => match self.source.xattr(id, name)? {
                 Some(_) => XattrMode::Create,
                 None => XattrMode::Replace,
@@ -114,7 +114,7 @@ fn namespace_exists(name: &[u8]) -> bool {
             .any(|space| name.len() > space.len() && name.starts_with(space))
 }
 
-/// Puts a value in; an empty buffer only wants the length.
+/// Copies a value to `out`; an empty buffer requests the length.
 fn fill(out: &mut [u8], value: &[u8]) -> Result<usize> {
     if !out.is_empty() {
         out.get_mut(..value.len())
@@ -124,7 +124,7 @@ fn fill(out: &mut [u8], value: &[u8]) -> Result<usize> {
     Ok(value.len())
 }
 
-/// Puts names in, each followed by a zero byte; an empty buffer only wants the length.
+/// Copies names, each with a zero byte at its end; an empty buffer requests the length.
 fn fill_list<'a>(out: &mut [u8], names: impl Iterator<Item = &'a [u8]>) -> Result<usize> {
     let measure = out.is_empty();
     let mut len = 0;

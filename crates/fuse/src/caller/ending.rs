@@ -1,18 +1,18 @@
 //! Whether a caller is about to end, by a signal that it neither blocks nor catches.
 //!
-//! The kernel would tell by an INTERRUPT, which is refused (`fuse-server`). An operation that may take long looks
-//! itself.
+//! The kernel would report this with an INTERRUPT, which this server refuses (`fuse-server`). So long operations check
+//! by themselves.
 
 use std::fs;
 use std::time::{Duration, Instant};
 
 use ubtrfs_device::clock;
 
-/// SIGKILL, which the kernel sends to each thread of a process that ends by any signal.
+/// SIGKILL, which the kernel sends to each thread of a process that any signal ends.
 const KILL: u64 = 1 << (9 - 1);
 const LOOKS_EACH: Duration = Duration::from_millis(20);
 
-/// A thread that waits for something that takes long.
+/// A caller with a long request, watched for its end.
 #[derive(Debug)]
 pub(crate) struct EndingCaller {
     pid: u32,
@@ -21,8 +21,8 @@ pub(crate) struct EndingCaller {
 }
 
 impl EndingCaller {
-    /// Creates a check for the end of a caller. A caller in another process namespace has the number 0 here, and
-    /// nothing is known of it.
+    /// Creates a check for the end of a caller. A caller in another pid namespace has the number 0 here, and cannot be
+    /// inspected.
     pub(crate) fn new(pid: u32) -> EndingCaller {
         EndingCaller {
             pid,
@@ -31,7 +31,7 @@ impl EndingCaller {
         }
     }
 
-    /// Looks now and then, so that it may be asked often.
+    /// Returns whether the caller is ending. Rate-limited, so it may be called often.
     pub(crate) fn is_ending(&mut self) -> bool {
         if !self.has_ended && self.pid != 0 && clock::now() - self.looked >= LOOKS_EACH {
             self.looked = clock::now();

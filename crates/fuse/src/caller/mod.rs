@@ -1,8 +1,8 @@
-//! Callers that ask for something that only btrfs has, and what the kernel's btrfs would let them do.
+//! Callers of operations that only btrfs has, and the rights that the kernel's btrfs would check.
 //!
-//! The kernel checks permissions of what every file system has before it asks a FUSE server. Ioctls and the control
-//! socket go past that. So what the kernel's btrfs asks for each of them is asked again (`ubtrfs_engine::rights`). Here a
-//! process becomes a caller. Capabilities are those of the calling thread, and count only in the user namespace of this
+//! The kernel checks ordinary permissions before it sends a request to a FUSE server. Ioctls and the control socket
+//! bypass those checks. So the checks of the kernel's btrfs are repeated (`ubtrfs_engine::rights`). This module turns a
+//! process into a caller. Capabilities are read from the calling thread, and count only in the user namespace of this
 //! process.
 
 mod ending;
@@ -21,15 +21,15 @@ pub(crate) use self::ending::EndingCaller;
 pub use self::peer::Peer;
 pub(crate) use self::system_call::{SystemCall, finds_by_handle};
 
-/// The namespaces in which the kernel starts, as links below `/proc` show them.
+/// The initial pid namespace, as links below `/proc` display it.
 const FIRST_PIDS: &str = "pid:[4026531836]";
 const FIRST_USERS: &str = "user:[4026531837]";
 
-/// The umask of a process that cannot be looked at.
+/// The umask assumed for a process that cannot be inspected.
 const UMASK: u32 = 0o022;
 
-/// Reads the rights of the process or thread `pid`, which acts as this user and group, or for [`Context::NOBODY`] as its
-/// own user and group. One that cannot be looked at has no capabilities and no further groups.
+/// Reads the rights of the process or thread `pid`, which acts as this user and group, or for [`Context::NOBODY`] as
+/// its own. A process that cannot be inspected has no capabilities and no supplementary groups.
 pub fn caller_of(pid: u32, uid: u32, gid: u32) -> Caller {
     let folder = format!("/proc/{pid}");
     let status = fs::read_to_string(format!("{folder}/status")).unwrap_or_default();
@@ -37,7 +37,7 @@ pub fn caller_of(pid: u32, uid: u32, gid: u32) -> Caller {
         let mut lines = status.lines();
         lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
     };
-    // The last of four ids is the one that file systems go by.
+    // The last of the four ids is the one for file systems (fsuid).
     let own = |name| field(name)?.split_whitespace().nth(3)?.parse().ok();
     let or_own = |id, name| {
         if id == Context::NOBODY {
@@ -59,7 +59,7 @@ pub fn caller_of(pid: u32, uid: u32, gid: u32) -> Caller {
         })
 }
 
-/// Returns whether each process of this system can be looked at, so that a request need not say which user made it.
+/// Returns whether every process of this system can be inspected, so that requests need not include the user.
 pub(crate) fn sees_all_callers() -> bool {
     let is = |name: &str, wanted: &str| {
         fs::read_link(format!("/proc/self/ns/{name}")).is_ok_and(|link| link == Path::new(wanted))
@@ -73,8 +73,8 @@ pub fn is_our_user(caller: &Caller) -> bool {
     !ours.is_root() && caller.uid == ours.as_raw()
 }
 
-/// Allows calls that an administrator may make, which a user may on the user's own mount. This process serves that mount
-/// with the rights of the user.
+/// Allows administrative operations on a mount to the user who owns it. This process serves the mount with the rights
+/// of that user.
 pub fn administer_mount(rights: Rights<'_>) -> Result<(), Refused> {
     match is_our_user(rights.caller) {
         true => Ok(()),
@@ -82,14 +82,14 @@ pub fn administer_mount(rights: Rights<'_>) -> Result<(), Refused> {
     }
 }
 
-/// Returns whether capabilities of this process are capabilities here.
+/// Returns whether capabilities of the process are valid in our user namespace.
 fn is_in_our_namespace(process: &Path) -> bool {
     let namespace = |folder: &Path| fs::read_link(folder.join("ns/user"));
     let this = Path::new("/proc/self");
     match (namespace(this), namespace(process)) {
         (Ok(ours), Ok(theirs)) => ours == theirs,
-        // A user may not look at the namespace of root, but at its numbers of users. A namespace that root made can have
-        // the same ones: a process there is root's, too.
+        // A user may not look at the namespace of root, but at its uid map. A namespace that root created can have an
+        // equal map: a process there is root's, too.
         (Ok(_), Err(error)) if error.kind() == io::ErrorKind::PermissionDenied => {
             let users = |folder: &Path| fs::read_to_string(folder.join("uid_map")).ok();
             let ours = users(this);

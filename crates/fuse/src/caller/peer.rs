@@ -4,13 +4,13 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// A process as it was when it connected or began to listen, in the numbers of our namespaces.
+/// A process at the time when it connected or began to listen, in the ids of our namespaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// 65534 for a user without a number in our user namespace.
     pub uid: u32,
     pub gid: u32,
-    /// 0 for a process that our pid namespace does not have.
+    /// 0 for a process outside our pid namespace.
     pub pid: u32,
 }
 
@@ -22,7 +22,7 @@ impl Peer {
             gid: 0,
         };
         let mut len = size_of::<libc::ucred>() as libc::socklen_t;
-        // SAFETY: the kernel writes at most `len` bytes to `found`, any of which make a `ucred`.
+        // SAFETY: the kernel writes at most `len` bytes to `found`, and any bytes form a valid `ucred`.
         let outcome = unsafe {
             libc::getsockopt(
                 socket.as_fd().as_raw_fd(),

@@ -1,6 +1,6 @@
-//! The system call in which a caller waits for an answer.
+//! The system call of a caller that waits for an answer.
 //!
-//! A request of FUSE does not name it, and two kinds of requests are ambiguous without it. overlayfs looks up a file by
+//! A FUSE request does not include it, and two kinds of requests are ambiguous without it. overlayfs looks up a file by
 //! its handle as open_by_handle_at(2) does. A chown that changes nothing looks like the start of a write.
 
 use std::fs;
@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use ubtrfs_device::clock;
 
-/// The flag of a thread of the kernel itself, as in `/proc/PID/stat`.
+/// The flag of a kernel thread in `/proc/PID/stat`.
 const PF_KTHREAD: u64 = 0x0020_0000;
-/// A caller that has sent a request goes to sleep at once. One that is still awake then waits for nothing.
+/// A caller that has sent a request goes to sleep at once. A caller that is still awake after this time is not waiting.
 const SLEEPS_WITHIN: Duration = Duration::from_secs(1);
 
-/// The calls that are told apart.
+/// The system calls that requests depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SystemCall {
     OpenByHandle,
@@ -22,14 +22,14 @@ pub(crate) enum SystemCall {
     Mount,
     ChangeOwner,
     Other,
-    /// A thread of the kernel, such as those of an NFS server, is in none.
+    /// A kernel thread, such as a thread of an NFS server, is in no system call.
     KernelThread,
 }
 
 impl SystemCall {
-    /// Reads the call in which the thread `pid` waits. Returns None if it cannot be looked at.
+    /// Reads the system call of the waiting thread `pid`. Returns `None` if it cannot be read.
     pub(crate) fn of(pid: u32) -> Option<SystemCall> {
-        // A process that our namespace does not have.
+        // A process outside our pid namespace.
         if pid == 0 {
             return None;
         }
@@ -51,12 +51,12 @@ impl SystemCall {
     }
 }
 
-/// Returns whether a file may be found by its handle for this caller.
+/// Returns whether this caller may find a file by its handle.
 ///
-/// The kernel takes the name that it makes for such a file as out of date. Before Linux 6.16 it looks it up in the file
-/// itself. open_by_handle_at(2) and NFS do not care. overlayfs looks up the origin of each file that was copied up, and
-/// answers ESTALE for that file from then on. It does without an origin that is not found. At its mount it only tests
-/// that origins exist, and deletes index entries of those that do not.
+/// The kernel treats the name of such a file as stale, and before Linux 6.16 looks it up in the file itself.
+/// open_by_handle_at(2) and NFS ignore that. overlayfs looks up the origin of each copied-up file, and answers ESTALE
+/// for the copy from then on. It works without an origin that is not found. At mount time it only tests that origins
+/// exist, and deletes the index entries of missing ones.
 pub(crate) fn finds_by_handle(pid: u32) -> bool {
     matches!(
         SystemCall::of(pid),
@@ -65,7 +65,7 @@ pub(crate) fn finds_by_handle(pid: u32) -> bool {
 }
 
 fn is_kernel_thread(stat: &str) -> bool {
-    // The name in parentheses may have any letters in it.
+    // The name in parentheses may contain any character.
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
     let flags = fields.split_whitespace().nth(6);
     flags.is_some_and(|flags| {
@@ -75,7 +75,7 @@ fn is_kernel_thread(stat: &str) -> bool {
     })
 }
 
-/// Parses `NUMBER ARGUMENTS STACK CODE`, as of `/proc/PID/syscall`.
+/// Parses `NUMBER ARGUMENTS STACK CODE` of `/proc/PID/syscall`.
 fn parse(text: &str) -> Option<SystemCall> {
     let fields: Vec<_> = text.split_whitespace().collect();
     let number: libc::c_long = fields.first()?.parse().ok()?;
@@ -108,7 +108,7 @@ fn of_number(number: libc::c_long) -> SystemCall {
     }
 }
 
-/// Returns the call of a program of 32 bits: by the numbers of i386 on x86-64, and of 32-bit ARM elsewhere.
+/// Returns the system call of a 32-bit program: by the numbers of i386 on x86-64, and of 32-bit ARM elsewhere.
 fn of_narrow_number(number: libc::c_long) -> SystemCall {
     let (open_by_handle, fchownat) = if cfg!(target_arch = "x86_64") {
         (342, 298)

@@ -1,5 +1,4 @@
-//! The rest of a mount that was unmounted in one place: a file system that lives on in others, and what was written
-//! to it.
+//! The state of a file system after one of its mounts was unmounted: mounts in other namespaces, and unsaved data.
 
 use std::io;
 use std::sync::{Arc, Weak};
@@ -11,7 +10,7 @@ use ubtrfs_engine::Volume;
 use super::session::MountPlace;
 use crate::adapter::KernelPages;
 
-/// The server's own word to a process that unmounts. It needs no table of mounts, which may not show all of them.
+/// Reports of the server to a process that unmounts. They need no mount table, which may not have all mounts.
 #[derive(Clone, Debug)]
 pub struct Afterlife {
     place: Arc<MountPlace>,
@@ -23,18 +22,18 @@ impl Afterlife {
         Afterlife { place, written }
     }
 
-    /// Waits for the end of the connection; false if the file system is mounted elsewhere still, or in use.
+    /// Waits for the end of the connection. Returns false if the file system is still mounted elsewhere, or in use.
     pub fn ends_within(&self, time: Duration) -> bool {
         self.place.ends_within(time)
     }
 
-    /// Commits all data written so far. Returns false if not all of it is durable. The log says why.
+    /// Commits all data written so far. Returns false if not all of it is durable; the log has the reason.
     pub fn make_durable(&self) -> bool {
         self.written.make_durable()
     }
 }
 
-/// The data that users have written to the file system, if that is a volume.
+/// The data that users have written to the file system, if it is a volume.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Written {
     pub(super) pages: Weak<KernelPages>,
@@ -42,7 +41,7 @@ pub(super) struct Written {
 }
 
 impl Written {
-    /// Commits all data, the dirty pages of the kernel included: they are in no process's way.
+    /// Commits all data, including the kernel's dirty pages.
     pub(super) fn make_durable(&self) -> bool {
         let Some(volume) = self.volume.upgrade().filter(|volume| volume.is_writable()) else {
             return true;
@@ -63,7 +62,7 @@ impl Written {
         }
     }
 
-    /// Has a thread make it durable, and then do what is to follow.
+    /// Makes the data durable on a thread of its own, which then calls `next`.
     pub(super) fn make_durable_then(&self, next: impl FnOnce() + Send + 'static) -> io::Result<()> {
         let written = self.clone();
         let thread = thread::start("ubtrfs-sync", move || {

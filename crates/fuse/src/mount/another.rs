@@ -1,9 +1,9 @@
-//! Another mount of a connection that is there, made by its server to end the connection.
+//! A further mount of an existing connection, made by its server to end the connection.
 //!
-//! umount2(2) with MNT_FORCE ends a connection by any mount of it, and takes a path. The server's own mount may
-//! have no path in its namespace: it was moved away, or lies under another. The kernel makes further mounts for a
-//! descriptor of the connection. So a thread makes one in a mount namespace of its own, which no other process sees.
-//! Only root may.
+//! umount2(2) with MNT_FORCE ends a connection by any mount of it, and takes a path. The server's own mount may have no
+//! path in its namespace: it may have been moved away, or be covered by another mount. The kernel allows further mounts
+//! for a descriptor of the connection. So a thread mounts it in a private mount namespace, which no other process sees.
+//! This needs root.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -20,10 +20,10 @@ use rustix::thread::UnshareFlags;
 
 use crate::mount_table::TableEntry;
 
-/// A directory of every system that has `/dev/fuse`.
+/// A directory that exists on every system with `/dev/fuse`.
 const PLACE: &str = "/dev";
 
-/// Ends the connection of `mount`, of which `device` is a descriptor.
+/// Ends the connection of `mount`; `device` is a descriptor of the connection.
 pub(super) fn abort(mount: &TableEntry, device: BorrowedFd<'_>) -> io::Result<()> {
     let aborted = thread::scope(|scope| {
         let thread = Builder::new().name("ubtrfs-abort".to_owned());
@@ -34,8 +34,8 @@ pub(super) fn abort(mount: &TableEntry, device: BorrowedFd<'_>) -> io::Result<()
         .and_then(|aborted| aborted.unwrap_or_else(|_| Err(io::Error::other("a thread panicked"))))
 }
 
-/// Aborts the connection in a mount namespace of its own. Must run on a thread that ends afterwards, and its namespace
-/// with it.
+/// Aborts the connection in a private mount namespace. Must run on a thread that ends afterwards, since the namespace
+/// ends with the thread.
 fn abort_in_own_namespace(mount: &TableEntry, device: BorrowedFd<'_>) -> io::Result<()> {
     let namespace = UnshareFlags::NEWNS | UnshareFlags::FS;
     // SAFETY: descriptors stay shared with the process's other threads.

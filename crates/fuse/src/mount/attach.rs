@@ -1,9 +1,8 @@
-//! Putting a FUSE connection into the tree of mounts: with mount(2), or through fusermount3.
+//! Mounting a FUSE connection with mount(2), or through fusermount3.
 //!
-//! mount(2) is for root. Every other user asks fusermount3 (set-user-id, from the package fuse3). It checks what a
-//! user may do, mounts, and passes the connection's descriptor back over a socket. The socket is given to it as its
-//! standard input. That is the one descriptor which is inherited without touching close-on-exec flags, in a process
-//! that may have threads.
+//! mount(2) is for root. For every other user, fusermount3 (set-user-id, from the package fuse3) checks the user's
+//! rights, mounts, and passes the connection's descriptor back over a socket. The socket is its standard input. That is
+//! the one descriptor that a child inherits without changes to close-on-exec flags, in a process that may have threads.
 
 use std::ffi::{CString, OsString};
 use std::fs::OpenOptions;
@@ -23,29 +22,28 @@ use super::error::MountError;
 use crate::mount_table::{BLOCK_FS_TYPE, FS_TYPE};
 
 const HELPER: &str = "fusermount3";
-/// Where fusermount3 reads which descriptor its socket is.
+/// The environment variable with the socket descriptor for fusermount3.
 const HELPER_SOCKET: &str = "_FUSE_COMMFD";
 
 /// The parameters of a mount for the kernel.
 #[derive(Clone, Debug)]
 pub(super) struct Attachment<'a> {
     pub(super) mountpoint: &'a Path,
-    /// Shown as the mount's source.
+    /// Displayed as the mount's source.
     pub(super) source: &'a Path,
     pub(super) flags: MountFlags,
     pub(super) allow_other: bool,
     /// Whether the kernel checks permissions.
     pub(super) default_permissions: bool,
-    /// For the kernel's security module, as they were said.
+    /// Options for the kernel's security module, unchanged.
     pub(super) security: &'a [String],
 }
 
-/// Returns mounts, and returns the connection. The kernel holds back all access until the first request on it is
-/// answered.
+/// Mounts, and returns the connection. The kernel blocks all access until the first request on it is answered.
 pub(super) fn attach(wanted: &Attachment<'_>) -> Result<OwnedFd, MountError> {
     if geteuid().is_root() {
         match direct(wanted) {
-            // A superuser without the right to mount, as in a container.
+            // Root without the right to mount, as in a container.
             Err(MountError::Mount { error, .. })
                 if error.raw_os_error() == Some(rustix::io::Errno::PERM.raw_os_error()) => {}
             outcome => return outcome,
@@ -54,7 +52,7 @@ pub(super) fn attach(wanted: &Attachment<'_>) -> Result<OwnedFd, MountError> {
     through_helper(wanted)
 }
 
-/// Returns mounts a block device; `wanted.source` is its path. Only root may.
+/// Mounts a block device, whose path is `wanted.source`. Only root may.
 pub(super) fn attach_block(
     wanted: &Attachment<'_>,
     sector_bytes: u32,
@@ -138,8 +136,7 @@ fn through_helper(wanted: &Attachment<'_>) -> Result<OwnedFd, MountError> {
     }
 }
 
-/// Creates the command of the helper, which still needs arguments. The helper inherits nothing of ours but what is set
-/// up later.
+/// Creates the command of the helper, still without arguments. The helper inherits only descriptors that are set later.
 pub(super) fn helper_command() -> Command {
     let mut command = Command::new(HELPER);
     command
@@ -149,7 +146,7 @@ pub(super) fn helper_command() -> Command {
     command
 }
 
-/// Waits for the helper; what it said on standard error, in one line, without its name.
+/// Waits for the helper. Returns its standard error in one line, without its name.
 pub(super) fn finish(child: Child) -> io::Result<String> {
     let output = child.wait_with_output()?;
     let text = String::from_utf8_lossy(&output.stderr);
@@ -165,7 +162,7 @@ pub(super) fn finish(child: Child) -> io::Result<String> {
     })
 }
 
-/// Receives the descriptor that the helper sends, or none if it ends without.
+/// Receives the descriptor from the helper. Returns `None` if the helper ends without sending one.
 fn receive_descriptor(socket: &UnixStream) -> io::Result<Option<OwnedFd>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);

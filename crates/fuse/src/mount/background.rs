@@ -1,28 +1,27 @@
-//! A mount that outlives the command which made it.
+//! A mount that outlives the command that made it.
 //!
-//! The command runs itself once more, as a child with the mount in the foreground. It returns when the child says
-//! that the mount is ready. The pipe for that is the child's standard output, so no descriptor has to be passed by
+//! The command runs itself again, as a child with the mount in the foreground. It returns when the child reports that
+//! the mount is ready. The pipe for the report is the child's standard output, so no descriptor has to be passed by
 //! number.
 //!
-//! Starting the program anew is the safe way. A fork without exec keeps only the calling thread. A lock that
-//! another one held (in the allocator, in a library) stays locked for ever in the child. A fork before any thread
-//! exists would do as well. But then opening the volume, which may use threads, had to wait until after it, and it
-//! takes unsafe code.
+//! Running the program again is the safe way. A fork without exec keeps only the calling thread. A lock held by another
+//! thread (in the allocator, in a library) stays locked for ever in the child. A fork before the first thread would
+//! also be safe. But it takes unsafe code, and the volume, which may use threads, could only be opened after it.
 //!
-//! The child inherits the standard streams and nothing else. A lock or a pipe of the shell's that the command was
-//! run from would else be held until the mount is gone.
+//! The child inherits the standard streams and nothing else. Otherwise it would hold locks and pipes of the calling
+//! shell until the mount ends.
 //!
-//! Protocol: one byte when the mount is ready. End of file without it: the child has failed, has said
-//! why on standard error, and its exit status is the answer.
+//! Protocol: one byte when the mount is ready. End of file without it means that the child has failed. It has printed
+//! the reason to standard error, and its exit status is the result.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
 use std::process::{Command, ExitStatus, Stdio};
 
-/// Behind the standard streams.
+/// The first descriptor after the standard streams.
 const FIRST_INHERITED: libc::c_uint = 3;
 
-/// The outcome of a child that was to mount.
+/// The outcome of a child process that mounts.
 #[derive(Clone, Copy, Debug)]
 pub enum Launched {
     /// Mounted, and served by this process.
@@ -31,8 +30,8 @@ pub enum Launched {
     Failed(ExitStatus),
 }
 
-/// Runs `command`, which is to mount in the foreground and to use `Readiness`, and returns when the
-/// mount is ready or has failed.
+/// Runs `command`, which must mount in the foreground and use `Readiness`. Returns when the mount is ready or has
+/// failed.
 pub fn launch(mut command: Command) -> io::Result<Launched> {
     keep_to_ourselves()?;
     let mut child = command
@@ -51,10 +50,10 @@ pub fn launch(mut command: Command) -> io::Result<Launched> {
     }
 }
 
-/// Has no program that is run from here inherit a descriptor that this one has inherited; those of its own are not
-/// inherited anyway.
+/// Sets inherited descriptors to close-on-exec, so that child programs do not inherit them. This process's own already
+/// are.
 fn keep_to_ourselves() -> io::Result<()> {
-    // SAFETY: no descriptor is closed, nor is memory handed over.
+    // SAFETY: no descriptor is closed, and no memory is passed.
     #[allow(unsafe_code)]
     let kept = unsafe {
         libc::syscall(
@@ -70,15 +69,15 @@ fn keep_to_ourselves() -> io::Result<()> {
     }
 }
 
-/// The child's end. Take it before anything is written to standard output.
+/// The child's end of the pipe. Create it before anything is written to standard output.
 #[derive(Debug)]
 pub struct Readiness {
     stdout: io::Stdout,
 }
 
 impl Readiness {
-    /// Leaves the session of the command's terminal, so that its interrupts do not reach us, and takes the
-    /// program's name. A process is called after the path that it was run by, which is `/proc/self/exe`.
+    /// Leaves the session of the command's terminal, so that its interrupts do not reach this process. Also sets the
+    /// program's name: without that, the process would be named after its path, `/proc/self/exe`.
     pub fn inherit() -> io::Result<Self> {
         rustix::process::setsid()?;
         rustix::thread::set_name(c"ubtrfs")?;
@@ -87,8 +86,8 @@ impl Readiness {
         })
     }
 
-    /// Says that the mount is ready, and lets go of the terminal, the working directory and the standard
-    /// streams. An error means that the command has been stopped meanwhile: the mount is not wanted.
+    /// Reports that the mount is ready, and releases the terminal, the working directory and the standard streams. An
+    /// error means that the command was stopped, so the mount is no longer wanted.
     pub fn announce(mut self) -> io::Result<()> {
         let null = OpenOptions::new()
             .read(true)

@@ -1,12 +1,12 @@
-//! Mounting a block device as one (`fuseblk`). The kernel claims the device itself, tells the file system of
-//! syncfs(2), and waits at umount(2) until the last commit is done. For root only.
+//! Mounting as a block device (`fuseblk`). The kernel claims the device itself, forwards syncfs(2), and umount(2) waits
+//! until the last commit is done. For root only.
 //!
-//! The claim that the volume has on the device must go for the kernel's; the lock that keeps other processes
-//! of ours away stays throughout. A claim that is renewed does not say what others did in between: the superblock does.
+//! The volume's claim on the device must be released for the kernel's claim. The lock against other ubtrfs processes is
+//! held throughout. A renewed claim does not show whether others wrote in between, but the superblock does.
 //!
-//! An image becomes one by a loop device, which is only what the kernel calls it by. The volume goes on using the
-//! image, so that nothing is cached twice. Pages that were read through the loop device may be out of date. The
-//! kernel forgets them when the volume is closed, and the loop device goes with the mount.
+//! An image is mounted through a loop device, which only gives the kernel a device name. The volume keeps using the
+//! image, so that nothing is cached twice. Pages that were read through the loop device may be stale. The kernel drops
+//! them when the volume is closed, and the loop device goes away with the mount.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -25,11 +25,11 @@ use super::options::{BlockMount, Options};
 use crate::adapter::ShownBy;
 use crate::mount_table::{BLOCK_FS_TYPE, mount_table};
 
-/// How long the kernel may take to let go of a device after it has ended the connection.
+/// The maximum time until the kernel releases a device after it has ended the connection.
 const LETS_GO_WITHIN: Duration = Duration::from_secs(1);
 const TRY_EVERY: Duration = Duration::from_millis(1);
 
-/// Mounts as a block device where that is wanted and works, and otherwise as anything else.
+/// Mounts as a block device if that is wanted and possible, and otherwise as a plain FUSE mount.
 pub(super) fn attach_volume(
     volume: &Arc<Volume>,
     wanted: &Attachment<'_>,
@@ -108,27 +108,27 @@ fn device_at(volume: &Volume, path: &Path) -> Option<Arc<dyn BlockDevice>> {
     pool.device(named.devid)
 }
 
-/// The device of a mount, to be claimed again if the connection ends before the kernel has had the volume closed,
-/// as by `umount -f`. The kernel releases it at once then, and any program may take it while the last commit is
-/// written.
+/// The device of a mount, to be claimed again if the connection ends before the kernel's request to close the volume.
+/// After `umount -f`, for example, the kernel releases the device at once. Then any program may take it while the last
+/// commit is written.
 #[derive(Debug)]
 pub(super) struct Reclaim {
     file: Arc<dyn BlockDevice>,
-    /// The number of the mount, as `st_dev` shows it.
+    /// The device number of the mount, as in `st_dev`.
     device: (u32, u32),
 }
 
 impl Reclaim {
-    /// Creates the claim to make again. Returns None if the volume is not mounted as a block device.
+    /// Creates the future claim. Returns `None` if the volume is not mounted as a block device.
     pub(super) fn of(volume: &Volume, source: &Path, device: Option<(u32, u32)>) -> Option<Self> {
         let device = device.filter(|&device| is_mounted(device))?;
         let file = device_at(volume, source)?;
-        // An image that is mounted by a loop device is never claimed.
+        // An image that is mounted through a loop device is never claimed.
         file.claim()?;
         Some(Self { file, device })
     }
 
-    /// Makes sure that no other program has the device, or had it meanwhile.
+    /// Makes sure that no other program has the device, or had it in between.
     pub(super) fn claim(&self, volume: &Volume) -> Result<(), Error> {
         let Some(claim) = self.file.claim() else {
             return Ok(());
@@ -141,7 +141,7 @@ impl Reclaim {
                     return Ok(volume.pool().check_unchanged()?);
                 }
                 Err(_) if clock::now() < until => clock::sleep(TRY_EVERY),
-                // The kernel has it for our mount still.
+                // The kernel still has it for our mount.
                 Err(_) if is_kept(self.device) => return Ok(()),
                 Err(error) => return Err(error.into()),
             }
@@ -157,8 +157,8 @@ fn is_mounted(device: (u32, u32)) -> bool {
     })
 }
 
-/// Returns whether the kernel keeps the file system of a mount whose connection has ended. A namespace has the mount then,
-/// or a process something in it. The device's lock is ours, so no other mount of ours is meant.
+/// Returns whether the kernel keeps the file system of a mount whose connection has ended. Then a namespace still has
+/// the mount, or a process uses a file in it. This process has the device's lock, so it is no other mount of ours.
 fn is_kept(device: (u32, u32)) -> bool {
     !holders_of(device).is_empty() || keeps_dead(device)
 }
@@ -209,8 +209,8 @@ mod tests {
         assert!(std::fs::read(device.path()).unwrap() == before);
     }
 
-    /// Tries again while the device is taken. A process that another test starts has a copy of a claim until it
-    /// executes its program.
+    /// Retries while the device is taken. A process that another test starts has a copy of a claim until it executes
+    /// its program.
     fn when_free<T, E>(mut open: impl FnMut() -> Result<T, E>, is_taken: impl Fn(&E) -> bool) -> T
     where
         E: std::fmt::Debug,

@@ -1,6 +1,6 @@
-//! The volume behind a mount, closed when the mount is gone.
+//! Closing the volume after its mount is gone.
 //!
-//! Of a block device the kernel has it closed before, while it has the device still (`FileSystem::destroy`).
+//! For a block device the kernel requests the close earlier, while it still holds the device (`FileSystem::destroy`).
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::adapter::CloseFailure;
 #[derive(Debug)]
 pub(super) struct Closing {
     volume: Arc<Volume>,
-    /// The failure of the close that the kernel asked for.
+    /// The error of the close at the kernel's request.
     failure: CloseFailure,
     reclaim: Option<Reclaim>,
 }
@@ -38,7 +38,7 @@ impl Companion for Closing {
         if let Some(reclaim) = self.reclaim.take().filter(|_| !self.volume.is_closed())
             && let Err(error) = reclaim.claim(&self.volume)
         {
-            // A write would now go to another program's device.
+            // A write would go to another program's device now.
             self.volume.shutdown(&error);
         }
         let before = self.failure.lock().take().map_or(Ok(()), Err);

@@ -1,11 +1,11 @@
-//! Companions of a mount: a listener, say, or the volume that must be closed when the mount is gone.
+//! Services with the lifetime of a mount, such as a listener, or the volume that must be closed when the mount is gone.
 
 use std::fmt::Debug;
 
 use super::error::MountError;
 
-/// Started by its maker; ended by the session.
+/// A mount-scoped service. Its creator starts it, and the session ends it.
 pub trait Companion: Send + Debug {
-    /// Ends the companion, since the mount is gone and its last request answered. Returns when the companion has ended.
+    /// Ends the service after the mount is gone and its last request is answered. Returns when the service has ended.
     fn end(&mut self) -> Result<(), MountError>;
 }

@@ -1,4 +1,4 @@
-//! Taking a mount out of the tree again: with umount2(2), or through fusermount3.
+//! Unmounting with umount2(2), or through fusermount3.
 
 use std::fs;
 use std::io;
@@ -14,18 +14,18 @@ use super::error::UnmountError;
 use super::server::connection;
 use crate::mount_table::{TableEntry, mount_table};
 
-/// Where the kernel's file system of controls is, if it is mounted.
+/// The mount point of the kernel's FUSE control file system, if mounted.
 const CONNECTIONS: &str = "/sys/fs/fuse/connections";
 
 /// The treatment of a mount that is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IfBusy {
     Refuse,
-    /// Take its name away at once, and end it when the last user is gone.
+    /// Detach it at once (`MNT_DETACH`), and end it when the last user is gone.
     Detach,
 }
 
-/// Unmounts the ubtrfs mount at `path`, or the last one of the image or device `path`.
+/// Unmounts the ubtrfs mount at `path`, or the last mount of the image or device `path`.
 pub fn unmount(path: &Path, if_busy: IfBusy) -> Result<(), UnmountError> {
     let place = resolve(path)?;
     let table = mount_table().map_err(UnmountError::Table)?;
@@ -39,7 +39,7 @@ pub fn unmount(path: &Path, if_busy: IfBusy) -> Result<(), UnmountError> {
     }
 }
 
-/// Returns the mount that `unmount` takes for `path`, and the others of its file system in the table.
+/// Returns the mount that `unmount` would choose for `path`, and the other mounts of its file system.
 pub fn mount_meant_by(path: &Path) -> Option<(TableEntry, Vec<TableEntry>)> {
     let table = mount_table().ok()?;
     let meant = find(&table, &resolve(path).ok()?)?.clone();
@@ -48,7 +48,7 @@ pub fn mount_meant_by(path: &Path) -> Option<(TableEntry, Vec<TableEntry>)> {
     Some((meant, others))
 }
 
-/// Unmounts a mount of the table, and no other that lies over it.
+/// Unmounts an entry of the mount table, and never a mount on top of it.
 pub(super) fn detach_entry(
     entry: &TableEntry,
     table: &[TableEntry],
@@ -61,8 +61,8 @@ pub(super) fn detach_entry(
     }
 }
 
-/// Finds the mount at `place`, of whatever type, or else our last one of the image or device `place`. One that nothing
-/// lies over is preferred.
+/// Finds the mount at `place`, of any type, or else our last mount of the image or device `place`. Prefers a mount that
+/// is not covered.
 pub(super) fn find<'a>(table: &'a [TableEntry], place: &Path) -> Option<&'a TableEntry> {
     let is_top = |entry: &&TableEntry| !entry.is_covered(table);
     let at = |entry: &&TableEntry| entry.mountpoint == place && is_top(entry);
@@ -75,8 +75,8 @@ pub(super) fn find<'a>(table: &'a [TableEntry], place: &Path) -> Option<&'a Tabl
     found.or_else(|| of().next_back())
 }
 
-/// Returns the absolute path without symbolic links. The last component may be a mount whose server is gone, or one
-/// that lets no other user in: then it is not looked at.
+/// Returns the absolute path without symbolic links. The last component is not accessed: it may be a mount whose server
+/// is gone, or that admits no other user.
 pub(super) fn resolve(path: &Path) -> Result<PathBuf, UnmountError> {
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => UnmountError::NoSuchPath(path.into()),
@@ -99,7 +99,7 @@ pub(super) fn resolve(path: &Path) -> Result<PathBuf, UnmountError> {
     }
 }
 
-/// Unmounts what is mounted at exactly `mountpoint`.
+/// Unmounts the file system that is mounted exactly at `mountpoint`.
 pub(super) fn detach(mountpoint: &Path, if_busy: IfBusy) -> Result<(), UnmountError> {
     let flags = match if_busy {
         IfBusy::Refuse => UnmountFlags::NOFOLLOW,
@@ -117,8 +117,8 @@ pub(super) fn detach(mountpoint: &Path, if_busy: IfBusy) -> Result<(), UnmountEr
     }
 }
 
-/// Ends the connection of a FUSE mount that is in use, and takes its name away if it has one here still. `device` is a
-/// descriptor of the connection.
+/// Ends the connection of a FUSE mount in use, and unmounts it here if it is still mounted. `device` is a descriptor of
+/// the connection.
 pub(super) fn abort(
     mount: &TableEntry,
     device: Option<BorrowedFd<'_>>,
@@ -133,7 +133,7 @@ pub(super) fn abort(
     }
     let aborted = fs::write(control_of(mount.device).join("abort"), "1");
     match aborted {
-        // A user may end a connection by the kernel's controls alone.
+        // A user may end a connection only through the kernel's control file system.
         Ok(()) => named.map_or(Ok(()), |entry| {
             through_helper(&entry.mountpoint, IfBusy::Detach)
         }),
@@ -148,7 +148,8 @@ pub(super) fn abort(
     }
 }
 
-/// Returns the path of the kernel's controls of a connection. Containers and minimal systems do not mount them.
+/// Returns the path of a connection in the kernel's control file system. Containers and minimal systems do not mount
+/// it.
 fn control_of(device: (u32, u32)) -> PathBuf {
     Path::new(CONNECTIONS).join(connection(device).to_string())
 }

@@ -1,4 +1,4 @@
-//! Errors between a command and a mount, in the words of mount(8) and umount(8).
+//! Errors between a command and a mount, with messages in the style of mount(8) and umount(8).
 
 use std::io;
 use std::path::PathBuf;

@@ -1,11 +1,10 @@
-//! The mount of a volume that takes no changes any more, as a transaction was aborted. It is made read-only for all
-//! to see, as the kernel's btrfs does.
+//! Making a mount visibly read-only after a transaction was aborted, as the kernel's btrfs does.
 //!
-//! It takes a thread that serves nothing. Before the kernel makes a file system read-only it writes what it holds
-//! of it, with requests that are to be answered. It refuses as long as a file is open for writing, and is asked
-//! again then.
+//! It takes a thread that serves no requests. Before the kernel makes a file system read-only it writes back its dirty
+//! pages, and those requests must be answered. It refuses as long as a file is open for writing, so the thread tries
+//! again.
 //!
-//! Locks: none is held while the kernel is asked.
+//! Locks: none is held during system calls.
 
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -21,11 +20,11 @@ use super::companion::Companion;
 use super::error::MountError;
 use crate::mount_table::{TableEntry, mount_table};
 
-/// Between two tries; each is twice as long as the one before.
+/// The first delay between two tries; it doubles each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// Waits for an abort until the volume is closed.
+/// A thread that waits for an abort until the volume is closed.
 #[derive(Debug)]
 pub(super) struct ForcedReadOnly(Option<JoinHandle<()>>);
 
@@ -53,7 +52,7 @@ impl Companion for ForcedReadOnly {
     }
 }
 
-/// Tries until it is done, cannot be done, or the volume is closed.
+/// Tries until it succeeds, fails permanently, or the volume is closed.
 fn make_read_only(volume: &Lifetime, device: Option<(u32, u32)>) {
     let mut pause = FIRST_PAUSE;
     loop {
@@ -83,7 +82,7 @@ fn reconfigure(device: (u32, u32)) -> rustix::io::Result<()> {
     let mut mounts = table
         .iter()
         .filter(|entry| entry.device == device && entry.is_ours());
-    // The kernel takes one by path only, which may mean another by now.
+    // The kernel takes a path only, which may belong to another mount by now.
     let place = mounts.find(|entry| !entry.is_covered(&table));
     let TableEntry { mountpoint, id, .. } = place.ok_or(Errno::NOENT)?;
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;

@@ -1,7 +1,7 @@
-//! Processes that still have a file system of ours mounted, each for the mount namespace that it is in.
+//! Processes that still have one of our file systems mounted, one for each mount namespace.
 //!
-//! Seen is what `/proc` shows. That is no process of other pid namespaces, no namespace that a descriptor alone
-//! keeps, and no mount that was detached in use.
+//! The source is `/proc`. It lacks processes of other pid namespaces, namespaces that only a descriptor keeps alive,
+//! and mounts that were detached while in use.
 
 use std::collections::HashMap;
 use std::fs;
@@ -12,11 +12,11 @@ use rustix::io::Errno;
 
 use crate::mount_table::table_of;
 
-/// A process with a mount, and how many others share the mount with it.
+/// A process with a mount, and the number of others that share the mount with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
     pub pid: u32,
-    /// The process as the kernel calls it, which is cut to 15 bytes.
+    /// The process name in the kernel, which is truncated to 15 bytes.
     pub command: String,
     /// The mount point as the process sees it.
     pub mountpoint: PathBuf,
@@ -37,7 +37,7 @@ pub fn holders_of(device: (u32, u32)) -> Vec<Holder> {
         let Some(entry) = table.find(|entry| entry.device == device && entry.is_ours()) else {
             continue;
         };
-        // A mount is of one namespace, and tells it from others to a process that may not ask for the namespace.
+        // A mount belongs to one namespace, so its id identifies the namespace even without the right to read that.
         match of_mounts.get(&entry.id) {
             Some(&at) => holders[at].others += 1,
             None => {
@@ -54,8 +54,8 @@ pub fn holders_of(device: (u32, u32)) -> Vec<Holder> {
     holders
 }
 
-/// Returns whether a process has something open or mapped, or stands, in a FUSE file system of the device whose
-/// connection has ended.
+/// Returns whether a process uses a FUSE file system of the device after its connection has ended. Checks open and
+/// mapped files, and the working and root directories.
 pub(super) fn keeps_dead(device: (u32, u32)) -> bool {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let mut processes = processes.filter(|process| {
@@ -73,16 +73,16 @@ pub(super) fn keeps_dead(device: (u32, u32)) -> bool {
     })
 }
 
-/// Returns whether a link leads to a file of the device, and its server is gone. No server is asked for the device's
-/// number, and only this one's at all.
+/// Returns whether a link leads to a file of the device, and its server is gone. Reads the device's number without a
+/// request to any server, and accesses only files of this device.
 fn is_dead(link: &Path, device: (u32, u32)) -> bool {
     let found = statx(CWD, link, AtFlags::STATX_DONT_SYNC, StatxFlags::empty());
     found.is_ok_and(|found| (found.stx_dev_major, found.stx_dev_minor) == device)
         && statfs(link).is_err_and(is_of_dead_server)
 }
 
-/// Returns whether the kernel answers so where the server has gone. A request that was waiting then is aborted, over
-/// io_uring as canceled: the connection may live for a moment longer than the process.
+/// Returns whether the kernel returns this error after the server has gone. A pending request is aborted, or over
+/// io_uring canceled: the connection may live a moment longer than the process.
 pub(super) fn is_of_dead_server(error: Errno) -> bool {
     matches!(error, Errno::NOTCONN | Errno::CONNABORTED | Errno::CANCELED)
 }

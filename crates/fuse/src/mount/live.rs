@@ -1,5 +1,5 @@
-//! The part of a mount that a remount changes beside the kernel's flags. It says how its volume stores data, when
-//! reading notes the time, and what users may do.
+//! The options that a remount changes in addition to the kernel's flags: storage of data, access times, and rights of
+//! users.
 
 use std::ffi::OsStr;
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use super::error::MountError;
 use super::options::Options;
 use crate::adapter::LiveRules;
 
-/// The options of a mount as they are by now.
+/// The current options of a mount.
 #[derive(Clone, Debug, Default)]
 pub struct LiveOptions {
     options: Arc<Mutex<Options>>,
     rules: Arc<LiveRules>,
-    /// Only a new mount takes it.
+    /// Only a new mount can set it.
     dirsync: bool,
 }
 
@@ -31,10 +31,10 @@ impl LiveOptions {
         live
     }
 
-    /// Takes words of `-o` that come after those of before. An option that only a new mount takes stays as it was.
+    /// Applies words of `-o` on top of the earlier ones. An option that only a new mount can set stays as it was.
     ///
     /// # Errors
-    /// Words that no mount knows, and what `Volume::reconfigure` fails with.
+    /// Unknown words, and errors of `Volume::reconfigure`.
     pub fn change(&self, words: &OsStr, volume: &Volume) -> Result<(), MountError> {
         let mut options = self.options.lock();
         let mut new = options.clone();
@@ -47,7 +47,7 @@ impl LiveOptions {
         Ok(())
     }
 
-    /// Returns whether users may delete subvolumes of theirs.
+    /// Returns whether users may delete their own subvolumes.
     pub fn user_subvol_rm_allowed(&self) -> bool {
         self.rules.user_subvol_rm_allowed()
     }

@@ -1,9 +1,9 @@
 //! Mounting a volume: options, the mount itself, its life as a process, and its end.
 //!
-//! The mount's type is `fuse.ubtrfs` and its source is the image. That of a block device, which may be a loop
-//! device that stands for the image, is `fuseblk.ubtrfs` (see `block`). `findmnt -t fuse.ubtrfs,fuseblk.ubtrfs`
-//! lists ours. Set-user-id bits and device nodes count when root mounts, as with `mount -t btrfs`, unless an option
-//! forbids them or leaves the mounting to users. A user's mount never has them.
+//! The mount's type is `fuse.ubtrfs` and its source is the image. A block device, or a loop device in place of the
+//! image, has the type `fuseblk.ubtrfs` (see `block`). `findmnt -t fuse.ubtrfs,fuseblk.ubtrfs` lists our mounts.
+//! Set-user-id bits and device nodes are effective when root mounts, as with `mount -t btrfs`, unless an option forbids
+//! them or lets users mount. They never are in a user's mount.
 
 mod afterlife;
 mod another;
@@ -64,8 +64,8 @@ pub use crate::mount_table::{
 };
 pub use ubtrfs_fuse_server::TransportChoice;
 
-/// Mounts a subvolume of a volume, for writing if the volume is open for that. `source` is what the table
-/// of mounts shows. The session closes the volume when the mount is gone.
+/// Mounts a subvolume of a volume, for writing if the volume is open for that. `source` is displayed in the mount
+/// table. The session closes the volume when the mount is gone.
 pub fn mount(
     volume: Arc<Volume>,
     source: &Path,
@@ -73,7 +73,7 @@ pub fn mount(
     options: &Options,
 ) -> Result<Session, MountError> {
     let root = subvolume::root_directory(&volume, options.subvol.as_deref(), options.subvolid)?;
-    // As the kernel does: nothing in a mount can be reached without its root.
+    // As the kernel does: without its root, nothing in a mount can be reached.
     volume.attr(root).map_err(MountError::RootDirectory)?;
     let writable = volume.is_writable();
     let connection_flags = ConnectionFlags {
@@ -110,7 +110,7 @@ pub fn mount(
     if let Some(number) = session.device() {
         device_number.set(number);
     }
-    // The first to come is the last to end.
+    // Services end in reverse order, so the first one added ends last.
     session.volume = Some(Arc::downgrade(&volume));
     if let Some(lifetime) = volume.lifetime() {
         session.accompany(ForcedReadOnly::watch(lifetime, session.device())?);
@@ -120,7 +120,7 @@ pub fn mount(
     Ok(session)
 }
 
-/// Mounts any file system that answers our requests.
+/// Mounts any implementation of `FileSystem`.
 pub fn mount_file_system(
     file_system: impl FileSystem,
     source: &Path,
@@ -149,7 +149,7 @@ fn attachment<'a>(
     }
 }
 
-/// Why a mount is not served.
+/// The reason why a mount is not served.
 struct Unserved<F> {
     error: MountError,
     /// The file system, as in `Refused`.
@@ -165,8 +165,9 @@ impl<F> From<MountError> for Unserved<F> {
     }
 }
 
-/// Serves what `attach` mounts. The kernel may agree on io_uring and then refuse it, as when it is turned off in
-/// between. It may then hold back all requests of that mount for good, so another is made that does without.
+/// Serves the connection that `attach` mounts. The kernel may negotiate io_uring and then refuse it, for example if it
+/// is turned off in between. It may then hold back all requests of that mount for ever, so another one without io_uring
+/// is made.
 fn serve<F: FileSystem>(
     file_system: F,
     attach: impl Fn() -> Result<OwnedFd, MountError>,
@@ -177,7 +178,7 @@ fn serve<F: FileSystem>(
         let device = attach()?;
         let connected = connect(file_system, device, mountpoint, options, transport);
         if connected.is_err() {
-            // No server will ever answer there. The first error says more than one of this.
+            // No server will ever answer there. The first error is more useful than an error of this cleanup.
             if let Ok(Some(entry)) = mount_at(mountpoint) {
                 let _ = detach::abort(&entry, None);
             }
@@ -217,10 +218,10 @@ fn connect<F: FileSystem>(
     Ok(Session::start(mountpoint.into(), watched, connection)?)
 }
 
-/// Takes away mounts of ours at `mountpoint` whose server is gone, those that lie over each other as well. They would
-/// refuse everything, and a loop device of theirs keeps the image in use.
+/// Unmounts our dead mounts at `mountpoint`, including stacked ones. They would fail every access, and their loop
+/// device would keep the image in use.
 pub fn clear_dead(mountpoint: &Path) -> Result<(), MountError> {
-    // The code that uses the path says what is wrong with it.
+    // Later uses of the path report the error.
     let Ok(place) = detach::resolve(mountpoint) else {
         return Ok(());
     };
@@ -238,7 +239,7 @@ pub fn clear_dead(mountpoint: &Path) -> Result<(), MountError> {
     Ok(())
 }
 
-/// Checks that a directory can be mounted over, and returns its absolute path.
+/// Checks that a directory can be a mount point, and returns its absolute path.
 fn check_mountpoint(mountpoint: &Path, source: &Path) -> Result<PathBuf, MountError> {
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => MountError::NoMountpoint(mountpoint.into()),
@@ -280,12 +281,12 @@ fn mount_flags(options: &Options, writable: bool) -> MountFlags {
     flags.set(MountFlags::NODIRATIME, options.no_diratime);
     flags.set(MountFlags::SYNCHRONOUS, options.sync);
     flags.set(MountFlags::DIRSYNC, options.dirsync);
-    // The kernel shows it, and is as lazy with times that it keeps itself (`writeback`).
+    // The kernel displays the flag, and applies it to the times that it stores itself (`writeback`).
     flags.set(MountFlags::LAZYTIME, options.lazy_times);
     flags
 }
 
-/// Returns the SELinux contexts of the mount. A kernel without SELinux refuses them; as with mount(8), they say nothing
+/// Returns the SELinux contexts of the mount. A kernel without SELinux refuses them; as with mount(8), they are dropped
 /// there.
 fn contexts(options: &Options) -> &[String] {
     match Path::new("/sys/fs/selinux/enforce").exists() {
@@ -294,8 +295,8 @@ fn contexts(options: &Options) -> &[String] {
     }
 }
 
-/// Returns whether other users may enter. A file system that root mounts is there for all users, as with mount(8). A
-/// user's is for the user.
+/// Returns whether other users may enter. Mounts by root are open to all users, as with mount(8). Mounts by a user are
+/// private by default.
 fn allow_other(options: &Options) -> bool {
     options
         .allow_other

@@ -1,10 +1,10 @@
 //! The options of `-o`, by the names of `mount -t btrfs`, mount(8) and FUSE.
 //!
-//! Every option that the kernel's btrfs knows is known here: it is obeyed, or accepted and said to do
-//! nothing, or refused with the reason. Unknown words are refused by name. Later words override earlier
-//! ones, as in mount(8), with the consequences that the kernel draws: compression ends `nodatacow`, and so on.
+//! Every option of the kernel's btrfs is known here. It is obeyed, or accepted with a note that it does nothing, or
+//! refused with the reason. Unknown words are errors. Later words override earlier ones, as in mount(8), with the
+//! implications that the kernel has: compression ends `nodatacow`, and so on.
 //!
-//! Not here: which words there are (`words`), values (`values`), what they ask of the engine (`volume`).
+//! Not here: the lists of words (`words`), values (`values`), options of the engine (`volume`).
 
 mod values;
 mod volume;
@@ -23,10 +23,10 @@ use ubtrfs_fuse_server::TransportChoice;
 use self::words::{IDLE, IDLE_WITH_VALUE, NEEDS_VALUE, SECURITY, UNSUPPORTED, is_for_others};
 pub(super) use self::words::{is_live, is_set_by_mount, split};
 
-/// The options that the words of `-o` ask for.
+/// The mount options that the words of `-o` set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Asked for in so many words, or not said.
+    /// Set explicitly, or `None`.
     pub read_only: Option<bool>,
     /// Path of the subvolume to mount, from the top of the volume.
     pub subvol: Option<Vec<u8>>,
@@ -34,26 +34,26 @@ pub struct Options {
     pub subvolid: Option<RootId>,
     pub degraded: bool,
     pub rescue: Rescue,
-    /// Devices to take in besides the one named.
+    /// Further devices of the volume.
     pub devices: Vec<PathBuf>,
-    /// Shown as the mount's source instead of the image.
+    /// Displayed as the mount's source instead of the image.
     pub fsname: Option<Vec<u8>>,
-    /// Whether other users may enter; if not said, they may when root mounts.
+    /// Whether other users may enter; by default they may if root mounts.
     pub allow_other: Option<bool>,
-    /// The user that mounts may do everything, whatever modes and owners say.
+    /// The mounting user may do everything, regardless of modes and owners.
     pub fakeroot: bool,
-    /// POSIX ACLs do not count.
+    /// POSIX ACLs are ignored.
     pub no_acl: bool,
     pub threads: Option<NonZeroUsize>,
     pub transport: TransportChoice,
     pub block_mount: BlockMount,
-    /// Whether an image is mounted by a loop device, as a block device is; if not said, it is not.
+    /// Whether an image is mounted through a loop device, like a block device; by default it is not.
     pub loop_mount: Option<bool>,
-    /// The kernel collects what is written, and writes it when it likes. If not said, each write comes at once.
+    /// The kernel uses a writeback cache. By default each write is sent at once.
     pub writeback: bool,
-    /// The kernel asks before it opens a file, so that flags of inodes forbid opens and not only what follows.
+    /// The kernel sends opens, so that inode flags forbid opens and not only later changes.
     pub opens: bool,
-    /// Whether set-id bits count, and device nodes; if not said, they do when root mounts.
+    /// Whether set-id bits and device nodes are effective; by default they are if root mounts.
     pub suid: Option<bool>,
     pub dev: Option<bool>,
     pub no_exec: bool,
@@ -70,47 +70,47 @@ pub struct Options {
     pub no_data_cow: bool,
     pub no_data_sum: bool,
     pub max_inline_bytes: Option<u64>,
-    /// How much memory caches and budgets are shares of; if not said, what the machine and the control groups allow.
+    /// The memory that caches and budgets are fractions of; by default the limit of the machine and the control groups.
     pub memory_bytes: Option<u64>,
     pub commit: Option<Duration>,
     pub flush_on_commit: bool,
-    /// When devices are told of freed space; if not said, in the background where a device takes discards.
+    /// When freed space is discarded; by default in the background, on devices that support it.
     pub discard: Option<DiscardMode>,
-    /// A sync of a single file is a commit, and writes no log.
+    /// fsync of a single file commits, and writes no log.
     pub no_tree_log: bool,
-    /// The free-space tree is made anew.
+    /// The free-space tree is rebuilt.
     pub clear_cache: bool,
     /// A volume without a free-space tree gets one.
     pub free_space_tree: bool,
     /// Words for the kernel's security module.
     pub security: Vec<String>,
-    /// Users may delete subvolumes of theirs.
+    /// Users may delete their own subvolumes.
     pub user_subvol_rm_allowed: bool,
-    /// Where logs go: a path, or `syslog`, or `stderr`.
+    /// The target of logs: a path, or `syslog`, or `stderr`.
     pub log: Option<Vec<u8>>,
-    /// From which level on is logged.
+    /// The minimum level of log messages.
     pub log_level: Option<String>,
-    /// Takes unknown words (`mount -s`).
+    /// Accepts unknown words (`mount -s`).
     pub sloppy: bool,
-    /// The words that were accepted and change nothing.
+    /// The words that were accepted and have no effect.
     pub without_effect: Vec<WithoutEffect>,
 }
 
-/// Whether a block device is mounted as one, so that the kernel waits for the last commit when it unmounts.
+/// Whether a block device is mounted as `fuseblk`, so that umount waits for the last commit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BlockMount {
-    /// Where it can be.
+    /// If possible.
     #[default]
     Auto,
     Always,
     Never,
 }
 
-/// A word that was accepted and changes nothing.
+/// A word that was accepted and has no effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WithoutEffect {
     pub word: String,
-    /// The reason why a user that asks for it should know.
+    /// The reason why users of the option should know that.
     pub warning: Option<&'static str>,
 }
 
@@ -144,13 +144,13 @@ pub enum OptionError {
 }
 
 impl Options {
-    /// Returns whether the kernel is to ask before it opens a file. If it collects writes, we need to know which files
-    /// those may be of.
+    /// Returns whether the kernel must send opens. With a writeback cache, the mount has to know which files may have
+    /// dirty pages.
     pub(super) fn asks_opens(&self) -> bool {
         self.opens || self.writeback
     }
 
-    /// Takes the words of one `-o` in.
+    /// Adds the words of one `-o`.
     pub fn add(&mut self, words: &OsStr) -> Result<(), OptionError> {
         split(words).try_for_each(|word| match self.add_word(word) {
             Err(OptionError::Unknown(word)) if self.sloppy => {
@@ -161,7 +161,7 @@ impl Options {
         })
     }
 
-    /// Checks what only all the words together tell.
+    /// Checks combinations of words.
     pub fn check(&self) -> Result<(), OptionError> {
         if self.rescue.needs_read_only() && self.read_only != Some(true) {
             return Err(OptionError::NeedsReadOnly("rescue"));
@@ -169,7 +169,7 @@ impl Options {
         if self.fakeroot && self.allow_other == Some(true) {
             return Err(OptionError::Conflict("fakeroot", "allow_other"));
         }
-        // The kernel shows the loop device as the source.
+        // The kernel displays the loop device as the source.
         if self.loop_mount == Some(true) && self.fsname.is_some() {
             return Err(OptionError::Conflict("loop", "fsname"));
         }
@@ -246,7 +246,7 @@ impl Options {
             "sync" => self.sync = true,
             "async" => self.sync = false,
             "dirsync" => self.dirsync = true,
-            // As in mount(8): a volume that a user may mount is not to be trusted.
+            // As in mount(8): a volume that a user may mount is not trusted.
             "user" | "users" | "owner" | "group" => {
                 self.suid = Some(false);
                 self.dev = Some(false);
@@ -266,7 +266,7 @@ impl Options {
         match name {
             "subvol" if value.is_empty() => return Err(bad()),
             "subvol" => self.subvol = Some(value.into()),
-            // 0 means the top level, as it does to the kernel.
+            // 0 is the top level, as in the kernel.
             "subvolid" => {
                 self.subvolid = Some(match values::number(text()?).ok_or_else(bad)? {
                     0 => RootId::FS_TREE,
@@ -323,7 +323,7 @@ impl Options {
 }
 
 impl Rescue {
-    /// Returns whether the mount must be read-only. Roots of an earlier transaction may be written to, as in the
+    /// Returns whether the mount must be read-only. With roots of an earlier transaction it may be writable, as in the
     /// kernel.
     pub(super) fn needs_read_only(self) -> bool {
         let others = Rescue {
@@ -353,7 +353,7 @@ impl Rescue {
             "ignoredatacsums" | "idatacsums" => self.ignore_data_csums = true,
             "ignoremetacsums" | "imetacsums" => self.ignore_meta_csums = true,
             "ignoresuperflags" | "isuperflags" => self.ignore_super_flags = true,
-            // "all" stands for everything that makes the most readable, as in the kernel.
+            // "all" sets every option that makes more of the volume readable, as in the kernel.
             "all" => {
                 self.no_log_replay = true;
                 self.ignore_bad_roots = true;

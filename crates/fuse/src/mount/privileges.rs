@@ -1,7 +1,7 @@
 //! The capabilities of a process that serves a mount.
 //!
-//! Root has all of them, and a server reads what others wrote on an image. It keeps those that it uses. They let it
-//! mount and unmount, open images, look at callers, take memory and schedule its threads.
+//! Root has all capabilities, and a server reads untrusted images. So it keeps only those that it uses: to mount and
+//! unmount, open images, inspect callers, lock memory and schedule its threads.
 
 use rustix::io;
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
@@ -13,15 +13,15 @@ const KEPT: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::IPC_LOCK)
     .union(CapabilitySet::SYS_ADMIN)
     .union(CapabilitySet::SYS_NICE)
-    // Else it sees the descriptors and mounts of no caller that has more capabilities.
+    // Required to inspect descriptors and mounts of callers with more capabilities.
     .union(CapabilitySet::SYS_PTRACE)
     .union(CapabilitySet::SYS_RESOURCE);
 
-/// Takes from the calling thread all capabilities that serving a mount does not need. Threads that it starts have them
-/// no more than it has, so this comes first.
+/// Drops all capabilities that serving a mount does not need, from the calling thread. New threads inherit the set, so
+/// call this before starting any.
 ///
 /// # Errors
-/// The kernel refused it, as a filter of system calls can.
+/// The kernel refused it, as a seccomp filter can.
 pub fn drop_capabilities() -> io::Result<()> {
     let had = capabilities(None)?.permitted;
     let kept = had.intersection(KEPT);

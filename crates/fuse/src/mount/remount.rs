@@ -1,7 +1,7 @@
-//! `mount -o remount`: other options for a mount that is there.
+//! `mount -o remount`: changing the options of an existing mount.
 //!
-//! The kernel keeps flags and acts on them without asking the process that serves the mount. An option that it decides
-//! by itself (how data is stored, when access times change) it is to be told (`Remounted`).
+//! The kernel stores flags and acts on them without notifying the process that serves the mount. So the options that
+//! this process implements (storage of data, access times) are sent to it (`Remounted`).
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -18,21 +18,21 @@ use super::options::{OptionError, Options, WithoutEffect, is_live, is_set_by_mou
 use crate::adapter::{TAKES_CHANGES, WRITABLE_ATTRIBUTE};
 use crate::mount_table::{has, mount_table};
 
-/// The flag of statfs(2) that the library has no name for.
+/// The flag of statfs(2) that rustix does not define.
 const ST_NOSYMFOLLOW: StatVfsMountFlags = StatVfsMountFlags::from_bits_retain(0x2000);
 const NEEDS_A_NEW_MOUNT: &str = "only a new mount takes it";
 
 const ATIME: MountFlags = MountFlags::NOATIME
     .union(MountFlags::RELATIME)
     .union(MountFlags::STRICTATIME);
-/// Flags that the process which serves the mount heeds as well, with the words for them.
+/// Flags that the serving process also implements, with their words.
 const SHARED_FLAGS: [(MountFlags, &str, &str); 3] = [
     (MountFlags::LAZYTIME, "lazytime", "nolazytime"),
     (MountFlags::NODIRATIME, "nodiratime", "diratime"),
     (MountFlags::SYNCHRONOUS, "sync", "async"),
 ];
 
-/// Flags for which mount(8) says the words that set them and no others: what is not said is not to be.
+/// Flags that mount(8) always passes if they are to be set: a missing word clears them.
 const SAID_IF_SET: [MountFlags; 7] = [
     MountFlags::SYNCHRONOUS,
     MountFlags::NOSUID,
@@ -43,20 +43,20 @@ const SAID_IF_SET: [MountFlags; 7] = [
     MountFlags::LAZYTIME,
 ];
 
-/// The options that the words of `-o` ask for beside `remount`.
+/// The options of a `-o` that contains `remount`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Remount {
-    /// Later ones count.
+    /// Later changes override earlier ones.
     changes: Vec<FlagChange>,
     /// Words for the process that serves the mount.
     live: Vec<u8>,
-    /// The words that change nothing.
+    /// The words without effect.
     without_effect: Vec<WithoutEffect>,
-    /// It asks for what no mount has that may be written to.
+    /// Whether an option requires a read-only mount.
     needs_read_only: bool,
 }
 
-/// Flags that a word decides, and those of them that it sets.
+/// The flags that a word changes, and the subset that it sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct FlagChange {
     decided: MountFlags,
@@ -79,26 +79,26 @@ impl FlagChange {
     }
 }
 
-/// A mount that has its new flags.
+/// The result of a remount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remounted {
     pub mountpoint: PathBuf,
-    /// Words of `-o` for the process that serves it (`LiveOptions::change`).
+    /// Words of `-o` for the process that serves the mount (`LiveOptions::change`).
     pub live: OsString,
-    /// The words that change nothing, and that the mount did not have before.
+    /// The words without effect that the mount did not have before.
     pub without_effect: Vec<WithoutEffect>,
 }
 
 impl Remount {
-    /// Returns whether a word of `-o` asks for one.
+    /// Returns whether a `-o` contains `remount`.
     pub fn is_asked_by(words: &OsStr) -> bool {
         split(words).any(|word| word == b"remount")
     }
 
-    /// Takes the words of one `-o` in.
+    /// Adds the words of one `-o`.
     ///
     /// # Errors
-    /// Words that no mount knows.
+    /// Unknown words.
     pub fn add(&mut self, words: &OsStr) -> Result<(), OptionError> {
         for word in split(words).filter(|&word| word != b"remount") {
             let text = String::from_utf8_lossy(word);
@@ -110,11 +110,11 @@ impl Remount {
             if is_set_by_mount(name) {
                 continue;
             }
-            // mount(8) adds the words that it remembers of the mount, which ask for nothing new.
+            // mount(8) adds the words that it remembers of the mount, which change nothing.
             let mut known = Options::default();
             known.add(OsStr::from_bytes(word))?;
             self.needs_read_only |= known.rescue.needs_read_only();
-            // Those of fstab come along, and the kernel's btrfs keeps its subvolume, whatever they name.
+            // Words from fstab are passed as well, and the kernel's btrfs keeps the mounted subvolume regardless.
             if matches!(name, "subvol" | "subvolid") {
                 continue;
             }
@@ -132,11 +132,11 @@ impl Remount {
         Ok(())
     }
 
-    /// Gives the mount at a path its new flags.
+    /// Applies the flags to the mount at a path.
     ///
     /// # Errors
-    /// There is none of ours, the kernel refuses, or the words need a mount for reading. Or the volume was opened
-    /// for reading and is to be written to.
+    /// There is no mount of ours, the kernel refuses, or the words require a read-only mount. Or the volume was opened
+    /// read-only and shall become writable.
     pub fn apply(&self, path: &Path) -> Result<Remounted, MountError> {
         let place = resolve(path)?;
         let table = mount_table().map_err(UnmountError::Table)?;
@@ -171,7 +171,7 @@ impl Remount {
         if is_opened && !takes_changes(&entry.mountpoint) {
             return Err(MountError::OpenedForReading(entry.mountpoint.clone()));
         }
-        // A user may not remount, and need not for the words that the kernel does not hear.
+        // A user may not remount, but the options of the serving process do not need the kernel.
         if flags != before || self.live.is_empty() {
             mount_remount(&entry.mountpoint, flags, "").map_err(failed)?;
         }
@@ -184,7 +184,7 @@ impl Remount {
         })
     }
 
-    /// Returns the words for the process that serves the mount, with those that stand for the change of its flags.
+    /// Returns the words for the serving process, including words for the changed flags.
     fn live_words(&self, before: MountFlags, after: MountFlags) -> Vec<u8> {
         let mut words = self.live.clone();
         for (flag, set, unset) in SHARED_FLAGS {
@@ -204,12 +204,12 @@ impl Remount {
         words
     }
 
-    /// Returns whether the mount is for reading only afterwards.
+    /// Returns whether the mount is read-only afterwards.
     pub fn is_read_only(&self) -> bool {
         self.change(MountFlags::RDONLY) == Some(true)
     }
 
-    /// Turns off the flags of `SAID_IF_SET` that the words do not name. The words are mount(8)'s, which names all flags
+    /// Clears the flags of `SAID_IF_SET` that the words do not name. For words from mount(8), which names all flags
     /// that shall be set.
     pub fn complete(&mut self) {
         for flag in SAID_IF_SET {
@@ -226,8 +226,8 @@ impl Remount {
     }
 }
 
-/// Returns whether the volume behind a mount does, as the process that serves it says. One that does not say learns by
-/// trying.
+/// Returns whether the volume behind a mount can be changed, as reported by the serving process. Without a report, the
+/// remount is tried.
 fn takes_changes(mountpoint: &Path) -> bool {
     let mut value = [0; TAKES_CHANGES.len()];
     match getxattr(mountpoint, WRITABLE_ATTRIBUTE, &mut value) {
@@ -273,7 +273,7 @@ fn change_of(word: &str) -> Option<FlagChange> {
     Some(FlagChange::of(flag, is_set))
 }
 
-/// Returns the flags that a remount has to say again to keep them.
+/// Returns the flags that a remount must repeat to keep them.
 fn flags_of(shown: StatVfsMountFlags) -> MountFlags {
     let pairs = [
         (StatVfsMountFlags::RDONLY, MountFlags::RDONLY),
@@ -288,7 +288,7 @@ fn flags_of(shown: StatVfsMountFlags) -> MountFlags {
     ];
     let shown = pairs.into_iter().filter(|(seen, _)| shown.contains(*seen));
     let mut flags: MountFlags = shown.map(|(_, flag)| flag).collect();
-    // Without any word on access times the kernel takes relatime.
+    // Without any word on access times the kernel sets relatime.
     if !flags.intersects(ATIME) {
         flags |= MountFlags::STRICTATIME;
     }

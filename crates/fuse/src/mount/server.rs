@@ -1,12 +1,11 @@
 //! The process behind a mount.
 //!
-//! A mount's server outlives the mount until the volume is closed and its locks are free, and umount waits for
-//! that. Nothing names the server of a mount directly. But the kernel tells, for each descriptor of `/dev/fuse`,
-//! which connection it is of. The number of the connection is that of the mount's device. Kernels that do not tell,
-//! and processes that this user may not look into, just give no server.
+//! A server outlives its mount until the volume is closed and its locks are released, and umount waits for that.
+//! Nothing names the server of a mount directly. But for each descriptor of `/dev/fuse` the kernel exposes the number
+//! of its connection, which is the number of the mount's device. If the kernel does not expose it, or this user may not
+//! inspect the process, no server is found.
 //!
-//! Not here: the server's own word on whether its connection lives (`Afterlife`), which needs neither `/proc` nor
-//! rights.
+//! Not here: the server's own report on its connection (`Afterlife`), which needs neither `/proc` nor rights.
 
 use std::fs;
 use std::os::fd::{OwnedFd, RawFd};
@@ -23,11 +22,11 @@ use super::detach::{find, resolve};
 use super::holders::holders_of;
 use crate::mount_table::TableEntry;
 
-/// How long it is looked for a server.
+/// The maximum time of the search for a server.
 const LOOKS_AT_MOST: Duration = Duration::from_secs(5);
-/// In the names of processes that serve mounts: the kernel keeps 15 bytes, of `mount.fuse.ubtrfs` too.
+/// Part of the names of processes that serve mounts: the kernel keeps 15 bytes, also of `mount.fuse.ubtrfs`.
 const OUR_NAME: &str = "ubtr";
-/// Fields of `/proc/PID/stat`, counted behind the name of the program: user and system time.
+/// Fields of `/proc/PID/stat`, counted after the name of the program: user and system time.
 const CPU_TIMES: [usize; 2] = [11, 12];
 const WORKS_SEEN_EVERY: Duration = Duration::from_millis(500);
 
@@ -37,7 +36,7 @@ pub struct Server {
     pid: u32,
     process: OwnedFd,
     folder: PathBuf,
-    /// That of the mount.
+    /// The device number of the mount.
     device: (u32, u32),
     /// The server's descriptor of the connection.
     descriptor: RawFd,
@@ -47,13 +46,13 @@ pub struct Server {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Afterwards {
     Ended,
-    /// The file system is mounted elsewhere still: in another namespace, say.
+    /// The file system is still mounted elsewhere, for example in another namespace.
     LivesOn,
-    /// It has not ended, and was not seen working for a while.
+    /// It has not ended, and made no visible progress for a while.
     Stalled,
 }
 
-/// Returns where a process serves a mount of ours, if it does.
+/// Returns the mount point of the mount that a process serves, if it serves one.
 pub fn mountpoint_served_by(pid: u32) -> Option<PathBuf> {
     let table = super::mount_table().ok()?;
     let folder = PathBuf::from(format!("/proc/{pid}"));
@@ -63,7 +62,7 @@ pub fn mountpoint_served_by(pid: u32) -> Option<PathBuf> {
     served.next().map(|entry| entry.mountpoint)
 }
 
-/// Returns where a mount of ours has this source, if one does.
+/// Returns the mount point of the mount with this source, if there is one.
 pub fn mountpoint_of(source: &Path) -> Option<PathBuf> {
     let mut table = super::mount_table().ok()?.into_iter();
     let found = table.find(|entry| entry.is_ours() && entry.source == source);
@@ -76,13 +75,13 @@ pub(super) fn connection((major, minor): (u32, u32)) -> u32 {
 }
 
 impl Server {
-    /// Finds the process, other than this one, behind the mount that `unmount` would take for `path`.
+    /// Finds the process, other than this one, behind the mount that `unmount` would choose for `path`.
     pub fn of(path: &Path) -> Option<Server> {
         let table = super::mount_table().ok()?;
         let entry = find(&table, &resolve(path).ok()?)?;
         let device = entry.device;
-        // The kernel refuses looks into a process that has begun to execute a program and cannot go on. A process
-        // that meets one waits, so another thread does the looking.
+        // The kernel blocks access to a process that hangs in exec. A process that tries it would wait, so another
+        // thread does the inspection.
         let (sender, receiver) = mpsc::channel();
         let looks = thread::start("ubtrfs-look", move || Server::look_behind(device, &sender));
         looks.ok()?;
@@ -95,7 +94,7 @@ impl Server {
         found
     }
 
-    /// Sends what may be the server, the likeliest last.
+    /// Sends candidates for the server, the most likely last.
     fn look_behind(device: (u32, u32), found: &Sender<Server>) {
         let Ok(processes) = fs::read_dir("/proc") else {
             return;
@@ -108,14 +107,14 @@ impl Server {
             .flatten()
             .map(|process| process.path())
             .partition(is_ours_by_name);
-        // Mostly no other needs to be looked into, and a look may hang.
+        // Usually no other process needs to be inspected, and an inspection may hang.
         let mut sent_one = false;
         for folder in ours.into_iter().chain(others) {
             let Some(server) = Server::in_folder(folder, device) else {
                 continue;
             };
-            // The kernel gives the number of a mount that has ended to the next one, and the server of the first may
-            // still be there. It is taken if there is no other.
+            // The kernel reuses the number of an ended mount for the next one, and the former server may still exist.
+            // It is chosen only if there is no other.
             let has_ended = server.connection() == Some(false);
             if has_ended && sent_one {
                 continue;
@@ -127,8 +126,8 @@ impl Server {
         }
     }
 
-    /// Returns the process of this folder of `/proc`, if it has that mount's connection or one of the same number, and
-    /// is not this process.
+    /// Returns the process of this folder of `/proc` if it has the mount's connection, or one of the same number. Never
+    /// returns this process.
     fn in_folder(folder: PathBuf, device: (u32, u32)) -> Option<Server> {
         let pid: u32 = folder.file_name()?.to_str()?.parse().ok()?;
         if pid == std::process::id() {
@@ -138,7 +137,7 @@ impl Server {
         descriptor_of(&folder, connection)?;
         let process = Pid::from_raw(pid.cast_signed())?;
         let process = pidfd_open(process, PidfdFlags::empty()).ok()?;
-        // It was still the same process when it was opened.
+        // It was still the same process when the pidfd was opened.
         let descriptor = descriptor_of(&folder, connection)?;
         Some(Server {
             pid,
@@ -153,7 +152,7 @@ impl Server {
         self.pid
     }
 
-    /// Returns whether it runs the program that this process runs, and so ends when its mount does.
+    /// Returns whether it runs the same program as this process, and so ends when its mount does.
     pub fn runs_this_program(&self) -> bool {
         let program = |folder: &Path| {
             let file = fs::metadata(folder.join("exe")).ok()?;
@@ -163,9 +162,9 @@ impl Server {
         this.is_some() && program(&self.folder) == this
     }
 
-    /// Waits for its end, unless its file system lives on, or it is not seen working for `patience`.
+    /// Waits for its end, unless its file system lives on, or it makes no visible progress for `patience`.
     pub fn wait(&self, lingers: Duration, patience: Duration) -> Afterwards {
-        // A process may look at the file system just when it is unmounted.
+        // A process may access the file system at the moment of the unmount.
         if self.ends_within(lingers.min(patience)) {
             return Afterwards::Ended;
         }
@@ -181,7 +180,7 @@ impl Server {
         Afterwards::Ended
     }
 
-    /// Returns whether it ends in that time.
+    /// Returns whether it ends within `time`.
     pub fn ends_within(&self, time: Duration) -> bool {
         let timeout = Timespec::try_from(time).ok();
         let mut process = [PollFd::new(&self.process, PollFlags::IN)];
@@ -194,8 +193,8 @@ impl Server {
         matches!(state, Some('T' | 't'))
     }
 
-    /// Returns whether the connection lives. Its descriptor says so to a process that may have a copy of it. Otherwise
-    /// a mount does that any process has.
+    /// Returns whether the connection is alive. A copy of its descriptor shows this, if this process may have one.
+    /// Otherwise the mounts of all processes are searched.
     fn is_connected(&self) -> bool {
         match self.connection() {
             Some(is_connected) => is_connected,
@@ -203,27 +202,28 @@ impl Server {
         }
     }
 
-    /// Returns whether the connection lives, by the server's descriptor. Returns None if the descriptor cannot be had.
+    /// Returns whether the connection is alive, by a copy of the server's descriptor. Returns `None` if it cannot be
+    /// copied.
     fn connection(&self) -> Option<bool> {
         if descriptor_of(&self.folder, connection(self.device)) != Some(self.descriptor) {
             return None;
         }
-        // A copy that outlives the server would keep its connection from ending with it.
+        // A copy that outlives the server would keep its connection alive.
         let copy = pidfd_getfd(&self.process, self.descriptor, PidfdGetfdFlags::empty()).ok()?;
         let mut device = [PollFd::new(&copy, PollFlags::empty())];
         poll(&mut device, Some(&Timespec::default())).ok()?;
         Some(!device[0].revents().contains(PollFlags::ERR))
     }
 
-    /// Returns the fields of `/proc/PID/stat` behind the name of the program, which may hold anything.
+    /// Returns the fields of `/proc/PID/stat` after the name of the program, which may contain anything.
     fn stat(&self) -> Option<String> {
         let stat = fs::read_to_string(self.folder.join("stat")).ok()?;
         let (_, fields) = stat.rsplit_once(") ")?;
         Some(fields.to_owned())
     }
 
-    /// Returns the figures that change while the process works: its time of CPUs, and its reads and writes where they
-    /// are shown.
+    /// Returns the figures that change while the process works: CPU time, and the bytes read and written if they are
+    /// available.
     fn work_done(&self) -> Option<Vec<String>> {
         let stat = self.stat()?;
         let fields: Vec<_> = stat.split(' ').collect();
@@ -236,8 +236,8 @@ impl Server {
     }
 }
 
-/// Whether a process that is waited for goes on working, as it does while it commits. One that cannot be looked at is
-/// not seen working.
+/// Tracks whether a process makes progress, as it does during a commit. A process that cannot be inspected makes no
+/// visible progress.
 #[derive(Debug)]
 pub struct Work<'a> {
     server: Option<&'a Server>,
@@ -254,7 +254,7 @@ impl Work<'_> {
         }
     }
 
-    /// Returns whether it is stopped, or has not been seen working for `patience`. To be asked now and then.
+    /// Returns whether it is stopped, or made no visible progress for `patience`. Call it periodically.
     pub fn is_stalled(&mut self, patience: Duration) -> bool {
         if self.server.is_some_and(Server::is_stopped) {
             return true;
@@ -268,7 +268,7 @@ impl Work<'_> {
     }
 }
 
-/// Returns a descriptor of the connection that a process has.
+/// Returns a process's descriptor of the connection.
 fn descriptor_of(process: &Path, connection: u32) -> Option<RawFd> {
     let wanted = format!("fuse_connection:\t{connection}");
     let mut descriptors = fs::read_dir(process.join("fd")).ok()?.flatten();

@@ -1,8 +1,7 @@
-//! A mounted file system, from the moment it can be used to the end of its last thread.
+//! A mounted file system, from its first use to the end of its last thread.
 //!
-//! A mount ends with its connection, whatever the cause. Then no request comes any more, and
-//! companions are ended in the reverse order of their coming. Those that wait for the session hear of it when they
-//! are done.
+//! A mount ends with its connection, for any reason. After the last request the services of the mount are ended in
+//! reverse order. Threads that wait for the session return after that.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
@@ -29,12 +28,11 @@ use crate::adapter::{Changes, ControlPoint, KernelPages};
 use crate::mount_table::{BLOCK_FS_TYPE, TableEntry, mount_at, mount_table};
 use crate::stats::Stats;
 
-/// How much the kernel reads ahead of a sequential reader, if it lets us say: as much as one request
-/// carries. Its default is an eighth of that.
+/// The kernel's read-ahead for a sequential reader, if this process may set it: the size of one request. Its default is
+/// an eighth of that.
 const READ_AHEAD_KIB: u32 = 1024;
 
-/// A mounted file system. Dropping it takes the mount's name away; users that are inside keep it until
-/// they leave or the process ends.
+/// A mounted file system. Dropping it detaches the mount; users inside keep it until they leave or the process ends.
 #[derive(Debug)]
 pub struct Session {
     place: Arc<MountPlace>,
@@ -46,18 +44,18 @@ pub struct Session {
     changes: Option<Changes>,
     pub(super) control: Option<ControlPoint>,
     pub(super) pages: Option<Arc<KernelPages>>,
-    /// The mounted volume, if it is one.
+    /// The mounted volume, if the file system is a volume.
     pub(super) volume: Option<Weak<Volume>>,
     pub(super) stats: Option<Arc<Stats>>,
 }
 
-/// Where the file system is mounted, and whether it still is.
+/// The mount point of the file system, and the state of the mount.
 #[derive(Debug)]
 pub(super) struct MountPlace {
     mountpoint: PathBuf,
-    /// The mount as the kernel's table showed it at first, if that could be read.
+    /// The mount's entry in the first mount table after mounting, if that could be read.
     entry: Option<TableEntry>,
-    /// The connection, looked at and never read.
+    /// The connection, polled and never read.
     device: OwnedFd,
 }
 
@@ -71,12 +69,12 @@ impl MountPlace {
         }
     }
 
-    /// Returns whether the connection lives, by this or another mount.
+    /// Returns whether the connection is alive, by this or another mount.
     fn is_mounted(&self) -> bool {
         !self.ends_within(Duration::ZERO)
     }
 
-    /// Waits for the end of the connection; false if it lives on.
+    /// Waits for the end of the connection. Returns false if it lives on.
     pub(super) fn ends_within(&self, time: Duration) -> bool {
         let timeout = Timespec::try_from(time).ok();
         let mut device = [PollFd::new(&self.device, PollFlags::empty())];
@@ -86,8 +84,8 @@ impl MountPlace {
         }
     }
 
-    /// Takes our own mount away, wherever it was moved, and none that came later. False if it was gone already; the
-    /// file system may be mounted elsewhere all the same.
+    /// Unmounts our own mount, even if it was moved, and never a later one. Returns false if it was gone already; the
+    /// file system may still be mounted elsewhere.
     fn unmount(&self, if_busy: IfBusy) -> Result<bool, UnmountError> {
         if !self.is_mounted() {
             return Ok(false);
@@ -102,7 +100,7 @@ impl MountPlace {
         }
     }
 
-    /// Ends the connection, with all that waits for it.
+    /// Ends the connection, and fails all requests that wait for it.
     fn abort(&self) {
         if !self.is_mounted() {
             return;
@@ -116,7 +114,7 @@ impl MountPlace {
         }
     }
 
-    /// Does what a signal asks for. False if our mount is not in the way any more, or cannot be taken away.
+    /// Unmounts at a signal. Returns false if our mount is already gone, or cannot be unmounted.
     fn leave(&self) -> bool {
         let outcome = self.unmount(IfBusy::Refuse);
         let outcome = match outcome {
@@ -161,12 +159,12 @@ impl Session {
         Ok(session)
     }
 
-    /// Has something live as long as the mount does. It is running already.
+    /// Adds a running service that ends with the mount.
     pub fn accompany(&mut self, companion: impl Companion + 'static) {
         self.companions.push(Box::new(companion));
     }
 
-    /// Returns the reason why requests come through `/dev/fuse`, and what to do about it, if that was not chosen.
+    /// Returns the reason why requests use `/dev/fuse`, with advice, unless the user chose it.
     pub fn fallback(&self) -> Option<&str> {
         self.fallback.as_deref()
     }
@@ -181,7 +179,7 @@ impl Session {
         &self.live
     }
 
-    /// Returns major and minor number of the mount's device, as `st_dev` shows it.
+    /// Returns major and minor number of the mount's device, as in `st_dev`.
     pub fn device(&self) -> Option<(u32, u32)> {
         let entry = self.place.entry.as_ref();
         entry.map(|entry| entry.device)
@@ -191,17 +189,18 @@ impl Session {
         self.changes = Some(changes);
     }
 
-    /// Returns where to tell what is changed in the volume by other ways than this mount; None if it is none of ours.
+    /// Returns the interface for reporting changes of the volume that bypass this mount, or `None` if it is not a
+    /// volume.
     pub fn changes(&self) -> Option<&Changes> {
         self.changes.as_ref()
     }
 
-    /// Returns the pages of the mounted volume that the kernel has not written yet.
+    /// Returns the kernel's dirty pages of the mounted volume.
     pub fn kernel_pages(&self) -> Option<&KernelPages> {
         self.pages.as_deref()
     }
 
-    /// Returns the place where commands on the mounted volume are taken.
+    /// Returns the address for commands on the mounted volume.
     pub fn control(&self) -> Option<&ControlPoint> {
         self.control.as_ref()
     }
@@ -215,7 +214,7 @@ impl Session {
         &self.place.mountpoint
     }
 
-    /// Unmounts and waits for the last thread. A busy mount stays, and is served on.
+    /// Unmounts and waits for the last thread. A busy mount stays, and continues to be served.
     pub fn unmount(&mut self) -> Result<(), MountError> {
         self.place.unmount(IfBusy::Refuse)?;
         self.join()
@@ -235,7 +234,7 @@ impl Session {
         served.and(self.end_companions())
     }
 
-    /// Ends all; the first error is returned.
+    /// Ends all services; returns the first error.
     fn end_companions(&mut self) -> Result<(), MountError> {
         let mut outcome = Ok(());
         while let Some(mut companion) = self.companions.pop() {
@@ -244,11 +243,10 @@ impl Session {
         outcome
     }
 
-    /// Handles SIGTERM, SIGINT and SIGHUP by unmounting, from now on. A mount that is busy loses its name at once and
-    /// is served until its last user leaves. So is one that is mounted elsewhere besides. Data that was written so far
-    /// is then made durable, as the sender of the signal may kill this process next. One that another mount lies over
-    /// stays. A further signal with nothing to unmount ends the process as if it were not handled, once the written
-    /// data is durable.
+    /// Handles SIGTERM, SIGINT and SIGHUP by unmounting, from now on. A busy mount is detached at once and served until
+    /// its last user leaves, and so is a mount that exists in other places, too. All data written so far is then made
+    /// durable, as the sender of the signal may kill this process next. A covered mount stays. A further signal with
+    /// nothing to unmount ends the process as if it were not handled, once the written data is durable.
     pub fn unmount_on_signals(&self) -> Result<(), MountError> {
         let mut readers = Vec::new();
         for signal in [SIGTERM, SIGINT, SIGHUP] {
@@ -272,18 +270,18 @@ impl Session {
         }
     }
 
-    /// Returns the report for a process that unmounts.
+    /// Returns the interface for a process that unmounts.
     pub fn afterlife(&self) -> Afterlife {
         Afterlife::new(Arc::clone(&self.place), self.written())
     }
 
-    /// Raises the read-ahead of the mount. Only root may, and the mount is as good without.
+    /// Raises the read-ahead of the mount. Only root may; a mount works without it.
     fn raise_read_ahead(&self) {
         let Some(entry) = &self.place.entry else {
             return;
         };
         let (major, minor) = entry.device;
-        // A block device has one of its own besides.
+        // A block device has a read-ahead of its own as well.
         let suffix = match entry.fs_type.as_str() {
             BLOCK_FS_TYPE => "-fuseblk",
             _ => "",
@@ -300,7 +298,7 @@ impl Session {
 }
 
 fn handle_signals(place: &MountPlace, written: &Written, readers: &mut [(i32, UnixStream)]) {
-    // Requests would wake threads that wait for the end of the connection, so only those do that expect it.
+    // Requests would wake all threads that poll the connection, so it is polled only while its end is expected.
     let mut end = None;
     while let Some(signal) = next_signal(readers, end) {
         let has_left = place.leave();
@@ -317,7 +315,7 @@ fn handle_signals(place: &MountPlace, written: &Written, readers: &mut [(i32, Un
     }
 }
 
-/// Makes durable what was written, and ends this process. A further signal does not wait for that.
+/// Makes written data durable, and ends this process. A further signal does not wait for that.
 fn end_process(signal: i32, written: &Written, readers: &mut [(i32, UnixStream)]) {
     let die = |signal| {
         if let Err(error) = signal_hook::low_level::emulate_default_handler(signal) {
@@ -334,7 +332,7 @@ fn end_process(signal: i32, written: &Written, readers: &mut [(i32, UnixStream)]
     }
 }
 
-/// Waits for a signal, or for the `end` of a connection. Returns None if the connection has ended.
+/// Waits for a signal, or for the `end` of a connection. Returns `None` if the connection has ended.
 fn next_signal(readers: &mut [(i32, UnixStream)], end: Option<&OwnedFd>) -> Option<i32> {
     loop {
         let sockets = readers.iter().map(|(_, reader)| reader.as_fd());
@@ -346,7 +344,7 @@ fn next_signal(readers: &mut [(i32, UnixStream)], end: Option<&OwnedFd>) -> Opti
         }
         let heard = all.iter().position(|one| !one.revents().is_empty())?;
         drop(all);
-        // Behind the signals there is the connection alone.
+        // The connection is the only descriptor after the signals.
         let (signal, reader) = readers.get_mut(heard)?;
         if reader.read(&mut [0]).is_ok_and(|len| len > 0) {
             return Some(*signal);

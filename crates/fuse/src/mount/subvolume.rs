@@ -1,12 +1,12 @@
-//! Which subvolume is the root of a mount: `subvol=`, `subvolid=`, or the volume's default.
+//! The subvolume at the root of a mount: `subvol=`, `subvolid=`, or the volume's default.
 
 use ubtrfs_engine::{Error, FileId, Volume};
 use ubtrfs_format::ids::RootId;
 
 use super::error::MountError;
 
-/// Returns the root directory of the subvolume that the options name. A path begins at the top of the volume, whatever
-/// the default subvolume is. If both are given, they must mean the same.
+/// Returns the root directory of the subvolume that the options name. A path begins at the top of the volume,
+/// regardless of the default subvolume. If both are given, they must name the same subvolume.
 pub(super) fn root_directory(
     volume: &Volume,
     path: Option<&[u8]>,

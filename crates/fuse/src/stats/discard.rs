@@ -1,6 +1,6 @@
-//! Figures of discards: what waits, what was discarded, and what reuse has saved.
+//! Figures of discards: pending, done, and saved by reuse.
 //!
-//! Names are those of the kernel's `/sys/fs/btrfs/FSID/discard`, and mean what they mean there.
+//! The names and their meanings are taken from the kernel's `/sys/fs/btrfs/FSID/discard`.
 
 use std::fmt::Write;
 
@@ -10,11 +10,11 @@ use ubtrfs_engine::{DISCARD_SIZES, DiscardLimits, DiscardMode, DiscardStats, Vol
 
 use super::render::shown_bytes;
 
-/// How a volume discards, and what it has discarded.
+/// A volume's discard settings and totals.
 #[derive(Clone, Copy, Debug)]
 pub struct DiscardReport {
     pub mode: DiscardMode,
-    /// Whether a device takes discards, as far as is known.
+    /// Whether a device supports discards, as far as is known.
     pub is_possible: bool,
     pub limits: DiscardLimits,
     pub stats: DiscardStats,
@@ -69,7 +69,7 @@ impl DiscardReport {
         Ok(())
     }
 
-    /// Formats the limits of the background as lines for people.
+    /// Formats the limits of background discards as lines for people.
     pub fn limits_text(&self) -> String {
         let limited = |limit: u64, shown: String| match limit {
             0 => "no limit".to_owned(),

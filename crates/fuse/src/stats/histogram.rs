@@ -1,12 +1,12 @@
-//! How long things take: counts by duration, in buckets whose width grows with the duration.
+//! Histograms of durations, in buckets whose width grows with the duration.
 //!
-//! Four buckets for each doubling: a duration read back is off by an eighth of itself at most.
+//! Each doubling has four buckets: a duration read back is off by an eighth of itself at most.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Below 2^FIRST_SHIFT ns all is one bucket.
+/// All durations below 2^FIRST_SHIFT ns share a bucket.
 const FIRST_SHIFT: u32 = 7;
-/// From 2^LAST_SHIFT ns on as well; a little more than a minute.
+/// All durations from 2^LAST_SHIFT ns, a little more than a minute, share a bucket.
 const LAST_SHIFT: u32 = 36;
 const PER_DOUBLING: usize = 4;
 pub(super) const BUCKETS: usize = (LAST_SHIFT - FIRST_SHIFT) as usize * PER_DOUBLING + 2;
@@ -24,7 +24,7 @@ fn bucket_of(ns: u64) -> usize {
     1 + (shift - FIRST_SHIFT) as usize * PER_DOUBLING + quarter
 }
 
-/// Returns the least duration that is above all of a bucket, or None for the last one.
+/// Returns the exclusive upper bound of a bucket, or `None` for the last one.
 pub(super) fn upper_ns(bucket: usize) -> Option<u64> {
     if bucket == 0 {
         return Some(1 << FIRST_SHIFT);
@@ -35,7 +35,7 @@ pub(super) fn upper_ns(bucket: usize) -> Option<u64> {
     (shift < LAST_SHIFT).then(|| (5 + quarter) << (shift - 2))
 }
 
-/// A histogram that concurrent threads count in.
+/// A histogram that concurrent threads update.
 pub(super) struct Histogram {
     buckets: [AtomicU64; BUCKETS],
     sum_ns: AtomicU64,
@@ -55,7 +55,7 @@ impl Histogram {
     }
 }
 
-/// Counts at one moment.
+/// The counts of a histogram at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Durations {
     buckets: Vec<u64>,
@@ -87,7 +87,7 @@ impl Durations {
         self.sum_ns.checked_div(self.count()).unwrap_or(0)
     }
 
-    /// Returns a duration that `part` (of 1) of all did not exceed, or 0 if there are none.
+    /// Returns a duration that at least `part` (of 1) of all samples did not exceed, or 0 without samples.
     pub fn quantile_ns(&self, part: f64) -> u64 {
         let count = self.count();
         let rank = ((count as f64 * part).ceil() as u64).clamp(1, count.max(1));
@@ -106,7 +106,7 @@ impl Durations {
         self.quantile_ns(1.0)
     }
 
-    /// Returns how many were shorter than each power of two from about a microsecond to about a minute.
+    /// Returns the number of shorter samples for each power of two from about a microsecond to about a minute.
     pub(super) fn cumulative(&self) -> impl Iterator<Item = (u64, u64)> {
         let mut below = 0;
         let counted = self.buckets.iter().enumerate();

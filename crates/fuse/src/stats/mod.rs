@@ -1,10 +1,9 @@
-//! Live figures of a mount: how often each verb was asked for and how long it took, bytes, and what the
-//! volume counts itself.
+//! Live figures of a mount: counts and durations of each verb, bytes, and the volume's own counters.
 //!
-//! Counting is for every request, so it takes no lock and avoids false sharing. Each thread has one of a few sets
-//! of counters, and a report adds them up.
+//! Every request is counted, so counting takes no lock and avoids false sharing. Each thread uses one of a few sets of
+//! counters, and a report sums them up.
 //!
-//! Not here: how requests pass here (`request::Watched`), what is shown (`report`).
+//! Not here: the interception of requests (`request::Watched`), the output (`report`).
 
 mod discard;
 mod histogram;
@@ -26,7 +25,7 @@ use self::histogram::Histogram;
 pub use self::report::{Operation, Report};
 pub use ubtrfs_fuse_server::request::Verb;
 
-/// Sets of counters; more threads than these share.
+/// The number of counter sets; further threads share them.
 const SETS: usize = 16;
 
 /// The counters of a verb.
@@ -41,7 +40,7 @@ struct Set {
     verbs: [VerbCounters; Verb::ALL.len()],
     bytes_read: AtomicU64,
     bytes_written: AtomicU64,
-    /// Requests that a thread that must not wait gave up, to be made again.
+    /// Requests that were handed over by a thread that must not wait, to be repeated.
     handed_over: AtomicU64,
 }
 
@@ -136,7 +135,7 @@ impl Stats {
         }
     }
 
-    /// Returns all figures at this moment, with those of the volume that is mounted.
+    /// Returns all current figures, including the mounted volume's.
     pub fn report(&self, volume: &Volume) -> Report {
         let sum = |counter: fn(&Set) -> &AtomicU64| {
             let sets = self.sets.iter();

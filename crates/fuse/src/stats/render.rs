@@ -1,4 +1,4 @@
-//! A report as text for people, as JSON, and as Prometheus reads it.
+//! A report as text for people, as JSON, and in the text format of Prometheus.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use ubtrfs_engine::{Unlogged, Waits, WriterStats};
 
 use super::report::{Report, phases};
 
-/// Renders seconds, milliseconds or microseconds, whatever fits.
+/// Renders a duration in seconds, milliseconds or microseconds.
 fn shown(duration: Duration) -> String {
     match duration.as_nanos() {
         0..10_000_000 => format!("{:.1} us", duration.as_secs_f64() * 1e6),
@@ -389,7 +389,7 @@ impl Report {
     }
 }
 
-/// Returns commits in place of logs, by the words for their reasons.
+/// Returns the number of commits in place of logs, by reason.
 fn unlogged(writer: &WriterStats) -> impl Iterator<Item = (&'static str, u64)> {
     let reasons = Unlogged::ALL.map(Unlogged::name);
     reasons.into_iter().zip(writer.unlogged)

@@ -14,7 +14,7 @@ pub struct Operation {
     pub verb: Verb,
     /// Requests that were answered with an errno.
     pub errors: u64,
-    /// The durations of all requests, those with errors included.
+    /// The durations of all requests, including failed ones.
     pub durations: Durations,
 }
 
@@ -22,29 +22,29 @@ pub struct Operation {
 #[derive(Clone, Debug)]
 pub struct Report {
     pub uptime: Duration,
-    /// All verbs, also those that were never asked for.
+    /// All verbs, including unused ones.
     pub operations: Vec<Operation>,
     pub bytes_read: u64,
     pub bytes_written: u64,
-    /// Requests that would have waited on the thread that received them and were made again on another.
+    /// Requests that would have blocked the receiving thread and were repeated on another.
     pub handed_over: u64,
-    /// Why the volume takes no changes any more, if a transaction was aborted.
+    /// The reason why the volume refuses changes, if a transaction was aborted.
     pub aborted: Option<Arc<String>>,
-    /// None for a mount that is read-only.
+    /// `None` for a read-only mount.
     pub writer: Option<WriterStats>,
-    /// None for a volume that is only read.
+    /// `None` for a volume that is only read.
     pub discard: Option<DiscardReport>,
     /// Tree blocks in memory.
     pub nodes: StoreStats,
     /// Decompressed extents in memory.
     pub extents: CacheStats,
-    /// Tries to read that failed, and ranges that no mirror could give.
+    /// Failed read attempts, and ranges that no mirror could supply.
     pub read_errors: u64,
     pub unrecovered: u64,
 }
 
 impl Report {
-    /// Lists the operations that were asked for.
+    /// Lists the verbs with at least one request.
     pub(super) fn in_use(&self) -> impl Iterator<Item = &Operation> {
         let operations = self.operations.iter();
         operations.filter(|operation| operation.durations.count() > 0)

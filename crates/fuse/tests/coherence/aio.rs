@@ -1,4 +1,4 @@
-//! Several direct reads or writes in flight at once: by the kernel's AIO, as libaio asks for it, and by io_uring.
+//! Several direct reads or writes in flight at once: by the kernel's AIO, as in libaio, and by io_uring.
 
 use std::fs::File;
 use std::io;
@@ -38,7 +38,7 @@ impl std::ops::Deref for Aligned {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: so much was allocated, and zeroed.
+        // SAFETY: the buffer was allocated with this length, and zeroed.
         unsafe { std::slice::from_raw_parts(self.0, self.1) }
     }
 }
@@ -50,7 +50,7 @@ impl std::ops::DerefMut for Aligned {
     }
 }
 
-/// The request. `slot` comes back with the completion.
+/// A request. The completion returns its `slot`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
     pub(crate) slot: u64,
@@ -152,7 +152,7 @@ impl Queue for Aio {
 
 impl Drop for Aio {
     fn drop(&mut self) {
-        // SAFETY: it waits for what is in flight.
+        // SAFETY: it waits for the requests in flight.
         unsafe { libc::syscall(libc::SYS_io_destroy, self.0) };
     }
 }

@@ -14,7 +14,7 @@ pub(crate) struct Blocks {
     pub(crate) path: PathBuf,
     /// The version of each block that was last completely written.
     completed: Vec<AtomicU64>,
-    /// That of the last hole that was begun.
+    /// The version of the last hole that was begun.
     holes: Vec<AtomicU64>,
     pub(crate) stop: AtomicBool,
 }

@@ -19,10 +19,10 @@ const SETFLAGS: u32 = 0x4008_6602;
 const SNAP_CREATE: u32 = 0x5000_9401;
 const NOATIME: u64 = 0x80;
 const PART: usize = 16 << 10;
-/// The least size of all files, so that what is mapped never ends before the mapping.
+/// The minimum size of all files, so that a mapping never extends past the end of its file.
 const LEAST: usize = 64 << 10;
 
-/// A file and what must be in it.
+/// A file and its expected contents.
 struct Cached {
     path: PathBuf,
     bytes: Vec<u8>,
@@ -159,7 +159,7 @@ fn copies(one: &mut Cached, other: &mut Cached) {
         one.assert("a copied range");
         other.assert("a copied range");
     }
-    // It cannot come through FUSE.
+    // FUSE has no such request.
     ioctl_ficlone(&one.file, &other.file).unwrap_err();
     one.assert("a clone that is refused");
 }

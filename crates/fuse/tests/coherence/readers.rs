@@ -1,4 +1,4 @@
-//! Ways of reading blocks beside their writers.
+//! Ways of reading blocks while they are written.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -90,7 +90,7 @@ impl Writer {
                 self.assert_shown(blocks, begun);
             }
             if matches!(self, Writer::Punch | Writer::Zero) {
-                // So that a hole that does not come is seen.
+                // Makes a missing hole visible.
                 file.write_all_at(&filled(number, version + 1), at).unwrap();
                 blocks.complete(number, version + 1);
             }

@@ -103,7 +103,7 @@ fn time(time: FileTime) -> Time {
     }
 }
 
-/// Splits a device number as it lies on disk: 12 bits of major number above 20 of minor.
+/// Splits an on-disk device number: 12 bits of major number above 20 of minor.
 fn numbers(rdev: u64) -> (u32, u32) {
     ((rdev >> 20) as u32, (rdev & 0xf_ffff) as u32)
 }

@@ -8,7 +8,7 @@ use super::{MountError, Session, UnmountError};
 pub(crate) const BUSY_LIMIT: Duration = Duration::from_secs(60);
 
 /// Unmounts, and tries again while the mount is busy. A thread of another test that starts a program holds copies of
-/// all open files between fork and exec, those of this mount too.
+/// all open files between fork and exec, including files of this mount.
 pub(crate) fn unmount_once_idle(session: &mut Session) {
     let begun = Instant::now();
     loop {

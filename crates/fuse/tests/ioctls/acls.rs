@@ -44,14 +44,14 @@ fn furnish(top: &Path) {
 
 /// Runs `play` with a umask of the thread's own.
 fn private<T>(play: impl FnOnce() -> T) -> T {
-    // SAFETY: what the thread does not share with others any more is its root, working directory and umask.
+    // SAFETY: the thread only stops sharing its root, working directory and umask.
     #[allow(unsafe_code)]
     unsafe { unshare_unsafe(UnshareFlags::FS) }.unwrap();
     umask(Mode::from_raw_mode(0o077));
     play()
 }
 
-/// Has a user make files, and root change a mode. The answers also tell what is shown of them.
+/// Creates files as a user, and changes a mode as root. The answers also include their attributes.
 fn play(top: &Path, player: &Player) -> Vec<String> {
     let mut answers = Answers::default();
     player.play(|| {
@@ -94,7 +94,7 @@ fn states(top: &Path) -> impl Iterator<Item = String> {
     paths.iter().map(of).collect::<Vec<_>>().into_iter()
 }
 
-/// Has the kernel furnish a volume, and show it after `play`.
+/// Sets up a volume by the kernel, and returns its answers after `play`.
 fn furnished(play: impl FnOnce(&KernelVolume) -> Vec<String>) -> Vec<String> {
     let made = KernelVolume::make(&MkfsSpec::new()).unwrap();
     let seen_by_kernel = |see: &dyn Fn(&Path)| {

@@ -121,7 +121,7 @@ fn a_caller_with_read_only_mounts_alone_changes_nothing() {
         // It is a descriptor of the same file, and by its mount nothing is refused.
         let _writable = File::open(dir).unwrap();
         let in_container = || {
-            // SAFETY: the namespace is that of this thread alone, which shares nothing else with others.
+            // SAFETY: the namespace belongs to this thread alone, which shares nothing else with others.
             #[allow(unsafe_code)]
             unsafe { unshare_unsafe(UnshareFlags::FS | UnshareFlags::NEWNS) }.unwrap();
             let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;

@@ -15,7 +15,7 @@ use super::raw::*;
 use super::with_ours;
 
 const LASTS: Duration = Duration::from_secs(4);
-/// More than a slow machine takes for a call, less than anybody waits for what cannot come.
+/// Longer than a call takes on a slow machine, and shorter than anybody waits for an event that cannot happen.
 const LONG: Duration = Duration::from_secs(12);
 
 /// Calls `play` for a while with the number of the round, and returns how long it took at most.
@@ -42,8 +42,8 @@ fn sparse(path: &Path) {
     file.write_all_at(b"data", 512 << 10).unwrap();
 }
 
-/// The kernel holds the lock of a file while it asks for its holes or sets its flags. It takes that of a directory
-/// when it is told of a name in it. unlink(2) has the directory's and waits for the file's.
+/// The kernel holds the lock of a file while it searches for holes or sets flags. It takes a directory's lock when it
+/// is notified of a name in it. unlink(2) holds the directory's lock and waits for the file's.
 #[test]
 fn searches_for_holes_wait_for_no_news_of_names() {
     if !or_skip("searches_for_holes_wait_for_no_news_of_names") {

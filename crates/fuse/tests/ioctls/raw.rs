@@ -1,4 +1,4 @@
-//! The ioctls of btrfs as programs make them, and what is told from one volume to another of their answers.
+//! The ioctls of btrfs as programs call them, and the parts of their answers that are equal on two volumes.
 
 use std::fs::File;
 

@@ -1,4 +1,4 @@
-//! Ordinary users, and root with fewer capabilities, may do by ioctl what the kernel's btrfs lets them do.
+//! Ordinary users, and root with fewer capabilities, have the same rights to ioctls as in the kernel's btrfs.
 
 use std::fs::{self, File};
 use std::io;
@@ -204,7 +204,7 @@ pub(crate) fn state(path: &Path) -> String {
     }
 }
 
-/// Asks as one player in one directory.
+/// Runs all ioctls as one player in one directory.
 fn play_in(dir: &Path, name: &str, subvolumes: &[&str], player: &str, answers: &mut Answers) {
     let mut note = |what: &str, answer| answers.note(&format!("{player}: {name}: {what}"), answer);
     let open =
@@ -273,7 +273,7 @@ fn play_in(dir: &Path, name: &str, subvolumes: &[&str], player: &str, answers: &
     }
 }
 
-/// Asks about the volume, and for names in it. `places` are an inode and a subvolume each.
+/// Queries the volume, and names in it. `places` are pairs of inode and subvolume.
 fn play_on_volume(stage: &Path, places: &[(u64, u64)], player: &str, answers: &mut Answers) {
     let mut note = |what: &str, answer| answers.note(&format!("{player}: {what}"), answer);
     let root = File::open(stage).unwrap();
@@ -309,7 +309,7 @@ fn play_on_volume(stage: &Path, places: &[(u64, u64)], player: &str, answers: &m
     for (of, dir) in &all {
         for (at, (inode, id)) in places.iter().enumerate() {
             let answer = ask(dir, INO_LOOKUP_USER, &numbers(&[*inode, *id]));
-            // The name, and where it stands.
+            // The name, and its parent's path.
             let answer = answer.map(|answer| {
                 let text = |at| text_at(at, answer.clone())[at..].to_vec();
                 [text(16), b" in ".to_vec(), text(272)].concat()
@@ -412,7 +412,7 @@ fn users_may_by_ioctl_what_the_kernel_lets_them() {
     }
 }
 
-/// The kernel looks a name up, asks and deletes under one lock.
+/// The kernel holds one lock from the lookup of the name to its deletion.
 #[test]
 fn a_subvolume_that_takes_a_name_meanwhile_is_not_deleted() {
     if !or_skip("a_subvolume_that_takes_a_name_meanwhile_is_not_deleted") {

@@ -1,4 +1,4 @@
-//! Modes, owners and times: the rights to change them, and what changes along.
+//! Modes, owners and times: the rights to change them, and implicit changes.
 
 use std::thread;
 use std::time::Duration;
@@ -206,7 +206,7 @@ pub(crate) fn setting_times(stage: &mut Stage) {
     }
 }
 
-/// Longer than any clock of the kernel's stands still.
+/// Longer than any granularity of the kernel's clocks.
 const TICK: Duration = Duration::from_millis(25);
 
 /// Notes which of mtime and ctime an operation moves, of names relative to the stage.
@@ -241,7 +241,7 @@ fn ok(outcome: calls::Outcome) {
     outcome.unwrap();
 }
 
-/// Ignores an outcome. Other tests ask whether the call fails.
+/// Ignores an outcome. Other tests check whether the call fails.
 fn any(_: calls::Outcome) {}
 
 pub(crate) fn moving_times(stage: &mut Stage) {

@@ -153,7 +153,7 @@ pub(crate) fn fchmod(file: &Fd, mode: u32) -> Outcome {
     call(libc::SYS_fchmod, &[fd(file.0), mode as usize])
 }
 
-/// Changes the owner of a file. -1 leaves what is there.
+/// Changes the owner of a file. -1 leaves an id unchanged.
 pub(crate) fn chown(dir: i32, name: &[u8], uid: i32, gid: i32, flags: c_int) -> Outcome {
     let name = path(name);
     let args = [
@@ -259,8 +259,7 @@ pub(crate) fn fcntl(file: &Fd, command: c_int, argument: usize) -> Outcome {
     call(libc::SYS_fcntl, &[fd(file.0), command as usize, argument])
 }
 
-/// Sets or asks for a lock of a type, start and length. The type that comes back says whether another lock is in the
-/// way.
+/// Sets or queries a lock of a type, start and length. The returned type shows whether another lock is in the way.
 pub(crate) fn lock(file: &Fd, command: c_int, kind: c_int, start: i64, len: i64) -> (Outcome, i16) {
     // SAFETY: a struct of numbers.
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
@@ -316,7 +315,7 @@ pub(crate) fn remove_xattr(name: &CString, key: &[u8]) -> Outcome {
     call(libc::SYS_lremovexattr, &args)
 }
 
-/// Copies a range. None as an offset stands for that of the descriptor.
+/// Copies a range. `None` means the offset of the descriptor.
 pub(crate) fn copy_range(
     from: (&Fd, Option<i64>),
     to: (&Fd, Option<i64>),

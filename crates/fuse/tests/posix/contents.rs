@@ -484,7 +484,7 @@ pub(crate) fn copies(stage: &mut Stage) {
             stage.note(format!("copy to {kind:?} {flags:o}"), to);
         }
     }
-    // A hole stays none, or becomes zeros: what is read is the same.
+    // A hole stays a hole, or becomes zeros: reads return the same.
     let sparse = stage.file("sparse", b"");
     calls::ftruncate(&sparse, 1 << 20).unwrap();
     calls::pwrite(&sparse, b"island", 500_000).unwrap();

@@ -1,4 +1,4 @@
-//! Flags of inodes, and what they forbid.
+//! Flags of inodes, and the operations that they forbid.
 
 use super::calls::{self, Fd};
 use super::stage::{Kind, Stage, done, listing_of};
@@ -259,7 +259,7 @@ pub(crate) fn forbidding(stage: &mut Stage) {
     }
 }
 
-/// Tests large writes past the cache, which come to us in parts.
+/// Tests large direct writes, which arrive in parts.
 pub(crate) fn appending_in_parts(stage: &mut Stage) {
     const MIB: usize = 1 << 20;
     // The kernel's btrfs wants memory that begins on a sector.

@@ -1,9 +1,9 @@
-//! Opening files by handles that outlive what the kernel remembers of them.
+//! Opening files by handles that outlive the kernel's cached inodes.
 
 use super::calls::{self, Fd, FileHandle};
 use super::stage::{Stage, done, state_at};
 
-/// Has the kernel forget all unused names and inodes.
+/// Drops all unused names and inodes from the kernel's caches.
 fn forget_inodes(stage: &Stage) {
     let here = stage.open(".", libc::O_RDONLY | libc::O_DIRECTORY);
     calls::sync_file_system(&here).unwrap();

@@ -1,4 +1,4 @@
-//! A mount that maps users: what they may do there, and whose files are then on the volume.
+//! A mount that maps users: their rights, and the owners of their files on the volume.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use super::calls;
 use super::stage::{Kind, Stage, state_at};
 
-/// User 0 of the volume is user 10000 of the mount, 1 is 10001, and so on. Other users have none.
+/// User 0 of the volume is user 10000 of the mount, 1 is 10001, and so on. Other users are not mapped.
 const MAPPING: &str = "0 10000 100";
 
 /// A process with this mapping of users, for which the kernel keeps it.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::calls::{self, Fd};
 use super::stage::{Stage, done};
 
-/// Returns the names up to the end, read in pieces of so many bytes.
+/// Returns the names up to the end, read with a buffer of `room` bytes.
 fn rest(dir: &Fd, room: usize) -> Vec<String> {
     let mut names = Vec::new();
     loop {

@@ -4,7 +4,7 @@ use super::calls::{self, HERE};
 use super::stage::{Kind, Stage, done, try_in};
 
 pub(crate) fn renames(stage: &mut Stage) {
-    // None, noreplace, exchange, whiteout, and what does not go together or is not known.
+    // No flag, noreplace, exchange, whiteout, invalid combinations and an unknown flag.
     for flags in [0, 1, 2, 4, 3, 5, 6, 8] {
         for from in Kind::ALL {
             for to in Kind::ALL {
@@ -165,7 +165,7 @@ pub(crate) fn making_and_removing(stage: &mut Stage) {
     });
 }
 
-/// Makes a name of so many bytes.
+/// Makes a name of `len` bytes.
 fn long(len: usize) -> Vec<u8> {
     vec![b'n'; len]
 }
@@ -243,8 +243,8 @@ pub(crate) fn long_and_odd(stage: &mut Stage) {
     stage.note("left", left);
 }
 
-/// Tests directories with the sticky bit, from which only owners remove names. Tests the set-group-id bit, by which new
-/// files get the directory's group.
+/// Tests the sticky bit, with which only owners remove names, and the set-group-id bit, with which new files get the
+/// directory's group.
 pub(crate) fn sticky_and_setgid(stage: &mut Stage) {
     for (owner, who) in [(0, "root's"), (1, "own"), (2, "another's")] {
         for mode in [0o777, 0o1777] {

@@ -1,4 +1,4 @@
-//! Where a case is played, and what is written down of it.
+//! The directory of a test case, and the record of its results.
 
 use std::fmt::Debug;
 use std::os::unix::ffi::OsStrExt;
@@ -113,7 +113,7 @@ pub(crate) fn state_at(dir: i32, name: &[u8]) -> String {
         Err(error) => format!("{error:?}"),
         Ok(shown) => {
             let mode = u32::from(shown.stx_mode);
-            // A directory's size is that of its names, the same on both sides.
+            // A directory's size is the sum of its names, the same on both sides.
             format!(
                 "{} {:o} {}:{} links {} size {}",
                 kind(mode),
@@ -192,7 +192,7 @@ impl Kind {
         Kind::Null,
     ];
 
-    /// Makes it; a link's target is beside it.
+    /// Creates a file of this kind; a link's target is in the same directory.
     pub(crate) fn make(self, dir: i32, name: &str) {
         let target = format!("{name}-target");
         let node = |mode| calls::mknod(dir, name.as_bytes(), mode | 0o644, 0).unwrap();

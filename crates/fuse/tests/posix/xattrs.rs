@@ -90,7 +90,7 @@ pub(crate) fn names_and_kinds(stage: &mut Stage) {
             );
             stage.note(format!("get {what}"), calls::get_xattr(&path, key, 100));
         }
-        // A value that is none cannot be read.
+        // An invalid value cannot be read.
         let _ = calls::remove_xattr(&path, b"security.capability");
         let sizes = [0, 1, 100, 65_536].map(|room| calls::list_xattr(&path, room));
         let sorted = sizes.map(|list| {

@@ -105,7 +105,7 @@ fn bytes_that_a_failed_part_left_out_are_not_written_later() {
     assert!(!appends.take_back(file(), 5).unwrap(), "once");
     assert_eq!(appends.len(), 0);
     enter(0, 5).unwrap().failed();
-    // An append without that begins anew.
+    // An append after that starts a new run.
     enter(3, size).unwrap().written();
     assert_eq!(appends.len(), 0);
 }

@@ -1,4 +1,4 @@
-//! Notes of drops and reads, and a model of everything that may meet at one page.
+//! The records of drops and reads, and a model of all concurrent accesses to one page.
 
 mod model;
 

@@ -1,12 +1,14 @@
-//! Descriptors of a caller: the subvolume that it names by one, and whether the mount by which it asks is read-only.
+//! File descriptors in ioctl arguments, and the mount through which a caller sends an ioctl.
 //!
-//! The number means something in the caller's process only. The kernel tells of each descriptor there which mount
-//! and which inode it is of. Looking at the file itself would come back here as a request.
+//! A descriptor number is valid in the caller's process only. `/proc/PID/fdinfo` has the mount and inode of each
+//! descriptor. Opening the file itself would send a request back to this mount.
 //!
-//! Nor does the kernel tell by which mount a request came. One file system may be mounted in many places, by bind
-//! mounts that are read-only each by itself. The kernel refuses there what it knows to be writing, and knows no
-//! ioctl of btrfs. So an ioctl is refused whose caller sees no mount that could be written through, or has the file
-//! open through read-only ones alone. The same goes for mounts with mapped users. Where the caller cannot be looked at, nothing is refused that was not before.
+//! A FUSE request does not name its mount, either. One file system may have many mounts, by bind mounts that are
+//! read-only each by itself. There the kernel refuses the operations that it knows to write, and it knows no ioctl of
+//! btrfs.
+//!
+//! So an ioctl is refused if the caller sees no writable mount, or has the file open only through read-only ones. The
+//! same applies to mounts with mapped users. If the caller cannot be inspected, nothing is refused for this reason.
 
 use std::fs;
 use std::io;
@@ -21,30 +23,30 @@ use super::super::source::Source;
 use super::Call;
 use crate::mount_table::{TableEntry, is_read_only, mount_table_of};
 
-/// Major and minor number of the mount's device, once it is known.
+/// Major and minor number of the mount's device, once known.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DeviceNumber(Arc<OnceLock<(u32, u32)>>);
 
 impl DeviceNumber {
     pub(crate) fn set(&self, number: (u32, u32)) {
-        // A mount has one for its life.
+        // A mount has one device number for its life.
         let _ = self.0.set(number);
     }
 
-    /// Returns whether the mount was made read-only since: the kernel asks that of ioctls only where it knows them.
+    /// Returns whether the mount was made read-only by a remount: the kernel checks this only for ioctls that it knows.
     pub(super) fn is_read_only(&self) -> bool {
         self.0.get().is_some_and(|number| is_read_only(*number))
     }
 }
 
-/// The description of a descriptor by the kernel.
+/// The kernel's description of a descriptor.
 struct Described {
     mount: u64,
     inode: u64,
 }
 
 impl Described {
-    /// Parses a descriptor's `fdinfo`. Returns None if it does not describe a file of a file system.
+    /// Parses a descriptor's `fdinfo`. Returns `None` if it does not describe a file of a file system.
     fn parse(info: &str) -> Option<Described> {
         let field = |name: &str| {
             let mut lines = info.lines();
@@ -67,18 +69,18 @@ impl<S: Source> Call<'_, S> {
         Ok(table)
     }
 
-    /// Returns whether the mount by which the caller asks is read-only, as far as can be known.
+    /// Returns whether the caller's mount is read-only, as far as can be known.
     pub(super) fn is_asked_through_read_only(&self) -> bool {
         self.is_asked_through(TableEntry::refuses_writes)
     }
 
-    /// Returns whether the mount by which the caller asks maps users, as far as can be known.
+    /// Returns whether the caller's mount maps users, as far as can be known.
     pub(super) fn is_asked_through_idmapped(&self) -> bool {
         self.adapter.connection_flags.idmapped && self.is_asked_through(TableEntry::is_idmapped)
     }
 
     fn is_asked_through(&self, is_such: fn(&TableEntry) -> bool) -> bool {
-        // Nothing more is known of a process in another namespace.
+        // Processes in another pid namespace cannot be inspected.
         if self.context.pid == 0 {
             return false;
         }
@@ -99,7 +101,7 @@ impl<S: Source> Call<'_, S> {
     ) -> io::Result<bool> {
         let mut is_open = false;
         for info in fs::read_dir(format!("/proc/{}/fdinfo", self.context.pid))? {
-            // One that was closed meanwhile is not the one that is asked through.
+            // A descriptor that was closed in between is not the one of this ioctl.
             let text = fs::read_to_string(info?.path()).unwrap_or_default();
             let Some(described) = Described::parse(&text) else {
                 continue;
@@ -116,7 +118,7 @@ impl<S: Source> Call<'_, S> {
         Ok(is_open)
     }
 
-    /// Returns whether an inode number of the kernel's is that of the file.
+    /// Returns whether the kernel's inode number belongs to the file.
     fn is_it(&self, inode: u64) -> bool {
         self.file_numbered(inode) == Some(self.file)
     }
@@ -128,7 +130,7 @@ impl<S: Source> Call<'_, S> {
                 Some(Listed::File(file)) => Some(file),
                 _ => None,
             },
-            // Until a process has asked for the root's attributes, the kernel knows no other number of it.
+            // The kernel knows no other number of the root until a process requests its attributes.
             Meaning::Nothing => (inode == NodeId::ROOT.0).then_some(self.adapter.root),
         }
     }
@@ -139,7 +141,7 @@ impl<S: Source> Call<'_, S> {
         let info = fs::read_to_string(format!("/proc/{pid}/fdinfo/{descriptor}"));
         let info = info.map_err(|error| match error.kind() {
             io::ErrorKind::PermissionDenied => Errno::PERM,
-            // As the kernel's btrfs answers for a descriptor that is not open.
+            // The kernel's btrfs returns EINVAL for a descriptor that is not open.
             _ => Errno::INVAL,
         })?;
         let described = Described::parse(&info).ok_or(Errno::XDEV)?;

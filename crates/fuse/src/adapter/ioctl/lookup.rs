@@ -1,4 +1,4 @@
-//! Names of inodes and subvolumes, and what is known of these.
+//! The ioctls that look up names of inodes and subvolumes, and subvolume attributes.
 
 use ubtrfs_engine::{Error, FileId};
 use ubtrfs_format::ids::{InodeNr, RootId};
@@ -39,14 +39,14 @@ impl<S: Source> Call<'_, S> {
         Ok(args)
     }
 
-    /// Returns the name of a subvolume and the path of the directory that holds it, from the directory that is asked.
-    /// The caller must be able to read all directories above the one that holds it.
+    /// Returns the name of a subvolume and the path of its parent directory, relative to the directory of the ioctl.
+    /// The caller must be able to read all directories above that parent.
     pub(super) fn ino_lookup_user(&self, mut args: InoLookupUser) -> Result<InoLookupUser> {
         let dir = FileId::new(self.file.root, InodeNr(args.dirid.get()));
         let mut names: Vec<Vec<u8>> = Vec::new();
         let mut at = dir;
         while at != self.file {
-            // The top is above everything that is asked for.
+            // The top is above every directory that a caller can name.
             if self.volume.root_dir(at.root).map_err(errno)? == at {
                 return Err(Errno::ACCES);
             }
@@ -105,7 +105,7 @@ impl<S: Source> Call<'_, S> {
         Ok(info)
     }
 
-    /// Lists the subvolumes right below that of the file, from an id on. Returns whether these are all.
+    /// Lists the subvolumes right below the file's subvolume, from an id on. Returns whether the list is complete.
     pub(super) fn subvol_rootref(&self, mut args: SubvolRootref) -> Result<(SubvolRootref, bool)> {
         let failed = |error| errno(Error::Tree(error));
         let (id, from) = (self.file.root.0, args.min_treeid.get());

@@ -1,14 +1,14 @@
-//! The ioctls of btrfs, as far as FUSE can carry them: those whose whole argument is in the command's number.
+//! The ioctls of btrfs that FUSE can carry: those whose number covers the whole argument.
 //!
-//! An argument with a pointer or a list of variable length cannot come through and is ENOTTY, as any unknown
-//! command. These are TREE_SEARCH_V2, SPACE_INFO for more than the number of spaces (which SPACE_LIST carries),
-//! LOGICAL_INO, INO_PATHS, SEND, ENCODED_READ and ENCODED_WRITE, quota groups to inherit. So are changes of
-//! devices, balance, scrub and quotas.
+//! An argument with a pointer or a list of variable length cannot pass, and fails with ENOTTY, as any unknown command.
+//! These are TREE_SEARCH_V2, SPACE_INFO for more than the number of spaces (SPACE_LIST has those), LOGICAL_INO,
+//! INO_PATHS, SEND, ENCODED_READ and ENCODED_WRITE, and quota groups to inherit. So are changes of devices, balance,
+//! scrub and quotas.
 //!
-//! GET_SUBVOL_ROOTREF gives as many as fit along with EOVERFLOW, so that the caller can go on behind them.
+//! GET_SUBVOL_ROOTREF returns as many as fit along with EOVERFLOW, so that the caller can continue after them.
 //!
-//! Permissions are asked as the kernel's btrfs asks them (`caller`), errors are its own. A command that changes
-//! names returns when the kernel has forgotten the old ones, or a moment later if that takes long.
+//! Permission checks (`caller`) and errors match the kernel's btrfs. A command that changes names returns when
+//! the kernel has dropped the old names, or after a timeout.
 //!
 //! Not here: flags of inodes (`flags`), the caller's descriptors (`descriptor`).
 
@@ -43,7 +43,7 @@ struct Call<'a, S: Source> {
 }
 
 impl<S: Source> Adapter<S> {
-    /// Returns the caller, with the rights that the mount gives.
+    /// Returns the caller, with the rights that the mount grants.
     pub(super) fn caller(&self, context: &Context) -> Caller {
         let caller = caller_of(context.pid, context.uid, context.gid);
         match self.is_fakeroot {
@@ -64,7 +64,7 @@ impl<S: Source> Adapter<S> {
         if !is_known(command) {
             return Err(Errno::NOTTY);
         }
-        // Nearly all of them read or commit, and none is asked often.
+        // Nearly all ioctls read or commit, and all are rare.
         if nonblocking::is_set() {
             return Err(Errno::WOULD_BLOCK);
         }
@@ -129,7 +129,8 @@ fn is_known(command: u32) -> bool {
     )
 }
 
-/// Returns whether an ioctl goes by the owners of files, or makes files. How a mount maps them the kernel does not tell.
+/// Returns whether an ioctl depends on file owners or creates files. FUSE does not pass the mapping of an idmapped
+/// mount.
 fn asks_owners(command: u32) -> bool {
     use args::*;
     matches!(
@@ -223,7 +224,7 @@ impl<S: Source> Call<'_, S> {
         }
     }
 
-    /// Checks that the mount by which the caller asks allows changes.
+    /// Checks that the caller's mount allows changes.
     fn writing(&self) -> Result<()> {
         self.must_be_writable()?;
         match self.is_asked_through_read_only() {
@@ -274,7 +275,7 @@ fn name_of(field: &[u8]) -> Result<&[u8]> {
     match name {
         b"." | b".." => Err(Errno::EXIST),
         name if name.contains(&b'/') => Err(Errno::INVAL),
-        // No such file can be looked up.
+        // No such name can be looked up.
         b"" => Err(Errno::ACCES),
         name => Ok(name),
     }
@@ -284,7 +285,7 @@ fn name_of(field: &[u8]) -> Result<&[u8]> {
 fn victim_of(field: &[u8]) -> Result<&[u8]> {
     match name_of(field) {
         Err(Errno::EXIST) if field.starts_with(b"..") => Err(Errno::INVAL),
-        // No such file can be looked up, either.
+        // No such name can be looked up, either.
         Err(Errno::EXIST) => Err(Errno::ACCES),
         name => name,
     }
@@ -297,7 +298,7 @@ fn flags_of(args: &args::VolArgsV2, known: u64) -> Result<u64> {
     }
 }
 
-/// Puts bytes and a zero at the start of a field.
+/// Copies bytes and a zero to the start of a field.
 fn put(field: &mut [u8], bytes: &[u8]) -> Result<()> {
     let room = field.len().checked_sub(1).ok_or(Errno::NAMETOOLONG)?;
     if bytes.len() > room {

@@ -1,4 +1,4 @@
-//! Items of a tree, as they are.
+//! The ioctl that returns raw items of a tree.
 
 use ubtrfs_engine::Error;
 use ubtrfs_format::ids::RootId;
@@ -30,15 +30,15 @@ impl<S: Source> Call<'_, S> {
         })
     }
 
-    /// Finds as many items between two keys as there is room for. As in the kernel an item that is larger than all the
-    /// room is a header that says 0 bytes.
+    /// Returns as many items between two keys as fit. As in the kernel, an item larger than the whole buffer is
+    /// returned as a header with length 0.
     pub(super) fn tree_search(&self, mut args: SearchArgs) -> Result<SearchArgs> {
         self.administer()?;
         let failed = |error| errno(Error::Tree(error));
         let view = self.view(args.key.tree_id.get())?;
         let wanted = args.key;
         let last = end_of(&wanted);
-        // Items that are not committed yet are of the running transaction.
+        // Items that are not committed yet belong to the running transaction.
         let running = self.volume.superblock().generation.get().saturating_add(1);
         let transids = wanted.min_transid.get()..=wanted.max_transid.get();
         let all_room = args.buf.len();
@@ -85,7 +85,7 @@ impl<S: Source> Call<'_, S> {
     }
 }
 
-/// Returns the first key of the search. Types are bytes in numbers.
+/// Returns the first key of the search. Item types are the low bytes of their fields.
 fn start_of(wanted: &SearchKey) -> Key {
     let item_type = KeyType(wanted.min_type.get() as u8);
     Key::new(

@@ -1,4 +1,4 @@
-//! Making, deleting and changing subvolumes.
+//! The ioctls that create, delete and change subvolumes.
 
 use ubtrfs_engine::{Error, FileId, FileKind, FileTime, NewInode, ReceivedFrom, Volume};
 use ubtrfs_format::ids::{RootId, Transid};
@@ -23,7 +23,7 @@ impl<S: Source> Call<'_, S> {
         }
     }
 
-    /// Checks that there is room for more notices: each name that changes here is one that waits for the kernel.
+    /// Checks that the notification queue has room, since each changed name adds a notification.
     fn must_have_room_for_news(&self) -> Result<()> {
         match self.adapter.changes.has_room_for_names() {
             true => Ok(()),
@@ -31,7 +31,7 @@ impl<S: Source> Call<'_, S> {
         }
     }
 
-    /// Looks up a name that the caller may look for.
+    /// Looks up a name that the caller has the right to look up.
     fn find(&self, dir: FileId, name: &[u8]) -> Result<Option<FileId>> {
         self.rights().search(dir).map_err(refused)?;
         Volume::lookup(self.volume, dir, name).map_err(errno)
@@ -40,9 +40,9 @@ impl<S: Source> Call<'_, S> {
     fn entry_changed(&self, dir: FileId, name: &[u8]) -> Result<()> {
         let changes = &self.adapter.changes;
         changes.entry(dir, name);
-        // The kernel takes the directory's lock for that: what was being listed without the change is cached by then.
+        // Delivering it takes the directory's lock: a listing from before the change is cached by then, and dropped.
         changes.drain();
-        // A name that the kernel had not heard of is not in the listing that it keeps, either.
+        // Also drops the cached listing: it may lack a name that the kernel has never seen.
         changes.contents(dir);
         changes.drain();
         self.adapter.sync_names(self.volume, dir)
@@ -66,8 +66,9 @@ impl<S: Source> Call<'_, S> {
         self.must_be_dir()?;
         self.writing()?;
         let source = self.file_of(source)?;
+        // The source may have been deleted while it was open.
         self.rights().own(source).map_err(refused)?;
-        // As in the kernel, an open directory of a deleted subvolume is there, and the subvolume is not.
+        // As in the kernel, the open directory of a deleted subvolume still exists, but the subvolume does not.
         let absent = |error| match error {
             Error::NoSuchSubvolume(_) => Errno::NOENT,
             error => errno(error),
@@ -106,7 +107,7 @@ impl<S: Source> Call<'_, S> {
     /// Returns the reason why the file with this name is not deleted.
     fn is_no_subvolume(&self, dir: FileId, name: &[u8]) -> Result<Errno> {
         let rights = self.rights();
-        // Users are not told what it is.
+        // Users do not learn the kind of the file.
         if !self.caller.is_administrator() {
             rights.delete_subvolumes().map_err(refused)?;
             return Ok(Errno::INVAL);

@@ -1,4 +1,4 @@
-//! The volume as a whole: sizes, devices, label, features, and making everything durable.
+//! The ioctls on the whole volume: sizes, devices, label, features, sync and trim.
 
 use std::os::unix::ffi::OsStrExt;
 
@@ -19,8 +19,8 @@ use super::{Call, put, refused};
 use crate::caller::{EndingCaller, administer_mount};
 
 impl<S: Source> Call<'_, S> {
-    /// Returns the facts about the volume. All of the later fields are filled in, since the caller's choice of them
-    /// cannot come through.
+    /// Returns information about the volume. All later fields are filled in, because the caller's selection of fields
+    /// does not reach this mount.
     pub(super) fn fs_info(&self) -> FsInfo {
         let superblock = self.volume.superblock();
         let devices = self.volume.pool().devices();
@@ -67,13 +67,13 @@ impl<S: Source> Call<'_, S> {
         info.fsid = self.volume.superblock().fsid.0;
         if let Some(path) = &device.path {
             let path = path.as_os_str().as_bytes();
-            // One that is too long is cut, as the kernel cuts it.
+            // A path that is too long is truncated, as by the kernel.
             put(&mut info.path, &path[..path.len().min(1023)])?;
         }
         Ok(info)
     }
 
-    /// Returns the error counts of a device, those up to now included. A reset is durable when this returns.
+    /// Returns the error counts of a device up to now. A reset is durable when this returns.
     pub(super) fn dev_stats(&self, mut stats: DevStats) -> Result<DevStats> {
         let devid = DevId(stats.devid.get());
         let counts = if stats.flags.get() & args::RESET == 0 {
@@ -94,7 +94,7 @@ impl<S: Source> Call<'_, S> {
         Ok(stats)
     }
 
-    /// Returns how many spaces there are. The ranges themselves are a list of a length that FUSE cannot carry.
+    /// Returns the number of spaces. FUSE cannot carry the list, which has a variable length.
     pub(super) fn space_info(&self, args: SpaceInfo) -> Result<SpaceInfo> {
         if args.space_slots.get() != 0 {
             return Err(Errno::NOTTY);
@@ -105,7 +105,7 @@ impl<S: Source> Call<'_, S> {
         })
     }
 
-    /// Tells the spaces with their list, as far as there is room.
+    /// Returns the list of spaces, as far as there is room.
     pub(super) fn space_list(&self) -> Result<SpaceList> {
         let mut list = SpaceList::new_zeroed();
         let spaces = self.spaces()?;
@@ -139,7 +139,7 @@ impl<S: Source> Call<'_, S> {
             return Ok(0);
         }
         if self.adapter.device.is_read_only() {
-            // It was made read-only: nothing comes after this.
+            // The volume was made read-only, so this is its last commit.
             self.volume.quiesce().map_err(errno)?;
             return Ok(0);
         }
@@ -148,7 +148,7 @@ impl<S: Source> Call<'_, S> {
         Ok(0)
     }
 
-    /// Commits, and returns the transaction that was committed: nothing is left to be waited for.
+    /// Commits, and returns the committed transaction. Nothing is left to wait for.
     pub(super) fn start_sync(&self) -> Result<u64> {
         self.sync()?;
         Ok(self.volume.superblock().generation.get())
@@ -159,7 +159,7 @@ impl<S: Source> Call<'_, S> {
         if transid == 0 {
             return self.sync();
         }
-        // The running one is the next.
+        // The running transaction is the next one.
         match transid.checked_sub(committed) {
             None | Some(0) => Ok(0),
             Some(1) => self.sync(),
@@ -194,9 +194,9 @@ impl<S: Source> Call<'_, S> {
         }
     }
 
-    /// Discards what is free. A caller that may administer the mount may ask, also where it was made read-only since.
+    /// Discards free space. A caller that may administer the mount may do this even after a remount to read-only.
     ///
-    /// Takes long. A signal that ends the caller ends it.
+    /// Takes long. Ends early if a signal ends the caller.
     pub(super) fn trim(&self, mut range: TrimRange) -> Result<TrimRange> {
         administer_mount(self.rights()).map_err(refused)?;
         let (start, len) = (range.start.get(), range.len.get());
@@ -219,7 +219,7 @@ fn metadata_uuid(superblock: &Superblock) -> [u8; 16] {
     }
 }
 
-/// Returns the features of volumes that can be mounted. None can be switched on or off in a mount.
+/// Returns the features of volumes that can be mounted. A mount can neither set nor clear any of them.
 pub(super) fn supported_features() -> [Features; 3] {
     let none = Features::new_zeroed();
     let supported = Features {

@@ -1,9 +1,9 @@
 //! Requests that touch the pages of a file, from their arrival until they are served.
 //!
 //! Invariants
-//! - SERVICE-1: a drop begins while no write is in service that may not wait (DROPS-3). Such a write that comes while
-//!   one waits to begin is turned away, so that it does begin.
-//! - SERVICE-2: once a shield is raised, no bytes of dirty pages that it covers reach the file any more.
+//! - SERVICE-1: a drop begins only while no write that may not wait is in service (DROPS-3). While a drop waits to
+//!   begin, new writes of this kind are turned away, so the drop cannot starve.
+//! - SERVICE-2: once a shield is raised, no dirty page overwrites the bytes that it covers in the file.
 //!
 //! Locks: a node's shard, which is not held while a request is served.
 
@@ -15,11 +15,11 @@ use super::super::drops::{DropNr, Drops};
 use super::super::span::Span;
 use super::{KnownNodes, Node, Nodes};
 
-/// A request that the kernel may have sent in the background, until it is dropped.
+/// A request that the kernel may have sent in the background; ends on drop.
 #[derive(Debug)]
 pub(in super::super) struct Background<'a>(&'a AtomicUsize);
 
-/// A read, until it is dropped.
+/// A read in service; ends on drop.
 #[derive(Debug)]
 pub(in super::super) struct Read<'a> {
     known: &'a KnownNodes,
@@ -29,11 +29,11 @@ pub(in super::super) struct Read<'a> {
     _background: Background<'a>,
 }
 
-/// A buffered write by a thread that may not wait, until it is dropped.
+/// A buffered write on a thread that may not wait; ends on drop.
 #[derive(Debug)]
 pub(in super::super) struct QuickWrite<'a>(&'a KnownNodes, u64);
 
-/// A write of dirty pages, until it is dropped.
+/// A write of dirty pages; ends on drop.
 #[derive(Debug)]
 pub(in super::super) struct Store<'a> {
     known: &'a KnownNodes,
@@ -42,7 +42,7 @@ pub(in super::super) struct Store<'a> {
     _background: Background<'a>,
 }
 
-/// Keeps bytes that were written from being replaced by those of dirty pages, until it is dropped.
+/// Protects written bytes from stale dirty pages; ends on drop.
 #[derive(Debug)]
 pub(in super::super) struct Shield<'a> {
     known: &'a KnownNodes,
@@ -82,18 +82,18 @@ impl KnownNodes {
         self.with(node, |node| node.may_have_pages).unwrap_or(false)
     }
 
-    /// Notes a request that the kernel may have sent in the background.
+    /// Registers a request that the kernel may have sent in the background.
     pub(in super::super) fn begin_in_background(&self) -> Background<'_> {
         self.in_background.fetch_add(1, Ordering::Relaxed);
         Background(&self.in_background)
     }
 
-    /// Returns whether the kernel sends all requests that it has for the background, and holds none back.
+    /// Returns whether the kernel has sent all its background requests, and holds none back.
     pub(in super::super) fn holds_none_back(&self) -> bool {
         self.in_background.load(Ordering::Relaxed) < usize::from(BACKGROUND_MIN)
     }
 
-    /// Notes that pages are about to be read.
+    /// Registers that pages are about to be read.
     pub(in super::super) fn begin_read(&self, node: u64, pages: Span) -> Read<'_> {
         let at = self.with(node, |node| {
             node.may_have_pages = true;
@@ -112,7 +112,7 @@ impl KnownNodes {
         }
     }
 
-    /// Notes a buffered write by a thread that may not wait. None: a thread that may has to serve it.
+    /// Registers a buffered write on a thread that may not wait. `None` means that another thread has to serve it.
     pub(in super::super) fn begin_quick_write(
         &self,
         node: u64,
@@ -131,7 +131,7 @@ impl KnownNodes {
         begun.unwrap_or(true).then(|| QuickWrite(self, node))
     }
 
-    /// Notes a buffered write by a thread that may wait.
+    /// Registers a buffered write on a thread that may wait.
     pub(in super::super) fn begin_write(&self, node: u64) -> StoresBefore {
         let stores = self.with(node, |node| {
             node.may_have_pages = true;
@@ -146,7 +146,8 @@ impl KnownNodes {
         })
     }
 
-    /// Returns the pages of a buffered write that may be old in the cache. The write is done and about to be answered.
+    /// Returns the pages of a buffered write that may be stale in the cache. The write is done and about to be
+    /// answered.
     pub(in super::super) fn take_old(&self, node: u64, pages: Span) -> Vec<Span> {
         let old = self.with(node, |node| {
             let old = node.drops.as_mut().map(|drops| drops.take(pages));
@@ -156,7 +157,7 @@ impl KnownNodes {
         old.flatten().unwrap_or_default()
     }
 
-    /// Notes that dirty pages are about to be written. Returns the parts of them that are to be written as well.
+    /// Registers that dirty pages are about to be written. Returns the parts that no shield covers.
     pub(in super::super) fn begin_store(&self, node: u64, range: Span) -> (Store<'_>, Vec<Span>) {
         let begun = self.with(node, |node| {
             let service = &mut node.in_service;
@@ -176,8 +177,8 @@ impl KnownNodes {
         (store, parts.unwrap_or_else(|| vec![range]))
     }
 
-    /// Keeps the bytes of ranges from being replaced by those of dirty pages. Waits for writes of such pages that came
-    /// before. Returns whether there were any since `before`, which may have replaced bytes.
+    /// Protects ranges from stale dirty pages. Waits for writes of such pages that began earlier. Returns whether there
+    /// were any since `before`, which may have overwritten bytes.
     pub(in super::super) fn raise_shield<'a>(
         &'a self,
         node: u64,
@@ -191,7 +192,7 @@ impl KnownNodes {
             node.drops_mut().raise_shield(written);
             last = Some(node.in_service.last_store);
         }
-        // SERVICE-2: those that begin from here on see the shield.
+        // SERVICE-2: stores that begin from here on see the shield.
         let is_old = |store: &u64| last.is_some_and(|last| *store <= last);
         while nodes
             .get(&node)
@@ -208,7 +209,7 @@ impl KnownNodes {
         (shield, has_come || before.were_in_service)
     }
 
-    /// Notes that the kernel is about to be asked to drop pages.
+    /// Registers a drop before the kernel is notified.
     pub(in super::super) fn begin_drop(&self, node: u64, pages: Span) -> DropNr {
         let shard = self.shard(node);
         let mut nodes = shard.nodes.lock();
@@ -235,7 +236,7 @@ impl KnownNodes {
         }
     }
 
-    /// Notes that the kernel has dropped them.
+    /// Registers that the kernel has dropped the pages.
     pub(in super::super) fn end_drop(&self, node: u64, number: DropNr) {
         let shard = self.shard(node);
         let mut nodes = shard.nodes.lock();
@@ -255,8 +256,8 @@ impl KnownNodes {
         }
     }
 
-    /// Returns whether a request is in service for which the kernel may have held the lock of a page since the last call.
-    /// A drop that waits for a lock gets it when a request that holds it ends, whatever has begun meanwhile.
+    /// Returns whether a request that may hold a page lock was in service since the last call. A drop that waits for a
+    /// lock gets it when the holder ends, regardless of requests that began later.
     pub(in super::super) fn may_hold_page(&self, node: u64) -> bool {
         let may_hold = |node: &mut Node| {
             let service = &mut node.in_service;
@@ -276,7 +277,7 @@ impl KnownNodes {
     }
 }
 
-// The kernel forgets no node that a request is on. A count that is 0 already would be of a node that it has looked up anew.
+// The kernel keeps a node while it has a request. If a count is already 0, the kernel has looked up the node again.
 impl Drop for Read<'_> {
     fn drop(&mut self) {
         self.known.with(self.node, |node| {

@@ -8,7 +8,7 @@ use super::super::span::Span;
 use super::*;
 
 const HOME: RootId = RootId(256);
-/// A file of the mounted subvolume, whose numbers are those of its inodes.
+/// A file of the mounted subvolume, where node numbers equal inode numbers.
 const NUMBER: u64 = 300;
 
 fn file(inode: u64) -> FileId {
@@ -22,7 +22,7 @@ fn known() -> KnownNodes {
     KnownNodes::new(Numbering::new(HOME), file(256))
 }
 
-/// KNOWN-1, and FUSE-2: what is forgotten takes no memory.
+/// KNOWN-1, and FUSE-2: a forgotten node takes no memory.
 #[test]
 fn node_is_known_until_every_entry_is_forgotten() {
     let known = known();
@@ -117,7 +117,7 @@ fn a_shield_waits_for_dirty_pages_that_came_before_it() {
     assert_eq!(parts, [page]);
     std::thread::scope(|scope| {
         let raised = scope.spawn(|| known.raise_shield(NUMBER, &written, before));
-        // One that comes now is told of the shield, and is not waited for.
+        // A store that begins now sees the shield, and is not waited for.
         let later = loop {
             let (later, parts) = known.begin_store(NUMBER, page);
             if parts != [page] {

@@ -1,4 +1,4 @@
-//! Nodes that the kernel asks for by number alone.
+//! Nodes that the kernel looks up by number alone.
 
 use super::*;
 

@@ -319,7 +319,7 @@ fn writing_and_a_new_owner_take_rights_away() {
             uid: Some(1000),
             ..AttrChange::default()
         },
-        // chown(-1, -1), and what is sent before fallocate.
+        // chown(-1, -1), and the empty change before fallocate.
         AttrChange::default(),
         AttrChange {
             size_bytes: Some(1),
@@ -373,7 +373,7 @@ fn flags_are_set_and_forbid_at_open() {
     };
     let cut = mount.setattr(&ROOT, file.0, Some(appending), &empty);
     assert_eq!(cut, Err(Errno::PERM));
-    // A kernel that keeps times sends those of writes.
+    // A kernel with a writeback cache sends the times of writes.
     let time = Time { secs: 5, nanos: 6 };
     let written = AttrChange {
         mtime: Some(TimeChange::At(time)),
@@ -669,7 +669,7 @@ fn inodes_of_a_deleted_subvolume_stay_until_the_kernel_has_forgotten_them() {
     assert_eq!(volume.deleted_subvolumes().unwrap().len(), 0);
 }
 
-/// Creates a mount whose kernel does not ask before it opens a file.
+/// Creates a mount whose kernel does not send opens.
 fn mount_without_opens() -> Mount {
     let mut mount = mount();
     mount.adapter = mount

@@ -3,7 +3,7 @@
 use ubtrfs_engine::Compress;
 use ubtrfs_format::compress::Compression;
 
-/// Parses a number as the kernel reads it from an option: decimal, or hexadecimal after 0x, or octal after 0.
+/// Parses a number with the kernel's syntax for options: decimal, hexadecimal after 0x, or octal after 0.
 pub(super) fn number(text: &str) -> Option<u64> {
     match text.strip_prefix("0x").or(text.strip_prefix("0X")) {
         Some(digits) => digits_of(digits, 16),
@@ -13,12 +13,12 @@ pub(super) fn number(text: &str) -> Option<u64> {
 }
 
 fn digits_of(text: &str, radix: u32) -> Option<u64> {
-    // The standard library takes a sign.
+    // The standard library accepts a sign.
     let plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric());
     u64::from_str_radix(text, radix).ok().filter(|_| plain)
 }
 
-/// Parses a number of bytes, with the suffixes that the kernel knows: k, m, g, t, p, e.
+/// Parses a number of bytes with the kernel's suffixes: k, m, g, t, p, e.
 pub(super) fn bytes(text: &str) -> Option<u64> {
     let (digits, suffix) = match text.bytes().last()? {
         last if last.is_ascii_digit() => (text, None),
@@ -39,8 +39,8 @@ pub(super) fn bytes(text: &str) -> Option<u64> {
     number(digits)?.checked_mul(1 << shift)
 }
 
-/// Parses `zlib`, `zstd:9`, `lzo`, `no`. A level out of range is taken as the nearest that there is, as by the kernel.
-/// A level of LZO, which has none, is ignored.
+/// Parses `zlib`, `zstd:9`, `lzo`, `no`. A level out of range is clamped, as by the kernel. The level of LZO is
+/// ignored.
 pub(super) fn compress(text: &str, force: bool) -> Option<Compress> {
     if matches!(text, "no" | "none") {
         return Some(Compress::default());

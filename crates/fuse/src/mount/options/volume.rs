@@ -1,4 +1,4 @@
-//! The options that are the volume's own: those of `mount -t btrfs`.
+//! The options of the volume itself, from `mount -t btrfs`.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use ubtrfs_engine::{Compress, DiscardMode, OpenOptions};
 use super::{Options, values};
 
 impl Options {
-    /// Returns how the volume is to be opened. Devices are named elsewhere.
+    /// Returns the options for opening the volume, without its devices.
     pub fn open_options(&self, writable: bool) -> OpenOptions {
         let mut options = OpenOptions::new()
             .writable(writable)
@@ -23,10 +23,10 @@ impl Options {
             .discard(self.discard)
             .clear_free_space_tree(self.clear_cache)
             .free_space_tree(self.free_space_tree)
-            // An unmount waits for no discard.
+            // Unmounting waits for no discard.
             .discard_at_close(Duration::ZERO)
             .rescue(self.rescue.of_engine())
-            // The kernel checks permissions where there are ACLs, which `fakeroot` is not to have.
+            // The kernel checks permissions on files with ACLs, which `fakeroot` must avoid.
             .acls(!self.no_acl && !self.fakeroot);
         if let Some(bytes) = self.max_inline_bytes {
             options = options.max_inline_bytes(bytes);
@@ -37,12 +37,12 @@ impl Options {
         options
     }
 
-    /// Returns how much memory the mount may take: as asked for, or what the machine and the control groups allow.
+    /// Returns the memory limit of the mount: the option, or the limit of the machine and the control groups.
     pub fn memory_bytes(&self) -> u64 {
         self.memory_bytes.unwrap_or_else(memory_limit)
     }
 
-    /// Takes a word without a value; false if it is none of these.
+    /// Adds a word without a value. Returns false if it is not an option of the volume.
     pub(super) fn add_volume_flag(&mut self, name: &str) -> bool {
         match name {
             "degraded" => self.degraded = true,
@@ -68,7 +68,7 @@ impl Options {
             "clear_cache" => self.clear_cache = true,
             "flushoncommit" => self.flush_on_commit = true,
             "noflushoncommit" => self.flush_on_commit = false,
-            // A bare word is the older way, as to the kernel.
+            // The bare word is the older form, as in the kernel.
             "discard" => self.discard = Some(DiscardMode::Sync),
             "nodiscard" => self.discard = Some(DiscardMode::None),
             "treelog" => self.no_tree_log = false,
@@ -80,7 +80,7 @@ impl Options {
         true
     }
 
-    /// Takes a word with a value: whether it is one of these, or None if the value is bad.
+    /// Adds a word with a value. Returns whether it is an option of the volume, or `None` if the value is bad.
     pub(super) fn add_volume_value(&mut self, name: &str, value: &str) -> Option<bool> {
         match name {
             "compress" | "compress-force" => {
@@ -100,14 +100,14 @@ impl Options {
                 });
             }
             "space_cache" if value == "v2" => self.free_space_tree = true,
-            // Any other is refused with the reason.
+            // Other values are refused with the reason.
             "space_cache" => return Some(false),
             _ => return Some(false),
         }
         Some(true)
     }
 
-    /// Sets compression, which is asking for copies on write and checksums too, as in the kernel.
+    /// Sets compression, which implies copy on write and checksums, as in the kernel.
     fn set_compress(&mut self, compress: Compress) {
         if compress != Compress::default() {
             self.no_data_cow = false;
@@ -117,9 +117,10 @@ impl Options {
     }
 }
 
-/// A transaction that is longer rewrites each tree block less often. The kernel keeps its dirty tree blocks in the
-/// page cache and so lets them grow with the machine. A mount does likewise, up to this.
+/// The upper limit of a transaction's size. A longer transaction rewrites each tree block less often. The kernel keeps
+/// its dirty tree blocks in the page cache, so there the limit grows with the machine. A mount scales likewise, up to
+/// this.
 const MOST_DELTA_BYTES: u64 = 1 << 30;
 
-/// Longer than a century overflows clocks.
+/// More than a century overflows clocks.
 const MAX_COMMIT: u64 = u32::MAX as u64;

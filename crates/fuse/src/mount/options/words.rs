@@ -1,17 +1,17 @@
-//! Words of `-o` that ask for nothing that is done here.
+//! Words of `-o` that are ignored, refused, or limited in their use.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-/// Why a warning is due.
+/// The reason for a warning.
 const NO_DEFRAG: &str = "files are not defragmented as they are written";
 const NO_BARRIER: &str = "caches of the devices are flushed all the same";
 const NO_MAPS: &str = "inode numbers are not reused";
 const NO_RESCAN: &str = "the UUID tree is kept, and not scanned";
 const NO_MAND: &str = "Linux has no mandatory locks any more";
 
-/// Words without a value that change nothing: what is always so, what has no counterpart here, and what
-/// is for mount(8). With the reason where a user may rely on what is not done.
+/// Words without a value and without effect: defaults that cannot be changed, options without a counterpart here, and
+/// options for mount(8). A reason is given if a user may rely on the missing effect.
 pub(super) const IDLE: &[(&str, Option<&str>)] = &[
     ("autodefrag", Some(NO_DEFRAG)),
     ("barrier", None),
@@ -44,13 +44,13 @@ pub(super) const IDLE: &[(&str, Option<&str>)] = &[
     ("silent", None),
 ];
 
-/// Words with a value that change nothing.
+/// Words with a value and without effect.
 pub(super) const IDLE_WITH_VALUE: &[&str] = &["fatal_errors", "metadata_ratio"];
 
 /// Words with a value for the kernel's security module (SELinux).
 pub(super) const SECURITY: &[&str] = &["context", "defcontext", "fscontext", "rootcontext"];
 
-/// Words that a mount takes which is there already, beside the kernel's flags.
+/// Words that a remount accepts in addition to the kernel's flags.
 const LIVE: &[&str] = &[
     "commit",
     "compress",
@@ -68,7 +68,7 @@ const LIVE: &[&str] = &[
     "user_subvol_rm_allowed",
 ];
 
-/// Words that say nothing without a value.
+/// Words that require a value.
 pub(super) const NEEDS_VALUE: &[&str] = &[
     "commit",
     "context",
@@ -91,7 +91,7 @@ pub(super) const NEEDS_VALUE: &[&str] = &[
     "transport",
 ];
 
-/// The kernel refuses them, too, of a volume that has the tree.
+/// The kernel also refuses them for a volume with the tree.
 const ONLY_V2: &str =
     "no cache of free space is written but the tree of space_cache=v2, where a volume has it";
 const SET_BY_MOUNT: &str = "the mount sets it itself";
@@ -122,7 +122,7 @@ pub(super) const UNSUPPORTED: &[(&str, &str)] = &[
     ("nospace_cache", ONLY_V2),
 ];
 
-/// Returns whether the kernel describes every mount of ours by this word.
+/// Returns whether the kernel's description of every mount of ours has this word.
 pub(in crate::mount) fn is_set_by_mount(name: &str) -> bool {
     UNSUPPORTED
         .iter()
@@ -130,12 +130,12 @@ pub(in crate::mount) fn is_set_by_mount(name: &str) -> bool {
         || matches!(name, "default_permissions" | "defaults")
 }
 
-/// Returns whether a mount that is there takes it, beside the kernel's flags.
+/// Returns whether a remount accepts the word in addition to the kernel's flags.
 pub(in crate::mount) fn is_live(name: &str) -> bool {
     LIVE.contains(&name)
 }
 
-/// Splits the words of one `-o`. A comma between double quotes is part of a word, as in contexts of SELinux.
+/// Splits the words of one `-o`. A comma between double quotes is part of a word, as in SELinux contexts.
 pub(in crate::mount) fn split(words: &OsStr) -> impl Iterator<Item = &[u8]> {
     let mut is_quoted = false;
     let words = words.as_bytes().split(move |&byte| {
@@ -145,7 +145,7 @@ pub(in crate::mount) fn split(words: &OsStr) -> impl Iterator<Item = &[u8]> {
     words.filter(|word| !word.is_empty())
 }
 
-/// Returns whether fstab(5) leaves the word to other programs.
+/// Returns whether fstab(5) reserves the word for other programs.
 pub(super) fn is_for_others(name: &str) -> bool {
     name.starts_with("x-") || name.starts_with("X-") || name == "comment"
 }

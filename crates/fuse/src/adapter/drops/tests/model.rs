@@ -1,8 +1,8 @@
-//! All orders in which a buffered write, reads, drops, reclaim and a store through a mapping can meet at one page.
+//! All interleavings of a buffered write, reads, drops, reclaim and a store through a mapping on one page.
 //!
-//! The page has two bytes: the write covers the first, the store through a mapping the second. The kernel's part is what
-//! `mm/filemap.c`, `mm/truncate.c` and `fs/fuse/file.c` do; the mount's part notes what it meets in `Drops`, as
-//! `coherence` and `known::in_service` do.
+//! The page has two bytes: the write covers the first, the store through a mapping the second. The kernel's part
+//! follows `mm/filemap.c`, `mm/truncate.c` and `fs/fuse/file.c`. The mount's part updates `Drops` as `coherence` and
+//! `known::in_service` do.
 
 use std::collections::HashSet;
 
@@ -21,7 +21,7 @@ const READS: usize = 3;
 const OTHERS: usize = 2;
 const OWN: usize = OTHERS;
 
-/// A way in which the mount could be wrong, which the model has to find.
+/// A bug in the mount that the model has to detect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     None,
@@ -31,7 +31,7 @@ enum Fault {
     Unnoted,
     /// Old dirty pages replace the bytes of the write.
     Unshielded,
-    /// A drop begins beside a write that cannot wait for it.
+    /// A drop begins during a write that cannot wait for it.
     Unordered,
 }
 
@@ -134,8 +134,8 @@ impl World {
         self.drops.iter().any(stores)
     }
 
-    /// Returns whether a request waits no longer for a drop that is not over. The drop's thread sleeps, and no request in
-    /// service could hold the lock.
+    /// Returns whether a request waits no longer for a drop that is not over. The drop's thread sleeps, and no request
+    /// in service could hold the lock.
     fn may_give_up(&self) -> bool {
         let in_service = |read: &Read| matches!(read, Read::InService | Read::Answered(_));
         let is_locked = self.page.as_ref().is_some_and(|page| match page.lock {
@@ -232,7 +232,7 @@ impl World {
                     world.write = Write::Old;
                 }
             }
-            // Dirty pages that came before the shield are waited for, and may have replaced the byte.
+            // Waits for stores of dirty pages from before the shield, which may have overwritten the byte.
             Write::Old if self.is_storing() && fault != Fault::Unshielded => return Vec::new(),
             Write::Old => {
                 if self.has_stored && fault != Fault::Unshielded {
@@ -355,7 +355,7 @@ impl World {
         Dropping::Over
     }
 
-    /// Checks what holds from the answer on.
+    /// Checks the conditions that hold after the answer.
     fn fault(&self) -> Option<&'static str> {
         if self.write != Write::Answered {
             return None;
@@ -370,7 +370,7 @@ impl World {
         None
     }
 
-    /// Checks a world in which nothing more happens.
+    /// Checks a world without further steps.
     fn fault_at_end(&self) -> Option<&'static str> {
         if self.write != Write::Answered || self.reads.iter().any(|read| *read != Read::Over) {
             return Some("a request waits without end");

@@ -1,4 +1,4 @@
-//! When the kernel is told to drop pages of a file that is written to.
+//! Page drops of files that are written to.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -13,7 +13,7 @@ use crate::adapter::flushing::For;
 
 type Dropped = (NodeId, u64, u64);
 
-/// A kernel that drops what it is told to, and remembers it.
+/// A kernel that drops pages when notified, and records that.
 #[derive(Debug, Default)]
 struct Obedient {
     /// By threads of requests.
@@ -318,7 +318,7 @@ fn pages_are_dropped_before_a_copy_fails_that_cannot_be_synced() {
     mount.forget(synced.0, 1);
 }
 
-/// The kernel drops pages of what was copied alone.
+/// The kernel drops only the pages of the copied range.
 #[test]
 fn pages_behind_a_copy_are_dropped_if_a_later_part_of_it_has_failed() {
     const PART: usize = 1 << 20;

@@ -1,4 +1,4 @@
-//! State that the mount keeps while it is needed, and no longer: its root, and how far appends have come.
+//! State that the mount keeps no longer than needed: its root, and the progress of appends.
 
 use ubtrfs_format::item::InodeFlags;
 

@@ -1,4 +1,4 @@
-//! A kernel that does not come to hear of the names that change behind its back.
+//! A kernel that receives no notifications of names that change behind its back.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -55,7 +55,7 @@ impl Notifier for Deaf {
 
 #[test]
 fn no_ioctl_changes_a_name_while_too_many_notices_wait() {
-    // The deletion asks the rights of the calling process.
+    // The deletion checks the rights of the calling process.
     if !ubtrfs_sim::is_root_or_skip() {
         return;
     }
@@ -146,10 +146,10 @@ impl Notifier for Listening {
     }
 }
 
-/// A program that lists the directory holds its lock, and may yet put into the cache what it was answered before.
+/// A program that lists the directory holds its lock, and may still put an older answer into the cache.
 #[test]
 fn the_kernel_forgets_a_listing_once_nobody_lists_what_was_there_before() {
-    // The deletion asks the rights of the calling process.
+    // The deletion checks the rights of the calling process.
     if !ubtrfs_sim::is_root_or_skip() {
         return;
     }
