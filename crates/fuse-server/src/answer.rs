@@ -1,12 +1,12 @@
-//! From a request to its answer: calls the verb and lays out what it says.
+//! Answering a request: calls the verb and encodes its result.
 //!
-//! The request's payload and the answer's share one buffer, in every transport. A verb that reads its
-//! payload answers with a few numbers, which are put in after it has returned. A verb that fills the
-//! buffer has what it needs in memory of its own.
+//! Request and answer share one payload buffer, in every transport. A verb that reads its payload has a small fixed
+//! answer, which is written after it has returned. A verb that fills the buffer has its arguments in memory of their
+//! own.
 //!
 //! Invariants
-//! - ANSWER-1: a verb that would have had to wait leaves its request as it was, ready to be `resume`d.
-//! - ANSWER-2: the length of an answer never exceeds what the request asked for, whatever a verb says.
+//! - ANSWER-1: a verb that would block leaves its request unchanged, so that it can be `resume`d.
+//! - ANSWER-2: the length of an answer never exceeds the requested size, regardless of the verb's result.
 //!
 //! Not here: headers, and how answers get to the kernel.
 
@@ -24,31 +24,31 @@ use crate::request::{
 use crate::retrieval::Retrievals;
 use crate::{encode, parse};
 
-/// The longest target of a symbolic link that the kernel takes.
+/// The longest target of a symbolic link that the kernel accepts.
 const LINK_MAX_BYTES: usize = 4095;
 
 /// The outcome of a request.
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    /// So many bytes of the buffer are the answer.
+    /// The length of the answer in the buffer.
     Answer(usize),
     Failure(Errno),
-    /// The kernel waits for no answer.
+    /// The kernel expects no answer.
     Silence,
-    /// To be `resume`d where waiting is allowed.
+    /// To be `resume`d where blocking is allowed.
     WouldBlock(Pending),
 }
 
-/// A request that stopped where it would have had to wait.
+/// A request that would have blocked.
 #[derive(Debug)]
 pub(crate) enum Pending {
-    /// It is in the buffer as it came.
+    /// The request is unchanged in the buffer.
     Unparsed,
     /// The buffer may be overwritten.
     Fill(Fill),
 }
 
-/// A file system with what was agreed on for its connection.
+/// A file system and the negotiated parameters of its connection.
 #[derive(Debug)]
 pub(crate) struct Server<F> {
     pub(crate) file_system: F,
@@ -57,8 +57,8 @@ pub(crate) struct Server<F> {
 }
 
 impl<F: FileSystem> Server<F> {
-    /// Answers a request into `buffer`, whose first `payload_len` bytes are its payload. `fixed` has all
-    /// that came between header and payload, and maybe more.
+    /// Answers a request into `buffer`, whose first `payload_len` bytes are its payload. `fixed` has at least the bytes
+    /// between header and payload.
     pub(crate) fn answer(
         &self,
         header: &InHeader,
@@ -94,7 +94,7 @@ impl<F: FileSystem> Server<F> {
         }
     }
 
-    /// Answers a request that would have had to wait, on a thread that may.
+    /// Answers a request that would have blocked, on a thread that may block.
     pub(crate) fn resume(
         &self,
         pending: Pending,
@@ -109,7 +109,7 @@ impl<F: FileSystem> Server<F> {
         }
     }
 
-    /// Returns the length of an operation's fixed part, or none if it is unknown.
+    /// Returns the length of an operation's fixed part, or `None` if it is unknown.
     pub(crate) fn fixed_len(&self, operation: u32) -> Option<usize> {
         parse::fixed_len(operation, self.negotiated.setxattr_ext)
     }
@@ -264,7 +264,7 @@ impl<F: FileSystem> Server<F> {
             } => {
                 let how = self.negotiated.left_to_do(how);
                 let taken = fs.write(context, node, handle, offset, bytes, &how)?;
-                // A request has less than 2^32 bytes.
+                // A request is shorter than 2^32 bytes.
                 let size = taken.min(bytes.len()) as u32;
                 Ok(Fixed::of(&output::WriteOut { size, padding: 0 }))
             }
@@ -312,7 +312,7 @@ impl<F: FileSystem> Server<F> {
                 len,
                 wide,
             } => {
-                // The narrow answer has 32 bits; the kernel comes back for the rest.
+                // The narrow answer has 32 bits; the kernel sends another request for the rest.
                 let most = if wide { len } else { len.min(1 << 30) };
                 let copied = fs.copy_file_range(context, from, to, most)?.min(most);
                 Ok(if wide {
@@ -330,7 +330,7 @@ impl<F: FileSystem> Server<F> {
                 fs.destroy()?;
                 Ok(Fixed::empty())
             }
-            // Verbs are not called back (docs/design/transports.md): the kernel is told not to ask.
+            // Blocked verbs are not interrupted (docs/design/transports.md): ENOSYS stops the kernel from sending more.
             Plain::Interrupt => Err(Errno::NOSYS),
             Plain::NotifyReply { .. } => Ok(Fixed::empty()),
         }
@@ -377,7 +377,7 @@ fn created(entry: &crate::request::Entry, opened: crate::request::Opened) -> Fix
     })
 }
 
-/// Returns the length of a listing. Entries before an error count (REQ-4).
+/// Returns the length of a listing. After at least one entry an error is ignored (REQ-4).
 #[inline]
 fn listed_len(listing: &Listing<'_>, listed: Result<()>) -> Result<usize> {
     match listed {
@@ -386,8 +386,8 @@ fn listed_len(listing: &Listing<'_>, listed: Result<()>) -> Result<usize> {
     }
 }
 
-/// Returns the length of the answer to a request for an xattr. If no room was offered, the answer is the length of the
-/// value alone.
+/// Returns the length of the answer to an xattr request. If the request has no room for it, the answer is only the
+/// value's length.
 #[inline]
 fn xattr_len(len: usize, size: u32, buffer: &mut [u8]) -> Result<usize> {
     if size == 0 {

@@ -1,35 +1,34 @@
-//! How large requests are and how many there can be, by the memory that their buffers may take.
+//! The size and number of requests, by the memory that their buffers may take.
 //!
-//! The buffers of a connection are taken when large requests come, and stay. At worst every place for a request has
-//! had a large one.
+//! A connection's buffers are allocated when large requests arrive, and stay. At worst every slot has had a large one.
 
 /// The limits of requests in size, number and memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capacity {
     /// The largest payload of a request or an answer.
     pub(crate) request_bytes: usize,
-    /// Requests without a waiting client (read-ahead, write-back) in flight at once. All of them may wait for a slow
-    /// device. A transport takes in many more requests, so that there is always a place for one of a waiting client.
+    /// The maximum number of requests in flight without a waiting client (read-ahead, writeback). All of them may wait
+    /// for a slow device. A transport accepts many more requests, so that clients always find a free slot.
     pub(crate) background: u16,
     memory_bytes: u64,
 }
 
 /// The kernel takes at most 256 pages of 4 KiB in a request.
 pub(crate) const REQUEST_MAX_BYTES: usize = 1 << 20;
-/// The payload that the kernel takes where it was not asked for more.
+/// The kernel's payload limit by default.
 pub(crate) const REQUEST_SMALL_BYTES: usize = 1 << 17;
 const BACKGROUND_MAX: u16 = 32;
-/// The least number of requests that a mount has the kernel send at once in the background.
+/// The minimum number of background requests that a mount lets the kernel send at once.
 pub const BACKGROUND_MIN: u16 = 16;
-/// With less, fewer requests are in flight.
+/// With less memory, fewer requests are in flight.
 const ENOUGH_BYTES: u64 = 128 << 20;
-/// The part of the memory that all buffers of requests through `/dev/fuse` may take: one in so many.
+/// The fraction of the memory for buffers of requests through `/dev/fuse`: 1/`SHARE`.
 const SHARE: u64 = 8;
-/// The part for the buffers of io_uring. Most are rarely used: the kernel takes the one that it used last.
+/// The fraction for the buffers of io_uring. Most are rarely used: the kernel reuses the latest one first.
 const RINGS_SHARE: u64 = 4;
 
 impl Capacity {
-    /// Computes what a mount may take that has so much memory.
+    /// Computes the limits of a mount for this amount of memory.
     pub fn of(memory_bytes: u64) -> Self {
         let background = match memory_bytes < ENOUGH_BYTES {
             true => BACKGROUND_MIN,
@@ -43,17 +42,17 @@ impl Capacity {
         capacity.with_buffers(capacity.places(), SHARE)
     }
 
-    /// Returns how many requests are taken in at once.
+    /// Returns the number of requests that are accepted at once.
     pub(crate) fn places(&self) -> usize {
         usize::from(self.background) * 3
     }
 
-    /// Returns the number of threads beside the lasting ones, which come and go with requests that wait.
+    /// Returns the number of extra threads, which are started for blocked requests and end after them.
     pub(crate) fn surplus_threads(&self) -> usize {
         usize::from(self.background) * 5 / 2
     }
 
-    /// Returns the capacity for so many queues of io_uring; None if their buffers may take too much.
+    /// Returns the capacity for this number of io_uring queues, or `None` if their buffers would take too much memory.
     pub(crate) fn of_queues(&self, queues: u16) -> Option<Self> {
         let buffers = self.places() * usize::from(queues);
         let capacity = self.with_buffers(buffers, RINGS_SHARE);
@@ -61,7 +60,7 @@ impl Capacity {
         (worst <= self.memory_bytes / RINGS_SHARE).then_some(capacity)
     }
 
-    /// Returns the capacity with requests that are small enough for so many buffers to fit, within reason.
+    /// Returns the capacity with requests small enough for `count` buffers to fit, down to a minimum.
     fn with_buffers(self, count: usize, share: u64) -> Self {
         let fit = self.memory_bytes / share / count.max(1) as u64;
         let fit = usize::try_from(fit).unwrap_or(usize::MAX);

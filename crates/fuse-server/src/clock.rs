@@ -1,10 +1,10 @@
-//! The monotonic clock. `clippy.toml` has everything ask it here.
+//! The monotonic clock. `clippy.toml` forbids other uses of the system clock in this crate.
 //!
-//! Not here: the clock of the layers that know btrfs (`ubtrfs_device::clock`), which this crate does not name.
+//! Not here: the clock of the btrfs layers (`ubtrfs_device::clock`), on which this crate does not depend.
 
 use std::time::Instant;
 
-/// Returns the present, to measure and to wait by.
+/// Returns the current time, for measurements and timeouts.
 #[inline]
 #[expect(clippy::disallowed_methods, reason = "the one place that asks")]
 pub(crate) fn now() -> Instant {

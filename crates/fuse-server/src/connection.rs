@@ -1,6 +1,6 @@
 //! A connection with the kernel, from its first request to its end.
 //!
-//! A connection is given the descriptor of an opened `/dev/fuse` that is mounted already. It negotiates the protocol's
+//! A connection receives the descriptor of an opened `/dev/fuse` that is already mounted. It negotiates the protocol's
 //! version and options, and serves requests until the kernel ends it.
 
 use std::fmt;
@@ -25,10 +25,10 @@ use crate::panic_guard::PanicGuard;
 use crate::request::{FileSystem, Watched};
 use crate::uring::{self, Queues};
 
-/// Which transport a mount asks for.
+/// The requested transport of a mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TransportChoice {
-    /// The fastest that the kernel offers.
+    /// The fastest transport that the kernel offers.
     #[default]
     Auto,
     /// FUSE over io_uring, or no mount.
@@ -37,10 +37,10 @@ pub enum TransportChoice {
     Classic,
 }
 
-/// A connection that has been set up; the kernel sends requests from now on.
+/// An established connection, on which the kernel may send requests.
 pub struct Connection {
     serve: Box<Serve>,
-    /// Why it is not the fastest that there is, if no other was chosen.
+    /// The reason why it is not the fastest transport, unless the user chose it.
     fallback: Option<String>,
 }
 
@@ -52,11 +52,11 @@ impl fmt::Debug for Connection {
     }
 }
 
-/// Why there is no connection.
+/// The reason why there is no connection, and possibly the file system for another try.
 #[derive(Debug)]
 pub struct Refused<F> {
     pub error: io::Error,
-    /// The file system, if the kernel agreed on io_uring and then refused it: another connection could do without.
+    /// The file system, if the kernel negotiated io_uring and then refused it: a connection without io_uring may work.
     pub but_for_rings: Option<F>,
 }
 
@@ -72,7 +72,7 @@ impl<F> From<io::Error> for Refused<F> {
 type Serve = dyn FnOnce(&dyn Fn()) -> io::Result<()> + Send;
 
 impl Connection {
-    /// Answers the kernel's first request, with which both sides agree on the protocol.
+    /// Answers the kernel's first request, which negotiates the protocol.
     pub fn establish<F: FileSystem>(
         file_system: F,
         device: OwnedFd,
@@ -93,8 +93,8 @@ impl Connection {
         file_system.start(invalidator.queue());
         let was_on = uring::is_on();
         device.send(&header, &whole_answer(&header, &answer));
-        // The kernel looks at its switch once more when it is answered. If that was off then and is on now, it
-        // takes queues all the same. It refuses each of their commands once the switch is off again.
+        // The kernel reads its switch again when it receives the answer. If the switch was off before and is on now,
+        // the kernel accepts queues nevertheless. It refuses all of their commands once the switch is off again.
         if queues.is_some() && !(was_on && uring::is_on()) {
             return Err(Refused {
                 error: rustix::io::Errno::OPNOTSUPP.into(),
@@ -142,13 +142,13 @@ impl Connection {
         Ok(Self { serve, fallback })
     }
 
-    /// Returns why requests come through `/dev/fuse`, if that was not chosen.
+    /// Returns the reason for using `/dev/fuse`, unless the user chose it.
     pub fn fallback(&self) -> Option<&str> {
         self.fallback.as_deref()
     }
 
-    /// Serves until the file system is unmounted or the connection aborted. If serving fails, `abort` has to end
-    /// the connection: until then clients wait for answers that do not come.
+    /// Serves until the file system is unmounted or the connection aborted. If serving fails, `abort` must end the
+    /// connection: until then clients wait for answers that never arrive.
     pub fn serve(self, abort: impl Fn()) -> io::Result<()> {
         (self.serve)(&abort)
     }
@@ -167,7 +167,7 @@ fn first_request(device: &Device) -> io::Result<(InHeader, Offer)> {
             .then(|| Offer::parse(frame.request(len)))
             .flatten();
         match offer {
-            // It asks again with what we know.
+            // The kernel sends another request with our version.
             Some(offer) if offer.major > abi::MAJOR => {
                 let ours = InitOut {
                     major: abi::MAJOR,
@@ -187,8 +187,8 @@ fn whole_answer(header: &InHeader, answer: &InitOut) -> Vec<u8> {
     [head.as_bytes(), answer.as_bytes()].concat()
 }
 
-/// Prepares the queues of io_uring if they are to be used, or returns why they cannot be. In other cases it logs the
-/// transport that is used.
+/// Prepares the queues of io_uring if they are to be used, or returns the reason against them. In all other cases it
+/// logs the transport.
 fn queues<F: FileSystem>(
     device: &Device,
     offer: &Offer,

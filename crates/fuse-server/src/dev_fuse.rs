@@ -1,13 +1,13 @@
 //! Threads that read requests from `/dev/fuse`, each from a descriptor of its own.
 //!
-//! A thread that serves a request may wait, for a device or a commit. Requests of the others must not wait
-//! for that, so the last thread that reads starts another one before it serves, up to a limit.
+//! A thread that serves a request may block, for a device or a commit. Other requests must not wait for that. So the
+//! last reading thread starts another one before it serves, up to a limit.
 //!
 //! Invariants
-//! - CLASSIC-1: as long as fewer requests wait than there may be threads, a thread reads.
-//! - CLASSIC-2: every thread has ended when `serve` returns, and with it every use of the file system.
+//! - CLASSIC-1: as long as fewer requests are blocked than the thread limit, a thread reads.
+//! - CLASSIC-2: when `serve` returns, every thread has ended, and with it every use of the file system.
 //!
-//! A thread is counted before it starts, so that there are never more than the limit (`thread_count`).
+//! A thread is counted before it starts, so there are never more than the limit (`thread_count`).
 
 use std::io;
 use std::num::NonZeroUsize;
@@ -26,11 +26,11 @@ use crate::thread_count::ThreadCount;
 pub(crate) struct Readers<F> {
     server: Arc<Server<F>>,
     device: Device,
-    /// Threads that stay.
+    /// The number of permanent threads.
     lasting: usize,
     count: ThreadCount,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    /// Why a thread ended before it should have.
+    /// The error of a thread that ended early.
     failure: Mutex<Option<io::Error>>,
 }
 
@@ -82,7 +82,7 @@ impl<F: FileSystem> Readers<F> {
         self.failure.lock().get_or_insert(error);
     }
 
-    /// Starts a thread that is counted already. If that fails, it is not counted any more.
+    /// Starts a thread that is already counted. If that fails, the count is reduced again.
     fn start(self: &Arc<Self>) -> io::Result<()> {
         let started = self.spawn();
         if started.is_err() {
@@ -94,7 +94,7 @@ impl<F: FileSystem> Readers<F> {
     fn spawn(self: &Arc<Self>) -> io::Result<()> {
         let device = self.device.another()?;
         let frame = Frame::new(self.server.negotiated.request_bytes)?;
-        // A search for threads to wait for finds this one or its maker.
+        // The lock is held so that a join loop finds either this thread or its creator.
         let mut threads = self.threads.lock();
         threads.retain(|thread| !thread.is_finished());
         let readers = Arc::clone(self);

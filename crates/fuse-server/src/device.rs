@@ -1,8 +1,8 @@
-//! The connection's device: what comes from it and goes to it, one request at a time.
+//! Reading and writing the connection's device, one request at a time.
 //!
-//! A frame is the buffer of one exchange. The contents of a WRITE begin on a page, with space before it for what is
-//! read together with them. So does the room for the answer to a READ, with space for its header before it. Both
-//! move in one call, and the verb has them where they are read or sent.
+//! A frame is the buffer of one exchange. The contents of a WRITE begin on a page, with space in front for the headers
+//! of the same read. The room for the answer to a READ also begins on a page, with space in front for its header. So
+//! one system call transfers both, and the verb uses the contents in place.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -23,7 +23,7 @@ use crate::request::FileSystem;
 const PAGE: usize = 4096;
 const IN_HEADER: usize = size_of::<InHeader>();
 const OUT_HEADER: usize = size_of::<OutHeader>();
-/// Where requests begin in a frame.
+/// The offset of requests in a frame.
 const REQUEST_AT: usize = PAGE - IN_HEADER - size_of::<WriteIn>();
 
 #[derive(Clone, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -61,9 +61,9 @@ impl Frame {
 /// The result of a read of the device.
 #[derive(Debug)]
 pub(crate) enum Received {
-    /// A request of so many bytes, header included.
+    /// A request and its length, including the header.
     Request(InHeader, usize),
-    /// Nothing after all.
+    /// No request: try again.
     Nothing,
     /// The file system is unmounted.
     Unmounted,
@@ -78,8 +78,8 @@ impl Device {
         Self(descriptor)
     }
 
-    /// Creates another descriptor. It has a list of requests under way of its own if `/dev/fuse` can be opened. With
-    /// fusermount3, on a machine that guards the device, it cannot.
+    /// Creates another descriptor. It has its own list of pending requests if `/dev/fuse` can be opened. That fails
+    /// under fusermount3 on a system that restricts the device.
     pub(crate) fn another(&self) -> io::Result<Self> {
         let fresh = OpenOptions::new().read(true).write(true).open("/dev/fuse");
         if let Ok(fresh) = fresh
@@ -104,7 +104,7 @@ impl Device {
     pub(crate) fn receive(&self, frame: &mut Frame) -> io::Result<Received> {
         let len = match rustix::io::read(&self.0, &mut frame.bytes_mut()[REQUEST_AT..]) {
             Ok(len) => len,
-            // A request that was taken back, or a signal.
+            // The request was interrupted, or a signal arrived.
             Err(Errno::NOENT | Errno::INTR | Errno::AGAIN) => return Ok(Received::Nothing),
             Err(Errno::NODEV) => return Ok(Received::Unmounted),
             Err(error) => return Err(error.into()),
@@ -122,7 +122,7 @@ impl Device {
         Ok(Received::Request(header, len))
     }
 
-    /// Has a request answered, and sends the answer.
+    /// Answers a request, and sends the answer.
     pub(crate) fn serve<F: FileSystem>(
         &self,
         server: &Server<F>,
@@ -167,17 +167,17 @@ impl Device {
         }
     }
 
-    /// Sends an answer, header included.
+    /// Sends an answer, including the header.
     pub(crate) fn send(&self, header: &InHeader, answer: &[u8]) {
         if let Err(error) = rustix::io::write(&self.0, answer)
             && complain(header, error)
         {
-            // A client still waits.
+            // The client still waits.
             self.send_error(header, Errno::IO);
         }
     }
 
-    /// Sends a notice of the kind `code`.
+    /// Sends a notification with this code.
     pub(crate) fn notify(&self, code: i32, parts: &[&[u8]]) -> rustix::io::Result<()> {
         let body: usize = parts.iter().map(|part| part.len()).sum();
         let head = OutHeader {
@@ -199,15 +199,15 @@ impl AsFd for Device {
 #[inline]
 pub(crate) fn out_header(header: &InHeader, error: i32, len: usize) -> OutHeader {
     OutHeader {
-        // Answers are not larger than requests may be.
+        // Answers are never larger than requests may be.
         len: (OUT_HEADER + len) as u32,
         error,
         unique: header.unique,
     }
 }
 
-/// Returns whether the kernel refused an answer that it still waits for. It does not for one that was interrupted
-/// before it came (`ENOENT`), nor after the end of the connection.
+/// Returns whether the kernel refused an answer that a client still needs. It needs none for an interrupted request
+/// (`ENOENT`), nor after the end of the connection.
 fn complain(header: &InHeader, error: Errno) -> bool {
     let moot = matches!(error, Errno::NOENT | Errno::NODEV | Errno::CONNABORTED);
     if !moot {
@@ -216,7 +216,7 @@ fn complain(header: &InHeader, error: Errno) -> bool {
     !moot
 }
 
-/// Makes a freshly opened device one more of a connection.
+/// Attaches a freshly opened device to a connection.
 fn join_connection(fresh: BorrowedFd<'_>, connection: &OwnedFd) -> io::Result<()> {
     let number = connection.as_raw_fd().cast_unsigned();
     #[allow(unsafe_code)]

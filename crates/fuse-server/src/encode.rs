@@ -1,4 +1,4 @@
-//! From values of `request` to the structs that the kernel is answered with.
+//! Conversion of values of `request` to the structs of answers.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::request::{
 /// The mask `STATX_BASIC_STATS | STATX_BTIME` of statx(2).
 const STATX_MASK: u32 = 0x0fff;
 
-/// An answer of fixed size, in memory of its own: the request that it answers may lie where it goes to.
+/// An answer of fixed size, in memory of its own: its target buffer may still contain the request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fixed {
     bytes: [u8; size_of::<output::StatxOut>()],
@@ -111,7 +111,7 @@ pub(crate) fn entry_out(entry: &Entry) -> output::EntryOut {
     }
 }
 
-/// Encodes that there is no such name, for as long as `ttl`.
+/// Encodes the absence of a name, valid for `ttl`.
 #[inline]
 pub(crate) fn absent(ttl: Duration) -> output::EntryOut {
     output::EntryOut {
@@ -159,7 +159,7 @@ pub(crate) fn statx_out(attributes: &Attributes) -> output::StatxOut {
     }
 }
 
-/// Encodes the answer to an open. `cache` holds the flags by which the contents that were cached before stay valid.
+/// Encodes the answer to an open. `cache` has the flags that keep earlier cached contents valid.
 #[inline]
 pub(crate) fn open_out(opened: Opened, cache: u32) -> output::OpenOut {
     let (fh, open_flags) = match opened {
@@ -189,7 +189,7 @@ pub(crate) fn kstatfs(stat: &StatFs) -> output::Kstatfs {
         blocks: stat.blocks,
         bfree: stat.blocks_free,
         bavail: stat.blocks_available,
-        // btrfs has no table of inodes that could fill up.
+        // btrfs has no inode table that could fill up.
         files: 0,
         ffree: 0,
         bsize: stat.block_bytes,
@@ -200,7 +200,7 @@ pub(crate) fn kstatfs(stat: &StatFs) -> output::Kstatfs {
     }
 }
 
-/// Entries of a directory, encoded where the kernel takes them from.
+/// Directory entries, encoded in place in the answer.
 pub(crate) struct Listing<'a> {
     out: &'a mut [u8],
     len: usize,
@@ -255,7 +255,7 @@ impl DirSink for Listing<'_> {
 impl DirPlusSink for Listing<'_> {
     #[inline]
     fn push(&mut self, entry: &DirEntry<'_>, found: Option<&Entry>) -> Room {
-        // Node 0: nothing was looked up.
+        // Node 0 means that no lookup was done.
         let found = found.map_or_else(output::EntryOut::new_zeroed, entry_out);
         self.take(found.as_bytes(), entry)
     }

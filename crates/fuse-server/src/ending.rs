@@ -1,7 +1,7 @@
-//! How threads of one connection hear that it ends.
+//! Signals the end of a connection to its threads.
 //!
-//! The kernel tells those that read requests; one that naps, and the threads of other queues when one fails, hear
-//! it from here.
+//! The kernel signals it to threads that read requests. Sleeping threads, and threads of other queues after a failure,
+//! receive it from here.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,7 +11,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
-/// The end of a connection. As a descriptor it is readable once that has come.
+/// The end of a connection. As a descriptor it becomes readable at the end.
 #[derive(Debug)]
 pub(crate) struct Ending {
     event: OwnedFd,
@@ -35,7 +35,7 @@ impl Ending {
         }
     }
 
-    /// Ends the connection for this reason. The first reason counts.
+    /// Ends the connection with this error. Only the first error is kept.
     pub(crate) fn fail(&self, error: io::Error) {
         self.failure.lock().get_or_insert(error);
         self.failed.store(true, Ordering::Release);
@@ -47,7 +47,7 @@ impl Ending {
         self.failed.load(Ordering::Acquire)
     }
 
-    /// Returns the reason as an error if the connection was ended for one.
+    /// Returns the error if the connection was ended by one.
     pub(crate) fn take_failure(&self) -> io::Result<()> {
         match self.failure.lock().take() {
             None => Ok(()),
@@ -55,7 +55,7 @@ impl Ending {
         }
     }
 
-    /// Waits for the end of the connection, or for so long; returns whether it has come.
+    /// Sleeps for `time`, or until the end of the connection. Returns whether the connection has ended.
     pub(crate) fn nap(&self, time: Duration) -> bool {
         let time = Timespec::try_from(time).ok();
         let mut event = [PollFd::new(&self.event, PollFlags::IN)];

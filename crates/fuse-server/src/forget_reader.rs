@@ -1,8 +1,8 @@
-//! The reader of requests that come through `/dev/fuse` beside io_uring: FORGET, and INTERRUPT, which is refused.
+//! Reader of the requests that use `/dev/fuse` even with io_uring: FORGET, and INTERRUPT, which is refused.
 //!
-//! The kernel wakes a reader for each FORGET, and each removal of a file makes one. So after one the reader naps,
-//! and finds those that have come meanwhile together. They take no memory that their nodes had not taken in
-//! the kernel already. No client waits for a FORGET or an INTERRUPT.
+//! The kernel wakes a reader for each FORGET, and each removal of a file sends one. So the reader sleeps after one, and
+//! then reads all that have arrived as a batch. Their nodes took at least as much memory in the kernel before. No
+//! client waits for a FORGET or an INTERRUPT.
 
 use std::io;
 use std::time::Duration;
@@ -26,7 +26,7 @@ pub(crate) fn serve<F: FileSystem>(
     ending: &Ending,
 ) -> io::Result<()> {
     let mut frame = Frame::new(server.negotiated.request_bytes)?;
-    // A reader that is woken in vain must not be kept from hearing of the end.
+    // The reader must not block after a spurious wakeup, as it would miss the end.
     fcntl_setfl(device, fcntl_getfl(device)? | OFlags::NONBLOCK)?;
     loop {
         let mut sources = [

@@ -1,14 +1,14 @@
-//! FUSE_INIT: kernel and server negotiate what the connection can do, before the first other request.
+//! FUSE_INIT: kernel and server negotiate the features of the connection, before any other request.
 //!
-//! Asked for is what the kernel offers, as far as it makes sense for the file system's connection flags. Not asked for,
-//! with reasons:
-//! - `ATOMIC_O_TRUNC`: a kernel that was told not to send opens would forget the truncation. Without it
-//!   an open that truncates comes as a change of size.
-//! - `READDIRPLUS_AUTO`: it sends no attributes to programs that list all of a directory before they stat, such as
-//!   find and rsync. Each stat then costs a request of its own.
-//! - `POSIX_LOCKS`, `FLOCK_LOCKS`: the kernel does them by itself.
-//! - `AUTO_INVAL_DATA`: nothing changes behind the back of the mount; it says itself what did.
-//! - `SECURITY_CTX`, `PASSTHROUGH`: not offered by the file system.
+//! The server requests the offered features that make sense for the file system's connection flags. It does not
+//! request, with reasons:
+//! - `ATOMIC_O_TRUNC`: a kernel that does not send opens would lose the truncation. Without this feature, truncation by
+//!   an open is sent as a change of size.
+//! - `READDIRPLUS_AUTO`: it sends no attributes to programs that list all of a directory before they stat, such as find
+//!   and rsync. Each stat then costs a request of its own.
+//! - `POSIX_LOCKS`, `FLOCK_LOCKS`: the kernel handles local locks by itself.
+//! - `AUTO_INVAL_DATA`: nothing changes behind the back of the mount, which sends notifications itself.
+//! - `SECURITY_CTX`, `PASSTHROUGH`: the file system does not support them.
 
 use std::io;
 
@@ -20,20 +20,20 @@ use crate::capacity::{Capacity, REQUEST_SMALL_BYTES};
 use crate::encode::{self, Fixed};
 use crate::request::{ConnectionFlags, Errno, Opened, Result, WriteHow};
 
-/// The parameters that were agreed on.
+/// The negotiated parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Negotiated {
     pub(crate) minor: u32,
     /// `SETXATTR` has its longer form.
     pub(crate) setxattr_ext: bool,
-    /// The kernel can be told not to send opens.
+    /// The server may stop the kernel from sending opens.
     pub(crate) elide_open: bool,
     pub(crate) elide_opendir: bool,
-    /// Requests come through io_uring once its queues are registered.
+    /// Requests use io_uring once its queues are registered.
     pub(crate) uring: bool,
     /// The largest payload of a request or an answer.
     pub(crate) request_bytes: usize,
-    /// Threads that may be started beside the lasting ones.
+    /// The limit of extra threads.
     pub(crate) surplus_threads: usize,
 }
 
@@ -50,8 +50,8 @@ impl Negotiated {
         open_answer(opened, self.elide_opendir, cache)
     }
 
-    /// Returns the duties left to a write. Where the kernel syncs the file after all parts of a write, each part alone
-    /// need not be durable. The kernel may leave the sync of a write that bypasses its cache to us, as for writes
+    /// Returns the remaining duties of a write. If the kernel syncs the file after all parts of a write, each part need
+    /// not be durable. The kernel may leave the sync of a write that bypasses its cache to the server, as for writes
     /// without a waiting thread (AIO).
     #[inline]
     pub(crate) fn left_to_do(&self, how: WriteHow) -> WriteHow {
@@ -71,7 +71,7 @@ fn open_answer(opened: Opened, elide: bool, cache: u32) -> Result<Fixed> {
     Ok(Fixed::of(&encode::open_out(opened, cache)))
 }
 
-/// The offer of the kernel in its first request.
+/// The kernel's offer in its first request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Offer {
     pub(crate) major: u32,
@@ -80,7 +80,7 @@ pub(crate) struct Offer {
 }
 
 impl Offer {
-    /// Parses the contents of a first request. Returns None if the payload is something else.
+    /// Parses the payload of a first request. Returns `None` if it is something else.
     pub(crate) fn parse(payload: &[u8]) -> Option<Self> {
         let (first, rest) = InitIn::read_from_prefix(payload).ok()?;
         let mut flags = u64::from(first.flags);
@@ -100,7 +100,7 @@ impl Offer {
     }
 }
 
-/// Computes the answer to the offer, and the parameters from then on. `uring` means that io_uring is wanted if offered.
+/// Computes the answer to the offer, and the negotiated parameters. `uring` means that io_uring is used if offered.
 pub(crate) fn negotiate(
     offer: &Offer,
     connection_flags: &ConnectionFlags,
@@ -144,7 +144,7 @@ pub(crate) fn negotiate(
         flags: agreed as u32,
         flags2: (agreed >> 32) as u32,
         max_background: capacity.background,
-        // From how many on the kernel slows down their makers.
+        // From this number on the kernel throttles the processes that cause them.
         congestion_threshold: capacity.background / 4 * 3,
         max_write: request_bytes as u32,
         time_gran: 1,

@@ -1,15 +1,15 @@
-//! The FUSE protocol and what carries it: requests of the kernel come to a [`request::FileSystem`] of any kind.
+//! The FUSE protocol and its transports, for any [`request::FileSystem`].
 //!
-//! - `request`: the requests that a file system answers, whatever carries them
+//! - `request`: the requests that a file system answers, independent of the transport
 //! - `abi`: the protocol as bytes; `parse`, `encode`: from bytes to requests, from answers to bytes
-//! - `answer`: calls the verb that a request asks for; `panic_guard`: keeps its panics in
-//! - `init`: the first request (FUSE_INIT), with which both sides agree on options; `capacity`: how large requests are
+//! - `answer`: calls the verb of a request; `panic_guard`: confines its panics
+//! - `init`: the first request (FUSE_INIT), which negotiates options; `capacity`: the size of requests
 //! - `device`, `dev_fuse`: requests through `/dev/fuse`; `uring`: through io_uring
 //! - `forget_reader`: FORGETs, which io_uring does not carry
-//! - `ending`: how threads hear of the end
-//! - `notifier`: the way back to the kernel's caches
-//! - `pool`: threads for what has to wait
-//! - `retrieval`: what the kernel replies of its cache
+//! - `ending`: signals the end to all threads
+//! - `notifier`: invalidates the kernel's caches
+//! - `pool`: threads for blocking work
+//! - `retrieval`: reads the kernel's page cache
 //! - `connection`: all of these together, for one mount
 //!
 //! Not here: mounting, and any file system.

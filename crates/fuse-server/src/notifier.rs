@@ -1,25 +1,26 @@
-//! Tells the kernel what it remembers wrongly, from threads of its own.
+//! Invalidates the kernel's caches, from threads of its own.
 //!
-//! The kernel takes locks of the nodes it is told about. It waits for them for as long as a request on such a node
-//! takes. So notices are queued, and the thread that queues one never waits.
+//! The kernel locks the nodes of a notification. It may wait for the locks for as long as a request on such a node
+//! takes. So notifications are queued, and the thread that queues one never waits.
 //!
-//! For news of a name the kernel takes the lock of the directory. unlink(2) holds that lock and waits for the file's.
-//! A search for holes or a change of flags holds the file's lock until news of nodes have been told. So news of names
-//! could hold up those of nodes. These take no such lock, and have a thread of their own.
+//! For a name notification the kernel takes the lock of the directory. unlink(2) holds that lock and waits for the
+//! file's. A search for holes or a change of flags holds the file's lock until node notifications are delivered. So
+//! name notifications could block node notifications. The latter take no such lock, and have a thread of their own.
 //!
 //! Invariants
-//! - NOTIFY-1: a notice is never lost while the connection lives. When many of nodes wait, further ones are given more
-//!   coarsely: attributes and all contents of each node, once. Names wait one by one. A notice of all names at once
-//!   (`NOTIFY_INC_EPOCH`) would have the kernel drop even names that mean what they meant, and what is mounted there.
-//! - NOTIFY-2: news of nodes wait for no news of names.
-//! - NOTIFY-3: memory for names is bounded. A command waits after each change until all was told. An ioctl cannot:
-//!   a holder of the directory's lock may wait for its answer. A program that lists a directory into memory that does
-//!   not come holds that lock without end. So an ioctl begins no change while `EXACT_MAX` names wait.
-//! - NOTIFY-4: a drop that a request waits for has a thread of its own, and so waits for the locks of its pages alone.
-//!   At most `DROPPING_HERE` requests lend theirs, fewer than the kernel sends in the background. The lock of a page may
-//!   belong to a read that it sends when one of them is answered.
+//! - NOTIFY-1: a notification is never lost while the connection lives. If the queue of nodes is long, further ones are
+//!   coarser: attributes and all contents of each node, once. Names are queued one by one. A notification of all names
+//!   at once (`NOTIFY_INC_EPOCH`) would make the kernel drop even unchanged names, and their mounts.
+//! - NOTIFY-2: node notifications never wait for name notifications.
+//! - NOTIFY-3: memory for names is bounded. A command waits after each change until the queue is empty. An ioctl
+//!   cannot: a holder of the directory's lock may wait for its answer. A program may list a directory into memory that
+//!   never arrives, and then holds that lock without end. So an ioctl begins no change while `EXACT_MAX` names are
+//!   queued.
+//! - NOTIFY-4: a drop that a request waits for has a thread of its own, and so waits only for the locks of its pages.
+//!   At most `DROPPING_HERE` requests use their own threads, fewer than the kernel's background requests. A page lock
+//!   may belong to a read that the kernel sends only when one of those is answered.
 //!
-//! Locks: a lane's, a leaf, never held while the kernel is told something.
+//! Locks: a lane's, a leaf, never held during a notification.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
@@ -44,12 +45,12 @@ use crate::request::{NodeId, Notifier, PageDrop};
 use crate::retrieval::Retrievals;
 use crate::thread;
 
-/// Notices that wait one by one.
+/// The number of notifications that are queued one by one.
 const EXACT_MAX: usize = 4096;
-/// Drops that may each have a thread. Those beyond wait for one: earlier ones end, if need be because their requests
-/// wait no longer.
+/// The maximum number of threads for drops. Further drops are queued: earlier ones end, if need be because their
+/// requests stop waiting.
 const DROPPERS_MAX: usize = 128;
-/// Asking takes a microsecond where no page is locked. The kernel sends 12 requests at a time by default.
+/// A notification takes a microsecond if no page is locked. By default the kernel sends 12 background requests at once.
 const DROPPING_HERE: usize = 8;
 const REPLY_AT_MOST: Duration = Duration::from_secs(5);
 // NOTIFY-4
@@ -73,16 +74,16 @@ pub(crate) enum Notice {
     },
 }
 
-/// Notices that wait to be sent by one thread. Each has a number, which grows.
+/// Notifications to be sent by one thread. Each has an ascending number.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
     exact: VecDeque<(u64, Notice)>,
     nodes: BTreeSet<NodeId>,
-    /// The number of the first notice that is in `nodes`.
+    /// The number of the first notification in `nodes`.
     nodes_since: u64,
     /// The last number.
     given: u64,
-    /// The one that was taken, and is being sent.
+    /// The number of the notification being sent.
     sending: Option<u64>,
     ended: bool,
 }
@@ -105,7 +106,7 @@ impl Waiting {
         }
     }
 
-    /// Returns whether nothing is left of the notices up to this number.
+    /// Returns whether all notifications up to this number are sent.
     fn has_sent(&self, number: u64) -> bool {
         let first = self.exact.front().map(|(number, _)| *number);
         let coarse = (!self.nodes.is_empty()).then_some(self.nodes_since);
@@ -128,12 +129,12 @@ impl Waiting {
     }
 }
 
-/// Where the notices of one thread wait.
+/// The queue of one thread.
 #[derive(Debug, Default)]
 struct Lane {
     waiting: Mutex<Waiting>,
     changed: Condvar,
-    /// One more was sent.
+    /// Signalled when a notification was sent.
     sent: Condvar,
 }
 
@@ -149,7 +150,7 @@ impl Lane {
         self.sent.notify_all();
     }
 
-    /// Returns the next notice, or none at the end of the connection. The caller has told the kernel the notice before.
+    /// Returns the next notification, or `None` at the end of the connection. The caller has sent the previous one.
     fn next(&self) -> Option<Notice> {
         let mut waiting = self.waiting.lock();
         loop {
@@ -165,7 +166,7 @@ impl Lane {
         }
     }
 
-    /// Waits until all was told that had been put before the call; false if that is not so in time.
+    /// Waits until all earlier notifications are sent. Returns false on a timeout.
     fn drain(&self, until: Option<Instant>) -> bool {
         let mut waiting = self.waiting.lock();
         let given = waiting.given;
@@ -182,18 +183,18 @@ impl Lane {
     }
 }
 
-/// Where notices wait.
+/// The queues of both threads.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     names: Arc<Lane>,
     nodes: Arc<Lane>,
-    /// None in tests.
+    /// `None` in tests.
     kernel: Option<Kernel>,
-    /// Requests that have lent their threads to drops.
+    /// The number of requests that run drops on their own threads.
     dropping_here: AtomicUsize,
 }
 
-/// The way to the kernel, and the threads that drop pages.
+/// The connection to the kernel, and the threads that drop pages.
 struct Kernel {
     device: Arc<Device>,
     droppers: Arc<Pool>,
@@ -310,7 +311,7 @@ impl Notifier for Queue {
     }
 }
 
-/// The threads that send notices to the kernel.
+/// The threads that send notifications to the kernel.
 #[derive(Debug)]
 pub(crate) struct Invalidator {
     queue: Arc<Queue>,
@@ -362,8 +363,7 @@ impl Invalidator {
 }
 
 impl Drop for Invalidator {
-    /// Ends the threads and waits for them. This is at the end of the connection, when nothing can hold the kernel up
-    /// any more.
+    /// Ends the threads and waits for them. This runs at the end of the connection, when nothing can block the kernel.
     fn drop(&mut self) {
         self.queue.names.end();
         self.queue.nodes.end();
@@ -378,7 +378,7 @@ impl Drop for Invalidator {
 
 fn send(device: &Device, notice: &Notice) {
     match write(device, notice) {
-        // It does not know the node or the name, or the connection is gone: it remembers nothing.
+        // The kernel does not know the node or the name, or the connection is gone: nothing is cached.
         Ok(()) | Err(Errno::NOENT | Errno::NODEV | Errno::NOTCONN | Errno::CONNABORTED) => {}
         Err(error) => tracing::debug!(?notice, %error, "the kernel took no notice"),
     }

@@ -1,13 +1,13 @@
-//! From the bytes of a request to what it asks for.
+//! Parsing the bytes of a request.
 //!
-//! A request is a header, a fixed part whose length its operation says, and a payload: names, values,
-//! contents, extensions. Nothing here trusts a length: what does not fit is `Malformed`.
+//! A request is a header, a fixed part whose length depends on the operation, and a payload: names, values, contents,
+//! extensions. No length is trusted: a mismatch is `Malformed`.
 //!
-//! Requests come in two shapes. The answer to a `Plain` one is a few numbers, and it borrows its payload. The
-//! answer to a `Fill` is written by the verb itself, into the buffer that the payload came in. So a `Fill` owns
-//! what it needs, and survives the buffer being overwritten.
+//! Requests have two shapes. A `Plain` request borrows its payload, and its answer is small and fixed. The answer to a
+//! `Fill` request is written by the verb itself, into the buffer of the payload. So a `Fill` owns its arguments, and
+//! stays valid when the buffer is overwritten.
 //!
-//! Not here: which verb answers (`answer`).
+//! Not here: the dispatch to verbs (`answer`).
 
 use rustix::fs::OFlags;
 use zerocopy::FromBytes;
@@ -19,7 +19,7 @@ use crate::request::{
     RenameFlags, Time, TimeChange, WriteHow, XattrHow,
 };
 
-/// A request that is not what its operation should look like.
+/// A request that does not have the form of its operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed;
 
@@ -27,7 +27,7 @@ type Parsed<T> = Result<T, Malformed>;
 
 /// The size of a restricted ioctl's argument has 14 bits.
 const IOCTL_MAX_BYTES: u32 = (1 << 14) - 1;
-/// The most bytes that the kernel takes as the value of an xattr, and as a list of names.
+/// The maximum size of an xattr's value, and of a list of names, in the kernel.
 const XATTR_MAX_BYTES: u32 = 1 << 16;
 
 const SEEK_DATA: u32 = 3;
@@ -39,7 +39,7 @@ pub(crate) enum Operation<'a> {
     Fill(Fill),
 }
 
-/// A request whose answer is a few numbers, or none at all.
+/// A request with a small fixed answer, or without an answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Plain<'a> {
     Lookup {
@@ -80,7 +80,7 @@ pub(crate) enum Plain<'a> {
         to: (NodeId, &'a [u8]),
         flags: RenameFlags,
     },
-    /// `node` gets one more name, in the directory of the request.
+    /// Adds a name for `node`, in the directory of the request.
     Link {
         node: NodeId,
         name: &'a [u8],
@@ -148,7 +148,7 @@ pub(crate) enum Plain<'a> {
         offset: u64,
         what: Whence,
     },
-    /// `wide`: the answer has 64 bits.
+    /// `wide` means that the answer has 64 bits.
     CopyFileRange {
         from: CopyEnd,
         to: CopyEnd,
@@ -158,7 +158,7 @@ pub(crate) enum Plain<'a> {
     Syncfs,
 }
 
-/// Whence an lseek counts, of those that the kernel does not answer itself.
+/// The `whence` values of lseek that the kernel does not handle itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whence {
     Data,
@@ -200,7 +200,7 @@ pub(crate) enum Fill {
     },
 }
 
-/// Nodes with the lookups that the kernel dropped of each.
+/// Nodes, and the number of dropped lookups of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Forgotten<'a>(&'a [u8]);
 
@@ -213,8 +213,8 @@ impl Forgotten<'_> {
     }
 }
 
-/// Returns the length of an operation's fixed part, or none if it is unknown. `setxattr_ext` tells whether that flag
-/// was agreed on.
+/// Returns the length of an operation's fixed part, or `None` if it is unknown. `setxattr_ext` is whether that flag was
+/// negotiated.
 #[inline]
 pub(crate) fn fixed_len(operation: u32, setxattr_ext: bool) -> Option<usize> {
     Some(match operation {
@@ -263,7 +263,7 @@ pub(crate) fn fixed_len(operation: u32, setxattr_ext: bool) -> Option<usize> {
 /// The longest fixed part.
 pub(crate) const FIXED_MAX: usize = size_of::<input::SetattrIn>();
 
-/// Parses the operation of a request. `fixed` is as long as `fixed_len` says.
+/// Parses the operation of a request. `fixed` has the length from `fixed_len`.
 #[inline]
 pub(crate) fn operation<'a>(
     header: &InHeader,
@@ -617,7 +617,8 @@ fn new_node(mode: u32, umask: u32, rdev: DeviceNr, directory_group: Option<u32>)
     }
 }
 
-/// Returns the group in an extension of groups. The kernel sends at most one: the directory's, if the caller is in it.
+/// Returns the group in an extension of groups. The kernel sends at most one: the directory's, if the caller is a
+/// member.
 fn directory_group(mut extensions: &[u8]) -> Parsed<Option<u32>> {
     while !extensions.is_empty() {
         let (header, rest) =
@@ -633,7 +634,7 @@ fn directory_group(mut extensions: &[u8]) -> Parsed<Option<u32>> {
                 _ => part(list).map(Some),
             };
         }
-        // Extensions begin at multiples of 8.
+        // Extensions are aligned to 8 bytes.
         extensions = len
             .checked_next_multiple_of(8)
             .and_then(|len| extensions.get(len..))
@@ -661,7 +662,7 @@ fn open_flags(flags: u32, fuse_flags: u32) -> OpenFlags {
         truncate: bits.contains(OFlags::TRUNC),
         exclusive: bits.contains(OFlags::EXCL),
         direct: bits.contains(OFlags::DIRECT),
-        // `O_SYNC` is `O_DSYNC` and one bit more.
+        // `O_SYNC` is `O_DSYNC` and one more bit.
         sync: bits.intersects(OFlags::SYNC),
         no_atime: bits.contains(OFlags::NOATIME),
         kill_setid: fuse_flags & input::OPEN_KILL_SUIDGID != 0,
@@ -677,8 +678,8 @@ fn read_how(asked: &input::ReadIn) -> ReadHow {
 fn write_how(asked: &input::WriteIn) -> WriteHow {
     let bits = OFlags::from_bits_retain(asked.flags);
     let from_cache = asked.write_flags & input::WRITE_CACHE != 0;
-    // The kernel names an owner of locks for what passes its cache, and for nothing else. `O_DIRECT` is also said of what
-    // it could not write past its cache: it waits for that with pages locked.
+    // Only a write that bypasses the cache has a lock owner. `O_DIRECT` alone proves nothing: it is also set for a
+    // fallback through the cache, for which the kernel waits with pages locked.
     let is_past_cache = asked.write_flags & input::WRITE_LOCKOWNER != 0;
     WriteHow {
         from_cache,

@@ -1,4 +1,4 @@
-//! The atomics and threads of what `tests/models` tries: the models compile these files with those of loom in their place.
+//! The atomics and threads of the code that `tests/models` tests: the models compile it with loom's instead.
 
 pub(crate) use std::sync::OnceLock;
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

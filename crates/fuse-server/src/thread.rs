@@ -1,14 +1,15 @@
-//! Threads that outlive the function that starts them. `clippy.toml` has them all started here, so that each has a name.
+//! Threads that outlive the function that starts them. `clippy.toml` requires that all are started here, so that each
+//! has a name.
 //!
-//! Not here: threads of the layers that know btrfs (`ubtrfs_device::thread`), which this crate does not name.
+//! Not here: threads of the btrfs layers (`ubtrfs_device::thread`), on which this crate does not depend.
 
 use std::io;
 use std::thread::{Builder, JoinHandle};
 
-/// Starts a thread. The kernel shows the first 15 bytes of its name.
+/// Starts a thread. The kernel displays the first 15 bytes of its name.
 ///
 /// # Errors
-/// The system has no thread to give.
+/// The system cannot create a thread.
 #[expect(
     clippy::disallowed_methods,
     reason = "the one place that starts threads"

@@ -1,10 +1,10 @@
-//! The counts of threads that live and of those that read. `tests/models` tries them under loom.
+//! The numbers of live and of reading threads. `tests/models` tests them under loom.
 //!
-//! Both are halves of one number, so that a thread judges by both in one step.
+//! Both are halves of one number, so that a thread checks both atomically.
 //!
 //! Invariants
-//! - THREAD-COUNT-1: never more threads live than the limit, whichever are added at the same time.
-//! - THREAD-COUNT-2: while fewer threads serve requests than may live, one reads or is about to.
+//! - THREAD-COUNT-1: there are never more live threads than the limit, even if several are added concurrently.
+//! - THREAD-COUNT-2: while fewer threads serve requests than the limit, one reads or is about to.
 
 use crate::sync::{AtomicUsize, Ordering};
 
@@ -13,7 +13,7 @@ const ONE_LIVES: usize = 1 << (usize::BITS / 2);
 
 pub(crate) struct ThreadCount {
     count: AtomicUsize,
-    /// How many stay.
+    /// The number of permanent threads.
     lasting: usize,
     limit: usize,
 }
@@ -28,7 +28,7 @@ impl ThreadCount {
         }
     }
 
-    /// Counts one more thread that lives. Returns false if there may be none.
+    /// Counts a new thread. Returns false at the limit.
     pub(crate) fn add(&self) -> bool {
         self.update(|count| self.has_place(count).then_some(count + ONE_LIVES))
     }
@@ -42,13 +42,13 @@ impl ThreadCount {
         self.count.fetch_add(ONE_READS, Ordering::Relaxed);
     }
 
-    /// Counts a thread that reads no more, and has nothing to serve.
+    /// Counts a thread that stops reading without a request.
     pub(crate) fn end_read(&self) {
         self.count.fetch_sub(ONE_READS, Ordering::Relaxed);
     }
 
-    /// Counts a thread that reads no more, as it serves. If it was the last that read, and there may be one more, that one
-    /// is counted as well. Returns true then: the caller has to start it.
+    /// Counts a thread that stops reading to serve a request. If it was the last reader, and the limit allows another
+    /// thread, that thread is counted as well. Returns true then: the caller must start it.
     pub(crate) fn begin_serving(&self) -> bool {
         // THREAD-COUNT-2
         let adds = |count| reading(count) == 1 && self.has_place(count);
@@ -64,9 +64,10 @@ impl ThreadCount {
         updated.is_ok_and(adds)
     }
 
-    /// Counts one thread less, which served, if enough others read and live. Returns false if they do not.
+    /// Removes a thread that served, if enough others read and live. Returns false if they do not.
     pub(crate) fn retire(&self) -> bool {
-        // THREAD-COUNT-2: else the last that reads could take a request meanwhile, and find no place for another.
+        // THREAD-COUNT-2: both conditions are checked in one step. Otherwise the last reader could take a request in
+        // between, and find no room for another thread.
         self.update(|count| {
             let is_one_too_many = reading(count) >= self.lasting && living(count) > self.lasting;
             is_one_too_many.then(|| count - ONE_LIVES)

@@ -1,4 +1,4 @@
-//! The first request and its answer, with which kernel and server agree.
+//! The first request and its answer (FUSE_INIT), which negotiate the connection.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -13,7 +13,7 @@ pub(crate) struct InitIn {
     pub(crate) flags: u32,
 }
 
-/// The fields behind `InitIn` from 7.36 on.
+/// The fields after `InitIn`, since 7.36.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct InitInMore {
@@ -42,7 +42,7 @@ pub(crate) struct InitOut {
 
 sizes!(InitIn = 16, InitInMore = 48, InitOut = 64);
 
-/// Bits 32 and up are carried by `flags2`.
+/// Bits 32 and up are in `flags2`.
 pub(crate) mod flag {
     pub(crate) const ASYNC_READ: u64 = 1 << 0;
     pub(crate) const EXPORT_SUPPORT: u64 = 1 << 4;

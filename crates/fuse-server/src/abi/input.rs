@@ -81,7 +81,7 @@ inputs! {
     /// The body of `FSYNC` and `FSYNCDIR`.
     FsyncIn { fh: u64, fsync_flags: u32, padding: u32 }
     SetxattrIn { size: u32, flags: u32 }
-    /// The fields behind `SetxattrIn` where `SETXATTR_EXT` was agreed on.
+    /// The fields after `SetxattrIn` if `SETXATTR_EXT` was negotiated.
     SetxattrInMore { setxattr_flags: u32, padding: u32 }
     /// The body of `GETXATTR` and `LISTXATTR`.
     GetxattrIn { size: u32, padding: u32 }
@@ -90,7 +90,7 @@ inputs! {
     IoctlIn { fh: u64, flags: u32, cmd: u32, arg: u64, in_size: u32, out_size: u32 }
     FallocateIn { fh: u64, offset: u64, length: u64, mode: u32, padding: u32 }
     LseekIn { fh: u64, offset: u64, whence: u32, padding: u32 }
-    /// The head of a `NOTIFY_REPLY`. Over io_uring it is a part of the payload.
+    /// The head of a `NOTIFY_REPLY`. Over io_uring it is in the payload.
     RetrieveIn {
         padding: u64,
         offset: u64,
@@ -108,13 +108,13 @@ inputs! {
         flags: u64,
     }
     SyncfsIn { padding: u64 }
-    /// Before each extension of a request.
+    /// The header of each extension of a request.
     ExtHeader {
         /// The size of the whole extension.
         size: u32,
         kind: u32,
     }
-    /// Follows the header of an extension of the kind `EXT_GROUPS`; so many numbers of groups follow it.
+    /// Follows the header of an `EXT_GROUPS` extension. The group ids follow it.
     SuppGroups { nr_groups: u32 }
 }
 

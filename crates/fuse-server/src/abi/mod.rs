@@ -1,10 +1,10 @@
 //! The kernel's FUSE protocol, versions 7.31 to 7.45, as bytes: headers, operation numbers, notices.
 //!
-//! Structs have the kernel's field names and are in the machine's byte order. `input` is what the kernel
-//! sends, `output` what it is answered, `init` how both agree. Everything is taken from the public header
-//! `linux/fuse.h` (its BSD licence).
+//! Structs have the kernel's field names and the machine's byte order. `input` has the messages from the kernel,
+//! `output` the answers, and `init` the negotiation. The source is the public header `linux/fuse.h` (under its BSD
+//! licence).
 //!
-//! Not here: what a request means (`parse`) and how an answer is made (`answer`).
+//! Not here: the interpretation of requests (`parse`) and the construction of answers (`answer`).
 
 pub(super) mod init;
 pub(super) mod input;
@@ -14,7 +14,7 @@ pub(super) mod uring;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Asserts the sizes of structs as the kernel has them.
+/// Asserts that structs have the kernel's sizes.
 macro_rules! sizes {
     ($($name:ident = $size:literal),+ $(,)?) => {
         $(const _: () = assert!(size_of::<$name>() == $size);)+
@@ -23,18 +23,18 @@ macro_rules! sizes {
 pub(super) use sizes;
 
 pub(super) const MAJOR: u32 = 7;
-/// The newest version that all of this is known to be right for.
+/// The newest protocol version that this code was checked against.
 pub(super) const MINOR: u32 = 45;
-/// Older ones lack too much (4.20 has 7.28, 5.4 has 7.31).
+/// Older versions lack too much (4.20 has 7.28, 5.4 has 7.31).
 pub(super) const OLDEST_MINOR: u32 = 31;
 
-/// From here on, at the latest, an FSYNC follows a write with `O_SYNC` that did not pass the kernel's cache by (6.2).
+/// The first version that surely sends an FSYNC after a write through the cache with `O_SYNC` (6.2).
 pub(super) const SYNCING_MINOR: u32 = 38;
 
-/// A read of the device must offer as much.
+/// The minimum buffer for a read of the device.
 pub(super) const MIN_READ_BUFFER: usize = 8192;
 
-/// Before each request.
+/// The header of each request.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(super) struct InHeader {
@@ -45,12 +45,12 @@ pub(super) struct InHeader {
     pub(super) uid: u32,
     pub(super) gid: u32,
     pub(super) pid: u32,
-    /// In units of 8 bytes: what follows all else.
+    /// The length of all extensions, which are at the end, in units of 8 bytes.
     pub(super) total_extlen: u16,
     pub(super) padding: u16,
 }
 
-/// Before each answer, and before a notice, whose `unique` is 0 and whose `error` is its kind.
+/// The header of each answer, and of a notification, which has `unique` 0 and its code in `error`.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(super) struct OutHeader {
@@ -77,7 +77,7 @@ pub(super) struct Dirent {
     pub(super) kind: u32,
 }
 
-/// Records of directories begin at multiples of this.
+/// The alignment of directory records.
 pub(super) const RECORD_ALIGN: usize = 8;
 
 sizes!(Dirent = 24);

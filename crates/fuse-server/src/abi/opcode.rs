@@ -1,4 +1,4 @@
-//! The numbers of operations, as far as the kernel sends them to us.
+//! The numbers of the operations that this server receives.
 
 pub(crate) const LOOKUP: u32 = 1;
 pub(crate) const FORGET: u32 = 2;

@@ -1,4 +1,4 @@
-//! The fixed parts of answers and notices.
+//! The fixed parts of answers and notifications.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -38,7 +38,7 @@ outputs! {
         flags: u32,
     }
     EntryOut {
-        /// 0: there is no such name.
+        /// 0 means that there is no such name.
         nodeid: u64,
         generation: u64,
         entry_valid: u64,
@@ -94,9 +94,9 @@ outputs! {
     CopyFileRangeOut { bytes_copied: u64 }
     NotifyInvalInodeOut {
         ino: u64,
-        /// Negative: attributes only.
+        /// A negative value means attributes only.
         off: i64,
-        /// 0 or less: to the end.
+        /// 0 or less means to the end.
         len: i64,
     }
     NotifyInvalEntryOut { parent: u64, namelen: u32, flags: u32 }

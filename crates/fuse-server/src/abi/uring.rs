@@ -1,14 +1,14 @@
-//! Headers that FUSE over io_uring (from 7.42 on) lays around requests and answers.
+//! The headers of requests and answers in FUSE over io_uring (from 7.42).
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::sizes;
 
-/// The first of the two buffers of an entry. The second one has the payload, of request and answer.
+/// The first of an entry's two buffers. The second one has the payload of request and answer.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct ReqHeader {
-    /// `InHeader`, and `OutHeader` on the way back.
+    /// `InHeader` of a request, `OutHeader` of an answer.
     pub(crate) in_out: [u8; 128],
     /// The fixed part of a request.
     pub(crate) op_in: [u8; 128],
@@ -25,7 +25,7 @@ pub(crate) struct EntInOut {
     pub(crate) reserved: u64,
 }
 
-/// In the command area of a submission.
+/// The contents of a submission's command area.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct CmdReq {
@@ -35,7 +35,7 @@ pub(crate) struct CmdReq {
     pub(crate) padding: [u8; 6],
 }
 
-/// The place of one buffer of an entry, as `struct iovec` of readv(2).
+/// The address and length of an entry's buffer, as `struct iovec` of readv(2).
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct IoVec {

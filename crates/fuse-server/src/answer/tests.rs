@@ -16,7 +16,7 @@ thread_local! {
     static HURRIED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Refuses while hurried, after it has spoilt the buffer; says the wrong lengths otherwise.
+/// Refuses in nonblocking mode after it has overwritten the buffer; returns wrong lengths otherwise.
 struct Balky;
 
 fn hurried(out: &mut [u8]) -> Result<()> {
@@ -161,7 +161,7 @@ fn header(operation: u32) -> InHeader {
     }
 }
 
-/// Asks once hurried, then again with time if that was refused.
+/// Sends a request in nonblocking mode, and again in blocking mode if that was refused.
 fn ask(
     operation: u32,
     fixed: &(impl IntoBytes + Immutable),
@@ -202,7 +202,7 @@ fn a_refused_request_is_answered_in_full_by_the_next_thread() {
     let mut buffer = [0; 4096];
     let failed = ask(opcode::LOOKUP, &(), b"name\0", &mut buffer);
     assert_eq!(failure(&failed), Errno::NOENT);
-    // The name lay where the first attempt wrote.
+    // The name was in the memory that the first attempt overwrote.
     let wanted = input::GetxattrIn {
         size: 100,
         padding: 0,

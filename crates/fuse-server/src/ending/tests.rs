@@ -1,4 +1,4 @@
-//! Ends that are heard of.
+//! Waiting for the end of a connection.
 
 use std::sync::mpsc::channel;
 
@@ -15,7 +15,7 @@ fn a_nap_ends_with_the_connection() {
         ending.come();
         assert!(heard.recv().unwrap());
     });
-    // It has come for later callers, too.
+    // Later callers see it, too.
     assert!(ending.nap(Duration::from_secs(3600)));
     assert!(!ending.has_failed());
     ending.take_failure().unwrap();

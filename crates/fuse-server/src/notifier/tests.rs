@@ -71,7 +71,7 @@ fn there_is_room_for_names_until_so_many_wait() {
         queue.entry_changed(NodeId(1), b"name");
     }
     assert!(!queue.has_room_for_names());
-    // News of nodes take none of it, and one that is being told does not wait any more.
+    // Node notifications take no room of names, and neither does a name that is being sent.
     queue.node_changed(NodeId(1), None);
     assert!(queue.names.next().is_some());
     assert!(queue.has_room_for_names());
@@ -88,10 +88,10 @@ fn notices_before_a_moment_do_not_depend_on_later_ones() {
     while !waiting.has_sent(given) {
         assert!(waiting.take().is_some());
         count += 1;
-        // There is always more to tell.
+        // The queue never becomes empty.
         waiting.put(node(7));
     }
-    // The last of them was told when the next is taken.
+    // The last of them is sent when the next is taken.
     assert_eq!(count, EXACT_MAX + 4);
 }
 
@@ -110,7 +110,7 @@ fn nothing_waits_after_the_end() {
 #[test]
 fn news_of_nodes_wait_for_no_news_of_names() {
     let queue = Arc::new(Queue::default());
-    // The kernel is being told of a name, and waits for a lock.
+    // The kernel is processing a name notification, and waits for a lock.
     queue.entry_changed(NodeId(1), b"name");
     assert_eq!(queue.names.next().map(|_| ()), Some(()));
     queue.node_changed(NodeId(2), None);

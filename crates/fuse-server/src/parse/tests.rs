@@ -1,4 +1,4 @@
-//! Every operation from bytes; lengths that are short, long, or lie.
+//! Every operation from bytes; lengths that are short, long, or wrong.
 
 use zerocopy::{FromZeros, Immutable, IntoBytes};
 
@@ -238,7 +238,7 @@ fn the_group_of_the_directory_is_in_an_extension() {
     let both = [&before[..], &one].concat();
     assert_eq!(with(&both, both.len() / 8), Ok(Some(42)));
     assert_eq!(with(b"", 0), Ok(None));
-    // More than there is, and sizes that lie.
+    // Longer than the buffer, and wrong sizes.
     assert_eq!(with(&one, 1000), Err(Malformed));
     for size in [0u32, 7, 9, 1 << 20, u32::MAX] {
         let mut lie = one.clone();
@@ -349,8 +349,8 @@ fn contents_are_as_long_as_the_request_says() {
             how
         }
     );
-    // A write from the cache was made by any open file: its flags say nothing.
-    // The kernel writes from its cache with pages locked, whatever the flags of the open file.
+    // A write from the cache may be made through any open file, so its flags are ignored. The kernel writes from its
+    // cache with pages locked, regardless of the flags of the open file.
     asked.write_flags = 0;
     assert!(!write_how(&asked).direct);
     asked.write_flags = input::WRITE_CACHE;

@@ -1,4 +1,4 @@
-//! Threads that come when they are needed.
+//! Threads that are started on demand.
 
 use std::sync::Barrier;
 use std::sync::mpsc::channel;

@@ -1,10 +1,10 @@
 //! Arguments of requests that change something.
 //!
-//! Not here: byte layouts of the FUSE protocol; those belong to a transport.
+//! Not here: byte layouts of the FUSE protocol, which belong to a transport.
 
 use super::{DeviceNr, Handle, NodeId, Time};
 
-/// The use that a file is opened for.
+/// The access mode of an open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AccessMode {
     Read,
@@ -25,9 +25,9 @@ pub struct OpenFlags {
     pub access: AccessMode,
     /// `O_APPEND`
     pub append: bool,
-    /// `O_TRUNC`, where the kernel leaves it to the file system.
+    /// `O_TRUNC`, if the kernel leaves it to the file system.
     pub truncate: bool,
-    /// `O_EXCL`, of a file that is made.
+    /// `O_EXCL`, for a new file.
     pub exclusive: bool,
     /// `O_DIRECT`
     pub direct: bool,
@@ -39,14 +39,14 @@ pub struct OpenFlags {
     pub kill_setid: bool,
 }
 
-/// A file to be made. The owner is the request's.
+/// A file to be created. The owner is the request's user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewNode {
-    /// Format and permission bits, `umask` not taken away.
+    /// Format and permission bits, before `umask` is applied.
     pub mode: u32,
     pub umask: u32,
     pub rdev: DeviceNr,
-    /// A group of the caller that the directory's is, where the kernel tells: then setgid may stay.
+    /// The directory's group if the caller is a member and the kernel sent it: then setgid may stay.
     pub directory_group: Option<u32>,
 }
 
@@ -57,7 +57,7 @@ pub enum TimeChange {
     At(Time),
 }
 
-/// The attributes to change; None leaves one as it is.
+/// The attributes to change; `None` leaves one unchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AttrChange {
     /// Permission bits; format bits are ignored.
@@ -67,29 +67,29 @@ pub struct AttrChange {
     pub size_bytes: Option<u64>,
     pub atime: Option<TimeChange>,
     pub mtime: Option<TimeChange>,
-    /// Given by a kernel that keeps times itself (write-back cache).
+    /// Set by a kernel that stores times itself (writeback cache).
     pub ctime: Option<Time>,
-    /// Takes set-id bits away as writing by an unprivileged caller does.
+    /// Clears set-id bits as a write by an unprivileged caller does.
     pub kill_setid: bool,
 }
 
 /// How bytes are read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadHow {
-    /// The access time stays (`O_NOATIME`).
+    /// Leaves the access time unchanged (`O_NOATIME`).
     pub no_atime: bool,
 }
 
 /// How bytes are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriteHow {
-    /// From the kernel's cache: the handle may be any of the file's, the process any.
+    /// From the kernel's cache: the handle may be any handle of the file, and the process any process.
     pub from_cache: bool,
-    /// Takes set-id bits away.
+    /// Clears set-id bits.
     pub kill_setid: bool,
-    /// Past the kernel's cache: no page of it is locked meanwhile.
+    /// Bypasses the kernel's cache: no page is locked during the write.
     pub direct: bool,
-    /// At the end of the file, whatever the offset (`O_APPEND`).
+    /// At the end of the file, regardless of the offset (`O_APPEND`).
     pub append: bool,
     /// Durable when it returns (`O_SYNC`, `O_DSYNC`).
     pub sync: bool,
@@ -110,7 +110,7 @@ pub struct XattrHow {
     pub create: bool,
     /// `XATTR_REPLACE`
     pub replace: bool,
-    /// An access ACL by a caller outside the file's group: setgid goes.
+    /// An access ACL by a caller outside the file's group: clears setgid.
     pub kill_setgid: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The numbers that a file system answers a failed request with.
+//! Error numbers of failed requests.
 
 use std::fmt;
 
@@ -33,18 +33,18 @@ impl Errno {
     pub const RANGE: Self = Self(rustix::io::Errno::RANGE);
     pub const ROFS: Self = Self(rustix::io::Errno::ROFS);
     pub const STALE: Self = Self(rustix::io::Errno::STALE);
-    /// The error of btrfs for metadata that contradicts itself ("Structure needs cleaning").
+    /// The error of btrfs for inconsistent metadata ("Structure needs cleaning").
     pub const UCLEAN: Self = Self(rustix::io::Errno::UCLEAN);
     pub const ISDIR: Self = Self(rustix::io::Errno::ISDIR);
     pub const NOMEM: Self = Self(rustix::io::Errno::NOMEM);
     pub const BUSY: Self = Self(rustix::io::Errno::BUSY);
     pub const DQUOT: Self = Self(rustix::io::Errno::DQUOT);
     pub const TXTBSY: Self = Self(rustix::io::Errno::TXTBSY);
-    /// Not for the kernel: the request is to be made again where it may wait (REQ-6).
+    /// Not for the kernel: the request is to be repeated where it may block (REQ-6).
     pub const WOULD_BLOCK: Self = Self(rustix::io::Errno::AGAIN);
     pub const XDEV: Self = Self(rustix::io::Errno::XDEV);
 
-    /// Returns the positive number of the error, as C code knows it.
+    /// Returns the positive number of the error, as in C.
     #[inline]
     pub fn code(self) -> i32 {
         self.0.raw_os_error()

@@ -1,23 +1,23 @@
-//! The requests that a mounted file system answers: one trait, whatever carries them.
+//! The requests that a mounted file system answers: one trait, independent of the transport.
 //!
-//! A transport reads requests from the kernel, calls these verbs from as many threads as it likes, and
-//! encodes the answers. The trait holds nothing of one transport's making, so that readers of `/dev/fuse`
-//! and io_uring queues can drive the same file system.
+//! A transport reads requests from the kernel, calls these verbs from any number of threads, and encodes the answers.
+//! The trait contains nothing specific to a transport, so that readers of `/dev/fuse` and io_uring queues can drive the
+//! same file system.
 //!
 //! Contract
-//! - REQ-1: contents (`read`, `readlink`, xattrs) go straight into a buffer that the transport gives,
-//!   which may be the reply buffer that the kernel takes. Bytes past the returned length are
-//!   unspecified, and so is the whole buffer after an error.
-//! - REQ-2: an entry given to the kernel counts as one lookup of its node. The file system keeps what it
-//!   needs to answer for a node until as many lookups were forgotten.
-//! - REQ-3: names, values and handles come from the kernel; node numbers may be stale (`ESTALE`).
-//! - REQ-4: once a sink took an entry, the request succeeds with what was taken. An error after
-//!   it is the answer to the next request.
-//! - REQ-5: a failed request is an errno and nothing more, but for some ioctls. The file system logs the cause.
-//! - REQ-6: on a thread that said `set_nonblocking`, a verb waits for no device, no commit and no other request.
-//!   It fails with `Errno::WOULD_BLOCK` instead and has changed nothing. The transport asks again from a
-//!   thread that may wait. A sink that took entries ends the answer there (REQ-4).
-//! - REQ-7: what a verb changed is visible to every verb that begins after it returned.
+//! - REQ-1: contents (`read`, `readlink`, xattrs) are written straight into the transport's buffer, which may be the
+//!   reply buffer of the kernel. Bytes past the returned length are unspecified, and so is the whole buffer after an
+//!   error.
+//! - REQ-2: an entry returned to the kernel counts as one lookup of its node. The file system keeps the state of a node
+//!   until the same number of lookups is forgotten.
+//! - REQ-3: names, values and handles are the kernel's; node numbers may be stale (`ESTALE`).
+//! - REQ-4: once a sink took an entry, the request succeeds with the entries so far. An error after it is the answer to
+//!   the next request.
+//! - REQ-5: a failed request returns an errno and nothing more, except for some ioctls. The file system logs the cause.
+//! - REQ-6: on a thread that called `set_nonblocking`, a verb waits for no device, no commit and no other request. It
+//!   fails with `Errno::WOULD_BLOCK` instead and has changed nothing. The transport repeats the request on a thread
+//!   that may block. A sink that took entries ends the answer there (REQ-4).
+//! - REQ-7: changes of a verb are visible to every verb that begins after it returned.
 
 mod change;
 mod errno;
@@ -43,40 +43,40 @@ pub use reply::{
 pub use verb::Verb;
 pub use watched::{Watch, Watched};
 
-/// A file system as a FUSE connection sees it.
+/// A file system behind a FUSE connection.
 pub trait FileSystem: Send + Sync + 'static {
-    /// Returns the flags that the connection should be set up with.
+    /// Returns the flags for setting up the connection.
     fn connection_flags(&self) -> ConnectionFlags;
 
-    /// Prepares for the requests that the connection carries from now on. `notifier` is the way to the kernel's caches
-    /// while it lives. If the connection cannot be set up after all, another may follow.
+    /// Prepares for the requests of a connection. `notifier` is the interface to the kernel's caches while the
+    /// connection lives. If the connection cannot be set up after all, another may follow.
     fn start(&self, notifier: Arc<dyn Notifier>) {
         let _ = notifier;
     }
 
-    /// Handles the end of the connection by the kernel, in order. Not every kind of mount gets this request. A mount of
-    /// a block device does: the device is free for any program once this is answered.
+    /// Handles the orderly end of the connection by the kernel. Not every kind of mount receives this request. A mount
+    /// of a block device does: after the answer the device is free for any program.
     ///
-    /// Errors: `WOULD_BLOCK` alone; no client would hear of another.
+    /// Errors: only `WOULD_BLOCK`; no client would receive another.
     fn destroy(&self) -> Result<()> {
         Ok(())
     }
 
-    /// Declares that this thread serves a queue and must not wait from now on (REQ-6).
+    /// Declares that this thread serves a queue and must not block from now on (REQ-6).
     fn set_nonblocking(&self) {}
 
     /// Looks up the file called `name` in `dir`.
     fn lookup(&self, context: &Context, dir: NodeId, name: &[u8]) -> Result<Lookup>;
 
-    /// Releases this many lookups of `node`, which the kernel dropped.
+    /// Releases lookups of `node` that the kernel dropped.
     fn forget(&self, node: NodeId, lookups: u64);
 
     fn getattr(&self, context: &Context, node: NodeId) -> Result<Attributes>;
 
-    /// Fills the target of a symbolic link in and returns its length.
+    /// Writes the target of a symbolic link to `out`, and returns its length.
     fn readlink(&self, context: &Context, node: NodeId, out: &mut [u8]) -> Result<usize>;
 
-    /// Changes attributes, size included, and returns all of them.
+    /// Changes attributes, including the size, and returns all of them.
     fn setattr(
         &self,
         context: &Context,
@@ -88,7 +88,7 @@ pub trait FileSystem: Send + Sync + 'static {
         Err(Errno::NOSYS)
     }
 
-    /// Makes a file of any kind but directory and symbolic link.
+    /// Creates a file of any kind except directory and symbolic link.
     fn mknod(&self, context: &Context, dir: NodeId, name: &[u8], new: &NewNode) -> Result<Entry> {
         let _ = (context, dir, name, new);
         Err(Errno::NOSYS)
@@ -131,7 +131,7 @@ pub trait FileSystem: Send + Sync + 'static {
         Err(Errno::NOSYS)
     }
 
-    /// Makes a regular file, or finds it there if `flags` are not exclusive, and opens it.
+    /// Creates a regular file and opens it. Opens an existing file unless `flags` are exclusive.
     fn create(
         &self,
         context: &Context,
@@ -144,7 +144,7 @@ pub trait FileSystem: Send + Sync + 'static {
         Err(Errno::NOSYS)
     }
 
-    /// Makes a regular file without a name and opens it.
+    /// Creates a regular file without a name and opens it.
     fn tmpfile(
         &self,
         context: &Context,
@@ -158,7 +158,7 @@ pub trait FileSystem: Send + Sync + 'static {
 
     fn open(&self, context: &Context, node: NodeId, flags: OpenFlags) -> Result<Opened>;
 
-    /// Fills `out` from `offset` bytes on; short only at the end of the file.
+    /// Reads from `offset` on into `out`; short only at the end of the file.
     fn read(
         &self,
         context: &Context,
@@ -169,7 +169,7 @@ pub trait FileSystem: Send + Sync + 'static {
         how: &ReadHow,
     ) -> Result<usize>;
 
-    /// Returns how many bytes were taken.
+    /// Returns the number of bytes written.
     fn write(
         &self,
         context: &Context,
@@ -183,13 +183,14 @@ pub trait FileSystem: Send + Sync + 'static {
         Err(Errno::NOSYS)
     }
 
-    /// Handles that one of the descriptors of an open file was closed. `NOSYS` spares this one and all that follow.
+    /// Handles the close of one descriptor of an open file. `NOSYS` stops the kernel from sending this and all later
+    /// ones.
     fn flush(&self, context: &Context, node: NodeId, handle: Handle) -> Result<()> {
         let _ = (context, node, handle);
         Err(Errno::NOSYS)
     }
 
-    /// Makes a file durable; `data_only` leaves out attributes that its data can be read without.
+    /// Makes a file durable; `data_only` leaves out attributes that reading the data does not need.
     fn fsync(
         &self,
         context: &Context,
@@ -218,7 +219,7 @@ pub trait FileSystem: Send + Sync + 'static {
         Err(Errno::NOSYS)
     }
 
-    /// Changes the allocation of a range of a file. `mode` is that of fallocate(2).
+    /// Changes the allocation of a range of a file. `mode` is as in fallocate(2).
     fn fallocate(
         &self,
         context: &Context,
@@ -231,7 +232,7 @@ pub trait FileSystem: Send + Sync + 'static {
         Err(Errno::NOSYS)
     }
 
-    /// Copies up to `len` bytes and returns how many; shares extents where it can.
+    /// Copies up to `len` bytes and returns the number; shares extents where it can.
     fn copy_file_range(
         &self,
         context: &Context,
@@ -247,7 +248,7 @@ pub trait FileSystem: Send + Sync + 'static {
 
     fn opendir(&self, context: &Context, node: NodeId) -> Result<Opened>;
 
-    /// Gives entries from `offset` on (0, or a `next_offset` of an entry) until the sink is full.
+    /// Emits entries from `offset` on (0, or a `next_offset` of an entry) until the sink is full.
     fn readdir(
         &self,
         context: &Context,
@@ -257,7 +258,7 @@ pub trait FileSystem: Send + Sync + 'static {
         sink: &mut dyn DirSink,
     ) -> Result<()>;
 
-    /// Gives entries like `readdir`, with what a lookup of each name would say.
+    /// Emits entries like `readdir`, with the result of a lookup of each name.
     fn readdirplus(
         &self,
         context: &Context,
@@ -269,8 +270,8 @@ pub trait FileSystem: Send + Sync + 'static {
 
     fn releasedir(&self, context: &Context, node: NodeId, handle: Handle) -> Result<()>;
 
-    /// Fills the value in and returns its length. An empty `out` asks for the length only; one that is
-    /// too small is `ERANGE`.
+    /// Writes the value to `out` and returns its length. An empty `out` requests the length only; one that is too small
+    /// is `ERANGE`.
     fn getxattr(
         &self,
         context: &Context,
@@ -279,7 +280,7 @@ pub trait FileSystem: Send + Sync + 'static {
         out: &mut [u8],
     ) -> Result<usize>;
 
-    /// Fills in the names of all xattrs, each followed by a zero byte. Lengths are as in `getxattr`.
+    /// Writes the names of all xattrs to `out`, each with a zero byte after it. Lengths are as in `getxattr`.
     fn listxattr(&self, context: &Context, node: NodeId, out: &mut [u8]) -> Result<usize>;
 
     fn setxattr(
@@ -301,11 +302,12 @@ pub trait FileSystem: Send + Sync + 'static {
 
     fn statfs(&self, context: &Context, node: NodeId) -> Result<StatFs>;
 
-    /// Checks the access of the caller to `node`. This is called only when the kernel does not check permissions
-    /// itself. `mask` is that of access(2); `ENOSYS` grants this one and all that follow.
+    /// Checks the access of the caller to `node`. Called only if the kernel does not check permissions itself. `mask`
+    /// is as in access(2); `ENOSYS` grants this request and all later ones.
     fn access(&self, context: &Context, node: NodeId, mask: u32) -> Result<()>;
 
-    /// Returns the first offset at or after `offset` that is data or hole; `ENXIO` when there is none.
+    /// Returns the first offset of data or a hole at or after `offset`. The error is `ENXIO` if there is no such
+    /// offset.
     fn lseek(
         &self,
         context: &Context,
@@ -315,7 +317,7 @@ pub trait FileSystem: Send + Sync + 'static {
         what: SeekFor,
     ) -> Result<u64>;
 
-    /// Runs a restricted ioctl, whose sizes are those in the command's number.
+    /// Runs a restricted ioctl, whose sizes are encoded in the command's number.
     fn ioctl(
         &self,
         context: &Context,

@@ -1,4 +1,4 @@
-//! A drop of cached pages that the kernel has been asked for, as the request sees it that waits for its end.
+//! A drop of cached pages by the kernel, from the view of the request that waits for it.
 //!
 //! Locks: the drop's own, a leaf.
 
@@ -9,7 +9,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 use rustix::thread::{Pid, gettid};
 
-/// A drop that is under way, or over.
+/// A drop that is under way, or finished.
 #[derive(Debug, Default)]
 pub struct PageDrop {
     stage: Mutex<Stage>,
@@ -18,7 +18,7 @@ pub struct PageDrop {
 
 #[derive(Clone, Copy, Debug, Default)]
 enum Stage {
-    /// No thread has asked the kernel yet.
+    /// No thread has notified the kernel yet.
     #[default]
     Waits,
     /// The thread is in the kernel.
@@ -27,30 +27,30 @@ enum Stage {
 }
 
 impl PageDrop {
-    /// Makes a drop that no thread has begun.
+    /// Creates a drop that no thread has begun.
     pub fn new() -> Arc<Self> {
         Arc::default()
     }
 
-    /// Makes a drop that is over.
+    /// Creates a finished drop.
     pub fn finished() -> Arc<Self> {
         let drop = Self::new();
         drop.finish();
         drop
     }
 
-    /// Notes that the calling thread is about to ask the kernel.
+    /// Marks the drop as begun by the calling thread.
     pub fn begin(&self) {
         *self.stage.lock() = Stage::Runs(gettid());
     }
 
-    /// Notes that the kernel has dropped the pages, or is gone.
+    /// Marks the drop as finished: the kernel has dropped the pages, or is gone.
     pub fn finish(&self) {
         *self.stage.lock() = Stage::Over;
         self.changed.notify_all();
     }
 
-    /// Waits until the drop is over; false if it is not in time.
+    /// Waits until the drop is finished. Returns false on a timeout.
     pub fn wait(&self, at_most: Duration) -> bool {
         let mut stage = self.stage.lock();
         let is_under_way = |stage: &mut Stage| !matches!(stage, Stage::Over);
@@ -60,8 +60,8 @@ impl PageDrop {
             .timed_out()
     }
 
-    /// Returns whether the thread sleeps in the kernel, which it does for the lock of a page or for a page's writeback.
-    /// A thread that waits for a CPU does not. Where /proc cannot be read, it counts as asleep.
+    /// Returns whether the thread sleeps in the kernel, waiting for a page lock or for writeback. A thread that waits
+    /// for a CPU is not asleep. If /proc cannot be read, it counts as asleep.
     pub fn is_asleep(&self) -> bool {
         let Stage::Runs(thread) = *self.stage.lock() else {
             return false;
@@ -71,7 +71,7 @@ impl PageDrop {
     }
 }
 
-/// Returns the state of a thread from the line that /proc has of it. Its name may contain anything.
+/// Parses the state of a thread from its line in /proc. Its name may contain anything.
 fn state_of(stat: &[u8]) -> Option<u8> {
     let name_end = stat.iter().rposition(|&byte| byte == b')')?;
     stat.get(name_end + 2).copied()

@@ -1,28 +1,28 @@
 //! Parts of requests and of their answers.
 //!
-//! Not here: byte layouts of the FUSE protocol; those belong to a transport.
+//! Not here: byte layouts of the FUSE protocol, which belong to a transport.
 
 use std::time::Duration;
 
 use super::Errno;
 
-/// Names a file to the kernel from the lookup that gave it until it is forgotten.
+/// The kernel's id of a file, from the lookup that returned it until it is forgotten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId(pub u64);
 
 impl NodeId {
-    /// The root of the mount; the kernel knows it without a lookup.
+    /// The root of the mount, which the kernel knows without a lookup.
     pub const ROOT: Self = Self(1);
 }
 
-/// The handle that `open` gave; only the file system knows its meaning.
+/// The handle that `open` returned; only the file system knows its meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Handle(pub u64);
 
 /// The caller of a request.
 ///
-/// On a connection with idmapped mounts, user and group are those of a new inode, in requests that make one.
-/// All other requests have [`Context::NOBODY`] in their place.
+/// On a connection with idmapped mounts, only requests that create an inode have user and group, as ids of the new
+/// inode. All other requests have [`Context::NOBODY`] in their place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Context {
     pub uid: u32,
@@ -31,7 +31,7 @@ pub struct Context {
 }
 
 impl Context {
-    /// The user and the group of a request that names none.
+    /// The user and the group of a request without ids.
     pub const NOBODY: u32 = u32::MAX;
 }
 
@@ -42,7 +42,7 @@ pub struct Time {
     pub nanos: u32,
 }
 
-/// The device that a device node stands for.
+/// The number of a device node's device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct DeviceNr {
     pub major: u32,
@@ -61,7 +61,7 @@ pub enum FileKind {
     Symlink,
 }
 
-/// The attributes that `stat` shows.
+/// The attributes of `stat`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attr {
     /// `st_ino`
@@ -81,25 +81,25 @@ pub struct Attr {
     pub atime: Time,
     pub mtime: Time,
     pub ctime: Time,
-    /// Birth time; shown where the transport has `statx`.
+    /// Birth time; used if the transport has `statx`.
     pub btime: Time,
 }
 
-/// Attributes and how long the kernel may believe them.
+/// Attributes, and how long the kernel may cache them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attributes {
     pub attr: Attr,
     pub ttl: Duration,
 }
 
-/// A name that was found. The receiver holds one lookup of `node` more than before.
+/// A name that was found. Returning it counts as one lookup of `node`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     pub node: NodeId,
-    /// Tells apart two files that had the same node number one after the other.
+    /// Distinguishes two files that had the same node number one after the other.
     pub generation: u64,
     pub attributes: Attributes,
-    /// How long the kernel may believe that the name means this node.
+    /// How long the kernel may cache the name.
     pub ttl: Duration,
 }
 
@@ -107,7 +107,7 @@ pub struct Entry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lookup {
     Found(Entry),
-    /// There is no such name, and the kernel may remember that.
+    /// There is no such name, and the kernel may cache that.
     Absent {
         ttl: Duration,
     },
@@ -116,15 +116,15 @@ pub enum Lookup {
 /// The answer to `open` and `opendir`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opened {
-    /// No open file of this mount needs a handle, and cached contents stay good from one open to the
-    /// next. A transport may tell the kernel not to send opens and releases any more.
+    /// No open file of this mount needs a handle, and cached contents stay valid from one open to the next. A transport
+    /// may stop the kernel from sending opens and releases.
     Elided,
-    /// The kernel is to send the handle with each request on the open file.
+    /// The kernel must send the handle with each request on the open file.
     Handle {
         handle: Handle,
-        /// Contents cached before stay good.
+        /// Contents that were cached before stay valid.
         keep_cache: bool,
-        /// Reads and writes go past the kernel's cache, several at a time.
+        /// Reads and writes bypass the kernel's cache, several at a time.
         direct: bool,
     },
 }
@@ -135,7 +135,7 @@ pub struct DirEntry<'a> {
     pub ino: u64,
     pub kind: FileKind,
     pub name: &'a [u8],
-    /// Where reading goes on after this entry.
+    /// The offset from which to continue after this entry.
     pub next_offset: u64,
 }
 
@@ -147,14 +147,14 @@ pub enum Room {
     Full,
 }
 
-/// Where a transport takes the entries of `readdir`; it encodes them in place.
+/// The sink of `readdir`. Entries are encoded in place.
 pub trait DirSink {
     fn push(&mut self, entry: &DirEntry<'_>) -> Room;
 }
 
-/// Where a transport takes the entries of `readdirplus`.
+/// The sink of `readdirplus`.
 pub trait DirPlusSink {
-    /// Adds an entry if there is room. `found` is none for `.` and `..`, which count as no lookup. With a value, an
+    /// Adds an entry if there is room. `found` is `None` for `.` and `..`, which count as no lookup. With a value, an
     /// entry that was taken counts as one lookup of its node.
     fn push(&mut self, entry: &DirEntry<'_>, found: Option<&Entry>) -> Room;
 }
@@ -176,16 +176,16 @@ pub enum SeekFor {
     Hole,
 }
 
-/// The flags that a file system wants of the connection, negotiated before the first request.
+/// The connection flags that a file system wants, negotiated before the first request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionFlags {
     /// The kernel checks permissions, with POSIX ACLs read through `getxattr`.
     pub posix_acl: bool,
-    /// Something can be written; else no verb that changes anything is ever useful.
+    /// The file system can be written to; otherwise no verb that changes anything is ever useful.
     pub writable: bool,
-    /// The kernel keeps written pages and the times they imply, and writes them when it likes.
+    /// The kernel caches written pages and their times, and writes them back later.
     pub writeback_cache: bool,
-    /// The file system may be mounted with mapped users and groups. The kernel has to check permissions then.
+    /// The file system may be mounted with mapped users and groups. The kernel must check permissions then.
     pub idmapped: bool,
 }
 
@@ -194,7 +194,7 @@ pub struct ConnectionFlags {
 pub struct IoctlAnswer {
     /// The length of the output.
     pub len_bytes: usize,
-    /// The call fails with it, and gives its output all the same.
+    /// The call fails with this error, and still returns its output.
     pub error: Option<Errno>,
 }
 

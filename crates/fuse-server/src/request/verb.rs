@@ -1,6 +1,6 @@
 //! The verbs of `FileSystem` by name.
 
-/// A request, by what it asks for.
+/// The operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Verb {

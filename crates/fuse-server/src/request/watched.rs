@@ -1,4 +1,4 @@
-//! A file system with something around each of its requests.
+//! A file system whose requests are intercepted by an observer.
 
 use std::sync::Arc;
 
@@ -8,15 +8,15 @@ use super::{
     RenameFlags, Result, SeekFor, StatFs, Verb, WriteHow, XattrHow,
 };
 
-/// A watcher of requests.
+/// An observer of requests.
 pub trait Watch: Send + Sync + 'static {
-    /// Makes the request.
+    /// Executes the request.
     fn around<T>(&self, verb: Verb, request: impl FnOnce() -> Result<T>) -> Result<T>;
 
-    /// Observes that a read gave so many bytes.
+    /// Observes the number of bytes that a read returned.
     fn has_read(&self, _bytes: usize) {}
 
-    /// Observes that a write took so many bytes.
+    /// Observes the number of bytes that a write accepted.
     fn has_written(&self, _bytes: usize) {}
 }
 
@@ -51,7 +51,7 @@ impl<F, W> Watched<F, W> {
     }
 }
 
-/// Passes verbs on to the inner file system, each within `around`.
+/// Forwards verbs to the inner file system, each within `around`.
 macro_rules! pass_on {
     ($($verb:ident: $method:ident($($arg:ident: $type:ty),*) -> $answer:ty;)+) => {
         $(

@@ -1,4 +1,4 @@
-//! Figures of the kernel on threads and CPUs.
+//! The kernel's figures on threads and CPUs.
 
 use std::fs::{self, File};
 use std::io;
@@ -9,7 +9,7 @@ use rustix::thread::Pid;
 
 use super::count_of;
 
-/// How many threads run or want to, on all CPUs.
+/// The number of runnable threads on all CPUs.
 pub(super) struct Runnable(File);
 
 impl Runnable {
@@ -28,27 +28,27 @@ pub(super) fn online_cpus() -> io::Result<usize> {
     count_of(&list).map(usize::from).ok_or_else(unexpected)
 }
 
-/// Checks that this kernel counts how long threads wait.
+/// Checks that this kernel measures how long threads wait.
 pub(super) fn check_waits_are_counted() -> io::Result<()> {
-    // Without counting, all is zero.
+    // Without the measurement, all fields are zero.
     match fs::read_to_string("/proc/self/schedstat")?.starts_with("0 0 0") {
         false => Ok(()),
         true => Err(io::ErrorKind::Unsupported.into()),
     }
 }
 
-/// One thread of this process.
+/// The state of one thread of this process.
 pub(super) struct ThreadGauge {
     stat: File,
     schedstat: File,
 }
 
-/// The state of a thread, and its waits so far.
+/// The state of a thread, and its total waiting time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Gauged {
-    /// It runs or wants to.
+    /// It is running or runnable.
     pub(super) is_runnable: bool,
-    /// How long it wanted to run and did not get to, up to when it last did.
+    /// The total time in the run queue, up to when it last ran.
     pub(super) waited: Duration,
 }
 
@@ -80,20 +80,19 @@ fn unexpected() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "not in the form of the kernel")
 }
 
-/// Returns the number of all runnable threads, which is in the fourth field.
+/// Returns the number of all runnable threads, from the fourth field.
 fn runnable_in(loadavg: &str) -> Option<usize> {
     let (runnable, _) = loadavg.split_whitespace().nth(3)?.split_once('/')?;
     runnable.parse().ok()
 }
 
-/// Returns whether the thread is runnable. Its state comes after the name, which is in parentheses and may have some
-/// itself.
+/// Returns whether the thread is runnable. Its state follows the name, which is in parentheses and may contain some.
 fn is_runnable(stat: &str) -> Option<bool> {
     let (_, rest) = stat.rsplit_once(')')?;
     Some(rest.trim_start().starts_with('R'))
 }
 
-/// Returns how long the thread waited: the second field, in nanoseconds.
+/// Returns the waiting time of the thread: the second field, in nanoseconds.
 fn waited_in(schedstat: &str) -> Option<Duration> {
     let waited = schedstat.split_whitespace().nth(1)?.parse().ok()?;
     Some(Duration::from_nanos(waited))

@@ -1,13 +1,13 @@
 //! FUSE over io_uring: a queue per CPU, each with a thread that is pinned to it.
 //!
-//! Once io_uring is agreed on, the kernel holds back all requests until every queue has registered, so all that
-//! can fail is tried before. From then on a queue that fails takes the connection with it: its requests would
-//! wait without end. FORGET and INTERRUPT go on coming through `/dev/fuse` (`forget_reader`).
+//! Once io_uring is negotiated, the kernel holds back all requests until every queue has registered. So everything that
+//! can fail is tried before. After that, a failing queue ends the connection, because its requests would wait without
+//! end. FORGET and INTERRUPT still use `/dev/fuse` (`forget_reader`).
 //!
 //! - `slot`: the buffers of a request; `ring`: commands to the kernel; `queue`: a queue's thread
-//! - `sched_switcher`: has the threads of queues yield, when `sched_policy` says so, by what it sees of the `load`,
-//!   with a policy of the scheduler's (`sched`)
-//! - `switcher_sleep`: the sleep of the thread that does so
+//! - `sched_switcher`: makes the queue threads yield, as decided by `sched_policy` from the `load`, through a
+//!   scheduling policy (`sched`)
+//! - `switcher_sleep`: the sleep of the switcher's thread
 
 mod load;
 mod queue;
@@ -39,7 +39,7 @@ use crate::request::FileSystem;
 
 const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 
-/// The parts that a queue's thread begins with.
+/// The arguments of a queue's thread.
 struct Begin<F> {
     server: Arc<Server<F>>,
     device: Device,
@@ -57,8 +57,8 @@ pub(super) struct Queues<F> {
 }
 
 impl<F: FileSystem> Queues<F> {
-    /// Makes all queues, with their threads and memory, for a connection whose first request is not answered yet.
-    /// `most`: what there is memory for.
+    /// Creates all queues, with their threads and memory, for a connection whose first request is not answered yet.
+    /// `most` is the limit by available memory.
     pub(super) fn prepare(device: &Device, most: &Capacity) -> io::Result<Self> {
         let count = possible_cpus()?;
         let capacity = most.of_queues(count).ok_or_else(|| {
@@ -95,14 +95,14 @@ impl<F: FileSystem> Queues<F> {
         self.capacity
     }
 
-    /// Registers all queues. Answers come from them from now on, or none at all.
+    /// Registers all queues. All answers go through them from now on.
     pub(super) fn begin(
         self,
         server: &Arc<Server<F>>,
         device: &Device,
         ending: &Arc<Ending>,
     ) -> io::Result<Serving> {
-        // One for every request that there can be: none waits for a thread that waits for a device.
+        // A thread for every possible request: no request waits for a thread that is blocked by a device.
         let limit = self.capacity.places() * self.threads.len();
         let devices = self.threads.iter().map(|_| device.another());
         let devices = devices.collect::<io::Result<Vec<_>>>()?;
@@ -114,7 +114,7 @@ impl<F: FileSystem> Queues<F> {
             switcher: SchedSwitcher::start(&self.loads),
         };
         for ((begin, thread), device) in self.threads.into_iter().zip(devices) {
-            // A thread that has ended tells no outcome either.
+            // A thread that has ended sends no outcome either.
             let _ = begin.send(Begin {
                 server: Arc::clone(server),
                 device,
@@ -139,7 +139,7 @@ impl<F: FileSystem> Queues<F> {
     }
 }
 
-/// Queues that the kernel puts requests into.
+/// Registered queues.
 pub(super) struct Serving {
     threads: Vec<JoinHandle<()>>,
     pool: Arc<Pool>,
@@ -177,7 +177,7 @@ fn live<F: FileSystem>(
     };
     let _ = ready.send(Ok(()));
     let Ok(begin) = begun.recv() else {
-        // The kernel did not agree after all.
+        // The kernel has not accepted io_uring after all.
         return queue.abandon();
     };
     let _alarm = Alarm(&begin.ending);
@@ -203,7 +203,7 @@ fn live<F: FileSystem>(
     }
 }
 
-/// A thread that panics ends the connection.
+/// Ends the connection if the thread panics.
 struct Alarm<'a>(&'a Ending);
 
 impl Drop for Alarm<'_> {
@@ -215,8 +215,8 @@ impl Drop for Alarm<'_> {
     }
 }
 
-/// Pins the calling thread to a CPU, which may be off for now. A failure is no error: a queue without its CPU is slow
-/// and right.
+/// Pins the calling thread to a CPU, which may be offline. A failure is not an error: a queue without its CPU is slow,
+/// but correct.
 fn pin(cpu: u16) {
     let mut set = CpuSet::new();
     if usize::from(cpu) < CpuSet::MAX_CPU {
@@ -227,7 +227,7 @@ fn pin(cpu: u16) {
     }
 }
 
-/// Returns why a kernel does not offer io_uring, and what to do about it.
+/// Returns the reason why a kernel does not offer io_uring, with advice.
 pub(super) fn why_not_offered() -> &'static str {
     match fs::read(SWITCH) {
         Ok(_) => {
@@ -238,12 +238,12 @@ pub(super) fn why_not_offered() -> &'static str {
     }
 }
 
-/// Returns whether the kernel's switch is on, as far as can be told.
+/// Returns whether the kernel's switch is on, as far as it can be read.
 pub(super) fn is_on() -> bool {
     fs::read(SWITCH).map_or(true, |switch| switch.trim_ascii() != b"N")
 }
 
-/// Returns how many queues the kernel wants: one for each CPU that there may ever be.
+/// Returns the number of queues that the kernel requires: one for each possible CPU.
 fn possible_cpus() -> io::Result<u16> {
     let list = fs::read_to_string("/sys/devices/system/cpu/possible")?;
     count_of(&list).ok_or_else(|| io::Error::other(format!("possible CPUs: {list:?}")))

@@ -1,14 +1,14 @@
 //! One queue of FUSE over io_uring, and the thread that serves it.
 //!
-//! The kernel puts a request into the queue of the CPU that its client runs on. The thread is pinned to that
-//! CPU: client and server take turns there, and neither has to be woken on another one.
+//! The kernel puts a request into the queue of its client's CPU. The thread is pinned to that CPU: client and server
+//! take turns there, and neither has to be woken on another one.
 //!
 //! Invariants
-//! - QUEUE-1: the thread never waits but for its ring. A request that would have to wait moves, with its slot, to the
-//!   pool, and comes back through `Returns` to be answered.
-//! - QUEUE-2: the thread ends when the kernel has let all slots go, or the connection is to end. Slots that the
-//!   kernel did not let go are leaked.
-//! - QUEUE-3: a queue that the kernel goes on putting requests into is served, or its end is an error.
+//! - QUEUE-1: the thread waits only for its ring. A request that would block moves, with its slot, to the pool, and its
+//!   answer returns through `Returns`.
+//! - QUEUE-2: the thread ends when the kernel has released all slots, or the connection ends. Slots that the kernel did
+//!   not release are leaked.
+//! - QUEUE-3: a queue that the kernel still puts requests into is served, or its end is an error.
 
 use std::io;
 use std::mem;
@@ -31,10 +31,10 @@ use crate::ending::Ending;
 use crate::pool::Pool;
 use crate::request::FileSystem;
 
-/// How long the kernel may take from letting slots go to the end of the connection.
+/// The maximum time from the release of slots by the kernel to the end of the connection.
 const ENDING_AT_MOST: Duration = Duration::from_secs(1);
 
-/// Answers that the pool has made, on their way back.
+/// Answers of the pool, on their way back to the queue.
 struct Returns {
     answered: Mutex<Vec<Answered>>,
     event: OwnedFd,
@@ -59,13 +59,13 @@ impl Returns {
 
     fn take(&self) -> Vec<Answered> {
         let mut count = [0; 8];
-        // Nothing to read: another thread's wake was enough.
+        // Nothing to read: the wake of another thread was enough.
         let _ = rustix::io::read(&self.event, &mut count);
         mem::take(&mut self.answered.lock())
     }
 }
 
-/// The parts that serving a queue takes.
+/// The arguments of serving a queue.
 pub(super) struct Service<'a, F> {
     pub(super) server: &'a Arc<Server<F>>,
     pub(super) device: &'a Device,
@@ -76,16 +76,16 @@ pub(super) struct Service<'a, F> {
 
 pub(super) struct Queue {
     ring: Ring,
-    /// None: with the pool.
+    /// `None`: the pool has it.
     slots: Vec<Option<Slot>>,
-    /// Slots that the kernel has or will be given back.
+    /// Slots that the kernel has or will get back.
     live: usize,
     returns: Arc<Returns>,
     completions: Vec<Completion>,
 }
 
 impl Queue {
-    /// Creates a queue, on the thread that serves it. The kernel does not know of it yet.
+    /// Creates a queue, on the thread that serves it. The kernel does not know the queue yet.
     pub(super) fn new(number: u16, capacity: &Capacity) -> io::Result<Self> {
         let depth = capacity.places();
         let slots = (0..depth)
@@ -104,12 +104,12 @@ impl Queue {
         })
     }
 
-    /// Ends a queue that the kernel never knew of.
+    /// Ends a queue that was never registered.
     pub(super) fn abandon(mut self) {
         self.live = 0;
     }
 
-    /// Offers the slots to the kernel, which says at once what it refuses.
+    /// Registers the slots with the kernel, which reports failures at once.
     pub(super) fn register(&mut self, device: &Device, ending: &Ending) -> io::Result<()> {
         self.ring.watch(self.returns.event.as_fd());
         self.ring.watch_end(ending.as_fd());
@@ -175,13 +175,13 @@ impl Queue {
         }
     }
 
-    /// Answers the request in a slot, or hands it to the pool.
+    /// Answers the request in a slot, or moves it to the pool.
     fn request<F: FileSystem>(&mut self, index: usize, service: &Service<'_, F>) {
         let server = service.server;
         let mut slot = self.slots[index].take().expect("the kernel had this slot");
         let arrived = slot.arrived();
         let header = arrived.header;
-        // QUEUE-1: nothing waits here; the pool takes what would.
+        // QUEUE-1: this thread does not block; the pool runs blocking requests.
         let outcome = if always_waits(header.opcode) {
             Outcome::WouldBlock(Pending::Unparsed)
         } else {
@@ -220,7 +220,7 @@ impl Drop for Queue {
     fn drop(&mut self) {
         // QUEUE-2
         if self.live > 0 {
-            // The kernel may have them.
+            // The kernel may still write to them.
             mem::forget(mem::take(&mut self.slots));
         }
     }

@@ -1,6 +1,6 @@
 //! A ring whose submissions are FUSE commands.
 //!
-//! Not here: what is done with a request (`queue`).
+//! Not here: the handling of requests (`queue`).
 #![allow(unsafe_code)]
 
 use std::io;
@@ -15,18 +15,18 @@ use zerocopy::IntoBytes;
 use super::slot::Slot;
 use crate::abi::uring::{CMD_COMMIT_AND_FETCH, CMD_REGISTER, CmdReq};
 
-/// Where the length of a submission is; no command of the crate's sets it.
+/// The offset of a submission's length, which no command of the io-uring crate sets.
 const LEN_AT: usize = 24;
-/// `IORING_CQE_F_MORE`: the poll goes on.
+/// `IORING_CQE_F_MORE`: the poll continues.
 const WAKE: u64 = u64::MAX;
 const END: u64 = u64::MAX - 1;
 
 /// The meaning of a completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Completion {
-    /// The slot of this number has a request, or the kernel let it go.
+    /// The slot of this number has a request, or the kernel released it.
     Slot(usize, Result<(), Errno>),
-    /// The event descriptor was written to; whether it goes on being watched.
+    /// The event descriptor was written to. `watched` is whether the poll continues.
     Wake { watched: bool },
     /// The connection ends.
     End,
@@ -38,9 +38,9 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    /// Creates the ring of a queue. It is created and used on the thread that serves the queue.
+    /// Creates the ring of a queue, on the thread that serves it.
     pub(super) fn new(queue: u16, slots: usize) -> io::Result<Self> {
-        // Each slot has at most one submission under way, and each descriptor that is watched.
+        // Each slot has at most one submission in flight, and so has each polled descriptor.
         let entries = (slots + 2).next_power_of_two() as u32;
         let ring = IoUring::<Entry128, cqueue::Entry>::builder()
             .setup_single_issuer()
@@ -49,8 +49,7 @@ impl Ring {
         Ok(Self { ring, queue })
     }
 
-    /// Sends a command that is too early to be obeyed. Fails if it was refused for good: by the kernel, or by rules
-    /// for this process.
+    /// Sends a command before the kernel can execute it. Fails if the kernel or a security policy refuses it for good.
     pub(super) fn try_command(&mut self, device: BorrowedFd<'_>) -> io::Result<()> {
         let entry = self.command(device, CMD_REGISTER, 0, None);
         self.push(entry.user_data(0));
@@ -66,7 +65,7 @@ impl Ring {
         }
     }
 
-    /// Gives a slot to the kernel for the first time. It must be kept until the kernel lets it go.
+    /// Passes a slot to the kernel for the first time. It must be kept until the kernel releases it.
     pub(super) fn register(&mut self, device: BorrowedFd<'_>, index: usize, slot: &Slot) {
         let mut entry = self.command(device, CMD_REGISTER, 0, Some(slot.buffers()));
         // SAFETY: an entry is 128 bytes in the kernel's layout, which has a u32 here.
@@ -80,14 +79,14 @@ impl Ring {
         self.push(entry.user_data(index as u64));
     }
 
-    /// Gives a slot with an answer back to the kernel, for the next request.
+    /// Returns a slot with an answer to the kernel, for the next request.
     #[inline]
     pub(super) fn commit(&mut self, device: BorrowedFd<'_>, index: usize, commit_id: u64) {
         let entry = self.command(device, CMD_COMMIT_AND_FETCH, commit_id, None);
         self.push(entry.user_data(index as u64));
     }
 
-    /// Has writes to an event descriptor wake the thread.
+    /// Polls an event descriptor, so that writes to it wake the thread.
     pub(super) fn watch(&mut self, event: BorrowedFd<'_>) {
         let readable = u32::from(PollFlags::IN.bits());
         let poll = opcode::PollAdd::new(types::Fd(event.as_raw_fd()), readable)
@@ -96,20 +95,20 @@ impl Ring {
         self.push(Entry128::from(poll).user_data(WAKE));
     }
 
-    /// Has a descriptor that becomes readable wake the thread, once.
+    /// Polls a descriptor once, so that it wakes the thread when it becomes readable.
     pub(super) fn watch_end(&mut self, end: BorrowedFd<'_>) {
         let readable = u32::from(PollFlags::IN.bits());
         let poll = opcode::PollAdd::new(types::Fd(end.as_raw_fd()), readable).build();
         self.push(Entry128::from(poll).user_data(END));
     }
 
-    /// Submits, and adds the completions that are there.
+    /// Submits, and collects the available completions.
     #[inline]
     pub(super) fn submit(&mut self, completions: &mut Vec<Completion>) -> io::Result<()> {
         self.enter(0, completions)
     }
 
-    /// Submits, waits for a completion, and adds those that are there.
+    /// Submits, waits for a completion, and collects the available ones.
     #[inline]
     pub(super) fn wait(&mut self, completions: &mut Vec<Completion>) -> io::Result<()> {
         self.enter(1, completions)
@@ -119,7 +118,7 @@ impl Ring {
     fn enter(&mut self, wanted: usize, completions: &mut Vec<Completion>) -> io::Result<()> {
         match self.ring.submit_and_wait(wanted) {
             Ok(_) => {}
-            // A signal, or completions to be taken first.
+            // A signal, or completions must be taken first.
             Err(error)
                 if matches!(
                     Errno::from_io_error(&error),

@@ -11,7 +11,7 @@ use rustix::thread::{Pid, gettid};
 pub(super) enum Policy {
     /// `SCHED_OTHER`
     Normal,
-    /// `SCHED_IDLE`: every other thread preempts it, and its CPU counts as idle meanwhile.
+    /// `SCHED_IDLE`: every other thread preempts it, and its CPU counts as idle.
     Idle,
 }
 
@@ -24,11 +24,11 @@ impl Policy {
     }
 }
 
-/// Gives a thread a policy. Threads that it starts get the same one.
+/// Sets the policy of a thread. Its child threads inherit it.
 pub(super) fn set(thread: Pid, policy: Policy) -> io::Result<()> {
-    // The kernel's `sched_param` is the priority alone; that of musl has more.
+    // The kernel's `sched_param` has only the priority; musl's has more.
     let priority: libc::c_int = 0;
-    // SAFETY: the priority is read during the call. It is made directly, for a C library may refuse to.
+    // SAFETY: the priority is read during the call. The raw system call is used because a C library may refuse to.
     let outcome = unsafe {
         libc::syscall(
             libc::SYS_sched_setscheduler,
@@ -43,15 +43,15 @@ pub(super) fn set(thread: Pid, policy: Policy) -> io::Result<()> {
     }
 }
 
-/// Returns whether the calling thread has the policy that threads normally have.
+/// Returns whether the calling thread has the default policy.
 pub(super) fn is_normal() -> bool {
     // SAFETY: no memory is involved.
     let policy = unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) };
     policy == i64::from(libc::SCHED_OTHER)
 }
 
-/// Checks that a thread may leave `SCHED_IDLE` again, which needs CAP_SYS_NICE or RLIMIT_NICE. This is tried with a
-/// thread that sleeps, for one that wants to run might not get to.
+/// Checks that a thread may leave `SCHED_IDLE` again, which needs CAP_SYS_NICE or RLIMIT_NICE. Uses a sleeping thread,
+/// as a runnable one might never get to run.
 pub(super) fn try_there_and_back() -> io::Result<()> {
     let (sender, heard) = channel();
     let (release, released) = channel::<()>();

@@ -1,39 +1,40 @@
-//! When the threads of queues yield to all other threads.
+//! Decides when the queue threads yield to all other threads.
 //!
-//! The thread of a queue wakes its client while it runs itself. The scheduler finds the client's CPU busy and moves
-//! the client to an idle one. There another queue serves it, which does the same. Each request then pays for a
-//! migration and for waking an idle CPU. A CPU where nothing but `SCHED_IDLE` runs counts as idle, so with that policy
-//! the client stays. But such a thread gets next to nothing of a CPU that another thread wants. So threads of queues
-//! yield only while requests come fast, another CPU is idle, and they get to run soon.
+//! The thread of a queue wakes its client while it runs itself. The scheduler finds the client's CPU busy and moves the
+//! client to an idle one. There another queue serves it, and the same happens again. So each request pays for a
+//! migration and for waking an idle CPU. A CPU that runs only `SCHED_IDLE` threads counts as idle, so with that policy
+//! the client stays. But such a thread gets next to nothing of a CPU that another thread wants. So queue threads yield
+//! only while the request rate is high, another CPU is idle, and they get to run soon.
 //!
-//! Not here: where figures come from, and the thread that acts (`sched_switcher`).
+//! Not here: the source of the figures, and the thread that acts (`sched_switcher`).
 
 use std::time::Duration;
 
-/// Between two looks. The wait of a thread that yields to others ends after about as long.
+/// The interval of checks. The wait of a thread that yields to others ends after about as long.
 pub(super) const PERIOD: Duration = Duration::from_millis(5);
-/// Before the next look, when a thread may be kept waiting.
+/// The delay until the next check, when a thread may be starved.
 const SUSPICION: Duration = Duration::from_millis(1);
-/// Requests in a second from which on yielding pays.
+/// The rate of requests per second from which on yielding pays.
 const RATE_MIN: u64 = 1000;
-/// How long a thread may wait for its CPU, for each request that it serves, when it waits for half of the time. A
-/// client that works between two requests keeps it waiting too; one that works for so long has little to gain.
+/// The maximum time that a thread waits for its CPU, for each request served, if it waits for half of the time. A
+/// client that computes between two requests also makes it wait, but a client that computes for so long has little to
+/// gain.
 const WAIT_MAX: Duration = Duration::from_micros(250);
-/// Looks without a request after which a queue is left alone.
+/// The number of checks without a request after which a queue counts as unused.
 const QUIET_LOOKS: u32 = 20;
-/// How long yielding is not tried again after it did harm, at first and at most.
+/// The delay before yielding is tried again after it did harm, at first and at most.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
-/// Yielding without harm for so long makes the harm before it forgotten.
+/// After this time of yielding without harm, earlier harm is forgotten.
 const PROBATION: Duration = Duration::from_secs(2);
 
-/// The observations of a queue since the last look.
+/// The observations of a queue since the last check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Seen {
     pub(super) served: u64,
-    /// Its thread's waits for the CPU that have ended.
+    /// Finished waits of its thread for the CPU.
     pub(super) waited: Duration,
-    /// Its thread runs or wants to.
+    /// Its thread is running or runnable.
     pub(super) is_runnable: bool,
 }
 
@@ -42,16 +43,16 @@ pub(super) struct Seen {
 pub(super) struct Machine {
     pub(super) since_last: Duration,
     pub(super) cpus: usize,
-    /// Threads that run or want to, but for those of queues and the one that looks.
+    /// Runnable threads, without queue threads and the checking thread.
     pub(super) runnable: usize,
 }
 
-/// The decision until the next look.
+/// The decision until the next check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Decision {
-    /// Whether threads of queues that are in use yield.
+    /// Whether threads of used queues yield.
     pub(super) yielding: bool,
-    /// When to look again; None: when requests come.
+    /// The delay until the next check; `None` means until requests arrive.
     pub(super) next: Option<Duration>,
 }
 
@@ -59,7 +60,7 @@ pub(super) struct Decision {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Record {
     quiet_looks: u32,
-    /// Looks in a row at which it wanted to run and had served nothing.
+    /// The number of consecutive checks at which it was runnable and had served nothing.
     stuck_looks: u32,
 }
 
@@ -80,7 +81,7 @@ impl Record {
 #[derive(Debug, Default)]
 pub(super) struct SchedPolicy {
     yielding: bool,
-    /// The pause after harm that comes next.
+    /// The next pause after harm.
     pause: Duration,
     /// How long threads have yielded without harm.
     well: Duration,

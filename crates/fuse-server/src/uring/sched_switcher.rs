@@ -1,12 +1,12 @@
-//! The thread that has the threads of queues yield while that pays (`sched_policy`).
+//! The thread that makes the queue threads yield while that pays (`sched_policy`).
 //!
-//! It looks every few milliseconds while requests come, and sleeps while none do (`switcher_sleep`).
+//! It checks every few milliseconds while requests arrive, and otherwise sleeps (`switcher_sleep`).
 //!
 //! Invariants
 //! - SWITCHER-1: while the switcher sleeps, and after its end, no thread yields.
-//! - SWITCHER-2: only threads that live are given a policy: a thread signs off before it ends.
+//! - SWITCHER-2: only live threads are given a policy: a thread signs off before it ends.
 //!
-//! Locks: a queue's `thread`, a leaf, held while its thread is looked at or given a policy.
+//! Locks: a queue's `thread`, a leaf, held while its thread is inspected or given a policy.
 
 use std::io;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub(super) struct QueueLoads {
     switcher: SwitcherSleep,
 }
 
-/// The load of one queue, which is written to with every request.
+/// The load of one queue, updated by every request.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct QueueLoad {
@@ -53,14 +53,14 @@ impl QueueLoads {
     }
 }
 
-/// A thread that serves a queue, for as long as it does.
+/// The registration of the thread that serves a queue; ends on drop.
 pub(super) struct SignedOn<'a> {
     loads: &'a QueueLoads,
     load: &'a QueueLoad,
 }
 
 impl SignedOn<'_> {
-    /// Counts so many requests that have come.
+    /// Counts requests that have arrived.
     #[inline]
     pub(super) fn count(&self, requests: u64) {
         self.load.served.add(requests, &self.loads.switcher);
@@ -74,15 +74,14 @@ impl Drop for SignedOn<'_> {
     }
 }
 
-/// The thread, which ends when this is dropped.
+/// The switcher thread, which ends when this is dropped.
 pub(super) struct SchedSwitcher {
     loads: Arc<QueueLoads>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl SchedSwitcher {
-    /// Starts the thread that switches policies. Returns None, for a reason that is logged, where policies cannot be
-    /// switched.
+    /// Starts the thread that switches policies. Returns `None`, and logs the reason, if policies cannot be switched.
     pub(super) fn start(loads: &Arc<QueueLoads>) -> Option<Self> {
         let started = start(loads);
         if let Err(error) = &started {
@@ -124,10 +123,10 @@ impl Drop for SchedSwitcher {
     }
 }
 
-/// A queue, as the switcher knows it.
+/// A queue that the switcher observes.
 struct Watched {
     record: Record,
-    /// Its thread's; made when the queue is used for the first time.
+    /// The gauge of its thread, created on first use of the queue.
     gauge: Option<ThreadGauge>,
     served: u64,
     waited: Duration,
@@ -178,7 +177,7 @@ impl Watching {
             let machine = Machine {
                 since_last: clock::now() - last,
                 cpus: self.cpus,
-                // The switcher itself runs.
+                // Excludes the switcher itself.
                 runnable: self.runnable.count()?.saturating_sub(running + 1),
             };
             last = clock::now();
@@ -191,7 +190,7 @@ impl Watching {
         }
     }
 
-    /// Returns the observations of each queue since the last look, and how many of their threads run or want to.
+    /// Returns the observations of each queue since the last check, and the number of their runnable threads.
     fn look(&mut self) -> io::Result<(Vec<(Record, Seen)>, usize)> {
         let mut running = 0;
         let mut all = Vec::with_capacity(self.queues.len());
@@ -220,7 +219,7 @@ impl Watching {
         Ok((all, running))
     }
 
-    /// Gives the threads of queues their policies.
+    /// Sets the policies of the queue threads.
     fn apply(&mut self, yielding: bool) -> io::Result<()> {
         let mut outcome = Ok(());
         for (queue, load) in self.queues.iter_mut().zip(&self.loads.queues) {
@@ -244,7 +243,7 @@ impl Watching {
 impl Watched {
     fn gauge(&mut self, load: &QueueLoad) -> io::Result<Gauged> {
         let thread = load.thread.lock();
-        // One that has signed off wants nothing.
+        // A thread that has signed off is not runnable.
         let Some(id) = *thread else {
             return Ok(Gauged::default());
         };

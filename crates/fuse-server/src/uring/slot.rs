@@ -1,10 +1,10 @@
-//! An entry of a queue: the two buffers that the kernel puts a request into and takes its answer from.
+//! An entry of a queue: the two buffers into which the kernel puts a request, and from which it takes the answer.
 //!
-//! A slot is moved to the thread that works on it: the queue's, then maybe a thread of the pool. While the kernel has
-//! it, its queue keeps it and does not look at it.
+//! A slot is moved to the thread that works on it: the queue's, then possibly a thread of the pool. While the kernel
+//! has it, its queue keeps it and does not access it.
 //!
 //! Invariants
-//! - SLOT-1: the buffers stay where they are from the slot's making to its end, however it is moved.
+//! - SLOT-1: the buffers keep their addresses for the life of the slot, even if it is moved.
 //! - SLOT-2: a slot that the kernel may still write to is never dropped.
 #![allow(unsafe_code)]
 
@@ -26,13 +26,13 @@ pub(super) struct Slot {
     buffers: Box<[IoVec; 2]>,
 }
 
-// SAFETY: the memory is the slot's own; nothing of it belongs to a thread.
+// SAFETY: the slot owns the memory, and none of it is bound to a thread.
 unsafe impl Send for Slot {}
 
 /// A request in a slot.
 pub(super) struct Arrived<'a> {
     pub(super) header: InHeader,
-    /// The fixed part, and what earlier requests left behind it.
+    /// The fixed part, followed by leftovers of earlier requests.
     pub(super) fixed: &'a [u8],
     pub(super) buffer: &'a mut [u8],
     pub(super) payload_len: usize,
@@ -67,12 +67,12 @@ impl Slot {
 
     #[inline]
     fn header(&mut self) -> &mut ReqHeader {
-        // SAFETY: it came from a box and lives as long as the slot. `&mut self` keeps other threads away. The kernel
-        // does not have the slot while a thread calls its methods.
+        // SAFETY: it was created from a box and lives as long as the slot. `&mut self` excludes other threads. The
+        // kernel does not have the slot while a thread calls its methods.
         unsafe { self.header.as_mut() }
     }
 
-    /// Returns the request that the kernel put in.
+    /// Returns the request that the kernel has put into the slot.
     #[inline]
     pub(super) fn arrived(&mut self) -> Arrived<'_> {
         // SAFETY: as in `header`; the two buffers do not overlap.
@@ -87,8 +87,7 @@ impl Slot {
         }
     }
 
-    /// Puts the head of an answer in; its payload is there already. Returns the number by which the kernel
-    /// knows the request.
+    /// Writes the head of an answer; its payload is already there. Returns the kernel's id of the request.
     #[inline]
     pub(super) fn finish(&mut self, request: &InHeader, outcome: Outcome) -> u64 {
         let (error, len) = match outcome {
@@ -133,7 +132,7 @@ impl Drop for Slot {
     fn drop(&mut self) {
         #[cfg(test)]
         DROPPED.set(DROPPED.get() + 1);
-        // SAFETY: both came from boxes and are not used after this; the kernel does not have them (SLOT-2).
+        // SAFETY: both were created from boxes and are not used after this; the kernel does not have them (SLOT-2).
         unsafe {
             drop(Box::from_raw(self.header.as_ptr()));
             drop(Box::from_raw(self.payload.as_ptr()));

@@ -1,17 +1,17 @@
-//! The sleep of the thread that switches policies, and its end. `tests/models` tries both under loom.
+//! The sleep of the thread that switches policies, and its end. `tests/models` tests both under loom.
 //!
 //! Invariants
 //! - SLEEP-1: after `end`, no sleep and no pause of the thread lasts.
 //! - SLEEP-2: a queue that serves `REQUESTS_A_LOOK` requests after the thread fell asleep wakes it.
 //!
-//! Not here: what the thread does while it is awake (`sched_switcher`).
+//! Not here: the work of the thread while it is awake (`sched_switcher`).
 
 use std::time::Duration;
 
 use crate::sync::thread::{self, Thread};
 use crate::sync::{AtomicBool, AtomicU64, OnceLock, Ordering};
 
-/// A queue looks whether the thread sleeps once in so many requests.
+/// The number of requests after which a queue checks whether the thread sleeps.
 pub(super) const REQUESTS_A_LOOK: u64 = 64;
 
 #[derive(Debug, Default)]
@@ -22,15 +22,15 @@ pub(super) struct SwitcherSleep {
 }
 
 impl SwitcherSleep {
-    /// Names the thread that sleeps here. There is one.
+    /// Sets the one thread that sleeps here.
     ///
-    /// Its starter does so, before queues serve and before `end`. A thread that named itself could read an old `ended`
-    /// while `end` finds no name, and sleep on.
+    /// Its starter calls this, before queues serve and before `end`. If the thread did so itself, it could read an old
+    /// `ended` while `end` finds no thread, and sleep on.
     pub(super) fn set_thread(&self, thread: Thread) {
         let _ = self.thread.set(thread);
     }
 
-    /// Sleeps until requests come.
+    /// Sleeps until requests arrive.
     pub(super) fn sleep(&self) {
         self.asleep.store(true, Ordering::Release);
         while self.asleep.load(Ordering::Acquire) && !self.is_ended() {
@@ -38,15 +38,15 @@ impl SwitcherSleep {
         }
     }
 
-    /// Waits for so long. Returns whether the thread is to end.
+    /// Waits for `time`. Returns whether the thread must end.
     pub(super) fn pause(&self, time: Duration) -> bool {
         thread::park_timeout(time);
         self.is_ended()
     }
 
-    /// Has the thread end.
+    /// Makes the thread end.
     pub(super) fn end(&self) {
-        // SLEEP-1: before the token, by which the thread sees it.
+        // SLEEP-1: stored before the unpark, so that the woken thread sees it.
         self.ended.store(true, Ordering::Release);
         self.wake();
     }
@@ -60,7 +60,7 @@ impl SwitcherSleep {
 
     #[cold]
     fn wake(&self) {
-        // A thread without a name stays asleep until the next look.
+        // An unset thread stays asleep until the next check.
         if let Some(thread) = self.thread.get() {
             self.asleep.store(false, Ordering::Release);
             thread.unpark();
@@ -77,7 +77,7 @@ impl SwitcherSleep {
     }
 }
 
-/// The requests that a queue has served. Only its thread adds to them.
+/// The number of requests that a queue has served. Only its thread adds to it.
 #[derive(Debug, Default)]
 pub(super) struct ServedRequests(AtomicU64);
 

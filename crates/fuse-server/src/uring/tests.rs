@@ -1,4 +1,4 @@
-//! The kernel's lists of CPUs, and what it refuses.
+//! The kernel's lists of CPUs, and invalid ones.
 
 use rustix::io::Errno;
 

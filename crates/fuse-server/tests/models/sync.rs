@@ -1,4 +1,4 @@
-//! The atomics and threads of loom, with what the sources use of them.
+//! The atomics and threads of loom, limited to the subset that the sources use.
 
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
@@ -34,7 +34,7 @@ impl<T> OnceLock<T> {
 }
 
 pub(crate) mod thread {
-    //! Threads with a token of their own. Only `park` takes that of loom's threads. Nor does loom let another thread run
+    //! Threads with a token of their own: in loom, only `park` consumes the token. Nor does loom run another thread
     //! just before `unpark`.
 
     use std::cell::RefCell;

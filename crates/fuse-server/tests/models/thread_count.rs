@@ -21,7 +21,7 @@ fn threads_that_grow_at_once_stay_within_the_limit() {
         let added = others.map(|other| other.join().unwrap());
         assert_eq!(added.into_iter().filter(|&added| added).count(), 1);
         assert!(!count.add());
-        // A place is free once a thread that could not start is not counted any more.
+        // Room is free again once a thread that could not start is uncounted.
         count.remove();
         assert!(count.add());
     });
@@ -34,7 +34,7 @@ fn threads_that_retire_at_once_leave_those_that_last() {
         assert!((0..4).all(|_| count.add()));
         count.begin_read();
         count.begin_read();
-        // A third one reads no more, as the connection has sent nothing.
+        // A third thread stops reading, as the connection has sent nothing.
         count.begin_read();
         count.end_read();
         let retired = |count: &ThreadCount| [(); 2].map(|()| count.retire());

@@ -9,7 +9,7 @@
 //!
 //! | bit 62 | bit 61 | other bits | for |
 //! |---|---|---|---|
-//! | 0 | 0 | 7 of tag, 24 of index | listings whose end is below 2^24 and kept with the node (`ListingEnds`); tag 0: no end |
+//! | 0 | 0 | 7 of tag, 24 of index | listings with a stored end below 2^24 (`ListingEnds`); tag 0: no end |
 //! | 1 | | 30 of end, 32 of index | ends from 2^24 to 2^30 |
 //! | 0 | 1 | 61 of index | larger indexes, without an end |
 //!

@@ -11,7 +11,7 @@ fn policy(thread: Pid) -> String {
     let path = format!("/proc/self/task/{}/stat", thread.as_raw_nonzero());
     let stat = std::fs::read_to_string(path).unwrap();
     let (_, rest) = stat.rsplit_once(')').unwrap();
-    // It is the 41st field; the state, which comes first here, is the third.
+    // It is the 41st field; the state, which is first here, is the third.
     rest.split_whitespace().nth(38).unwrap().to_owned()
 }
 
@@ -78,7 +78,7 @@ fn a_switcher_sleeps_until_requests_come_and_ends_when_asked() {
     load.count(REQUESTS_A_LOOK - 1);
     assert!(loads.switcher.is_asleep());
     load.count(1);
-    // Nothing more comes: it goes back to sleep.
+    // Without further requests, it falls asleep again.
     wait_until_asleep();
     drop(load);
     drop(switcher);
