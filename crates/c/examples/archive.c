@@ -2,7 +2,8 @@
  *
  *   archive IMAGE FILE...
  *
- * The image is made if there is none. Files go to /current, by their last name. Then the versions are listed. */
+ * The image is created if it does not exist. Files are stored in /current, without their folders. Then the versions are
+ * listed. */
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,8 +1,9 @@
-/* Keeps the states of a folder in a volume, and writes what each has beside the one before as a stream.
+/* Keeps versions of a folder in a volume, and writes the difference from the previous version as a stream.
  *
  *   backup IMAGE FOLDER STREAM
  *
- * The image is made if there is none. `btrfs receive`, `ubtrfs receive` and ubtrfs_receive take the streams, in order. */
+ * The image is created if it does not exist. `btrfs receive`, `ubtrfs receive` and ubtrfs_receive apply the streams, in
+ * order. */
 
 #include <errno.h>
 #include <fcntl.h>
@@ -57,7 +58,7 @@ struct notes {
     unsigned number;
 };
 
-/* The work of a group: the attributes of the folder belong together. */
+/* The operations of a group: the attributes of the folder become durable together. */
 static int note(void *data)
 {
     const struct notes *notes = data;
@@ -78,7 +79,7 @@ static int print_change(const struct ubtrfs_change *change, void *data)
     return 0;
 }
 
-/* Sends a version, and prints what it has beside the one before. */
+/* Sends a version, and prints its changes since the previous one. */
 static void send_version(const struct ubtrfs_subvolume *root, const struct ubtrfs_subvolume *version,
                          unsigned number, const char *stream)
 {

@@ -1,4 +1,4 @@
-//! Arguments of C as values of Rust, and results of Rust at places of C.
+//! Conversion of C arguments to Rust values, and of Rust results to C.
 
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::fs::File;
@@ -15,65 +15,64 @@ use crate::failure::{Failure, Result};
 ///
 /// # Safety
 ///
-/// The pointer is null or of a living object that nothing changes meanwhile.
+/// The pointer is null, or points to a living object that nothing changes during the call.
 pub(crate) unsafe fn handle<'a, T>(pointer: *const T) -> Result<&'a T> {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     let handle = unsafe { pointer.as_ref() };
     // C-2
     handle.ok_or_else(|| Failure::invalid("a handle is NULL"))
 }
 
-/// Returns an exclusive reference to the object of a handle, which the function has alone. The null pointer is an
-/// error.
+/// Returns an exclusive reference to the object of a handle. The null pointer is an error.
 ///
 /// # Safety
 ///
-/// The pointer is null or of a living object that nothing else looks at meanwhile.
+/// The pointer is null, or points to a living object that nothing else accesses during the call.
 pub(crate) unsafe fn handle_alone<'a, T>(pointer: *mut T) -> Result<&'a mut T> {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     let handle = unsafe { pointer.as_mut() };
     handle.ok_or_else(|| Failure::invalid("a handle is NULL"))
 }
 
-/// Takes back the box of a handle, which is then dropped. Returns None if the handle is null.
+/// Takes ownership of the box of a handle. Returns `None` if the handle is null.
 ///
 /// # Safety
 ///
-/// The pointer is null or was given by [`Place::give`], and is not used again.
+/// The pointer is null or was returned by [`Place::give`], and is not used again.
 pub(crate) unsafe fn take_back<T>(pointer: *mut T) -> Option<Box<T>> {
-    // SAFETY: `give` has it from a box.
+    // SAFETY: `give` has created it from a box.
     (!pointer.is_null()).then(|| unsafe { Box::from_raw(pointer) })
 }
 
-/// Returns text with a NUL at its end; None if the pointer is null.
+/// Returns a NUL-terminated string, or `None` if the pointer is null.
 ///
 /// # Safety
 ///
-/// The pointer is null or of bytes with a NUL, which nothing changes meanwhile.
+/// The pointer is null, or points to a NUL-terminated string that nothing changes during the call.
 pub(crate) unsafe fn optional_text<'a>(pointer: *const c_char) -> Option<&'a OsStr> {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     let text = (!pointer.is_null()).then(|| unsafe { CStr::from_ptr(pointer) });
     text.map(|text| OsStr::from_bytes(text.to_bytes()))
 }
 
-/// Returns text with a NUL at its end. The null pointer is an error.
+/// Returns a NUL-terminated string. The null pointer is an error.
 ///
 /// # Safety
 ///
-/// As [`optional_text`].
+/// See [`optional_text`].
 pub(crate) unsafe fn text<'a>(pointer: *const c_char) -> Result<&'a OsStr> {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     let text = unsafe { optional_text(pointer) };
     text.ok_or_else(|| Failure::invalid("a text is NULL"))
 }
 
-/// Returns a path with a NUL at its end. The null pointer is an error.
+/// Returns a NUL-terminated path. The null pointer is an error.
 ///
 /// # Safety
 ///
-/// As [`optional_text`].
+/// See [`optional_text`].
 pub(crate) unsafe fn path<'a>(pointer: *const c_char) -> Result<&'a Path> {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     Ok(Path::new(unsafe { text(pointer)? }))
 }
 
@@ -81,7 +80,7 @@ pub(crate) unsafe fn path<'a>(pointer: *const c_char) -> Result<&'a Path> {
 ///
 /// # Safety
 ///
-/// The pointer is null or of so many texts with a NUL, which nothing changes meanwhile.
+/// The pointer is null, or points to `count` NUL-terminated strings that nothing changes during the call.
 pub(crate) unsafe fn paths<'a>(
     pointer: *const *const c_char,
     count: usize,
@@ -89,31 +88,31 @@ pub(crate) unsafe fn paths<'a>(
     let pointers = match (count, pointer.is_null()) {
         (0, _) => &[][..],
         (_, true) => return Err(Failure::invalid("the paths are NULL")),
-        // SAFETY: it is not null, and the rest is the caller's.
+        // SAFETY: it is not null, and the caller guarantees the rest.
         (_, false) => unsafe { slice::from_raw_parts(pointer, count) },
     };
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     let paths = pointers.iter().map(|&pointer| unsafe { path(pointer) });
     paths.collect()
 }
 
-/// Converts text for C. It ends before the first NUL, of which it should have none.
+/// Converts text for C. It ends before the first NUL, and should not contain any.
 pub(crate) fn text_of(text: impl AsRef<[u8]>) -> CString {
     let bytes = text.as_ref().iter().copied();
     let before: Vec<u8> = bytes.take_while(|byte| *byte != 0).collect();
     CString::new(before).unwrap_or_default()
 }
 
-/// Returns another handle of the file that a descriptor of the caller is open for.
+/// Duplicates a file descriptor of the caller.
 ///
 /// # Safety
 ///
-/// The descriptor is open until the function returns, or is none.
+/// The descriptor stays open until the function returns, or is negative.
 pub(crate) unsafe fn file_of(fd: c_int) -> Result<File> {
     if fd < 0 {
         return Err(Failure::new(libc::EBADF, "no file descriptor"));
     }
-    // SAFETY: it is not negative, and the rest is the caller's.
+    // SAFETY: it is not negative, and the caller guarantees the rest.
     let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
     Ok(File::from(borrowed.try_clone_to_owned()?))
 }
@@ -126,35 +125,35 @@ fn check_len(is_null: bool, len: usize) -> Result<()> {
     }
 }
 
-/// Returns bytes to read. The pointer may be null if there are none.
+/// Returns the bytes to read. The pointer may be null if `len` is 0.
 ///
 /// # Safety
 ///
-/// The pointer is null or of so many bytes, which nothing changes meanwhile.
+/// The pointer is null, or points to `len` bytes that nothing changes during the call.
 pub(crate) unsafe fn bytes<'a>(pointer: *const c_void, len: usize) -> Result<&'a [u8]> {
     check_len(pointer.is_null(), len)?;
     match len {
         0 => Ok(&[]),
-        // SAFETY: it is not null, and the rest is the caller's.
+        // SAFETY: it is not null, and the caller guarantees the rest.
         _ => Ok(unsafe { slice::from_raw_parts(pointer.cast(), len) }),
     }
 }
 
-/// Returns a buffer to fill. The pointer may be null if the buffer has no bytes.
+/// Returns a buffer to fill. The pointer may be null if `len` is 0.
 ///
 /// # Safety
 ///
-/// The pointer is null or of so many bytes, which nothing else looks at meanwhile.
+/// The pointer is null, or points to `len` bytes that nothing else accesses during the call.
 pub(crate) unsafe fn buffer<'a>(pointer: *mut c_void, len: usize) -> Result<&'a mut [u8]> {
     check_len(pointer.is_null(), len)?;
     match len {
         0 => Ok(&mut []),
-        // SAFETY: it is not null, and the rest is the caller's. Any byte is a value.
+        // SAFETY: it is not null, and the caller guarantees the rest. Any byte is a value.
         _ => Ok(unsafe { slice::from_raw_parts_mut(pointer.cast(), len) }),
     }
 }
 
-/// Copies all of `value`, and returns its size. An empty buffer asks for the size alone.
+/// Copies all of `value`, and returns its size. An empty buffer requests only the size.
 pub(crate) fn copy_whole(value: &[u8], buffer: &mut [u8]) -> Result<usize> {
     if !buffer.is_empty() {
         let place = buffer.get_mut(..value.len()).ok_or_else(|| {
@@ -166,41 +165,41 @@ pub(crate) fn copy_whole(value: &[u8], buffer: &mut [u8]) -> Result<usize> {
     Ok(value.len())
 }
 
-/// A place for a result, which may be uninitialised.
+/// Memory for a result, which may be uninitialised.
 pub(crate) struct Place<'a, T>(&'a mut MaybeUninit<T>);
 
-/// Returns the place of a result.
+/// Returns the memory for a result.
 ///
 /// # Safety
 ///
-/// The pointer is null or of a place for a value that nothing else looks at meanwhile.
+/// The pointer is null, or points to memory for a `T` that nothing else accesses during the call.
 pub(crate) unsafe fn place<'a, T>(pointer: *mut T) -> Result<Place<'a, T>> {
-    // SAFETY: the caller's; a place without a value is one of `MaybeUninit`.
+    // SAFETY: guaranteed by the caller; uninitialised memory is a valid `MaybeUninit`.
     let place = unsafe { pointer.cast::<MaybeUninit<T>>().as_mut() };
     place
         .map(Place)
         .ok_or_else(|| Failure::invalid("a place for a result is NULL"))
 }
 
-/// Returns the place of a handle, which is null until there is one.
+/// Returns the memory for a handle, and stores null in it.
 ///
 /// # Safety
 ///
-/// As [`place`].
+/// See [`place`].
 pub(crate) unsafe fn handle_place<'a, T>(pointer: *mut *mut T) -> Result<Place<'a, *mut T>> {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     let mut place = unsafe { place(pointer)? };
     place.put(ptr::null_mut());
     Ok(place)
 }
 
-/// Returns the place of a handle that the caller may not want; None if the pointer is null.
+/// Returns the memory for a handle that the caller may not want, or `None` if the pointer is null.
 ///
 /// # Safety
 ///
-/// As [`place`].
+/// See [`place`].
 pub(crate) unsafe fn optional_place<'a, T>(pointer: *mut *mut T) -> Option<Place<'a, *mut T>> {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe { handle_place(pointer) }.ok()
 }
 
@@ -211,7 +210,7 @@ impl<T> Place<'_, T> {
 }
 
 impl<T> Place<'_, *mut T> {
-    /// Gives a handle to C, until [`take_back`].
+    /// Passes ownership of a handle to C, until [`take_back`].
     pub(crate) fn give(mut self, value: T) {
         self.put(Box::into_raw(Box::new(value)));
     }

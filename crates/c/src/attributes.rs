@@ -1,4 +1,4 @@
-//! Attributes of files by paths.
+//! Attributes of files by path.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::fs::Permissions;
@@ -12,7 +12,7 @@ use crate::failure::{Failure, Result, size, status};
 use crate::metadata::{NewTime, ubtrfs_stat, ubtrfs_timespec};
 use crate::subvolume::ubtrfs_subvolume;
 
-/// A link at the end of the path is not followed.
+/// Do not follow a symbolic link at the end of the path.
 pub const UBTRFS_NOFOLLOW: c_uint = 1;
 /// The attribute must not exist.
 pub const UBTRFS_XATTR_CREATE: c_uint = 2;
@@ -27,7 +27,7 @@ fn follows(flags: c_uint) -> Result<bool> {
     }
 }
 
-/// Reads the attributes of a file. Links are followed.
+/// Reads the attributes of a file. Symbolic links are followed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_stat(
     subvolume: *const ubtrfs_subvolume,
@@ -35,14 +35,14 @@ pub unsafe extern "C" fn ubtrfs_stat(
     stat: *mut ubtrfs_stat,
 ) -> c_int {
     status(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let (of, at, mut stat) = unsafe { (handle(subvolume)?, path(at)?, place(stat)?) };
         stat.put(of.subvolume.metadata(at)?.into());
         Ok(())
     })
 }
 
-/// Reads the attributes of a file; of a link itself.
+/// Reads the attributes of a file, or of a symbolic link itself.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_lstat(
     subvolume: *const ubtrfs_subvolume,
@@ -50,14 +50,14 @@ pub unsafe extern "C" fn ubtrfs_lstat(
     stat: *mut ubtrfs_stat,
 ) -> c_int {
     status(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let (of, at, mut stat) = unsafe { (handle(subvolume)?, path(at)?, place(stat)?) };
         stat.put(of.subvolume.symlink_metadata(at)?.into());
         Ok(())
     })
 }
 
-/// Sets the permission bits. Links are followed.
+/// Sets the permission bits. Symbolic links are followed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_chmod(
     subvolume: *const ubtrfs_subvolume,
@@ -65,14 +65,14 @@ pub unsafe extern "C" fn ubtrfs_chmod(
     mode: u32,
 ) -> c_int {
     status(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let (of, at) = unsafe { (handle(subvolume)?, path(at)?) };
         let permissions = Permissions::from_mode(mode & !libc::S_IFMT);
         Ok(of.subvolume.set_permissions(at, permissions)?)
     })
 }
 
-/// Sets user and group. UINT32_MAX leaves one as it is. `flags` is 0 or UBTRFS_NOFOLLOW.
+/// Sets user and group. UINT32_MAX leaves an id unchanged. `flags` is 0 or UBTRFS_NOFOLLOW.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_chown(
     subvolume: *const ubtrfs_subvolume,
@@ -82,7 +82,7 @@ pub unsafe extern "C" fn ubtrfs_chown(
     flags: c_uint,
 ) -> c_int {
     status(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let (of, at) = unsafe { (handle(subvolume)?, path(at)?) };
         let wanted = |id: u32| Some(id).filter(|id| *id != u32::MAX);
         let (uid, gid) = (wanted(uid), wanted(gid));
@@ -93,8 +93,8 @@ pub unsafe extern "C" fn ubtrfs_chown(
     })
 }
 
-/// Sets times. As for utimensat, `nsec` may be UTIME_NOW or UTIME_OMIT of sys/stat.h: the time of this change, and no change.
-/// A time that is NULL stays as well. `flags` is 0 or UBTRFS_NOFOLLOW.
+/// Sets times. As for utimensat, `nsec` may be UTIME_NOW or UTIME_OMIT of sys/stat.h: the current time, or no change. A
+/// NULL time is also left unchanged. `flags` is 0 or UBTRFS_NOFOLLOW.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_utimens(
     subvolume: *const ubtrfs_subvolume,
@@ -104,14 +104,14 @@ pub unsafe extern "C" fn ubtrfs_utimens(
     flags: c_uint,
 ) -> c_int {
     status(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let (of, at) = unsafe { (handle(subvolume)?, path(at)?) };
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let (atime, mtime) = unsafe { (atime.as_ref(), mtime.as_ref()) };
         let is_followed = follows(flags)?;
         let (atime, mtime) = (NewTime::of(atime)?, NewTime::of(mtime)?);
         if let (NewTime::Kept, NewTime::Kept) = (&atime, &mtime) {
-            // As in the kernel, not even the time of the change.
+            // As in the kernel, not even the change time.
             return Ok(());
         }
         let mut times = FileTimes::new();
@@ -132,8 +132,8 @@ pub unsafe extern "C" fn ubtrfs_utimens(
     })
 }
 
-/// Copies the value of an extended attribute, such as "user.note", and returns its size. `flags` is 0 or UBTRFS_NOFOLLOW.
-/// Without such an attribute the error is -ENODATA.
+/// Copies the value of an extended attribute, such as "user.note", and returns its size. `flags` is 0 or
+/// UBTRFS_NOFOLLOW. If there is no such attribute the error is -ENODATA.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_getxattr(
     subvolume: *const ubtrfs_subvolume,
@@ -144,9 +144,9 @@ pub unsafe extern "C" fn ubtrfs_getxattr(
     flags: c_uint,
 ) -> i64 {
     size(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let (of, at, name) = unsafe { (handle(subvolume)?, path(at)?, text(name)?) };
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let buf = unsafe { buffer(buf, buf_size)? };
         let value = match follows(flags)? {
             true => of.subvolume.xattr(at, name)?,
@@ -157,7 +157,8 @@ pub unsafe extern "C" fn ubtrfs_getxattr(
     })
 }
 
-/// Copies the names of all extended attributes, each with a NUL, and returns their size. `flags` is 0 or UBTRFS_NOFOLLOW.
+/// Copies the names of all extended attributes, each with a NUL, and returns their size. `flags` is 0 or
+/// UBTRFS_NOFOLLOW.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_listxattr(
     subvolume: *const ubtrfs_subvolume,
@@ -167,7 +168,7 @@ pub unsafe extern "C" fn ubtrfs_listxattr(
     flags: c_uint,
 ) -> i64 {
     size(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let (of, at, buf) = unsafe { (handle(subvolume)?, path(at)?, buffer(buf, buf_size)?) };
         let all = match follows(flags)? {
             true => of.subvolume.xattrs(at)?,
@@ -179,7 +180,8 @@ pub unsafe extern "C" fn ubtrfs_listxattr(
     })
 }
 
-/// Sets an extended attribute. `flags` is 0, or UBTRFS_XATTR_CREATE or UBTRFS_XATTR_REPLACE, and UBTRFS_NOFOLLOW.
+/// Sets an extended attribute. `flags` is 0, UBTRFS_XATTR_CREATE or UBTRFS_XATTR_REPLACE, optionally with
+/// UBTRFS_NOFOLLOW.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_setxattr(
     subvolume: *const ubtrfs_subvolume,
@@ -190,9 +192,9 @@ pub unsafe extern "C" fn ubtrfs_setxattr(
     flags: c_uint,
 ) -> c_int {
     status(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let (of, at, name) = unsafe { (handle(subvolume)?, path(at)?, text(name)?) };
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let value = unsafe { bytes(value, value_size)? };
         let of = &of.subvolume;
         let is_followed = follows(flags & UBTRFS_NOFOLLOW)?;
@@ -218,7 +220,7 @@ pub unsafe extern "C" fn ubtrfs_removexattr(
     flags: c_uint,
 ) -> c_int {
     status(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let (of, at, name) = unsafe { (handle(subvolume)?, path(at)?, text(name)?) };
         match follows(flags)? {
             true => Ok(of.subvolume.remove_xattr(at, name)?),

@@ -10,11 +10,11 @@ use crate::failure::{Failure, number, status};
 use crate::metadata::mode_of;
 use crate::subvolume::ubtrfs_subvolume;
 
-/// A directory that is listed.
+/// A directory that is being listed.
 #[derive(Debug)]
 pub struct ubtrfs_dir {
     entries: ReadDir,
-    /// The name of the entry that was given last.
+    /// The name of the last entry.
     name: CString,
 }
 
@@ -25,13 +25,13 @@ pub struct ubtrfs_dirent {
     /// Valid until the next entry is read, or the directory closed.
     pub name: *const c_char,
     pub ino: u64,
-    /// The kind alone: S_ISDIR(mode) and the like of sys/stat.h.
+    /// Only the file type: use S_ISDIR(mode) and similar macros of sys/stat.h.
     pub mode: u32,
-    /// It is the root of a subvolume.
+    /// Whether the entry is the root of a subvolume.
     pub is_subvolume: bool,
 }
 
-/// Opens a directory to list it.
+/// Opens a directory for listing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_opendir(
     subvolume: *const ubtrfs_subvolume,
@@ -39,7 +39,7 @@ pub unsafe extern "C" fn ubtrfs_opendir(
     dir: *mut *mut ubtrfs_dir,
 ) -> c_int {
     status(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let (opened, of, at) = unsafe { (handle_place(dir)?, handle(subvolume)?, path(at)?) };
         let entries = of.subvolume.read_dir(at)?;
         let name = CString::default();
@@ -48,11 +48,11 @@ pub unsafe extern "C" fn ubtrfs_opendir(
     })
 }
 
-/// Reads the next entry: 1 if there is one, 0 at the end. "." and ".." are not among them.
+/// Reads the next entry. Returns 1 if there is one, 0 at the end. "." and ".." are not listed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_readdir(dir: *mut ubtrfs_dir, entry: *mut ubtrfs_dirent) -> c_int {
     number(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let (dir, mut place) = unsafe { (handle_alone(dir)?, place(entry)?) };
         let Some(entry) = dir.entries.next().transpose()? else {
             return Ok(0);
@@ -69,11 +69,11 @@ pub unsafe extern "C" fn ubtrfs_readdir(dir: *mut ubtrfs_dir, entry: *mut ubtrfs
     })
 }
 
-/// Frees a directory. NULL is no error.
+/// Frees a directory. NULL is allowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_closedir(dir: *mut ubtrfs_dir) {
     status(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         drop(unsafe { take_back(dir) });
         Ok(())
     });

@@ -1,4 +1,4 @@
-//! How failures reach C: a negative errno, and a message for each thread.
+//! Error reporting to C: a negative errno, and a message for each thread.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -10,7 +10,7 @@ thread_local! {
     static MESSAGE: RefCell<CString> = RefCell::default();
 }
 
-/// A failure of a function.
+/// An error of a function.
 pub(crate) struct Failure {
     errno: c_int,
     message: String,
@@ -26,7 +26,7 @@ impl Failure {
         }
     }
 
-    /// Creates the error of an argument that cannot be used.
+    /// Creates the error for an invalid argument.
     pub(crate) fn invalid(what: &str) -> Failure {
         Failure::new(libc::EINVAL, format!("invalid argument: {what}"))
     }
@@ -56,9 +56,9 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// Runs a function's work. A failure leaves its message.
+/// Runs the work of a function. An error sets the message of the thread.
 fn run<T>(work: impl FnOnce() -> Result<T>) -> std::result::Result<T, c_int> {
-    // C-1. Handles stay sound: the library keeps its own state so after a panic of a caller's device, too.
+    // C-1. Handles stay sound: the library also keeps its state consistent after a panic in a caller's device.
     let outcome = panic::catch_unwind(AssertUnwindSafe(work));
     outcome
         .unwrap_or_else(|panic| Err(Failure::of_panic(&*panic)))
@@ -66,13 +66,13 @@ fn run<T>(work: impl FnOnce() -> Result<T>) -> std::result::Result<T, c_int> {
             let bytes: Vec<u8> = failure.message.into_bytes();
             let bytes: Vec<u8> = bytes.into_iter().filter(|byte| *byte != 0).collect();
             let message = CString::new(bytes).unwrap_or_default();
-            // A thread that ends has no message any more.
+            // A thread that is ending no longer has a message.
             let _ = MESSAGE.try_with(|last| *last.borrow_mut() = message);
             -failure.errno
         })
 }
 
-/// Runs work that returns nothing: 0 or a negative errno.
+/// Runs work without a result. Returns 0 or a negative errno.
 pub(crate) fn status(work: impl FnOnce() -> Result<()>) -> c_int {
     match run(work) {
         Ok(()) => 0,
@@ -80,19 +80,19 @@ pub(crate) fn status(work: impl FnOnce() -> Result<()>) -> c_int {
     }
 }
 
-/// Runs work that returns a small number: that, or a negative errno.
+/// Runs work with a small number as its result. Returns the number, or a negative errno.
 pub(crate) fn number(work: impl FnOnce() -> Result<c_int>) -> c_int {
     run(work).unwrap_or_else(|errno| errno)
 }
 
-/// Runs work that returns a count of bytes: that, or a negative errno.
+/// Runs work with a byte count as its result. Returns the count, or a negative errno.
 pub(crate) fn size(work: impl FnOnce() -> Result<usize>) -> i64 {
     let count = |len| i64::try_from(len).unwrap_or(i64::MAX);
     run(work).map_or_else(i64::from, count)
 }
 
-/// Tells in English why the last call of this thread that failed did so, with its paths. Empty if none has. The text is
-/// valid until the next call of this thread fails.
+/// Returns the English message of this thread's last error, including paths. It is empty if no call has failed. The
+/// text is valid until the next call of this thread fails.
 #[unsafe(no_mangle)]
 pub extern "C" fn ubtrfs_error_message() -> *const c_char {
     let message = MESSAGE.try_with(|last| last.borrow().as_ptr());

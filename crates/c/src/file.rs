@@ -16,7 +16,7 @@ pub struct ubtrfs_file {
     file: File,
 }
 
-/// Flags of open(2) that change nothing here.
+/// Flags of open(2) that have no effect here.
 const IGNORED: c_int = libc::O_CLOEXEC | libc::O_LARGEFILE | libc::O_NOCTTY;
 
 fn options(flags: c_int, mode: u32) -> Result<OpenOptions> {
@@ -51,8 +51,9 @@ fn options(flags: c_int, mode: u32) -> Result<OpenOptions> {
         .mode(mode))
 }
 
-/// Opens a file, with the flags of open(2): O_RDONLY, O_WRONLY or O_RDWR, and of O_APPEND, O_CREAT, O_EXCL, O_NOFOLLOW and
-/// O_TRUNC. The last but O_NOFOLLOW need writing, and O_TRUNC excludes O_APPEND. A new file gets the permissions of `mode`.
+/// Opens a file, with the flags of open(2): O_RDONLY, O_WRONLY or O_RDWR, and optionally O_APPEND, O_CREAT, O_EXCL,
+/// O_NOFOLLOW and O_TRUNC. All optional flags except O_NOFOLLOW need write access, and O_TRUNC excludes O_APPEND. A new
+/// file gets the permissions in `mode`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_open(
     subvolume: *const ubtrfs_subvolume,
@@ -62,7 +63,7 @@ pub unsafe extern "C" fn ubtrfs_open(
     file: *mut *mut ubtrfs_file,
 ) -> c_int {
     status(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let (opened, of, at) = unsafe { (handle_place(file)?, handle(subvolume)?, path(at)?) };
         let file = of.subvolume.open_with(at, &options(flags, mode)?)?;
         opened.give(ubtrfs_file { file });
@@ -70,17 +71,17 @@ pub unsafe extern "C" fn ubtrfs_open(
     })
 }
 
-/// Frees an open file. Written data stays in the volume, which commits it. NULL is no error.
+/// Frees an open file. Written data stays in the volume, which commits it. NULL is allowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_close(file: *mut ubtrfs_file) {
     status(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         drop(unsafe { take_back(file) });
         Ok(())
     });
 }
 
-/// Reads from an offset. Returns how many bytes there were: fewer than asked for only at the end of the file.
+/// Reads from an offset. Returns the number of bytes read, which is less than `buf_size` only at the end of the file.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_pread(
     file: *const ubtrfs_file,
@@ -89,7 +90,7 @@ pub unsafe extern "C" fn ubtrfs_pread(
     offset: u64,
 ) -> i64 {
     size(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let (of, buf) = unsafe { (handle(file)?, buffer(buf, buf_size)?) };
         let mut filled = 0;
         while let Some(rest) = buf.get_mut(filled..).filter(|rest| !rest.is_empty()) {
@@ -103,7 +104,7 @@ pub unsafe extern "C" fn ubtrfs_pread(
     })
 }
 
-/// Writes all bytes at an offset; at the end, if the file was opened with O_APPEND. Returns how many.
+/// Writes all bytes at an offset, or at the end if the file was opened with O_APPEND. Returns the number of bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_pwrite(
     file: *const ubtrfs_file,
@@ -112,38 +113,38 @@ pub unsafe extern "C" fn ubtrfs_pwrite(
     offset: u64,
 ) -> i64 {
     size(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let (of, data) = unsafe { (handle(file)?, bytes(data, data_size)?) };
         of.file.write_all_at(data, offset)?;
         Ok(data.len())
     })
 }
 
-/// Cuts the file or lengthens it by zeros.
+/// Truncates the file, or extends it with zeros.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_truncate(file: *const ubtrfs_file, size_bytes: u64) -> c_int {
     status(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let of = unsafe { handle(file)? };
         Ok(of.file.set_len(size_bytes)?)
     })
 }
 
-/// Makes the file durable, content and attributes, with its name if it is new.
+/// Makes the file durable: content and attributes, and its name if it is new.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_fsync(file: *const ubtrfs_file) -> c_int {
     status(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let of = unsafe { handle(file)? };
         Ok(of.file.sync_all()?)
     })
 }
 
-/// Makes the content durable, and of the attributes those that reading it needs.
+/// Makes the content durable, and only the attributes that reading it needs.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_fdatasync(file: *const ubtrfs_file) -> c_int {
     status(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let of = unsafe { handle(file)? };
         Ok(of.file.sync_data()?)
     })
@@ -153,14 +154,14 @@ pub unsafe extern "C" fn ubtrfs_fdatasync(file: *const ubtrfs_file) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_fstat(file: *const ubtrfs_file, stat: *mut ubtrfs_stat) -> c_int {
     status(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let (of, mut stat) = unsafe { (handle(file)?, place(stat)?) };
         stat.put(of.file.metadata()?.into());
         Ok(())
     })
 }
 
-/// Reserves space, punches a hole or zeroes a range, as fallocate(2). `mode` is 0, FALLOC_FL_PUNCH_HOLE |
+/// Reserves space, punches a hole or zeroes a range, like fallocate(2). `mode` is 0, FALLOC_FL_PUNCH_HOLE |
 /// FALLOC_FL_KEEP_SIZE, or FALLOC_FL_ZERO_RANGE.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_fallocate(
@@ -171,7 +172,7 @@ pub unsafe extern "C" fn ubtrfs_fallocate(
 ) -> c_int {
     const PUNCH_HOLE: c_int = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
     status(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let of = unsafe { handle(file)? };
         let done = match mode {
             0 => of.file.allocate(offset, size_bytes),
@@ -183,12 +184,12 @@ pub unsafe extern "C" fn ubtrfs_fallocate(
     })
 }
 
-/// Finds data or a hole at an offset or behind it, as lseek(2). `whence` is SEEK_DATA or SEEK_HOLE. Returns the offset, or
-/// -ENXIO if there is none.
+/// Finds data or a hole at or after an offset, like lseek(2). `whence` is SEEK_DATA or SEEK_HOLE. Returns the offset,
+/// or -ENXIO if nothing is found.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_lseek(file: *const ubtrfs_file, offset: u64, whence: c_int) -> i64 {
     size(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let of = unsafe { handle(file)? };
         let found = match whence {
             libc::SEEK_DATA => of.file.seek_data(offset)?,
@@ -201,8 +202,8 @@ pub unsafe extern "C" fn ubtrfs_lseek(file: *const ubtrfs_file, offset: u64, whe
     })
 }
 
-/// Has a range of `to` share a range of `from`: no data is copied. Both begin at blocks, and end at one or at the end of
-/// `from`.
+/// Makes a range of `to` share the data of a range of `from`, without copying. Both ranges must begin at block
+/// boundaries, and end at one or at the end of `from`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_clone_range(
     from: *const ubtrfs_file,
@@ -212,7 +213,7 @@ pub unsafe extern "C" fn ubtrfs_clone_range(
     to_offset: u64,
 ) -> c_int {
     status(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let (from, to) = unsafe { (handle(from)?, handle(to)?) };
         let (from, to) = (&from.file, &to.file);
         Ok(to.clone_range(from, from_offset, size_bytes, to_offset)?)

@@ -6,10 +6,10 @@ use crate::arguments::handle;
 use crate::failure::{Failure, number};
 use crate::volume::ubtrfs_volume;
 
-/// Does the work of a group; `data` is the caller's. Another result than 0 says that the work failed.
+/// Runs the operations of a group, with the caller's `data`. A result other than 0 means that they failed.
 pub type ubtrfs_work_callback = Option<unsafe extern "C" fn(data: *mut c_void) -> c_int>;
 
-/// The end of a group that did not become durable as one.
+/// The reason why a group did not become durable atomically.
 enum Ended {
     /// The callback's result.
     ByWork(c_int),
@@ -22,13 +22,13 @@ impl From<ubtrfs::Error> for Ended {
     }
 }
 
-/// Calls `work`, and commits all that it did at once: after a power cut there is all of it or nothing. Returns when it
-/// is durable.
+/// Calls `work`, and commits all its changes atomically: after a power cut either all of them exist or none does.
+/// Returns when they are durable.
 ///
-/// Changes by other threads wait meanwhile, so `work` must not wait for a thread that changes this volume. An operation
-/// that commits by itself is -EDQUOT within: syncs, subvolumes and snapshots that are made, ubtrfs_receive,
-/// ubtrfs_send. If `work` returns another value than 0, that is returned. The work that it did stays then, and becomes
-/// durable with the next commit.
+/// Changes by other threads wait for the call, so `work` must not wait for a thread that changes this volume.
+/// Operations that commit by themselves fail with -EDQUOT inside `work`: syncs, creation of subvolumes and snapshots,
+/// ubtrfs_receive, ubtrfs_send. If `work` returns another value than 0, that is returned. The changes so far are kept
+/// then, and become durable with the next commit.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_volume_group(
     volume: *const ubtrfs_volume,
@@ -36,10 +36,10 @@ pub unsafe extern "C" fn ubtrfs_volume_group(
     data: *mut c_void,
 ) -> c_int {
     number(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let handle = unsafe { handle(volume)? };
         let work = work.ok_or_else(|| Failure::invalid("the callback is NULL"))?;
-        // SAFETY: the caller's function gets what its type says.
+        // SAFETY: the callback receives arguments of its declared type.
         let done = handle.volume.group_with(|| match unsafe { work(data) } {
             0 => Ok(()),
             result => Err(Ended::ByWork(result)),

@@ -1,13 +1,13 @@
-//! The library for C, over the crate `ubtrfs`.
+//! The C library, on top of the crate `ubtrfs`.
 //!
-//! `include/ubtrfs.h` is made of these files by `cargo xtask header`, comments included. Its head (`include/head.h`) has the
-//! rules that hold for all functions. The functions rely on them: their `SAFETY` comments name the head.
+//! `cargo xtask header` generates `include/ubtrfs.h` from these files, including comments. Its head (`include/head.h`)
+//! has the rules for all functions. The functions rely on them: their `SAFETY` comments refer to the head.
 //!
 //! - C-1: no panic leaves a function.
-//! - C-2: a null pointer is an error, unless a function says what it means.
+//! - C-2: a null pointer is an error, unless the function documents it.
 
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
-// Pointers of C.
+// Raw pointers of C.
 #![allow(unsafe_code)]
 #![allow(
     clippy::missing_safety_doc,

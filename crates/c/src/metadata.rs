@@ -1,4 +1,4 @@
-//! Times and attributes of files as structures of C.
+//! Times and file attributes as C structures.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -50,10 +50,10 @@ impl ubtrfs_timespec {
     }
 }
 
-/// A time that a file shall have.
+/// A requested time of a file.
 pub(crate) enum NewTime {
     Kept,
-    /// The time of the change.
+    /// The current time.
     Now,
     At(SystemTime),
 }
@@ -74,23 +74,23 @@ impl NewTime {
 #[derive(Debug)]
 #[repr(C)]
 pub struct ubtrfs_stat {
-    /// The subvolume that holds the file. With `ino` it tells the file from all others.
+    /// The subvolume of the file. Together with `ino` it identifies the file in the volume.
     pub subvolume_id: u64,
     pub ino: u64,
     pub size: u64,
-    /// The space that the content takes, in units of 512 bytes.
+    /// The allocated space, in units of 512 bytes.
     pub blocks: u64,
     pub nlink: u64,
-    /// The device that a device file stands for.
+    /// The device number of a device file.
     pub rdev: u64,
-    /// Kind and permissions: S_ISDIR(mode) and the like of sys/stat.h.
+    /// File type and permissions: use S_ISDIR(mode) and similar macros of sys/stat.h.
     pub mode: u32,
     pub uid: u32,
     pub gid: u32,
     pub atime: ubtrfs_timespec,
     pub mtime: ubtrfs_timespec,
     pub ctime: ubtrfs_timespec,
-    /// When the file was made.
+    /// The time of creation.
     pub btime: ubtrfs_timespec,
 }
 

@@ -1,4 +1,4 @@
-//! Options of volumes that are made, opened and checked. They are handles, so that a later release can have more of them.
+//! Options for creating, opening and checking volumes. They are handles, so that later releases can add options.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::mem;
@@ -12,7 +12,7 @@ use crate::arguments::{handle_alone, handle_place, optional_text, path, take_bac
 use crate::failure::{Failure, Result, status};
 use crate::progress::{Listener, ubtrfs_progress_callback};
 
-/// How a volume is opened. New ones are those of ubtrfs_volume_open for writing.
+/// Options for opening a volume. The defaults are the same as for ubtrfs_volume_open with write access.
 #[derive(Debug, Default)]
 pub struct ubtrfs_open_options {
     builder: Builder,
@@ -23,7 +23,7 @@ pub struct ubtrfs_open_options {
     keeps_free_space: bool,
 }
 
-/// How a volume is made. New ones are those of ubtrfs_volume_create.
+/// Options for creating a volume. The defaults are the same as for ubtrfs_volume_create.
 #[derive(Debug, Default)]
 pub struct ubtrfs_mkfs_options {
     options: MkfsOptions,
@@ -37,7 +37,7 @@ pub struct ubtrfs_mkfs_options {
     pub(crate) listener: Listener,
 }
 
-/// How a volume is checked. New ones are those of ubtrfs_check without flags.
+/// Options for checking a volume. The defaults are the same as for ubtrfs_check without flags.
 #[derive(Debug, Default)]
 pub struct ubtrfs_check_options {
     checker: Checker,
@@ -105,48 +105,48 @@ impl ubtrfs_check_options {
 ///
 /// # Safety
 ///
-/// As [`handle_alone`].
+/// See [`handle_alone`].
 pub(crate) unsafe fn set<T>(options: *mut T, change: impl FnOnce(&mut T) -> Result<()>) -> c_int {
     status(|| {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         change(unsafe { handle_alone(options)? })
     })
 }
 
-/// Reads the value that a name stands for.
+/// Parses the name of a value.
 ///
 /// # Safety
 ///
-/// As [`text`].
+/// See [`text`].
 pub(crate) unsafe fn named<T>(
     name: *const c_char,
     what: &str,
     read: impl FnOnce(&str) -> Option<T>,
 ) -> Result<T> {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     let name = unsafe { text(name)? };
     let value = name.to_str().and_then(read);
     value.ok_or_else(|| Failure::invalid(&format!("unknown {what} {}", name.display())))
 }
 
-/// Makes options of opening.
+/// Creates options for opening a volume.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_open_options_new(options: *mut *mut ubtrfs_open_options) -> c_int {
     status(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         unsafe { handle_place(options)? }.give(ubtrfs_open_options::default());
         Ok(())
     })
 }
 
-/// Frees options. NULL is no error.
+/// Frees options. NULL is allowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_open_options_free(options: *mut ubtrfs_open_options) {
-    // SAFETY: the head of the header.
+    // SAFETY: see the head of the header.
     drop(unsafe { take_back(options) });
 }
 
-/// Opens for reading: others may do the same meanwhile.
+/// Opens the volume read-only. Other processes may also open it read-only.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_open_options_set_read_only(
     options: *mut ubtrfs_open_options,
@@ -156,11 +156,11 @@ pub unsafe extern "C" fn ubtrfs_open_options_set_read_only(
         options.is_read_only = read_only;
         Ok(())
     };
-    // SAFETY: the head of the header.
+    // SAFETY: see the head of the header.
     unsafe { set(options, change) }
 }
 
-/// Opens for reading, and as of the last commit: so a volume can be read whose log of syncs is damaged.
+/// Opens the volume read-only, as of the last commit. Use this to read a volume whose log of fsyncs is damaged.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_open_options_set_as_committed(
     options: *mut ubtrfs_open_options,
@@ -170,11 +170,11 @@ pub unsafe extern "C" fn ubtrfs_open_options_set_as_committed(
         options.is_as_committed = as_committed;
         Ok(())
     };
-    // SAFETY: the head of the header.
+    // SAFETY: see the head of the header.
     unsafe { set(options, change) }
 }
 
-/// Opens although devices are missing, as far as the profiles allow.
+/// Allows missing devices, as far as the profiles permit.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_open_options_set_degraded(
     options: *mut ubtrfs_open_options,
@@ -184,44 +184,44 @@ pub unsafe extern "C" fn ubtrfs_open_options_set_degraded(
         options.change(|builder| builder.degraded(degraded));
         Ok(())
     };
-    // SAFETY: the head of the header.
+    // SAFETY: see the head of the header.
     unsafe { set(options, change) }
 }
 
-/// Adds a place where other devices of the volume are looked for: a file or a folder. In a folder it is what is directly in
-/// it; in "/dev" all block devices.
+/// Adds a file or a folder to the search for other devices of the volume. A folder is searched without its subfolders;
+/// "/dev" means all block devices.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_open_options_add_scan(
     options: *mut ubtrfs_open_options,
     place: *const c_char,
 ) -> c_int {
     let change = |options: &mut ubtrfs_open_options| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         options.scan.push(unsafe { path(place)? }.to_owned());
         Ok(())
     };
-    // SAFETY: the head of the header.
+    // SAFETY: see the head of the header.
     unsafe { set(options, change) }
 }
 
-/// Sets how files are compressed that do not say it themselves: "none", "lzo", "zlib" or "zstd". The last two may have a
-/// level, as "zstd:3". A new volume's contents are compressed so as well.
+/// Sets the compression of files without a setting of their own: "none", "lzo", "zlib" or "zstd". The last two may have
+/// a level, such as "zstd:3". Also applies to the initial contents of a new volume.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_open_options_set_compression(
     options: *mut ubtrfs_open_options,
     compression: *const c_char,
 ) -> c_int {
     let change = |options: &mut ubtrfs_open_options| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let compress = unsafe { named(compression, "compression", Compress::from_name)? };
         options.change(|builder| builder.compress(compress));
         Ok(())
     };
-    // SAFETY: the head of the header.
+    // SAFETY: see the head of the header.
     unsafe { set(options, change) }
 }
 
-/// Lowers all caches and budgets to their shares of so much memory.
+/// Limits all caches and buffers to their shares of this amount of memory.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_open_options_set_memory(
     options: *mut ubtrfs_open_options,
@@ -231,7 +231,7 @@ pub unsafe extern "C" fn ubtrfs_open_options_set_memory(
         options.memory_bytes = Some(size_bytes);
         Ok(())
     };
-    // SAFETY: the head of the header.
+    // SAFETY: see the head of the header.
     unsafe { set(options, change) }
 }
 
@@ -245,12 +245,12 @@ pub unsafe extern "C" fn ubtrfs_open_options_set_cache(
         options.change(|builder| builder.cache_bytes(size_bytes));
         Ok(())
     };
-    // SAFETY: the head of the header.
+    // SAFETY: see the head of the header.
     unsafe { set(options, change) }
 }
 
-/// Sets how long a change may stay uncommitted: 30 seconds unless it is set. With 0 a commit comes on request and under
-/// pressure of memory only.
+/// Sets how long a change may stay uncommitted. The default is 30 seconds. With 0, commits happen only on request and
+/// under memory pressure.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_open_options_set_commit_interval(
     options: *mut ubtrfs_open_options,
@@ -262,11 +262,11 @@ pub unsafe extern "C" fn ubtrfs_open_options_set_commit_interval(
         options.change(|builder| builder.commit_interval(interval));
         Ok(())
     };
-    // SAFETY: the head of the header.
+    // SAFETY: see the head of the header.
     unsafe { set(options, change) }
 }
 
-/// Says whether devices are told of freed space, which makes an image smaller. They are unless it is set.
+/// Sets whether freed space is discarded on the devices, which shrinks an image file. The default is true.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_open_options_set_discard(
     options: *mut ubtrfs_open_options,
@@ -276,110 +276,110 @@ pub unsafe extern "C" fn ubtrfs_open_options_set_discard(
         options.keeps_free_space = !discard;
         Ok(())
     };
-    // SAFETY: the head of the header.
+    // SAFETY: see the head of the header.
     unsafe { set(options, change) }
 }
 
-/// Makes options of new volumes.
+/// Creates options for new volumes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_mkfs_options_new(options: *mut *mut ubtrfs_mkfs_options) -> c_int {
     status(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         unsafe { handle_place(options)? }.give(ubtrfs_mkfs_options::default());
         Ok(())
     })
 }
 
-/// Frees options. NULL is no error.
+/// Frees options. NULL is allowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_mkfs_options_free(options: *mut ubtrfs_mkfs_options) {
-    // SAFETY: the head of the header.
+    // SAFETY: see the head of the header.
     drop(unsafe { take_back(options) });
 }
 
-/// Sets the label, of at most 255 bytes. NULL is none.
+/// Sets the label, of at most 255 bytes. NULL means no label.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_mkfs_options_set_label(
     options: *mut ubtrfs_mkfs_options,
     label: *const c_char,
 ) -> c_int {
     let change = |options: &mut ubtrfs_mkfs_options| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let label = unsafe { optional_text(label) };
         options.options.label = label.unwrap_or_default().as_bytes().to_vec();
         Ok(())
     };
-    // SAFETY: the head of the header.
+    // SAFETY: see the head of the header.
     unsafe { set(options, change) }
 }
 
-/// Sets the UUID of the volume, which no other may have. It is random unless it is set.
+/// Sets the UUID of the volume, which must be unique. The default is a random UUID.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_mkfs_options_set_uuid(
     options: *mut ubtrfs_mkfs_options,
     uuid: *const [u8; 16],
 ) -> c_int {
     let change = |options: &mut ubtrfs_mkfs_options| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let uuid = unsafe { uuid.as_ref() };
         let uuid = uuid.ok_or_else(|| Failure::invalid("the UUID is NULL"))?;
         options.uuid = Some(Uuid(*uuid));
         Ok(())
     };
-    // SAFETY: the head of the header.
+    // SAFETY: see the head of the header.
     unsafe { set(options, change) }
 }
 
-/// Sets the profile of data: "single", "dup", "raid0", "raid1", "raid1c3", "raid1c4", "raid10", "raid5" or "raid6". It
-/// follows from the number of devices unless it is set.
+/// Sets the profile of data: "single", "dup", "raid0", "raid1", "raid1c3", "raid1c4", "raid10", "raid5" or "raid6". The
+/// default depends on the number of devices.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_mkfs_options_set_data_profile(
     options: *mut ubtrfs_mkfs_options,
     profile: *const c_char,
 ) -> c_int {
     let change = |options: &mut ubtrfs_mkfs_options| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let profile = unsafe { named(profile, "profile", Profile::from_name)? };
         options.options.data = Some(profile);
         Ok(())
     };
-    // SAFETY: the head of the header.
+    // SAFETY: see the head of the header.
     unsafe { set(options, change) }
 }
 
-/// Sets the profile of trees, as ubtrfs_mkfs_options_set_data_profile.
+/// Sets the profile of metadata, with the names of ubtrfs_mkfs_options_set_data_profile.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_mkfs_options_set_metadata_profile(
     options: *mut ubtrfs_mkfs_options,
     profile: *const c_char,
 ) -> c_int {
     let change = |options: &mut ubtrfs_mkfs_options| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let profile = unsafe { named(profile, "profile", Profile::from_name)? };
         options.options.metadata = Some(profile);
         Ok(())
     };
-    // SAFETY: the head of the header.
+    // SAFETY: see the head of the header.
     unsafe { set(options, change) }
 }
 
-/// Sets the algorithm of the checksums: "crc32c", which is the default, "xxhash", "sha256" or "blake2".
+/// Sets the checksum algorithm: "crc32c" (the default), "xxhash", "sha256" or "blake2".
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_mkfs_options_set_checksum(
     options: *mut ubtrfs_mkfs_options,
     checksum: *const c_char,
 ) -> c_int {
     let change = |options: &mut ubtrfs_mkfs_options| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let csum_type = unsafe { named(checksum, "checksum", CsumType::from_name)? };
         options.options.csum_type = csum_type;
         Ok(())
     };
-    // SAFETY: the head of the header.
+    // SAFETY: see the head of the header.
     unsafe { set(options, change) }
 }
 
-/// Sets the size of a tree block. It is 16 KiB unless it is set.
+/// Sets the size of a tree block. The default is 16 KiB.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_mkfs_options_set_node_size(
     options: *mut ubtrfs_mkfs_options,
@@ -389,11 +389,11 @@ pub unsafe extern "C" fn ubtrfs_mkfs_options_set_node_size(
         options.options.nodesize = Some(size_bytes);
         Ok(())
     };
-    // SAFETY: the head of the header.
+    // SAFETY: see the head of the header.
     unsafe { set(options, change) }
 }
 
-/// Sets the size of a block of data. It is 4 KiB unless it is set.
+/// Sets the size of a data block. The default is 4 KiB.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_mkfs_options_set_sector_size(
     options: *mut ubtrfs_mkfs_options,
@@ -403,48 +403,49 @@ pub unsafe extern "C" fn ubtrfs_mkfs_options_set_sector_size(
         options.options.sectorsize = size_bytes;
         Ok(())
     };
-    // SAFETY: the head of the header.
+    // SAFETY: see the head of the header.
     unsafe { set(options, change) }
 }
 
-/// Sets and clears features by a list, as of `mkfs.btrfs -O`: "^no-holes,mixed-bg" clears the first and sets the second.
+/// Sets and clears features with a list as in `mkfs.btrfs -O`: "^no-holes,mixed-bg" clears the first and sets the
+/// second.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_mkfs_options_set_features(
     options: *mut ubtrfs_mkfs_options,
     list: *const c_char,
 ) -> c_int {
     let change = |options: &mut ubtrfs_mkfs_options| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let list = unsafe { text(list)? };
         let list = list.to_str();
         let list = list.ok_or_else(|| Failure::invalid("the features are no UTF-8"))?;
-        // A list that is refused changes nothing.
+        // A list with an error changes nothing.
         let mut features = options.options.features;
         features.apply_list(list)?;
         options.options.features = features;
         Ok(())
     };
-    // SAFETY: the head of the header.
+    // SAFETY: see the head of the header.
     unsafe { set(options, change) }
 }
 
-/// Fills the volume with what is in a folder of this machine, or in a tar archive, compressed or not.
+/// Fills the volume with the contents of a folder of the host, or of a tar archive, compressed or not.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_mkfs_options_set_rootdir(
     options: *mut ubtrfs_mkfs_options,
     contents: *const c_char,
 ) -> c_int {
     let change = |options: &mut ubtrfs_mkfs_options| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         options.contents = Some(unsafe { path(contents)? }.to_owned());
         Ok(())
     };
-    // SAFETY: the head of the header.
+    // SAFETY: see the head of the header.
     unsafe { set(options, change) }
 }
 
-/// Takes a time, in seconds since 1970, for the present: then the same options and files make the same volume, byte for
-/// byte. No file has a later time. An empty volume needs a UUID for that.
+/// Uses this time, in seconds since 1970, as the current time: then the same options and files produce the same volume,
+/// byte for byte. No file has a later time. An empty volume also needs a UUID for that.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_mkfs_options_set_source_date_epoch(
     options: *mut ubtrfs_mkfs_options,
@@ -454,11 +455,11 @@ pub unsafe extern "C" fn ubtrfs_mkfs_options_set_source_date_epoch(
         options.source_date_epoch = Some(seconds.into());
         Ok(())
     };
-    // SAFETY: the head of the header.
+    // SAFETY: see the head of the header.
     unsafe { set(options, change) }
 }
 
-/// Makes a directory of what the volume is filled with a subvolume. The path is that within it.
+/// Turns a directory of the initial contents into a subvolume. The path is relative to the contents.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_mkfs_options_add_subvolume(
     options: *mut ubtrfs_mkfs_options,
@@ -470,16 +471,16 @@ pub unsafe extern "C" fn ubtrfs_mkfs_options_add_subvolume(
             true => Access::ReadOnly,
             false => Access::Writable,
         };
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let dir = unsafe { path(dir)? };
         options.subvolumes.push((dir.to_owned(), access));
         Ok(())
     };
-    // SAFETY: the head of the header.
+    // SAFETY: see the head of the header.
     unsafe { set(options, change) }
 }
 
-/// Sets the owner of the root directory of a volume that is not filled. It is user and group 0 unless it is set.
+/// Sets the owner of the root directory of a volume without initial contents. The default is user and group 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_mkfs_options_set_root_owner(
     options: *mut ubtrfs_mkfs_options,
@@ -490,11 +491,11 @@ pub unsafe extern "C" fn ubtrfs_mkfs_options_set_root_owner(
         options.options.root_owner = (uid, gid);
         Ok(())
     };
-    // SAFETY: the head of the header.
+    // SAFETY: see the head of the header.
     unsafe { set(options, change) }
 }
 
-/// Cuts a volume that is filled to the least size at which it can still be written to.
+/// Truncates a filled volume to the minimum size at which it is still writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_mkfs_options_set_shrink(
     options: *mut ubtrfs_mkfs_options,
@@ -504,11 +505,11 @@ pub unsafe extern "C" fn ubtrfs_mkfs_options_set_shrink(
         options.shrink = shrink;
         Ok(())
     };
-    // SAFETY: the head of the header.
+    // SAFETY: see the head of the header.
     unsafe { set(options, change) }
 }
 
-/// Discards what devices hold before a volume is made on them, as mkfs.btrfs does. It is not done unless it is set.
+/// Discards the contents of devices before creating a volume on them, as mkfs.btrfs does. The default is false.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_mkfs_options_set_discard(
     options: *mut ubtrfs_mkfs_options,
@@ -518,11 +519,11 @@ pub unsafe extern "C" fn ubtrfs_mkfs_options_set_discard(
         options.discard = discard;
         Ok(())
     };
-    // SAFETY: the head of the header.
+    // SAFETY: see the head of the header.
     unsafe { set(options, change) }
 }
 
-/// Has ubtrfs_volume_format overwrite what files and devices hold.
+/// Allows ubtrfs_volume_format to overwrite existing data.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_mkfs_options_set_force(
     options: *mut ubtrfs_mkfs_options,
@@ -532,12 +533,12 @@ pub unsafe extern "C" fn ubtrfs_mkfs_options_set_force(
         options.force = force;
         Ok(())
     };
-    // SAFETY: the head of the header.
+    // SAFETY: see the head of the header.
     unsafe { set(options, change) }
 }
 
-/// Has a callback hear how each volume is filled that is made with the options. NULL is none. `data` is kept until the
-/// options are freed. If the callback ends a filling, there is no volume.
+/// Sets a callback for the progress of filling new volumes with these options. NULL removes it. `data` is kept until
+/// the options are freed. If the callback ends the call, no volume is created.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_mkfs_options_set_progress(
     options: *mut ubtrfs_mkfs_options,
@@ -545,34 +546,34 @@ pub unsafe extern "C" fn ubtrfs_mkfs_options_set_progress(
     data: *mut c_void,
 ) -> c_int {
     let change = |options: &mut ubtrfs_mkfs_options| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         options.listener = unsafe { Listener::new(callback, data) };
         Ok(())
     };
-    // SAFETY: the head of the header.
+    // SAFETY: see the head of the header.
     unsafe { set(options, change) }
 }
 
-/// Makes options of checks.
+/// Creates options for checks.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_check_options_new(
     options: *mut *mut ubtrfs_check_options,
 ) -> c_int {
     status(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         unsafe { handle_place(options)? }.give(ubtrfs_check_options::default());
         Ok(())
     })
 }
 
-/// Frees options. NULL is no error.
+/// Frees options. NULL is allowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_check_options_free(options: *mut ubtrfs_check_options) {
-    // SAFETY: the head of the header.
+    // SAFETY: see the head of the header.
     drop(unsafe { take_back(options) });
 }
 
-/// Reads all data of every mirror as well, and compares it with its checksums.
+/// Reads all data of every mirror as well, and verifies its checksums.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_check_options_set_read_data(
     options: *mut ubtrfs_check_options,
@@ -582,11 +583,11 @@ pub unsafe extern "C" fn ubtrfs_check_options_set_read_data(
         options.change(|checker| checker.read_data(read_data));
         Ok(())
     };
-    // SAFETY: the head of the header.
+    // SAFETY: see the head of the header.
     unsafe { set(options, change) }
 }
 
-/// Sets how much memory the records of a check take. Those beyond go to a temporary file. It is 256 MiB unless it is set.
+/// Sets the memory limit for the records of a check. Further records go to a temporary file. The default is 256 MiB.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_check_options_set_memory(
     options: *mut ubtrfs_check_options,
@@ -596,11 +597,11 @@ pub unsafe extern "C" fn ubtrfs_check_options_set_memory(
         options.change(|checker| checker.memory_bytes(size_bytes));
         Ok(())
     };
-    // SAFETY: the head of the header.
+    // SAFETY: see the head of the header.
     unsafe { set(options, change) }
 }
 
-/// Sets of how many issues the callback hears: the first 1000 unless it is set. All are counted.
+/// Sets the number of issues that are passed to the callback. The default is 1000. All issues are counted.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_check_options_set_max_issues(
     options: *mut ubtrfs_check_options,
@@ -610,27 +611,27 @@ pub unsafe extern "C" fn ubtrfs_check_options_set_max_issues(
         options.change(|checker| checker.max_issues(max_issues));
         Ok(())
     };
-    // SAFETY: the head of the header.
+    // SAFETY: see the head of the header.
     unsafe { set(options, change) }
 }
 
-/// Adds a place where other devices are looked for, as ubtrfs_open_options_add_scan.
+/// Adds a file or a folder to the search for other devices, as ubtrfs_open_options_add_scan.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_check_options_add_scan(
     options: *mut ubtrfs_check_options,
     place: *const c_char,
 ) -> c_int {
     let change = |options: &mut ubtrfs_check_options| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         options.scan.push(unsafe { path(place)? }.to_owned());
         Ok(())
     };
-    // SAFETY: the head of the header.
+    // SAFETY: see the head of the header.
     unsafe { set(options, change) }
 }
 
-/// Has a callback hear of the progress of each check that takes the options. NULL is none. `data` is kept until the
-/// options are freed.
+/// Sets a callback for the progress of checks with these options. NULL removes it. `data` is kept until the options are
+/// freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_check_options_set_progress(
     options: *mut ubtrfs_check_options,
@@ -638,10 +639,10 @@ pub unsafe extern "C" fn ubtrfs_check_options_set_progress(
     data: *mut c_void,
 ) -> c_int {
     let change = |options: &mut ubtrfs_check_options| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         options.listener = unsafe { Listener::new(callback, data) };
         Ok(())
     };
-    // SAFETY: the head of the header.
+    // SAFETY: see the head of the header.
     unsafe { set(options, change) }
 }

@@ -1,4 +1,4 @@
-//! Operations on names: making, removing, moving and linking.
+//! Operations on names: creating, removing, moving and linking.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::os::unix::ffi::OsStrExt;
@@ -9,12 +9,12 @@ use crate::arguments::{buffer, copy_whole, handle, path};
 use crate::failure::{Failure, size, status};
 use crate::subvolume::ubtrfs_subvolume;
 
-/// A rename replaces nothing.
+/// A rename must not replace an existing file.
 pub const UBTRFS_RENAME_NOREPLACE: c_uint = 1;
 /// A rename exchanges two names.
 pub const UBTRFS_RENAME_EXCHANGE: c_uint = 2;
 
-/// Makes a directory with the permissions of `mode`.
+/// Creates a directory with the permissions in `mode`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_mkdir(
     subvolume: *const ubtrfs_subvolume,
@@ -22,27 +22,27 @@ pub unsafe extern "C" fn ubtrfs_mkdir(
     mode: u32,
 ) -> c_int {
     status(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let (of, at) = unsafe { (handle(subvolume)?, path(at)?) };
         let builder = DirBuilder::new().mode(mode);
         Ok(of.subvolume.create_dir_with(at, &builder)?)
     })
 }
 
-/// Makes a directory and those above it as far as they are missing, with the permissions 0755.
+/// Creates a directory and its missing parents, with permissions 0755.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_mkdir_all(
     subvolume: *const ubtrfs_subvolume,
     at: *const c_char,
 ) -> c_int {
     status(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let (of, at) = unsafe { (handle(subvolume)?, path(at)?) };
         Ok(of.subvolume.create_dir_all(at)?)
     })
 }
 
-/// Makes a FIFO, a socket or a device; `mode` has the bits of the kind and the permissions.
+/// Creates a FIFO, a socket or a device file; `mode` has the file type and the permissions.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_mknod(
     subvolume: *const ubtrfs_subvolume,
@@ -51,20 +51,20 @@ pub unsafe extern "C" fn ubtrfs_mknod(
     rdev: u64,
 ) -> c_int {
     status(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let (of, at) = unsafe { (handle(subvolume)?, path(at)?) };
         Ok(of.subvolume.create_node(at, mode, rdev)?)
     })
 }
 
-/// Removes the name of a file that is no directory; of a link itself.
+/// Removes the name of a file other than a directory. Symbolic links are not followed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_unlink(
     subvolume: *const ubtrfs_subvolume,
     at: *const c_char,
 ) -> c_int {
     status(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let (of, at) = unsafe { (handle(subvolume)?, path(at)?) };
         Ok(of.subvolume.remove_file(at)?)
     })
@@ -77,26 +77,28 @@ pub unsafe extern "C" fn ubtrfs_rmdir(
     at: *const c_char,
 ) -> c_int {
     status(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let (of, at) = unsafe { (handle(subvolume)?, path(at)?) };
         Ok(of.subvolume.remove_dir(at)?)
     })
 }
 
-/// Removes a directory with all that is in it; a link itself. If a subvolume is below, nothing is removed.
+/// Removes a directory with all its contents. Symbolic links are not followed. If it contains a subvolume, nothing is
+/// removed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_remove_all(
     subvolume: *const ubtrfs_subvolume,
     at: *const c_char,
 ) -> c_int {
     status(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let (of, at) = unsafe { (handle(subvolume)?, path(at)?) };
         Ok(of.subvolume.remove_dir_all(at)?)
     })
 }
 
-/// Moves, and replaces a file of the new name. `flags` is 0, UBTRFS_RENAME_NOREPLACE or UBTRFS_RENAME_EXCHANGE.
+/// Renames a file, and replaces an existing file at `to`. `flags` is 0, UBTRFS_RENAME_NOREPLACE or
+/// UBTRFS_RENAME_EXCHANGE.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_rename(
     subvolume: *const ubtrfs_subvolume,
@@ -105,7 +107,7 @@ pub unsafe extern "C" fn ubtrfs_rename(
     flags: c_uint,
 ) -> c_int {
     status(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let (of, from, to) = unsafe { (handle(subvolume)?, path(from)?, path(to)?) };
         let moved = match flags {
             0 => of.subvolume.rename(from, to),
@@ -117,7 +119,7 @@ pub unsafe extern "C" fn ubtrfs_rename(
     })
 }
 
-/// Makes a symbolic link to `target`.
+/// Creates a symbolic link to `target`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_symlink(
     subvolume: *const ubtrfs_subvolume,
@@ -125,7 +127,7 @@ pub unsafe extern "C" fn ubtrfs_symlink(
     link: *const c_char,
 ) -> c_int {
     status(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let (of, target, link) = unsafe { (handle(subvolume)?, path(target)?, path(link)?) };
         Ok(of.subvolume.symlink(target, link)?)
     })
@@ -140,14 +142,14 @@ pub unsafe extern "C" fn ubtrfs_readlink(
     buf_size: usize,
 ) -> i64 {
     size(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let (of, at, buf) = unsafe { (handle(subvolume)?, path(at)?, buffer(buf, buf_size)?) };
         let target = of.subvolume.read_link(at)?;
         copy_whole(target.as_os_str().as_bytes(), buf)
     })
 }
 
-/// Gives a file a further name.
+/// Creates a hard link to a file.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_link(
     subvolume: *const ubtrfs_subvolume,
@@ -155,13 +157,13 @@ pub unsafe extern "C" fn ubtrfs_link(
     link: *const c_char,
 ) -> c_int {
     status(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let (of, original, link) = unsafe { (handle(subvolume)?, path(original)?, path(link)?) };
         Ok(of.subvolume.hard_link(original, link)?)
     })
 }
 
-/// Has `to` share the content of `from`, as `cp --reflink` does: no data is copied.
+/// Makes `to` share the content of `from`, like `cp --reflink`, without copying data.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_reflink(
     subvolume: *const ubtrfs_subvolume,
@@ -169,7 +171,7 @@ pub unsafe extern "C" fn ubtrfs_reflink(
     to: *const c_char,
 ) -> c_int {
     status(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let (of, from, to) = unsafe { (handle(subvolume)?, path(from)?, path(to)?) };
         Ok(of.subvolume.reflink(from, to)?)
     })

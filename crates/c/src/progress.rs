@@ -1,4 +1,4 @@
-//! Progress of long calls, and how a program ends them.
+//! Progress of long calls, and their cancellation by the program.
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::mem;
@@ -15,41 +15,42 @@ use ubtrfs::{
 use crate::arguments::text_of;
 use crate::failure::{Failure, Result};
 
-/// How far a long call is. Counts are of the whole call, and 0 where they mean nothing to it.
+/// The progress of a long call. Counts are totals of the whole call, and 0 if they do not apply to it.
 #[derive(Debug)]
 #[repr(C)]
 pub struct ubtrfs_progress {
-    /// The file that the call is at, as it names files in messages; of a stream that is received, the subvolume and the
-    /// path within. NULL if it is at none.
+    /// The current file, in the form of error messages; for a received stream, the subvolume and the path within. NULL
+    /// if there is no current file.
     pub path: *const c_char,
-    /// The subject of a check, for people, such as "extents"; else NULL.
+    /// The subject of a check, for display, such as "extents"; otherwise NULL.
     pub subject: *const c_char,
     /// The number of the phase of a check, from 1.
     pub phase: c_int,
-    /// How many phases a check has.
+    /// The number of phases of a check.
     pub phases: c_int,
-    /// Files of a tree that were begun, filled in or removed, or commands of a stream that is received.
+    /// The number of files that were begun, filled in or removed, or of commands of a received stream.
     pub files: u64,
-    /// Bytes of file data that were copied, filled in or archived, of the stream that is sent or received, or of space that was
-    /// trimmed. Data that copies share is not among them.
+    /// The number of bytes of file data that were copied, filled in or archived, of a sent or received stream, or of
+    /// trimmed space. Shared data is not counted.
     pub bytes: u64,
-    /// Tree blocks that a check has read.
+    /// The number of tree blocks that a check has read.
     pub blocks: u64,
-    /// Issues that a check has found.
+    /// The number of issues that a check has found.
     pub issues: u64,
 }
 
-/// Hears how far a call is, at least before each file and with each part of its data; `data` is the caller's. The data
-/// behind `progress` is gone afterwards. Another result than 0 ends the call, which returns -EINTR. The callback is not
-/// called again, and what was done stays.
+/// Receives the progress of a call, at least before each file and after each part of its data, with the caller's
+/// `data`. `progress` is valid only during the callback. A result other than 0 cancels the call, which returns -EINTR.
+/// After that the callback is not called again, and completed work is kept.
 pub type ubtrfs_progress_callback =
     Option<unsafe extern "C" fn(progress: *const ubtrfs_progress, data: *mut c_void) -> c_int>;
 
-/// Hears of a file that could not be transferred or removed, and why; `data` is the caller's. Both texts are gone afterwards.
+/// Called for each file that could not be transferred or removed, with the reason and the caller's `data`. Both texts
+/// are valid only during the callback.
 pub type ubtrfs_problem_callback =
     Option<unsafe extern "C" fn(path: *const c_char, message: *const c_char, data: *mut c_void)>;
 
-/// A callback, and what it is called with.
+/// A progress callback and its `data`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Listener {
     callback: ubtrfs_progress_callback,
@@ -70,24 +71,24 @@ impl Listener {
     ///
     /// # Safety
     ///
-    /// The callback takes what its type says, in all calls that the listener is used in.
+    /// The callback accepts arguments of its declared type, in all calls that use the listener.
     pub(crate) unsafe fn new(callback: ubtrfs_progress_callback, data: *mut c_void) -> Listener {
         Listener { callback, data }
     }
 }
 
-/// The progress of a call, as its listener hears of it.
+/// The progress of a call, as reported to its listener.
 pub(crate) struct Meter {
     listener: Listener,
     path: Option<CString>,
     subject: Option<CString>,
     progress: ubtrfs_progress,
     is_ended: bool,
-    /// The listener was called since the work asked last whether it is to end.
+    /// Whether the listener was called since the work last checked for cancellation.
     was_called: bool,
 }
 
-// SAFETY: the library calls observers in the thread that has called it. So the callback and its pointers stay there.
+// SAFETY: the library calls observers on the calling thread. So the callback and its pointers stay there.
 unsafe impl Send for Meter {}
 
 impl Meter {
@@ -118,7 +119,7 @@ impl Meter {
         let pointer = |text: &Option<CString>| text.as_ref().map_or(ptr::null(), |of| of.as_ptr());
         self.progress.path = pointer(&self.path);
         self.progress.subject = pointer(&self.subject);
-        // SAFETY: as `Listener::new` has it.
+        // SAFETY: guaranteed by the caller of `Listener::new`.
         self.is_ended = unsafe { callback(&raw const self.progress, self.listener.data) } != 0;
         self.was_called = true;
     }
@@ -131,14 +132,14 @@ impl Meter {
         }
     }
 
-    /// Notes so many more bytes. Returns whether the work goes on.
+    /// Adds `len_bytes` to the progress. Returns whether the work should continue.
     pub(crate) fn advance(&mut self, len_bytes: u64) -> bool {
         self.progress.bytes += len_bytes;
         self.report();
         !self.is_ended
     }
 
-    /// Notes that there are so many bytes in all. Returns whether the work goes on.
+    /// Sets the number of bytes so far. Returns whether the work should continue.
     pub(crate) fn reach(&mut self, bytes: u64) -> bool {
         self.progress.bytes = bytes;
         self.advance(0)
@@ -148,7 +149,7 @@ impl Meter {
         self.is_ended
     }
 
-    /// Asks the listener whether the work is to end, unless it was just called.
+    /// Calls the listener to check for cancellation, unless it was just called.
     fn ask(&mut self) -> bool {
         if !mem::take(&mut self.was_called) {
             self.report();
@@ -157,7 +158,7 @@ impl Meter {
         self.is_ended
     }
 
-    /// Returns the outcome of work. That the listener ended it comes before the error that it led to.
+    /// Returns the outcome of work. Cancellation by the listener takes precedence over the error that it caused.
     pub(crate) fn outcome<T>(&self, done: ubtrfs::Result<T>) -> Result<T> {
         match done {
             Err(error) if error.errno() == libc::EINTR => Err(error.into()),
@@ -183,7 +184,7 @@ impl CheckObserver for Meter {
     }
 }
 
-/// The progress of filling a new volume, shared by the call and by the observer that the volume is made with.
+/// The progress of filling a new volume, shared by the call and the observer of the new volume.
 #[derive(Clone)]
 pub(crate) struct FillMeter(Arc<Mutex<Meter>>);
 
@@ -192,12 +193,12 @@ impl FillMeter {
         FillMeter(Arc::new(Mutex::new(Meter::new(listener))))
     }
 
-    /// Has the listener hear how a volume is filled.
+    /// Reports the progress of filling a volume to the listener.
     pub(crate) fn observe(&self, mkfs: Mkfs) -> Mkfs {
         mkfs.observe(Arc::new(Mutex::new(self.clone())))
     }
 
-    /// Returns the outcome of making a volume, as [`Meter::outcome`].
+    /// Returns the outcome of creating a volume; see [`Meter::outcome`].
     pub(crate) fn outcome<T>(&self, made: ubtrfs::Result<T>) -> Result<T> {
         self.meter().outcome(made)
     }
@@ -234,7 +235,7 @@ impl TransferMeter {
     ///
     /// # Safety
     ///
-    /// The callback takes what its type says.
+    /// The callback accepts arguments of its declared type.
     pub(crate) unsafe fn new(
         listener: Listener,
         callback: ubtrfs_problem_callback,
@@ -253,7 +254,7 @@ impl TransferMeter {
         if let Some(callback) = self.callback {
             let path = text_of(path.as_os_str().as_bytes());
             let message = text_of(message);
-            // SAFETY: as `new` has it.
+            // SAFETY: guaranteed by the caller of `new`.
             unsafe { callback(path.as_ptr(), message.as_ptr(), self.data) };
         }
     }
@@ -292,7 +293,7 @@ impl RemovalObserver for TransferMeter {
     }
 }
 
-/// The progress of receiving, with the names of the subvolumes that were made.
+/// The progress of receiving, with the names of the created subvolumes.
 pub(crate) struct ReceiveMeter {
     pub(crate) meter: Meter,
     pub(crate) names: Vec<PathBuf>,

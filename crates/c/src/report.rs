@@ -12,19 +12,19 @@ use crate::volume::ubtrfs_volume;
 
 /// Block groups of data.
 pub const UBTRFS_DATA: c_uint = 0;
-/// Block groups of trees.
+/// Block groups of metadata.
 pub const UBTRFS_METADATA: c_uint = 1;
-/// Block groups of the tree of chunks.
+/// Block groups of the chunk tree.
 pub const UBTRFS_SYSTEM: c_uint = 2;
-/// Block groups of data and trees.
+/// Block groups of data and metadata.
 pub const UBTRFS_MIXED: c_uint = 3;
 
-/// A check also reads all data of every mirror, and compares it with its checksums.
+/// Also read all data of every mirror, and verify its checksums.
 pub const UBTRFS_CHECK_DATA: c_uint = 1;
 
-/// Sound operation leaves it, such as a power cut.
+/// A harmless leftover of normal operation, such as of a power cut.
 pub const UBTRFS_NOTE: c_uint = 0;
-/// The kernel lives with it.
+/// The kernel tolerates it.
 pub const UBTRFS_WARNING: c_uint = 1;
 /// The volume is not consistent.
 pub const UBTRFS_ERROR: c_uint = 2;
@@ -33,13 +33,13 @@ pub const UBTRFS_ERROR: c_uint = 2;
 #[derive(Debug)]
 #[repr(C)]
 pub struct ubtrfs_space {
-    /// The size as df shows it: that of the devices, divided by the copies that data has.
+    /// The size as in df: the sum of the devices, divided by the number of copies of data.
     pub total_bytes: u64,
-    /// Bytes that are not in use, divided by the copies that data has.
+    /// The number of unused bytes, divided by the number of copies of data.
     pub free_bytes: u64,
-    /// Bytes that data can be written to.
+    /// The number of bytes that data can be written to.
     pub available_bytes: u64,
-    /// Bytes held back so that files can be deleted on a full volume.
+    /// The number of bytes reserved for deleting files on a full volume.
     pub reserve_bytes: u64,
 }
 
@@ -49,11 +49,11 @@ pub struct ubtrfs_space {
 pub struct ubtrfs_block_groups {
     /// UBTRFS_DATA, UBTRFS_METADATA, UBTRFS_SYSTEM or UBTRFS_MIXED.
     pub kind: c_uint,
-    /// The profile, such as "RAID1" or "single"; NULL if it is not known.
+    /// The profile, such as "RAID1" or "single"; NULL if it is unknown.
     pub profile: *const c_char,
-    /// The bytes of content that they have room for.
+    /// The capacity of their content in bytes.
     pub total_bytes: u64,
-    /// The bytes in use of that.
+    /// The number of used bytes.
     pub used_bytes: u64,
 }
 
@@ -61,32 +61,32 @@ pub struct ubtrfs_block_groups {
 #[derive(Debug)]
 #[repr(C)]
 pub struct ubtrfs_device {
-    /// The number within the volume.
+    /// The id within the volume.
     pub id: u64,
     pub uuid: [u8; 16],
-    /// Where it is; NULL if it is missing.
+    /// The path of the device; NULL if it is missing.
     pub path: *const c_char,
-    /// The bytes of it that the volume takes.
+    /// The number of bytes of the device that the volume uses.
     pub total_bytes: u64,
-    /// The bytes of it that block groups have.
+    /// The number of bytes that are allocated to block groups.
     pub allocated_bytes: u64,
 }
 
-/// The errors of a device that the kernel's btrfs has counted, as `btrfs device stats` has them.
+/// The error counters of a device, as maintained by the kernel's btrfs and shown by `btrfs device stats`.
 #[derive(Debug)]
 #[repr(C)]
 pub struct ubtrfs_device_errors {
-    /// The number within the volume.
+    /// The id within the volume.
     pub id: u64,
-    /// Writes that failed.
+    /// The number of failed writes.
     pub write_errors: u64,
-    /// Reads that failed.
+    /// The number of failed reads.
     pub read_errors: u64,
-    /// Flushes that failed.
+    /// The number of failed flushes.
     pub flush_errors: u64,
-    /// Blocks whose checksum was another.
+    /// The number of blocks with a wrong checksum.
     pub corruption_errors: u64,
-    /// Tree blocks of another transaction than the one that was meant.
+    /// The number of tree blocks with a wrong transaction id.
     pub generation_errors: u64,
 }
 
@@ -95,68 +95,69 @@ pub struct ubtrfs_device_errors {
 #[repr(C)]
 pub struct ubtrfs_statistics {
     pub commits: u64,
-    /// Syncs of files that wrote a log in place of a commit.
+    /// The number of fsyncs that wrote a log in place of a commit.
     pub logs: u64,
-    /// Syncs of data written in place that needed neither a log nor a commit, only a flush of the devices.
+    /// The number of fsyncs after overwriting data in place that needed neither a log nor a commit, only a flush of the
+    /// devices.
     pub data_flushes: u64,
-    /// Data written, in bytes; one copy of each.
+    /// Written data in bytes, counting one copy.
     pub data_bytes: u64,
-    /// Tree blocks written by commits, in bytes; one copy of each.
+    /// Tree blocks written by commits in bytes, counting one copy.
     pub metadata_bytes: u64,
-    /// Tree blocks written for logs, in bytes; one copy of each.
+    /// Tree blocks written for logs in bytes, counting one copy.
     pub log_bytes: u64,
 }
 
-/// How many issues a check found.
+/// The numbers of issues that a check found.
 #[derive(Debug)]
 #[repr(C)]
 pub struct ubtrfs_check_report {
-    /// The volume is consistent if there are none.
+    /// The volume is consistent if this is 0.
     pub errors: u64,
     pub warnings: u64,
     pub notes: u64,
 }
 
-/// Something that a check found.
+/// An issue that a check found.
 #[derive(Debug)]
 #[repr(C)]
 pub struct ubtrfs_issue {
     /// UBTRFS_NOTE, UBTRFS_WARNING or UBTRFS_ERROR.
     pub severity: c_uint,
-    /// The number, which stays from release to release.
+    /// The number of the kind of issue, which is stable across releases.
     pub number: u16,
-    /// The fault and its place, for people.
+    /// The problem and its location, for display.
     pub message: *const c_char,
 }
 
-/// Takes block groups of a list; `data` is the caller's. The data behind `groups` is gone afterwards. Another result
-/// than 0 ends the list.
+/// Called for each kind and profile of block groups, with the caller's `data`. `groups` is valid only during the
+/// callback. A result other than 0 ends the list.
 pub type ubtrfs_block_groups_callback =
     Option<unsafe extern "C" fn(groups: *const ubtrfs_block_groups, data: *mut c_void) -> c_int>;
 
-/// Takes a device of a list; `data` is the caller's. The data behind `device` is gone afterwards. Another result than 0
-/// ends the list.
+/// Called for each device of a list, with the caller's `data`. `device` is valid only during the callback. A result
+/// other than 0 ends the list.
 pub type ubtrfs_device_callback =
     Option<unsafe extern "C" fn(device: *const ubtrfs_device, data: *mut c_void) -> c_int>;
 
-/// Takes the errors of a device of a list; `data` is the caller's. The data behind `errors` is gone afterwards. Another
-/// result than 0 ends the list.
+/// Called for the error counters of each device, with the caller's `data`. `errors` is valid only during the callback.
+/// A result other than 0 ends the list.
 pub type ubtrfs_device_errors_callback =
     Option<unsafe extern "C" fn(errors: *const ubtrfs_device_errors, data: *mut c_void) -> c_int>;
 
-/// Takes an issue of a list; `data` is the caller's. The data behind `issue` is gone afterwards. Another result than 0
-/// ends the list.
+/// Called for each issue of a list, with the caller's `data`. `issue` is valid only during the callback. A result other
+/// than 0 ends the list.
 pub type ubtrfs_issue_callback =
     Option<unsafe extern "C" fn(issue: *const ubtrfs_issue, data: *mut c_void) -> c_int>;
 
-/// Tells how much space there is.
+/// Reads the space of a volume.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_volume_space(
     volume: *const ubtrfs_volume,
     space: *mut ubtrfs_space,
 ) -> c_int {
     status(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let (handle, mut place) = unsafe { (handle(volume)?, place(space)?) };
         let space = handle.volume.space()?;
         place.put(ubtrfs_space {
@@ -169,7 +170,7 @@ pub unsafe extern "C" fn ubtrfs_volume_space(
     })
 }
 
-/// Lists what block groups have, by kind and profile. If the callback ends the list, its result is returned.
+/// Lists the sizes of block groups, by kind and profile. If the callback ends the list, its result is returned.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_volume_block_groups(
     volume: *const ubtrfs_volume,
@@ -177,7 +178,7 @@ pub unsafe extern "C" fn ubtrfs_volume_block_groups(
     data: *mut c_void,
 ) -> c_int {
     number(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let handle = unsafe { handle(volume)? };
         let callback = callback.ok_or_else(|| Failure::invalid("the callback is NULL"))?;
         for of in handle.volume.space()?.block_groups {
@@ -195,7 +196,7 @@ pub unsafe extern "C" fn ubtrfs_volume_block_groups(
                 total_bytes: of.total_bytes,
                 used_bytes: of.used_bytes,
             };
-            // SAFETY: the caller's function gets what its type says.
+            // SAFETY: the callback receives arguments of its declared type.
             let result = unsafe { callback(&raw const groups, data) };
             if result != 0 {
                 return Ok(result);
@@ -205,7 +206,7 @@ pub unsafe extern "C" fn ubtrfs_volume_block_groups(
     })
 }
 
-/// Lists the devices by ascending id, those that are missing as well. If the callback ends the list, its result is returned.
+/// Lists the devices by ascending id, including missing ones. If the callback ends the list, its result is returned.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_volume_devices(
     volume: *const ubtrfs_volume,
@@ -213,7 +214,7 @@ pub unsafe extern "C" fn ubtrfs_volume_devices(
     data: *mut c_void,
 ) -> c_int {
     number(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let handle = unsafe { handle(volume)? };
         let callback = callback.ok_or_else(|| Failure::invalid("the callback is NULL"))?;
         for of in handle.volume.devices() {
@@ -227,7 +228,7 @@ pub unsafe extern "C" fn ubtrfs_volume_devices(
                 total_bytes: of.total_bytes,
                 allocated_bytes: of.allocated_bytes,
             };
-            // SAFETY: the caller's function gets what its type says.
+            // SAFETY: the callback receives arguments of its declared type.
             let result = unsafe { callback(&raw const device, data) };
             if result != 0 {
                 return Ok(result);
@@ -237,7 +238,7 @@ pub unsafe extern "C" fn ubtrfs_volume_devices(
     })
 }
 
-/// Lists the errors of the devices by ascending id. If the callback ends the list, its result is returned.
+/// Lists the error counters of the devices by ascending id. If the callback ends the list, its result is returned.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_volume_device_errors(
     volume: *const ubtrfs_volume,
@@ -245,7 +246,7 @@ pub unsafe extern "C" fn ubtrfs_volume_device_errors(
     data: *mut c_void,
 ) -> c_int {
     number(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let handle = unsafe { handle(volume)? };
         let callback = callback.ok_or_else(|| Failure::invalid("the callback is NULL"))?;
         for of in handle.volume.device_errors()? {
@@ -257,7 +258,7 @@ pub unsafe extern "C" fn ubtrfs_volume_device_errors(
                 corruption_errors: of.corruption_errors,
                 generation_errors: of.generation_errors,
             };
-            // SAFETY: the caller's function gets what its type says.
+            // SAFETY: the callback receives arguments of its declared type.
             let result = unsafe { callback(&raw const errors, data) };
             if result != 0 {
                 return Ok(result);
@@ -267,20 +268,21 @@ pub unsafe extern "C" fn ubtrfs_volume_device_errors(
     })
 }
 
-/// Tells the devices of all space that is not in use, so that an image becomes smaller. Commits before. Returns the bytes.
+/// Discards all unused space on the devices, which shrinks an image file. Commits first. Returns the number of
+/// discarded bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_volume_trim(volume: *const ubtrfs_volume) -> i64 {
     size(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let handle = unsafe { handle(volume)? };
         let trimmed = handle.volume.trim()?;
         Ok(usize::try_from(trimmed).unwrap_or(usize::MAX))
     })
 }
 
-/// Tells the devices of a part of the space that is not in use, as ubtrfs_volume_trim. It begins at the address `start`
-/// within the volume and goes on for `len` bytes, which may be UINT64_MAX. Free extents below `min_bytes` are left out.
-/// Unallocated space has no address, and is trimmed in any case. The callback may be NULL.
+/// Discards a part of the unused space, as ubtrfs_volume_trim. The range begins at the address `start` within the
+/// volume and has `len` bytes, which may be UINT64_MAX. Free extents below `min_bytes` are skipped. Unallocated space
+/// has no address, and is always trimmed. The callback may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_volume_trim_with(
     volume: *const ubtrfs_volume,
@@ -291,9 +293,9 @@ pub unsafe extern "C" fn ubtrfs_volume_trim_with(
     data: *mut c_void,
 ) -> i64 {
     size(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let handle = unsafe { handle(volume)? };
-        // SAFETY: the caller's function gets what its type says.
+        // SAFETY: the callback receives arguments of its declared type.
         let mut meter = Meter::new(unsafe { Listener::new(progress, data) });
         let options = TrimOptions::new().start(start).len(len);
         let options = options.min_bytes(min_bytes);
@@ -305,14 +307,14 @@ pub unsafe extern "C" fn ubtrfs_volume_trim_with(
     })
 }
 
-/// Counts what was written since the volume was opened; zeros if it was opened for reading.
+/// Reads the counts since the volume was opened; zeros if it was opened read-only.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_volume_statistics(
     volume: *const ubtrfs_volume,
     statistics: *mut ubtrfs_statistics,
 ) -> c_int {
     status(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let (handle, mut place) = unsafe { (handle(volume)?, place(statistics)?) };
         let of = handle.volume.statistics();
         place.put(ubtrfs_statistics {
@@ -327,9 +329,9 @@ pub unsafe extern "C" fn ubtrfs_volume_statistics(
     })
 }
 
-/// Checks a volume that no program writes to. It only reads, and shares no code with what writes volumes. `flags` is 0
-/// or UBTRFS_CHECK_DATA. The callback may be NULL; it hears of the first 1000 issues. If it ends the list, its result
-/// is returned. A fault of a volume is no error of the function.
+/// Checks a volume that no program writes to. The check only reads, and shares no code with the writer. `flags` is 0 or
+/// UBTRFS_CHECK_DATA. The callback may be NULL; it receives the first 1000 issues. If it ends the list, its result is
+/// returned. A damaged volume is not an error of the function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_check(
     image: *const c_char,
@@ -339,7 +341,7 @@ pub unsafe extern "C" fn ubtrfs_check(
     report: *mut ubtrfs_check_report,
 ) -> c_int {
     number(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let (image, mut place) = unsafe { (path(image)?, place(report)?) };
         let reads_data = match flags {
             0 => false,
@@ -347,13 +349,12 @@ pub unsafe extern "C" fn ubtrfs_check(
             _ => return Err(Failure::invalid("unknown flags")),
         };
         let check = Checker::new().read_data(reads_data).open(&[image])?;
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         unsafe { run_check(check, Listener::default(), callback, data, &mut place) }
     })
 }
 
-/// Checks the volume that has all of so many files or devices, as ubtrfs_check, in the way that the options say. They may be
-/// NULL.
+/// Checks the volume on all of the given files or devices, as ubtrfs_check, with options, which may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_check_with(
     images: *const *const c_char,
@@ -364,23 +365,23 @@ pub unsafe extern "C" fn ubtrfs_check_with(
     report: *mut ubtrfs_check_report,
 ) -> c_int {
     number(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let (images, mut place) = unsafe { (paths(images, image_count)?, place(report)?) };
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let options = unsafe { options.as_ref() };
         let checker = options.map(ubtrfs_check_options::checker);
         let listener = options.map_or_else(Listener::default, |options| options.listener);
         let check = checker.unwrap_or_default().open(&images)?;
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         unsafe { run_check(check, listener, callback, data, &mut place) }
     })
 }
 
-/// Does a check, tells the callback of its issues, and returns what that returns.
+/// Runs a check, passes its issues to the callback, and returns the callback's result.
 ///
 /// # Safety
 ///
-/// The callback takes what its type says.
+/// The callback accepts arguments of its declared type.
 unsafe fn run_check(
     check: OpenCheck,
     listener: Listener,
@@ -410,7 +411,7 @@ unsafe fn run_check(
             number: of.number,
             message: message.as_ptr(),
         };
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         let result = unsafe { callback(&raw const issue, data) };
         if result != 0 {
             return Ok(result);

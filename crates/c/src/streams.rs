@@ -1,4 +1,4 @@
-//! Snapshots sent and received as streams, and compared.
+//! Sending and receiving snapshots as streams, and comparing them.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::fs::File;
@@ -14,34 +14,34 @@ use crate::progress::{Listener, Meter, ReceiveMeter, ubtrfs_progress_callback};
 use crate::subvolume::ubtrfs_subvolume;
 use crate::transfer_options::ubtrfs_receive_options;
 
-/// Sends compressed data as it is, in a stream of version 2.
+/// Send compressed data without decompressing it, in a stream of version 2.
 pub const UBTRFS_SEND_COMPRESSED: c_uint = 1;
-/// Says which ranges of files changed, and sends no data.
+/// Send only the changed ranges of files, without their data.
 pub const UBTRFS_SEND_NO_DATA: c_uint = 2;
 
-/// A name is gone.
+/// A name was removed.
 pub const UBTRFS_REMOVED: c_uint = 0;
-/// A name is new.
+/// A name was added.
 pub const UBTRFS_ADDED: c_uint = 1;
-/// A name's file had another name before.
+/// The file of a name had another name before.
 pub const UBTRFS_RENAMED: c_uint = 2;
-/// A name is as it was, and its file is not.
+/// The file of an unchanged name was changed.
 pub const UBTRFS_CHANGED: c_uint = 3;
 
-/// How a snapshot is sent. All zeros: the whole, as a stream of version 1.
+/// Options for sending a snapshot. All zeros: the whole snapshot, as a stream of version 1.
 #[derive(Debug)]
 #[repr(C)]
 pub struct ubtrfs_send_options {
-    /// The difference from this read-only subvolume is sent, which the receiver has. May be NULL.
+    /// Send the difference from this read-only subvolume, which the receiver must have. May be NULL.
     pub parent: *const ubtrfs_subvolume,
-    /// Data shared with these read-only subvolumes is sent as clones. The receiver has them.
+    /// Send data that is shared with these read-only subvolumes as clones. The receiver must have them.
     pub clone_sources: *const *const ubtrfs_subvolume,
     pub clone_source_count: usize,
     /// UBTRFS_SEND_COMPRESSED and UBTRFS_SEND_NO_DATA.
     pub flags: c_uint,
-    /// Hears of the progress. May be NULL.
+    /// Receives the progress. May be NULL.
     pub progress: ubtrfs_progress_callback,
-    /// The argument that `progress` is called with.
+    /// The argument of `progress`.
     pub progress_data: *mut c_void,
 }
 
@@ -51,23 +51,23 @@ pub struct ubtrfs_send_options {
 pub struct ubtrfs_change {
     /// UBTRFS_REMOVED, UBTRFS_ADDED, UBTRFS_RENAMED or UBTRFS_CHANGED.
     pub kind: c_uint,
-    /// From the root of the snapshot, without a slash before it; empty for the root.
+    /// The path from the root of the snapshot, without a leading slash; empty for the root.
     pub path: *const c_char,
-    /// The path before a rename, else NULL.
+    /// The path before a rename, otherwise NULL.
     pub renamed_from: *const c_char,
 }
 
-/// Takes the name of a subvolume that was received; `data` is the caller's. The text is gone afterwards. Another result
-/// than 0 ends the list.
+/// Called for the name of each received subvolume, with the caller's `data`. The text is valid only during the
+/// callback. A result other than 0 ends the list.
 pub type ubtrfs_name_callback =
     Option<unsafe extern "C" fn(name: *const c_char, data: *mut c_void) -> c_int>;
 
-/// Takes a change of a list; `data` is the caller's. The data behind `change` is gone afterwards. Another result than 0
-/// ends the list.
+/// Called for each change of a list, with the caller's `data`. `change` is valid only during the callback. A result
+/// other than 0 ends the list.
 pub type ubtrfs_change_callback =
     Option<unsafe extern "C" fn(change: *const ubtrfs_change, data: *mut c_void) -> c_int>;
 
-/// The end of a stream that is sent, with its progress.
+/// The output of a sent stream, with its progress.
 struct Watched {
     out: File,
     meter: Meter,
@@ -94,7 +94,7 @@ impl Write for Watched {
 ///
 /// # Safety
 ///
-/// The pointer is of so many handles, or there are none.
+/// The pointer is null, or points to `count` handles.
 unsafe fn handles<'a>(
     subvolumes: *const *const ubtrfs_subvolume,
     count: usize,
@@ -102,18 +102,18 @@ unsafe fn handles<'a>(
     let subvolumes = match (count, subvolumes.is_null()) {
         (0, _) => return Ok(Vec::new()),
         (_, true) => return Err(Failure::invalid("the clone sources are NULL")),
-        // SAFETY: it is not null, and the rest is the caller's.
+        // SAFETY: it is not null, and the caller guarantees the rest.
         (_, false) => unsafe { slice::from_raw_parts(subvolumes, count) },
     };
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     let handles = subvolumes
         .iter()
         .map(|&subvolume| unsafe { handle(subvolume) });
     handles.collect()
 }
 
-/// Writes a read-only subvolume to a file descriptor, as a stream that ubtrfs_receive and btrfs receive take. Commits
-/// before. The options may be NULL.
+/// Writes a read-only subvolume to a file descriptor, as a stream for ubtrfs_receive and btrfs receive. Commits first.
+/// The options may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_send(
     subvolume: *const ubtrfs_subvolume,
@@ -121,7 +121,7 @@ pub unsafe extern "C" fn ubtrfs_send(
     fd: c_int,
 ) -> c_int {
     status(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let (of, out) = unsafe { (handle(subvolume)?, file_of(fd)?) };
         let all = ubtrfs_send_options {
             parent: ptr::null(),
@@ -131,12 +131,12 @@ pub unsafe extern "C" fn ubtrfs_send(
             progress: None,
             progress_data: ptr::null_mut(),
         };
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let wanted = unsafe { options.as_ref() }.unwrap_or(&all);
         if wanted.flags & !(UBTRFS_SEND_COMPRESSED | UBTRFS_SEND_NO_DATA) != 0 {
             return Err(Failure::invalid("unknown flags"));
         }
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let (parent, sources) = unsafe {
             let sources = handles(wanted.clone_sources, wanted.clone_source_count)?;
             (wanted.parent.as_ref(), sources)
@@ -155,7 +155,7 @@ pub unsafe extern "C" fn ubtrfs_send(
         for source in &sources {
             options = options.clone_source(source);
         }
-        // SAFETY: the caller's function gets what its type says.
+        // SAFETY: the callback receives arguments of its declared type.
         let listener = unsafe { Listener::new(wanted.progress, wanted.progress_data) };
         let mut out = Watched {
             out,
@@ -166,9 +166,9 @@ pub unsafe extern "C" fn ubtrfs_send(
     })
 }
 
-/// Makes the subvolumes of a stream in a directory, from a file descriptor. Nothing outside them is changed, whatever
-/// the stream says. The callback, which may be NULL, hears of the name of each. If it ends the list, its result is
-/// returned.
+/// Creates the subvolumes of a stream, read from a file descriptor, in a directory. Nothing outside of them is changed,
+/// even by a malicious stream. The callback, which may be NULL, receives the name of each. If it ends the list, its
+/// result is returned.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_receive(
     subvolume: *const ubtrfs_subvolume,
@@ -178,13 +178,13 @@ pub unsafe extern "C" fn ubtrfs_receive(
     data: *mut c_void,
 ) -> c_int {
     number(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         unsafe { receive(subvolume, dir, fd, None, callback, data) }
     })
 }
 
-/// Makes the subvolumes of streams in a directory, as ubtrfs_receive, in the way that the options say. They may be NULL. If
-/// the progress ends the call, the subvolume that it was in stays, and is writable.
+/// Creates the subvolumes of streams in a directory, as ubtrfs_receive, with options, which may be NULL. If the progress
+/// callback cancels the call, the incomplete subvolume is kept, and is writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_receive_with(
     subvolume: *const ubtrfs_subvolume,
@@ -195,16 +195,16 @@ pub unsafe extern "C" fn ubtrfs_receive_with(
     data: *mut c_void,
 ) -> c_int {
     number(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         unsafe { receive(subvolume, dir, fd, options.as_ref(), callback, data) }
     })
 }
 
-/// Receives, and tells the callback of the names.
+/// Receives, and passes the names to the callback.
 ///
 /// # Safety
 ///
-/// The rules of the header.
+/// See the head of the header.
 unsafe fn receive(
     subvolume: *const ubtrfs_subvolume,
     dir: *const c_char,
@@ -213,7 +213,7 @@ unsafe fn receive(
     callback: ubtrfs_name_callback,
     data: *mut c_void,
 ) -> Result<c_int> {
-    // SAFETY: the head of the header.
+    // SAFETY: see the head of the header.
     let (of, dir, stream) = unsafe { (handle(subvolume)?, path(dir)?, file_of(fd)?) };
     let (how, listener) = options
         .map(|of| (of.options, of.listener))
@@ -229,7 +229,7 @@ unsafe fn receive(
     };
     for name in meter.names {
         let name = text_of(name.as_os_str().as_bytes());
-        // SAFETY: the caller's function gets what its type says.
+        // SAFETY: the callback receives arguments of its declared type.
         let result = unsafe { callback(name.as_ptr(), data) };
         if result != 0 {
             return Ok(result);
@@ -238,7 +238,7 @@ unsafe fn receive(
     Ok(0)
 }
 
-/// Tells what changed from one read-only subvolume to another, in the order of paths. Commits before. If the callback
+/// Lists the changes from one read-only subvolume to another, in the order of paths. Commits first. If the callback
 /// ends the list, its result is returned.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_changes(
@@ -248,7 +248,7 @@ pub unsafe extern "C" fn ubtrfs_changes(
     data: *mut c_void,
 ) -> c_int {
     number(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let (old, new) = unsafe { (handle(old)?, handle(new)?) };
         let callback = callback.ok_or_else(|| Failure::invalid("the callback is NULL"))?;
         let (old, new) = (
@@ -272,7 +272,7 @@ pub unsafe extern "C" fn ubtrfs_changes(
                     .as_ref()
                     .map_or(ptr::null(), |path| path.as_ptr()),
             };
-            // SAFETY: the caller's function gets what its type says.
+            // SAFETY: the callback receives arguments of its declared type.
             let result = unsafe { callback(&raw const change, data) };
             if result != 0 {
                 return Ok(result);

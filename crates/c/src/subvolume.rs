@@ -14,14 +14,14 @@ pub struct ubtrfs_subvolume {
     pub(crate) subvolume: Subvolume,
 }
 
-/// Gives a handle of the top level, the subvolume that holds all others.
+/// Opens the top level, the subvolume that contains all others.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_volume_root(
     volume: *const ubtrfs_volume,
     root: *mut *mut ubtrfs_subvolume,
 ) -> c_int {
     status(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let (opened, handle) = unsafe { (handle_place(root)?, handle(volume)?) };
         let subvolume = handle.volume.root().clone();
         opened.give(ubtrfs_subvolume { subvolume });
@@ -29,7 +29,7 @@ pub unsafe extern "C" fn ubtrfs_volume_root(
     })
 }
 
-/// Opens the subvolume that a path leads to.
+/// Opens the subvolume at a path.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_subvolume_open(
     dir: *const ubtrfs_subvolume,
@@ -37,7 +37,7 @@ pub unsafe extern "C" fn ubtrfs_subvolume_open(
     subvolume: *mut *mut ubtrfs_subvolume,
 ) -> c_int {
     status(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let (opened, dir, at) = unsafe { (handle_place(subvolume)?, handle(dir)?, path(at)?) };
         let subvolume = dir.subvolume.subvolume(at)?;
         opened.give(ubtrfs_subvolume { subvolume });
@@ -45,7 +45,7 @@ pub unsafe extern "C" fn ubtrfs_subvolume_open(
     })
 }
 
-/// Opens the subvolume of an id. -ENOENT if there is none.
+/// Opens a subvolume by its id. The error is -ENOENT if it does not exist.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_volume_subvolume_by_id(
     volume: *const ubtrfs_volume,
@@ -53,7 +53,7 @@ pub unsafe extern "C" fn ubtrfs_volume_subvolume_by_id(
     subvolume: *mut *mut ubtrfs_subvolume,
 ) -> c_int {
     status(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let (opened, handle) = unsafe { (handle_place(subvolume)?, handle(volume)?) };
         let subvolume = handle.volume.subvolume_by_id(id)?;
         opened.give(ubtrfs_subvolume { subvolume });
@@ -61,14 +61,14 @@ pub unsafe extern "C" fn ubtrfs_volume_subvolume_by_id(
     })
 }
 
-/// Opens the subvolume that a mount shows if none is named.
+/// Opens the default subvolume, which mounts use unless another one is named.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_volume_default_subvolume(
     volume: *const ubtrfs_volume,
     subvolume: *mut *mut ubtrfs_subvolume,
 ) -> c_int {
     status(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let (opened, handle) = unsafe { (handle_place(subvolume)?, handle(volume)?) };
         let subvolume = handle.volume.default_subvolume()?;
         opened.give(ubtrfs_subvolume { subvolume });
@@ -76,14 +76,14 @@ pub unsafe extern "C" fn ubtrfs_volume_default_subvolume(
     })
 }
 
-/// Has a mount show this subvolume if none is named.
+/// Sets the default subvolume, which mounts use unless another one is named.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_volume_set_default_subvolume(
     volume: *const ubtrfs_volume,
     subvolume: *const ubtrfs_subvolume,
 ) -> c_int {
     status(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let (handle, subvolume) = unsafe { (handle(volume)?, handle(subvolume)?) };
         Ok((handle.volume).set_default_subvolume(&subvolume.subvolume)?)
     })
@@ -95,17 +95,17 @@ pub unsafe extern "C" fn ubtrfs_volume_free_deleted_subvolumes(
     volume: *const ubtrfs_volume,
 ) -> c_int {
     status(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let handle = unsafe { handle(volume)? };
         Ok(handle.volume.free_deleted_subvolumes()?)
     })
 }
 
-/// Frees a handle. NULL is no error.
+/// Frees a handle. NULL is allowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_subvolume_free(subvolume: *mut ubtrfs_subvolume) {
     status(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         drop(unsafe { take_back(subvolume) });
         Ok(())
     });
@@ -114,12 +114,12 @@ pub unsafe extern "C" fn ubtrfs_subvolume_free(subvolume: *mut ubtrfs_subvolume)
 /// Returns the id of the subvolume within its volume; 0 for NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_subvolume_id(subvolume: *const ubtrfs_subvolume) -> u64 {
-    // SAFETY: the head of the header.
+    // SAFETY: see the head of the header.
     let handle = unsafe { handle(subvolume) };
     handle.map_or(0, |handle| handle.subvolume.id())
 }
 
-/// Makes an empty subvolume, and commits. `made` may be NULL: no handle is wanted.
+/// Creates an empty subvolume, and commits. `made` may be NULL if no handle is wanted.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_subvolume_create(
     dir: *const ubtrfs_subvolume,
@@ -127,7 +127,7 @@ pub unsafe extern "C" fn ubtrfs_subvolume_create(
     made: *mut *mut ubtrfs_subvolume,
 ) -> c_int {
     status(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let (made, dir, at) = unsafe { (optional_place(made), handle(dir)?, path(at)?) };
         let subvolume = dir.subvolume.create_subvolume(at)?;
         if let Some(made) = made {
@@ -137,8 +137,8 @@ pub unsafe extern "C" fn ubtrfs_subvolume_create(
     })
 }
 
-/// Makes `to` a snapshot of the subvolume at `of`, and commits. "/" is the subvolume itself. The flag UBTRFS_READ_ONLY makes
-/// it read-only. `made` may be NULL: no handle is wanted.
+/// Creates a snapshot at `to` of the subvolume at `of`, and commits. "/" is the subvolume itself. The flag
+/// UBTRFS_READ_ONLY makes the snapshot read-only. `made` may be NULL if no handle is wanted.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_subvolume_snapshot(
     dir: *const ubtrfs_subvolume,
@@ -148,7 +148,7 @@ pub unsafe extern "C" fn ubtrfs_subvolume_snapshot(
     made: *mut *mut ubtrfs_subvolume,
 ) -> c_int {
     status(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let (made, dir, of, to) =
             unsafe { (optional_place(made), handle(dir)?, path(of)?, path(to)?) };
         let access = match flags {
@@ -164,14 +164,15 @@ pub unsafe extern "C" fn ubtrfs_subvolume_snapshot(
     })
 }
 
-/// Deletes a subvolume with all that is in it. Subvolumes nested in it are an error. Its space comes back in the background.
+/// Deletes a subvolume with all its contents. It must not contain nested subvolumes. Its space is freed in the
+/// background.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_subvolume_delete(
     dir: *const ubtrfs_subvolume,
     at: *const c_char,
 ) -> c_int {
     status(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let (dir, at) = unsafe { (handle(dir)?, path(at)?) };
         Ok(dir.subvolume.delete_subvolume(at)?)
     })
@@ -184,7 +185,7 @@ pub unsafe extern "C" fn ubtrfs_subvolume_set_read_only(
     read_only: bool,
 ) -> c_int {
     status(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let handle = unsafe { handle(subvolume)? };
         Ok(handle.subvolume.set_read_only(read_only)?)
     })

@@ -1,4 +1,4 @@
-//! Options of trees that are copied or archived, and of streams that are received.
+//! Options for copying, archiving and removing trees, and for receiving streams.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::mem;
@@ -10,7 +10,7 @@ use crate::failure::status;
 use crate::options::{named, set};
 use crate::progress::{Listener, ubtrfs_progress_callback};
 
-/// How a tree is copied, archived or removed. New ones are those of ubtrfs_copy_tree and its like.
+/// Options for copying, archiving or removing a tree. The defaults are the same as for the functions without options.
 #[derive(Debug, Default)]
 pub struct ubtrfs_transfer_options {
     pub(crate) copy: CopyOptions,
@@ -19,7 +19,7 @@ pub struct ubtrfs_transfer_options {
     pub(crate) listener: Listener,
 }
 
-/// How a stream is received. New ones are those of ubtrfs_receive.
+/// Options for receiving a stream. The defaults are the same as for ubtrfs_receive.
 #[derive(Debug, Default)]
 pub struct ubtrfs_receive_options {
     pub(crate) options: ReceiveOptions,
@@ -32,27 +32,27 @@ impl ubtrfs_transfer_options {
     }
 }
 
-/// Makes options of transfers of trees.
+/// Creates options for transfers of trees.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_transfer_options_new(
     options: *mut *mut ubtrfs_transfer_options,
 ) -> c_int {
     status(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         unsafe { handle_place(options)? }.give(ubtrfs_transfer_options::default());
         Ok(())
     })
 }
 
-/// Frees options. NULL is no error.
+/// Frees options. NULL is allowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_transfer_options_free(options: *mut ubtrfs_transfer_options) {
-    // SAFETY: the head of the header.
+    // SAFETY: see the head of the header.
     drop(unsafe { take_back(options) });
 }
 
-/// Has a callback hear of the progress of each call that takes the options. NULL is none. `data` is kept until the options
-/// are freed.
+/// Sets a callback for the progress of calls with these options. NULL removes it. `data` is kept until the options are
+/// freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_transfer_options_set_progress(
     options: *mut ubtrfs_transfer_options,
@@ -60,16 +60,16 @@ pub unsafe extern "C" fn ubtrfs_transfer_options_set_progress(
     data: *mut c_void,
 ) -> c_int {
     let change = |options: &mut ubtrfs_transfer_options| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         options.listener = unsafe { Listener::new(callback, data) };
         Ok(())
     };
-    // SAFETY: the head of the header.
+    // SAFETY: see the head of the header.
     unsafe { set(options, change) }
 }
 
-/// Says whether copies keep owners, modes, times, extended attributes and hard links. They do unless it is set. Without it
-/// a file that exists is overwritten, and keeps its owner and mode.
+/// Sets whether copies preserve owners, modes, times, extended attributes and hard links. The default is true. With
+/// false an existing file is overwritten, and keeps its owner and mode.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_transfer_options_set_preserve(
     options: *mut ubtrfs_transfer_options,
@@ -79,11 +79,11 @@ pub unsafe extern "C" fn ubtrfs_transfer_options_set_preserve(
         options.change(|copy| copy.preserve(preserve));
         Ok(())
     };
-    // SAFETY: the head of the header.
+    // SAFETY: see the head of the header.
     unsafe { set(options, change) }
 }
 
-/// Copies what a link leads to, if the path of the original is one. Links below are copied as links in any case.
+/// Copies the target of a symbolic link if the source path is one. Symbolic links below it are always copied as links.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_transfer_options_set_follow(
     options: *mut ubtrfs_transfer_options,
@@ -93,11 +93,11 @@ pub unsafe extern "C" fn ubtrfs_transfer_options_set_follow(
         options.change(|copy| copy.follow(follow));
         Ok(())
     };
-    // SAFETY: the head of the header.
+    // SAFETY: see the head of the header.
     unsafe { set(options, change) }
 }
 
-/// Copies what is in a directory into one that exists. -ENOTDIR if one of the two is none.
+/// Copies the contents of a directory into an existing one. The error is -ENOTDIR if either is not a directory.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_transfer_options_set_contents(
     options: *mut ubtrfs_transfer_options,
@@ -107,12 +107,12 @@ pub unsafe extern "C" fn ubtrfs_transfer_options_set_contents(
         options.change(|copy| copy.contents(contents));
         Ok(())
     };
-    // SAFETY: the head of the header.
+    // SAFETY: see the head of the header.
     unsafe { set(options, change) }
 }
 
-/// Sets the permission bits that files in a volume go without if their modes are not kept, and directories of which an
-/// archive says nothing. It is 0 unless it is set.
+/// Sets the permission bits to clear in new files of a volume if modes are not preserved. They are also cleared in
+/// directories that an archive implies but does not contain. The default is 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_transfer_options_set_umask(
     options: *mut ubtrfs_transfer_options,
@@ -123,11 +123,11 @@ pub unsafe extern "C" fn ubtrfs_transfer_options_set_umask(
         options.import = mem::take(&mut options.import).umask(umask);
         Ok(())
     };
-    // SAFETY: the head of the header.
+    // SAFETY: see the head of the header.
     unsafe { set(options, change) }
 }
 
-/// Sets when copies share the data of their originals: "auto", which is where they can, "always" or "never".
+/// Sets whether copies share the data of their originals: "auto" (where possible), "always" or "never".
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_transfer_options_set_reflink(
     options: *mut ubtrfs_transfer_options,
@@ -140,17 +140,17 @@ pub unsafe extern "C" fn ubtrfs_transfer_options_set_reflink(
             "never" => Some(Reflink::Never),
             _ => None,
         };
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let reflink = unsafe { named(reflink, "reflink", read)? };
         options.change(|copy| copy.reflink(reflink));
         Ok(())
     };
-    // SAFETY: the head of the header.
+    // SAFETY: see the head of the header.
     unsafe { set(options, change) }
 }
 
-/// Sets the treatment of holes: "auto", which keeps them, "always", which makes them of blocks of zeros as well, or
-/// "never".
+/// Sets the treatment of holes: "auto" keeps them, "always" also turns blocks of zeros into holes, and "never" fills
+/// them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_transfer_options_set_sparse(
     options: *mut ubtrfs_transfer_options,
@@ -163,17 +163,17 @@ pub unsafe extern "C" fn ubtrfs_transfer_options_set_sparse(
             "never" => Some(Sparse::Never),
             _ => None,
         };
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let sparse = unsafe { named(sparse, "sparse", read)? };
         options.change(|copy| copy.sparse(sparse));
         Ok(())
     };
-    // SAFETY: the head of the header.
+    // SAFETY: see the head of the header.
     unsafe { set(options, change) }
 }
 
-/// Removes subvolumes as other directories: all that is in them, then the empty subvolume. They are a problem unless it is
-/// set.
+/// Removes subvolumes like directories: first their contents, then the empty subvolume. By default a subvolume counts
+/// as a problem.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_transfer_options_set_enter_subvolumes(
     options: *mut ubtrfs_transfer_options,
@@ -183,31 +183,31 @@ pub unsafe extern "C" fn ubtrfs_transfer_options_set_enter_subvolumes(
         options.remove = options.remove.enter_subvolumes(enter_subvolumes);
         Ok(())
     };
-    // SAFETY: the head of the header.
+    // SAFETY: see the head of the header.
     unsafe { set(options, change) }
 }
 
-/// Makes options of receiving.
+/// Creates options for receiving streams.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_receive_options_new(
     options: *mut *mut ubtrfs_receive_options,
 ) -> c_int {
     status(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         unsafe { handle_place(options)? }.give(ubtrfs_receive_options::default());
         Ok(())
     })
 }
 
-/// Frees options. NULL is no error.
+/// Frees options. NULL is allowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_receive_options_free(options: *mut ubtrfs_receive_options) {
-    // SAFETY: the head of the header.
+    // SAFETY: see the head of the header.
     drop(unsafe { take_back(options) });
 }
 
-/// Has a callback hear of the progress of each call that takes the options. NULL is none. `data` is kept until the options
-/// are freed.
+/// Sets a callback for the progress of calls with these options. NULL removes it. `data` is kept until the options are
+/// freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_receive_options_set_progress(
     options: *mut ubtrfs_receive_options,
@@ -215,15 +215,15 @@ pub unsafe extern "C" fn ubtrfs_receive_options_set_progress(
     data: *mut c_void,
 ) -> c_int {
     let change = |options: &mut ubtrfs_receive_options| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         options.listener = unsafe { Listener::new(callback, data) };
         Ok(())
     };
-    // SAFETY: the head of the header.
+    // SAFETY: see the head of the header.
     unsafe { set(options, change) }
 }
 
-/// Decompresses data that is compressed in the stream, and stores it as other data.
+/// Decompresses data that is compressed in the stream, and stores it like other data.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_receive_options_set_force_decompress(
     options: *mut ubtrfs_receive_options,
@@ -233,11 +233,11 @@ pub unsafe extern "C" fn ubtrfs_receive_options_set_force_decompress(
         options.options = options.options.force_decompress(force_decompress);
         Ok(())
     };
-    // SAFETY: the head of the header.
+    // SAFETY: see the head of the header.
     unsafe { set(options, change) }
 }
 
-/// Receives all streams that are behind each other. Without it, nothing behind the end of the first is read.
+/// Receives all concatenated streams. By default nothing after the first stream is read.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_receive_options_set_all_streams(
     options: *mut ubtrfs_receive_options,
@@ -247,6 +247,6 @@ pub unsafe extern "C" fn ubtrfs_receive_options_set_all_streams(
         options.options = options.options.all_streams(all_streams);
         Ok(())
     };
-    // SAFETY: the head of the header.
+    // SAFETY: see the head of the header.
     unsafe { set(options, change) }
 }

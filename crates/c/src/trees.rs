@@ -1,4 +1,4 @@
-//! Whole trees: copied within a volume and from and to this machine, and as tar archives.
+//! Whole trees: copying within a volume, from and to the host, and tar archives.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
@@ -9,11 +9,11 @@ use crate::progress::{TransferMeter, ubtrfs_problem_callback};
 use crate::subvolume::ubtrfs_subvolume;
 use crate::transfer_options::ubtrfs_transfer_options;
 
-/// Does a transfer or a removal. Returns how many problems there were.
+/// Runs a transfer or a removal. Returns the number of problems.
 ///
 /// # Safety
 ///
-/// The options are null or living, and the callback takes what its type says.
+/// The options are null or point to a living object, and the callback accepts arguments of its declared type.
 unsafe fn transfer(
     options: *const ubtrfs_transfer_options,
     callback: ubtrfs_problem_callback,
@@ -21,17 +21,17 @@ unsafe fn transfer(
     work: impl FnOnce(&ubtrfs_transfer_options, &mut TransferMeter) -> ubtrfs::Result<()>,
 ) -> Result<usize> {
     let default = ubtrfs_transfer_options::default();
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     let options = unsafe { options.as_ref() }.unwrap_or(&default);
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     let mut meter = unsafe { TransferMeter::new(options.listener, callback, data) };
     let done = work(options, &mut meter);
     meter.meter.outcome(done)?;
     Ok(meter.problems)
 }
 
-/// Copies a file, or a directory with all below, to another path. Data is shared. Returns how many files it could not copy:
-/// the callback, which may be NULL, hears of each.
+/// Copies a file, or a directory with all its contents, to another path. Data is shared. Returns the number of files
+/// that could not be copied: the callback, which may be NULL, is called for each.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_copy_tree(
     subvolume: *const ubtrfs_subvolume,
@@ -40,11 +40,11 @@ pub unsafe extern "C" fn ubtrfs_copy_tree(
     callback: ubtrfs_problem_callback,
     data: *mut c_void,
 ) -> i64 {
-    // SAFETY: the head of the header.
+    // SAFETY: see the head of the header.
     unsafe { ubtrfs_copy_tree_with(subvolume, from, subvolume, to, ptr::null(), callback, data) }
 }
 
-/// Copies as ubtrfs_copy_tree, to a path in a subvolume that may be of another volume, in the way that the options say. They
+/// Copies as ubtrfs_copy_tree, with options, to a path in a subvolume that may belong to another volume. The options
 /// may be NULL. Data is shared within a volume.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_copy_tree_with(
@@ -57,7 +57,7 @@ pub unsafe extern "C" fn ubtrfs_copy_tree_with(
     data: *mut c_void,
 ) -> i64 {
     size(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let (of, from, into, to) = unsafe {
             (
                 handle(subvolume)?,
@@ -66,7 +66,7 @@ pub unsafe extern "C" fn ubtrfs_copy_tree_with(
                 path(to)?,
             )
         };
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         unsafe {
             transfer(options, callback, data, |options, observer| {
                 (of.subvolume).copy_tree_to(from, &into.subvolume, to, &options.copy, observer)
@@ -75,8 +75,8 @@ pub unsafe extern "C" fn ubtrfs_copy_tree_with(
     })
 }
 
-/// Copies a file of this machine, or a directory with all below, into the volume. Links are copied as links. Returns as
-/// ubtrfs_copy_tree.
+/// Copies a file of the host, or a directory with all its contents, into the volume. Symbolic links are copied as
+/// links. Returns as ubtrfs_copy_tree.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_copy_from_host(
     subvolume: *const ubtrfs_subvolume,
@@ -85,11 +85,11 @@ pub unsafe extern "C" fn ubtrfs_copy_from_host(
     callback: ubtrfs_problem_callback,
     data: *mut c_void,
 ) -> i64 {
-    // SAFETY: the head of the header.
+    // SAFETY: see the head of the header.
     unsafe { ubtrfs_copy_from_host_with(subvolume, host, to, ptr::null(), callback, data) }
 }
 
-/// Copies as ubtrfs_copy_from_host, in the way that the options say, which may be NULL.
+/// Copies as ubtrfs_copy_from_host, with options, which may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_copy_from_host_with(
     subvolume: *const ubtrfs_subvolume,
@@ -100,9 +100,9 @@ pub unsafe extern "C" fn ubtrfs_copy_from_host_with(
     data: *mut c_void,
 ) -> i64 {
     size(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let (of, host, to) = unsafe { (handle(subvolume)?, path(host)?, path(to)?) };
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         unsafe {
             transfer(options, callback, data, |options, observer| {
                 (of.subvolume).copy_from_host_with(host, to, &options.copy, observer)
@@ -111,7 +111,7 @@ pub unsafe extern "C" fn ubtrfs_copy_from_host_with(
     })
 }
 
-/// Copies a file, or a directory with all below, to this machine. Returns as ubtrfs_copy_tree.
+/// Copies a file, or a directory with all its contents, to the host. Returns as ubtrfs_copy_tree.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_copy_to_host(
     subvolume: *const ubtrfs_subvolume,
@@ -120,11 +120,11 @@ pub unsafe extern "C" fn ubtrfs_copy_to_host(
     callback: ubtrfs_problem_callback,
     data: *mut c_void,
 ) -> i64 {
-    // SAFETY: the head of the header.
+    // SAFETY: see the head of the header.
     unsafe { ubtrfs_copy_to_host_with(subvolume, from, host, ptr::null(), callback, data) }
 }
 
-/// Copies as ubtrfs_copy_to_host, in the way that the options say, which may be NULL.
+/// Copies as ubtrfs_copy_to_host, with options, which may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_copy_to_host_with(
     subvolume: *const ubtrfs_subvolume,
@@ -135,9 +135,9 @@ pub unsafe extern "C" fn ubtrfs_copy_to_host_with(
     data: *mut c_void,
 ) -> i64 {
     size(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let (of, from, host) = unsafe { (handle(subvolume)?, path(from)?, path(host)?) };
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         unsafe {
             transfer(options, callback, data, |options, observer| {
                 (of.subvolume).copy_to_host_with(from, host, &options.copy, observer)
@@ -146,7 +146,8 @@ pub unsafe extern "C" fn ubtrfs_copy_to_host_with(
     })
 }
 
-/// Writes a file, or a directory with all below, as a tar archive to a file descriptor. Returns as ubtrfs_copy_tree.
+/// Writes a file, or a directory with all its contents, as a tar archive to a file descriptor. Returns as
+/// ubtrfs_copy_tree.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_export_tar(
     subvolume: *const ubtrfs_subvolume,
@@ -155,11 +156,11 @@ pub unsafe extern "C" fn ubtrfs_export_tar(
     callback: ubtrfs_problem_callback,
     data: *mut c_void,
 ) -> i64 {
-    // SAFETY: the head of the header.
+    // SAFETY: see the head of the header.
     unsafe { ubtrfs_export_tar_with(subvolume, at, fd, ptr::null(), callback, data) }
 }
 
-/// Writes an archive as ubtrfs_export_tar. The options, which may be NULL, have the progress; the others mean nothing.
+/// Writes an archive as ubtrfs_export_tar. Only the progress callback of the options, which may be NULL, has an effect.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_export_tar_with(
     subvolume: *const ubtrfs_subvolume,
@@ -170,9 +171,9 @@ pub unsafe extern "C" fn ubtrfs_export_tar_with(
     data: *mut c_void,
 ) -> i64 {
     size(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let (of, at, out) = unsafe { (handle(subvolume)?, path(at)?, file_of(fd)?) };
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         unsafe {
             transfer(options, callback, data, |_, observer| {
                 of.subvolume.export_tar_with(at, out, observer)
@@ -181,8 +182,8 @@ pub unsafe extern "C" fn ubtrfs_export_tar_with(
     })
 }
 
-/// Unpacks a tar archive, compressed or not, from a file descriptor into a directory. Files that exist are replaced. Returns
-/// as ubtrfs_copy_tree.
+/// Unpacks a tar archive, compressed or not, from a file descriptor into a directory. Existing files are replaced.
+/// Returns as ubtrfs_copy_tree.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_import_tar(
     subvolume: *const ubtrfs_subvolume,
@@ -191,12 +192,12 @@ pub unsafe extern "C" fn ubtrfs_import_tar(
     callback: ubtrfs_problem_callback,
     data: *mut c_void,
 ) -> i64 {
-    // SAFETY: the head of the header.
+    // SAFETY: see the head of the header.
     unsafe { ubtrfs_import_tar_with(subvolume, fd, dir, ptr::null(), callback, data) }
 }
 
-/// Unpacks an archive as ubtrfs_import_tar. The options, which may be NULL, have the progress and the umask; the others mean
-/// nothing.
+/// Unpacks an archive as ubtrfs_import_tar. Only the progress callback and the umask of the options, which may be NULL,
+/// have an effect.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_import_tar_with(
     subvolume: *const ubtrfs_subvolume,
@@ -207,9 +208,9 @@ pub unsafe extern "C" fn ubtrfs_import_tar_with(
     data: *mut c_void,
 ) -> i64 {
     size(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let (of, archive, dir) = unsafe { (handle(subvolume)?, file_of(fd)?, path(dir)?) };
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         unsafe {
             transfer(options, callback, data, |options, observer| {
                 (of.subvolume).import_tar_with(archive, dir, &options.import, observer)
@@ -218,9 +219,10 @@ pub unsafe extern "C" fn ubtrfs_import_tar_with(
     })
 }
 
-/// Removes a file, or a directory with all below, past files that cannot be removed. Links are removed themselves. The
-/// options, which may be NULL, have the progress and the treatment of subvolumes. Returns how many problems there were: the
-/// callback, which may be NULL, hears of each. A directory in which something stays is one.
+/// Removes a file, or a directory with all its contents, and continues after files that cannot be removed. Symbolic
+/// links are not followed. The options, which may be NULL, have the progress callback and the treatment of subvolumes.
+/// Returns the number of problems: the callback, which may be NULL, is called for each. A directory that is not empty
+/// afterwards counts as one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_remove_tree(
     subvolume: *const ubtrfs_subvolume,
@@ -230,9 +232,9 @@ pub unsafe extern "C" fn ubtrfs_remove_tree(
     data: *mut c_void,
 ) -> i64 {
     size(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let (of, at) = unsafe { (handle(subvolume)?, path(at)?) };
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         unsafe {
             transfer(options, callback, data, |options, observer| {
                 (of.subvolume).remove_tree_with(at, &options.remove, observer)

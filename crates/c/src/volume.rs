@@ -1,4 +1,4 @@
-//! Volumes: making, opening, committing and closing them.
+//! Volumes: creating, opening, committing and closing.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::os::unix::ffi::OsStrExt;
@@ -14,7 +14,7 @@ use crate::metadata::ubtrfs_timespec;
 use crate::options::{ubtrfs_mkfs_options, ubtrfs_open_options};
 use crate::progress::{FillMeter, Listener};
 
-/// Opens for reading: others may do the same meanwhile.
+/// Open read-only. Other processes may also open the volume read-only.
 pub const UBTRFS_READ_ONLY: c_uint = 1;
 
 /// An open volume.
@@ -27,29 +27,29 @@ pub struct ubtrfs_volume {
 #[derive(Debug)]
 #[repr(C)]
 pub struct ubtrfs_subvolume_info {
-    /// The number within the volume. The top level has 5.
+    /// The id within the volume. The top level has 5.
     pub id: u64,
-    /// The path from the top level, without a slash before it; empty for the top level. NULL while it is being deleted.
+    /// The path from the top level, without a leading slash; empty for the top level. NULL while it is being deleted.
     pub path: *const c_char,
     pub uuid: [u8; 16],
-    /// The UUID of the subvolume that it is a snapshot of, else zeros.
+    /// The UUID of the subvolume that it is a snapshot of, otherwise zeros.
     pub parent_uuid: [u8; 16],
-    /// The UUID of the subvolume that was sent, if this one was received, else zeros.
+    /// The UUID of the sent subvolume, if this one was received, otherwise zeros.
     pub received_uuid: [u8; 16],
-    /// The transaction that changed it last.
+    /// The transaction that last changed it.
     pub generation: u64,
-    /// The transaction that made it.
+    /// The transaction that created it.
     pub created_generation: u64,
     pub created: ubtrfs_timespec,
-    /// When a file of it was changed last.
+    /// The time of the last change to one of its files.
     pub changed: ubtrfs_timespec,
     pub is_read_only: bool,
-    /// It is deleted, and its space not all free yet.
+    /// Whether it is deleted, but its space is not all free yet.
     pub is_deleted: bool,
 }
 
-/// Takes a subvolume of a list; `data` is the caller's. The data behind `info` is gone afterwards. Another result than
-/// 0 ends the list.
+/// Called for each subvolume of a list, with the caller's `data`. `info` is valid only during the callback. A result
+/// other than 0 ends the list.
 pub type ubtrfs_subvolume_callback =
     Option<unsafe extern "C" fn(info: *const ubtrfs_subvolume_info, data: *mut c_void) -> c_int>;
 
@@ -59,8 +59,8 @@ pub extern "C" fn ubtrfs_version() -> *const c_char {
     concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
 }
 
-/// Makes a volume in a file that must not exist, and opens it for writing. The file is sparse. The label may be NULL:
-/// it has none.
+/// Creates a volume in a file that must not exist, and opens it for writing. The file is sparse. The label may be NULL,
+/// which means no label.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_volume_create(
     image: *const c_char,
@@ -69,7 +69,7 @@ pub unsafe extern "C" fn ubtrfs_volume_create(
     volume: *mut *mut ubtrfs_volume,
 ) -> c_int {
     status(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let (made, image, label) =
             unsafe { (handle_place(volume)?, path(image)?, optional_text(label)) };
         let options = MkfsOptions {
@@ -82,7 +82,7 @@ pub unsafe extern "C" fn ubtrfs_volume_create(
     })
 }
 
-/// Opens the volume in a file or on a device. For writing it is opened alone; UBTRFS_READ_ONLY is the only flag.
+/// Opens the volume in a file or on a device. Opening for writing is exclusive; UBTRFS_READ_ONLY is the only flag.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_volume_open(
     image: *const c_char,
@@ -90,7 +90,7 @@ pub unsafe extern "C" fn ubtrfs_volume_open(
     volume: *mut *mut ubtrfs_volume,
 ) -> c_int {
     status(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let (opened, image) = unsafe { (handle_place(volume)?, path(image)?) };
         let volume = match flags {
             0 => Volume::open(image)?,
@@ -119,8 +119,9 @@ fn new_volume(
     Ok(ubtrfs_volume { volume })
 }
 
-/// Makes a volume of so many files that must not exist, each of this size, and opens it for writing. Options may be NULL:
-/// those of ubtrfs_volume_create and ubtrfs_volume_open. That a new volume is opened for reading is -EINVAL.
+/// Creates a volume of `image_count` files that must not exist, each of this size, and opens it for writing. NULL
+/// options have the defaults of ubtrfs_volume_create and ubtrfs_volume_open. Opening a new volume read-only fails with
+/// -EINVAL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_volume_create_with(
     images: *const *const c_char,
@@ -131,9 +132,9 @@ pub unsafe extern "C" fn ubtrfs_volume_create_with(
     volume: *mut *mut ubtrfs_volume,
 ) -> c_int {
     status(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let (made, images) = unsafe { (handle_place(volume)?, paths(images, image_count)?) };
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let (mkfs, open) = unsafe { (mkfs_options.as_ref(), open_options.as_ref()) };
         let make = |builder: Builder| builder.create_all(&images, size_bytes);
         made.give(new_volume(mkfs, open, make)?);
@@ -141,11 +142,11 @@ pub unsafe extern "C" fn ubtrfs_volume_create_with(
     })
 }
 
-/// Makes a volume on so many files and block devices that exist, each as large as it is, and opens it for writing. Their
-/// contents are lost. The rest is as for ubtrfs_volume_create_with.
+/// Creates a volume on existing files and block devices, which keep their sizes, and opens it for writing. Their
+/// contents are lost. Otherwise the same as ubtrfs_volume_create_with.
 ///
-/// -EEXIST if one holds a file system, a partition table or the like, unless ubtrfs_mkfs_options_set_force allows it.
-/// -EBUSY if one is in use. Nothing was written then.
+/// The error is -EEXIST if one contains a file system, a partition table or similar, unless
+/// ubtrfs_mkfs_options_set_force allows it. The error is -EBUSY if one is in use. Nothing is written in both cases.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_volume_format(
     devices: *const *const c_char,
@@ -155,9 +156,9 @@ pub unsafe extern "C" fn ubtrfs_volume_format(
     volume: *mut *mut ubtrfs_volume,
 ) -> c_int {
     status(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let (made, devices) = unsafe { (handle_place(volume)?, paths(devices, device_count)?) };
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let (mkfs, open) = unsafe { (mkfs_options.as_ref(), open_options.as_ref()) };
         let force = mkfs.is_some_and(|mkfs| mkfs.force);
         let make = |builder: Builder| builder.force(force).format_all(&devices);
@@ -166,7 +167,7 @@ pub unsafe extern "C" fn ubtrfs_volume_format(
     })
 }
 
-/// Opens the volume that has all of so many files or devices. Others that it has are looked for where the options say, which
+/// Opens the volume on all of the given files or devices. Its other devices are searched as set in the options, which
 /// may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_volume_open_with(
@@ -176,9 +177,9 @@ pub unsafe extern "C" fn ubtrfs_volume_open_with(
     volume: *mut *mut ubtrfs_volume,
 ) -> c_int {
     status(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let (opened, images) = unsafe { (handle_place(volume)?, paths(images, image_count)?) };
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let options = unsafe { options.as_ref() };
         let builder = options.map_or_else(Volume::builder, ubtrfs_open_options::builder);
         let volume = builder.open_all(&images)?;
@@ -187,15 +188,15 @@ pub unsafe extern "C" fn ubtrfs_volume_open_with(
     })
 }
 
-/// Commits everything and closes the volume. An error means that the last changes are not durable; the handle is gone
-/// all the same. NULL is no error.
+/// Commits everything and closes the volume. An error means that the last changes are not durable; the handle is freed
+/// nevertheless. NULL is allowed.
 ///
-/// Handles of its subvolumes, files and directories are still to be freed. They change nothing any more, and the file
-/// of the volume is in use until the last of them is freed.
+/// Handles of its subvolumes, files and directories must still be freed. They can no longer change the volume, and its
+/// file stays in use until the last of them is freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_volume_close(volume: *mut ubtrfs_volume) -> c_int {
     status(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let closed = match unsafe { take_back(volume) } {
             Some(handle) if handle.volume.is_read_only() => return Ok(()),
             Some(handle) => handle.volume.close(),
@@ -205,11 +206,11 @@ pub unsafe extern "C" fn ubtrfs_volume_close(volume: *mut ubtrfs_volume) -> c_in
     })
 }
 
-/// Writes all buffered data and commits everything done before. Returns when it is durable.
+/// Writes all buffered data and commits all earlier changes. Returns when they are durable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_volume_sync(volume: *const ubtrfs_volume) -> c_int {
     status(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let handle = unsafe { handle(volume)? };
         Ok(handle.volume.sync()?)
     })
@@ -222,7 +223,7 @@ pub unsafe extern "C" fn ubtrfs_volume_uuid(
     uuid: *mut [u8; 16],
 ) -> c_int {
     status(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let (handle, mut uuid) = unsafe { (handle(volume)?, place(uuid)?) };
         uuid.put(handle.volume.uuid().0);
         Ok(())
@@ -237,27 +238,27 @@ pub unsafe extern "C" fn ubtrfs_volume_label(
     buf_size: usize,
 ) -> i64 {
     size(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let (handle, buf) = unsafe { (handle(volume)?, buffer(buf, buf_size)?) };
         copy_whole(handle.volume.label().as_bytes(), buf)
     })
 }
 
-/// Gives the volume another label, of at most 255 bytes.
+/// Sets the label, of at most 255 bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_volume_set_label(
     volume: *const ubtrfs_volume,
     label: *const c_char,
 ) -> c_int {
     status(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let (handle, label) = unsafe { (handle(volume)?, text(label)?) };
         Ok(handle.volume.set_label(label)?)
     })
 }
 
-/// Lists all subvolumes by ascending id, the top level first. Deleted ones are among them until their space is free. If
-/// the callback ends the list, its result is returned.
+/// Lists all subvolumes by ascending id, the top level first. Deleted subvolumes are listed until their space is free.
+/// If the callback ends the list, its result is returned.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ubtrfs_volume_subvolumes(
     volume: *const ubtrfs_volume,
@@ -265,7 +266,7 @@ pub unsafe extern "C" fn ubtrfs_volume_subvolumes(
     data: *mut c_void,
 ) -> c_int {
     number(|| {
-        // SAFETY: the head of the header.
+        // SAFETY: see the head of the header.
         let handle = unsafe { handle(volume)? };
         let callback = callback.ok_or_else(|| Failure::invalid("the callback is NULL"))?;
         for of in handle.volume.subvolumes()? {
@@ -289,7 +290,7 @@ pub unsafe extern "C" fn ubtrfs_volume_subvolumes(
                 is_read_only: of.is_read_only,
                 is_deleted: of.is_deleted,
             };
-            // SAFETY: the caller's function gets what its type says.
+            // SAFETY: the callback receives arguments of its declared type.
             let result = unsafe { callback(&raw const info, data) };
             if result != 0 {
                 return Ok(result);

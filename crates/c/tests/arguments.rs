@@ -1,6 +1,6 @@
 //! Arguments that a careless program gives are errors, and results are whole or refused.
 
-// The functions are those of C.
+// The functions have raw pointers.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, c_int, c_void};
@@ -24,7 +24,7 @@ impl Opened {
         let image = CString::new(image.into_encoded_bytes()).unwrap();
         let mut volume = ptr::null_mut();
         let mut root = ptr::null_mut();
-        // SAFETY: as the header asks.
+        // SAFETY: as the header requires.
         unsafe {
             let created = ubtrfs_volume_create(image.as_ptr(), 256 << 20, ptr::null(), &mut volume);
             assert_eq!(created, 0, "{}", message());
@@ -39,7 +39,7 @@ impl Opened {
 
     fn open(&self, name: &CStr, flags: c_int) -> Result<*mut ubtrfs_file, c_int> {
         let mut file = ptr::dangling_mut();
-        // SAFETY: as the header asks.
+        // SAFETY: as the header requires.
         match unsafe { ubtrfs_open(self.root, name.as_ptr(), flags, 0o600, &mut file) } {
             0 => Ok(file),
             errno => {
@@ -70,7 +70,7 @@ fn message() -> String {
 fn null_is_an_error() {
     let opened = Opened::new();
     let path = c"/x".as_ptr();
-    // SAFETY: null is allowed wherever it stands.
+    // SAFETY: null is allowed for all of these.
     unsafe {
         assert_eq!(ubtrfs_mkdir(ptr::null(), path, 0o755), -libc::EINVAL);
         assert_eq!(ubtrfs_mkdir(opened.root, ptr::null(), 0), -libc::EINVAL);
@@ -104,7 +104,7 @@ fn failure_has_errno_and_message_of_its_thread() {
     std::thread::spawn(|| assert_eq!(message(), ""))
         .join()
         .unwrap();
-    // SAFETY: as the header asks.
+    // SAFETY: as the header requires.
     let removed = unsafe { ubtrfs_rmdir(opened.root, c"/".as_ptr()) };
     assert_eq!(removed, -libc::EBUSY);
     // Bytes that are no UTF-8 are a path as any other.
@@ -126,7 +126,7 @@ fn unknown_flags_are_refused() {
     ] {
         assert_eq!(opened.open(c"/x", flags), Err(-libc::EINVAL), "{flags:o}");
     }
-    // SAFETY: as the header asks.
+    // SAFETY: as the header requires.
     unsafe {
         let x = c"/x".as_ptr();
         assert_eq!(ubtrfs_rename(opened.root, x, x, 3), -libc::EINVAL);
@@ -139,7 +139,7 @@ fn values_are_copied_whole_or_not_at_all() {
     let opened = Opened::new();
     let mut buf = [0_u8; 8];
     let data: *mut c_void = buf.as_mut_ptr().cast();
-    // SAFETY: as the header asks.
+    // SAFETY: as the header requires.
     unsafe {
         assert_eq!(
             ubtrfs_symlink(opened.root, c"target".as_ptr(), c"/l".as_ptr()),
@@ -169,10 +169,10 @@ fn attributes_of_a_link_itself_are_made_and_replaced() {
     let (link, name) = (c"/l".as_ptr(), c"trusted.a".as_ptr());
     let set = |flags| {
         let value = c"v".as_ptr().cast();
-        // SAFETY: as the header asks.
+        // SAFETY: as the header requires.
         unsafe { ubtrfs_setxattr(opened.root, link, name, value, 1, UBTRFS_NOFOLLOW | flags) }
     };
-    // SAFETY: as the header asks.
+    // SAFETY: as the header requires.
     let linked = unsafe { ubtrfs_symlink(opened.root, c"nowhere".as_ptr(), link) };
     assert_eq!(linked, 0);
     assert_eq!(set(UBTRFS_XATTR_REPLACE), -libc::ENODATA);
@@ -201,7 +201,7 @@ fn files_are_read_and_written_with_times_and_sizes() {
         sec: 0,
         nsec: 1_000_000_000,
     };
-    // SAFETY: as the header asks.
+    // SAFETY: as the header requires.
     let stat = unsafe {
         assert_eq!(ubtrfs_pwrite(file, c"content".as_ptr().cast(), 7, 3), 7);
         assert_eq!(ubtrfs_pread(file, buf.as_mut_ptr().cast(), 16, 3), 7);
@@ -240,7 +240,7 @@ fn streams_and_trees_refuse_what_is_none() {
     let opened = Opened::new();
     let root = opened.root;
     let (nobody, data) = (None, ptr::null_mut());
-    // SAFETY: as the header asks.
+    // SAFETY: as the header requires.
     unsafe {
         assert_eq!(ubtrfs_send(root, ptr::null(), -1), -libc::EBADF);
         let refused = ubtrfs_receive(root, c"/".as_ptr(), -1, nobody, data);
@@ -301,7 +301,7 @@ fn group_returns_what_its_work_does() {
     let opened = Opened::new();
     let commits = || {
         let mut statistics = MaybeUninit::uninit();
-        // SAFETY: as the header asks; the place is filled unless there is an error.
+        // SAFETY: as the header requires; the place is filled unless there is an error.
         unsafe {
             let status = ubtrfs_volume_statistics(opened.volume, statistics.as_mut_ptr());
             assert_eq!(status, 0);
@@ -316,7 +316,7 @@ fn group_returns_what_its_work_does() {
             result,
         };
         let data = (&raw mut given).cast();
-        // SAFETY: the callback gets what it takes.
+        // SAFETY: the callback receives arguments of its declared type.
         let returned = unsafe { ubtrfs_volume_group(opened.volume, Some(work), data) };
         assert_eq!(returned, result);
         assert_eq!(commits(), before + made);
@@ -343,7 +343,7 @@ fn space_is_told_by_kind() {
     let opened = Opened::new();
     let mut space = MaybeUninit::uninit();
     let mut metadata_bytes = 0u64;
-    // SAFETY: as the header asks; the place is filled unless there is an error.
+    // SAFETY: as the header requires; the place is filled unless there is an error.
     let space = unsafe {
         assert_eq!(ubtrfs_volume_space(opened.volume, space.as_mut_ptr()), 0);
         let sum = (&raw mut metadata_bytes).cast();

@@ -1,4 +1,5 @@
-//! The header is what cbindgen makes of the sources. `UBTRFS_WRITE_HEADER` has the test write it (`cargo xtask header`).
+//! The header is generated from the sources by cbindgen. `UBTRFS_WRITE_HEADER` makes the test write it
+//! (`cargo xtask header`).
 
 use std::fs;
 use std::path::Path;
@@ -34,7 +35,7 @@ fn made(root: &Path) -> String {
         no_includes: true,
         language: Language::C,
         cpp_compat: true,
-        // The structure and the function `ubtrfs_stat` are apart by this, as those of stat(2).
+        // Distinguishes the structure and the function `ubtrfs_stat`, as in stat(2).
         style: Style::Tag,
         usize_is_size_t: true,
         ..Config::default()

@@ -26,7 +26,7 @@ fn run(command: &mut Command) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Returns the archive that cargo made beside this test.
+/// Returns the archive that cargo built next to this test.
 fn archive() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let deps = test.parent().unwrap();
@@ -116,7 +116,7 @@ fn shared_library_exports_the_functions_of_the_version_script_alone() {
     assert!(dynamic.contains("soname: [libubtrfs.so.0]"), "{dynamic}");
 }
 
-/// Returns the flags of the compiler that pkg-config tells.
+/// Returns the compiler flags from pkg-config.
 fn flags(library: &Path, wanted: &[&str]) -> String {
     run(Command::new("pkg-config")
         .env("PKG_CONFIG_PATH", library.join("lib/pkgconfig"))
@@ -124,7 +124,7 @@ fn flags(library: &Path, wanted: &[&str]) -> String {
         .arg("ubtrfs"))
 }
 
-/// Compiles a program against the library, as its page says.
+/// Compiles a program against the library, as documented.
 fn compile(library: &Path, source: &Path, program: &Path) {
     let flags = flags(library, &["--cflags", "--libs"]);
     compile_with(&flags, source, program);
@@ -174,7 +174,7 @@ fn program_has_the_static_library_within() {
     let scratch = Scratch::new().unwrap();
     let program = scratch.path().join("archive");
     let flags = flags(&library, &["--static", "--cflags", "--libs"]);
-    // The linker prefers the shared library, which is beside it.
+    // The linker prefers the shared library, which is in the same folder.
     let flags = flags.replace("-lubtrfs", "-l:libubtrfs.a");
     let source = Path::new(HERE).join("examples/archive.c");
     compile_with(&flags, &source, &program);

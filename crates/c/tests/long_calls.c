@@ -1,8 +1,8 @@
-/* Calls all that hears of progress, and ends each call once. Formats images that exist.
+/* Runs all calls with progress callbacks, and cancels each call once. Formats existing images.
  *
  *   long_calls FOLDER
  *
- * The folder has a tree at "tree" and an empty image at "two.img". The program makes all else. */
+ * The folder has a tree at "tree" and an empty image at "two.img". The program creates all other files. */
 
 #define _POSIX_C_SOURCE 200809L
 
@@ -25,7 +25,7 @@
         } \
     } while (0)
 
-/* What a callback has heard. It ends the call at the given one, unless that is 0. */
+/* The record of a callback, which cancels at call number `end_at`, unless that is 0. */
 struct heard {
     unsigned calls, end_at;
     uint64_t files, bytes, blocks;
@@ -48,14 +48,14 @@ static int hear(const struct ubtrfs_progress *progress, void *data)
     return ++heard->calls == heard->end_at;
 }
 
-/* Begins anew. */
+/* Resets the record. */
 static void listen(struct heard *heard, unsigned end_at)
 {
     memset(heard, 0, sizeof *heard);
     heard->end_at = end_at;
 }
 
-/* Calls twice. The first progress ends the first call. */
+/* Calls twice. The first progress report cancels the first call. */
 #define TWICE(heard, call, done) \
     do { \
         listen(&heard, 1); \
@@ -85,7 +85,7 @@ static int opened(const char *name, int flags)
     return fd;
 }
 
-/* Calls with a file that is opened anew each time. */
+/* Opens the file again for each call. */
 static int64_t export_anew(const struct ubtrfs_subvolume *root, const struct ubtrfs_transfer_options *options)
 {
     int fd = opened("tree.tar", O_WRONLY | O_CREAT | O_TRUNC);
@@ -233,7 +233,7 @@ static int count_device(const struct ubtrfs_device_errors *errors, void *data)
     return errors->id == 2 ? 7 : 0;
 }
 
-/* Formats two images, the first of which holds a volume, and returns the new one. */
+/* Formats two images, one with an existing volume, and returns the new volume. */
 static struct ubtrfs_volume *format(void)
 {
     const char *const paths[] = {"one.img", "two.img"};

@@ -1,6 +1,6 @@
-//! Volumes are made, opened and checked as the options of a C program say.
+//! Creating, opening and checking volumes with the options of a C program.
 
-// The functions are those of C.
+// The functions have raw pointers.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -46,7 +46,7 @@ impl<T> Options<T> {
         free: unsafe extern "C" fn(*mut T),
     ) -> Options<T> {
         let mut options = ptr::null_mut();
-        // SAFETY: as the header asks.
+        // SAFETY: as the header requires.
         assert_eq!(unsafe { make(&mut options) }, 0);
         Options(options, free)
     }
@@ -74,7 +74,7 @@ fn create(
 ) -> c_int {
     let (images, mut volume) = (texts(paths), ptr::null_mut());
     let (first, count) = (images.pointers.as_ptr(), images.pointers.len());
-    // SAFETY: as the header asks.
+    // SAFETY: as the header requires.
     match unsafe { ubtrfs_volume_create_with(first, count, 512 << 20, mkfs.0, open, &mut volume) } {
         // SAFETY: the volume is open.
         0 => unsafe { ubtrfs_volume_close(volume) },
@@ -96,7 +96,7 @@ fn devices_are_listed_and_told_of_free_space() {
     assert_eq!(create(&paths, &of_mkfs(), ptr::null()), 0, "{}", message());
     let (images, mut volume) = (texts(&paths), ptr::null_mut());
     let mut listed: Vec<(u64, bool, u64)> = Vec::new();
-    // SAFETY: as the header asks.
+    // SAFETY: as the header requires.
     unsafe {
         let images = images.pointers.as_ptr();
         let opened = ubtrfs_volume_open_with(images, 2, ptr::null(), &mut volume);
@@ -115,7 +115,7 @@ fn devices_are_listed_and_told_of_free_space() {
 fn open(paths: &[impl AsRef<Path>], options: *const ubtrfs_open_options) -> c_int {
     let (images, mut volume) = (texts(paths), ptr::null_mut());
     let (first, count) = (images.pointers.as_ptr(), images.pointers.len());
-    // SAFETY: as the header asks.
+    // SAFETY: as the header requires.
     match unsafe { ubtrfs_volume_open_with(first, count, options, &mut volume) } {
         // SAFETY: the volume is open.
         0 => unsafe { ubtrfs_volume_close(volume) },
@@ -129,7 +129,7 @@ fn volume_of_two_devices_is_made_found_and_opened_degraded() {
     let paths = [scratch.path().join("one"), scratch.path().join("two")];
     let (mkfs, writing) = (of_mkfs(), of_open());
     let uuid = [7; 16];
-    // SAFETY: as the header asks.
+    // SAFETY: as the header requires.
     unsafe {
         let set = [
             ubtrfs_mkfs_options_set_label(mkfs.0, c"pair".as_ptr()),
@@ -160,7 +160,7 @@ fn volume_of_two_devices_is_made_found_and_opened_degraded() {
     assert_eq!(open(&paths[..1], ptr::null()), -libc::ENOENT);
     let reading = of_open();
     let folder = text(scratch.path());
-    // SAFETY: as the header asks.
+    // SAFETY: as the header requires.
     unsafe {
         assert_eq!(ubtrfs_open_options_set_read_only(reading.0, true), 0);
         let added = ubtrfs_open_options_add_scan(reading.0, folder.as_ptr());
@@ -169,11 +169,11 @@ fn volume_of_two_devices_is_made_found_and_opened_degraded() {
     assert_eq!(open(&paths[..1], reading.0), 0, "{}", message());
     fs::remove_file(&paths[1]).unwrap();
     assert_eq!(open(&paths[..1], reading.0), -libc::ENOENT);
-    // SAFETY: as the header asks.
+    // SAFETY: as the header requires.
     let set = unsafe { ubtrfs_open_options_set_degraded(reading.0, true) };
     assert_eq!(set, 0);
     assert_eq!(open(&paths[..1], reading.0), 0, "{}", message());
-    // SAFETY: as the header asks.
+    // SAFETY: as the header requires.
     let set = unsafe { ubtrfs_open_options_set_as_committed(reading.0, true) };
     assert_eq!(set, 0);
     assert_eq!(open(&paths[..1], reading.0), 0, "{}", message());
@@ -193,7 +193,7 @@ fn image_is_made_of_a_folder_again_and_checked() {
     fs::write(folder.join("file"), vec![b'x'; 100_000]).unwrap();
     let mkfs = of_mkfs();
     let contents = text(&folder);
-    // SAFETY: as the header asks.
+    // SAFETY: as the header requires.
     unsafe {
         let set = ubtrfs_mkfs_options_set_rootdir(mkfs.0, contents.as_ptr());
         assert_eq!(set, 0);
@@ -218,7 +218,7 @@ fn image_is_made_of_a_folder_again_and_checked() {
     };
     let mut heard = 0_u64;
     let images = texts(&paths[..1]);
-    // SAFETY: as the header asks.
+    // SAFETY: as the header requires.
     unsafe {
         let set = [
             ubtrfs_check_options_set_read_data(check.0, true),
@@ -239,7 +239,7 @@ fn image_is_made_of_a_folder_again_and_checked() {
 fn wrong_options_are_refused() {
     let scratch = Scratch::new().unwrap();
     let (mkfs, reading) = (of_mkfs(), of_open());
-    // SAFETY: as the header asks.
+    // SAFETY: as the header requires.
     unsafe {
         let refused = [
             ubtrfs_mkfs_options_set_checksum(mkfs.0, c"md5".as_ptr()),
