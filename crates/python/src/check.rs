@@ -1,4 +1,4 @@
-//! Whether a volume is consistent.
+//! Consistency checks of volumes.
 
 use pyo3::prelude::*;
 use ubtrfs::{Checker, Severity};
@@ -6,7 +6,7 @@ use ubtrfs::{Checker, Severity};
 use crate::options::paths_of;
 use crate::signals::Signals;
 
-/// Errors, warnings, notes; issues as severity, number and message.
+/// Numbers of errors, warnings and notes; issues as severity, number and message.
 type Report = ((u64, u64, u64), Vec<(&'static str, u16, String)>);
 
 #[pyfunction]

@@ -1,4 +1,4 @@
-//! Errors of the library as `OSError`, of which Python chooses the subclass by the errno.
+//! Errors of the library as `OSError`; Python derives the subclass from the errno.
 
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};
@@ -11,12 +11,12 @@ pub(crate) fn failed(error: &ubtrfs::Error) -> PyErr {
     failed_with(error, strerror(error))
 }
 
-/// Creates the exception of an error with the library's text, whatever its errno.
+/// Creates the exception of an error, always with the library's text.
 pub(crate) fn failed_in_words(error: &ubtrfs::Error) -> PyErr {
     failed_with(error, error.to_string())
 }
 
-/// Creates the exception of a volume that could not be made. Where there is too little room it says what is too small.
+/// Creates the exception of a volume that could not be created. If space is insufficient, the text names the reason.
 pub(crate) fn failed_to_make(error: &ubtrfs::Error) -> PyErr {
     let text = match error.kind() {
         ErrorKind::StorageFull => error.reason().to_string(),
@@ -36,7 +36,7 @@ fn failed_with(error: &ubtrfs::Error, strerror: String) -> PyErr {
     }
 }
 
-/// Returns the text that Python has for the errno. Where that says too little, it returns the library's text.
+/// Returns Python's text for the errno, or the library's text if that is more specific.
 fn strerror(error: &ubtrfs::Error) -> String {
     match error.kind() {
         ErrorKind::NotFound
@@ -62,13 +62,13 @@ pub(crate) fn failed_as(errno: i32, path: &Path) -> PyErr {
     PyOSError::new_err((errno, text, path.as_os_str().to_owned()))
 }
 
-/// Converts an error of a file of this machine to an exception.
+/// Converts an error of a file of the host to an exception.
 pub(crate) fn failed_host(error: &io::Error, path: &Path) -> PyErr {
     let path = path.as_os_str().to_owned();
     PyOSError::new_err((error.raw_os_error(), system_text(error), path))
 }
 
-/// Converts an error of a file's `std::io` methods to an exception. Such an error holds one of the library.
+/// Converts an error of a file's `std::io` methods to an exception. It wraps an error of the library.
 pub(crate) fn failed_io(error: io::Error) -> PyErr {
     match error.downcast::<ubtrfs::Error>() {
         Ok(error) => failed(&error),

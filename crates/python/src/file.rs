@@ -10,7 +10,7 @@ use pyo3::types::PyBytes;
 use crate::failure::{failed, failed_io};
 use crate::handle::Handle;
 
-/// Bytes that are read without a look at signals.
+/// The number of bytes read between two checks for signals.
 const PART_BYTES: usize = 16 << 20;
 
 #[pyclass(frozen, weakref, module = "ubtrfs._ubtrfs")]
@@ -36,7 +36,7 @@ impl File {
     }
 }
 
-/// Reads as many bytes as there are, and no more than are asked for. Memory that is not there is a `MemoryError`.
+/// Reads up to the requested size, or to the end of the file. Raises `MemoryError` if the memory cannot be allocated.
 fn read<'py>(
     py: Python<'py>,
     file: &ubtrfs::File,
@@ -57,7 +57,7 @@ fn read<'py>(
     })?;
     match filled == size {
         true => Ok(data),
-        // Another thread has cut the file meanwhile.
+        // Another thread has truncated the file in between.
         false => PyBytes::new_with(py, filled, |short| {
             short.copy_from_slice(&data.as_bytes()[..filled]);
             Ok(())
@@ -65,7 +65,7 @@ fn read<'py>(
     }
 }
 
-/// Reads into a buffer until it is full or the file ends. Returns how many bytes there were. Handlers of signals run between
+/// Reads into a buffer until it is full or the file ends, and returns the number of bytes. Signal handlers run between
 /// two parts.
 fn fill(py: Python<'_>, file: &ubtrfs::File, data: &mut [u8], offset: u64) -> PyResult<usize> {
     let mut filled = 0;

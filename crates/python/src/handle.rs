@@ -1,23 +1,23 @@
-//! A handle that can be closed while others use it.
+//! A handle that can be closed while other threads use it.
 
 use std::sync::{Mutex, PoisonError};
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-/// A value until it is closed. The lock is held for a moment only, so that Python's may be held meanwhile.
+/// A value until it is closed. The lock is held only briefly, so a thread may take it while it holds the GIL.
 #[derive(Debug)]
 pub(crate) struct Handle<T: Send> {
     value: Mutex<Option<T>>,
 }
 
 impl<T: Send> Drop for Handle<T> {
-    /// Drops the value without Python's lock. The drop of a file may wait for a group, whose work needs that lock.
+    /// Drops the value without the GIL. Dropping a file may wait for a group, whose work needs the GIL.
     fn drop(&mut self) {
         let value = self.value.get_mut();
         let value = value.unwrap_or_else(PoisonError::into_inner).take();
         if value.is_some() {
-            // An interpreter that ends runs no group: the value is dropped with the closure then.
+            // An interpreter that is shutting down runs no group: then the value is dropped with the closure.
             Python::try_attach(|py| py.detach(|| drop(value)));
         }
     }
@@ -30,9 +30,9 @@ impl<T: Clone + Send> Handle<T> {
         }
     }
 
-    /// Returns the value, which stays usable to the caller if the handle is closed.
+    /// Returns the value, which the caller can still use after the handle is closed.
     pub(crate) fn get(&self) -> PyResult<T> {
-        // It is whole after a panic, too.
+        // The value is intact even after a panic.
         let value = self.value.lock().unwrap_or_else(PoisonError::into_inner);
         let value = value.as_ref().cloned();
         value.ok_or_else(|| PyValueError::new_err("operation on a closed volume or file"))

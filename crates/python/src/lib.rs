@@ -1,7 +1,7 @@
-//! The native half of the package `ubtrfs` for Python, over the crate `ubtrfs`.
+//! The native half of the Python package `ubtrfs`, on top of the crate `ubtrfs`.
 //!
-//! Paths and names are bytes here, and results plain tuples. `python/ubtrfs/__init__.py` gives them the shapes of Python.
-//! Work is done without Python's lock. A closed handle lets go of the volume, and refuses with a `ValueError`.
+//! Paths and names are bytes here, and results plain tuples. `python/ubtrfs/__init__.py` converts them to Python's
+//! types. The library runs without the GIL. A closed handle releases the volume, and further calls raise `ValueError`.
 //!
 //! Not here: buffers, text and stat results.
 

@@ -1,4 +1,4 @@
-//! Options of volumes that are made and opened, of dictionaries.
+//! Options for creating and opening volumes, from dictionaries.
 
 use std::path::PathBuf;
 use std::time::{Duration, UNIX_EPOCH};
@@ -10,7 +10,7 @@ use ubtrfs::{Access, Builder, Compress, CsumType, FeatureSet, Mkfs, MkfsOptions,
 use crate::failure::failed;
 use crate::subvolume::path_of;
 
-/// How a volume is opened.
+/// Options for opening a volume.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 #[expect(
@@ -25,12 +25,12 @@ pub(crate) struct Opening {
     compress: Option<String>,
     cache_bytes: Option<u64>,
     memory_bytes: Option<u64>,
-    /// Seconds.
+    /// In seconds.
     commit_interval: Option<f64>,
     discard: bool,
 }
 
-/// How a volume is made.
+/// Options for creating a volume.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct Making {
@@ -55,7 +55,7 @@ pub(crate) fn paths_of(all: &[Vec<u8>]) -> Vec<PathBuf> {
     all.iter().map(|path| path_of(path).to_owned()).collect()
 }
 
-/// Reads the value that a name stands for.
+/// Parses the name of a value.
 fn named<T>(
     name: Option<&String>,
     what: &str,

@@ -1,11 +1,11 @@
-//! Progress of the library's work for Python, and signals meanwhile, such as that of Ctrl-C.
+//! Progress callbacks of long calls, and signals during the calls, such as Ctrl-C.
 //!
-//! A callable hears of the progress. An exception that it raises ends the work.
+//! A callable receives the progress. If it raises an exception, the call ends.
 //!
-//! Python runs the handlers of signals in its main thread between two of its own instructions, and there are none while the
-//! library works. So an observer has them run now and then. A handler that raises ends the work.
+//! Python runs signal handlers in its main thread between two of its own instructions, so none run while the library
+//! works. Therefore an observer periodically runs them. If a handler raises, the call ends.
 //!
-//! Not here: streams, whose file objects have handlers run as well (`stream`).
+//! Not here: streams, whose file objects also run signal handlers (`stream`).
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -20,13 +20,13 @@ use ubtrfs::{
 
 use crate::failure::failed;
 
-/// Problems that are listed.
+/// The maximum number of listed problems.
 const MAX_LISTED: usize = 1000;
-/// The time between two looks. Each has to wait for Python's lock, which other threads may hold.
+/// The interval of checks for signals. Each check waits for the GIL, which other threads may hold.
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// An observer that tells a callable of the progress and runs the handlers of signals. It lists the problems of a tree,
-/// and the names of what was received.
+/// An observer that reports the progress to a callable and runs signal handlers. It collects the problems of a tree,
+/// and the names of received subvolumes.
 pub(crate) struct Signals {
     looked: Instant,
     raised: Option<PyErr>,
@@ -36,7 +36,7 @@ pub(crate) struct Signals {
     progress: Progress,
 }
 
-/// The files that the work has failed for. The first are listed.
+/// The files that failed. Only the first are listed.
 #[derive(Default)]
 pub(crate) struct Problems {
     pub(crate) count: u64,
@@ -53,7 +53,7 @@ impl Problems {
     }
 }
 
-/// How far the work is.
+/// The progress of the work.
 #[derive(Default)]
 struct Progress {
     path: Option<Vec<u8>>,
@@ -86,7 +86,7 @@ impl Signals {
         }
     }
 
-    /// Tells the callable of the progress, unless an exception has ended the work.
+    /// Reports the progress to the callable, unless an exception has ended the work.
     fn report(&mut self) {
         let Some(callable) = self.callable.as_ref().filter(|_| self.raised.is_none()) else {
             return;
@@ -108,13 +108,13 @@ impl Signals {
         }
     }
 
-    /// Notes so many more bytes.
+    /// Adds `len_bytes` to the progress.
     pub(crate) fn advance(&mut self, len_bytes: u64) {
         self.progress.bytes += len_bytes;
         self.report();
     }
 
-    /// Notes that there are so many bytes in all. Returns whether the work goes on.
+    /// Sets the number of bytes so far. Returns whether the work should continue.
     pub(crate) fn reach(&mut self, bytes: u64) -> bool {
         self.progress.bytes = bytes;
         self.report();
@@ -134,8 +134,8 @@ impl Signals {
         self.problems
     }
 
-    /// Returns the outcome of work that was observed, with its problems. An exception of a handler comes before the error that
-    /// it led to.
+    /// Returns the outcome of the observed work, with its problems. An exception of a handler takes precedence over the
+    /// error that it caused.
     pub(crate) fn outcome<T>(self, done: ubtrfs::Result<T>) -> PyResult<(T, Problems)> {
         match (done, self.raised) {
             (Ok(value), None) => Ok((value, self.problems)),
@@ -144,7 +144,7 @@ impl Signals {
         }
     }
 
-    /// Runs handlers if that is due. Returns whether one has raised.
+    /// Runs signal handlers if the interval has passed. Returns whether one has raised.
     pub(crate) fn look(&mut self) -> bool {
         if self.raised.is_none() && now() - self.looked >= INTERVAL {
             self.raised = Python::attach(|py| py.check_signals()).err();

@@ -1,4 +1,4 @@
-//! Read-only subvolumes sent, received and compared.
+//! Sending, receiving and comparing read-only subvolumes.
 
 use std::io::{self, BufReader, Write};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,9 +13,9 @@ use crate::signals::Signals;
 use crate::stream::Stream;
 use crate::subvolume::{Subvolume, bytes_of, path_of};
 
-/// Bytes that a file object gives at a time.
+/// The size of reads from a file object.
 const BUFFER_BYTES: usize = 256 << 10;
-/// Changes that are handed over at a time.
+/// The number of changes that are passed to Python at a time.
 const BATCH: usize = 64;
 
 /// Kind, path, path before a rename.
@@ -43,7 +43,7 @@ pub(crate) fn send(
         stream: &mut stream,
         signals: &mut signals,
     };
-    // The handles end here: the last one of a volume closes it.
+    // The handles are dropped here, without the GIL: the last handle of a volume closes it.
     let sent = py.detach(move || {
         let snapshot = Snapshot::open(&of)?;
         let parent = parent.as_ref().map(Snapshot::open).transpose()?;
@@ -62,7 +62,7 @@ pub(crate) fn send(
     stream.outcome(sent)
 }
 
-/// A stream that is sent, with its progress.
+/// The output of a sent stream, with its progress.
 struct Metered<'a> {
     stream: &'a mut Stream,
     signals: &'a mut Signals,
@@ -141,7 +141,7 @@ impl Changes {
         py.detach(move || drop(changes));
     }
 
-    /// Returns the next changes; none at the end.
+    /// Returns the next changes, or an empty list at the end.
     fn next_changes(&self, py: Python<'_>) -> PyResult<Vec<Change>> {
         let changes = self.handle.get()?;
         let batch = py.detach(move || {

@@ -1,4 +1,4 @@
-//! File objects of Python as readers and writers.
+//! Python file objects as readers and writers.
 
 use std::io::{self, Read, Write};
 
@@ -8,7 +8,7 @@ use pyo3::types::PyBytes;
 
 use crate::failure::failed;
 
-/// A file object, and what it raised. After that it is not called any more.
+/// A file object, and its exception. After an exception it is not called again.
 pub(crate) struct Stream {
     object: Py<PyAny>,
     raised: Option<PyErr>,
@@ -22,8 +22,8 @@ impl Stream {
         }
     }
 
-    /// Returns the outcome of work with the stream. If the work failed, an exception of the stream comes before the
-    /// error that it led to.
+    /// Returns the outcome of work with the stream. An exception of the stream takes precedence over the error that it
+    /// caused.
     pub(crate) fn outcome<T>(self, done: ubtrfs::Result<T>) -> PyResult<T> {
         match (done, self.raised) {
             (Ok(value), _) => Ok(value),
@@ -37,7 +37,7 @@ impl Stream {
             return Err(io::Error::other(raised.to_string()));
         }
         let called = Python::attach(|py| {
-            // An object that is not written in Python has no handlers run.
+            // A file object that is not written in Python does not run signal handlers itself.
             py.check_signals()?;
             call(self.object.bind(py))
         });
@@ -71,7 +71,7 @@ impl Write for Stream {
         self.call(|object| {
             let data = PyBytes::new(object.py(), buf);
             let written: Option<usize> = object.call_method1("write", (data,))?.extract()?;
-            // None is of objects that take all.
+            // Objects that write everything may return None.
             match written.unwrap_or(buf.len()) {
                 len if len > buf.len() => {
                     let most = buf.len();

@@ -1,4 +1,4 @@
-//! Operations by paths.
+//! Operations by path.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::Permissions;
@@ -17,13 +17,13 @@ use crate::failure::{failed, failed_as};
 use crate::file::File;
 use crate::handle::Handle;
 
-/// Entries of a listing that are handed over at a time.
+/// The number of entries that are passed to Python at a time.
 const BATCH: usize = 64;
 const SECOND_NSEC: u32 = 1_000_000_000;
 
 /// Seconds and nanoseconds since 1970.
 pub(crate) type Time = (i64, u32);
-/// Mode, inode, subvolume, links, user, group, size, blocks, device; times of access, change, attributes and making.
+/// Mode, inode, subvolume, links, user, group, size, blocks, device; times of access, modification, change and birth.
 pub(crate) type Stat = (
     (u32, u64, u64, u64, u32, u32, u64, u64, u64),
     (Time, Time, Time, Time),
@@ -176,7 +176,7 @@ impl Subvolume {
         })
     }
 
-    /// Opens a file. `access` has r, w or a; `making` is one of "", "c" (made if there is none), "x" (must be new).
+    /// Opens a file. `access` has r, w or a; `making` is "", "c" (create if missing) or "x" (create, must not exist).
     fn open(
         &self,
         py: Python<'_>,
@@ -261,7 +261,7 @@ impl Subvolume {
         })
     }
 
-    /// Sets the times of access and change; without any, both to that of the call.
+    /// Sets the access and modification times. Without a value, both are set to the current time.
     fn utime(
         &self,
         py: Python<'_>,
@@ -340,7 +340,7 @@ impl Subvolume {
     }
 }
 
-/// A directory that is listed.
+/// A directory that is being listed.
 #[pyclass(frozen, weakref, module = "ubtrfs._ubtrfs")]
 #[derive(Debug)]
 pub(crate) struct Listing {
@@ -354,7 +354,7 @@ impl Listing {
         py.detach(move || drop(listing));
     }
 
-    /// Returns the next entries; none at the end.
+    /// Returns the next entries, or an empty list at the end.
     fn next_entries(&self, py: Python<'_>) -> PyResult<Vec<Entry>> {
         let listing = self.handle.get()?;
         let entries = py.detach(move || {

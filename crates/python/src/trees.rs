@@ -1,4 +1,4 @@
-//! Whole trees: copied within a volume and from and to this machine, and as tar archives.
+//! Whole trees: copying within a volume, from and to the host, and tar archives.
 
 use std::fs::File;
 
@@ -10,7 +10,7 @@ use crate::signals::{Problems, Signals};
 use crate::stream::Stream;
 use crate::subvolume::{Subvolume, bytes_of, path_of};
 
-/// How many problems there were, and the paths and messages of the first.
+/// The number of problems, and the paths and messages of the first.
 type Listed = (u64, Vec<(Vec<u8>, String)>);
 
 fn listed(problems: Problems) -> Listed {
@@ -19,7 +19,7 @@ fn listed(problems: Problems) -> Listed {
     (problems.count, listed.collect())
 }
 
-/// Does work that a callable hears of, and that the handlers of signals can end, without Python's lock.
+/// Runs work without the GIL, with a progress callable. The callable and signal handlers can end it.
 fn observed(
     tree: &Subvolume,
     py: Python<'_>,

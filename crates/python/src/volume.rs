@@ -14,7 +14,8 @@ use crate::options::{Making, Opening, paths_of};
 use crate::signals::Signals;
 use crate::subvolume::{Subvolume, Time, bytes_of, time_of};
 
-/// Id, path, (UUID, parent's, that of the sent one), (read-only, deleted), (generation, created), (created, changed).
+/// Id, path, UUIDs (own, parent, received), (read-only, deleted), generations (last, created), times (created,
+/// changed).
 type Info = (
     u64,
     Option<Vec<u8>>,
@@ -29,15 +30,15 @@ type Space = (
     (u64, u64, u64, u64),
     Vec<(&'static str, Option<&'static str>, u64, u64)>,
 );
-/// Number, UUID, path, (total, allocated) bytes.
+/// Id, UUID, path, (total, allocated) bytes.
 type Device = (u64, [u8; 16], Option<Vec<u8>>, (u64, u64));
-/// The number of a device, and its errors: of writes, reads, flushes, corruption and generations.
+/// The id of a device, and its counts of write, read, flush, corruption and generation errors.
 type Errors = (u64, u64, u64, u64, u64, u64);
 
-/// The least size of a sector, and so of a free extent.
+/// The minimum size of a sector, and so of a free extent.
 const LEAST_SECTOR: u64 = 4096;
 
-/// Why a group has no value.
+/// The reason why a group has no result.
 enum Ended {
     Raised(PyErr),
     Failed(ubtrfs::Error),
@@ -76,10 +77,10 @@ impl Volume {
     }
 }
 
-/// The options of a new volume: how it is made, how it is opened, and the callable that hears of its progress.
+/// The options of a new volume: for creating it, for opening it, and the progress callable.
 type NewVolume<'py> = (Bound<'py, PyDict>, Bound<'py, PyDict>, Option<Py<PyAny>>);
 
-/// Makes a volume. An exception of the callable or a handler of signals comes before the error that it led to.
+/// Creates a volume. An exception of the callable or a signal handler takes precedence over the error that it caused.
 fn new_volume(
     py: Python<'_>,
     (making, opening, progress): NewVolume<'_>,
@@ -251,7 +252,7 @@ impl Volume {
         Ok(plain.collect())
     }
 
-    /// Returns the numbers of commits, logs and flushes of data, then the bytes of data, metadata and logs.
+    /// Returns the numbers of commits, logs and data flushes, then the bytes of data, metadata and logs.
     fn statistics(&self, py: Python<'_>) -> PyResult<(u64, u64, u64, u64, u64, u64)> {
         let of = self.run(py, |volume| Ok(volume.statistics()))?;
         Ok((
@@ -276,7 +277,7 @@ impl Volume {
         Ok(trimmed)
     }
 
-    /// Calls `work` without arguments, and returns what it returns.
+    /// Calls `work` without arguments, and returns its result.
     fn group(&self, py: Python<'_>, work: Py<PyAny>) -> PyResult<Py<PyAny>> {
         let volume = self.handle.get()?;
         let done = py.detach(move || {

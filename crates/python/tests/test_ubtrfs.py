@@ -1,4 +1,4 @@
-"""The package as Python programs use it: each behaviour beside that of os and io where they have it."""
+"""The package as Python programs use it, compared with os and io where they have the same operation."""
 
 import errno
 import io
@@ -326,7 +326,7 @@ def test_close_writes_open_files_and_frees_the_image(image):
     for work in [lambda: text.write("x"), lambda: data.listdir(), lambda: next(listing), volume.sync]:
         with pytest.raises(ValueError):
             work()
-    # The objects are still there, and hold nothing.
+    # The objects still exist, but hold no resources.
     with ubtrfs.Volume.open(image) as volume:
         assert volume.root.open("/text").read() == "buffered"
 
@@ -748,7 +748,7 @@ def test_tree_is_removed_past_files_that_stay(root):
 
 
 class Enough(Exception):
-    """What a callable of progress raises."""
+    """The exception of a progress callable."""
 
 
 def test_progress_is_reported_and_an_exception_ends_the_call(image, tmp_path):
@@ -763,7 +763,7 @@ def test_progress_is_reported_and_an_exception_ends_the_call(image, tmp_path):
         raise Enough
 
     def twice(call):
-        """Calls twice: what the first progress raises ends the first call. Returns the last progress of the second."""
+        """Calls twice: an exception of the first progress ends the first call. Returns the second's last progress."""
         heard.clear()
         with pytest.raises(Enough):
             call(enough)
@@ -804,7 +804,7 @@ def test_progress_is_reported_and_an_exception_ends_the_call(image, tmp_path):
 
         def receive(hear):
             stream.seek(0)
-            # A call that is ended leaves the subvolume that it was in.
+            # A call that is cancelled keeps the incomplete subvolume.
             if root.exists("/received"):
                 root.rename("/received", "/ended")
             root.mkdir("/received")
@@ -832,7 +832,7 @@ def test_progress_is_reported_and_an_exception_ends_the_call(image, tmp_path):
 
 
 class Alarm(Exception):
-    """What the handler of a signal raises."""
+    """The exception of a signal handler."""
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@
             file.write("first")
         volume.snapshot("/", "/before")
 
-Paths are str, bytes or os.PathLike. They begin at the root of the volume or subvolume, with or without a slash. Errors are
-OSError, with errno and filename. No permission is checked, and no umask applies.
+Paths are str, bytes or os.PathLike. They begin at the root of the volume or subvolume, with or without a leading slash.
+Errors are raised as OSError, with errno and filename. No permission is checked, and no umask applies.
 """
 
 import errno as _errno
@@ -133,7 +133,7 @@ class SubvolumeInfo:
     """Properties of a subvolume, as of the time of the call."""
 
     id: int
-    #: From the top level, without a slash before it. None while it is being deleted.
+    #: The path from the top level, without a leading slash. None while it is being deleted.
     path: Optional[str]
     uuid: _uuid.UUID
     parent_uuid: Optional[_uuid.UUID]
@@ -188,7 +188,7 @@ class DirEntry(Generic[AnyStr]):
 
 
 class ScandirIterator(Generic[AnyStr]):
-    """The entries of a directory, in the order in which they were made. Memory does not grow with it."""
+    """The entries of a directory, in the order of their creation. Memory use does not depend on their number."""
 
     def __init__(self, of: "Subvolume", native: _ubtrfs.Listing, as_bytes: bool) -> None:
         self._of = of
@@ -205,7 +205,7 @@ class ScandirIterator(Generic[AnyStr]):
             if not self._batch:
                 raise StopIteration
         entry = self._batch.pop()
-        # The path is of the library: a name of a damaged volume leads to nothing outside of the directory.
+        # The library has built the path, so a name from a damaged volume cannot lead out of the directory.
         named: Any = entry[:2] if self._as_bytes else map(os.fsdecode, entry[:2])
         name, path = named
         return DirEntry(self._of, name, path, entry)
@@ -221,7 +221,7 @@ class ScandirIterator(Generic[AnyStr]):
 
 
 class Subvolume:
-    """A tree of files. Its methods are those of os and os.path of the same names; paths begin at its root."""
+    """A tree of files. Its methods work like the functions of os and os.path; paths begin at its root."""
 
     def __init__(self, native: _ubtrfs.Subvolume, opened: Opened) -> None:
         self._tree = native
@@ -233,7 +233,7 @@ class Subvolume:
 
     @property
     def id(self) -> int:
-        """The number within the volume. The top level has 5."""
+        """The id within the volume. The top level has 5."""
         return self._tree.id()
 
     @property
@@ -245,23 +245,23 @@ class Subvolume:
         self._tree.set_read_only(read_only)
 
     def subvolume(self, path: Path) -> "Subvolume":
-        """Opens the subvolume that a path leads to."""
+        """Opens the subvolume at a path."""
         return self._sub(self._tree.subvolume(os.fsencode(path)))
 
     def create_subvolume(self, path: Path) -> "Subvolume":
-        """Makes an empty subvolume, and commits."""
+        """Creates an empty subvolume, and commits."""
         return self._sub(self._tree.create_subvolume(os.fsencode(path)))
 
     def snapshot(self, source: Path, to: Path, *, read_only: bool = False) -> "Subvolume":
-        """Makes `to` a snapshot of the subvolume at `source`, and commits. "/" is this subvolume itself.
+        """Creates a snapshot at `to` of the subvolume at `source`, and commits. "/" is this subvolume itself.
 
-        It is writable unless `read_only` is true, as of `btrfs subvolume snapshot`. Streams and comparisons take
-        read-only ones.
+        The snapshot is writable unless `read_only` is true, as in `btrfs subvolume snapshot`. Streams and comparisons
+        need read-only snapshots.
         """
         return self._sub(self._tree.snapshot(os.fsencode(source), os.fsencode(to), read_only))
 
     def delete_subvolume(self, path: Path) -> None:
-        """Deletes a subvolume with all that is in it, but not with subvolumes nested in it."""
+        """Deletes a subvolume with all its contents. It must not contain nested subvolumes."""
         self._tree.delete_subvolume(os.fsencode(path))
 
     def stat(self, path: Path, *, follow_symlinks: bool = True) -> os.stat_result:
@@ -272,7 +272,7 @@ class Subvolume:
         return self.stat(path, follow_symlinks=False)
 
     def birthtime_ns(self, path: Path, *, follow_symlinks: bool = True) -> int:
-        """Tells when a file was made, in nanoseconds since 1970. os.stat_result has no place for it on Linux."""
+        """Returns the time of creation in nanoseconds since 1970. os.stat_result has no such field on Linux."""
         _, times = self._tree.stat(os.fsencode(path), follow_symlinks)
         return _ns(times[3])
 
@@ -341,7 +341,7 @@ class Subvolume:
         errors: Optional[str] = None,
         newline: Optional[str] = None,
     ) -> Any:
-        """Opens a file like the built-in open, whose arguments it has."""
+        """Opens a file like the built-in open, with the same arguments."""
         letters = set(mode)
         main = letters & set("rwxa")
         if letters - set("rwxabt+") or len(mode) != len(letters) or len(main) != 1:
@@ -396,7 +396,7 @@ class Subvolume:
         self._tree.rmdir(os.fsencode(path))
 
     def rmtree(self, path: Path) -> None:
-        """Removes a directory with all that is in it. If a subvolume is below, nothing is removed."""
+        """Removes a directory with all its contents. If it contains a subvolume, nothing is removed."""
         self._tree.rmtree(os.fsencode(path))
 
     def rename(self, src: Path, dst: Path) -> None:
@@ -419,14 +419,14 @@ class Subvolume:
         self._tree.link(os.fsencode(src), os.fsencode(dst))
 
     def reflink(self, src: Path, dst: Path) -> None:
-        """Has `dst` share the content of `src`: no data is copied."""
+        """Makes `dst` share the content of `src`, without copying data."""
         self._tree.reflink(os.fsencode(src), os.fsencode(dst))
 
     def chmod(self, path: Path, mode: int) -> None:
         self._tree.chmod(os.fsencode(path), mode)
 
     def chown(self, path: Path, uid: int, gid: int, *, follow_symlinks: bool = True) -> None:
-        """Like os.chown: -1 leaves one as it is."""
+        """Like os.chown: -1 leaves an id unchanged."""
         user = None if uid == -1 else uid
         group = None if gid == -1 else gid
         self._tree.chown(os.fsencode(path), user, group, follow_symlinks)
@@ -476,34 +476,36 @@ class Subvolume:
         self._tree.removexattr(os.fsencode(path), os.fsencode(attribute), follow_symlinks)
 
     def copy_tree(self, src: Path, dst: Path, *, progress: _Hears = None) -> None:
-        """Copies a file, or a directory with all below. Data is shared. Files that fail are a TransferError at the end.
+        """Copies a file, or a directory with all its contents. Data is shared.
 
-        `progress` is called with a Progress before each file and with each part of its data, as in all long calls. An
-        exception that it raises ends the call, which raises it. What was done stays.
+        If files cannot be copied, the others are, and TransferError is raised at the end. `progress` is called with a
+        Progress before each file and after each part of its data, as in all long calls. If it raises an exception, the
+        call ends with that exception, and completed work is kept.
         """
         _raise_problems(_ubtrfs.copy_tree(self._tree, os.fsencode(src), os.fsencode(dst), _hearing(progress)))
 
     def copy_from_host(self, host: Path, dst: Path, *, progress: _Hears = None) -> None:
-        """Copies a file of this machine, or a directory with all below, into the volume. Links are copied as links."""
+        """Copies a file of the host, or a directory with all its contents, into the volume. Does not follow links."""
         _raise_problems(_ubtrfs.copy_from_host(self._tree, os.fsencode(host), os.fsencode(dst), _hearing(progress)))
 
     def copy_to_host(self, src: Path, host: Path, *, progress: _Hears = None) -> None:
-        """Copies a file, or a directory with all below, to this machine."""
+        """Copies a file, or a directory with all its contents, to the host."""
         _raise_problems(_ubtrfs.copy_to_host(self._tree, os.fsencode(src), os.fsencode(host), _hearing(progress)))
 
     def remove_tree(self, path: Path, *, enter_subvolumes: bool = False, progress: _Hears = None) -> None:
-        """Removes a file, or a directory with all below, past files that cannot be removed: a TransferError at the end.
+        """Removes a file, or a directory with all its contents.
 
-        Subvolumes below are among these, unless `enter_subvolumes` is true.
+        Continues after files that cannot be removed, and raises TransferError at the end. Subvolumes are such files,
+        unless `enter_subvolumes` is true.
         """
         _raise_problems(_ubtrfs.remove_tree(self._tree, os.fsencode(path), enter_subvolumes, _hearing(progress)))
 
     def export_tar(self, path: Path, out: _Writable, *, progress: _Hears = None) -> None:
-        """Writes a file, or a directory with all below, as a tar archive to a binary file object."""
+        """Writes a file, or a directory with all its contents, as a tar archive to a binary file object."""
         _raise_problems(_ubtrfs.export_tar(self._tree, os.fsencode(path), out, _hearing(progress)))
 
     def import_tar(self, archive: Path, path: Path = "/", *, progress: _Hears = None) -> None:
-        """Unpacks the tar archive of this path of the machine, compressed or not, into a directory."""
+        """Unpacks a tar archive at a path of the host, compressed or not, into a directory."""
         _raise_problems(_ubtrfs.import_tar(self._tree, os.fsencode(archive), os.fsencode(path), _hearing(progress)))
 
     def send(
@@ -516,9 +518,9 @@ class Subvolume:
         no_data: bool = False,
         progress: _Hears = None,
     ) -> None:
-        """Writes this read-only subvolume to a binary file object, as a stream that `btrfs receive` takes as well.
+        """Writes this read-only subvolume to a binary file object, as a stream that `btrfs receive` also accepts.
 
-        With a parent it is the difference from that. The receiver has the parent and the clone sources.
+        With a parent, the stream has only the difference. The receiver must have the parent and the clone sources.
         """
         sources = [source._tree for source in clone_sources]
         above = None if parent is None else parent._tree
@@ -533,24 +535,24 @@ class Subvolume:
         all_streams: bool = False,
         progress: _Hears = None,
     ) -> List[str]:
-        """Makes the subvolumes of a stream in a directory, from a binary file object. Returns their names.
+        """Creates the subvolumes of a stream, read from a binary file object, in a directory. Returns their names.
 
-        With `force_decompress`, compressed data is stored as other data. With `all_streams`, those behind the first are
-        received as well.
+        With `force_decompress`, compressed data is decompressed and stored like other data. With `all_streams`, streams
+        after the first are received as well.
         """
         hears = _hearing(progress)
         names = _ubtrfs.receive(self._tree, os.fsencode(path), stream, force_decompress, all_streams, hears)
         return [os.fsdecode(name) for name in names]
 
     def changes_since(self, old: "Subvolume") -> "Changes":
-        """Tells what changed from one read-only subvolume to this one, in the order of paths."""
+        """Lists the changes from another read-only subvolume to this one, in the order of paths."""
         native = _ubtrfs.changes_since(self._tree, old._tree)
         self._opened.add(native)
         return Changes(native)
 
 
 class Changes:
-    """The changes between two snapshots. Memory does not grow with them."""
+    """The changes between two snapshots. Memory use does not depend on their number."""
 
     def __init__(self, native: _ubtrfs.Changes) -> None:
         self._native = native
@@ -609,11 +611,11 @@ def check(
     max_issues: int = 1000,
     progress: _Hears = None,
 ) -> CheckReport:
-    """Checks a volume that no program writes to. It only reads, and shares no code with what writes volumes.
+    """Checks a volume that no program writes to. The check only reads, and shares no code with the writer.
 
-    With `read_data`, all data of every mirror is read and compared with its checksums. `devices` and `scan` are as for
-    `Volume.open`. Records beyond `memory_bytes` go to a temporary file. The report lists the first `max_issues`.
-    `progress` is as for `Subvolume.copy_tree`.
+    With `read_data`, all data of every mirror is read and verified against its checksums. `devices` and `scan` are as in
+    `Volume.open`. Records beyond `memory_bytes` go to a temporary file. The report lists at most `max_issues`.
+    `progress` is as in `Subvolume.copy_tree`.
     """
     places = [os.fsencode(place) for place in scan]
     hears = _hearing(progress)
@@ -628,15 +630,15 @@ def _paths(path: Path, devices: Iterable[Path]) -> List[bytes]:
 class MakeOptions(TypedDict, total=False):
     """The options of a new volume.
 
-    - `label`, `uuid`, `checksum`, `node_size`, `sector_size`: as of `mkfs.btrfs`. `features` is a list as of its `-O`
+    - `label`, `uuid`, `checksum`, `node_size`, `sector_size`: as in `mkfs.btrfs`. `features` is a list as in its `-O`
     - `data` and `metadata`: profiles, such as "raid1"
-    - `rootdir`: a folder or tar archive that the volume is filled from. `shrink` cuts it to the least size after that
-    - `subvolumes` and `read_only_subvolumes`: directories of it that become subvolumes, by their paths within
-    - `source_date_epoch`: the same files and options make the same volume
-    - `root_owner`: user and group of the root directory of a volume that is not filled
-    - `discard_before`: discards what devices hold
-    - `progress`: as for `Subvolume.copy_tree`, while the volume is filled. An exception leaves no volume
-    - `compress`, `cache_bytes`, `memory_bytes`, `commit_interval`, `discard`: as of `Volume.open`
+    - `rootdir`: a folder or tar archive with the initial contents. `shrink` then truncates the volume to the minimum
+    - `subvolumes` and `read_only_subvolumes`: directories that become subvolumes, by their paths within `rootdir`
+    - `source_date_epoch`: the current time to assume, so that the same files and options produce the same volume
+    - `root_owner`: user and group of the root directory, for a volume without `rootdir`
+    - `discard_before`: discards the contents of devices
+    - `progress`: as in `Subvolume.copy_tree`, while the volume is filled. After an exception no volume exists
+    - `compress`, `cache_bytes`, `memory_bytes`, `commit_interval`, `discard`: as in `Volume.open`
     """
 
     label: str
@@ -741,7 +743,7 @@ def _to_ns(seconds: float) -> int:
 class Volume:
     """An open volume. Use it in a `with` statement, or close it. Files are reached through subvolumes."""
 
-    #: The top level: the subvolume that holds all others.
+    #: The top level: the subvolume that contains all others.
     root: Subvolume
 
     def __init__(self, native: _ubtrfs.Volume) -> None:
@@ -758,7 +760,7 @@ class Volume:
         devices: Iterable[Path] = (),
         **options: "Unpack[MakeOptions]",
     ) -> "Volume":
-        """Makes a volume in a file that must not exist, and opens it. The file is sparse.
+        """Creates a volume in a file that must not exist, and opens it. The file is sparse.
 
         `devices` are further files of the same size. `MakeOptions` has the other keyword arguments.
         """
@@ -773,16 +775,16 @@ class Volume:
         force: bool = False,
         **options: "Unpack[MakeOptions]",
     ) -> "Volume":
-        """Makes a volume on a file or block device that exists, as large as it is, and opens it. Its contents are lost.
+        """Creates a volume on an existing file or block device of any size, and opens it. Its contents are lost.
 
-        A FileExistsError if it holds a file system, a partition table or the like, unless `force` is true. `devices` are
-        further files and devices. `MakeOptions` has the other keyword arguments.
+        Raises FileExistsError if it contains a file system, a partition table or similar, unless `force` is true.
+        `devices` are further files and devices. `MakeOptions` has the other keyword arguments.
         """
         return cls(_ubtrfs.Volume.format(_paths(path, devices), force, _new("format", options)))
 
     @classmethod
     def in_memory(cls, size: int, **options: "Unpack[MakeOptions]") -> "Volume":
-        """Makes a volume in memory. `MakeOptions` has the keyword arguments."""
+        """Creates a volume in memory. `MakeOptions` has the keyword arguments."""
         return cls(_ubtrfs.Volume.in_memory(size, _new("in_memory", options)))
 
     @classmethod
@@ -801,16 +803,15 @@ class Volume:
         commit_interval: Optional[float] = 30.0,
         discard: bool = True,
     ) -> "Volume":
-        """Opens the volume in a file or on a device. For writing it is opened alone.
+        """Opens the volume in a file or on a device. Opening for writing is exclusive.
 
-        - `devices`: further devices of the volume. `scan`: files, folders or "/dev", where those that it has besides are
-          looked for
-        - `as_committed`: opens for reading, as of the last commit, which passes by a damaged log of syncs
-        - `degraded`: opens although devices are missing, as far as the profiles allow
-        - `compress`: how files are compressed that do not say it themselves, such as "zstd:3"
-        - `cache_bytes`: the cache of tree blocks. `memory_bytes` lowers all caches and budgets to shares of it
-        - `commit_interval`: seconds. None: a commit comes on request and under pressure of memory only
-        - `discard`: tells the devices of freed space
+        - `devices`: further devices of the volume. `scan`: files, folders or "/dev" to search for its other devices
+        - `as_committed`: opens read-only, as of the last commit, and so ignores a damaged log of fsyncs
+        - `degraded`: allows missing devices, as far as the profiles permit
+        - `compress`: the compression of files without a setting of their own, such as "zstd:3"
+        - `cache_bytes`: the size of the cache of tree blocks. `memory_bytes` limits all caches and buffers
+        - `commit_interval`: in seconds. None: commits happen only on request and under memory pressure
+        - `discard`: discards freed space on the devices
         """
         opening = _opening(compress, cache_bytes, memory_bytes, commit_interval, discard)
         opening["scan"] = [os.fsencode(place) for place in scan]
@@ -834,20 +835,20 @@ class Volume:
 
     @property
     def read_only(self) -> bool:
-        """Whether the volume was opened for reading."""
+        """Whether the volume was opened read-only."""
         return self._volume.is_read_only()
 
     def subvolume(self, path: Path) -> Subvolume:
-        """Opens the subvolume that a path from the top level leads to."""
+        """Opens the subvolume at a path from the top level."""
         return self.root.subvolume(path)
 
     def subvolume_by_id(self, id: int) -> Subvolume:
-        """Opens the subvolume of an id."""
+        """Opens a subvolume by its id."""
         return Subvolume(self._volume.subvolume_by_id(id), self._opened)
 
     @property
     def default_subvolume(self) -> Subvolume:
-        """The subvolume that a mount shows if none is named."""
+        """The subvolume that mounts use unless another one is named."""
         return Subvolume(self._volume.default_subvolume(), self._opened)
 
     @default_subvolume.setter
@@ -859,15 +860,15 @@ class Volume:
         self._volume.free_deleted_subvolumes()
 
     def create_subvolume(self, path: Path) -> Subvolume:
-        """Makes an empty subvolume, and commits."""
+        """Creates an empty subvolume, and commits."""
         return self.root.create_subvolume(path)
 
     def snapshot(self, source: Path, to: Path, *, read_only: bool = False) -> Subvolume:
-        """Makes `to` a snapshot of the subvolume at `source`, and commits. It is writable unless `read_only` is true."""
+        """Creates a snapshot at `to` of the subvolume at `source`, and commits. Writable unless `read_only` is true."""
         return self.root.snapshot(source, to, read_only=read_only)
 
     def delete_subvolume(self, path: Path) -> None:
-        """Deletes a subvolume with all that is in it, but not with subvolumes nested in it."""
+        """Deletes a subvolume with all its contents. It must not contain nested subvolumes."""
         self.root.delete_subvolume(path)
 
     def subvolumes(self) -> List[SubvolumeInfo]:
@@ -875,37 +876,37 @@ class Volume:
         return [_info(*info) for info in self._volume.subvolumes()]
 
     def space(self) -> Space:
-        """Tells how much space there is, and how it is used."""
+        """Returns the size and use of space."""
         sums, groups = self._volume.space()
         return Space(*sums, tuple(BlockGroups(*group) for group in groups))
 
     def devices(self) -> List[Device]:
-        """Lists the devices by ascending id, those that are missing as well."""
+        """Lists the devices by ascending id, including missing ones."""
         return [_device(*device) for device in self._volume.devices()]
 
     def device_errors(self) -> List[DeviceErrors]:
-        """Reads the errors that were counted of each device, by ascending id."""
+        """Reads the error counters of each device, by ascending id."""
         return [DeviceErrors(*errors) for errors in self._volume.device_errors()]
 
     def statistics(self) -> Statistics:
-        """Counts what was written since the volume was opened; zeros if it was opened for reading."""
+        """Returns the counts since the volume was opened; zeros if it was opened read-only."""
         return Statistics(*self._volume.statistics())
 
     def trim(self, *, progress: _Hears = None) -> int:
-        """Tells the devices of all space that is not in use, so that an image becomes smaller. Returns its bytes."""
+        """Discards all unused space on the devices, which shrinks an image file. Returns the number of bytes."""
         return self._volume.trim(_hearing(progress))
 
     def group(self, work: Callable[[], _T]) -> _T:
-        """Calls `work`, and commits all that it did at once: after a power cut there is all of it or nothing.
+        """Calls `work`, and commits all its changes atomically: after a power cut either all exist or none does.
 
-        Changes by other threads wait meanwhile, so `work` must not wait for a thread that changes this volume. What commits
-        by itself is an OSError of EDQUOT within. If `work` raises, what it did stays, and becomes durable with the next
-        commit. Flush files within: their buffers are of Python.
+        Changes by other threads wait for the call, so `work` must not wait for a thread that changes this volume.
+        Operations that commit by themselves raise OSError with EDQUOT inside `work`. If `work` raises, its changes are
+        kept, and become durable with the next commit. Flush files inside `work`: Python buffers them itself.
         """
         return self._volume.group(work)
 
     def sync(self) -> None:
-        """Commits everything done before the call. Flush files first: their buffers are of Python."""
+        """Commits all earlier changes. Flush files first: Python buffers them itself."""
         self._volume.sync()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Files of a volume as the file objects of io, and what a volume closes when it is closed.
+"""Files of a volume as file objects of io, and the set of objects to close with a volume.
 
 Not here: opening (`Subvolume.open`).
 """
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 Name = Union[str, bytes]
 
 
-#: What a read into a buffer copies at a time.
+#: The maximum size of one copy when reading into a buffer.
 _PART_BYTES = 1 << 20
 
 
 class Opened:
-    """The files, lists and subvolumes of a volume that are open. Threads may share it."""
+    """The open files, listings and subvolumes of a volume. Threads may share it."""
 
     def __init__(self) -> None:
-        # A finalizer may open and close files while this thread has the lock.
+        # Reentrant, because a finalizer may open and close files while this thread holds the lock.
         self._lock = threading.RLock()
         self._all: "weakref.WeakSet[Any]" = weakref.WeakSet()
         self._is_closed = False
@@ -40,12 +40,12 @@ class Opened:
         raise ValueError("operation on a closed volume or file")
 
     def close(self) -> Optional[Exception]:
-        """Closes all, and returns the first error. What another thread opens from now on is refused."""
+        """Closes all, and returns the first error. Later opens by other threads are refused."""
         with self._lock:
             self._is_closed = True
             opened = list(self._all)
         first: Optional[Exception] = None
-        # Files before the handles below them: a file writes what it has buffered.
+        # Closes files before the handles below them, because a file flushes its buffer.
         for each in sorted(opened, key=lambda each: not isinstance(each, io.IOBase)):
             try:
                 each.close()
@@ -55,11 +55,11 @@ class Opened:
 
 
 class RawFile(io.RawIOBase):
-    """An open file without a buffer. A write takes all bytes. Threads that share it read and write one after another."""
+    """An open file without a buffer. A write writes all bytes. Reads and writes of several threads are serialized."""
 
     def __init__(self, native: _ubtrfs.File, name: Name, mode: str) -> None:
         self._native = native
-        # The position goes with what was read or written. A signal handler may use the file, too.
+        # Guards the position during reads and writes. Reentrant, because a signal handler may use the file, too.
         self._lock = threading.RLock()
         self._position = 0
         self._appends = "a" in mode
@@ -166,17 +166,17 @@ class RawFile(io.RawIOBase):
         self._native.allocate(offset, size)
 
     def punch_hole(self, offset: int, size: int) -> None:
-        """Frees the space of a range, which reads as zeros then. Flush what lies above first."""
+        """Frees the space of a range, which then reads as zeros. Flush buffers above this file first."""
         self._check(self._writes, "writing")
         self._native.punch_hole(offset, size)
 
     def clone_range(self, source: "RawFile", source_offset: int, size: int, offset: int) -> None:
-        """Has a range share one of `source`: no data is copied. Ranges begin at blocks. Flush what lies above first."""
+        """Makes a range share data of `source`. Ranges begin at block boundaries. Flush buffers above both first."""
         self._check(self._writes, "writing")
         self._native.clone_range(source._native, source_offset, size, offset)
 
     def sync(self) -> None:
-        """Makes the file durable, with its name if it is new. Flush what lies above first."""
+        """Makes the file durable, with its name if it is new. Flush buffers above this file first."""
         self._check_open()
         self._native.sync()
 

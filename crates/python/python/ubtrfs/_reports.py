@@ -11,7 +11,7 @@ class BlockGroups:
 
     #: "data", "metadata", "system" or "mixed".
     kind: str
-    #: Such as "RAID1" or "single". None if it is not known.
+    #: The profile, such as "RAID1" or "single". None if it is unknown.
     profile: Optional[str]
     total: int
     used: int
@@ -21,12 +21,12 @@ class BlockGroups:
 class Space:
     """The space of a volume, in bytes, as the kernel's btrfs reports it for the same volume."""
 
-    #: The size as df shows it: that of the devices, divided by the copies that data has.
+    #: The size as in df: the sum of the devices, divided by the number of copies of data.
     total: int
     free: int
-    #: Bytes that data can be written to.
+    #: The number of bytes that data can be written to.
     available: int
-    #: Bytes held back so that files can be deleted on a full volume.
+    #: The number of bytes reserved for deleting files on a full volume.
     reserve: int
     block_groups: Tuple[BlockGroups, ...]
 
@@ -39,24 +39,24 @@ class Device:
     uuid: uuid.UUID
     #: None if it is missing.
     path: Optional[str]
-    #: The bytes that the volume takes of it.
+    #: The number of bytes of the device that the volume uses.
     total: int
-    #: The bytes of that in block groups.
+    #: The number of bytes that are allocated to block groups.
     allocated: int
 
 
 @dataclass(frozen=True)
 class DeviceErrors:
-    """The errors of a device that the kernel's btrfs has counted, as `btrfs device stats` has them."""
+    """The error counters of a device, as maintained by the kernel's btrfs and shown by `btrfs device stats`."""
 
     #: The id of the device.
     id: int
     write: int
     read: int
     flush: int
-    #: Blocks whose checksum was another.
+    #: Blocks with a wrong checksum.
     corruption: int
-    #: Tree blocks of another transaction than the one that was meant.
+    #: Tree blocks with a wrong transaction id.
     generation: int
 
 
@@ -65,25 +65,25 @@ class Statistics:
     """Counts since a volume was opened for writing."""
 
     commits: int
-    #: Syncs of files that wrote a log in place of a commit.
+    #: fsyncs that wrote a log in place of a commit.
     logs: int
-    #: Syncs of data written in place that needed neither a log nor a commit, only a flush of the devices.
+    #: fsyncs after overwriting data in place that needed neither a log nor a commit, only a flush of the devices.
     data_flushes: int
-    #: Data written; one copy of each.
+    #: Written data, counting one copy.
     data_bytes: int
-    #: Tree blocks written by commits; one copy of each.
+    #: Tree blocks written by commits, counting one copy.
     metadata_bytes: int
-    #: Tree blocks written for logs; one copy of each.
+    #: Tree blocks written for logs, counting one copy.
     log_bytes: int
 
 
 @dataclass(frozen=True)
 class CheckIssue:
-    """Something that is wrong with a volume."""
+    """A problem of a volume."""
 
     #: "note", "warning" or "error".
     severity: str
-    #: It stays from release to release. docs/check.md lists them.
+    #: The kind of issue, which is stable across releases. docs/check.md lists them.
     number: int
     message: str
 
@@ -94,47 +94,47 @@ class CheckReport:
 
     errors: int
     warnings: int
-    #: Findings that sound operation leaves, such as a power cut.
+    #: Harmless leftovers of normal operation, such as of a power cut.
     notes: int
-    #: The first 1000.
+    #: The first issues, up to `max_issues`.
     issues: Tuple[CheckIssue, ...]
 
     @property
     def clean(self) -> bool:
-        """Whether there is no error. Warnings and notes are none."""
+        """Whether there is no error. Warnings and notes do not count as errors."""
         return self.errors == 0
 
 
 @dataclass(frozen=True)
 class Change:
-    """A change of a name between two snapshots, or of what it leads to."""
+    """A change of a name, or of its file, between two snapshots."""
 
     #: "removed", "added", "renamed" or "changed".
     kind: str
-    #: From the root of the snapshot, without a slash before it; empty for the root.
+    #: The path from the root of the snapshot, without a leading slash; empty for the root.
     path: str
     renamed_from: Optional[str]
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a long call is. Counts are of the whole call, and 0 where they mean nothing to it."""
+    """The progress of a long call. Counts are totals of the whole call, and 0 if they do not apply to it."""
 
-    #: The file that the call is at. Of a stream that is received, the subvolume and the path within.
+    #: The current file. For a received stream, the subvolume and the path within.
     path: Optional[str]
-    #: The subject of a check, for people, such as "extents".
+    #: The subject of a check, for display, such as "extents".
     subject: Optional[str]
     #: The number of the phase of a check, from 1.
     phase: int
     phases: int
-    #: Files of a tree that were begun or removed, or commands of a stream that is received.
+    #: The number of files that were begun or removed, or of commands of a received stream.
     files: int
-    #: Bytes of data copied or archived, of the stream sent or received, or of trimmed space. Data that copies share is not
-    #: among them.
+    #: The number of bytes of data copied or archived, of a sent or received stream, or of trimmed space. Shared data is
+    #: not counted.
     bytes: int
-    #: Tree blocks that a check has read.
+    #: The number of tree blocks that a check has read.
     blocks: int
-    #: Issues that a check has found.
+    #: The number of issues that a check has found.
     issues: int
 
 
@@ -147,12 +147,12 @@ class Problem:
 
 
 class TransferError(OSError):
-    """Some files of a tree were not transferred or removed, like shutil.Error. All others were."""
+    """Raised if some files of a tree were not transferred or removed, like shutil.Error. All others were."""
 
     def __init__(self, count: int, problems: List[Problem]) -> None:
         first = f": {problems[0].path}: {problems[0].message}" if problems else ""
         super().__init__(f"{count} files failed{first}")
-        #: How many there are.
+        #: The number of problems.
         self.count = count
-        #: The first 1000.
+        #: The first 1000 problems.
         self.problems = problems
