@@ -1,4 +1,4 @@
-//! Attributes of files by paths: permissions, owners, times, flags, compression, extended attributes.
+//! Attributes of files by path: permissions, owners, times, flags, compression, extended attributes.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::Permissions;
@@ -16,12 +16,12 @@ use crate::subvolume::Subvolume;
 
 const COMPRESSION: &str = "btrfs.compression";
 
-/// Which file a path means that ends with a symbolic link.
+/// The file that a path ending with a symbolic link refers to.
 #[derive(Clone, Copy)]
 enum End {
-    /// The one that the link leads to.
+    /// The target of the link.
     Followed,
-    /// The link.
+    /// The link itself.
     Itself,
 }
 
@@ -30,7 +30,7 @@ impl Subvolume {
     ///
     /// # Errors
     ///
-    /// Nothing is there, the file is immutable or append-only, or the volume or the subvolume is read-only.
+    /// The file does not exist, it is immutable or append-only, or the volume or the subvolume is read-only.
     pub fn set_permissions(&self, path: impl AsRef<Path>, permissions: Permissions) -> Result<()> {
         let path = path.as_ref();
         let set = SetAttr {
@@ -41,7 +41,8 @@ impl Subvolume {
         changed.naming("set the permissions of", path)
     }
 
-    /// Sets user and group of a file, which lets go of its set-user-id bit. Links are followed; None changes nothing.
+    /// Sets user and group of a file, and clears its set-user-id bit. Links are followed; `None` leaves an id
+    /// unchanged.
     ///
     /// # Errors
     ///
@@ -50,7 +51,7 @@ impl Subvolume {
         self.give(path.as_ref(), End::Followed, uid, gid)
     }
 
-    /// Sets user and group of a file; of a link itself.
+    /// Sets user and group of a file, or of a link itself.
     ///
     /// # Errors
     ///
@@ -79,7 +80,7 @@ impl Subvolume {
         changed.naming("set the times of", path)
     }
 
-    /// Sets times of a file; of a link itself.
+    /// Sets times of a file, or of a link itself.
     ///
     /// # Errors
     ///
@@ -102,11 +103,11 @@ impl Subvolume {
         }
     }
 
-    /// Sets the flags of `chattr` to exactly these. [`Metadata::flags`](crate::Metadata::flags) shows them.
+    /// Sets the flags of `chattr` to exactly these. [`Metadata::flags`](crate::Metadata::flags) returns them.
     ///
     /// # Errors
     ///
-    /// `compress` with `no_compress` or `no_cow`; a read-only subvolume.
+    /// The flags combine `compress` with `no_compress` or `no_cow`, or the subvolume is read-only.
     pub fn set_flags(&self, path: impl AsRef<Path>, flags: FileFlags) -> Result<()> {
         let _entered = self.engine.enter();
         let path = path.as_ref();
@@ -116,7 +117,7 @@ impl Subvolume {
         set.naming("set the flags of", path)
     }
 
-    /// Reads the property `compression` of a file or directory as it was set, such as `zstd:3`; None if it was not.
+    /// Reads the property `compression` of a file or directory, such as `zstd:3`. Returns `None` if it is not set.
     ///
     /// # Errors
     ///
@@ -126,23 +127,24 @@ impl Subvolume {
         Ok(value.map(|value| String::from_utf8_lossy(&value).into_owned()))
     }
 
-    /// Sets the property `compression`, for what is written from now on, and in a directory for what will be made there:
+    /// Sets the property `compression`. It applies to data written from now on, and to new files of a directory:
     /// - `zlib`, `lzo` or `zstd`; `zlib` and `zstd` may have a level after a colon
-    /// - `none`: no compression, whatever the volume was opened with
-    /// - "": the property is forgotten
+    /// - `none`: no compression, regardless of the options of the volume
+    /// - "": the property is removed
     ///
     /// # Errors
     ///
-    /// Another value; a file that is not copied on write; an immutable file; a read-only subvolume.
+    /// The value is invalid, the file is not copied on write, it is immutable, or the subvolume is read-only.
     pub fn set_compression(&self, path: impl AsRef<Path>, value: &str) -> Result<()> {
         self.set_xattr(path, COMPRESSION, value)
     }
 
-    /// Reads the attribute of exactly this name, namespace included (`user.note`); None if there is none. Links are followed.
+    /// Reads the attribute with this full name, such as `user.note`. Returns `None` if it does not exist. Links are
+    /// followed.
     ///
     /// # Errors
     ///
-    /// The file is missing, or the volume cannot be read.
+    /// The file does not exist, or the volume cannot be read.
     pub fn xattr(
         &self,
         path: impl AsRef<Path>,
@@ -151,7 +153,7 @@ impl Subvolume {
         self.read_xattr(path.as_ref(), End::Followed, name.as_ref())
     }
 
-    /// Reads an attribute; of a link itself.
+    /// Reads an attribute, of a link itself.
     ///
     /// # Errors
     ///
@@ -171,7 +173,7 @@ impl Subvolume {
         value.naming("read an attribute of", path)
     }
 
-    /// Reads all attributes of all namespaces as names and values, in no order that means anything. Links are followed.
+    /// Reads all attributes of all namespaces as names and values, in unspecified order. Links are followed.
     ///
     /// # Errors
     ///
@@ -180,7 +182,7 @@ impl Subvolume {
         self.read_xattrs(path.as_ref(), End::Followed)
     }
 
-    /// Reads all attributes; of a link itself.
+    /// Reads all attributes, of a link itself.
     ///
     /// # Errors
     ///
@@ -196,15 +198,15 @@ impl Subvolume {
         all.naming("list the attributes of", path)
     }
 
-    /// Sets an attribute, which may be there already. Links are followed.
+    /// Sets an attribute, which may already exist. Links are followed.
     ///
-    /// An ACL in the kernel's form changes the permission bits with it.
+    /// An ACL in the kernel's format also changes the permission bits.
     ///
     /// # Errors
     ///
-    /// - a namespace that is none of the kernel's (`Unsupported`)
+    /// - a namespace that the kernel does not have (`Unsupported`)
     /// - name and value are too large for a leaf together, a little less than the node size (`StorageFull`)
-    /// - an ACL or a property that is not sound
+    /// - an invalid ACL or property
     /// - an immutable or append-only file, or a read-only subvolume
     pub fn set_xattr(
         &self,
@@ -216,7 +218,7 @@ impl Subvolume {
         self.write_xattr(path.as_ref(), End::Followed, xattr, XattrMode::Any)
     }
 
-    /// Sets an attribute; of a link itself.
+    /// Sets an attribute, of a link itself.
     ///
     /// # Errors
     ///
@@ -231,11 +233,11 @@ impl Subvolume {
         self.write_xattr(path.as_ref(), End::Itself, xattr, XattrMode::Any)
     }
 
-    /// Makes an attribute. Links are followed.
+    /// Creates an attribute. Links are followed.
     ///
     /// # Errors
     ///
-    /// As [`Subvolume::set_xattr`]; there is one of this name (`AlreadyExists`).
+    /// As [`Subvolume::set_xattr`]; the attribute already exists (`AlreadyExists`).
     pub fn create_xattr(
         &self,
         path: impl AsRef<Path>,
@@ -246,7 +248,7 @@ impl Subvolume {
         self.write_xattr(path.as_ref(), End::Followed, xattr, XattrMode::Create)
     }
 
-    /// Makes an attribute; of a link itself.
+    /// Creates an attribute, of a link itself.
     ///
     /// # Errors
     ///
@@ -265,7 +267,7 @@ impl Subvolume {
     ///
     /// # Errors
     ///
-    /// As [`Subvolume::set_xattr`]; there is none of this name (`NotFound`).
+    /// As [`Subvolume::set_xattr`]; the attribute does not exist (`NotFound`).
     pub fn replace_xattr(
         &self,
         path: impl AsRef<Path>,
@@ -276,7 +278,7 @@ impl Subvolume {
         self.write_xattr(path.as_ref(), End::Followed, xattr, XattrMode::Replace)
     }
 
-    /// Replaces an attribute; of a link itself.
+    /// Replaces an attribute, of a link itself.
     ///
     /// # Errors
     ///
@@ -309,12 +311,12 @@ impl Subvolume {
     ///
     /// # Errors
     ///
-    /// There is none of the name (`NotFound`); else as [`Subvolume::set_xattr`].
+    /// The attribute does not exist (`NotFound`); otherwise as [`Subvolume::set_xattr`].
     pub fn remove_xattr(&self, path: impl AsRef<Path>, name: impl AsRef<OsStr>) -> Result<()> {
         self.delete_xattr(path.as_ref(), End::Followed, name.as_ref())
     }
 
-    /// Removes an attribute; of a link itself.
+    /// Removes an attribute, of a link itself.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! The devices of a volume that lie beside those that are named.
+//! The search for a volume's other devices next to the named ones.
 
 use std::path::{Path, PathBuf};
 
@@ -6,11 +6,11 @@ use ubtrfs_device::{Access, siblings};
 
 use crate::error::{Cause, Naming, Result};
 
-/// Finds the other devices of the volume of the named ones: images in the same folder, and block devices beside block
-/// devices. [`Builder::scan`](crate::Builder::scan) takes them.
+/// Finds the other devices of a volume: images in the same folder as a named image, and block devices if a block device
+/// is named. [`Builder::scan`](crate::Builder::scan) accepts them.
 ///
-/// A device of another generation is taken if no other device claims to be it. A copy of an earlier time is not put
-/// together with newer devices for writing.
+/// A device of another generation is accepted if no other device has the same id. A copy of an earlier time is never
+/// combined with newer devices for writing.
 ///
 /// ```
 /// use ubtrfs::{DeviceAccess, Volume, devices_beside};
@@ -29,7 +29,7 @@ use crate::error::{Cause, Naming, Result};
 ///
 /// # Errors
 ///
-/// Two devices claim one number within the volume, and nothing tells which is meant (`InvalidData`).
+/// Two devices have the same id within the volume, and cannot be distinguished (`InvalidData`).
 pub fn devices_beside<P: AsRef<Path>>(named: &[P], access: Access) -> Result<Vec<PathBuf>> {
     let named: Vec<PathBuf> = named.iter().map(|path| path.as_ref().to_owned()).collect();
     let shown = named.first().map_or(Path::new(""), PathBuf::as_path);

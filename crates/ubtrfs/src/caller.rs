@@ -1,13 +1,13 @@
-//! Users for whom a program acts.
+//! Users on whose behalf a program acts.
 
 use ubtrfs_engine::rights::{Caller as EngineCaller, Rights};
 
 use crate::handle::Engine;
 
-/// A user for whom a program acts: [`Dir::with_caller`](crate::Dir::with_caller) then checks what the kernel's btrfs checks
-/// for a process of this user in a mount.
+/// A user on whose behalf a program acts: [`Dir::with_caller`](crate::Dir::with_caller) then makes the same checks as
+/// the kernel's btrfs for a process of this user in a mount.
 ///
-/// Rights come from modes, ACLs and owners of the volume. An administrator has all of them.
+/// Rights depend on modes, ACLs and owners in the volume. An administrator has all of them.
 ///
 /// ```
 /// use std::fs::Permissions;
@@ -40,14 +40,14 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Creates a user in one group, with no rights but those of owners, modes and ACLs. New directories are made with
+    /// Creates a user in one group, with the rights from owners, modes and ACLs only. New directories are created with
     /// the umask 0o022.
     pub fn new(uid: u32, gid: u32) -> Caller {
         Caller::of_engine(EngineCaller::new(uid, gid), false)
     }
 
-    /// Creates the caller of a request to a mount, with the capabilities that its server has found. The flag says
-    /// whether the mount lets users delete subvolumes.
+    /// Creates the caller of a request to a mount, with the capabilities that its server has read. The flag is whether
+    /// the mount lets users delete subvolumes.
     #[doc(hidden)]
     pub fn of_engine(caller: EngineCaller, user_subvol_rm_allowed: bool) -> Caller {
         Caller {
@@ -56,14 +56,14 @@ impl Caller {
         }
     }
 
-    /// Sets further groups that the user is in.
+    /// Sets the supplementary groups of the user.
     #[must_use]
     pub fn groups(mut self, groups: impl IntoIterator<Item = u32>) -> Caller {
         self.caller = self.caller.groups(groups.into_iter().collect());
         self
     }
 
-    /// Sets the permission bits that directories of the user are made without, as umask(2).
+    /// Sets the permission bits to clear in new directories of the user, like umask(2).
     #[must_use]
     pub fn umask(mut self, umask: u32) -> Caller {
         self.caller = self.caller.umask(umask);
@@ -77,8 +77,8 @@ impl Caller {
         self
     }
 
-    /// Lets the user delete subvolumes as directories may be removed, as the mount option `user_subvol_rm_allowed`. Without
-    /// it, only an administrator may.
+    /// Lets the user delete subvolumes under the rules for removing directories, like the mount option
+    /// `user_subvol_rm_allowed`. Without it, only an administrator may.
     #[must_use]
     pub fn allow_deleting_subvolumes(mut self, allowed: bool) -> Caller {
         self.user_subvol_rm_allowed = allowed;

@@ -16,12 +16,12 @@ use crate::error::{Naming, Result};
 use crate::metadata::FileType;
 use crate::transfer::DeviceNumber;
 
-/// Changes that are kept in memory, in bytes. More lie in a temporary file.
+/// The memory for changes in bytes. Further changes go to a temporary file.
 const MEMORY_BYTES: usize = 32 << 20;
 
 /// An iterator over the changes between two snapshots, in the order of paths.
 ///
-/// Memory does not grow with what differs.
+/// Memory use does not depend on the number of changes.
 ///
 /// ```
 /// use std::path::Path;
@@ -45,7 +45,7 @@ const MEMORY_BYTES: usize = 32 << 20;
 /// ```
 #[derive(Debug)]
 pub struct Changes {
-    /// None after an error.
+    /// `None` after an error.
     diff: Option<Diff>,
 }
 
@@ -75,45 +75,44 @@ impl Iterator for Changes {
 /// The kind of a change to a name. [`Changes`] has an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ChangeKind {
-    /// It is gone.
+    /// The name was removed.
     Removed,
-    /// It is new.
+    /// The name was added.
     Added,
-    /// Its file had another name before.
+    /// The file of the name had another name before.
     Renamed,
-    /// The name is as it was, and its file is not.
+    /// The file of an unchanged name was changed.
     Changed,
 }
 
-/// A change of a name, or of what it leads to. [`Changes`] has an example.
+/// A change of a name, or of its file. [`Changes`] has an example.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Change {
     /// The kind of the change.
     pub kind: ChangeKind,
-    /// The path from the root of the snapshot, without a slash before it; empty for the root itself. Of a removed name it is
-    /// that in the old snapshot, else that in the new one.
+    /// The path from the root of the snapshot, without a leading slash; empty for the root itself. For a removed name
+    /// it is the path in the old snapshot, otherwise in the new one.
     pub path: PathBuf,
-    /// The path in the old snapshot of what was renamed.
+    /// The path in the old snapshot of a renamed file.
     pub renamed_from: Option<PathBuf>,
-    /// A path in the new snapshot under which the file was and is, where a hard link was added or removed.
+    /// A name of the file in both snapshots, given in the new one, if a hard link was added or removed.
     pub link_of: Option<PathBuf>,
-    /// The kind of the file. The place of another subvolume is a directory.
+    /// The kind of the file. A nested subvolume counts as a directory.
     pub file_type: FileType,
-    /// The number of the file's inode. None for the place of another subvolume, which a snapshot shows as an empty
-    /// directory.
+    /// The inode number of the file. `None` for a nested subvolume, which a snapshot contains as an empty directory.
     pub ino: Option<u64>,
-    /// The attributes in the old snapshot, if it has the file.
+    /// The attributes in the old snapshot, if the file exists there.
     pub old: Option<FileAttributes>,
-    /// The attributes in the new snapshot, if it has the file.
+    /// The attributes in the new snapshot, if the file exists there.
     pub new: Option<FileAttributes>,
-    /// Extended attributes that differ, of a file that both snapshots have.
+    /// Changed extended attributes of a file that exists in both snapshots.
     pub xattrs: Vec<XattrChange>,
-    /// How many extended attributes differ that are not listed, being too many.
+    /// The number of further changed extended attributes, which are too many to be listed.
     pub more_xattrs: u64,
-    /// Ranges of the new content that were written, of a file that both snapshots have.
+    /// Written ranges of the new content of a file that exists in both snapshots.
     pub data: Vec<Range<u64>>,
-    /// There were too many ranges: some that lie close together are joined.
+    /// Whether ranges that are close together were merged, because there were too many.
     pub data_is_coarse: bool,
 }
 
@@ -149,19 +148,19 @@ pub struct FileAttributes {
     pub uid: u32,
     /// The group of the file.
     pub gid: u32,
-    /// How many names the file has.
+    /// The number of names of the file.
     pub nlink: u32,
-    /// The number of the device that a device file stands for, as `st_rdev`.
+    /// The device number of a device file, as `st_rdev`.
     pub rdev: u64,
-    /// The flags of the inode by the bits of the format, without those that only the file system uses.
+    /// The flags of the inode with the bits of the format, without those that only the file system uses.
     pub flag_bits: u64,
-    /// The time of the last access that was noted.
+    /// The time of the last recorded access.
     pub accessed: SystemTime,
     /// The time of the last change of the content.
     pub modified: SystemTime,
     /// The time of the last change of content or attributes.
     pub changed: SystemTime,
-    /// The time when the file was made.
+    /// The time of creation.
     pub created: SystemTime,
 }
 
@@ -206,7 +205,7 @@ pub enum XattrChangeKind {
 }
 
 impl Change {
-    /// Tells whether mode, owner, size, times or flags differ, of a file that both snapshots have.
+    /// Returns whether mode, owner, size, times or flags differ, for a file in both snapshots.
     pub fn has_other_attributes(&self) -> bool {
         let both = self.old.zip(self.new);
         both.is_some_and(|(old, new)| old != new)

@@ -1,4 +1,4 @@
-//! Whether a volume is consistent: an independent second opinion.
+//! Consistency checks of volumes: an independent second opinion.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,10 +12,10 @@ use ubtrfs_format::uuid::Uuid;
 
 use crate::error::{Naming, Result};
 
-/// With less, caches hold too few blocks to be worth it.
+/// With less memory, caches hold too few blocks to be useful.
 const LEAST_MEMORY_BYTES: u64 = 16 << 20;
 
-/// How bad an issue of a check is.
+/// The severity of an issue.
 ///
 /// ```
 /// use ubtrfs::Severity;
@@ -24,8 +24,8 @@ const LEAST_MEMORY_BYTES: u64 = 16 << 20;
 /// ```
 pub use ubtrfs_check::Severity;
 
-/// Checks a volume that is not being written to, as `ubtrfs check` does. It only reads, and shares no code with what
-/// writes volumes. Memory does not grow with the volume.
+/// Checks a volume that is not being written to, as `ubtrfs check` does. The check only reads, and shares no code with
+/// the writer. Memory use does not depend on the size of the volume.
 ///
 /// ```
 /// use ubtrfs::{Checker, Volume};
@@ -52,31 +52,32 @@ pub struct Checker {
 pub struct CheckReport {
     /// The UUID of the volume.
     pub uuid: Uuid,
-    /// The first ones that were found.
+    /// The first issues.
     pub issues: Vec<CheckIssue>,
-    /// How often each number was found, those included that are not listed.
+    /// The number of occurrences of each kind of issue, including unlisted ones.
     pub counts: BTreeMap<u16, u64>,
-    /// How many errors there are, those included that are not listed.
+    /// The number of errors, including unlisted ones.
     pub errors: u64,
-    /// How many warnings there are.
+    /// The number of warnings.
     pub warnings: u64,
-    /// How many notes there are: of what sound operation leaves, such as a power cut.
+    /// The number of notes: harmless leftovers of normal operation, such as of a power cut.
     pub notes: u64,
-    /// How many findings may only follow from blocks that could not be read. They are neither listed nor counted.
+    /// The number of issues that may only follow from unreadable blocks. They are neither listed nor counted.
     pub suppressed: u64,
-    /// The volume has a log that the next mount replays. Its blocks and checksums were checked, not its names.
+    /// Whether the volume has a log that the next mount replays. Its blocks and checksums were checked, but not its
+    /// names.
     pub has_log: bool,
-    /// The volume has quota groups, whose sums are not judged.
+    /// Whether the volume has quota groups, whose sums are not checked.
     pub has_quotas: bool,
-    /// All data was read and compared with its checksums.
+    /// Whether all data was read and verified against its checksums.
     pub data_was_read: bool,
-    /// The volume was restored from a metadata dump, which has no data.
+    /// Whether the volume was restored from a metadata dump, which has no data.
     pub is_dump: bool,
     /// Sums over the volume.
     pub figures: CheckFigures,
 }
 
-/// Sums over a volume, as `btrfs check` has them.
+/// Sums over a volume, as in the output of `btrfs check`.
 ///
 /// ```
 /// use std::path::PathBuf;
@@ -98,12 +99,12 @@ pub struct CheckReport {
 pub use ubtrfs_check::Figures as CheckFigures;
 
 impl CheckReport {
-    /// Tells whether there is no error. Warnings and notes are none.
+    /// Returns whether there is no error. Warnings and notes do not count as errors.
     pub fn is_clean(&self) -> bool {
         self.errors == 0
     }
 
-    /// Returns how many issues were found that are not listed.
+    /// Returns the number of unlisted issues.
     pub fn unlisted(&self) -> u64 {
         let found = self.errors + self.warnings + self.notes;
         found.saturating_sub(self.issues.len() as u64)
@@ -127,27 +128,27 @@ impl CheckReport {
     }
 }
 
-/// Something that is wrong with a volume. [`Checker`] has an example.
+/// A problem of a volume. [`Checker`] has an example.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CheckIssue {
-    /// How bad it is.
+    /// The severity.
     pub severity: Severity,
-    /// The number, which stays from release to release. `docs/check.md` lists them.
+    /// The number of the kind of issue, which is stable across releases. `docs/check.md` lists them.
     pub number: u16,
-    /// The number as messages have it, such as "E0802".
+    /// The number as in messages, such as "E0802".
     pub code: String,
-    /// The name that goes with the number.
+    /// The name of the kind of issue.
     pub name: &'static str,
-    /// A description of the fault alone, for people.
+    /// A description of the problem alone, for display.
     pub fault: String,
-    /// A description with number, name and place, for people.
+    /// A description with number, name and location, for display.
     pub message: String,
-    /// The device that it was found on.
+    /// The device of the problem.
     pub device: Option<u64>,
-    /// The id of the tree that it was found in.
+    /// The id of the tree.
     pub tree: Option<u64>,
-    /// The key of the item that it was found in: object id, type and offset.
+    /// The key of the item: object id, type and offset.
     pub key: Option<(u64, u8, u64)>,
     /// The logical address of the tree block or extent.
     pub logical: Option<u64>,
@@ -180,19 +181,19 @@ impl fmt::Display for CheckIssue {
     }
 }
 
-/// How far a check is. [`OpenCheck`] has an example.
+/// The progress of a check. [`OpenCheck`] has an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CheckProgress {
     /// The number of the phase, from 1.
     pub phase: usize,
-    /// How many phases there are.
+    /// The number of phases.
     pub phases: usize,
-    /// The subject of the phase, for people.
+    /// The subject of the phase, for display.
     pub subject: &'static str,
-    /// Tree blocks that were read so far, in all phases.
+    /// The number of tree blocks read so far, in all phases.
     pub blocks: u64,
-    /// Issues that were found so far.
+    /// The number of issues found so far.
     pub issues: u64,
 }
 
@@ -208,7 +209,7 @@ impl CheckProgress {
     }
 }
 
-/// A listener to a check. A closure that takes the progress is one, as in the example of [`OpenCheck`].
+/// An observer of a check. A closure that takes the progress is also one, as in the example of [`OpenCheck`].
 ///
 /// ```
 /// use std::io::ErrorKind;
@@ -237,13 +238,13 @@ impl CheckProgress {
 /// # }
 /// ```
 pub trait CheckObserver {
-    /// Hears how far the check is: when a phase begins, and now and then within.
+    /// Receives the progress of the check: at the start of each phase, and periodically after that.
     fn progress(&mut self, progress: &CheckProgress) {
         let _ = progress;
     }
 
-    /// Tells whether the check is to end now. It is asked with each progress and while data is read, so the answer
-    /// should be quick. The check then returns an error of kind `Interrupted`, and nothing of what it found.
+    /// Returns whether to cancel the check now. Called with each progress report and while data is read, so it should
+    /// be fast. The check then returns an error of kind `Interrupted`, without its results.
     fn is_cancelled(&mut self) -> bool {
         false
     }
@@ -258,7 +259,7 @@ impl<F: FnMut(&CheckProgress)> CheckObserver for F {
     }
 }
 
-/// Passes on to a listener of a program.
+/// Forwards to an observer of the program.
 struct Forwarded<'o>(&'o mut dyn CheckObserver);
 
 impl Observer for Forwarded<'_> {
@@ -277,28 +278,28 @@ impl Checker {
         Checker::default()
     }
 
-    /// Sets whether the check also reads all data of every mirror, and compares it with its checksums.
+    /// Sets whether the check also reads all data of every mirror, and verifies its checksums.
     #[must_use]
     pub fn read_data(mut self, read_data: bool) -> Checker {
         self.options.data_csums = read_data;
         self
     }
 
-    /// Sets whether devices may be missing: each is a warning then, and not an error.
+    /// Sets whether devices may be missing. Each missing device is a warning then, instead of an error.
     #[must_use]
     pub fn degraded(mut self, degraded: bool) -> Checker {
         self.options.degraded = degraded;
         self
     }
 
-    /// Sets the budget of buffers and caches.
+    /// Sets the memory limit of buffers and caches.
     #[must_use]
     pub fn memory_bytes(mut self, memory_bytes: u64) -> Checker {
         self.options.memory_bytes = memory_bytes;
         self
     }
 
-    /// Lowers the budget to its share of so much memory. Call it after [`Checker::memory_bytes`].
+    /// Lowers the memory limit to the check's share of this amount of memory. Call it after [`Checker::memory_bytes`].
     #[must_use]
     pub fn limit_memory(mut self, bytes: u64) -> Checker {
         let least = LEAST_MEMORY_BYTES.min(self.options.memory_bytes);
@@ -306,69 +307,69 @@ impl Checker {
         self
     }
 
-    /// Sets where records go that memory has no room for; by default the system's folder for temporary files.
+    /// Sets the folder for records that exceed the memory limit; by default the system's folder for temporary files.
     #[must_use]
     pub fn spill_dir(mut self, folder: impl Into<PathBuf>) -> Checker {
         self.options.spill_dir = Some(folder.into());
         self
     }
 
-    /// Sets how many issues are listed; 1000 by default.
+    /// Sets the maximum number of listed issues; 1000 by default.
     #[must_use]
     pub fn max_issues(mut self, max_issues: usize) -> Checker {
         self.options.max_issues = max_issues;
         self
     }
 
-    /// Takes the trees from this copy of the superblock: 0, 1 or 2. By default it is the newest.
+    /// Uses the trees of this copy of the superblock: 0, 1 or 2. The default is the newest.
     #[must_use]
     pub fn superblock_copy(mut self, copy: usize) -> Checker {
         self.options.superblock_copy = Some(copy);
         self
     }
 
-    /// Takes the trees from the newest backup root that can be read, of an earlier transaction if one can.
+    /// Uses the trees of the newest readable backup root, if possible of an earlier transaction.
     #[must_use]
     pub fn backup_root(mut self, backup_root: bool) -> Checker {
         self.options.backup_root = backup_root;
         self
     }
 
-    /// Takes the root tree from this logical address.
+    /// Uses the root tree at this logical address.
     #[must_use]
     pub fn tree_root(mut self, logical: u64) -> Checker {
         self.options.tree_root = Some(Logical(logical));
         self
     }
 
-    /// Takes the chunk tree from this logical address.
+    /// Uses the chunk tree at this logical address.
     #[must_use]
     pub fn chunk_root(mut self, logical: u64) -> Checker {
         self.options.chunk_root = Some(Logical(logical));
         self
     }
 
-    /// Sets where the volume's other devices are looked for, as [`Builder::scan`](crate::Builder::scan).
+    /// Sets the places to search for the volume's other devices, as [`Builder::scan`](crate::Builder::scan).
     #[must_use]
     pub fn scan(mut self, places: impl IntoIterator<Item = impl Into<PathBuf>>) -> Checker {
         self.options.scan = places.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Checks the volume that has `path` among its devices.
+    /// Checks the volume on `path` and its other devices.
     ///
     /// # Errors
     ///
-    /// - those of [`Checker::open`]
-    /// - no superblock, backup root or tree is where the options say (`NotFound`, `InvalidData`)
-    /// - records that memory has no room for cannot be written
+    /// - the errors of [`Checker::open`]
+    /// - the superblock, backup root or tree of the options does not exist (`NotFound`, `InvalidData`)
+    /// - records that exceed the memory limit cannot be written
     ///
-    /// A fault of a volume is no error, but an issue.
+    /// A damaged volume is not an error of this function, but an issue.
     pub fn check(&self, path: impl AsRef<Path>) -> Result<CheckReport> {
         self.open(&[path])?.run(&mut ())
     }
 
-    /// Checks the volume on devices of the caller's own; the paths are names for messages.
+    /// Checks a volume on the caller's own devices; the paths are names for messages.
     ///
     /// # Errors
     ///
@@ -384,14 +385,13 @@ impl Checker {
         self.opened(pool, shown).run(&mut ())
     }
 
-    /// Opens the volume that has all of `paths` among its devices, for a check that begins later or tells how far it
-    /// is.
+    /// Opens the volume on all of `paths` and its other devices, for a check that begins later or reports its progress.
     ///
-    /// Devices that other programs have open are taken all the same: [`OpenCheck::holders`] tells of them.
+    /// Devices that other programs have open are accepted: [`OpenCheck::holders`] lists them.
     ///
     /// # Errors
     ///
-    /// There is no such file (`NotFound`), it holds no btrfs (`InvalidData`), or this library or command has it open
+    /// A file does not exist (`NotFound`), it contains no btrfs (`InvalidData`), or this library or command has it open
     /// for writing (`ResourceBusy`).
     pub fn open<P: AsRef<Path>>(&self, paths: &[P]) -> Result<OpenCheck> {
         let paths: Vec<PathBuf> = paths.iter().map(|path| path.as_ref().to_owned()).collect();
@@ -448,7 +448,7 @@ impl OpenCheck {
         self.pool.superblock().fsid
     }
 
-    /// Lists the devices that something else uses. If it writes, the check may find what is not so.
+    /// Lists the devices that others use. If a user writes to a device, the check may report issues that do not exist.
     pub fn holders(&self) -> Vec<(PathBuf, Holder)> {
         let devices = self.pool.devices().into_iter();
         devices
@@ -456,7 +456,7 @@ impl OpenCheck {
             .collect()
     }
 
-    /// Does the check, and tells an observer how far it is.
+    /// Runs the check, and reports the progress to an observer.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Trees and files copied by paths: within a volume, between volumes, from and to this machine.
+//! Copying files and trees by path: within a volume, between volumes, from and to the host.
 //!
 //! Not here: the copier (`transfer::copy`), archives (`trees`).
 
@@ -19,7 +19,7 @@ use crate::transfer::copy::{
 use crate::transfer_observer::{Forwarded, TransferObserver};
 use crate::trees::Problems;
 
-/// How files are copied, for [`Subvolume::copy_tree_with`] and the other copies.
+/// Options for [`Subvolume::copy_tree_with`] and the other copies.
 ///
 /// ```
 /// use ubtrfs::{CopyOptions, Problems, Reflink, Volume};
@@ -69,17 +69,17 @@ impl Default for CopyOptions {
 }
 
 impl CopyOptions {
-    /// Creates the options of [`Subvolume::copy_tree`]: attributes and holes are kept, data is shared where it can be,
+    /// Creates the options of [`Subvolume::copy_tree`]: attributes and holes are preserved, data is shared if possible,
     /// and no link is followed.
     pub fn new() -> CopyOptions {
         CopyOptions::default()
     }
 
-    /// Keeps owners, modes, times, extended attributes and hard links. It is the default, and a file that exists is
-    /// replaced.
+    /// Preserves owners, modes, times, extended attributes and hard links, and replaces existing files. This is the
+    /// default.
     ///
-    /// Without it copies have the permissions of their originals less the umask. In a volume they belong to user and
-    /// group 0, and a file that exists there is overwritten, and keeps its owner and mode.
+    /// With false, copies have the permissions of their originals less the umask. In a volume they belong to user and
+    /// group 0. An existing file there is overwritten, and keeps its owner and mode.
     #[must_use]
     pub fn preserve(mut self, preserve: bool) -> CopyOptions {
         self.copier.preserve = preserve;
@@ -100,31 +100,31 @@ impl CopyOptions {
         self
     }
 
-    /// Copies what a link leads to, if the path of the original is one. Links below are copied as links in any case.
+    /// Copies the target of a link if the source path is a link. Links below it are always copied as links.
     #[must_use]
     pub fn follow(mut self, follow: bool) -> CopyOptions {
         self.follow = follow;
         self
     }
 
-    /// Copies what is in a directory into one that exists, which gets the attributes of the original.
+    /// Copies the contents of a directory into an existing directory, which gets the attributes of the original.
     ///
-    /// The copy fails if one of the two is no directory (`NotADirectory`), or the destination is missing (`NotFound`).
+    /// The copy fails if either is not a directory (`NotADirectory`), or the destination does not exist (`NotFound`).
     #[must_use]
     pub fn contents(mut self, contents: bool) -> CopyOptions {
         self.contents = contents;
         self
     }
 
-    /// Sets the permission bits that files in a volume go without if their modes are not kept, as umask(2). The default
-    /// is none. For copies on this machine the umask of the process counts, and stays as it is.
+    /// Sets the permission bits to clear in new files of a volume if modes are not preserved, like umask(2). The
+    /// default is 0. Copies on the host use the umask of the process, which is not changed.
     #[must_use]
     pub fn umask(mut self, umask: u32) -> CopyOptions {
         self.umask = umask;
         self
     }
 
-    /// Sets the path of the destination in the message of an error that ends the copy. By default it is the path of the
+    /// Sets the path of the destination in the message of an error that ends the copy. The default is the path of the
     /// call.
     #[must_use]
     pub fn shown_as(mut self, path: impl Into<PathBuf>) -> CopyOptions {
@@ -144,24 +144,24 @@ impl CopyOptions {
 }
 
 impl Subvolume {
-    /// Copies a file, or a directory with all below, to another path. Data is shared. Kept are owners, modes, times,
-    /// extended attributes, hard links and holes.
+    /// Copies a file, or a directory with all its contents, to another path. Data is shared. Owners, modes, times,
+    /// extended attributes, hard links and holes are preserved.
     ///
     /// # Errors
     ///
-    /// Something is at `to` that cannot be replaced or merged with, the volume is full, or `from` is missing. Each file
-    /// that was copied stays. `to` is `from` or below it (`InvalidInput`).
+    /// The file at `to` cannot be replaced or merged with, the volume is full, or `from` does not exist. Files that
+    /// were already copied are kept. `to` is `from` or below it (`InvalidInput`).
     pub fn copy_tree(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Problems> {
         let mut problems = Problems::default();
         self.copy_tree_with(from, to, &CopyOptions::new(), &mut problems)?;
         Ok(problems)
     }
 
-    /// Copies as [`Subvolume::copy_tree`], in the way that the options say, and tells an observer how it goes on.
+    /// Copies as [`Subvolume::copy_tree`], with options, and reports the progress to an observer.
     ///
     /// # Errors
     ///
-    /// As [`Subvolume::copy_tree`], and those of [`CopyOptions::contents`].
+    /// As [`Subvolume::copy_tree`] and [`CopyOptions::contents`].
     pub fn copy_tree_with(
         &self,
         from: impl AsRef<Path>,
@@ -172,12 +172,12 @@ impl Subvolume {
         self.copy_tree_to(from, self, to, options, observer)
     }
 
-    /// Copies to a path in another subvolume, which may be of another volume, as [`Subvolume::copy_tree_with`]. Data is
-    /// shared within one volume.
+    /// Copies to a path in another subvolume, which may belong to another volume, as [`Subvolume::copy_tree_with`].
+    /// Data is shared within one volume.
     ///
     /// # Errors
     ///
-    /// As [`Subvolume::copy_tree`], and those of [`CopyOptions::contents`].
+    /// As [`Subvolume::copy_tree`] and [`CopyOptions::contents`].
     pub fn copy_tree_to(
         &self,
         from: impl AsRef<Path>,
@@ -207,7 +207,7 @@ impl Subvolume {
         }
     }
 
-    /// Finds the file or directory that is copied.
+    /// Finds the file or directory to copy.
     fn original(&self, from: &Path, options: &CopyOptions) -> Caused<FileId> {
         let file = self.named(from, options)?;
         match options.contents && self.engine.attr(file)?.kind != FileKind::Directory {
@@ -216,7 +216,7 @@ impl Subvolume {
         }
     }
 
-    /// Refuses a copy within its original, which would have no end.
+    /// Refuses a copy into its own source, which would never end.
     fn refuse_copy_into_itself(
         &self,
         file: FileId,
@@ -231,7 +231,7 @@ impl Subvolume {
             }
         };
         let mut seen = HashSet::new();
-        // A damaged volume may have directories in a loop.
+        // A damaged volume may contain a loop of directories.
         while at != file && seen.insert(at) {
             at = self.engine.parent(at)?;
         }
@@ -242,24 +242,24 @@ impl Subvolume {
         }
     }
 
-    /// Copies a file of this machine, or a directory with all below, into the volume. Kept are owners, modes, times,
-    /// extended attributes, hard links and holes. A link is copied as a link.
+    /// Copies a file of the host, or a directory with all its contents, into the volume. Owners, modes, times, extended
+    /// attributes, hard links and holes are preserved. Links are copied as links.
     ///
     /// # Errors
     ///
-    /// Something is at `to` that cannot be replaced or merged with, the volume is full, or `host` is missing. Each file
-    /// that was copied stays.
+    /// The file at `to` cannot be replaced or merged with, the volume is full, or `host` does not exist. Files that
+    /// were already copied are kept.
     pub fn copy_from_host(&self, host: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Problems> {
         let mut problems = Problems::default();
         self.copy_from_host_with(host, to, &CopyOptions::new(), &mut problems)?;
         Ok(problems)
     }
 
-    /// Copies as [`Subvolume::copy_from_host`], in the way that the options say, and tells an observer how it goes on.
+    /// Copies as [`Subvolume::copy_from_host`], with options, and reports the progress to an observer.
     ///
     /// # Errors
     ///
-    /// As [`Subvolume::copy_from_host`], and those of [`CopyOptions::contents`].
+    /// As [`Subvolume::copy_from_host`] and [`CopyOptions::contents`].
     pub fn copy_from_host_with(
         &self,
         host: impl AsRef<Path>,
@@ -282,7 +282,7 @@ impl Subvolume {
         copied.naming_both("copy", host, to)
     }
 
-    /// Finds the directory and the name of a copy. There is no name for contents, which go into the directory.
+    /// Finds the directory and the name of the copy. Contents have no name, and go into the directory.
     fn place_of_copy(&self, to: &Path, options: &CopyOptions) -> Caused<(FileId, Option<Vec<u8>>)> {
         if options.contents {
             return Ok((self.directory(to)?, None));
@@ -315,24 +315,24 @@ impl Subvolume {
         copy.run(file, from, top, name.as_deref())
     }
 
-    /// Copies a file, or a directory with all below, to this machine. Kept are owners, modes, times, extended
-    /// attributes, hard links and holes, as far as the program may set them. Nothing outside `host` is touched.
+    /// Copies a file, or a directory with all its contents, to the host. Owners, modes, times, extended attributes,
+    /// hard links and holes are preserved, as far as the program may set them. Nothing outside `host` is touched.
     ///
     /// # Errors
     ///
-    /// Something is at `host` that cannot be replaced or merged with, its file system is full, or `from` is missing.
-    /// Each file that was copied stays.
+    /// The file at `host` cannot be replaced or merged with, its file system is full, or `from` does not exist. Files
+    /// that were already copied are kept.
     pub fn copy_to_host(&self, from: impl AsRef<Path>, host: impl AsRef<Path>) -> Result<Problems> {
         let mut problems = Problems::default();
         self.copy_to_host_with(from, host, &CopyOptions::new(), &mut problems)?;
         Ok(problems)
     }
 
-    /// Copies as [`Subvolume::copy_to_host`], in the way that the options say, and tells an observer how it goes on.
+    /// Copies as [`Subvolume::copy_to_host`], with options, and reports the progress to an observer.
     ///
     /// # Errors
     ///
-    /// As [`Subvolume::copy_to_host`], and those of [`CopyOptions::contents`].
+    /// As [`Subvolume::copy_to_host`] and [`CopyOptions::contents`].
     pub fn copy_to_host_with(
         &self,
         from: impl AsRef<Path>,
@@ -360,8 +360,8 @@ impl Subvolume {
         copied.naming_both("copy", from, host)
     }
 
-    /// Copies the data of a regular file into an open file of this machine, from its beginning. A pipe or a terminal
-    /// gets zeros for holes. Attributes are not copied.
+    /// Copies the data of a regular file into an open file of the host, from its beginning. Holes are written as zeros
+    /// to a pipe or a terminal. Attributes are not copied.
     ///
     /// ```
     /// use ubtrfs::{CopyOptions, Problems, Volume};
@@ -381,7 +381,7 @@ impl Subvolume {
     ///
     /// # Errors
     ///
-    /// `from` is missing or no regular file. That `file` cannot be written is told to the observer.
+    /// `from` does not exist or is not a regular file. A failure to write `file` is reported to the observer instead.
     pub fn copy_to_file(
         &self,
         from: impl AsRef<Path>,
@@ -431,7 +431,7 @@ impl<S: Source, D: Destination> Copy<'_, S, D> {
     }
 }
 
-/// Returns the directory and the name of a copy on this machine. There is no name for contents.
+/// Returns the directory and the name of a copy on the host. Contents have no name.
 fn host_place<'a>(host: &'a Path, options: &CopyOptions) -> Caused<(&'a Path, Option<&'a [u8]>)> {
     if options.contents {
         return Ok((host, None));

@@ -1,4 +1,4 @@
-//! An open directory: what is done in it needs no path, and may be checked for a caller.
+//! Open directories: operations in them need no path, and may be checked for a caller.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -17,13 +17,13 @@ use crate::handle::Engine;
 use crate::metadata::Metadata;
 use crate::subvolume::{Access, PERMISSIONS, Subvolume, bytes};
 
-/// An open directory. Names are those in this directory, even if it is renamed meanwhile and another has its path.
+/// An open directory. Names refer to this directory, even if it is renamed and another one gets its path.
 ///
-/// A program that acts for others gives it a [`Caller`]. Each operation then first checks the rights that the kernel's
-/// btrfs asks for, of the very directory that it changes. Without a caller, everything is allowed.
+/// A program that acts for others passes a [`Caller`]. Each operation then makes the permission checks of the kernel's
+/// btrfs, on the same directory that it changes. Without a caller, everything is allowed.
 ///
-/// A [`Subvolume`] that a method returns is the program's own, with all rights. For the caller, the program opens a
-/// directory in it and gives that the caller again.
+/// A [`Subvolume`] that a method returns has the program's own rights, which are all rights. To act for the caller,
+/// open a directory in it and pass the caller again.
 ///
 /// ```
 /// use ubtrfs::{Access, DirBuilder, Volume};
@@ -46,20 +46,20 @@ use crate::subvolume::{Access, PERMISSIONS, Subvolume, bytes};
 pub struct Dir {
     pub(crate) engine: Engine,
     pub(crate) id: FileId,
-    /// The root of the subvolume that it was opened in, where paths of a caller begin.
+    /// The root of the subvolume in which it was opened. Absolute paths of a caller begin there.
     pub(crate) top: FileId,
     /// For messages.
     pub(crate) path: PathBuf,
     caller: Option<Arc<Caller>>,
 }
 
-/// The place in which a subvolume stood that was deleted. [`Dir::delete_itself`] has an example.
+/// The former location of a deleted subvolume. [`Dir::delete_itself`] has an example.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SubvolumePlace {
-    /// The id of the subvolume that holds the directory.
+    /// The id of the subvolume that contains the directory.
     pub subvolume_id: u64,
-    /// The number of the directory within that subvolume.
+    /// The inode number of the directory within that subvolume.
     pub ino: u64,
     /// The name in the directory.
     pub name: OsString,
@@ -70,7 +70,7 @@ impl Subvolume {
     ///
     /// # Errors
     ///
-    /// Nothing is there, or it is no directory.
+    /// It does not exist, or is not a directory.
     pub fn open_dir(&self, path: impl AsRef<Path>) -> Result<Dir> {
         let path = path.as_ref();
         let opened = self.resolve(path).and_then(|id| Dir::of(self, id, path));
@@ -108,7 +108,7 @@ impl Dir {
         }
     }
 
-    /// Returns the number of the directory, unique within its subvolume.
+    /// Returns the inode number of the directory, unique within its subvolume.
     pub fn ino(&self) -> u64 {
         match self.id.is_empty_subvolume_dir() {
             true => InodeNr::EMPTY_SUBVOL_DIR.0,
@@ -116,12 +116,12 @@ impl Dir {
         }
     }
 
-    /// Returns the id of the subvolume that holds the directory, or that it is the root of.
+    /// Returns the id of the subvolume that contains the directory, or whose root it is.
     pub fn subvolume_id(&self) -> u64 {
         self.id.root.0
     }
 
-    /// Returns this directory for operations that a caller asks for. Directories that are opened from it are for the
+    /// Returns this directory for operations on behalf of a caller. Directories that are opened from it are for the
     /// same caller.
     #[must_use]
     pub fn with_caller(mut self, caller: &Caller) -> Dir {
@@ -133,7 +133,7 @@ impl Dir {
         Some(self.caller.as_ref()?.rights(&self.engine))
     }
 
-    /// Reads what is known of the directory.
+    /// Reads the metadata of the directory.
     ///
     /// # Errors
     ///
@@ -153,11 +153,11 @@ impl Dir {
         value.naming("read an attribute of", &self.path)
     }
 
-    /// Reads what is known of a file in the directory; a link is not followed.
+    /// Reads the metadata of a file in the directory. A link is not followed.
     ///
     /// # Errors
     ///
-    /// There is none of this name (`NotFound`), it cannot be read, or the caller may not search the directory.
+    /// The name does not exist (`NotFound`), the file cannot be read, or the caller may not search the directory.
     pub fn symlink_metadata(&self, name: impl AsRef<OsStr>) -> Result<Metadata> {
         let name = name.as_ref();
         let found = self.check_search().and_then(|()| {
@@ -167,9 +167,8 @@ impl Dir {
         found.naming("read the attributes of", &self.path.join(name))
     }
 
-    /// Opens a directory in this one, or that a path leads to from here. Links are followed, within this subvolume: its root
-    /// is where a path or link with a slash in front begins. A caller must have the right to search each directory on the
-    /// way.
+    /// Opens a directory by its name or path relative to this one. Links are followed, within this subvolume: a path or
+    /// link with a leading slash begins at its root. A caller must have the right to search each directory on the way.
     ///
     /// # Errors
     ///
@@ -201,11 +200,11 @@ impl Dir {
         })
     }
 
-    /// Returns the subvolume that this directory is the root of.
+    /// Returns the subvolume whose root this directory is.
     ///
     /// # Errors
     ///
-    /// It is that of none (`InvalidInput`).
+    /// It is not the root of a subvolume (`InvalidInput`).
     pub fn subvolume(&self) -> Result<Subvolume> {
         let root = self.must_be_root().map(|()| Subvolume {
             engine: self.engine.clone(),
@@ -248,8 +247,8 @@ impl Dir {
         }
     }
 
-    /// Checks that the caller may put a new name here. Whether the name is there is told to callers alone that may search
-    /// the directory.
+    /// Checks that the caller may add a name here. Only callers that may search the directory learn whether the name
+    /// exists.
     fn check_new(&self, name: &OsStr) -> Caused<()> {
         let Some(rights) = self.rights() else {
             return Ok(());
@@ -261,7 +260,7 @@ impl Dir {
         Ok(rights.add_to(self.id)?)
     }
 
-    /// Checks that the caller may look for names here.
+    /// Checks that the caller may look up names here.
     fn check_search(&self) -> Caused<()> {
         match self.rights() {
             Some(rights) => Ok(rights.search(self.id)?),
@@ -269,12 +268,12 @@ impl Dir {
         }
     }
 
-    /// Makes a directory in this one, of the mode that the builder says. It belongs to the caller, whose umask counts in place
-    /// of that of the builder.
+    /// Creates a directory in this one, with the mode of the builder. It belongs to the caller, whose umask replaces
+    /// the umask of the builder.
     ///
     /// # Errors
     ///
-    /// The name is taken, the volume is full or read-only, or the caller may not (`PermissionDenied`).
+    /// The name already exists, the volume is full or read-only, or the caller may not (`PermissionDenied`).
     pub fn create_dir(&self, name: impl AsRef<OsStr>, builder: &DirBuilder) -> Result<Dir> {
         let _entered = self.engine.enter();
         let name = name.as_ref();
@@ -287,11 +286,11 @@ impl Dir {
         made.naming("create directory", &path)
     }
 
-    /// Makes an empty subvolume in this directory as [`Dir::create_dir`] makes a directory, and commits.
+    /// Creates an empty subvolume in this directory, as [`Dir::create_dir`] creates a directory, and commits.
     ///
     /// # Errors
     ///
-    /// As [`Dir::create_dir`], and those of [`Volume::sync`](crate::Volume::sync).
+    /// As [`Dir::create_dir`] and [`Volume::sync`](crate::Volume::sync).
     pub fn create_subvolume(
         &self,
         name: impl AsRef<OsStr>,
@@ -309,12 +308,12 @@ impl Dir {
         made.naming("create subvolume", &self.path.join(name))
     }
 
-    /// Makes a snapshot of a subvolume in this directory, with all that was written before, and commits. Only its owner and
-    /// an administrator may.
+    /// Creates a snapshot of a subvolume in this directory, including all earlier writes, and commits. Only its owner
+    /// and an administrator may.
     ///
     /// # Errors
     ///
-    /// As [`Dir::create_subvolume`]; the subvolume is of another volume (`CrossesDevices`) or was deleted.
+    /// As [`Dir::create_subvolume`]; the subvolume belongs to another volume (`CrossesDevices`) or was deleted.
     pub fn snapshot(
         &self,
         source: &Subvolume,
@@ -342,15 +341,15 @@ impl Dir {
         Ok(Subvolume::of_id(&self.engine, made)?)
     }
 
-    /// Deletes a subvolume in this directory with all that is in it, but not with subvolumes nested in it. Its space comes
-    /// back in the background.
+    /// Deletes a subvolume in this directory with all its contents. It must not contain nested subvolumes. Its space is
+    /// freed in the background.
     ///
     /// # Errors
     ///
-    /// - there is nothing of this name (`NotFound`), or no subvolume (`InvalidInput`)
-    /// - it holds others (`DirectoryNotEmpty`), or is the default subvolume (`PermissionDenied`)
+    /// - the name does not exist (`NotFound`), or is not a subvolume (`InvalidInput`)
+    /// - it contains other subvolumes (`DirectoryNotEmpty`), or is the default subvolume (`PermissionDenied`)
     /// - the caller may not ([`Caller::allow_deleting_subvolumes`], `PermissionDenied`)
-    /// - the volume or the subvolume that this directory is in is read-only (`ReadOnlyFilesystem`)
+    /// - the volume, or the subvolume of this directory, is read-only (`ReadOnlyFilesystem`)
     pub fn delete_subvolume(&self, name: impl AsRef<OsStr>) -> Result<()> {
         let _entered = self.engine.enter();
         let (name, rights) = (name.as_ref(), self.rights());
@@ -366,8 +365,7 @@ impl Dir {
         deleted.naming("delete subvolume", &self.path.join(name))
     }
 
-    /// Deletes the subvolume that this directory is the root of, wherever that stands. Returns the place, in which nothing
-    /// is any more.
+    /// Deletes the subvolume whose root this directory is, and returns its former location.
     ///
     /// ```
     /// use ubtrfs::Volume;
@@ -384,8 +382,8 @@ impl Dir {
     ///
     /// # Errors
     ///
-    /// As [`Dir::delete_subvolume`], by the rights to the directory that holds it. The directory is the root of no subvolume
-    /// (`InvalidInput`), or of the top level (`NotFound`).
+    /// As [`Dir::delete_subvolume`], with the rights to the parent directory. The directory is not the root of a
+    /// subvolume (`InvalidInput`), or is the top level (`NotFound`).
     pub fn delete_itself(&self) -> Result<SubvolumePlace> {
         let _entered = self.engine.enter();
         let deleted = self.must_be_root().and_then(|()| {
@@ -406,7 +404,7 @@ impl Dir {
         deleted.naming("delete subvolume", &self.path)
     }
 
-    /// Checks that the directory belongs to the caller, or that this is an administrator.
+    /// Checks that the directory belongs to the caller, or that the caller is an administrator.
     ///
     /// # Errors
     ///
@@ -422,13 +420,14 @@ impl Dir {
         }
     }
 
-    /// Makes the subvolume that this directory is the root of read-only, with all that was written to it before, or writable.
-    /// Only its owner and an administrator may.
+    /// Makes the subvolume whose root this directory is read-only, including all earlier writes, or writable. Only its
+    /// owner and an administrator may.
     ///
     /// # Errors
     ///
-    /// It is the root of no subvolume, the volume is read-only, written data is lost, or the caller may not
-    /// (`PermissionDenied`). It is to be writable, and a [`Snapshot`](crate::Snapshot) of it is open (`PermissionDenied`).
+    /// It is not the root of a subvolume, the volume is read-only, written data is lost, or the caller may not
+    /// (`PermissionDenied`). It shall become writable while a [`Snapshot`](crate::Snapshot) of it is open
+    /// (`PermissionDenied`).
     pub fn set_read_only(&self, read_only: bool) -> Result<()> {
         let _entered = self.engine.enter();
         let set = self.must_be_root().and_then(|()| {
@@ -438,8 +437,8 @@ impl Dir {
         set.naming("set the read-only flag of", &self.path)
     }
 
-    /// Forgets what the subvolume was received from that this directory is the root of. A subvolume that was changed since
-    /// then should, as no difference goes on from it any more.
+    /// Clears the received UUID of the subvolume whose root this directory is. Do this after changing a received
+    /// subvolume, since no later difference applies to it.
     ///
     /// # Errors
     ///

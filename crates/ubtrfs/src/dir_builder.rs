@@ -1,9 +1,9 @@
-//! How a directory is made.
+//! Options for creating directories.
 
 use crate::subvolume::DIR_PERMISSIONS;
 
-/// How a directory is made, as [`std::fs::DirBuilder`]. [`Subvolume::create_dir_with`](crate::Subvolume::create_dir_with)
-/// takes it.
+/// Options for creating directories, like [`std::fs::DirBuilder`].
+/// [`Subvolume::create_dir_with`](crate::Subvolume::create_dir_with) takes them.
 ///
 /// ```
 /// use ubtrfs::{DirBuilder, Volume};
@@ -35,27 +35,27 @@ impl Default for DirBuilder {
 }
 
 impl DirBuilder {
-    /// Makes one directory, of mode 0o755.
+    /// Creates the options for a single directory with mode 0o755.
     pub fn new() -> DirBuilder {
         DirBuilder::default()
     }
 
-    /// Sets whether missing directories above are made as well. A directory that is there is no error then.
+    /// Sets whether missing parents are created as well. An existing directory is not an error then.
     #[must_use]
     pub fn recursive(mut self, recursive: bool) -> DirBuilder {
         self.recursive = recursive;
         self
     }
 
-    /// Sets the permission bits of each directory that is made, less those of [`DirBuilder::umask`].
+    /// Sets the permission bits of new directories, less the bits of [`DirBuilder::umask`].
     #[must_use]
     pub fn mode(mut self, mode: u32) -> DirBuilder {
         self.mode = mode;
         self
     }
 
-    /// Sets the permission bits that directories go without, as umask(2). The default is none. A default ACL of the
-    /// directory above takes its place.
+    /// Sets the permission bits to clear in new directories, like umask(2). The default is 0. A default ACL of the
+    /// parent directory replaces it.
     #[must_use]
     pub fn umask(mut self, umask: u32) -> DirBuilder {
         self.umask = umask;

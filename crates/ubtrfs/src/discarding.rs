@@ -1,9 +1,9 @@
-//! Discarding: devices are told of space that is not in use.
+//! Discarding unused space on devices.
 
 use crate::error::{Naming, Result};
 use crate::volume::Volume;
 
-/// A part of the free space, for [`Volume::trim_with`]. All of it if nothing is said.
+/// A part of the free space, for [`Volume::trim_with`]. The default is all of it.
 ///
 /// ```
 /// use ubtrfs::{TrimOptions, Volume};
@@ -35,14 +35,14 @@ impl TrimOptions {
         TrimOptions::default()
     }
 
-    /// Begins at this address within the volume. Unallocated space has none, and is trimmed in any case.
+    /// Sets the start address within the volume. Unallocated space has no address, and is always trimmed.
     #[must_use]
     pub fn start(mut self, start: u64) -> TrimOptions {
         self.start = start;
         self
     }
 
-    /// Goes on for so many bytes of addresses; to the end by default.
+    /// Sets the length of the address range in bytes. By default it extends to the end.
     #[must_use]
     pub fn len(mut self, len: u64) -> TrimOptions {
         self.len = Some(len);
@@ -57,7 +57,7 @@ impl TrimOptions {
     }
 }
 
-/// How fast freed space is discarded in the background.
+/// The rate limits of background discards.
 ///
 /// ```
 /// use ubtrfs::{DiscardLimits, Volume};
@@ -75,15 +75,15 @@ impl TrimOptions {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiscardLimits {
-    /// Discards a second; with 0, what waits is spread over six hours.
+    /// Discards per second; with 0, the backlog is spread over six hours.
     pub discards_per_second: u32,
-    /// KiB a second; 0 is no limit.
+    /// KiB per second; 0 means no limit.
     pub kib_per_second: u32,
-    /// The bytes of one discard; 0 is no limit.
+    /// The maximum size of a discard in bytes; 0 means no limit.
     pub max_bytes: u64,
 }
 
-/// The limits of a volume for which none were set.
+/// The limits of a volume without settings.
 impl Default for DiscardLimits {
     fn default() -> DiscardLimits {
         DiscardLimits::of(ubtrfs_engine::DiscardLimits::default())
@@ -101,26 +101,26 @@ impl DiscardLimits {
 }
 
 impl Volume {
-    /// Tells the devices of all space that is not in use, so that images become smaller and SSDs faster. Commits before.
-    /// Returns the bytes that were told of.
+    /// Discards all unused space on the devices, so that images become smaller and SSDs faster. Commits first. Returns
+    /// the number of discarded bytes.
     ///
     /// # Errors
     ///
-    /// No device takes that (`Unsupported`); those of [`Volume::sync`].
+    /// No device supports discards (`Unsupported`); the errors of [`Volume::sync`].
     pub fn trim(&self) -> Result<u64> {
         let sector = u64::from(self.engine().superblock().sectorsize.get());
         self.trim_with(&TrimOptions::new().min_bytes(sector), |_| true)
     }
 
-    /// Tells the devices of a part of the space that is not in use, as [`Volume::trim`]. [`TrimOptions`] has an example.
+    /// Discards a part of the unused space, as [`Volume::trim`]. [`TrimOptions`] has an example.
     ///
-    /// `goes_on` is called with the bytes so far before each region, and ends the trim with false. No operation
-    /// and no group waits for it.
+    /// `goes_on` is called with the number of bytes so far before each region, and ends the trim by returning false. No
+    /// operation and no group waits for it.
     ///
     /// # Errors
     ///
-    /// As [`Volume::trim`]. The range is less than a sector, or goes beyond all addresses (`InvalidInput`). The first error of
-    /// a device, after all else was trimmed.
+    /// As [`Volume::trim`]. The range is shorter than a sector, or beyond all addresses (`InvalidInput`). The first
+    /// error of a device, after everything else was trimmed.
     pub fn trim_with(
         &self,
         options: &TrimOptions,
@@ -137,12 +137,12 @@ impl Volume {
         trimmed.naming_alone("trim the volume")
     }
 
-    /// Returns the limits of discards in the background, which [`Builder`](crate::Builder) has turned on or off.
+    /// Returns the limits of background discards, which [`Builder`](crate::Builder) turns on or off.
     pub fn discard_limits(&self) -> DiscardLimits {
         DiscardLimits::of(self.engine().discard_limits())
     }
 
-    /// Sets the limits of discards in the background, from the next one on and until the volume is closed.
+    /// Sets the limits of background discards, from the next discard until the volume is closed.
     ///
     /// # Errors
     ///

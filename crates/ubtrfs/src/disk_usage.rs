@@ -1,4 +1,4 @@
-//! The space that files use, alone and together.
+//! The space used by files, alone and together.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -13,8 +13,8 @@ use crate::read_dir::DirEntry;
 use crate::subvolume::Subvolume;
 use crate::walk::WalkOptions;
 
-/// The space that files use, in bytes of their extents. Preallocated space counts; holes, and files that are kept in their
-/// items, do not. Compressed data counts with the size of its content.
+/// The space used by files, in bytes of their extents. Preallocated space counts; holes and inline files do not.
+/// Compressed data counts with the uncompressed size.
 ///
 /// ```
 /// use ubtrfs::{Access, Volume};
@@ -36,19 +36,20 @@ use crate::walk::WalkOptions;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DiskUsage {
-    /// All bytes, those that are used several times as often.
+    /// All bytes. Data that is referenced several times counts several times.
     pub total_bytes: u64,
     /// The bytes of extents that no other file or snapshot uses.
     pub exclusive_bytes: u64,
-    /// The bytes of extents that others use as well, within what was measured or outside. Each counts once.
+    /// The bytes of extents that are also used by other files, whether these were measured or not. Each extent counts
+    /// once.
     pub shared_bytes: u64,
 }
 
-/// The space that one file uses. [`UsageMeter`] has an example.
+/// The space used by one file. [`UsageMeter`] has an example.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FileSpace {
-    /// All bytes of its extents, those that it uses several times as often.
+    /// All bytes of its extents. Data that the file references several times counts several times.
     pub total_bytes: u64,
     /// The bytes of extents that no other file or snapshot uses.
     pub exclusive_bytes: u64,
@@ -56,7 +57,7 @@ pub struct FileSpace {
 
 /// Measures the space of files one by one, as [`Subvolume::disk_usage`] does for a whole tree.
 ///
-/// It remembers which extents are shared: one for many files is faster than one for each.
+/// The meter remembers shared extents, so one meter for many files is faster than one for each.
 ///
 /// ```
 /// use ubtrfs::Volume;
@@ -85,7 +86,7 @@ pub struct UsageMeter {
     engine: Engine,
     cache: SharingCache,
     ranges: SharedRanges,
-    /// Files with several names that were counted.
+    /// Counted files with several names.
     seen: HashSet<FileId>,
 }
 
@@ -96,11 +97,13 @@ impl fmt::Debug for UsageMeter {
 }
 
 impl UsageMeter {
-    /// Measures a regular file. None: it is none, or was measured under another of its names.
+    /// Measures a regular file. Returns `None` for other files, and for a file that was already measured under another
+    /// name.
     ///
     /// # Errors
     ///
-    /// The file is gone, or of another volume (`CrossesDevices`), or the volume is damaged or cannot be read.
+    /// The file no longer exists, or belongs to another volume (`CrossesDevices`), or the volume is damaged or cannot
+    /// be read.
     pub fn measure(&mut self, entry: &DirEntry) -> Result<Option<FileSpace>> {
         if !entry.engine.is_same(&self.engine) {
             return Err(Cause::OtherVolume).naming("measure", &entry.path());
@@ -113,7 +116,7 @@ impl UsageMeter {
         space.map(Some).naming("measure", &entry.path())
     }
 
-    /// Returns the bytes of extents of all files measured so far that other files or snapshots use as well. Each counts
+    /// Returns the bytes of extents of all measured files that other files or snapshots also use. Each extent counts
     /// once.
     pub fn shared_bytes(&self) -> u64 {
         self.ranges.bytes()
@@ -122,7 +125,7 @@ impl UsageMeter {
     fn is_new(&mut self, id: FileId) -> bool {
         match self.engine.attr(id) {
             Ok(attr) if attr.nlink > 1 => self.seen.insert(id),
-            // An inode that cannot be read is an error when it is measured.
+            // An unreadable inode causes an error when it is measured.
             _ => true,
         }
     }
@@ -147,7 +150,7 @@ impl DiskUsage {
 }
 
 impl Subvolume {
-    /// Begins to measure files, each on its own.
+    /// Creates a meter for single files.
     pub fn usage_meter(&self) -> UsageMeter {
         UsageMeter {
             engine: self.engine.clone(),
@@ -157,12 +160,12 @@ impl Subvolume {
         }
     }
 
-    /// Measures the space that a file uses, or all files below a directory. A file with several names counts once. A link
-    /// at the end of the path is not followed.
+    /// Measures the space used by a file, or by all files below a directory. A file with several names counts once. A
+    /// link at the end of the path is not followed.
     ///
     /// # Errors
     ///
-    /// Nothing is at `path`, or something in it cannot be read. [`UsageMeter`] goes on past such files.
+    /// `path` does not exist, or a file below it cannot be read. [`UsageMeter`] can continue after such files.
     pub fn disk_usage(&self, path: impl AsRef<Path>) -> Result<DiskUsage> {
         let path = path.as_ref();
         self.measure(path).naming("measure", path)

@@ -1,4 +1,4 @@
-//! The error of the library: the operation, its paths, and the kind that `std::io` has for the cause.
+//! The error of the library: the operation, its paths, and the `std::io` kind of the cause.
 //!
 //! Not here: causes (`cause`), their kinds (`kind`) and numbers (`errno`).
 
@@ -25,8 +25,8 @@ pub type Result<T> = std::result::Result<T, Error>;
 
 /// An error of an operation on a volume.
 ///
-/// Programs look at [`Error::kind`]. The message has the operation, its paths and the cause, and is made for people: it may
-/// change in any release.
+/// Programs should match on [`Error::kind`]. The message has the operation, its paths and the cause. It is made for
+/// people, and may change in any release.
 ///
 /// ```
 /// use std::io::ErrorKind;
@@ -45,7 +45,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// ```
 pub struct Error(Box<Failure>);
 
-/// An operation that failed.
+/// A failed operation.
 #[derive(Debug)]
 struct Failure {
     operation: &'static str,
@@ -59,39 +59,38 @@ impl Error {
         named(operation, Some(path), None, cause)
     }
 
-    /// Returns the kind that `std::fs` reports for the same failure, or the nearest where `std::fs` knows none.
+    /// Returns the kind that `std::fs` reports for the same failure, or the nearest one.
     ///
     /// | kind | failure |
     /// |---|---|
-    /// | `NotFound`, `AlreadyExists`, `NotADirectory`, `IsADirectory`, `DirectoryNotEmpty` | as of `std::fs` |
+    /// | `NotFound`, `AlreadyExists`, `NotADirectory`, `IsADirectory`, `DirectoryNotEmpty` | as in `std::fs` |
     /// | `StorageFull` | the volume or device is full |
-    /// | `QuotaExceeded` | a [group](crate::Volume::group) has an operation that needs a commit |
-    /// | `FileTooLarge` | the file or volume would be larger than one can be |
-    /// | `TooManyLinks` | the file has as many names as it can have |
+    /// | `QuotaExceeded` | a [group](crate::Volume::group) contains an operation that needs a commit |
+    /// | `FileTooLarge` | the file or volume would exceed the maximum size |
+    /// | `TooManyLinks` | the file has the maximum number of names |
     /// | `ReadOnlyFilesystem` | the volume, the subvolume or the device is read-only, the volume is closed, or a commit failed |
-    /// | `PermissionDenied` | an immutable or append-only file, or the subvolume is not of the kind that is needed; a [`Caller`](crate::Caller) lacks the right ([`Error::is_refusal`]) |
-    /// | `CrossesDevices` | different subvolumes or volumes, or a subvolume where a directory is wanted |
-    /// | `ResourceBusy` | the volume is open elsewhere, or the path is that of a root |
-    /// | `InvalidData` | the volume is damaged, or is none |
+    /// | `PermissionDenied` | an immutable or append-only file, or a subvolume of the wrong kind; a [`Caller`](crate::Caller) lacks the right ([`Error::is_refusal`]) |
+    /// | `CrossesDevices` | different subvolumes or volumes, or a subvolume instead of a directory |
+    /// | `ResourceBusy` | the volume is open elsewhere, or the path is the root of a subvolume |
+    /// | `InvalidData` | the volume is damaged, or is not btrfs |
     /// | `UnexpectedEof` | a stream or an archive ends early |
-    /// | `InvalidInput`, `InvalidFilename` | an argument that nothing can be done with |
-    /// | `Unsupported` | a feature that is not known |
-    /// | `Interrupted` | an observer cancelled the work |
-    /// | `OutOfMemory` | memory has no room for a whole file |
-    /// | as `std::fs` for `ELOOP` and `EBADF` | too many links on a path; a file that is not open for this ([`Error::errno`]) |
+    /// | `InvalidInput`, `InvalidFilename` | an invalid argument |
+    /// | `Unsupported` | an unknown feature |
+    /// | `Interrupted` | an observer cancelled the operation |
+    /// | `OutOfMemory` | a whole file does not fit into memory |
+    /// | as `std::fs` for `ELOOP` and `EBADF` | too many links on a path; a file that is not open for this operation ([`Error::errno`]) |
     /// | `Other` | a failure within the library, such as an earlier loss of data |
     /// | others | errors of the devices, of streams and of files of the host |
     pub fn kind(&self) -> io::ErrorKind {
         self.0.cause.kind()
     }
 
-    /// Returns the operation that failed, as a verb, such as "read".
+    /// Returns the failed operation as a verb, such as "read".
     pub fn operation(&self) -> &'static str {
         self.0.operation
     }
 
-    /// Returns the path that the operation was given, the first one if it takes two. It is None for operations without
-    /// a path.
+    /// Returns the path of the operation, or the first one if it takes two. It is `None` for operations without a path.
     pub fn path(&self) -> Option<&Path> {
         self.0.path.as_deref()
     }
@@ -101,7 +100,7 @@ impl Error {
         self.0.to.as_deref()
     }
 
-    /// Returns the cause alone, for programs that name the operation and the file in words of their own.
+    /// Returns the cause alone, for programs with their own words for the operation and the file.
     ///
     /// ```
     /// use ubtrfs::Volume;
@@ -117,8 +116,8 @@ impl Error {
         Shown(&self.0.cause)
     }
 
-    /// Tells whether any change of the volume would fail as this one did: the volume is full, read-only or closed, or a
-    /// commit failed.
+    /// Returns whether any change of the volume would fail for the same reason: the volume is full, read-only or
+    /// closed, or a commit failed.
     ///
     /// ```
     /// use ubtrfs::Volume;
@@ -136,8 +135,8 @@ impl Error {
         self.0.cause.is_of_volume()
     }
 
-    /// Tells whether the stream of a send or receive is at fault, and not the volume. It could not be written or read, or is
-    /// damaged. So it is for an archive that could not be written.
+    /// Returns whether the stream of a send or receive is the cause, and not the volume: it cannot be written or read,
+    /// or is damaged. Also true for an archive that cannot be written.
     ///
     /// ```
     /// use ubtrfs::Volume;
@@ -153,8 +152,8 @@ impl Error {
         self.0.cause.is_of_stream()
     }
 
-    /// Returns the offset in the stream, in bytes, at which the command begins that could not be received. It is None
-    /// for other errors.
+    /// Returns the offset in the stream, in bytes, of the command that could not be received. It is `None` for other
+    /// errors.
     ///
     /// ```
     /// use ubtrfs::{Access, Snapshot, Volume};
@@ -177,20 +176,20 @@ impl Error {
         self.0.cause.stream_offset()
     }
 
-    /// Returns the name of a subvolume that was begun and not finished, and is left writable. It is None for other
+    /// Returns the name of a subvolume that was begun but not finished, and is left writable. It is `None` for other
     /// errors.
     pub fn unfinished(&self) -> Option<&Path> {
         self.0.cause.unfinished()
     }
 
-    /// Returns the device that is in use, and its user, if a volume could not be opened for that. [`Holder`] has an
+    /// Returns the device in use, and its user, if a volume could not be opened for that reason. [`Holder`] has an
     /// example.
     pub fn holder(&self) -> Option<(&Path, &Holder)> {
         self.0.cause.holder()
     }
 
-    /// Tells whether a [`Caller`](crate::Caller) lacks the right: by modes or ACLs (`EACCES`), or as it is neither the owner
-    /// nor an administrator (`EPERM`). [`Caller`](crate::Caller) has an example.
+    /// Returns whether a [`Caller`](crate::Caller) lacks the right: by modes or ACLs (`EACCES`), or because it is
+    /// neither the owner nor an administrator (`EPERM`). [`Caller`](crate::Caller) has an example.
     pub fn is_refusal(&self) -> bool {
         self.0.cause.is_refusal()
     }
@@ -221,7 +220,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// A cause in a message. It may have paths of devices, of files of the host and of a volume, which are any bytes.
+/// A displayed cause. It may contain paths of devices, of host files and of a volume, with arbitrary bytes.
 struct Shown<'a>(&'a Cause);
 
 impl fmt::Display for Shown<'_> {
@@ -232,7 +231,7 @@ impl fmt::Display for Shown<'_> {
 
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        // The text of the cause is in ours.
+        // Our message already contains the text of the cause.
         self.0.cause.source()
     }
 }
@@ -243,7 +242,7 @@ impl From<Error> for io::Error {
     }
 }
 
-/// Names the operation and the path with a cause.
+/// Adds the operation and the path to a cause.
 pub(crate) trait Naming<T> {
     fn naming(self, operation: &'static str, path: &Path) -> Result<T>;
     fn naming_both(self, operation: &'static str, path: &Path, to: &Path) -> Result<T>;

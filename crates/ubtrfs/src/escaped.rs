@@ -1,11 +1,11 @@
-//! Names and paths, which are any bytes, in messages.
+//! Names and paths in messages, with arbitrary bytes.
 
 use std::ffi::OsStr;
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 
-/// Shows a name or path in a message: valid text as it is, everything else escaped. A name in a volume is any bytes, such as
-/// escape sequences of a terminal.
+/// Displays a name or path in a message: valid text unchanged, everything else escaped. A name in a volume may contain
+/// any bytes, such as escape sequences of a terminal.
 ///
 /// ```
 /// use ubtrfs::{Escaped, Volume};
@@ -23,13 +23,13 @@ use std::os::unix::ffi::OsStrExt;
 pub struct Escaped<'a>(pub &'a [u8]);
 
 impl<'a> Escaped<'a> {
-    /// Shows a name or path of any type that has them.
+    /// Displays a name or path of any type that can be converted.
     pub fn of(name: &'a (impl AsRef<OsStr> + ?Sized)) -> Escaped<'a> {
         Escaped(name.as_ref().as_bytes())
     }
 
-    /// Tells whether a character is escaped: it can act on a terminal or mislead a reader. Such a character controls, changes
-    /// the direction, or is not seen.
+    /// Returns whether a character is escaped, because it can affect a terminal or mislead a reader: control
+    /// characters, changes of direction, and invisible characters.
     pub fn escapes(c: char) -> bool {
         c.is_control()
             || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')

@@ -1,4 +1,4 @@
-//! An open file with a position.
+//! Open files with a position.
 
 mod open_options;
 mod xattrs;
@@ -20,11 +20,12 @@ use crate::metadata::{FileTimes, Metadata};
 pub use open_options::OpenOptions;
 pub(crate) use xattrs::named_xattrs;
 
-/// An open file, as [`std::fs::File`]. It stays readable and writable after its name is gone, and keeps its volume open.
+/// An open file, like [`std::fs::File`]. It stays readable and writable after its name is removed, and keeps its volume
+/// open.
 ///
-/// It has [`Read`], [`Write`] and [`Seek`], also for `&File`, and [`FileExt`] for reads and writes at offsets. Data is
-/// verified by its checksums when it is read. Threads that share a file read one after another, each from where the
-/// one before it ended.
+/// It implements [`Read`], [`Write`] and [`Seek`], also for `&File`, and [`FileExt`] for reads and writes at offsets.
+/// Data is verified by its checksums when it is read. Threads that share a file read one after another, each from the
+/// end of the previous read.
 ///
 /// ```
 /// use std::io::{Seek, Write};
@@ -55,7 +56,7 @@ pub struct File {
 /// The state that clones of a file share.
 #[derive(Debug)]
 struct Shared {
-    /// None when it is being let go.
+    /// `None` while it is being dropped.
     hold: Option<OpenFile>,
     engine: Engine,
     /// For messages.
@@ -67,7 +68,7 @@ struct Shared {
 }
 
 impl Drop for Shared {
-    /// Lets go before the engine, which the last handle closes: it may change the volume.
+    /// Releases the file before the engine, which the last handle closes: the release may change the volume.
     fn drop(&mut self) {
         let _entered = self.engine.enter();
         self.hold = None;
@@ -107,11 +108,11 @@ impl File {
         &self.shared.path
     }
 
-    /// Cuts the file or lengthens it by zeros. The position stays.
+    /// Truncates the file, or extends it with zeros. The position does not change.
     ///
     /// # Errors
     ///
-    /// The file is not open for writing, the size is beyond what a file can have, or the volume is full.
+    /// The file is not open for writing, the size exceeds the maximum of a file, or the volume is full.
     pub fn set_len(&self, len_bytes: u64) -> Result<()> {
         let _entered = self.engine().enter();
         let set = match self.shared.writes {
@@ -124,7 +125,8 @@ impl File {
         set.naming("set the length of", self.path())
     }
 
-    /// Checks that a caller may write to the file by its mode and ACL, as for calls that need no file opened for writing.
+    /// Checks that a caller may write to the file by its mode and ACL, for calls that do not require an open for
+    /// writing.
     ///
     /// # Errors
     ///
@@ -134,7 +136,7 @@ impl File {
         may.naming("write to", self.path())
     }
 
-    /// Reads what is known of the file, with what is not committed yet.
+    /// Reads the metadata of the file, including uncommitted changes.
     ///
     /// # Errors
     ///
@@ -170,17 +172,17 @@ impl File {
         set.naming("set the times of", self.path())
     }
 
-    /// Makes the file durable, content and attributes, with its name if it is new.
+    /// Makes the file durable: content and attributes, and its name if it is new.
     ///
     /// # Errors
     ///
-    /// A device fails. Each open file hears once of written data that was lost since it was opened.
+    /// A device fails. Each open file reports data loss since its open once.
     pub fn sync_all(&self) -> Result<()> {
         let _entered = self.engine().enter();
         self.hold().fsync().naming("sync", self.path())
     }
 
-    /// Makes the content durable, and of the attributes what is needed to read it.
+    /// Makes the content durable, and only the attributes that reading it needs.
     ///
     /// # Errors
     ///
@@ -190,7 +192,7 @@ impl File {
         self.hold().fdatasync().naming("sync", self.path())
     }
 
-    /// Opens the file once more. Both handles have one position.
+    /// Opens the file again. Both handles share one position.
     ///
     /// # Errors
     ///
@@ -200,27 +202,27 @@ impl File {
         Ok(File { shared })
     }
 
-    /// Reserves space for a range, so that writes to it do not fail for want of space. The file becomes longer if the range
-    /// ends behind it.
+    /// Reserves space for a range, so that writes to it do not fail for lack of space. Extends the file if the range
+    /// ends after its end.
     ///
     /// # Errors
     ///
-    /// The file is not open for writing, the volume is full, or the range is empty or beyond what a file can have.
+    /// The file is not open for writing, the volume is full, or the range is empty or exceeds the maximum of a file.
     pub fn allocate(&self, offset: u64, len_bytes: u64) -> Result<()> {
         let mode = Fallocate::Reserve { keep_size: false };
         self.fallocate("allocate space of", mode, offset, len_bytes)
     }
 
-    /// Frees the space of a range, which reads as zeros then. The length stays.
+    /// Frees the space of a range, which then reads as zeros. The length does not change.
     ///
     /// # Errors
     ///
-    /// The file is not open for writing, or the range is empty or beyond what a file can have.
+    /// The file is not open for writing, or the range is empty or exceeds the maximum of a file.
     pub fn punch_hole(&self, offset: u64, len_bytes: u64) -> Result<()> {
         self.fallocate("punch a hole in", Fallocate::PunchHole, offset, len_bytes)
     }
 
-    /// Has a range read as zeros, with space reserved for it. The file becomes longer if the range ends behind it.
+    /// Makes a range read as zeros, with space reserved for it. Extends the file if the range ends after its end.
     ///
     /// # Errors
     ///
@@ -247,7 +249,7 @@ impl File {
         done.naming(operation, self.path())
     }
 
-    /// Finds the first offset from `offset` on that holds data. None if there is none before the end.
+    /// Finds the first data at or after `offset`. Returns `None` if there is no data before the end.
     ///
     /// # Errors
     ///
@@ -257,8 +259,8 @@ impl File {
         found.naming("seek data in", self.path())
     }
 
-    /// Finds the first offset from `offset` on that holds no data, at the latest the end. None if `offset` is not before
-    /// the end.
+    /// Finds the first hole at or after `offset`; the end of the file counts as a hole. Returns `None` if `offset` is
+    /// not before the end.
     ///
     /// # Errors
     ///
@@ -268,13 +270,13 @@ impl File {
         found.naming("seek a hole in", self.path())
     }
 
-    /// Has this file share all data of another, whose length it gets. No data is copied.
+    /// Makes this file share all data of another, and gives it the same length. No data is copied.
     ///
     /// # Errors
     ///
     /// - this file is not open for writing, or `from` not for reading
-    /// - both are the same file, or of different volumes
-    /// - one has checksums, and the other has not
+    /// - both are the same file, or belong to different volumes
+    /// - only one of them has checksums
     pub fn clone_from(&self, from: &File) -> Result<()> {
         let _entered = self.engine().enter();
         let cloned = self.check_source(from).and_then(|()| {
@@ -293,12 +295,12 @@ impl File {
         cloned.naming_both("clone", from.path(), self.path())
     }
 
-    /// Has a range of this file share the data of a range of another, or of another range of its own.
+    /// Makes a range of this file share the data of a range of another file, or of another range of its own.
     ///
     /// # Errors
     ///
-    /// - those of [`File::clone_from`]
-    /// - offsets that are not whole sectors, 4 KiB by default
+    /// - the errors of [`File::clone_from`]
+    /// - offsets that are not multiples of the sector size, 4 KiB by default
     /// - a length that is not, unless the range ends with `from` and not within this file
     /// - ranges that overlap
     pub fn clone_range(
@@ -321,7 +323,8 @@ impl File {
         cloned.naming_both("clone a range of", from.path(), self.path())
     }
 
-    /// Has ranges of two files share their space if they hold the same bytes. Tells whether they do.
+    /// Deduplicates ranges of two files: they share their space if their bytes are equal. Returns whether they are
+    /// equal.
     ///
     /// # Errors
     ///
@@ -373,7 +376,7 @@ impl File {
         read.naming("read", self.path())
     }
 
-    /// Returns where the written bytes end.
+    /// Returns the offset after the written bytes.
     pub(crate) fn write_to(&self, buf: &[u8], offset: u64) -> Result<u64> {
         let _entered = self.engine().enter();
         let written = self.check_writes().and_then(|()| {
@@ -389,30 +392,31 @@ impl File {
         written.naming("write", self.path())
     }
 
-    /// Returns how many bytes there are from the position to the end.
+    /// Returns the number of bytes from the position to the end.
     fn rest(&self) -> Caused<u64> {
         let len = self.engine().attr(self.id())?.size;
         Ok(len.saturating_sub(*self.position()))
     }
 
     fn position(&self) -> MutexGuard<'_, u64> {
-        // A number is sound after a panic as well.
+        // A number is valid even after a panic.
         let position = &self.shared.position;
         position.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Reserves memory for the rest of a file. A sparse one may be longer than any memory.
+/// Reserves memory for the rest of a file. A sparse file may be longer than any memory.
 ///
 /// # Errors
 ///
-/// There is not so much (`OutOfMemory`).
+/// There is not enough memory (`OutOfMemory`).
 pub(crate) fn reserve(content: &mut Vec<u8>, len_bytes: u64) -> io::Result<()> {
     let len = usize::try_from(len_bytes).map_err(|_| ErrorKind::OutOfMemory)?;
     Ok(content.try_reserve_exact(len)?)
 }
 
-/// The position stays. A write takes all bytes; behind the end, the gap before it reads as zeros.
+/// Reads and writes at offsets do not change the position. A write writes all bytes; a gap after the end reads as
+/// zeros.
 impl FileExt for File {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         Ok(self.read_from(buf, offset)?)
@@ -452,7 +456,7 @@ impl Write for &File {
         Ok(buf.len())
     }
 
-    /// Does nothing, as nothing is kept back here. [`File::sync_all`] makes durable what was written.
+    /// Does nothing, because this type has no buffer. [`File::sync_all`] makes written data durable.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }

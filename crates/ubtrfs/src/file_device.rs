@@ -1,4 +1,4 @@
-//! Files and block devices of this machine, as devices that a program opens itself.
+//! Files and block devices of the host, as devices that a program opens itself.
 
 use std::fs::File;
 use std::io;
@@ -12,7 +12,7 @@ use ubtrfs_device::{
 
 use crate::error::{Cause, Naming, Result};
 
-/// A file or block device of this machine, locked as [`Volume::open`](crate::Volume::open) locks it.
+/// A file or block device of the host, locked as [`Volume::open`](crate::Volume::open) does.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -36,16 +36,16 @@ impl FileDevice {
     ///
     /// # Errors
     ///
-    /// It is missing (`NotFound`), is neither a file nor a block device (`InvalidInput`), or is in use (`ResourceBusy`), of
-    /// which [`Error::holder`](crate::Error::holder) tells more.
+    /// It does not exist (`NotFound`), is neither a file nor a block device (`InvalidInput`), or is in use
+    /// (`ResourceBusy`); [`Error::holder`](crate::Error::holder) has the details.
     pub fn open(path: impl AsRef<Path>, access: Access) -> Result<FileDevice> {
         let path = path.as_ref();
         let opened = Lower::open(path, access).map_err(Cause::from);
         opened.map(FileDevice).naming("open", path)
     }
 
-    /// Opens a file or block device for reading without a lock, and without a look at other users. They may write
-    /// meanwhile, so that anything read can be of different times.
+    /// Opens a file or block device for reading, without a lock and without checking for other users. They may write at
+    /// the same time, so the bytes may be of different times.
     ///
     /// # Errors
     ///
@@ -56,34 +56,34 @@ impl FileDevice {
         opened.map(FileDevice).naming("open", path)
     }
 
-    /// Makes an image of `len_bytes` zeros, and opens it for writing.
+    /// Creates an image of `len_bytes` zeros, and opens it for writing.
     ///
     /// # Errors
     ///
-    /// Something is at `path` already (`AlreadyExists`), or the file cannot be made.
+    /// A file already exists at `path` (`AlreadyExists`), or it cannot be created.
     pub fn create_new(path: impl AsRef<Path>, len_bytes: u64) -> Result<FileDevice> {
         let path = path.as_ref();
         let made = Lower::create_new(path, len_bytes).map_err(Cause::from);
         made.map(FileDevice).naming("create", path)
     }
 
-    /// Returns the path by which it was opened.
+    /// Returns the path with which it was opened.
     pub fn path(&self) -> &Path {
         self.0.path()
     }
 
-    /// Tells whether it is a block device, and not a file.
+    /// Returns whether it is a block device, and not a file.
     pub fn is_block(&self) -> bool {
         self.0.is_block()
     }
 
-    /// Returns whether it is a zoned device that takes writes in order alone. No volume can be made there.
+    /// Returns whether it is a zoned device that only supports sequential writes. It cannot hold a volume.
     pub fn is_host_managed(&self) -> bool {
         self.0.is_host_managed()
     }
 
-    /// Describes for people what the device seems to hold, such as a file system or a partition table. A new volume would
-    /// destroy it. None if nothing is known of it.
+    /// Describes the apparent contents of the device for display, such as a file system or a partition table. A new
+    /// volume would destroy them. Returns `None` if no contents are recognized.
     ///
     /// ```
     /// use ubtrfs::{DeviceAccess, FileDevice, Volume};
@@ -110,8 +110,8 @@ impl FileDevice {
         Ok(found.map(|signature| signature.to_string()))
     }
 
-    /// Closes the device, and tells the kernel's btrfs of it, as `btrfs device scan` does. The kernel then mounts a volume
-    /// of several devices by any of them. A file is closed and no more.
+    /// Closes the device, and registers it with the kernel's btrfs, like `btrfs device scan`. The kernel can then mount
+    /// a volume of several devices by any of them. A file is only closed.
     ///
     /// # Errors
     ///
@@ -119,7 +119,7 @@ impl FileDevice {
     pub fn register(self) -> Result<()> {
         let path = self.path().to_owned();
         let is_block = self.is_block();
-        // The kernel does not look at a device that a process has claimed.
+        // The kernel does not read a device that a process has claimed.
         drop(self);
         match is_block {
             true => ubtrfs_device::register_with_kernel(&path).naming("register", &path),

@@ -1,18 +1,18 @@
-//! The open engine that volumes, subvolumes and files share.
+//! The open engine shared by volumes, subvolumes and files.
 
 use std::fs::Metadata;
 use std::ops::Deref;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::sync::Arc;
 
-/// The engine, closed with the last clone of the handle, after which the devices may be opened anew.
+/// The engine, closed with the last clone of the handle, after which the devices may be opened again.
 #[derive(Clone, Debug)]
 pub(crate) struct Engine(Arc<OpenEngine>);
 
 #[derive(Debug)]
 struct OpenEngine {
     volume: Arc<ubtrfs_engine::Volume>,
-    /// The last clone of the handle closes it.
+    /// Whether the last clone of the handle closes it.
     is_owned: bool,
 }
 
@@ -28,13 +28,13 @@ impl Engine {
         Engine(Arc::new(OpenEngine { volume, is_owned }))
     }
 
-    /// Returns device and number of the files that the volume lies on. Copies neither read nor replace these.
+    /// Returns device and inode numbers of the image files of the volume. Copies neither read nor replace these.
     pub(crate) fn images(&self) -> Vec<(u64, u64)> {
         let files = self.device_files().into_iter();
         files.map(|file| (file.dev(), file.ino())).collect()
     }
 
-    /// Returns whether the volume lies on a file or device of this machine.
+    /// Returns whether the volume is stored on a file or device of the host.
     pub(crate) fn lies_on(&self, file: &Metadata) -> bool {
         let mut files = self.device_files().into_iter();
         files.any(|of| identity(&of) == identity(file))
@@ -46,13 +46,13 @@ impl Engine {
         paths.filter_map(|path| path.metadata().ok()).collect()
     }
 
-    /// Returns whether both are of one open volume.
+    /// Returns whether both belong to the same open volume.
     pub(crate) fn is_same(&self, other: &Engine) -> bool {
         Arc::ptr_eq(&self.0.volume, &other.0.volume)
     }
 }
 
-/// Returns values that are equal for two paths to one file. A block device is one behind each of its nodes.
+/// Returns values that are equal for two paths to one file. All nodes of a block device are the same file.
 fn identity(file: &Metadata) -> (bool, u64, u64) {
     match file.file_type().is_block_device() {
         true => (true, file.rdev(), 0),
@@ -69,10 +69,10 @@ impl Deref for Engine {
 }
 
 impl Drop for OpenEngine {
-    /// Closes an engine of its own. Only `Volume::close` reports whether the last changes are durable.
+    /// Closes an engine that it owns. Only `Volume::close` reports whether the last changes are durable.
     ///
-    /// A fork of the program keeps its copy of the engine as it is. Threads, locks of devices and changes that are not
-    /// committed are the parent's.
+    /// A forked child leaves its copy of the engine as it is. Threads, device locks and uncommitted changes belong to
+    /// the parent.
     fn drop(&mut self) {
         if self.volume.is_drop_in_fork() {
             std::mem::forget(Arc::clone(&self.volume));

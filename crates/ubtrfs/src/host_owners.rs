@@ -1,11 +1,11 @@
-//! Names of users and groups of this machine, and their numbers.
+//! Names of users and groups of the host, and their ids.
 
 use std::collections::HashMap;
 use std::fs;
 
 use ubtrfs_mkfs::archive::OwnerNames;
 
-/// The users and groups of this machine, as /etc/passwd and /etc/group list them: volumes hold their numbers alone.
+/// The users and groups of the host, from /etc/passwd and /etc/group: volumes contain only ids.
 ///
 /// ```
 /// use ubtrfs::{HostOwners, Volume};
@@ -29,7 +29,7 @@ pub struct HostOwners {
 }
 
 impl HostOwners {
-    /// Reads the lists. A list that cannot be read is empty.
+    /// Reads both files. A file that cannot be read counts as empty.
     pub fn load() -> HostOwners {
         HostOwners {
             users: Names::read("/etc/passwd"),
@@ -47,22 +47,22 @@ impl HostOwners {
         self.groups.name(gid)
     }
 
-    /// Returns the number of a user.
+    /// Returns the id of a user.
     pub fn user_id(&self, name: &str) -> Option<u32> {
         self.users.id(name)
     }
 
-    /// Returns the number of a group.
+    /// Returns the id of a group.
     pub fn group_id(&self, name: &str) -> Option<u32> {
         self.groups.id(name)
     }
 
-    /// Returns the number of the group that a user logs in with.
+    /// Returns the id of a user's login group.
     pub fn login_group(&self, name: &str) -> Option<u32> {
         self.users.ids.get(name)?.1
     }
 
-    /// Returns the numbers by their names, for ACLs that name users and groups.
+    /// Returns the ids by name, for ACLs that name users and groups.
     pub(crate) fn numbers(&self) -> OwnerNames {
         OwnerNames {
             users: self.users.numbers(),
@@ -74,7 +74,7 @@ impl HostOwners {
 #[derive(Clone, Debug, Default)]
 struct Names {
     names: HashMap<u32, String>,
-    /// Each with the number behind it, which is a user's login group.
+    /// Ids by name; for a user also the login group.
     ids: HashMap<String, (u32, Option<u32>)>,
 }
 
@@ -83,7 +83,7 @@ impl Names {
         Names::parse(&fs::read_to_string(path).unwrap_or_default())
     }
 
-    /// Parses lines of `name:password:id:...`. The first line of a name or number counts.
+    /// Parses lines of `name:password:id:...`. The first line of a name or id counts.
     fn parse(text: &str) -> Names {
         let mut all = Names::default();
         let lines = text.lines().filter_map(|line| {

@@ -1,7 +1,8 @@
 //! btrfs in user space, embedded in a program.
 //!
-//! A [`Volume`] is a real btrfs file system in a file, on a device or in memory. The kernel can mount what is written here,
-//! and what the kernel wrote can be opened here. No mount, no root, no kernel module.
+//! A [`Volume`] is a real btrfs file system in a file, on a device or in memory. The kernel can mount a volume that
+//! this library wrote, and this library can open a volume that the kernel wrote. It needs no mount, no root rights and
+//! no kernel module.
 //!
 //! ```
 //! use ubtrfs::{Access, Volume};
@@ -20,29 +21,31 @@
 //! # }
 //! ```
 //!
-//! - [`Volume`]: opening and making, commits, the label, lists of subvolumes
-//! - [`Subvolume`]: the operations of [`std::fs`] by paths, subvolumes and snapshots
-//! - [`File`], [`OpenOptions`], [`DirBuilder`], [`ReadDir`], [`Metadata`]: as those of `std::fs`
-//! - [`Dir`]: an open directory, in which a program makes, snapshots and deletes subvolumes for a [`Caller`] with fewer rights
-//! - [`Walk`], [`WalkDirs`]: all that is below a directory
-//! - [`Snapshot`]: sending, and comparing two. [`Subvolume::receive`] makes what was sent, and [`StreamDump`] shows it
+//! - [`Volume`]: opening, creating and committing volumes; the label; lists of subvolumes
+//! - [`Subvolume`]: the operations of [`std::fs`] by path, subvolumes and snapshots
+//! - [`File`], [`OpenOptions`], [`DirBuilder`], [`ReadDir`], [`Metadata`]: like the types of `std::fs`
+//! - [`Dir`]: an open directory, for creating, snapshotting and deleting subvolumes on behalf of a [`Caller`] with
+//!   fewer rights
+//! - [`Walk`], [`WalkDirs`]: all files below a directory
+//! - [`Snapshot`]: sending and comparing snapshots. [`Subvolume::receive`] applies streams, and [`StreamDump`] displays
+//!   them
 //! - [`Subvolume::copy_tree`], `copy_from_host`, `copy_to_host`, `import_tar`, `export_tar`, `remove_tree_with`: whole
 //!   trees
-//! - [`scan`]: volumes that are on devices, in images and in folders
-//! - [`Checker`]: whether a volume is consistent
-//! - [`Mkfs`]: new volumes, with an identity and contents of the program's own
+//! - [`scan`]: the volumes on devices, in images and in folders
+//! - [`Checker`]: consistency checks
+//! - [`Mkfs`]: new volumes with a chosen identity and initial contents
 //! - [`Error`]: the operation, its paths, and the [`std::io::ErrorKind`] that `std::fs` has for the same failure
 //!
 //! # Durability
 //!
-//! Changes are in memory until [`Volume::sync`], the commit interval (30 s by default) or memory pressure commits them.
-//! A commit takes all that happened before: after a power cut the volume is as of a commit. [`File::sync_all`] makes one
-//! file durable.
+//! Changes stay in memory until [`Volume::sync`], the commit interval (30 s by default) or memory pressure commits
+//! them. A commit includes all earlier changes: after a power cut the volume has the state of a commit.
+//! [`File::sync_all`] makes one file durable.
 //!
 //! # Untrusted volumes
 //!
-//! Images and devices are untrusted: any bytes give an error, never a panic, a hang or unbounded memory. Data is verified
-//! by its checksums when it is read.
+//! Images and devices are untrusted: arbitrary bytes cause an error, never a panic, a hang or unbounded memory use.
+//! Data is verified by its checksums when it is read.
 
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![warn(missing_docs)]
@@ -125,7 +128,7 @@ pub use volume::{Builder, ClearedLog, Volume};
 pub use walk::{Walk, WalkOptions};
 pub use walk_dirs::{ListedDir, WalkDirs};
 
-/// Examples of a page for users, which are tests.
+/// The examples of the user manual, as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/embedding.md")]
 mod embedding_page {}

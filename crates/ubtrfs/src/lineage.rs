@@ -1,4 +1,4 @@
-//! How subvolumes are related: by what the parent of a difference is chosen.
+//! Relations between subvolumes, for choosing the parent of a difference.
 
 #[cfg(test)]
 mod tests;
@@ -6,7 +6,7 @@ mod tests;
 use ubtrfs_format::item::RootItem;
 use ubtrfs_format::uuid::Uuid;
 
-/// The facts that relate a subvolume to others, to find the one that its difference is sent from.
+/// The attributes that relate a subvolume to others, to find the best parent for sending a difference.
 ///
 /// ```
 /// use ubtrfs::{Access, SendOptions, Snapshot, Volume};
@@ -34,7 +34,7 @@ pub struct Lineage {
     pub uuid: Uuid,
     /// The UUID of the subvolume that it is a snapshot of.
     pub parent_uuid: Option<Uuid>,
-    /// The transaction that changed a file of it last.
+    /// The transaction that last changed one of its files.
     pub changed_generation: u64,
 }
 
@@ -47,8 +47,8 @@ impl Lineage {
         }
     }
 
-    /// Chooses among others as btrfs-progs does: the subvolume's own parent, else the sibling that was changed at the nearest
-    /// time. None if no other is related.
+    /// Chooses among others as btrfs-progs does: the subvolume's own parent, or else the sibling with the nearest time
+    /// of change. Returns `None` if no other subvolume is related.
     pub fn nearest(&self, others: &[Lineage]) -> Option<usize> {
         let parent = self.parent_uuid?;
         let is_parent = |other: &Lineage| other.uuid == parent;

@@ -1,4 +1,4 @@
-//! Facts of a file: kind, size, owner, times, flags. Plain values, as in `std::fs` and `std::os::unix::fs`.
+//! Attributes of a file: kind, size, owner, times, flags. Plain values, as in `std::fs` and `std::os::unix::fs`.
 
 #[cfg(test)]
 mod tests;
@@ -12,10 +12,10 @@ use ubtrfs_format::item::InodeFlags;
 
 use crate::transfer::DeviceNumber;
 
-/// Bytes of the units that [`Metadata::blocks`] counts.
+/// The size of the units that [`Metadata::blocks`] counts.
 const BLOCK_BYTES: u64 = 512;
 
-/// The metadata of a file, as [`std::fs::Metadata`].
+/// The metadata of a file, like [`std::fs::Metadata`].
 ///
 /// ```
 /// use ubtrfs::Volume;
@@ -39,7 +39,7 @@ pub struct Metadata {
 }
 
 impl Metadata {
-    /// Reads what is known of the file of a handle.
+    /// Reads the metadata of the file with this id.
     pub(crate) fn of_engine(volume: &Volume, id: FileId) -> Result<Metadata, Error> {
         Ok(Metadata {
             attr: volume.attr(id)?,
@@ -57,22 +57,22 @@ impl Metadata {
         FileType(self.attr.kind)
     }
 
-    /// Tells whether it is a directory, which the root of a subvolume is as well.
+    /// Returns whether it is a directory. The root of a subvolume is also a directory.
     pub fn is_dir(&self) -> bool {
         self.file_type().is_dir()
     }
 
-    /// Tells whether it is a regular file.
+    /// Returns whether it is a regular file.
     pub fn is_file(&self) -> bool {
         self.file_type().is_file()
     }
 
-    /// Tells whether it is a symbolic link: only where links are not followed.
+    /// Returns whether it is a symbolic link, which is possible only if links are not followed.
     pub fn is_symlink(&self) -> bool {
         self.file_type().is_symlink()
     }
 
-    /// Returns the size in bytes, which includes data that is not committed yet.
+    /// Returns the size in bytes, including uncommitted data.
     #[expect(clippy::len_without_is_empty, reason = "std has none either")]
     pub fn len(&self) -> u64 {
         self.attr.size
@@ -88,12 +88,12 @@ impl Metadata {
         self.attr.mtime.into()
     }
 
-    /// Returns the time of the last access that was noted. The library notes none; mounts do.
+    /// Returns the time of the last recorded access. Mounts record accesses, and this library does not.
     pub fn accessed(&self) -> SystemTime {
         self.attr.atime.into()
     }
 
-    /// Returns the time when the file was made.
+    /// Returns the time of creation.
     pub fn created(&self) -> SystemTime {
         self.attr.otime.into()
     }
@@ -103,7 +103,7 @@ impl Metadata {
         self.attr.ctime.into()
     }
 
-    /// Returns the bits of the kind and the permissions, as `st_mode`.
+    /// Returns file type and permissions, as `st_mode`.
     pub fn mode(&self) -> u32 {
         self.attr.mode
     }
@@ -118,29 +118,30 @@ impl Metadata {
         self.attr.gid
     }
 
-    /// Returns how many names the file has.
+    /// Returns the number of names of the file.
     pub fn nlink(&self) -> u64 {
         u64::from(self.attr.nlink)
     }
 
-    /// Returns the number of the inode, unique within its subvolume.
+    /// Returns the inode number, unique within its subvolume.
     pub fn ino(&self) -> u64 {
         self.attr.ino.0
     }
 
-    /// Returns the id of the subvolume that holds the file. With [`Metadata::ino`] it tells the file from all others.
+    /// Returns the id of the subvolume of the file. Together with [`Metadata::ino`] it identifies the file in the
+    /// volume.
     pub fn subvolume_id(&self) -> u64 {
         self.subvolume_id
     }
 
-    /// Returns the number of the device that a device file stands for, as `st_rdev`.
+    /// Returns the device number of a device file, as `st_rdev`.
     pub fn rdev(&self) -> u64 {
         let number = DeviceNumber::from_inode(self.attr.rdev);
         rustix::fs::makedev(number.major, number.minor)
     }
 
-    /// Returns the space that the content takes, in units of 512 bytes and in whole sectors, as `st_blocks` of a mount.
-    /// Shared extents count for each file.
+    /// Returns the allocated space in units of 512 bytes, rounded up to sectors, as `st_blocks` in a mount. Shared
+    /// extents count for each file.
     pub fn blocks(&self) -> u64 {
         let sectors = self.attr.nbytes.div_ceil(self.sector_bytes.max(1));
         sectors.saturating_mul(self.sector_bytes) / BLOCK_BYTES
@@ -151,7 +152,7 @@ impl Metadata {
         FileFlags::of(self.attr.flags)
     }
 
-    /// Returns all flags of the inode by the bits of the format, which include flags without a letter of `chattr`.
+    /// Returns all flags of the inode with the bits of the format, including flags without a letter in `chattr`.
     pub fn flag_bits(&self) -> u64 {
         self.attr.flags.bits()
     }
@@ -162,24 +163,23 @@ impl Metadata {
         named.map(|(name, _)| name).collect()
     }
 
-    /// Returns the space that the content takes in bytes, as the inode counts it. It is the length of a small file that
-    /// is kept in its item.
+    /// Returns the allocated space in bytes, as recorded in the inode. For a small inline file it is the length.
     pub fn bytes_used(&self) -> u64 {
         self.attr.nbytes
     }
 
-    /// Returns the transaction that made the file.
+    /// Returns the transaction that created the file.
     pub fn generation(&self) -> u64 {
         self.attr.generation
     }
 
-    /// Returns the transaction that changed the inode last.
+    /// Returns the transaction that last changed the inode.
     pub fn changed_generation(&self) -> u64 {
         self.attr.transid.0
     }
 }
 
-/// The kind of a file, as [`std::fs::FileType`].
+/// The kind of a file, like [`std::fs::FileType`].
 ///
 /// ```
 /// use ubtrfs::Volume;
@@ -200,43 +200,43 @@ impl FileType {
         FileType(kind)
     }
 
-    /// Tells whether it is a directory.
+    /// Returns whether it is a directory.
     pub fn is_dir(&self) -> bool {
         self.0 == FileKind::Directory
     }
 
-    /// Tells whether it is a regular file.
+    /// Returns whether it is a regular file.
     pub fn is_file(&self) -> bool {
         self.0 == FileKind::Regular
     }
 
-    /// Tells whether it is a symbolic link.
+    /// Returns whether it is a symbolic link.
     pub fn is_symlink(&self) -> bool {
         self.0 == FileKind::Symlink
     }
 
-    /// Tells whether it is a block device.
+    /// Returns whether it is a block device.
     pub fn is_block_device(&self) -> bool {
         self.0 == FileKind::BlockDevice
     }
 
-    /// Tells whether it is a character device.
+    /// Returns whether it is a character device.
     pub fn is_char_device(&self) -> bool {
         self.0 == FileKind::CharDevice
     }
 
-    /// Tells whether it is a FIFO.
+    /// Returns whether it is a FIFO.
     pub fn is_fifo(&self) -> bool {
         self.0 == FileKind::Fifo
     }
 
-    /// Tells whether it is a socket.
+    /// Returns whether it is a socket.
     pub fn is_socket(&self) -> bool {
         self.0 == FileKind::Socket
     }
 }
 
-/// The times that a file shall have, as [`std::fs::FileTimes`]. Those that are not set stay.
+/// New times for a file, like [`std::fs::FileTimes`]. Times that are not set do not change.
 ///
 /// ```
 /// use std::time::{Duration, UNIX_EPOCH};
@@ -259,7 +259,7 @@ pub struct FileTimes {
 }
 
 impl FileTimes {
-    /// Changes nothing yet.
+    /// Creates a value that changes nothing.
     pub fn new() -> FileTimes {
         FileTimes::default()
     }
@@ -271,7 +271,7 @@ impl FileTimes {
         self
     }
 
-    /// Sets the time of the last access to that of this change.
+    /// Sets the time of the last access to the current time.
     #[must_use]
     pub fn set_accessed_now(mut self) -> FileTimes {
         self.accessed = Some(SetTime::Now);
@@ -285,7 +285,7 @@ impl FileTimes {
         self
     }
 
-    /// Sets the time of the last change of the content to that of this change: [`Metadata::changed`] shows the same.
+    /// Sets the time of the last change of the content to the current time, equal to [`Metadata::changed`].
     #[must_use]
     pub fn set_modified_now(mut self) -> FileTimes {
         self.modified = Some(SetTime::Now);
@@ -301,7 +301,7 @@ impl FileTimes {
     }
 }
 
-/// The flags of `chattr`, in the letters that it has for them.
+/// The flags of `chattr`, with its letters.
 ///
 /// ```
 /// use ubtrfs::{FileFlags, Volume};
@@ -328,11 +328,11 @@ pub struct FileFlags {
     pub dir_sync: bool,
     /// `i`: nothing can be changed.
     pub immutable: bool,
-    /// `a`: the file can only grow, a directory only gain names.
+    /// `a`: the file can only grow, a directory can only gain names.
     pub append: bool,
-    /// `d`: dump(8) leaves the file out.
+    /// `d`: dump(8) skips the file.
     pub no_dump: bool,
-    /// `A`: reading changes no time.
+    /// `A`: reading does not update the access time.
     pub no_atime: bool,
     /// `C`: data is overwritten in place, without checksums. It takes effect on empty files. New files inherit it.
     pub no_cow: bool,

@@ -1,6 +1,6 @@
-//! New volumes: how they are made, empty or filled.
+//! Creating new volumes, empty or filled.
 //!
-//! Not here: opening them (`volume`), what a volume consists of (`ubtrfs-mkfs`).
+//! Not here: opening them (`volume`), the contents of a new volume (`ubtrfs-mkfs`).
 
 use std::fmt;
 use std::fs::{self, File};
@@ -26,10 +26,10 @@ use crate::host_owners::HostOwners;
 use crate::mkfs_options::{Geometry, MkfsOptions};
 use crate::subvolume::Access;
 
-/// How a volume is made, empty or filled, with an identity that is random or given.
+/// The description of a new volume: empty or filled, with a random or given identity.
 ///
-/// [`Builder`](crate::Builder) makes and opens one in a step. [`Mkfs::plan`] is for programs that look first, and for
-/// devices of which only a part is taken.
+/// [`Builder`](crate::Builder) creates and opens a volume in one step. [`Mkfs::plan`] is for programs that inspect the
+/// plan first, and for volumes that use only a part of a device.
 ///
 /// ```
 /// use std::path::Path;
@@ -70,7 +70,7 @@ pub struct Mkfs {
 /// The directory of kernels, which boot loaders read.
 const BOOT: &str = "boot";
 
-/// The observer of a filling. Between two calls of it others may lock it.
+/// The observer of a fill. Other threads may lock it between two calls.
 #[derive(Clone)]
 struct SharedObserver(Arc<Mutex<dyn FillObserver + Send>>);
 
@@ -100,17 +100,17 @@ impl FillObserver for SharedObserver {
     }
 }
 
-/// The files that a volume is filled with.
+/// The initial files of a volume.
 #[derive(Clone, Debug)]
 enum Contents {
     /// A folder or an archive.
     At(PathBuf),
     Archive(Arc<File>),
-    /// Bytes of an archive, until they are read.
+    /// The bytes of an archive, until they are read.
     Reader(Arc<Mutex<Option<ArchiveReader>>>),
 }
 
-/// How large a volume is made that is filled.
+/// The size of a filled volume.
 #[derive(Clone, Copy, Debug)]
 struct Size {
     growth: Growth,
@@ -141,7 +141,7 @@ impl Mkfs {
         }
     }
 
-    /// Sets the UUID of the volume, which no other may have.
+    /// Sets the UUID of the volume, which must be unique.
     #[must_use]
     pub fn uuid(mut self, uuid: Uuid) -> Mkfs {
         self.uuid = Some(uuid);
@@ -155,11 +155,11 @@ impl Mkfs {
         self
     }
 
-    /// Takes a time for the present, as builds do by `SOURCE_DATE_EPOCH`, so that the same options and files make the
-    /// same volume, byte for byte. Whole seconds of it count.
+    /// Sets the current time to assume, as builds do with `SOURCE_DATE_EPOCH`, so that the same options and files
+    /// produce the same volume, byte for byte. It is rounded down to seconds.
     ///
-    /// No file has a later time. UUIDs follow from that of the volume, and this one from options and files if it is not
-    /// given. An empty volume has random ones unless it is given.
+    /// No file has a later time. All UUIDs are derived from the UUID of the volume, and this one from options and files
+    /// if it is not given. An empty volume without a given UUID still has random ones.
     ///
     /// ```
     /// use std::path::Path;
@@ -188,15 +188,15 @@ impl Mkfs {
         self
     }
 
-    /// Discards what the devices hold before, as mkfs.btrfs does unless it is told not to. It is not done by default.
+    /// Discards the contents of the devices first, as mkfs.btrfs does by default. Here the default is false.
     #[must_use]
     pub fn discard(mut self, discard: bool) -> Mkfs {
         self.discard = discard;
         self
     }
 
-    /// Fills the volume with the files of a folder of this machine, or of a tar archive, compressed or not. That is
-    /// faster than copying them: each tree is written once.
+    /// Fills the volume with the files of a folder of the host, or of a tar archive, compressed or not. That is faster
+    /// than copying them, since each tree is written once.
     ///
     /// ```
     /// use ubtrfs::{Access, Mkfs, MkfsOptions, Volume};
@@ -220,15 +220,15 @@ impl Mkfs {
         self
     }
 
-    /// Fills the volume with the files of a tar archive that is open: a file or a pipe, read from where it stands.
+    /// Fills the volume with the files of an open tar archive: a file or a pipe, read from its current position.
     #[must_use]
     pub fn fill_from_archive(mut self, archive: File) -> Mkfs {
         self.contents = Some(Contents::Archive(Arc::new(archive)));
         self
     }
 
-    /// Fills the volume with the files of a tar archive that a reader gives, once. Data goes to its place as it comes,
-    /// so that memory does not grow with it.
+    /// Fills the volume with the files of a tar archive that is read once. Data is written as it is read, so that
+    /// memory use does not depend on it.
     ///
     /// ```
     /// use ubtrfs::{Mkfs, MkfsOptions, Volume};
@@ -254,21 +254,21 @@ impl Mkfs {
         self
     }
 
-    /// Compresses the files that the volume is filled with. [`Builder::compress`](crate::Builder::compress) counts if
-    /// this is not said.
+    /// Compresses the initial files. The default is [`Builder::compress`](crate::Builder::compress).
     #[must_use]
     pub fn compress(mut self, compress: Compress) -> Mkfs {
         self.compress = Some(compress);
         self
     }
 
-    /// Makes a directory of what the volume is filled with a subvolume. The path is that within it. May be repeated.
+    /// Turns a directory of the initial contents into a subvolume. The path is relative to the contents. May be called
+    /// repeatedly.
     #[must_use]
     pub fn make_subvolume(self, path: impl Into<PathBuf>, access: Access) -> Mkfs {
         self.request(path.into(), access, false)
     }
 
-    /// Makes a directory the subvolume that a mount shows, as [`Mkfs::make_subvolume`].
+    /// Turns a directory into a subvolume, as [`Mkfs::make_subvolume`], and makes it the default subvolume.
     #[must_use]
     pub fn make_default_subvolume(self, path: impl Into<PathBuf>, access: Access) -> Mkfs {
         self.request(path.into(), access, true)
@@ -283,15 +283,15 @@ impl Mkfs {
         self
     }
 
-    /// Has a file, or all that is in a directory, overwritten in place, without checksums. The path is that within what
-    /// the volume is filled with. May be repeated.
+    /// Makes a file, or all files in a directory, overwritten in place, without checksums. The path is relative to the
+    /// initial contents. May be called repeatedly.
     #[must_use]
     pub fn no_data_cow(self, path: impl Into<PathBuf>) -> Mkfs {
-        // Data that is overwritten in place cannot have a sum that is always right.
+        // Data that is overwritten in place cannot always have a correct checksum.
         self.flag(path.into(), InodeFlags::NODATACOW | InodeFlags::NODATASUM)
     }
 
-    /// Gives a file, or all that is in a directory, no checksums, as [`Mkfs::no_data_cow`].
+    /// Disables checksums for a file, or all files in a directory. The path is as in [`Mkfs::no_data_cow`].
     #[must_use]
     pub fn no_data_sum(self, path: impl Into<PathBuf>) -> Mkfs {
         self.flag(path.into(), InodeFlags::NODATASUM)
@@ -302,16 +302,16 @@ impl Mkfs {
         self
     }
 
-    /// Has the holes of a file, or of all files in a directory, written out as zeros, up to 1 GiB a file. The path is that
-    /// within what the volume is filled with, and need not be there. May be repeated. It is always done below `boot`, at
-    /// the root and in each subvolume that is asked for: GRUB cannot read holes.
+    /// Writes out the holes of a file, or of all files in a directory, as zeros, up to 1 GiB for each file. The path is
+    /// relative to the initial contents, and need not exist. May be called repeatedly. This is always done below
+    /// `boot`, at the root and in each new subvolume, because GRUB cannot read holes.
     #[must_use]
     pub fn dense(mut self, path: impl Into<PathBuf>) -> Mkfs {
         self.dense.push(path.into());
         self
     }
 
-    /// Gives all files that the volume is filled with to this user and group, in place of their own. ACLs are kept.
+    /// Sets the owner of all initial files to this user and group. ACLs are preserved.
     ///
     /// ```
     /// use ubtrfs::{Mkfs, MkfsOptions, Volume};
@@ -332,72 +332,74 @@ impl Mkfs {
         self
     }
 
-    /// Has an image share blocks with the files of the folder that it is filled from, where both are on a file system
-    /// that can. [`FilledContents::shared`] tells whether it did.
+    /// Makes an image share blocks with the files of the source folder, if both are on a file system that supports
+    /// this. [`FilledContents::shared`] has the result.
     #[must_use]
     pub fn reflink(mut self, reflink: bool) -> Mkfs {
         self.reflink = reflink;
         self
     }
 
-    /// Says whether images may become longer than they are, to hold what they are filled with. They may not by default.
+    /// Sets whether images may grow to hold the initial contents. By default they may not.
     #[must_use]
     pub fn growth(mut self, growth: Growth) -> Mkfs {
         self.size.growth = growth;
         self
     }
 
-    /// Cuts a volume that is filled to the least size at which it can still be written to.
+    /// Truncates a filled volume to the minimum size at which it is still writable.
     #[must_use]
     pub fn shrink(mut self, shrink: bool) -> Mkfs {
         self.size.shrink = shrink;
         self
     }
 
-    /// Sets where temporary files go while a volume is filled; by default the system's folder for them.
+    /// Sets the folder for temporary files while a volume is filled; by default the system's folder for temporary
+    /// files.
     #[must_use]
     pub fn scratch_dir(mut self, folder: impl Into<PathBuf>) -> Mkfs {
         self.scratch_dir = Some(folder.into());
         self
     }
 
-    /// Has an observer hear how far the filling of the volume is, and end it. [`FillObserver`] has an example.
+    /// Sets an observer of the fill, which receives the progress and can cancel it. [`FillObserver`] has an example.
     #[must_use]
     pub fn observe(mut self, observer: Arc<Mutex<dyn FillObserver + Send>>) -> Mkfs {
         self.observer = Some(SharedObserver(observer));
         self
     }
 
-    /// Sets the compression of the builder, unless there is one of its own.
+    /// Sets the compression of the builder, unless this description has its own.
     pub(crate) fn or_compress(mut self, compress: Compress) -> Mkfs {
         self.compress.get_or_insert(compress);
         self
     }
 
-    /// Returns the options with every default filled in and every limit checked, for so many devices.
+    /// Returns the options for this number of devices, with all defaults filled in and all limits checked.
     ///
     /// # Errors
     ///
-    /// The options contradict each other, or are too much for so many devices (`InvalidInput`).
+    /// The options contradict each other, or exceed the limits for this number of devices (`InvalidInput`).
     pub fn geometry(&self, devices: usize) -> Result<Geometry> {
         let geometry = self.options.to_lower().resolve(devices);
         geometry.map(Geometry::of).naming_alone("make a volume")
     }
 
-    /// Plans a volume on devices of which so many bytes each are taken, and writes nothing. An empty volume is planned
-    /// whole. Of one that is filled, files are first read by [`PlannedVolume::write`], which tells whether they fit.
+    /// Plans a volume that uses `device_bytes` of each device, without writing. An empty volume is planned completely.
+    /// The files of a filled one are only read by [`PlannedVolume::write`], which fails if they do not fit.
     ///
     /// # Errors
     ///
-    /// - those of [`Mkfs::geometry`]
-    /// - a device is too small (`StorageFull`), or there are UUIDs for another number of devices (`InvalidInput`)
-    /// - what the volume is to be filled with cannot be opened
+    /// - the errors of [`Mkfs::geometry`]
+    /// - a device is too small (`StorageFull`), or the number of UUIDs differs from the number of devices
+    ///   (`InvalidInput`)
+    /// - the initial contents cannot be opened
     pub fn plan(&self, device_bytes: &[u64]) -> Result<PlannedVolume> {
         let planned = self.planned(device_bytes);
         planned.naming_alone("make a volume")
     }
 
-    /// Plans a volume and writes it, for an operation that names the devices.
+    /// Plans and writes a volume, for an operation that names the devices.
     pub(crate) fn make(
         &self,
         device_bytes: &[u64],
@@ -430,7 +432,7 @@ impl Mkfs {
 
     fn identity(&self, devices: usize) -> Caused<Identity> {
         let created = self.repeatable.map_or_else(FileTime::now, FileTime::from);
-        // Whole seconds, as mkfs.btrfs has it.
+        // Whole seconds, as in mkfs.btrfs.
         let created = Timespec::from(FileTime { nsec: 0, ..created });
         let is_repeatable = self.repeatable.is_some();
         let mut identity = match self.uuid {
@@ -464,8 +466,8 @@ impl Mkfs {
         boot.chain(self.dense.iter().cloned()).collect()
     }
 
-    /// Returns the options of filling the volume. `images` are the paths of the devices: such files cannot be among
-    /// those that fill them.
+    /// Returns the options for filling the volume. `images` are the paths of the devices: these files cannot be among
+    /// the initial files.
     fn fill_options<'p>(&self, images: impl Iterator<Item = &'p Path>) -> FillOptions {
         let compression = self.compress.map(|of| (of.algorithm, of.level));
         let images = images.filter_map(|path| path.metadata().ok());
@@ -511,7 +513,7 @@ impl Contents {
     }
 }
 
-/// A volume that is planned, and not written yet. [`Mkfs`] has an example.
+/// A volume that is planned, but not written yet. [`Mkfs`] has an example.
 #[derive(Debug)]
 pub struct PlannedVolume {
     mkfs: Mkfs,
@@ -527,17 +529,17 @@ enum Work {
 }
 
 impl PlannedVolume {
-    /// Writes the volume to its devices. Their old contents are lost. The paths are those of images, which are not
-    /// among the files that fill them, or else names.
+    /// Writes the volume to its devices. Their old contents are lost. The paths are names, or the paths of images,
+    /// which are excluded from the initial files.
     ///
     /// # Errors
     ///
-    /// - there are more or fewer devices than were planned, or one is shorter (`InvalidInput`): nothing was written
+    /// - the number of devices differs from the plan, or one is shorter (`InvalidInput`): nothing was written
     /// - a device fails
-    /// - what the volume is filled with cannot be read, changes meanwhile, or does not fit (`StorageFull`)
-    /// - an observer ends it (`Interrupted`)
+    /// - the initial contents cannot be read, change during the call, or do not fit (`StorageFull`)
+    /// - an observer cancels it (`Interrupted`)
     ///
-    /// After an error of the last three kinds, the devices hold no volume, or their old contents whole.
+    /// After an error of the last three kinds, the devices contain no volume, or all of their old contents.
     pub fn write(self, devices: &[(&Path, &dyn BlockDevice)]) -> Result<MadeVolume> {
         let mut observer = self.mkfs.observer.clone();
         let observer = observer.as_mut().map(|of| of as &mut dyn FillObserver);
@@ -545,7 +547,7 @@ impl PlannedVolume {
         written.naming_alone("make a volume")
     }
 
-    /// Writes the volume as [`PlannedVolume::write`], and has this observer hear how far the filling is.
+    /// Writes the volume as [`PlannedVolume::write`], and reports the progress of the fill to this observer.
     ///
     /// # Errors
     ///
@@ -609,29 +611,29 @@ impl PlannedVolume {
     }
 }
 
-/// A volume that was made. [`Mkfs`] has an example.
+/// A volume that was created. [`Mkfs`] has an example.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct MadeVolume {
-    /// The options with what followed from others and from files.
+    /// The options, including values derived from other options and from files.
     pub geometry: Geometry,
     /// The UUID of the volume.
     pub uuid: Uuid,
     /// The UUIDs of the devices.
     pub device_uuids: Vec<Uuid>,
-    /// The bytes of each device that the volume takes. The ids of the devices count from 1.
+    /// The number of bytes that the volume uses on each device. The ids of the devices count from 1.
     pub device_bytes: Vec<u64>,
     /// The bytes of all devices.
     pub total_bytes: u64,
     /// The bytes of block groups of data.
     pub data_bytes: u64,
-    /// The bytes of block groups of trees.
+    /// The bytes of block groups of metadata.
     pub metadata_bytes: u64,
-    /// The bytes of block groups of data and trees.
+    /// The bytes of block groups of data and metadata.
     pub mixed_bytes: u64,
-    /// The bytes of block groups of the tree of chunks.
+    /// The bytes of block groups of the chunk tree.
     pub system_bytes: u64,
-    /// The contents that it was filled with; None if it is empty.
+    /// The initial contents; `None` if the volume is empty.
     pub filled: Option<FilledContents>,
 }
 
@@ -659,7 +661,7 @@ impl MadeVolume {
     }
 }
 
-/// The files that a new volume was filled with.
+/// The initial files of a new volume.
 ///
 /// ```
 /// use std::path::Path;
@@ -679,14 +681,14 @@ impl MadeVolume {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct FilledContents {
-    /// How many directories there are, the root among them.
+    /// The number of directories, including the root.
     pub directories: u64,
-    /// How many files there are that are no directories, each once.
+    /// The number of other files, counting hard links once.
     pub files: u64,
-    /// The data on the devices, one copy of it.
+    /// The data on the devices, counting one copy.
     pub data_bytes: u64,
-    /// The bytes that the image shares with the files of the folder, if that was wanted; an error if it cannot.
+    /// The bytes that the image shares with the source files, if requested; an error if sharing failed.
     pub shared: Option<io::Result<u64>>,
-    /// The files of an archive that lack an ACL, if there are any.
+    /// The files of an archive whose ACL was left out, if there are any.
     pub left_out_acls: Option<LeftOutAcls>,
 }

@@ -1,6 +1,6 @@
-//! Options of new volumes, and what follows from them.
+//! Options of new volumes, and values derived from them.
 //!
-//! Not here: making volumes (`mkfs`), limits and defaults (`ubtrfs-mkfs`).
+//! Not here: creating volumes (`mkfs`), limits and defaults (`ubtrfs-mkfs`).
 
 use std::fmt;
 
@@ -32,19 +32,20 @@ use crate::reexports::MkfsWarning;
 pub struct MkfsOptions {
     /// At most [`MkfsOptions::MAX_LABEL_BYTES`], without a NUL.
     pub label: Vec<u8>,
-    /// The profile of data. None: by the number of devices.
+    /// The profile of data. `None` means by the number of devices.
     pub data: Option<Profile>,
-    /// The profile of trees. None: by the number of devices.
+    /// The profile of metadata. `None` means by the number of devices.
     pub metadata: Option<Profile>,
-    /// Bytes of a tree block. None: 16 KiB or the sector size if that is larger; the sector size with mixed groups.
+    /// The size of a tree block. `None` means 16 KiB, or the sector size if that is larger; with mixed groups the
+    /// sector size.
     pub nodesize: Option<u32>,
-    /// Bytes of a block of data.
+    /// The size of a data block.
     pub sectorsize: u32,
     /// The algorithm of the checksums.
     pub csum_type: CsumType,
     /// The features.
     pub features: FeatureSet,
-    /// User and group of the top level's root directory, where the volume is not filled with files.
+    /// User and group of the top level's root directory, for a volume that is not filled with files.
     pub root_owner: (u32, u32),
 }
 
@@ -91,7 +92,7 @@ impl MkfsOptions {
     }
 }
 
-/// The algorithm of the checksums of a volume, of which [`MkfsOptions`] has an example.
+/// The checksum algorithm of a volume. [`MkfsOptions`] has an example.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum CsumType {
     /// CRC-32C, of 4 bytes: the default.
@@ -119,7 +120,7 @@ impl CsumType {
         self.to_lower().name()
     }
 
-    /// Reads a name as `mkfs.btrfs --csum` does: without regard to case, with the short and long forms.
+    /// Parses a name as `mkfs.btrfs --csum` does: case-insensitive, with the short and long forms.
     ///
     /// ```
     /// use ubtrfs::CsumType;
@@ -156,7 +157,7 @@ impl fmt::Display for CsumType {
     }
 }
 
-/// Features of a new volume, by the names that `mkfs.btrfs -O` has for them.
+/// Features of a new volume, with the names of `mkfs.btrfs -O`.
 ///
 /// ```
 /// use ubtrfs::{FeatureSet, MkfsOptions, Volume};
@@ -175,18 +176,20 @@ impl fmt::Display for CsumType {
 pub struct FeatureSet(ubtrfs_mkfs::FeatureSet);
 
 impl FeatureSet {
-    /// Sets the features that a comma separated list names, and clears those named with a `^` in front.
+    /// Sets the features in a comma-separated list, and clears the ones with a `^` in front.
     ///
-    /// A block group tree needs a free-space tree and no holes. Where it is there only by default, it goes with these.
+    /// A block group tree requires a free-space tree and the feature `no-holes`. If it is only set by default, clearing
+    /// either of these clears it as well.
     ///
     /// # Errors
     ///
-    /// A name is not known, no volume with that feature can be made, or two features exclude each other (`InvalidInput`).
+    /// A name is unknown, volumes with the feature cannot be created, or two features exclude each other
+    /// (`InvalidInput`).
     pub fn apply_list(&mut self, list: &str) -> Result<()> {
         self.0.apply_list(list).naming_alone("set the features")
     }
 
-    /// Tells whether data and metadata share their block groups.
+    /// Returns whether data and metadata share their block groups.
     pub fn is_mixed(&self) -> bool {
         self.0.is_mixed()
     }
@@ -197,7 +200,7 @@ impl FeatureSet {
     }
 }
 
-/// A feature of a volume by the name that `mkfs.btrfs -O` has for it.
+/// A feature of a volume, with its name in `mkfs.btrfs -O`.
 ///
 /// ```
 /// use ubtrfs::{Feature, FeatureSet};
@@ -211,17 +214,17 @@ impl FeatureSet {
 pub struct Feature {
     /// The name.
     pub name: &'static str,
-    /// A shorter name for the same.
+    /// A shorter alias.
     pub alias: Option<&'static str>,
-    /// A description in a line.
+    /// A one-line description.
     pub summary: &'static str,
-    /// The first kernel that knows it.
+    /// The first kernel version with support.
     pub since: &'static str,
     lower: &'static ubtrfs_mkfs::Feature,
 }
 
 impl Feature {
-    /// Goes through all features that are known by name, in the order of a summary.
+    /// Iterates over all known features, in the order of a summary.
     pub fn all() -> impl Iterator<Item = Feature> {
         ubtrfs_mkfs::FEATURES.iter().map(|lower| Feature {
             name: lower.name,
@@ -232,18 +235,18 @@ impl Feature {
         })
     }
 
-    /// Tells whether a volume with it can be made.
+    /// Returns whether volumes with the feature can be created.
     pub fn is_made(&self) -> bool {
         self.lower.is_made()
     }
 
-    /// Tells whether it is in a set.
+    /// Returns whether it is in a set.
     pub fn is_in(&self, set: &FeatureSet) -> bool {
         self.lower.is_in(&set.0)
     }
 }
 
-/// Options of a new volume with every default filled in, of [`Mkfs::geometry`](crate::Mkfs::geometry).
+/// Options of a new volume with all defaults filled in, from [`Mkfs::geometry`](crate::Mkfs::geometry).
 ///
 /// ```
 /// use ubtrfs::{Mkfs, MkfsOptions, MkfsWarning, Profile};
@@ -268,7 +271,7 @@ impl Geometry {
         Geometry(lower)
     }
 
-    /// Returns the label. It is empty if there is none.
+    /// Returns the label, or an empty one.
     pub fn label(&self) -> &[u8] {
         let label = self.0.label.split(|&byte| byte == 0).next();
         label.unwrap_or_default()
@@ -279,27 +282,27 @@ impl Geometry {
         self.0.data
     }
 
-    /// Returns the profile of trees.
+    /// Returns the profile of metadata.
     pub fn metadata(&self) -> Profile {
         self.0.metadata
     }
 
-    /// Returns the bytes of a tree block.
+    /// Returns the size of a tree block.
     pub fn nodesize(&self) -> u32 {
         self.0.nodesize
     }
 
-    /// Returns the bytes of a block of data.
+    /// Returns the size of a data block.
     pub fn sectorsize(&self) -> u32 {
         self.0.sectorsize
     }
 
-    /// Returns the algorithm of the checksums.
+    /// Returns the checksum algorithm.
     pub fn csum_type(&self) -> CsumType {
         CsumType::of(self.0.csum_type)
     }
 
-    /// Returns the features, with what follows from the other options.
+    /// Returns the features, including those derived from other options.
     pub fn features(&self) -> FeatureSet {
         FeatureSet(self.0.features)
     }
@@ -309,12 +312,12 @@ impl Geometry {
         self.0.root_owner
     }
 
-    /// Returns the smallest size of each device, which leaves the kernel room to work.
+    /// Returns the minimum size of each device, which leaves the kernel room to work.
     pub fn min_device_bytes(&self) -> u64 {
         self.0.min_device_bytes()
     }
 
-    /// Returns the warnings about such a volume on so many devices.
+    /// Returns the warnings about such a volume on this number of devices.
     pub fn warnings(&self, devices: usize) -> Vec<MkfsWarning> {
         self.0.warnings(devices)
     }

@@ -1,7 +1,7 @@
 //! Extents of files that were written since a transaction.
 //!
 //! A cursor keeps freed space from being allocated again. So none is held between two steps of the iterator: the search
-//! goes in batches, each from behind the last key of the one before.
+//! runs in batches, each after the last key of the previous one.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -16,39 +16,39 @@ use ubtrfs_format::key::{Key, KeyType};
 use crate::error::{Naming, Result};
 use crate::subvolume::Subvolume;
 
-/// Extents that are read at a time.
+/// The number of extents that are read at a time.
 const BATCH: usize = 256;
 
-/// An extent of a file: a run of its content that was written at once. [`NewExtents`] has an example.
+/// An extent of a file: a contiguous range of its content that was written at once. [`NewExtents`] has an example.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NewExtent {
-    /// The number of the inode.
+    /// The inode number.
     pub ino: u64,
-    /// A path of the file from the root of the subvolume, without a slash before it.
+    /// A path of the file from the root of the subvolume, without a leading slash.
     pub path: PathBuf,
-    /// Where the run begins in the file, in bytes.
+    /// The offset of the range in the file, in bytes.
     pub offset: u64,
-    /// The length of the run.
+    /// The length of the range.
     pub len: u64,
-    /// The address of the extent within the volume; 0 for a hole, and for content that is kept in its item.
+    /// The address of the extent within the volume; 0 for a hole, and for inline data.
     pub disk_start: u64,
-    /// Where the run begins in the extent.
+    /// The offset of the range in the extent.
     pub disk_offset: u64,
     /// The transaction that wrote it.
     pub generation: u64,
-    /// It is compressed.
+    /// Whether it is compressed.
     pub is_compressed: bool,
-    /// It is kept in its item.
+    /// Whether it is inline.
     pub is_inline: bool,
-    /// It is allocated, and not written yet.
+    /// Whether it is allocated, but not written yet.
     pub is_preallocated: bool,
 }
 
 /// An iterator over the extents that were written in a transaction or after it, by ascending inodes and offsets. Files
 /// without a name are left out. It ends after the first error.
 ///
-/// Memory does not grow with the files. Changes that are made while it runs may be in it or not.
+/// Memory use does not depend on the files. Concurrent changes may or may not be included.
 ///
 /// ```
 /// use std::path::Path;
@@ -73,10 +73,10 @@ pub struct NewExtent {
 pub struct NewExtents {
     subvolume: Subvolume,
     since: u64,
-    /// Where the next batch begins; None behind the last.
+    /// The start of the next batch; `None` after the last.
     from: Option<Key>,
     batch: VecDeque<NewExtent>,
-    /// Told after the extents that were found before it.
+    /// Returned after the extents that were found before it.
     failure: Option<EngineError>,
     /// The last inode, with its path.
     last: Option<(u64, Option<Vec<u8>>)>,
@@ -84,8 +84,8 @@ pub struct NewExtents {
 }
 
 impl Subvolume {
-    /// Finds the extents of files that were written in a transaction of at least this number. An uncommitted change is
-    /// of the next one.
+    /// Finds the extents of files that were written in a transaction of at least this number. An uncommitted change
+    /// belongs to the next transaction.
     pub fn extents_since(&self, generation: u64) -> NewExtents {
         NewExtents {
             subvolume: self.clone(),
@@ -98,7 +98,7 @@ impl Subvolume {
         }
     }
 
-    /// Reads the transaction that changed the subvolume last.
+    /// Reads the transaction that last changed the subvolume.
     ///
     /// # Errors
     ///
@@ -147,8 +147,8 @@ impl NewExtents {
         Ok(())
     }
 
-    /// Finds the first path of a file. Files of one directory often stand beside each other, so that the path of the
-    /// last directory is kept.
+    /// Finds the first path of a file. Files of one directory often have adjacent inode numbers, so the path of the
+    /// last directory is cached.
     fn path_of(&mut self, file: FileId) -> std::result::Result<Option<Vec<u8>>, EngineError> {
         let engine = &self.subvolume.engine;
         let Some((dir, name)) = engine.inode_names(file)?.into_iter().next() else {

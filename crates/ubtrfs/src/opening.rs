@@ -1,4 +1,4 @@
-//! Opening files by paths, and reading, writing and copying them as a whole.
+//! Opening files by path, and reading, writing and copying whole files.
 
 use std::io::{self, ErrorKind};
 use std::path::Path;
@@ -11,12 +11,12 @@ use crate::error::{Cause, Caused, Naming, Result};
 use crate::file::{File, OpenOptions, reserve};
 use crate::subvolume::{PERMISSIONS, Subvolume, bytes};
 
-/// Bytes that are read at a time.
+/// The size of reads.
 const READ_BYTES: usize = 1 << 20;
-/// Bytes that are copied at a time.
+/// The size of copy steps.
 const COPY_BYTES: u64 = 64 << 20;
 
-/// A file that is open, and the name it was given if it is new.
+/// An open file, and its name if it is new.
 struct Opened {
     hold: OpenFile,
     made: Option<(FileId, Vec<u8>)>,
@@ -27,29 +27,29 @@ impl Subvolume {
     ///
     /// # Errors
     ///
-    /// Nothing is there.
+    /// The file does not exist.
     pub fn open_file(&self, path: impl AsRef<Path>) -> Result<File> {
         let options = OpenOptions::new().read(true);
         self.open_as("open", path.as_ref(), &options)
     }
 
-    /// Opens a file emptied, for writing. It is made if there is none, at the end of a link that leads nowhere as well.
+    /// Opens a file for writing, truncated. Creates it if it does not exist, also at the target of a dangling link.
     ///
     /// # Errors
     ///
-    /// A directory is there, or a file that may not be changed, or the directory above is missing.
+    /// A directory or an unchangeable file exists there, or the parent directory does not exist.
     pub fn create_file(&self, path: impl AsRef<Path>) -> Result<File> {
         let options = OpenOptions::new().write(true).create(true).truncate(true);
         self.open_as("create", path.as_ref(), &options)
     }
 
-    /// Opens a file as the options say.
+    /// Opens a file with options.
     ///
     /// # Errors
     ///
-    /// - those of [`Subvolume::open_file`] and [`Subvolume::create_file`]
+    /// - the errors of [`Subvolume::open_file`] and [`Subvolume::create_file`]
     /// - options that contradict each other (`InvalidInput`)
-    /// - something is there that must not be (`AlreadyExists`)
+    /// - the file must not exist, but does (`AlreadyExists`)
     pub fn open_with(&self, path: impl AsRef<Path>, options: &OpenOptions) -> Result<File> {
         self.open_as("open", path.as_ref(), options)
     }
@@ -61,7 +61,7 @@ impl Subvolume {
         file.naming(operation, path)
     }
 
-    /// Opens, and empties if that is asked for.
+    /// Opens the file, and truncates it if requested.
     fn open_at(&self, path: &Path, options: &OpenOptions) -> Caused<Opened> {
         options.check()?;
         let opened = match options.create || options.create_new {
@@ -93,7 +93,7 @@ impl Subvolume {
         Ok(Opened { hold, made: None })
     }
 
-    /// Opens the file of a path, and makes it if there is none, as open(2): through links, and never a directory.
+    /// Opens the file at a path, and creates it if missing, like open(2): through links, and never a directory.
     fn open_or_make(&self, path: &Path, options: &OpenOptions) -> Caused<Opened> {
         let path = bytes(path)?;
         let follows = !options.create_new && !options.no_follow;
@@ -122,7 +122,7 @@ impl Subvolume {
                     let made = Some((end.dir, name));
                     return Ok(Opened { hold, made });
                 }
-                // Another thread was faster: the file is there now.
+                // Another thread has created the file in between.
                 Err(EngineError::Exists) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -133,19 +133,19 @@ impl Subvolume {
     ///
     /// # Errors
     ///
-    /// It is missing or a directory, its data is damaged and no mirror has it sound (`InvalidData`), or memory has no room
-    /// for it (`OutOfMemory`).
+    /// It does not exist or is a directory, its data is damaged on all mirrors (`InvalidData`), or it does not fit into
+    /// memory (`OutOfMemory`).
     pub fn read(&self, path: impl AsRef<Path>) -> Result<Vec<u8>> {
         let path = path.as_ref();
         let content = self.resolve(path).and_then(|id| self.read_all(id));
         content.naming("read", path)
     }
 
-    /// Reads the whole of a file of UTF-8.
+    /// Reads the whole of a UTF-8 file.
     ///
     /// # Errors
     ///
-    /// As [`Subvolume::read`]; it is no UTF-8 (`InvalidData`).
+    /// As [`Subvolume::read`]; it is not UTF-8 (`InvalidData`).
     pub fn read_to_string(&self, path: impl AsRef<Path>) -> Result<String> {
         let path = path.as_ref();
         let text = self.resolve(path).and_then(|id| {
@@ -169,7 +169,7 @@ impl Subvolume {
         }
     }
 
-    /// Makes a file of this content, or replaces the content of one that exists, through links.
+    /// Creates a file with this content, or replaces the content of an existing one. Links are followed.
     ///
     /// # Errors
     ///
@@ -182,14 +182,14 @@ impl Subvolume {
         file.write_to(content.as_ref(), 0).map(drop)
     }
 
-    /// Copies the content and the permission bits of a file, through links. Returns the length. Data is shared where that
-    /// can be.
+    /// Copies the content and the permission bits of a file. Links are followed. Returns the length. Data is shared if
+    /// possible.
     ///
     /// # Errors
     ///
-    /// - `from` is missing, or no regular file (`InvalidInput`)
-    /// - both are one file (`InvalidInput`)
-    /// - those of [`Subvolume::create_file`] for `to`; the volume is full
+    /// - `from` does not exist, or is not a regular file (`InvalidInput`)
+    /// - both are the same file (`InvalidInput`)
+    /// - the errors of [`Subvolume::create_file`] for `to`; the volume is full
     pub fn copy(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<u64> {
         let _entered = self.engine.enter();
         let (from, to) = (from.as_ref(), to.as_ref());
@@ -228,11 +228,11 @@ impl Subvolume {
         Ok(copied)
     }
 
-    /// Has `to` share the content of `from` from now on, as `cp --reflink` does: no data is copied. Links are followed.
+    /// Makes `to` share the content of `from`, like `cp --reflink`, without copying data. Links are followed.
     ///
     /// # Errors
     ///
-    /// Both are one file; one has checksums and the other has not. `to` then keeps its content, and is not made.
+    /// Both are the same file, or only one of them has checksums. `to` then keeps its content, and is not created.
     pub fn reflink(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
         let _entered = self.engine.enter();
         let (from, to) = (from.as_ref(), to.as_ref());
@@ -254,13 +254,13 @@ impl Subvolume {
         }
         let shared = self.share_with(from, attr.flags, &to);
         if let (Err(_), Some((dir, name))) = (&shared, &to.made) {
-            // The first error is the one to be told.
+            // The first error is the one to return.
             let _ = self.engine.unlink(*dir, name);
         }
         shared
     }
 
-    /// Shares the data of `from` with `to`. A destination that cannot share is refused before it is emptied.
+    /// Shares the data of `from` with `to`. A destination that cannot share is refused before it is truncated.
     fn share_with(&self, from: FileId, flags: InodeFlags, to: &Opened) -> Caused<()> {
         let id = to.hold.id();
         if to.made.is_none() {

@@ -1,10 +1,10 @@
-//! The operations of `std::fs`, by paths within the subvolume.
+//! The operations of `std::fs`, by path within the subvolume.
 //!
 //! Invariants
-//! - PATHS-1: a path means what it means to `std::fs`, with the root of the subvolume as root and working directory. ""
-//!   names nothing, a slash at the end asks for a directory, a NUL is invalid.
+//! - PATHS-1: paths have the same meaning as in `std::fs`, with the root of the subvolume as root and working
+//!   directory. "" is no file, a slash at the end requires a directory, and a NUL is invalid.
 //!
-//! Not here: attributes (`attributes`), opening and copying files (`opening`), directories with all below (`removal`).
+//! Not here: attributes (`attributes`), opening and copying files (`opening`), removing whole trees (`removal`).
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
@@ -23,7 +23,7 @@ use crate::read_dir::ReadDir;
 use crate::subvolume::{PERMISSIONS, Subvolume, bytes};
 use crate::transfer::DeviceNumber;
 
-/// Returns the directory and the name where something other than a directory is made.
+/// Returns the parent directory and the name of a new file other than a directory.
 fn name_for_file(end: PathEnd) -> Caused<(FileId, Vec<u8>)> {
     match end.last {
         LastName::Name(_) if end.has_slash && end.id.is_none() => Err(EngineError::NotFound.into()),
@@ -33,18 +33,18 @@ fn name_for_file(end: PathEnd) -> Caused<(FileId, Vec<u8>)> {
 }
 
 impl Subvolume {
-    /// Reads what is known of a file. Links are followed.
+    /// Reads the metadata of a file. Links are followed.
     ///
     /// # Errors
     ///
-    /// Nothing is there, or the volume cannot be read.
+    /// The file does not exist, or the volume cannot be read.
     pub fn metadata(&self, path: impl AsRef<Path>) -> Result<Metadata> {
         let path = path.as_ref();
         let metadata = self.resolve(path).and_then(|id| self.metadata_of(id));
         metadata.naming("read the attributes of", path)
     }
 
-    /// Reads what is known of a file. A link at the end of the path is not followed.
+    /// Reads the metadata of a file. A link at the end of the path is not followed.
     ///
     /// # Errors
     ///
@@ -59,11 +59,11 @@ impl Subvolume {
         Ok(Metadata::of_engine(&self.engine, id)?)
     }
 
-    /// Tells whether a path leads to a file through links. A link that leads nowhere does not.
+    /// Returns whether a file exists at a path. Links are followed, and a dangling link does not exist.
     ///
     /// # Errors
     ///
-    /// Whether there is one cannot be told.
+    /// The volume cannot be read.
     pub fn exists(&self, path: impl AsRef<Path>) -> Result<bool> {
         match self.metadata(path) {
             Ok(_) => Ok(true),
@@ -72,7 +72,7 @@ impl Subvolume {
         }
     }
 
-    /// Finds the path without links, "." and ".." that leads to the same file. It begins with a slash.
+    /// Returns the absolute path of the same file without links, "." and "..".
     ///
     /// # Errors
     ///
@@ -108,7 +108,7 @@ impl Subvolume {
                 Some(place) if self.engine.root_dir(at.root)? == at => (place.dir, place.name),
                 _ => self.engine.directory_name(at)?,
             };
-            // A damaged volume may have directories in a loop.
+            // A damaged volume may contain a loop of directories.
             if !seen.insert(at) {
                 return Err(EngineError::Corrupt {
                     tree: at.root,
@@ -125,25 +125,25 @@ impl Subvolume {
         Ok(path)
     }
 
-    /// Makes a directory.
+    /// Creates a directory.
     ///
     /// # Errors
     ///
-    /// Something is there already, the directory above is missing, or the volume is full or read-only.
+    /// A file already exists there, the parent directory does not exist, or the volume is full or read-only.
     pub fn create_dir(&self, path: impl AsRef<Path>) -> Result<()> {
         self.create_dir_with(path, &DirBuilder::new())
     }
 
-    /// Makes a directory and those above it as far as they are missing.
+    /// Creates a directory and its missing parents.
     ///
     /// # Errors
     ///
-    /// As [`Subvolume::create_dir`], but for a directory that is there.
+    /// As [`Subvolume::create_dir`], except that an existing directory is not an error.
     pub fn create_dir_all(&self, path: impl AsRef<Path>) -> Result<()> {
         self.create_dir_with(path, &DirBuilder::new().recursive(true))
     }
 
-    /// Makes a directory as the builder says.
+    /// Creates a directory with the options of a builder.
     ///
     /// # Errors
     ///
@@ -172,7 +172,7 @@ impl Subvolume {
     fn make_missing_dirs(&self, path: &Path, builder: &DirBuilder) -> Result<()> {
         let named = |dir: &&Path| !dir.as_os_str().is_empty();
         let dirs: Vec<&Path> = path.ancestors().take_while(named).collect();
-        // Up to the first that is there or can be made, and from there down.
+        // Goes up to the first one that exists or can be created, and down from there.
         let mut made = 0;
         for (above, dir) in dirs.iter().enumerate() {
             match self.make_or_find_dir(dir, builder) {
@@ -203,7 +203,7 @@ impl Subvolume {
     ///
     /// # Errors
     ///
-    /// It is no directory, is missing, or cannot be read.
+    /// It is not a directory, does not exist, or cannot be read.
     pub fn read_dir(&self, path: impl AsRef<Path>) -> Result<ReadDir> {
         let path = path.as_ref();
         let listed = self
@@ -212,11 +212,11 @@ impl Subvolume {
         listed.naming("list", path)
     }
 
-    /// Removes the name of a file that is no directory; of a link itself.
+    /// Removes the name of a file other than a directory. Links are not followed.
     ///
     /// # Errors
     ///
-    /// Nothing is there, or a directory, or an immutable or append-only file.
+    /// It does not exist, or is a directory, or an immutable or append-only file.
     pub fn remove_file(&self, path: impl AsRef<Path>) -> Result<()> {
         let _entered = self.engine.enter();
         let path = path.as_ref();
@@ -242,7 +242,7 @@ impl Subvolume {
     ///
     /// # Errors
     ///
-    /// It is not empty, is no directory, or is missing.
+    /// It is not empty, is not a directory, or does not exist.
     pub fn remove_dir(&self, path: impl AsRef<Path>) -> Result<()> {
         let _entered = self.engine.enter();
         let path = path.as_ref();
@@ -253,31 +253,32 @@ impl Subvolume {
         removed.naming("remove directory", path)
     }
 
-    /// Moves. A file of the new name is replaced, and so is an empty directory by another. Subvolumes move as well.
+    /// Renames a file, directory or subvolume. An existing file at `to` is replaced, and so is an empty directory by
+    /// another directory.
     ///
     /// # Errors
     ///
-    /// - nothing is at `from`, or what is at `to` cannot be replaced
+    /// - `from` does not exist, or `to` cannot be replaced
     /// - a directory would move into itself
-    /// - the directories are of different subvolumes, and no subvolume moves (`CrossesDevices`)
+    /// - the directories belong to different subvolumes, and `from` is not a subvolume (`CrossesDevices`)
     pub fn rename(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
         self.rename_with(from.as_ref(), to.as_ref(), RenameMode::Replace)
     }
 
-    /// Moves, and replaces nothing.
+    /// Renames without replacing an existing file.
     ///
     /// # Errors
     ///
-    /// As [`Subvolume::rename`]; something is at `to` (`AlreadyExists`).
+    /// As [`Subvolume::rename`]; `to` exists (`AlreadyExists`).
     pub fn rename_no_replace(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
         self.rename_with(from.as_ref(), to.as_ref(), RenameMode::NoReplace)
     }
 
-    /// Exchanges two names: each means afterwards what the other meant.
+    /// Exchanges the files of two names atomically.
     ///
     /// # Errors
     ///
-    /// As [`Subvolume::rename`]; nothing is at `to`.
+    /// As [`Subvolume::rename`]; `to` does not exist.
     pub fn rename_exchange(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
         self.rename_with(from.as_ref(), to.as_ref(), RenameMode::Exchange)
     }
@@ -308,11 +309,11 @@ impl Subvolume {
         Ok(self.engine.rename(old.dir, name, to, mode)?)
     }
 
-    /// Gives a file a further name; a link itself.
+    /// Creates a hard link to a file. Symbolic links are not followed.
     ///
     /// # Errors
     ///
-    /// Something is at `link`, or `original` is missing, a directory, in another subvolume, immutable or append-only.
+    /// `link` exists, or `original` does not exist, is a directory, in another subvolume, immutable or append-only.
     pub fn hard_link(&self, original: impl AsRef<Path>, link: impl AsRef<Path>) -> Result<()> {
         let _entered = self.engine.enter();
         let (original, link) = (original.as_ref(), link.as_ref());
@@ -323,12 +324,11 @@ impl Subvolume {
         linked.naming_both("link", original, link)
     }
 
-    /// Makes a symbolic link, which need not lead anywhere. A target that begins with a slash begins at the root of the
-    /// subvolume.
+    /// Creates a symbolic link, whose target need not exist. An absolute target begins at the root of the subvolume.
     ///
     /// # Errors
     ///
-    /// Something is at `link`, or the target is empty or too long.
+    /// `link` exists, or the target is empty or too long.
     pub fn symlink(&self, original: impl AsRef<Path>, link: impl AsRef<Path>) -> Result<()> {
         let _entered = self.engine.enter();
         let (original, link) = (original.as_ref(), link.as_ref());
@@ -340,11 +340,11 @@ impl Subvolume {
         made.naming("create link", link)
     }
 
-    /// Reads where a symbolic link leads.
+    /// Reads the target of a symbolic link.
     ///
     /// # Errors
     ///
-    /// It is no link, or is missing.
+    /// It is not a link, or does not exist.
     pub fn read_link(&self, path: impl AsRef<Path>) -> Result<PathBuf> {
         let path = path.as_ref();
         let id = self.resolve_link(path);
@@ -353,12 +353,12 @@ impl Subvolume {
         Ok(OsString::from_vec(target).into())
     }
 
-    /// Makes a FIFO, a socket or a device, as mknod(2): `mode` has the bits of the kind and the permissions. `rdev` is
-    /// the number of a device.
+    /// Creates a FIFO, a socket or a device file, like mknod(2): `mode` has the file type and the permissions. `rdev`
+    /// is the number of a device.
     ///
     /// # Errors
     ///
-    /// Something is at `path`, or `mode` is of no such kind.
+    /// `path` exists, or `mode` has another file type.
     pub fn create_node(&self, path: impl AsRef<Path>, mode: u32, rdev: u64) -> Result<()> {
         let _entered = self.engine.enter();
         let path = path.as_ref();

@@ -1,7 +1,7 @@
-//! Listing a directory, some entries at a time.
+//! Listing a directory in batches.
 //!
 //! Invariants
-//! - ENTRY-PATH-1: the path of an entry is below that of its directory, whatever its name is.
+//! - ENTRY-PATH-1: the path of an entry is below the path of its directory, regardless of its name.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -22,14 +22,14 @@ use crate::transfer::walk::is_component;
 #[cfg(test)]
 mod tests;
 
-/// Entries that are read at a time.
+/// The number of entries that are read at a time.
 const BATCH: usize = 256;
-/// The number that the kernel shows for the empty directory of a subvolume that a snapshot did not copy.
+/// The inode number in the kernel of the empty directory for a subvolume that a snapshot did not copy.
 const EMPTY_SUBVOLUME_DIR_INO: u64 = 2;
 
-/// An iterator over the entries of a directory, in the order in which they were made.
+/// An iterator over the entries of a directory, in the order of their creation.
 ///
-/// Memory does not grow with the directory. Names that are added while it runs may be left out; it ends in any case.
+/// Memory use does not depend on the directory. Names that are added concurrently may be left out, so it always ends.
 ///
 /// ```
 /// use ubtrfs::Volume;
@@ -52,16 +52,16 @@ pub struct ReadDir {
     dir: FileId,
     path: Arc<Path>,
     batch: VecDeque<EngineEntry>,
-    /// The index that the next batch begins with.
+    /// The first index of the next batch.
     next: u64,
-    /// The index that no entry had when the listing began.
+    /// The exclusive upper bound of indexes when the listing began.
     end: u64,
-    /// Told after the entries that were read before it.
+    /// Returned after the entries that were read before it.
     failure: Option<EngineError>,
 }
 
 impl ReadDir {
-    /// Reads the first entries, so that what is no directory is told at once.
+    /// Reads the first entries, so that a path that is not a directory fails at once.
     pub(crate) fn new(
         engine: &Engine,
         dir: FileId,
@@ -129,7 +129,7 @@ impl Iterator for ReadDir {
     }
 }
 
-/// An entry of a directory, as [`std::fs::DirEntry`].
+/// An entry of a directory, like [`std::fs::DirEntry`].
 ///
 /// ```
 /// use std::path::Path;
@@ -171,10 +171,10 @@ impl DirEntry {
         OsStr::from_bytes(&self.entry.name).to_owned()
     }
 
-    /// Returns the path, which is that of the directory, as it was given, with the name.
+    /// Returns the path of the directory, as it was given, joined with the name.
     ///
-    /// A damaged volume may have names that are none, such as `..` or one with a slash. Here they are escaped, so that the
-    /// path leads to nothing outside of the directory. [`DirEntry::file_name`] has the bytes of the volume.
+    /// A damaged volume may contain invalid names, such as `..` or a name with a slash. They are escaped here, so that
+    /// the path cannot lead out of the directory. [`DirEntry::file_name`] has the bytes of the volume.
     pub fn path(&self) -> PathBuf {
         // ENTRY-PATH-1
         match is_component(&self.entry.name) {
@@ -188,7 +188,7 @@ impl DirEntry {
         FileType::new(self.entry.kind)
     }
 
-    /// Returns the number of the inode, unique within its subvolume.
+    /// Returns the inode number, unique within its subvolume.
     pub fn ino(&self) -> u64 {
         let id = self.entry.id;
         match id.is_empty_subvolume_dir() {
@@ -197,23 +197,23 @@ impl DirEntry {
         }
     }
 
-    /// Tells whether it is the root of a subvolume.
+    /// Returns whether it is the root of a subvolume.
     pub fn is_subvolume(&self) -> bool {
         let id = self.entry.id;
         !id.is_empty_subvolume_dir() && self.engine.root_dir(id.root).is_ok_and(|root| root == id)
     }
 
-    /// Reads what is known of the file; a link is not followed.
+    /// Reads the metadata of the file. A link is not followed.
     ///
     /// # Errors
     ///
-    /// The file is gone, or the volume cannot be read.
+    /// The file no longer exists, or the volume cannot be read.
     pub fn metadata(&self) -> Result<Metadata> {
         let metadata = Metadata::of_engine(&self.engine, self.entry.id);
         metadata.naming("read the attributes of", &self.path())
     }
 
-    /// Reads where a symbolic link leads.
+    /// Reads the target of a symbolic link.
     ///
     /// # Errors
     ///
@@ -224,7 +224,7 @@ impl DirEntry {
         Ok(OsString::from_vec(target).into())
     }
 
-    /// Reads an extended attribute of the file, without walking its path again. A link is not followed.
+    /// Reads an extended attribute of the file, without a new path lookup. A link is not followed.
     ///
     /// # Errors
     ///
@@ -234,7 +234,7 @@ impl DirEntry {
         value.naming("read an attribute of", &self.path())
     }
 
-    /// Sets the permission bits of the file, without walking its path again. A link is not followed.
+    /// Sets the permission bits of the file, without a new path lookup. A link is not followed.
     ///
     /// # Errors
     ///
@@ -249,7 +249,8 @@ impl DirEntry {
         set.naming("set the permissions of", &self.path())
     }
 
-    /// Sets user and group of the file, without walking its path again. A link is not followed; None changes nothing.
+    /// Sets user and group of the file, without a new path lookup. A link is not followed; `None` leaves an id
+    /// unchanged.
     ///
     /// # Errors
     ///
@@ -261,7 +262,7 @@ impl DirEntry {
     }
 }
 
-/// Replaces a name that is no component of a path by one that is.
+/// Replaces an invalid path component by a valid one.
 fn escaped(name: &[u8]) -> Vec<u8> {
     let is_dots = matches!(name, b"." | b"..");
     let mut escaped = Vec::new();
@@ -279,7 +280,7 @@ fn escaped(name: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Gives a file to a user and a group, which takes its set-user-id bit.
+/// Sets user and group of a file, and clears its set-user-id bit.
 pub(crate) fn give(
     engine: &Engine,
     id: FileId,

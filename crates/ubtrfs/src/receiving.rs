@@ -1,4 +1,4 @@
-//! Streams of send: received into a directory, and shown as text.
+//! Streams of send: receiving them into a directory, and displaying them as text.
 //!
 //! Not here: sending (`snapshot`).
 
@@ -17,7 +17,7 @@ use crate::dir::Dir;
 use crate::error::{Caused, Error, Naming, Result};
 use crate::subvolume::Subvolume;
 
-/// How a stream is received.
+/// Options for receiving a stream.
 ///
 /// ```
 /// use std::path::Path;
@@ -65,42 +65,44 @@ pub struct ReceiveOptions {
 }
 
 impl ReceiveOptions {
-    /// Creates options for one stream, up to the first command that fails.
+    /// Creates options for one stream, which ends at the first failed command.
     pub fn new() -> ReceiveOptions {
         ReceiveOptions::default()
     }
 
-    /// Goes on until so many commands have failed; 0: to the end, whatever fails. 1 by default.
+    /// Sets the number of failed commands that end the call. With 0 all commands are tried; the default is 1.
     #[must_use]
     pub fn max_errors(mut self, max_errors: u64) -> ReceiveOptions {
         self.options.max_errors = max_errors;
         self
     }
 
-    /// Decompresses data that is compressed in the stream, and stores it as other data.
+    /// Decompresses data that is compressed in the stream, and stores it like other data.
     #[must_use]
     pub fn force_decompress(mut self, force_decompress: bool) -> ReceiveOptions {
         self.options.force_decompress = force_decompress;
         self
     }
 
-    /// Receives all streams that there are behind each other. Without it, nothing behind the end of the first is read.
+    /// Receives all concatenated streams. By default nothing after the first stream is read.
     #[must_use]
     pub fn all_streams(mut self, all_streams: bool) -> ReceiveOptions {
         self.all_streams = all_streams;
         self
     }
 
-    /// Lets the stream of a [`Caller`](crate::Caller) go on from any read-only subvolume of the volume, as that of an
-    /// administrator. It is for callers that may read the whole volume by other means, such as the owner of its image.
+    /// Lets the stream of a [`Caller`](crate::Caller) use any read-only subvolume of the volume as its parent, as an
+    /// administrator's stream. For callers that can read the whole volume by other means, such as the owner of its
+    /// image.
     #[must_use]
     pub fn any_source(mut self, any_source: bool) -> ReceiveOptions {
         self.any_source = any_source;
         self
     }
 
-    /// Receives to a target that is no volume of this library. The command has one for mounts of the kernel's btrfs, where
-    /// subvolumes are made by ioctls. The trait is of the crate `ubtrfs-stream`, and may change in any release.
+    /// Receives to a target other than a volume of this library. The command has one for mounts of the kernel's btrfs,
+    /// where subvolumes are created by ioctls. The trait belongs to the crate `ubtrfs-stream`, and may change in any
+    /// release.
     ///
     /// # Errors
     ///
@@ -142,37 +144,37 @@ impl ReceiveOptions {
     }
 }
 
-/// Hears how receiving goes on. [`ReceiveOptions`] has an example.
+/// An observer of receiving. [`ReceiveOptions`] has an example.
 ///
-/// A group waits until all is received, and changes by other threads wait for the group. An observer must not wait for
-/// either.
+/// A group waits until everything is received, and changes by other threads wait for the group. An observer must not
+/// wait for either.
 pub trait ReceiveObserver {
-    /// Hears that a command is about to be done.
+    /// Receives each command before it is executed.
     fn begin(&mut self, _command: &StreamCommand<'_>) {}
 
-    /// Hears that a command was done that takes so many bytes of the stream.
+    /// Receives the length in the stream of each finished command.
     fn advanced(&mut self, _bytes: u64) {}
 
-    /// Tells whether the receiving is to end now. It is asked before each command, so the answer should be quick. The
-    /// receiving then returns an error of kind `Interrupted`, and [`Error::unfinished`] names the subvolume that it was in.
+    /// Returns whether to cancel the call now. Called before each command, so it should be fast. The call then returns
+    /// an error of kind `Interrupted`, and [`Error::unfinished`] has the incomplete subvolume.
     fn is_cancelled(&mut self) -> bool {
         false
     }
 
-    /// Hears that a command failed, and that the next one is done. [`Error::stream_offset`] is its place.
+    /// Receives the error of a failed command, if the call continues. [`Error::stream_offset`] has its offset.
     fn failed(&mut self, _error: Error) {}
 
-    /// Hears that all of this subvolume was done, and that it is read-only.
+    /// Receives the name of each subvolume that is complete and read-only.
     fn finished(&mut self, _subvolume: &Path) {}
 
-    /// Hears that commands of this subvolume failed. It is left as it is, and writable.
+    /// Receives the name of each subvolume with failed commands. It is kept as it is, and writable.
     fn unfinished(&mut self, _subvolume: &Path) {}
 }
 
 /// The observer that does nothing.
 impl ReceiveObserver for () {}
 
-/// Hands on the news of a receiver.
+/// Forwards the events of a receiver.
 struct Forwarded<'o>(&'o mut dyn ReceiveObserver);
 
 impl Observer for Forwarded<'_> {
@@ -204,7 +206,7 @@ impl Observer for Forwarded<'_> {
     }
 }
 
-/// Notes the names of the subvolumes that a stream makes.
+/// Collects the names of the subvolumes that a stream creates.
 struct Names(Vec<PathBuf>);
 
 impl ReceiveObserver for Names {
@@ -213,7 +215,7 @@ impl ReceiveObserver for Names {
     }
 }
 
-/// A command of a stream that is received. [`ReceiveOptions`] has an example.
+/// A command of a stream that is being received. [`ReceiveOptions`] has an example.
 #[derive(Clone, Copy)]
 pub struct StreamCommand<'a> {
     subvolume: &'a [u8],
@@ -221,24 +223,24 @@ pub struct StreamCommand<'a> {
 }
 
 impl StreamCommand<'_> {
-    /// Returns the name of the command, as `btrfs receive --dump` has it. "subvol" and "snapshot" begin a subvolume,
+    /// Returns the name of the command, as in `btrfs receive --dump`. "subvol" and "snapshot" begin a subvolume,
     /// "write", "`encoded_write`" and "clone" fill a file.
     pub fn name(&self) -> &'static str {
         self.command.kind().map_or("unknown", |kind| kind.name())
     }
 
-    /// Returns the name of the subvolume that the command is about.
+    /// Returns the name of the subvolume of the command.
     pub fn subvolume(&self) -> &Path {
         path_of(self.subvolume)
     }
 
-    /// Returns the path of the file that the command is about, from the root of the subvolume. For a command that
-    /// begins a subvolume, it is the subvolume's name.
+    /// Returns the path of the file of the command, from the root of the subvolume. For a command that begins a
+    /// subvolume, it is the subvolume's name.
     pub fn path(&self) -> Option<&Path> {
         self.command.path().map(path_of)
     }
 
-    /// Formats the command as [`StreamDump`] shows it. `local_time` shows seconds since 1970.
+    /// Formats the command like [`StreamDump`]. `local_time` formats seconds since 1970.
     pub fn text<T: Display>(&self, local_time: impl Fn(i64) -> T) -> String {
         let mut lines = CommandLines::within(self.subvolume, local_time);
         let line = lines.line_of(self.command);
@@ -278,17 +280,17 @@ impl fmt::Debug for StreamCommand<'_> {
 /// ```
 #[derive(Debug)]
 pub struct StreamDump<R, F> {
-    /// None at the end, and after an error.
+    /// `None` at the end, and after an error.
     reader: Option<StreamReader<R>>,
     lines: CommandLines<F>,
 }
 
 impl<R: Read, T: Display, F: Fn(i64) -> T> StreamDump<R, F> {
-    /// Reads the header of a stream. `local_time` shows seconds since 1970, as in "2026-11-25T17:32:26+0000".
+    /// Reads the header of a stream. `local_time` formats seconds since 1970, as in "2026-11-25T17:32:26+0000".
     ///
     /// # Errors
     ///
-    /// The stream cannot be read, is none (`InvalidData`), is empty (`UnexpectedEof`), or is of a newer version
+    /// The stream cannot be read, is invalid (`InvalidData`), is empty (`UnexpectedEof`), or has a newer version
     /// (`Unsupported`).
     pub fn open(stream: R, local_time: F) -> Result<StreamDump<R, F>> {
         let reader = StreamReader::open(stream);
@@ -299,8 +301,8 @@ impl<R: Read, T: Display, F: Fn(i64) -> T> StreamDump<R, F> {
     }
 }
 
-/// Lines without their ends. It ends with the stream, or after the first error, which is that of [`StreamDump::open`] or of a
-/// damaged command.
+/// Yields lines without line ends. It ends with the stream, or after the first error, which is one of
+/// [`StreamDump::open`] or a damaged command.
 impl<R: Read, T: Display, F: Fn(i64) -> T> Iterator for StreamDump<R, F> {
     type Item = Result<String>;
 
@@ -310,7 +312,7 @@ impl<R: Read, T: Display, F: Fn(i64) -> T> Iterator for StreamDump<R, F> {
             match read {
                 Ok(Some(command)) => {
                     let line = self.lines.line_of(&command);
-                    // Commands that are not known have none.
+                    // Unknown commands have no line.
                     if let Some(line) = line.strip_suffix('\n') {
                         return Some(Ok(line.to_owned()));
                     }
@@ -330,33 +332,33 @@ fn path_of(bytes: &[u8]) -> &Path {
 }
 
 impl Subvolume {
-    /// Makes the subvolumes of a stream of [`Snapshot::send`](crate::Snapshot::send) or `btrfs send` in a directory. Returns
-    /// their names. A difference needs the snapshot that it goes on from, received or the original, unchanged.
+    /// Creates the subvolumes of a stream of [`Snapshot::send`](crate::Snapshot::send) or `btrfs send` in a directory.
+    /// Returns their names. A difference requires its parent snapshot, received or original, unchanged.
     ///
-    /// Nothing outside the new subvolumes is changed, whatever the stream says. They are durable after the next
+    /// Nothing outside the new subvolumes is changed, even by a malicious stream. They are durable after the next
     /// [`Volume::sync`](crate::Volume::sync).
     ///
     /// # Errors
     ///
-    /// - the stream is damaged (`InvalidData`), ends early (`UnexpectedEof`), or is of a newer version (`Unsupported`);
+    /// - the stream is damaged (`InvalidData`), ends early (`UnexpectedEof`), or has a newer version (`Unsupported`);
     ///   [`Error::is_of_stream`] is true then
-    /// - the parent is not there (`NotFound`) or was changed (`PermissionDenied`)
-    /// - the volume is full, or a name is taken
+    /// - the parent does not exist (`NotFound`) or was changed (`PermissionDenied`)
+    /// - the volume is full, or a name already exists
     ///
-    /// [`Error::stream_offset`] is the place in the stream. The subvolumes before the one that failed are whole. That one
-    /// stays as it is then, and is writable: [`Error::unfinished`] names it.
+    /// [`Error::stream_offset`] is the offset in the stream. Subvolumes before the failed one are complete. The failed
+    /// one is kept as it is, and is writable: [`Error::unfinished`] has its name.
     pub fn receive(&self, dir: impl AsRef<Path>, stream: impl Read) -> Result<Vec<PathBuf>> {
         let mut names = Names(Vec::new());
         self.receive_with(dir, stream, &ReceiveOptions::new(), &mut names)?;
         Ok(names.0)
     }
 
-    /// Makes the subvolumes of streams in a directory, in the way that the options say. The observer hears how it goes on.
+    /// Creates the subvolumes of streams in a directory, with options, and reports the progress to an observer.
     ///
     /// # Errors
     ///
-    /// As [`Subvolume::receive`]. Of several commands that failed, the observer has heard. The observer cancelled it
-    /// (`Interrupted`).
+    /// As [`Subvolume::receive`]. If several commands fail, the observer receives each error. The observer cancelled
+    /// the call (`Interrupted`).
     pub fn receive_with(
         &self,
         dir: impl AsRef<Path>,
@@ -372,15 +374,15 @@ impl Subvolume {
 }
 
 impl Dir {
-    /// Makes the subvolumes of streams in the directory, as [`Subvolume::receive_with`]. A caller must have the right to make
-    /// entries in it.
+    /// Creates the subvolumes of streams in the directory, as [`Subvolume::receive_with`]. A caller must have the right
+    /// to create entries in it.
     ///
-    /// The stream of a caller that is no administrator goes on only from subvolumes that the caller owns. It copies only from
-    /// files that the caller could open. Paths of the caller begin at the subvolume that the directory was opened in. Other
-    /// subvolumes are as if they were not there ([`ReceiveOptions::any_source`]).
+    /// For a caller that is not an administrator, parents must be subvolumes that the caller owns. Data is cloned only
+    /// from files that the caller could open. The caller's paths begin at the subvolume in which the directory was
+    /// opened. Other subvolumes are treated as missing ([`ReceiveOptions::any_source`]).
     ///
-    /// A stream makes files of any owner, and changes all files of the snapshot that it goes on from. So take streams from
-    /// those alone that may do so.
+    /// A stream creates files of any owner, and changes all files of its parent snapshot. So only accept streams from
+    /// callers that may do so.
     ///
     /// ```
     /// use ubtrfs::{Access, Caller, ReceiveOptions, Snapshot, Volume};
@@ -406,7 +408,8 @@ impl Dir {
     ///
     /// # Errors
     ///
-    /// As [`Subvolume::receive`]; the caller may not make entries, or may not read a file that the stream copies from.
+    /// As [`Subvolume::receive`]; the caller may not create entries, or may not read a file that the stream clones
+    /// from.
     pub fn receive_with(
         &self,
         stream: impl Read,
@@ -416,8 +419,8 @@ impl Dir {
         self.receive_watched(stream, options, observer, None)
     }
 
-    /// Receives as [`Dir::receive_with`]. The watcher hears what is changed. The server of a mount has one for the kernel's
-    /// caches, which know inodes by the handles of the engine below.
+    /// Receives as [`Dir::receive_with`], and reports changes to the watcher. The server of a mount uses a watcher for
+    /// the kernel's caches, which know inodes by the handles of the engine below.
     ///
     /// # Errors
     ///

@@ -1,8 +1,8 @@
-//! Types of the crates below that the library's own methods take and give.
+//! Types of lower crates in the library's own interface.
 //!
-//! Not here: on-disk structures, which no method shows.
+//! Not here: on-disk structures, which are not part of the interface.
 
-/// How files are compressed: what [`Builder::compress`](crate::Builder::compress) takes.
+/// The compression of files, for [`Builder::compress`](crate::Builder::compress).
 ///
 /// ```
 /// use ubtrfs::{Compress, Compression, Volume};
@@ -20,10 +20,11 @@
 /// ```
 pub use ubtrfs_engine::Compress;
 
-/// An algorithm of compression, of which [`Compress`] has an example.
+/// A compression algorithm. [`Compress`] has an example.
 pub use ubtrfs_format::compress::Compression;
 
-/// How data lies on the devices: what [`MkfsOptions`](crate::MkfsOptions) asks for, and [`BlockGroupSpace`](crate::BlockGroupSpace) tells.
+/// The layout of data on the devices, in [`MkfsOptions`](crate::MkfsOptions) and
+/// [`BlockGroupSpace`](crate::BlockGroupSpace).
 ///
 /// ```
 /// use ubtrfs::{BlockGroupKind, Profile, Volume};
@@ -39,7 +40,7 @@ pub use ubtrfs_format::compress::Compression;
 /// ```
 pub use ubtrfs_format::block_group_flags::Profile;
 
-/// A UUID, as of [`Volume::uuid`](crate::Volume::uuid).
+/// A UUID, such as the one of [`Volume::uuid`](crate::Volume::uuid).
 ///
 /// ```
 /// use ubtrfs::Volume;
@@ -54,10 +55,10 @@ pub use ubtrfs_format::block_group_flags::Profile;
 /// ```
 pub use ubtrfs_format::uuid::Uuid;
 
-/// A warning about a volume that is made all the same. [`Geometry`](crate::Geometry) has an example.
+/// A warning about a new volume, which is created nevertheless. [`Geometry`](crate::Geometry) has an example.
 pub use ubtrfs_mkfs::Warning as MkfsWarning;
 
-/// Whether images become longer than they are, for [`Mkfs::growth`](crate::Mkfs::growth).
+/// Whether images may grow, for [`Mkfs::growth`](crate::Mkfs::growth).
 ///
 /// ```
 /// use ubtrfs::{BlockDevice, DeviceAccess, FileDevice, Growth, Mkfs, MkfsOptions};
@@ -79,10 +80,10 @@ pub use ubtrfs_mkfs::Warning as MkfsWarning;
 /// ```
 pub use ubtrfs_mkfs::Growth;
 
-/// Files of an archive that lack an ACL, of [`FilledContents`](crate::FilledContents).
+/// The files of an archive whose ACL was left out, in [`FilledContents`](crate::FilledContents).
 pub use ubtrfs_mkfs::LeftOutAcls;
 
-/// A version of the format of streams, for [`SendOptions::version`](crate::SendOptions::version).
+/// A version of the stream format, for [`SendOptions::version`](crate::SendOptions::version).
 ///
 /// ```
 /// use ubtrfs::{Access, SendOptions, Snapshot, StreamVersion, Volume};
@@ -99,7 +100,7 @@ pub use ubtrfs_mkfs::LeftOutAcls;
 /// ```
 pub use ubtrfs_stream::StreamVersion;
 
-/// A device of a program's own: anything with reads and writes at offsets, and a flush.
+/// A device that a program implements: reads and writes at offsets, and a flush.
 ///
 /// ```
 /// use std::io;
@@ -138,8 +139,8 @@ pub use ubtrfs_stream::StreamVersion;
 /// ```
 pub use ubtrfs_device::BlockDevice;
 
-/// A read, a write, or a discard of a batch, of a [`BlockDevice`] that does several at a time. Without batches of its own a
-/// device does one after the other.
+/// A read, write or discard in a batch, for a [`BlockDevice`] that executes several at once. The default implementation
+/// executes them one after the other.
 ///
 /// ```
 /// use ubtrfs::{BlockDevice, DeviceDiscard, DeviceRead, DeviceWrite, MemDevice};
@@ -157,7 +158,7 @@ pub use ubtrfs_device::BlockDevice;
 /// ```
 pub use ubtrfs_device::{DeviceDiscard, DeviceRead, DeviceWrite};
 
-/// The units in which a [`BlockDevice`] takes discards.
+/// The alignment and maximum size of a [`BlockDevice`]'s discards.
 ///
 /// ```
 /// use ubtrfs::DiscardGeometry;
@@ -168,7 +169,7 @@ pub use ubtrfs_device::{DeviceDiscard, DeviceRead, DeviceWrite};
 /// ```
 pub use ubtrfs_device::DiscardGeometry;
 
-/// The payload of the error of a request that does not lie within a [`BlockDevice`].
+/// The payload of the error for a request beyond the end of a [`BlockDevice`].
 ///
 /// ```
 /// use ubtrfs::PastEnd;
@@ -179,7 +180,7 @@ pub use ubtrfs_device::DiscardGeometry;
 /// ```
 pub use ubtrfs_device::PastEnd;
 
-/// A device in memory; what was not written takes none.
+/// A device in memory. Unwritten ranges take no memory.
 ///
 /// ```
 /// use ubtrfs::{BlockDevice, MemDevice};
@@ -195,13 +196,13 @@ pub use ubtrfs_device::PastEnd;
 /// ```
 pub use ubtrfs_device::MemDevice;
 
-/// The access that a [`FileDevice`](crate::FileDevice) is opened for. It has an example.
+/// The access mode of a [`FileDevice`](crate::FileDevice), which has an example.
 pub use ubtrfs_device::Access as DeviceAccess;
 
-/// The bytes of memory that this process may take before the kernel kills it or slows it down.
+/// Returns the number of bytes of memory that this process may use before the kernel kills or throttles it.
 ///
-/// These are the bytes of the machine, or the least limit of its control groups. For [`Builder::limit_memory`](crate::Builder::limit_memory) and
-/// [`Checker::limit_memory`](crate::Checker::limit_memory).
+/// It is the memory of the machine, or the lowest limit of its control groups. For
+/// [`Builder::limit_memory`](crate::Builder::limit_memory) and [`Checker::limit_memory`](crate::Checker::limit_memory).
 ///
 /// ```
 /// use ubtrfs::{Volume, memory_limit};
@@ -214,7 +215,7 @@ pub use ubtrfs_device::Access as DeviceAccess;
 /// ```
 pub use ubtrfs_device::memory_limit;
 
-/// The user of a device that cannot be opened, or is in use while it is checked.
+/// The user of a device that cannot be opened, or is in use during a check.
 ///
 /// ```
 /// use ubtrfs::{Holder, Volume};
@@ -230,7 +231,7 @@ pub use ubtrfs_device::memory_limit;
 /// ```
 pub use ubtrfs_device::Holder;
 
-/// A listener to the filling of a new volume, for [`Mkfs::observe`](crate::Mkfs::observe).
+/// An observer of filling a new volume, for [`Mkfs::observe`](crate::Mkfs::observe).
 ///
 /// ```
 /// use std::io::ErrorKind;

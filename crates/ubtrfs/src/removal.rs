@@ -1,9 +1,9 @@
-//! Removing a directory with all below, to the first failure or past failures.
+//! Removing whole trees, up to the first failure or past failures.
 //!
-//! A link is removed and never followed, at the top as below (REMOVAL-1). No subvolume is entered unless options say so
-//! (REMOVAL-2). `remove_dir_all` refuses one that is there at the beginning before anything is removed.
+//! A link is removed and never followed, at the top and below (REMOVAL-1). No subvolume is entered unless the options
+//! allow it (REMOVAL-2). `remove_dir_all` refuses a tree that contains a subvolume before anything is removed.
 //!
-//! Not here: the walk and the removal of what it meets (`transfer::removal`).
+//! Not here: the walk and the removal of each file (`transfer::removal`).
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -23,7 +23,7 @@ use crate::transfer::walk::{Entry, Refused};
 #[cfg(test)]
 mod tests;
 
-/// A listener to [`Subvolume::remove_tree_with`] while it goes on.
+/// An observer of [`Subvolume::remove_tree_with`].
 ///
 /// ```
 /// use std::path::{Path, PathBuf};
@@ -63,18 +63,19 @@ mod tests;
 /// A group waits for the removal, and changes by other threads wait for the group. An observer must not wait for
 /// either.
 pub trait RemovalObserver {
-    /// Hears what was removed.
+    /// Receives each file after its removal.
     fn removed(&mut self, path: &Path, file_type: FileType) {
         let _ = (path, file_type);
     }
 
-    /// Tells whether the removal is to end now. It is asked before each file, so the answer should be quick. The
-    /// removal then returns an error of kind `Interrupted`.
+    /// Returns whether to cancel the removal now. Called before each file, so it should be fast. The removal then
+    /// returns an error of kind `Interrupted`.
     fn is_cancelled(&mut self) -> bool {
         false
     }
 
-    /// Hears what could not be removed. A directory in which something stays is told as well, after it.
+    /// Called for each file that could not be removed. A directory that is not empty for this reason follows after its
+    /// files.
     ///
     /// # Errors
     ///
@@ -82,7 +83,7 @@ pub trait RemovalObserver {
     fn failed(&mut self, path: &Path, error: Error) -> Result<()>;
 }
 
-/// How [`Subvolume::remove_tree_with`] removes.
+/// Options for [`Subvolume::remove_tree_with`].
 ///
 /// ```
 /// use std::path::Path;
@@ -115,12 +116,12 @@ pub struct RemoveOptions {
 }
 
 impl RemoveOptions {
-    /// Refuses subvolumes: they fail, and stay.
+    /// Creates options that refuse subvolumes: they fail, and are kept.
     pub fn new() -> RemoveOptions {
         RemoveOptions::default()
     }
 
-    /// Removes subvolumes as other directories: all that is in them, then the empty subvolume.
+    /// Removes subvolumes like directories: first their contents, then the empty subvolume.
     /// [`Subvolume::delete_subvolume`] is faster.
     #[must_use]
     pub fn enter_subvolumes(mut self, enter_subvolumes: bool) -> RemoveOptions {
@@ -137,25 +138,25 @@ impl RemoveOptions {
 }
 
 impl Subvolume {
-    /// Removes a directory with all that is in it; a link itself, as `std::fs` does.
+    /// Removes a directory with all its contents. Links are not followed, as in `std::fs`.
     ///
     /// # Errors
     ///
-    /// It is a subvolume, or one is below (`CrossesDevices`), in which case nothing is removed. A file that cannot be
+    /// It is or contains a subvolume (`CrossesDevices`), in which case nothing is removed. A file that cannot be
     /// removed, such as an immutable one, ends the removal half-way.
     pub fn remove_dir_all(&self, path: impl AsRef<Path>) -> Result<()> {
         self.remove_dir_all_with(path, &mut Unobserved)
     }
 
-    /// Removes a directory as [`Subvolume::remove_dir_all`] does, and tells an observer how it goes on. The first failure
+    /// Removes a directory as [`Subvolume::remove_dir_all`], and reports the progress to an observer. The first failure
     /// ends the removal, which returns it: [`RemovalObserver::failed`] is not called.
     ///
     /// # Errors
     ///
-    /// - those of [`Subvolume::remove_dir_all`]
+    /// - the errors of [`Subvolume::remove_dir_all`]
     /// - the observer cancelled it (`Interrupted`)
     ///
-    /// Each file that was removed before is gone.
+    /// Files that were already removed stay removed.
     pub fn remove_dir_all_with(
         &self,
         path: impl AsRef<Path>,
@@ -167,18 +168,18 @@ impl Subvolume {
         removed.naming("remove directory", path)
     }
 
-    /// Removes a file, or a directory with all that is in it, and tells an observer how it goes on. Links are removed
-    /// themselves. The removal goes on past files that cannot be removed, unless all others would fail for the same
+    /// Removes a file, or a directory with all its contents, and reports the progress to an observer. Links are not
+    /// followed. The removal continues after files that cannot be removed, unless all others would fail for the same
     /// reason.
     ///
     /// # Errors
     ///
-    /// - nothing is at `path`, or it is that of a root (`ResourceBusy`)
-    /// - it is a subvolume (`CrossesDevices`), unless [`RemoveOptions::enter_subvolumes`] says that it may be
+    /// - `path` does not exist, or is the root of a subvolume (`ResourceBusy`)
+    /// - it is a subvolume (`CrossesDevices`), unless [`RemoveOptions::enter_subvolumes`] allows it
     /// - any change of the volume fails ([`Error::is_of_volume`])
     /// - the observer cancelled it (`Interrupted`), or ended it with an error of its own
     ///
-    /// Each file that was removed before is gone.
+    /// Files that were already removed stay removed.
     pub fn remove_tree_with(
         &self,
         path: impl AsRef<Path>,
@@ -195,7 +196,7 @@ impl Subvolume {
         removal.tree(dir, &name, path.as_os_str().as_bytes())
     }
 
-    /// Finds the directory and the name of something that may be removed with all below.
+    /// Finds the parent directory and the name of a tree to remove.
     fn place_to_remove(&self, path: &Path, subvolumes: Subvolumes) -> Caused<(FileId, Vec<u8>)> {
         let (end, name) = self.dir_to_remove(path)?;
         let id = end.id.ok_or(EngineError::NotFound)?;
@@ -220,7 +221,7 @@ impl Subvolume {
                 return Ok(());
             }
             FileKind::Symlink => {
-                // A slash asks for the directory behind the link, which is not this path's to remove.
+                // A trailing slash requires the directory at the target of the link, which this path may not remove.
                 self.resolve(path)?;
                 return Err(EngineError::NotADirectory(id).into());
             }
@@ -245,15 +246,15 @@ impl Subvolume {
     }
 }
 
-/// Refuses a directory with subvolumes below. Goes from each subvolume up to the directory or the root of its tree:
-/// there are few subvolumes, and perhaps millions of files below.
+/// Refuses a directory that contains subvolumes. Walks from each subvolume up to the directory or the root of its tree,
+/// because there are few subvolumes, and perhaps millions of files.
 fn refuse_subvolumes(engine: &Engine, top: FileId, path: &Path) -> Caused<()> {
     let mut elsewhere = HashSet::new();
     let places = engine.subvolumes()?.into_iter().filter_map(|s| s.place);
     for place in places.filter(|place| place.dir.root == top.root) {
         let mut names = vec![place.name];
         let mut at = place.dir;
-        // A damaged volume may have directories in a loop.
+        // A damaged volume may contain a loop of directories.
         while at == top || elsewhere.insert(at) {
             if at == top {
                 let names = names.iter().rev().map(|name| OsStr::from_bytes(name));
@@ -270,7 +271,7 @@ fn refuse_subvolumes(engine: &Engine, top: FileId, path: &Path) -> Caused<()> {
     Ok(())
 }
 
-/// An observer that nothing is told.
+/// An observer that ignores all events.
 struct Unobserved;
 
 impl RemovalObserver for Unobserved {
@@ -279,7 +280,7 @@ impl RemovalObserver for Unobserved {
     }
 }
 
-/// Passes on to a listener of a program.
+/// Forwards to an observer of the program.
 struct Forwarded<'a>(&'a mut dyn RemovalObserver);
 
 impl Observer for Forwarded<'_> {
@@ -336,7 +337,7 @@ impl Observer for FirstFailure<'_> {
                 let operation = "enter";
                 let found = self.engine.lookup(dir, &entry.name);
                 if found.naming(operation, path)? != Some(entry.id) {
-                    // Another thread has moved or removed it meanwhile.
+                    // Another thread has moved or removed it in between.
                     return Ok(());
                 }
                 let error = match refused {
@@ -345,7 +346,7 @@ impl Observer for FirstFailure<'_> {
                 };
                 Err(error).naming(operation, path)
             }
-            // Another thread has removed it meanwhile.
+            // Another thread has removed it in between.
             RemovalProblem::Unlink(EngineError::NotFound)
             | RemovalProblem::Rmdir(EngineError::NotFound) => Ok(()),
             problem => Err(named(path, problem)),
@@ -366,7 +367,7 @@ fn named(path: &Path, problem: RemovalProblem<'_>) -> Error {
     Error::new(operation, path, cause)
 }
 
-/// Returns the error of a directory that `entry` of `dir` names, and that names another entry as its own.
+/// Returns the error for a directory that is reached through `entry` of `dir`, but has another entry as its own.
 fn looped(dir: FileId, entry: &Entry) -> EngineError {
     EngineError::Corrupt {
         tree: dir.root,

@@ -32,15 +32,15 @@ mod tests;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Space {
-    /// The size as `df` shows it: that of the devices, divided by the copies that data has.
+    /// The size as in `df`: the sum of the devices, divided by the number of copies of data.
     pub total_bytes: u64,
-    /// The space that is not in use, divided by the copies that data has.
+    /// The unused space, divided by the number of copies of data.
     pub free_bytes: u64,
-    /// The space for new data: free space of data, and space that no block group has.
+    /// The space for new data: free space in data block groups, and unallocated space.
     pub available_bytes: u64,
-    /// The space kept back so that files can be deleted on a full volume.
+    /// The space reserved for deleting files on a full volume.
     pub reserve_bytes: u64,
-    /// The space of block groups: data, system, metadata, mixed; of each kind by profile.
+    /// The block groups: data, system, metadata, mixed; each kind by profile.
     pub block_groups: Vec<BlockGroupSpace>,
 }
 
@@ -50,11 +50,11 @@ pub struct Space {
 pub struct BlockGroupSpace {
     /// The kind of content of the block groups.
     pub kind: BlockGroupKind,
-    /// How it lies on the devices. None if the profile is not known.
+    /// The profile; `None` if it is unknown.
     pub profile: Option<Profile>,
-    /// The size of the block groups, in bytes of content. On devices they take more, by the copies of the profile.
+    /// The size of the block groups, in bytes of content. On the devices they use more, by the copies of the profile.
     pub total_bytes: u64,
-    /// The bytes of content in use.
+    /// The number of used bytes of content.
     pub used_bytes: u64,
 }
 
@@ -63,11 +63,11 @@ pub struct BlockGroupSpace {
 pub enum BlockGroupKind {
     /// Content of files.
     Data,
-    /// Trees.
+    /// Metadata.
     Metadata,
-    /// The tree of chunks.
+    /// The chunk tree.
     System,
-    /// Content of files and trees.
+    /// Content of files and metadata.
     Mixed,
 }
 
@@ -109,21 +109,21 @@ impl BlockGroupKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeviceInfo {
-    /// The number within the volume.
+    /// The id within the volume.
     pub id: u64,
-    /// The UUID, which no other device has.
+    /// The unique UUID of the device.
     pub uuid: Uuid,
-    /// Where it is; None if it is missing.
+    /// The path; `None` if the device is missing.
     pub path: Option<PathBuf>,
-    /// The length of the device or file itself; None if it is missing.
+    /// The length of the device or file itself; `None` if it is missing.
     pub len_bytes: Option<u64>,
-    /// The bytes of the device that the volume takes.
+    /// The number of bytes of the device that the volume uses.
     pub total_bytes: u64,
-    /// The bytes of the device that block groups have.
+    /// The number of bytes of the device that are allocated to block groups.
     pub allocated_bytes: u64,
 }
 
-/// The space that block groups of one kind, profile and number of stripes take from one device.
+/// The space of one device that is allocated to block groups of one kind, profile and number of stripes.
 ///
 /// ```
 /// use ubtrfs::{BlockGroupKind, Profile, Volume};
@@ -144,20 +144,20 @@ pub struct DeviceInfo {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeviceAllocation {
-    /// The number of the device within the volume, as [`DeviceInfo::id`].
+    /// The id of the device within the volume, as [`DeviceInfo::id`].
     pub device_id: u64,
     /// The kind of content of the block groups.
     pub kind: BlockGroupKind,
-    /// How it lies on the devices. None if the profile is not known.
+    /// The profile; `None` if it is unknown.
     pub profile: Option<Profile>,
-    /// The stripes of each of the block groups, on all devices together.
+    /// The number of stripes of each block group, on all devices together.
     pub stripes: u64,
-    /// The bytes of the device that they take.
+    /// The number of allocated bytes of the device.
     pub device_bytes: u64,
 }
 
-/// The errors of a device that the kernel's btrfs has counted, since the volume was made or they were last set to 0. This
-/// library counts none.
+/// The error counters of a device, as maintained by the kernel's btrfs, since the creation of the volume or the last
+/// reset. This library does not count errors.
 ///
 /// ```
 /// use ubtrfs::Volume;
@@ -173,22 +173,22 @@ pub struct DeviceAllocation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeviceErrors {
-    /// The number of the device within the volume, as [`DeviceInfo::id`].
+    /// The id of the device within the volume, as [`DeviceInfo::id`].
     pub device_id: u64,
-    /// Writes that failed.
+    /// The number of failed writes.
     pub write_errors: u64,
-    /// Reads that failed.
+    /// The number of failed reads.
     pub read_errors: u64,
-    /// Flushes that failed.
+    /// The number of failed flushes.
     pub flush_errors: u64,
-    /// Blocks whose checksum was another.
+    /// The number of blocks with a wrong checksum.
     pub corruption_errors: u64,
-    /// Tree blocks of another transaction than the one that was meant.
+    /// The number of tree blocks with a wrong transaction id.
     pub generation_errors: u64,
 }
 
 impl DeviceErrors {
-    /// Reads the counts of an item. All are 0 without one.
+    /// Reads the counts from an item. All are 0 without one.
     fn of(device_id: u64, item: Option<&[u8]>) -> DeviceErrors {
         let counts = DevStatsItem::of(item.unwrap_or_default()).values;
         DeviceErrors::counted(device_id, counts.map(|count| count.get()))
@@ -235,13 +235,13 @@ impl DeviceErrors {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SubvolumeQuota {
-    /// All that the subvolume refers to.
+    /// All bytes that the subvolume refers to.
     pub referenced_bytes: u64,
-    /// The part of it that no other subvolume refers to.
+    /// The bytes that no other subvolume refers to.
     pub exclusive_bytes: u64,
-    /// The most that it may refer to; None: there is no limit.
+    /// The limit of `referenced_bytes`, if there is one.
     pub max_referenced_bytes: Option<u64>,
-    /// The most that it alone may refer to; None: there is no limit.
+    /// The limit of `exclusive_bytes`, if there is one.
     pub max_exclusive_bytes: Option<u64>,
 }
 
@@ -263,22 +263,23 @@ pub struct SubvolumeQuota {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Statistics {
-    /// Commits.
+    /// The number of commits.
     pub commits: u64,
-    /// Syncs of files that wrote a log in place of a commit.
+    /// The number of fsyncs that wrote a log in place of a commit.
     pub logs: u64,
-    /// Syncs of data written in place that needed neither a log nor a commit, only a flush of the devices.
+    /// The number of fsyncs after overwriting data in place that needed neither a log nor a commit, only a flush of the
+    /// devices.
     pub data_flushes: u64,
-    /// Data written, in bytes; one copy of each.
+    /// Written data in bytes, counting one copy.
     pub data_bytes: u64,
-    /// Tree blocks written by commits, in bytes; one copy of each.
+    /// Tree blocks written by commits in bytes, counting one copy.
     pub metadata_bytes: u64,
-    /// Tree blocks written for logs, in bytes; one copy of each.
+    /// Tree blocks written for logs in bytes, counting one copy.
     pub log_bytes: u64,
 }
 
 impl Volume {
-    /// Tells how much space there is, and how it is used.
+    /// Returns the size and use of space.
     ///
     /// # Errors
     ///
@@ -306,8 +307,7 @@ impl Volume {
         })
     }
 
-    /// Returns the bytes of content that block groups had in use as of the last commit, as `btrfs filesystem show`
-    /// prints them.
+    /// Returns the used bytes of content in block groups as of the last commit, as `btrfs filesystem show` prints them.
     ///
     /// ```
     /// use ubtrfs::Volume;
@@ -325,7 +325,7 @@ impl Volume {
         self.engine().superblock().bytes_used.get()
     }
 
-    /// Lists the devices by ascending id, those that are missing as well.
+    /// Lists the devices by ascending id, including missing ones.
     pub fn devices(&self) -> Vec<DeviceInfo> {
         let devices = self.engine().pool().devices().into_iter();
         devices
@@ -340,7 +340,8 @@ impl Volume {
             .collect()
     }
 
-    /// Lists the space that block groups take from each device: data, metadata, mixed, system; of each kind by profile.
+    /// Lists the space of each device that is allocated to block groups: data, metadata, mixed, system; each kind by
+    /// profile.
     pub fn device_allocations(&self) -> Vec<DeviceAllocation> {
         let all = self.engine().device_allocations().into_iter();
         all.map(|allocation| DeviceAllocation {
@@ -353,8 +354,8 @@ impl Volume {
         .collect()
     }
 
-    /// Returns the errors that were counted of each device, by ascending id. A volume that is open for writing knows those
-    /// up to now, one for reading those that were saved.
+    /// Returns the error counters of each device, by ascending id. They are current in a volume that is open for
+    /// writing, and otherwise as of the last commit.
     ///
     /// # Errors
     ///
@@ -385,9 +386,10 @@ impl Volume {
             .collect()
     }
 
-    /// Reads the quota of the subvolume of an id. None: quotas are off, or have none for it.
+    /// Reads the quota of a subvolume by its id. Returns `None` if quotas are off, or the subvolume has none.
     ///
-    /// The numbers are those that the kernel's btrfs noted last. This library shows them, and holds to no limit.
+    /// The numbers are the last ones that the kernel's btrfs recorded. This library displays them, and enforces no
+    /// limit.
     ///
     /// # Errors
     ///
@@ -403,7 +405,7 @@ impl Volume {
         }))
     }
 
-    /// Counts what was written since the volume was opened; zeros if it was opened for reading.
+    /// Returns the counts since the volume was opened; zeros if it was opened read-only.
     pub fn statistics(&self) -> Statistics {
         let stats = self.engine().writer_stats().unwrap_or_default();
         Statistics {

@@ -1,11 +1,11 @@
-//! Volumes found among devices, images and folders, by the superblocks of their devices.
+//! Finding volumes on devices, in images and in folders, by the superblocks of their devices.
 //!
-//! Superblocks tell of all devices but those of seeds that a volume has grown from. The chunk tree of such a volume is
-//! read if it can be, without a lock: nothing else that opens a device notices.
+//! Superblocks list all devices except the seeds that a volume has grown from. The chunk tree of such a volume is read
+//! if possible, without a lock, so that nothing else that opens a device is disturbed.
 //!
 //! Invariant
-//! - SCAN-1: of several devices that claim one number the newest counts. One that was away for a while does not count
-//!   beside its successor.
+//! - SCAN-1: of several devices with one id the newest is used. A device that was absent for a while does not replace
+//!   its successor.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -22,48 +22,48 @@ use ubtrfs_format::uuid::Uuid;
 use crate::file_device::FileDevice;
 use crate::volume::Volume;
 
-/// A volume of which some devices were found, as of their superblocks. [`scan`] has an example.
+/// A volume with at least one found device, as described by the superblocks. [`scan`] has an example.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FoundVolume {
     /// The UUID of the volume.
     pub uuid: Uuid,
-    /// The label; empty if the volume has none.
+    /// The label, or an empty one.
     pub label: OsString,
-    /// How many devices the volume has.
+    /// The number of devices of the volume.
     pub total_devices: u64,
-    /// Bytes of data and trees, one copy of each.
+    /// Bytes of data and metadata, counting one copy.
     pub used_bytes: u64,
-    /// Those of its devices that were found, by their numbers.
+    /// The found devices, by id.
     pub devices: Vec<FoundDevice>,
 }
 
 impl FoundVolume {
-    /// Returns how many devices of the volume were not found.
+    /// Returns the number of devices that were not found.
     pub fn missing_devices(&self) -> u64 {
         self.total_devices.saturating_sub(self.devices.len() as u64)
     }
 }
 
-/// A device with a volume on it, or a part of one. [`scan`] has an example.
+/// A device that belongs to a volume. [`scan`] has an example.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FoundDevice {
-    /// Where it was found.
+    /// The path.
     pub path: PathBuf,
-    /// The UUID of its volume. Of a seed it is that of the seed.
+    /// The UUID of its volume. For a seed it is the UUID of the seed.
     pub volume: Uuid,
-    /// The number within the volume.
+    /// The id within the volume.
     pub id: u64,
     /// The UUID of the device.
     pub uuid: Uuid,
-    /// The number of the last commit that it knows of.
+    /// The last commit in its superblock.
     pub generation: u64,
-    /// The bytes of the device that the volume takes.
+    /// The number of bytes of the device that the volume uses.
     pub total_bytes: u64,
-    /// The bytes of the device that block groups have.
+    /// The number of bytes of the device that are allocated to block groups.
     pub allocated_bytes: u64,
-    /// Tells whether other volumes may have grown from its volume.
+    /// Whether other volumes may have grown from its volume.
     pub is_seed: bool,
 }
 
@@ -83,11 +83,11 @@ impl FoundDevice {
     }
 }
 
-/// Finds volumes among devices, images and folders, in the order of their first devices. A folder stands for the files
-/// and block devices directly in it, `/dev` for the block devices of the machine. A device that cannot be read is
-/// passed over.
+/// Finds volumes on devices, in images and in folders, in the order of their first devices. A folder means the files
+/// and block devices directly in it, and `/dev` all block devices of the machine. A device that cannot be read is
+/// skipped.
 ///
-/// Devices may be in use, by mounts as well. The result is as of the last commit.
+/// Devices may be in use, even by mounts. The result is as of the last commit.
 ///
 /// ```
 /// use ubtrfs::{Volume, scan};
@@ -112,8 +112,8 @@ pub fn scan<P: AsRef<Path>>(places: &[P]) -> Vec<FoundVolume> {
     volumes_of(&found, &seeds)
 }
 
-/// Finds volumes as [`scan`], with those of their devices that lie beside the ones at `places`. These are images in the
-/// same folder, and block devices beside block devices.
+/// Finds volumes as [`scan`], and also searches for devices next to the ones at `places`. These are images in the same
+/// folder, and block devices if a block device is given.
 ///
 /// ```
 /// use ubtrfs::{Volume, scan_beside};
@@ -143,8 +143,8 @@ pub fn scan_beside<P: AsRef<Path>>(places: &[P]) -> Vec<FoundVolume> {
     volumes_of(&found, &seeds)
 }
 
-/// Lists the devices on which [`scan`] finds volumes, in the order in which it comes upon them. Devices that claim one
-/// number within a volume are all listed.
+/// Lists the devices on which [`scan`] finds volumes, in the order of discovery. Devices with one id within a volume
+/// are all listed.
 ///
 /// ```
 /// use ubtrfs::{Volume, scan_devices};
@@ -167,7 +167,7 @@ fn owned<P: AsRef<Path>>(places: &[P]) -> Vec<PathBuf> {
     places.iter().map(|place| place.as_ref().into()).collect()
 }
 
-/// Returns the devices of each volume, in the order of the first ones.
+/// Sorts the devices by volume, in the order of the first ones.
 fn by_volume(found: &[Found]) -> Vec<Vec<&Found>> {
     let mut order: BTreeMap<Uuid, usize> = BTreeMap::new();
     let mut volumes: Vec<Vec<&Found>> = Vec::new();
@@ -191,7 +191,7 @@ fn volumes_of(found: &[Found], seeds: &Seeds) -> Vec<FoundVolume> {
     described.collect()
 }
 
-/// Returns the devices of a volume by number (SCAN-1).
+/// Returns the devices of a volume by id (SCAN-1).
 fn newest_by_id<'f>(found: &[&'f Found]) -> BTreeMap<u64, &'f Found> {
     let mut by_id: BTreeMap<u64, &Found> = BTreeMap::new();
     for &device in found {
@@ -203,7 +203,7 @@ fn newest_by_id<'f>(found: &[&'f Found]) -> BTreeMap<u64, &'f Found> {
     by_id
 }
 
-/// Returns what the superblocks tell, so that the volume may be in use.
+/// Returns the description in the superblocks, which works for a volume in use.
 fn described(own: &BTreeMap<u64, &Found>, newest: &Found) -> FoundVolume {
     let superblock = &newest.superblock;
     FoundVolume {
@@ -215,10 +215,10 @@ fn described(own: &BTreeMap<u64, &Found>, newest: &Found) -> FoundVolume {
     }
 }
 
-/// Returns what the chunk tree tells of a volume of which some devices are seeds. None if no seed is its own, or it
-/// cannot be read.
+/// Returns the description in the chunk tree of a volume with seeds. Returns `None` if none of the seeds belongs to it,
+/// or the tree cannot be read.
 fn grown(own: &BTreeMap<u64, &Found>, newest: &Found, seeds: &Seeds) -> Option<FoundVolume> {
-    // The volume may have lost an older one.
+    // The volume may have removed an older one.
     let as_new = own
         .values()
         .filter(|device| device.generation == newest.generation);
@@ -229,7 +229,7 @@ fn grown(own: &BTreeMap<u64, &Found>, newest: &Found, seeds: &Seeds) -> Option<F
     let own_paths: Vec<&Path> = own.values().map(|device| device.path.as_path()).collect();
     let mut opened = peek(&own_paths, &seeds);
     if opened.is_none() {
-        // One of the seeds may have gone since it was found.
+        // One of the seeds may have disappeared since it was found.
         let is_there = |seed: &&FoundDevice| scan_devices(&[&seed.path]).iter().any(|d| d.is_seed);
         let still_there: Vec<&FoundDevice> = seeds.iter().copied().filter(is_there).collect();
         if still_there.len() < seeds.len() {
@@ -248,7 +248,7 @@ fn grown(own: &BTreeMap<u64, &Found>, newest: &Found, seeds: &Seeds) -> Option<F
     })
 }
 
-/// Opens a volume without locks, as of its last commit. Seeds that cannot be opened are passed over.
+/// Opens a volume without locks, as of its last commit. Seeds that cannot be opened are skipped.
 fn peek(own: &[&Path], seeds: &[&FoundDevice]) -> Option<Volume> {
     let device = |path: &Path| -> Option<(PathBuf, Arc<dyn BlockDevice>)> {
         let device = FileDevice::peek(path).ok()?;
@@ -257,15 +257,15 @@ fn peek(own: &[&Path], seeds: &[&FoundDevice]) -> Option<Volume> {
     let own = own.iter().map(|path| device(path));
     let mut devices = own.collect::<Option<Vec<_>>>()?;
     devices.extend(seeds.iter().filter_map(|seed| device(&seed.path)));
-    // A log changes no devices, and may be damaged.
+    // A log does not change devices, and may be damaged.
     let builder = Volume::builder().as_committed().degraded(true);
     let builder = builder.limit_memory(memory_limit());
-    // A scan warns of nothing, also of devices that are in use.
+    // A scan emits no warnings, as devices may be in use.
     let opened = with_default(NoSubscriber::default(), || builder.open_devices(devices));
     opened.ok()
 }
 
-/// Lists the devices of an open volume that are there, by their numbers.
+/// Lists the available devices of an open volume, by id.
 fn devices_of(
     volume: &Volume,
     own: &BTreeMap<u64, &Found>,

@@ -1,4 +1,4 @@
-//! Causes of errors, as the library knows them inside.
+//! The internal causes of errors.
 
 use std::ffi::OsStr;
 use std::io;
@@ -19,12 +19,12 @@ use crate::transfer::is_final_error;
 use crate::transfer::tar::TarError;
 use crate::transfer::unpack::UnpackError;
 
-/// The outcome of a part of an operation, which names no path yet.
+/// The outcome of a part of an operation, which has no path yet.
 pub(crate) type Caused<T> = std::result::Result<T, Cause>;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Cause {
-    /// An error of an operation below, which keeps its own names: they are nearer to the cause.
+    /// An error of a nested operation, which keeps its own names: they are closer to the cause.
     #[error(transparent)]
     Named(#[from] Error),
     #[error(transparent)]
@@ -46,7 +46,7 @@ pub(crate) enum Cause {
     Stream(#[from] StreamError),
     #[error(transparent)]
     Receive(#[from] ReceiveError),
-    /// A command of a stream of which others are received.
+    /// A command of a stream, after which the others are still received.
     #[error(transparent)]
     Command(#[from] Box<CommandError>),
     #[error(transparent)]
@@ -60,34 +60,34 @@ pub(crate) enum Cause {
     /// A file of the host.
     #[error(transparent)]
     Host(#[from] io::Error),
-    /// A path that names no entry of a directory, such as "/".
+    /// A path that has no name in a directory, such as "/".
     #[error("'{}' names no entry", Escaped::of(.0))]
     NoName(PathBuf),
-    /// Source and destination are one file.
+    /// Source and destination are the same file.
     #[error("they are the same file")]
     SameFile,
-    /// A copy of a directory would be below it, and have no end.
+    /// A copy of a directory into itself, which would never end.
     #[error("a directory is not copied into itself")]
     IntoItself,
-    /// A subvolume, which only its deletion removes with its contents.
+    /// A subvolume, which must be deleted before its parent directory.
     #[error("'{}' is a subvolume", Escaped::of(.0))]
     Subvolume(PathBuf),
-    /// An id that no subvolume has.
+    /// The id of a subvolume that does not exist.
     #[error("subvolume {0} does not exist")]
     NoSubvolume(u64),
-    /// A directory that a damaged volume has in several places.
+    /// A directory with several parents, in a damaged volume.
     #[error("directory stands in more than one place")]
     Elsewhere,
-    /// Files of two volumes, of which only one may be meant.
+    /// Files of two volumes, where both must belong to one.
     #[error("they are of different volumes")]
     OtherVolume,
-    /// Reading of a file that is open for writing only, or the reverse.
+    /// Reading a file that is open for writing only, or the reverse.
     #[error("the file is not open for {0}")]
     NotOpenFor(&'static str),
-    /// An observer ended the work.
+    /// Cancellation by an observer.
     #[error("cancelled")]
     Cancelled,
-    /// A file or device that a new volume would overwrite, and a description of what it holds.
+    /// A file or device that a new volume would overwrite, and a description of its contents.
     #[error("'{}' appears to contain {found}", Escaped::of(path))]
     Occupied { path: PathBuf, found: String },
     /// A zoned device, whose format is not supported.
@@ -131,7 +131,7 @@ impl Cause {
         }
     }
 
-    /// Returns where in a stream the command begins that was not received.
+    /// Returns the offset in the stream of the command that was not received.
     pub(crate) fn stream_offset(&self) -> Option<u64> {
         match self {
             Cause::Named(error) => error.stream_offset(),
@@ -146,7 +146,7 @@ impl Cause {
         }
     }
 
-    /// Returns the device that is in use, and its user.
+    /// Returns the device in use, and its user.
     pub(crate) fn holder(&self) -> Option<(&Path, &Holder)> {
         let error = match self {
             Cause::Named(error) => return error.holder(),

@@ -1,6 +1,6 @@
 //! The errno of an error, for bindings to other languages.
 //!
-//! Not here: kinds (`kind`), by which Rust programs tell errors apart.
+//! Not here: kinds (`kind`), which Rust programs use.
 
 use std::error::Error as StdError;
 use std::io;
@@ -18,7 +18,7 @@ use super::{Error, Failure};
 mod tests;
 
 impl Error {
-    /// Returns the errno that Linux has for the same failure. A failure that Linux has none for is `EIO`.
+    /// Returns the errno of Linux for the same failure, or `EIO` if there is no such errno.
     ///
     /// ```
     /// use ubtrfs::Volume;
@@ -58,7 +58,7 @@ fn of_cause(cause: &Cause) -> Errno {
     }
 }
 
-/// Returns whether a command failed by modes or ACLs.
+/// Returns whether a command failed because of modes or ACLs.
 fn is_no_access(error: &CommandError) -> bool {
     let CommandFault::Target(error) = &error.fault else {
         return false;
@@ -74,7 +74,7 @@ fn of_engine(error: &EngineError) -> Option<Errno> {
         EngineError::NameHashFull | EngineError::UuidItemFull => Some(Errno::OVERFLOW),
         EngineError::NoSuchInode(_) | EngineError::NoSuchSubvolume(_) => Some(Errno::STALE),
         EngineError::Device(DeviceError::NotBtrfs { .. }) => Some(Errno::INVAL),
-        // Linux tells damaged structures from data that cannot be read.
+        // Linux distinguishes damaged structures from unreadable data.
         EngineError::DataRead { .. }
         | EngineError::CsumMissing { .. }
         | EngineError::Decompress { .. }
@@ -83,7 +83,7 @@ fn of_engine(error: &EngineError) -> Option<Errno> {
     }
 }
 
-/// Returns the errno of the system call that failed, else that of the kind.
+/// Returns the errno of the failed system call, or else of the kind.
 fn of_others(cause: &Cause) -> Errno {
     let mut at: Option<&(dyn StdError + 'static)> = Some(cause);
     while let Some(error) = at {

@@ -1,6 +1,6 @@
-//! The kinds of errors: those that `std::fs` reports for the same failure, or the nearest where it knows none.
+//! The kinds of errors: as `std::fs` reports the same failure, or the nearest one.
 //!
-//! Not here: how an error is shown (`error`), what causes there are (`cause`).
+//! Not here: the message of an error (`error`), the causes (`cause`).
 
 use std::io;
 
@@ -47,12 +47,12 @@ impl Cause {
     }
 }
 
-/// Returns the kind that `std` has for EBADF, which cannot be named.
+/// Returns the kind of EBADF in `std`, which has no public name.
 fn bad_descriptor() -> io::ErrorKind {
     io::Error::from(rustix::io::Errno::BADF).kind()
 }
 
-// No arm for all others in the matches below: the kind of a new error must be chosen.
+// The matches below have no wildcard arm: the kind of a new error must be chosen.
 
 fn refused_kind(refused: &Refused) -> io::ErrorKind {
     match refused {
@@ -117,7 +117,7 @@ fn engine_kind(error: &EngineError) -> io::ErrorKind {
     }
 }
 
-/// Returns the kind that `std` has for ELOOP, which cannot be named yet.
+/// Returns the kind of ELOOP in `std`, which has no stable name yet.
 fn symlink_loop() -> io::ErrorKind {
     io::Error::from(rustix::io::Errno::LOOP).kind()
 }
@@ -173,7 +173,7 @@ fn tree_kind(error: &TreeError) -> io::ErrorKind {
     }
 }
 
-/// Returns the kind of a mirror that could not be read, rather than of one that was read and was damaged.
+/// Returns the kind for an unreadable mirror in preference to one that was read and is damaged.
 fn read_kind(failure: &ReadFailure) -> io::ErrorKind {
     let kinds = failure.attempts.iter().map(|attempt| &attempt.problem);
     let mut kinds = kinds.filter_map(|problem| match problem {

@@ -1,11 +1,12 @@
-//! How a file is opened.
+//! Options for opening files.
 
 use crate::error::{Cause, Caused};
 
 /// Permission bits of a new file.
 const NEW_FILE_MODE: u32 = 0o644;
 
-/// How a file is opened, as [`std::fs::OpenOptions`]. [`Subvolume::open_with`](crate::Subvolume::open_with) takes it.
+/// Options for opening files, like [`std::fs::OpenOptions`]. [`Subvolume::open_with`](crate::Subvolume::open_with)
+/// takes them.
 ///
 /// ```
 /// use std::io::{Read, Seek, Write};
@@ -54,7 +55,7 @@ impl Default for OpenOptions {
 }
 
 impl OpenOptions {
-    /// Allows nothing yet.
+    /// Creates options that allow nothing.
     pub fn new() -> OpenOptions {
         OpenOptions::default()
     }
@@ -66,57 +67,57 @@ impl OpenOptions {
         self
     }
 
-    /// Opens for writing. Without `truncate` a file that exists keeps its content.
+    /// Opens for writing. Without `truncate` an existing file keeps its content.
     #[must_use]
     pub fn write(mut self, write: bool) -> OpenOptions {
         self.write = write;
         self
     }
 
-    /// Opens for writing at the end: each write goes behind what is there at its turn.
+    /// Opens for appending: each write goes to the current end of the file.
     #[must_use]
     pub fn append(mut self, append: bool) -> OpenOptions {
         self.append = append;
         self
     }
 
-    /// Empties the file. Needs `write`.
+    /// Truncates the file to length 0. Needs `write`.
     #[must_use]
     pub fn truncate(mut self, truncate: bool) -> OpenOptions {
         self.truncate = truncate;
         self
     }
 
-    /// Makes the file if there is none, at the end of a link that leads nowhere as well. Needs `write` or `append`.
+    /// Creates the file if it does not exist, also at the target of a dangling link. Needs `write` or `append`.
     #[must_use]
     pub fn create(mut self, create: bool) -> OpenOptions {
         self.create = create;
         self
     }
 
-    /// Makes the file, which must not exist, not even as a link. Needs `write` or `append`.
+    /// Creates the file, which must not exist, not even as a link. Needs `write` or `append`.
     #[must_use]
     pub fn create_new(mut self, create_new: bool) -> OpenOptions {
         self.create_new = create_new;
         self
     }
 
-    /// Refuses a link at the end of the path, as `O_NOFOLLOW`.
+    /// Refuses a link at the end of the path, like `O_NOFOLLOW`.
     #[must_use]
     pub fn no_follow(mut self, no_follow: bool) -> OpenOptions {
         self.no_follow = no_follow;
         self
     }
 
-    /// Sets the permission bits of a file that is made, less those of [`OpenOptions::umask`]. The default is 0o644.
+    /// Sets the permission bits of a new file, less the bits of [`OpenOptions::umask`]. The default is 0o644.
     #[must_use]
     pub fn mode(mut self, mode: u32) -> OpenOptions {
         self.mode = mode;
         self
     }
 
-    /// Sets the permission bits that a file is made without, as umask(2). The default is none. A default ACL of the
-    /// directory takes its place.
+    /// Sets the permission bits to clear in a new file, like umask(2). The default is 0. A default ACL of the directory
+    /// replaces it.
     #[must_use]
     pub fn umask(mut self, umask: u32) -> OpenOptions {
         self.umask = umask;
@@ -128,7 +129,7 @@ impl OpenOptions {
         self.write || self.append
     }
 
-    /// Refuses what `std` refuses.
+    /// Refuses the same combinations as `std`.
     pub(crate) fn check(&self) -> Caused<()> {
         if !self.read && !self.writes() {
             return Err(Cause::InvalidOptions("neither reading nor writing"));

@@ -8,13 +8,13 @@ use ubtrfs_engine::XattrMode;
 use super::File;
 use crate::error::{Naming, Result};
 
-/// Converts attributes to names as the library returns them.
+/// Converts names of attributes to the types of the library.
 pub(crate) fn named_xattrs(all: Vec<(Vec<u8>, Vec<u8>)>) -> Vec<(OsString, Vec<u8>)> {
     let named = |(name, value)| (OsString::from_vec(name), value);
     all.into_iter().map(named).collect()
 }
 
-/// Attributes belong to the file: it need not be open for writing, and may have no name any more.
+/// Extended attributes. The file need not be open for writing, and may have lost its name.
 ///
 /// ```
 /// use ubtrfs::Volume;
@@ -30,7 +30,7 @@ pub(crate) fn named_xattrs(all: Vec<(Vec<u8>, Vec<u8>)>) -> Vec<(OsString, Vec<u
 /// # }
 /// ```
 impl File {
-    /// Reads the attribute of exactly this name, namespace included (`user.note`); None if there is none.
+    /// Reads the attribute with this full name, such as `user.note`. Returns `None` if it does not exist.
     ///
     /// # Errors
     ///
@@ -40,7 +40,7 @@ impl File {
         value.naming("read an attribute of", self.path())
     }
 
-    /// Reads all attributes of all namespaces as names and values, in no order that means anything.
+    /// Reads all attributes of all namespaces as names and values, in unspecified order.
     ///
     /// # Errors
     ///
@@ -50,7 +50,7 @@ impl File {
         all.naming("list the attributes of", self.path())
     }
 
-    /// Sets an attribute, which may be there already.
+    /// Sets an attribute, which may already exist.
     ///
     /// # Errors
     ///
@@ -59,11 +59,11 @@ impl File {
         self.write_xattr(name.as_ref(), value.as_ref(), XattrMode::Any)
     }
 
-    /// Makes an attribute.
+    /// Creates an attribute.
     ///
     /// # Errors
     ///
-    /// As [`File::set_xattr`]; there is one of this name (`AlreadyExists`).
+    /// As [`File::set_xattr`]; the attribute already exists (`AlreadyExists`).
     pub fn create_xattr(&self, name: impl AsRef<OsStr>, value: impl AsRef<[u8]>) -> Result<()> {
         self.write_xattr(name.as_ref(), value.as_ref(), XattrMode::Create)
     }
@@ -72,7 +72,7 @@ impl File {
     ///
     /// # Errors
     ///
-    /// As [`File::set_xattr`]; there is none of this name (`NotFound`).
+    /// As [`File::set_xattr`]; the attribute does not exist (`NotFound`).
     pub fn replace_xattr(&self, name: impl AsRef<OsStr>, value: impl AsRef<[u8]>) -> Result<()> {
         self.write_xattr(name.as_ref(), value.as_ref(), XattrMode::Replace)
     }
@@ -88,7 +88,7 @@ impl File {
     ///
     /// # Errors
     ///
-    /// There is none of the name (`NotFound`); else as [`File::set_xattr`].
+    /// The attribute does not exist (`NotFound`); otherwise as [`File::set_xattr`].
     pub fn remove_xattr(&self, name: impl AsRef<OsStr>) -> Result<()> {
         let _entered = self.engine().enter();
         let name = name.as_ref().as_bytes();

@@ -1,4 +1,4 @@
-//! Kinds of the errors of work on whole volumes and trees: filling, checking, copying, archives, streams.
+//! Error kinds of operations on whole volumes and trees: filling, checking, copying, archives, streams.
 
 use std::io::ErrorKind as Kind;
 
