@@ -4,8 +4,8 @@ use ubtrfs_engine::rights::{Caller as EngineCaller, Rights};
 
 use crate::handle::Engine;
 
-/// A user on whose behalf a program acts: [`Dir::with_caller`](crate::Dir::with_caller) then makes the same checks as
-/// the kernel's btrfs for a process of this user in a mount.
+/// A user on whose behalf a program acts. [`Dir::with_caller`](crate::Dir::with_caller) makes the same checks as the
+/// kernel's btrfs for a process of this user in a mount.
 ///
 /// Rights depend on modes, ACLs and owners in the volume. An administrator has all of them.
 ///

@@ -132,7 +132,7 @@ impl CopyOptions {
         self
     }
 
-    /// Returns the directory in which the copy begins, for messages.
+    /// Returns the start directory of the copy, for messages.
     fn shown_top(&self, to: &Path) -> Vec<u8> {
         let to = self.shown_as.as_deref().unwrap_or(to);
         let top = match self.contents {

@@ -46,7 +46,7 @@ use crate::subvolume::{Access, PERMISSIONS, Subvolume, bytes};
 pub struct Dir {
     pub(crate) engine: Engine,
     pub(crate) id: FileId,
-    /// The root of the subvolume in which it was opened. Absolute paths of a caller begin there.
+    /// The root of the subvolume of `open_dir`, where absolute paths of a caller begin.
     pub(crate) top: FileId,
     /// For messages.
     pub(crate) path: PathBuf,

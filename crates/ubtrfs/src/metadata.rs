@@ -78,7 +78,7 @@ impl Metadata {
         self.attr.size
     }
 
-    /// Returns the permission bits as those of `std`.
+    /// Returns the permission bits as `std` permissions.
     pub fn permissions(&self) -> Permissions {
         Permissions::from_mode(self.attr.mode)
     }

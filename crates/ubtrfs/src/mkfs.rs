@@ -386,7 +386,7 @@ impl Mkfs {
     }
 
     /// Plans a volume that uses `device_bytes` of each device, without writing. An empty volume is planned completely.
-    /// The files of a filled one are only read by [`PlannedVolume::write`], which fails if they do not fit.
+    /// The files of a filled volume are read later: [`PlannedVolume::write`] fails if they do not fit.
     ///
     /// # Errors
     ///

@@ -258,7 +258,8 @@ impl fmt::Debug for StreamCommand<'_> {
     }
 }
 
-/// An iterator over the commands of a stream as lines of text, in the layout of `btrfs receive --dump` of btrfs-progs 6.14.
+/// An iterator over the commands of a stream as lines of text, in the layout of `btrfs receive --dump` of btrfs-progs
+/// 6.14.
 ///
 /// ```
 /// use ubtrfs::{Access, Snapshot, StreamDump, Volume};
@@ -378,8 +379,8 @@ impl Dir {
     /// to create entries in it.
     ///
     /// For a caller that is not an administrator, parents must be subvolumes that the caller owns. Data is cloned only
-    /// from files that the caller could open. The caller's paths begin at the subvolume in which the directory was
-    /// opened. Other subvolumes are treated as missing ([`ReceiveOptions::any_source`]).
+    /// from files that the caller could open. The caller's paths begin at the subvolume where the directory was opened.
+    /// Other subvolumes are treated as missing ([`ReceiveOptions::any_source`]).
     ///
     /// A stream creates files of any owner, and changes all files of its parent snapshot. So only accept streams from
     /// callers that may do so.

@@ -74,8 +74,7 @@ pub trait RemovalObserver {
         false
     }
 
-    /// Called for each file that could not be removed. A directory that is not empty for this reason follows after its
-    /// files.
+    /// Receives each file that could not be removed. A directory that is not empty for this reason follows its files.
     ///
     /// # Errors
     ///
@@ -142,7 +141,7 @@ impl Subvolume {
     ///
     /// # Errors
     ///
-    /// It is or contains a subvolume (`CrossesDevices`), in which case nothing is removed. A file that cannot be
+    /// It is or contains a subvolume (`CrossesDevices`). Nothing is removed then. A file that cannot be
     /// removed, such as an immutable one, ends the removal half-way.
     pub fn remove_dir_all(&self, path: impl AsRef<Path>) -> Result<()> {
         self.remove_dir_all_with(path, &mut Unobserved)

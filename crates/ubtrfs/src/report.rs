@@ -386,7 +386,7 @@ impl Volume {
             .collect()
     }
 
-    /// Reads the quota of a subvolume by its id. Returns `None` if quotas are off, or the subvolume has none.
+    /// Reads the quota of a subvolume by its id. Returns `None` if quotas are off, or the subvolume has no quota group.
     ///
     /// The numbers are the last ones that the kernel's btrfs recorded. This library displays them, and enforces no
     /// limit.

@@ -305,7 +305,7 @@ fn devices_of(
 struct Seeds(BTreeMap<Uuid, Vec<FoundDevice>>);
 
 impl Seeds {
-    /// Adds those that are seeds, each once.
+    /// Adds the seeds among these devices, each once.
     fn add(&mut self, found: &[Found]) {
         for device in found.iter().filter(|device| device.is_seed()) {
             let device = FoundDevice::of(device);
@@ -317,7 +317,7 @@ impl Seeds {
         }
     }
 
-    /// Returns the devices of other volumes than this one. None is guessed of several that are clones of each other.
+    /// Returns the devices of other volumes. Clones of each other are left out, since they cannot be distinguished.
     fn of_others(&self, volume: Uuid) -> Vec<&FoundDevice> {
         let clones = self.0.values();
         let of_others = clones.filter_map(|clones| match clones.as_slice() {
@@ -328,7 +328,7 @@ impl Seeds {
     }
 }
 
-/// Returns the place of a file or device. Paths of an equal place lead to the same one.
+/// Returns the identity of a file or device. Paths with equal identities lead to the same one.
 fn place_of(path: &Path) -> Option<(bool, u64, u64)> {
     let metadata = fs::metadata(path).ok()?;
     match metadata.file_type().is_block_device() {

@@ -1,4 +1,4 @@
-//! Read-only subvolumes as a whole: sent as a stream, and compared.
+//! Sending and comparing whole read-only subvolumes.
 
 use std::io::{self, Write};
 use std::ops::Deref;
@@ -14,10 +14,10 @@ use crate::error::{Naming, Result};
 use crate::lineage::Lineage;
 use crate::subvolume::Subvolume;
 
-/// Bytes of a stream that are written at a time.
+/// The size of writes to a stream.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// A read-only subvolume that stays as it is while this is held. It can be sent and compared, and is read as any
+/// A read-only subvolume that cannot change while this is held. It can be sent and compared, and read like any
 /// [`Subvolume`].
 ///
 /// ```
@@ -45,13 +45,13 @@ const BUFFER_BYTES: usize = 256 << 10;
 /// ```
 #[derive(Debug)]
 pub struct Snapshot {
-    /// None when it is being let go.
+    /// `None` while it is being dropped.
     held: Option<HeldSnapshot>,
     subvolume: Subvolume,
 }
 
 impl Drop for Snapshot {
-    /// Lets go before the subvolume, which may be the last handle of the engine.
+    /// Releases the snapshot before the subvolume, which may be the last handle of the engine.
     fn drop(&mut self) {
         let _entered = self.subvolume.engine.enter();
         self.held = None;
@@ -72,11 +72,11 @@ impl Snapshot {
         held.expect("only the end of the snapshot takes it away")
     }
 
-    /// Holds a read-only subvolume. Commits first, so that all that was done to it is on the devices.
+    /// Holds a read-only subvolume. Commits first, so that all its changes are on the devices.
     ///
     /// # Errors
     ///
-    /// The subvolume can be written to (`PermissionDenied`), or was deleted; those of
+    /// The subvolume is writable (`PermissionDenied`), or was deleted; the errors of
     /// [`Volume::sync`](crate::Volume::sync).
     pub fn open(subvolume: &Subvolume) -> Result<Snapshot> {
         let _entered = subvolume.engine.enter();
@@ -88,7 +88,7 @@ impl Snapshot {
         snapshot.naming_alone("hold a snapshot")
     }
 
-    /// Writes the subvolume as a stream that `btrfs receive` and [`Subvolume::receive`] take.
+    /// Writes the subvolume as a stream for `btrfs receive` or [`Subvolume::receive`].
     ///
     /// # Errors
     ///
@@ -97,13 +97,13 @@ impl Snapshot {
         self.send_with(&SendOptions::new(), out)
     }
 
-    /// Writes the subvolume as a stream, in the way that the options say. An error of `out` ends it early, for which any
-    /// kind will do but `Interrupted`, after which a write is tried again.
+    /// Writes the subvolume as a stream, with options. An error of `out` ends it early. Any kind of error does, except
+    /// `Interrupted`, after which the write is repeated.
     ///
     /// # Errors
     ///
-    /// - those of [`Snapshot::send`]; if `out` fails, [`Error::is_of_stream`](crate::Error::is_of_stream) is true
-    /// - the parent or a clone source is of another volume (`CrossesDevices`)
+    /// - the errors of [`Snapshot::send`]; if `out` fails, [`Error::is_of_stream`](crate::Error::is_of_stream) is true
+    /// - the parent or a clone source belongs to another volume (`CrossesDevices`)
     /// - compressed data in a stream of version 1 (`InvalidInput`)
     pub fn send_with(&self, options: &SendOptions<'_>, out: impl Write) -> Result<()> {
         let out = io::BufWriter::with_capacity(BUFFER_BYTES, out);
@@ -111,7 +111,7 @@ impl Snapshot {
         sent.naming_alone("send a snapshot")
     }
 
-    /// Writes the subvolume as a stream, on a thread beside the one that reads the volume. It is faster where both take time.
+    /// Writes the stream on a second thread while this one reads the volume. This is faster if both take time.
     ///
     /// ```
     /// use ubtrfs::{Access, SendOptions, Snapshot, Volume};
@@ -166,28 +166,29 @@ impl Snapshot {
         Ok(writer.into_inner().flush().map_err(WriteError::from)?)
     }
 
-    /// Returns the facts that relate the subvolume to others, as of when it was opened.
+    /// Returns the attributes that relate the subvolume to others, as of when it was opened.
     pub fn lineage(&self) -> Lineage {
         Lineage::of(self.held().item())
     }
 
-    /// Tells what changed from `old` to this snapshot, in the order of paths. It costs what differs, not what there is.
+    /// Lists the changes from `old` to this snapshot, in the order of paths. The cost depends on the differences, not
+    /// on the size.
     ///
     /// # Errors
     ///
-    /// Both are of different volumes (`CrossesDevices`), or one is damaged. Changes that are too many for memory go to a
-    /// temporary file, which may fail.
+    /// The snapshots belong to different volumes (`CrossesDevices`), or one is damaged. Changes that do not fit into
+    /// memory go to a temporary file, which may fail.
     pub fn changes_since(&self, old: &Snapshot) -> Result<Changes> {
         let changes = Changes::new(old.held(), self.held());
         changes.naming_alone("compare snapshots")
     }
 }
 
-/// How a snapshot is sent. [`Snapshot`] has an example.
+/// Options for sending a snapshot. [`Snapshot`] has an example.
 #[derive(Clone, Debug, Default)]
 pub struct SendOptions<'a> {
     stream: StreamOptions,
-    /// The version was chosen. Else it is the oldest that the other options allow.
+    /// Whether the version was set. Otherwise it is the oldest that the other options allow.
     has_version: bool,
     omit_header: bool,
     omit_end: bool,
@@ -196,26 +197,26 @@ pub struct SendOptions<'a> {
 }
 
 impl<'a> SendOptions<'a> {
-    /// Creates options that send the whole of the snapshot, as a stream of version 1.
+    /// Creates options that send the whole snapshot, as a stream of version 1.
     pub fn new() -> SendOptions<'a> {
         SendOptions::default()
     }
 
-    /// Sends the difference from this snapshot, which the receiver has.
+    /// Sends the difference from this snapshot, which the receiver must have.
     #[must_use]
     pub fn parent(mut self, parent: &'a Snapshot) -> SendOptions<'a> {
         self.parent = Some(parent);
         self
     }
 
-    /// Sends what is shared with this snapshot as clones. The receiver has it. May be repeated.
+    /// Sends data that is shared with this snapshot as clones. The receiver must have it. May be called repeatedly.
     #[must_use]
     pub fn clone_source(mut self, source: &'a Snapshot) -> SendOptions<'a> {
         self.clone_sources.push(source);
         self
     }
 
-    /// Sets the version of the stream: 1 by default, and 2 if compressed data is sent as it is.
+    /// Sets the version of the stream: 1 by default, and 2 if compressed data is sent.
     #[must_use]
     pub fn version(mut self, version: StreamVersion) -> SendOptions<'a> {
         self.stream.version = version;
@@ -223,21 +224,21 @@ impl<'a> SendOptions<'a> {
         self
     }
 
-    /// Sends compressed data as it is, which needs version 2 of the stream.
+    /// Sends compressed data without decompressing it, which needs version 2 of the stream.
     #[must_use]
     pub fn compressed(mut self, compressed: bool) -> SendOptions<'a> {
         self.stream.compressed = compressed;
         self
     }
 
-    /// Says which ranges of files changed, and sends no data.
+    /// Sends only the changed ranges of files, without their data.
     #[must_use]
     pub fn no_data(mut self, no_data: bool) -> SendOptions<'a> {
         self.stream.no_data = no_data;
         self
     }
 
-    /// Writes no header, as for all but the first of several subvolumes in one stream.
+    /// Writes no header. For all but the first of several subvolumes in one stream.
     ///
     /// ```
     /// use ubtrfs::{Access, SendOptions, Snapshot, Volume};
@@ -263,7 +264,7 @@ impl<'a> SendOptions<'a> {
         self
     }
 
-    /// Writes no end, as for all but the last of several subvolumes in one stream.
+    /// Writes no end. For all but the last of several subvolumes in one stream.
     #[must_use]
     pub fn omit_end(mut self, omit_end: bool) -> SendOptions<'a> {
         self.omit_end = omit_end;

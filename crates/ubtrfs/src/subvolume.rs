@@ -1,4 +1,4 @@
-//! A subvolume: where paths begin, and what is known of it.
+//! Subvolumes, at whose root paths begin, and their attributes.
 
 mod info;
 
@@ -37,17 +37,17 @@ pub(crate) const PERMISSIONS: u32 = 0o7777;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// It stays as it is. Only such a snapshot can be sent and compared.
+    /// It cannot be changed. Only such a snapshot can be sent and compared.
     ReadOnly,
     /// It is a subvolume like any other.
     Writable,
 }
 
-/// A subvolume: a tree of files. Its methods by paths are those of [`std::fs`].
+/// A subvolume: a tree of files. Its methods with paths work like the functions of [`std::fs`].
 ///
-/// Paths begin at the root of the subvolume, with or without a slash, and mean what they mean to `std::fs`. There is no
-/// working directory but the root, and no way above it. Paths may lead through subvolumes below.
-/// Cheap to clone: clones are the same subvolume, and keep their volume open.
+/// Paths begin at the root of the subvolume, with or without a leading slash, and otherwise have the same meaning as in
+/// `std::fs`. The working directory is always the root, and nothing is above it. Paths may lead through nested
+/// subvolumes. Cheap to clone: clones are the same subvolume, and keep their volume open.
 ///
 /// No permission is checked: the program may do everything. New files belong to user and group 0, and no umask applies.
 ///
@@ -70,7 +70,7 @@ pub struct Subvolume {
     pub(crate) root: FileId,
 }
 
-/// Returns the bytes of a path that the engine can walk (PATHS-1).
+/// Returns the bytes of a path for the engine (PATHS-1).
 pub(crate) fn bytes(path: &Path) -> Caused<&[u8]> {
     // PATHS-1
     match path.as_os_str().as_bytes() {
@@ -96,7 +96,7 @@ impl Subvolume {
         self.root.root.0
     }
 
-    /// Reads what is known of the subvolume.
+    /// Reads the attributes of the subvolume.
     ///
     /// # Errors
     ///
@@ -109,11 +109,11 @@ impl Subvolume {
         found.naming_alone("examine subvolume")
     }
 
-    /// Opens the subvolume that `path` leads to.
+    /// Opens the subvolume at `path`.
     ///
     /// # Errors
     ///
-    /// There is no subvolume at this path.
+    /// There is no subvolume at `path`.
     pub fn subvolume(&self, path: impl AsRef<Path>) -> Result<Subvolume> {
         let path = path.as_ref();
         let opened = self
@@ -122,11 +122,11 @@ impl Subvolume {
         opened.naming("open subvolume", path)
     }
 
-    /// Makes an empty subvolume, and commits.
+    /// Creates an empty subvolume, and commits.
     ///
     /// # Errors
     ///
-    /// As [`Subvolume::create_dir`], and those of [`Volume::sync`](crate::Volume::sync).
+    /// As [`Subvolume::create_dir`] and [`Volume::sync`](crate::Volume::sync).
     pub fn create_subvolume(&self, path: impl AsRef<Path>) -> Result<Subvolume> {
         let _entered = self.engine.enter();
         let path = path.as_ref();
@@ -138,14 +138,14 @@ impl Subvolume {
         made.naming("create subvolume", path)
     }
 
-    /// Makes `to` a snapshot of the subvolume at `of`, with all that was written before, and commits.
+    /// Creates a snapshot at `to` of the subvolume at `of`, including all earlier writes, and commits.
     ///
-    /// It costs one block, whatever the size. Of subvolumes nested in it only their empty directories are in it. The
-    /// path `/` is this subvolume itself.
+    /// It costs one block, regardless of the size. Nested subvolumes are not included; the snapshot has empty
+    /// directories in their place. The path `/` is this subvolume itself.
     ///
     /// # Errors
     ///
-    /// There is no subvolume at `of`, something is at `to`, and those of [`Volume::sync`](crate::Volume::sync).
+    /// There is no subvolume at `of`, `to` exists, and the errors of [`Volume::sync`](crate::Volume::sync).
     pub fn snapshot(
         &self,
         of: impl AsRef<Path>,
@@ -163,12 +163,12 @@ impl Subvolume {
         made.naming_both("snapshot", of, to)
     }
 
-    /// Deletes a subvolume with all that is in it, but not with subvolumes nested in it. Its space comes back in the
+    /// Deletes a subvolume with all its contents. It must not contain nested subvolumes. Its space is freed in the
     /// background.
     ///
     /// # Errors
     ///
-    /// There is no subvolume at this path, it holds others, or it is the default subvolume.
+    /// There is no subvolume at this path, it contains other subvolumes, or it is the default subvolume.
     pub fn delete_subvolume(&self, path: impl AsRef<Path>) -> Result<()> {
         let _entered = self.engine.enter();
         let path = path.as_ref();
@@ -179,7 +179,7 @@ impl Subvolume {
         deleted.naming("delete subvolume", path)
     }
 
-    /// Tells whether the subvolume is read-only.
+    /// Returns whether the subvolume is read-only.
     ///
     /// # Errors
     ///
@@ -190,11 +190,11 @@ impl Subvolume {
         is_read_only.naming_alone("examine subvolume")
     }
 
-    /// Makes the subvolume read-only, with all that was written to it before, or writable.
+    /// Makes the subvolume read-only, including all earlier writes, or writable.
     ///
     /// # Errors
     ///
-    /// It was deleted, the volume is read-only, or written data is lost. It is to be writable, and a
+    /// It was deleted, the volume is read-only, or written data is lost. It shall become writable while a
     /// [`Snapshot`](crate::Snapshot) of it is open (`PermissionDenied`).
     pub fn set_read_only(&self, read_only: bool) -> Result<()> {
         let _entered = self.engine.enter();
@@ -202,7 +202,7 @@ impl Subvolume {
         set.naming_alone("set the read-only flag of a subvolume")
     }
 
-    /// Handles of two volumes may not meet.
+    /// Refuses handles of different volumes.
     pub(crate) fn check_same_volume(&self, other: &Subvolume) -> Caused<()> {
         match self.engine.is_same(&other.engine) {
             true => Ok(()),
@@ -218,19 +218,19 @@ impl Subvolume {
         }
     }
 
-    /// Tells whether a file is the root directory of its subvolume.
+    /// Returns whether a file is the root directory of its subvolume.
     fn is_root(&self, id: FileId) -> Caused<bool> {
         Ok(!id.is_empty_subvolume_dir() && self.engine.root_dir(id.root)? == id)
     }
 
-    /// Finds the subvolume that holds the file at `path`: its id, and whether the file is its root directory. A link at the
-    /// end of the path is not followed.
+    /// Finds the subvolume of the file at `path`: its id, and whether the file is its root directory. A link at the end
+    /// of the path is not followed.
     ///
-    /// Reads only the directories on the path. So commands can name a file or subvolume that is damaged.
+    /// Reads only the directories on the path, so that commands can name a damaged file or subvolume.
     ///
     /// # Errors
     ///
-    /// There is nothing at this path.
+    /// `path` does not exist.
     #[doc(hidden)]
     pub fn find_subvolume(&self, path: impl AsRef<Path>) -> Result<(u64, bool)> {
         let path = path.as_ref();
@@ -240,22 +240,22 @@ impl Subvolume {
         found.naming("find", path)
     }
 
-    /// Finds the handle of the file that a path leads to, links followed.
+    /// Finds the handle of the file at a path. Links are followed.
     pub(crate) fn resolve(&self, path: &Path) -> Caused<FileId> {
         Ok(self.engine.resolve_following(self.root, bytes(path)?)?)
     }
 
-    /// Finds the handle of the file that a path leads to. A link at the end is not followed.
+    /// Finds the handle of the file at a path. A link at the end is not followed.
     pub(crate) fn resolve_link(&self, path: &Path) -> Caused<FileId> {
         Ok(self.engine.resolve(self.root, bytes(path)?)?)
     }
 
-    /// Finds the directory and the name that a path ends with. A link of that name is not followed.
+    /// Finds the parent directory and the name at the end of a path. A link with that name is not followed.
     pub(crate) fn end_of(&self, path: &Path) -> Caused<PathEnd> {
         Ok(self.engine.resolve_end(self.root, bytes(path)?, false)?)
     }
 
-    /// Finds the directory and the name of a directory or subvolume that is to be made.
+    /// Finds the parent directory and the name of a new directory or subvolume.
     pub(crate) fn name_for_dir(&self, path: &Path) -> Caused<(FileId, Vec<u8>)> {
         let end = self.end_of(path)?;
         match end.last {
@@ -264,7 +264,7 @@ impl Subvolume {
         }
     }
 
-    /// Finds the end of the path of a directory that may be removed, and its name.
+    /// Finds the end of the path of a directory to remove, and its name.
     pub(crate) fn dir_to_remove(&self, path: &Path) -> Caused<(PathEnd, Vec<u8>)> {
         let end = self.end_of(path)?;
         match &end.last {

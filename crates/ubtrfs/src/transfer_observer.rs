@@ -1,4 +1,4 @@
-//! Progress and problems of a transfer of a tree, as programs hear of them.
+//! Progress and problems of a transfer of a tree, for programs.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -12,7 +12,7 @@ use crate::transfer::copy::{CopyError, CopyProblem};
 use crate::transfer::tar::TarProblem;
 use crate::transfer::unpack::UnpackError;
 
-/// A listener to a transfer of a tree while it goes on. The transfer goes on past files that it cannot transfer.
+/// An observer of a transfer of a tree. The transfer continues after files that it cannot transfer.
 ///
 /// ```
 /// use std::path::{Path, PathBuf};
@@ -47,30 +47,30 @@ use crate::transfer::unpack::UnpackError;
 /// A group waits for the transfer, and changes by other threads wait for the group. An observer must not wait for
 /// either.
 pub trait TransferObserver {
-    /// Hears that the file at `path` is next.
+    /// Receives each file before its transfer.
     fn begin(&mut self, path: &Path) {
         let _ = path;
     }
 
-    /// Hears that so many bytes of data were transferred.
+    /// Receives the length of each transferred part of data.
     fn transferred(&mut self, len_bytes: u64) {
         let _ = len_bytes;
     }
 
-    /// Tells whether the transfer is to end now. It is asked before each file and each part of its data, so the answer
-    /// should be quick. The transfer then returns an error of kind `Interrupted`.
+    /// Returns whether to cancel the transfer now. Called before each file and each part of its data, so it should be
+    /// fast. The transfer then returns an error of kind `Interrupted`.
     ///
-    /// Each file that was transferred stays. The last file may be short or lack attributes, as may the directories
-    /// above it.
+    /// Files that were already transferred are kept. The last file may be short or lack attributes, and so may its
+    /// parent directories.
     fn is_cancelled(&mut self) -> bool {
         false
     }
 
-    /// Hears what could not be transferred of the file at `path`.
+    /// Receives a problem with the file at `path`.
     fn failed(&mut self, path: &Path, problem: TransferProblem);
 }
 
-/// Something that a transfer could not do, in words for people. [`TransferObserver`] has an example.
+/// A problem of a transfer, with a message for display. [`TransferObserver`] has an example.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransferProblem {
     message: String,
@@ -80,18 +80,18 @@ pub struct TransferProblem {
 }
 
 impl TransferProblem {
-    /// Returns the kind of the failure, as [`Error::kind`](crate::Error::kind) has it.
+    /// Returns the kind of the failure, like [`Error::kind`](crate::Error::kind).
     pub fn kind(&self) -> io::ErrorKind {
         self.kind
     }
 
-    /// Tells whether the file was transferred, but not all of it: without an attribute, or with zeros for a range that
+    /// Returns whether the file was transferred incompletely: without an attribute, or with zeros for a range that
     /// cannot be read.
     pub fn is_partial(&self) -> bool {
         self.is_partial
     }
 
-    /// Tells whether the destination has no files of this kind, as an archive has no sockets.
+    /// Returns whether the destination does not support this kind of file, as an archive does not support sockets.
     pub fn is_of_kind(&self) -> bool {
         self.is_of_kind
     }
@@ -103,7 +103,7 @@ impl fmt::Display for TransferProblem {
     }
 }
 
-/// Passes on to a listener of a program.
+/// Forwards to an observer of the program.
 pub(crate) struct Forwarded<'a>(pub(crate) &'a mut dyn TransferObserver);
 
 impl Forwarded<'_> {

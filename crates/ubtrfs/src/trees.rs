@@ -1,4 +1,4 @@
-//! Whole trees by paths: archived and unpacked, and the problems of a transfer.
+//! Archiving and unpacking whole trees by path, and the problems of a transfer.
 //!
 //! Not here: copies (`copies`).
 
@@ -16,12 +16,12 @@ use crate::transfer::tar::{Archiver, TarError};
 use crate::transfer::unpack::{UnpackError, Unpacker};
 use crate::transfer_observer::{Forwarded, TransferObserver, TransferProblem};
 
-/// Problems that are listed.
+/// The maximum number of listed problems.
 const MAX_LISTED: usize = 1000;
-/// Bytes of an archive that are written at a time.
+/// The size of writes to an archive.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// The problems of a transfer of a tree. It goes on past files that it cannot transfer.
+/// The problems of a transfer of a tree. The transfer continues after files that it cannot transfer.
 ///
 /// ```
 /// use ubtrfs::Volume;
@@ -47,23 +47,23 @@ pub struct Problems {
     count: u64,
 }
 
-/// Something that a transfer could not do. [`Problems`] has an example.
+/// A problem of a transfer. [`Problems`] has an example.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Problem {
-    /// The file: its path as the transfer met it.
+    /// The path of the file, in the form that the transfer uses.
     pub path: PathBuf,
-    /// A description of the problem, for people.
+    /// A description of the problem, for display.
     pub message: String,
 }
 
 impl Problems {
-    /// Tells whether all was transferred.
+    /// Returns whether everything was transferred.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Returns how many problems there were.
+    /// Returns the number of problems.
     pub fn count(&self) -> u64 {
         self.count
     }
@@ -86,7 +86,7 @@ impl TransferObserver for Problems {
     }
 }
 
-/// How an archive is unpacked by [`Subvolume::import_tar_with`].
+/// Options for [`Subvolume::import_tar_with`].
 ///
 /// ```
 /// use ubtrfs::{ImportOptions, Problems, Volume};
@@ -118,16 +118,16 @@ impl ImportOptions {
         ImportOptions::default()
     }
 
-    /// Sets the permission bits that directories go without which no member of the archive is for, as umask(2). The
-    /// default is none.
+    /// Sets the permission bits to clear in directories that an archive implies but does not contain, like umask(2).
+    /// The default is 0.
     #[must_use]
     pub fn umask(mut self, umask: u32) -> ImportOptions {
         self.umask = umask;
         self
     }
 
-    /// Sets the path of the directory in the message of an error that ends the unpacking. By default it is the path of
-    /// the call. An observer hears the paths of the members, which are in the archive.
+    /// Sets the path of the directory in the message of an error that ends the unpacking. The default is the path of
+    /// the call. An observer receives the paths of the members in the archive.
     #[must_use]
     pub fn shown_as(mut self, path: impl Into<PathBuf>) -> ImportOptions {
         self.shown_as = Some(path.into());
@@ -136,19 +136,19 @@ impl ImportOptions {
 }
 
 impl Subvolume {
-    /// Writes a file, or a directory with all below, as a tar archive: POSIX pax, with extended attributes, ACLs, times
-    /// in nanoseconds and holes. Names begin with the last one of the path, or with ".".
+    /// Writes a file, or a directory with all its contents, as a tar archive: POSIX pax, with extended attributes,
+    /// ACLs, times in nanoseconds and holes. Names begin with the last component of the path, or with ".".
     ///
     /// # Errors
     ///
-    /// `out` fails, or nothing is at `path`.
+    /// `out` fails, or `path` does not exist.
     pub fn export_tar(&self, path: impl AsRef<Path>, out: impl Write) -> Result<Problems> {
         let mut problems = Problems::default();
         self.export_tar_with(path, out, &mut problems)?;
         Ok(problems)
     }
 
-    /// Writes a tar archive as [`Subvolume::export_tar`], and tells an observer how it goes on.
+    /// Writes a tar archive as [`Subvolume::export_tar`], and reports the progress to an observer.
     ///
     /// # Errors
     ///
@@ -174,24 +174,24 @@ impl Subvolume {
         Ok(out.flush().map_err(TarError::from)?)
     }
 
-    /// Unpacks a tar archive into a directory. It is a file, a pipe or any other reader, read from where it stands to
-    /// its end. It may be of GNU tar, POSIX (pax, ustar) or older, and compressed by gzip, zstd, xz or bzip2.
+    /// Unpacks a tar archive into a directory. The archive is a file, a pipe or any other reader, read from its current
+    /// position to its end. It may be in the format of GNU tar, POSIX (pax, ustar) or older, and compressed by gzip,
+    /// zstd, xz or bzip2.
     ///
-    /// Kept are owners by their numbers, modes, times, extended attributes, ACLs, hard links, devices and holes. Files
-    /// that exist are replaced. Nothing outside the directory is touched, whatever the archive says.
+    /// Owners by id, modes, times, extended attributes, ACLs, hard links, devices and holes are preserved. Existing
+    /// files are replaced. Nothing outside the directory is touched, even by a malicious archive.
     ///
     /// # Errors
     ///
-    /// The archive cannot be read on (`InvalidData`, `UnexpectedEof`), the volume is full, or `dir` is no directory.
-    /// Each file that was unpacked stays.
+    /// The archive cannot be read further (`InvalidData`, `UnexpectedEof`), the volume is full, or `dir` is not a
+    /// directory. Files that were already unpacked are kept.
     pub fn import_tar(&self, archive: impl Read, dir: impl AsRef<Path>) -> Result<Problems> {
         let mut problems = Problems::default();
         self.import_tar_with(archive, dir, &ImportOptions::new(), &mut problems)?;
         Ok(problems)
     }
 
-    /// Unpacks a tar archive as [`Subvolume::import_tar`], in the way that the options say, and tells an observer how
-    /// it goes on.
+    /// Unpacks a tar archive as [`Subvolume::import_tar`], with options, and reports the progress to an observer.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! An open volume: what is one for all its subvolumes.
+//! Open volumes, and operations that concern all their subvolumes.
 
 mod builder;
 
@@ -18,10 +18,10 @@ use crate::subvolume::{Subvolume, SubvolumeInfo};
 
 pub use builder::{Builder, ClearedLog};
 
-/// An open volume. Its files are reached through subvolumes: [`Volume::root`] is the top level.
+/// An open volume. Its files are in subvolumes: [`Volume::root`] is the top level.
 ///
-/// Cheap to clone: clones are the same volume. It is closed when the last clone is dropped, and with it the last
-/// [`Subvolume`] and [`File`](crate::File), or by [`Volume::close`]. All methods may be called from many threads.
+/// Cheap to clone: clones are the same volume. It is closed by [`Volume::close`], or when the last clone, [`Subvolume`]
+/// and [`File`](crate::File) are dropped. All methods may be called from many threads.
 ///
 /// ```
 /// use ubtrfs::Volume;
@@ -43,7 +43,7 @@ pub struct Volume {
     root: Subvolume,
 }
 
-/// Why a group has no value.
+/// The reason why a group has no result.
 enum GroupEnd<E> {
     /// Its work failed.
     Work(E),
@@ -58,12 +58,12 @@ impl<E> From<EngineError> for GroupEnd<E> {
 }
 
 impl Volume {
-    /// Begins to say how a volume is opened or made.
+    /// Creates a builder, which sets options for opening or creating a volume.
     pub fn builder() -> Builder {
         Builder::default()
     }
 
-    /// Opens a volume for reading and writing, alone; see [`Builder::open`].
+    /// Opens a volume for reading and writing, exclusively; see [`Builder::open`].
     ///
     /// # Errors
     ///
@@ -72,7 +72,7 @@ impl Volume {
         Volume::builder().open(path)
     }
 
-    /// Opens a volume for reading. Others may read it meanwhile.
+    /// Opens a volume read-only. Other processes may also open it read-only.
     ///
     /// # Errors
     ///
@@ -81,7 +81,7 @@ impl Volume {
         Volume::builder().read_only().open(path)
     }
 
-    /// Makes a volume in a new file; see [`Builder::create`].
+    /// Creates a volume in a new file; see [`Builder::create`].
     ///
     /// # Errors
     ///
@@ -90,7 +90,7 @@ impl Volume {
         Volume::builder().create(path, len_bytes)
     }
 
-    /// Makes a volume in memory; see [`Builder::in_memory`].
+    /// Creates a volume in memory; see [`Builder::in_memory`].
     ///
     /// # Errors
     ///
@@ -103,15 +103,15 @@ impl Volume {
         Volume::on(Engine::new(engine))
     }
 
-    /// Creates a handle on an engine that the server of a mount has opened, and closes. Commands on paths in the mount
-    /// run in the server, on this very engine.
+    /// Creates a handle on an engine that the server of a mount has opened and will close. Commands on paths in the
+    /// mount run in the server, on this same engine.
     #[doc(hidden)]
     pub fn of_engine(engine: &Arc<ubtrfs_engine::Volume>) -> Volume {
         Volume::on(Engine::borrowed(Arc::clone(engine)))
     }
 
     fn on(engine: Engine) -> Volume {
-        // Other subvolumes and the reports can be had where the top level is damaged, which its own use tells.
+        // Other subvolumes and the reports are available even if the top level is damaged; using it returns the error.
         let root = engine.root_dir(RootId::FS_TREE);
         let root = root.unwrap_or(FileId::new(RootId::FS_TREE, InodeNr::FIRST_FREE));
         Volume {
@@ -119,20 +119,20 @@ impl Volume {
         }
     }
 
-    /// Returns the engine below, for the server of a mount and for commands that show trees and blocks. Its interface
-    /// follows the on-disk format and is not stable. It takes no changes once the last handle of this library is
+    /// Returns the engine, for the server of a mount and for commands that display trees and blocks. Its interface
+    /// follows the on-disk format and is not stable. It accepts no changes after the last handle of this library is
     /// dropped, which closes it.
     #[doc(hidden)]
     pub fn engine(&self) -> &Arc<ubtrfs_engine::Volume> {
         &self.root.engine
     }
 
-    /// Returns the top level, which is the subvolume that holds all others.
+    /// Returns the top level, the subvolume that contains all others.
     pub fn root(&self) -> &Subvolume {
         &self.root
     }
 
-    /// Lists all subvolumes by ascending id, the top level first. Deleted ones are among them until their space is
+    /// Lists all subvolumes by ascending id, the top level first. Deleted subvolumes are listed until their space is
     /// free.
     ///
     /// # Errors
@@ -147,8 +147,8 @@ impl Volume {
         Ok(plain.collect())
     }
 
-    /// Reads what is known of the subvolume of an id, also of one that is deleted and not all free yet. None if there is
-    /// none. It takes the same time however many subvolumes there are.
+    /// Reads the attributes of a subvolume by its id, including a deleted one whose space is not all free yet. Returns
+    /// `None` if it does not exist. The cost does not depend on the number of subvolumes.
     ///
     /// # Errors
     ///
@@ -159,11 +159,11 @@ impl Volume {
         Ok(info.map(|info| SubvolumeInfo::of(&self.root.engine, &info)))
     }
 
-    /// Opens the subvolume of an id.
+    /// Opens a subvolume by its id.
     ///
     /// # Errors
     ///
-    /// There is none (`NotFound`).
+    /// It does not exist (`NotFound`).
     pub fn subvolume_by_id(&self, id: u64) -> Result<Subvolume> {
         let opened = self
             .open_subvolume(RootId(id))
@@ -174,7 +174,7 @@ impl Volume {
         opened.naming_alone("open subvolume")
     }
 
-    /// Opens the subvolume that a mount shows if none is named.
+    /// Opens the default subvolume, which mounts use unless another one is named.
     ///
     /// # Errors
     ///
@@ -185,7 +185,8 @@ impl Volume {
         opened.naming_alone("open the default subvolume")
     }
 
-    /// Returns the id of the subvolume that a mount shows if none is named. That subvolume need not be sound.
+    /// Returns the id of the default subvolume, which mounts use unless another one is named. The subvolume may be
+    /// damaged.
     ///
     /// # Errors
     ///
@@ -196,16 +197,16 @@ impl Volume {
     }
 
     fn open_subvolume(&self, id: RootId) -> std::result::Result<Subvolume, EngineError> {
-        // A tree that is no subvolume has no root directory, and one that is deleted cannot be entered.
+        // A tree that is not a subvolume has no root directory, and a deleted subvolume cannot be entered.
         self.engine().subvolume_tree(id)?;
         Subvolume::of_id(&self.root.engine, id)
     }
 
-    /// Has a mount show this subvolume if none is named.
+    /// Sets the default subvolume, which mounts use unless another one is named.
     ///
     /// # Errors
     ///
-    /// It was deleted, or is of another volume, or the volume is read-only.
+    /// It was deleted, or belongs to another volume, or the volume is read-only.
     pub fn set_default_subvolume(&self, subvolume: &Subvolume) -> Result<()> {
         let _entered = self.engine().enter();
         let set = self
@@ -220,25 +221,25 @@ impl Volume {
         self.engine().superblock().fsid
     }
 
-    /// Returns the label of the volume as of the last commit. It is empty if the volume has none.
+    /// Returns the label of the volume as of the last commit, or an empty one.
     pub fn label(&self) -> OsString {
         OsString::from_vec(self.engine().superblock().label().to_vec())
     }
 
-    /// Gives the volume another label, which [`Volume::label`] shows once it is committed.
+    /// Sets the label, which [`Volume::label`] returns once it is committed.
     ///
     /// # Errors
     ///
-    /// More than 255 bytes, or a NUL among them.
+    /// The label is longer than 255 bytes, or contains a NUL.
     pub fn set_label(&self, label: impl AsRef<OsStr>) -> Result<()> {
         let _entered = self.engine().enter();
         let set = self.engine().set_label(label.as_ref().as_bytes());
         set.naming_alone("set the label")
     }
 
-    /// Sets the error counts of all devices to 0, as `btrfs device stats -z`. They are saved with the next commit.
+    /// Resets the error counters of all devices, like `btrfs device stats -z`. They are saved with the next commit.
     ///
-    /// A device with errors of writes, flushes or generations is read last until then.
+    /// A device with errors of writes, flushes or generations is read only as a last resort until then.
     ///
     /// ```
     /// use ubtrfs::Volume;
@@ -265,7 +266,7 @@ impl Volume {
             .naming_alone("reset the errors of devices")
     }
 
-    /// Tells whether both are handles on one open volume.
+    /// Returns whether both are handles on the same open volume.
     ///
     /// ```
     /// use ubtrfs::Volume;
@@ -281,8 +282,8 @@ impl Volume {
         self.root.engine.is_same(&other.root.engine)
     }
 
-    /// Tells whether the volume lies on this file or device of the machine. A program does not write one that is open,
-    /// and a copy into the volume does not read it.
+    /// Returns whether the volume is stored in this file or device of the host. A program must not write to the files
+    /// of an open volume, and a copy into the volume does not read them.
     ///
     /// ```
     /// use ubtrfs::Volume;
@@ -300,29 +301,29 @@ impl Volume {
         self.root.engine.lies_on(file)
     }
 
-    /// Tells whether the volume was opened for reading.
+    /// Returns whether the volume was opened read-only.
     pub fn is_read_only(&self) -> bool {
         !self.engine().is_writable()
     }
 
-    /// Writes all buffered data and commits everything done before the call. Returns when it is durable.
+    /// Writes all buffered data and commits all earlier changes. Returns when they are durable.
     ///
     /// # Errors
     ///
     /// - the volume is read-only or closed, or a commit failed before (`ReadOnlyFilesystem`)
-    /// - a device fails; after a failed commit, the volume is read-only and what was durable stays
-    /// - data of some file is lost; all the rest is durable then
+    /// - a device fails; after a failed commit, the volume is read-only and durable changes are kept
+    /// - data of some file is lost; everything else is durable then
     pub fn sync(&self) -> Result<()> {
         let _entered = self.engine().enter();
         self.engine().sync().naming_alone("sync the volume")
     }
 
-    /// Does `work`, and commits all that it did at once: after a power cut there is all of it or nothing. Returns when
-    /// it is durable.
+    /// Runs `work`, and commits all its changes atomically: after a power cut either all of them exist or none does.
+    /// Returns when they are durable.
     ///
-    /// While it runs, changes by other threads wait, and so do syncs. `work` makes its changes on the thread that
-    /// called: it must not wait for another thread that changes this volume. Reading goes on. A group within a group is
-    /// a part of it.
+    /// While it runs, changes by other threads wait, and so do syncs. `work` makes its changes on the calling thread:
+    /// it must not wait for another thread that changes this volume. Reads do not wait. A nested group becomes a part
+    /// of the outer one.
     ///
     /// ```
     /// use ubtrfs::Volume;
@@ -340,28 +341,28 @@ impl Volume {
     /// ```
     ///
     /// Limits:
-    /// - An operation that commits by itself is refused within (`QuotaExceeded`): [`Volume::sync`],
-    ///   [`File::sync_all`](crate::File::sync_all), making subvolumes and snapshots, [`Subvolume::receive`],
+    /// - An operation that commits by itself is refused inside a group (`QuotaExceeded`): [`Volume::sync`],
+    ///   [`File::sync_all`](crate::File::sync_all), creating subvolumes and snapshots, [`Subvolume::receive`],
     ///   [`Snapshot::open`](crate::Snapshot::open).
-    /// - Changes of names, attributes and extents take at most half of the memory for a transaction: 64 MiB, or less
-    ///   after [`Builder::limit_memory`]. That is some 90,000 new small files. The size of data does not count.
+    /// - Changes of names, attributes and extents may use at most half of the memory for a transaction: 64 MiB, or less
+    ///   after [`Builder::limit_memory`]. That is about 90,000 new small files. The size of data does not count.
     /// - Space that the group frees can be used only after it.
-    /// - Data of files without copy on write is overwritten in place, and so not part of it.
+    /// - Data of files without copy on write is overwritten in place, and so not part of the group.
     ///
     /// # Errors
     ///
-    /// - those of `work`, and of [`Volume::sync`]
+    /// - the errors of `work` and of [`Volume::sync`]
     /// - the group is too large (`QuotaExceeded`)
-    /// - it is called within another operation, as by what [`Subvolume::receive`] reads from (`InvalidInput`)
+    /// - it is called inside another operation, for example by the reader of [`Subvolume::receive`] (`InvalidInput`)
     ///
-    /// Nothing is rolled back: what `work` did before an error stays, and becomes durable with the next commit, without
-    /// the promise of a group. If its data finds no space for its items, the volume takes no more changes
-    /// (`ReadOnlyFilesystem`), and opening it anew shows what was before.
+    /// Nothing is rolled back: changes that `work` made before an error are kept, and become durable with the next
+    /// commit, not atomically. If there is no space for the items of its data, the volume refuses further changes
+    /// (`ReadOnlyFilesystem`), and opening it again shows the state before.
     pub fn group<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         self.group_with(work)
     }
 
-    /// Does `work` as [`Volume::group`], for work with errors of its own.
+    /// Runs `work` as [`Volume::group`], for work with errors of its own.
     ///
     /// ```
     /// use std::io;
@@ -406,15 +407,15 @@ impl Volume {
         freed.naming_alone("free deleted subvolumes")
     }
 
-    /// Closes the volume after a commit of everything, for all clones, subvolumes and open files. From then on they
-    /// change nothing. The devices are free when the last of these is dropped.
+    /// Closes the volume after committing everything, for all clones, subvolumes and open files. They can no longer
+    /// change it. The devices are released when the last of these is dropped.
     ///
-    /// Of a volume that is open read-only nothing is committed, and nothing can fail. Its files stay readable until the
-    /// last of these is dropped.
+    /// For a volume that is open read-only nothing is committed, and nothing can fail. Its files stay readable until
+    /// the last of these is dropped.
     ///
     /// # Errors
     ///
-    /// As [`Volume::sync`]. The volume is closed all the same.
+    /// As [`Volume::sync`]. The volume is closed nevertheless.
     pub fn close(self) -> Result<()> {
         let _entered = self.engine().enter();
         self.engine().close().naming_alone("close the volume")

@@ -1,4 +1,4 @@
-//! Walking all that is below a directory.
+//! Walking all files below a directory.
 
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
@@ -13,11 +13,11 @@ use crate::read_dir::DirEntry;
 use crate::subvolume::Subvolume;
 use crate::transfer::walk::{Entry, Filter, Order, Refused, Step, WalkOn};
 
-/// An iterator over all that is below a directory, each directory before what is in it. Subvolumes count as directories, and
-/// links are not followed.
+/// An iterator over all files below a directory, each directory before its contents. Subvolumes count as directories,
+/// and links are not followed.
 ///
-/// It goes on behind an error, which has the path. Memory grows with the depth, and not with the files. On a damaged volume
-/// a directory that stands in several places is an error, so that a walk always ends.
+/// It continues after an error, which has the path. Memory use grows with the depth, and not with the number of files.
+/// On a damaged volume a directory with several parents is an error, so that a walk always ends.
 ///
 /// ```
 /// use std::path::Path;
@@ -45,11 +45,11 @@ pub struct Walk {
     walk: WalkOn<Arc<ubtrfs_engine::Volume>>,
     /// Keeps the volume open.
     engine: Engine,
-    /// The paths of the directories that the walk is in, from the beginning down.
+    /// The paths of the directories that the walk is in, from the start down.
     dirs: Vec<Arc<Path>>,
     /// The directory that the next step enters, with its path.
     next_dir: Option<(Entry, PathBuf)>,
-    /// The last error is of that directory.
+    /// Whether the last error belongs to that directory.
     is_refused: bool,
 }
 
@@ -74,19 +74,19 @@ impl Walk {
         }
     }
 
-    /// Returns how far below the beginning the last entry is: 1 for what is right in that directory.
+    /// Returns the depth of the last entry: 1 directly in the start directory.
     pub fn depth(&self) -> usize {
         self.walk.depth()
     }
 
-    /// Tells whether more entries follow in the directory of the last one. It is known only with
+    /// Returns whether more entries follow in the directory of the last one. It is known only with
     /// [`WalkOptions::sort_by_name`].
     pub fn has_sibling(&self) -> bool {
         self.walk.has_sibling()
     }
 
-    /// Tells whether the last step was an error of the directory that was returned before it, which is not entered.
-    /// Otherwise an error is of a directory that could not be listed whole, after the entries that were read.
+    /// Returns whether the last step was an error of the previous directory entry, which is not entered. Any other
+    /// error belongs to a directory that could not be listed completely, after the entries that were read.
     pub fn is_refused(&self) -> bool {
         self.is_refused
     }
@@ -104,7 +104,7 @@ impl Walk {
         entry
     }
 
-    /// Returns the path of the directory that the last step was in. ENTRY-PATH-1 holds for it, and not for that of
+    /// Returns the path of the directory of the last step. ENTRY-PATH-1 holds for this path, but not for the path in
     /// `walk`.
     fn current_dir(&mut self) -> Arc<Path> {
         self.dirs.truncate(self.walk.depth());
@@ -137,7 +137,7 @@ impl Iterator for Walk {
     }
 }
 
-/// How [`Subvolume::walk_with`] and [`Subvolume::walk_dirs`] go through directories.
+/// Options for [`Subvolume::walk_with`] and [`Subvolume::walk_dirs`].
 ///
 /// ```
 /// use std::path::Path;
@@ -168,19 +168,19 @@ pub struct WalkOptions {
 }
 
 impl WalkOptions {
-    /// Returns everything, in the order in which the entries of each directory were made.
+    /// Creates options that return everything, with the entries of each directory in the order of their creation.
     pub fn new() -> WalkOptions {
         WalkOptions::default()
     }
 
-    /// Goes through each directory by the bytes of the names. Memory grows with the largest directory then.
+    /// Sorts each directory by the bytes of the names. Memory use grows with the largest directory then.
     #[must_use]
     pub fn sort_by_name(mut self, by_name: bool) -> WalkOptions {
         self.by_name = by_name;
         self
     }
 
-    /// Takes a link at the end of the path for itself, which is no directory. Links below are not followed in any case.
+    /// Does not follow a link at the end of the path, which is an error then. Links below it are never followed.
     #[must_use]
     pub fn no_follow(mut self, no_follow: bool) -> WalkOptions {
         self.no_follow = no_follow;
@@ -194,7 +194,7 @@ impl WalkOptions {
         self
     }
 
-    /// Skips all entries but directories.
+    /// Skips all entries except directories.
     #[must_use]
     pub fn only_directories(mut self, only_directories: bool) -> WalkOptions {
         self.filter.only_directories = only_directories;
@@ -210,16 +210,16 @@ impl WalkOptions {
 }
 
 impl Subvolume {
-    /// Walks all that is below a directory, in the order in which the entries of each were made.
+    /// Walks all files below a directory, with the entries of each directory in the order of their creation.
     ///
     /// # Errors
     ///
-    /// It is no directory, is missing, or cannot be read.
+    /// It is not a directory, does not exist, or cannot be read.
     pub fn walk(&self, path: impl AsRef<Path>) -> Result<Walk> {
         self.walk_with(path, &WalkOptions::new())
     }
 
-    /// Walks what is below a directory, in the way that the options say.
+    /// Walks the files below a directory, with options.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Walking directories, each listed as a whole before those in it.
+//! Walking directories, each listed completely before its subdirectories.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -14,14 +14,14 @@ use crate::subvolume::Subvolume;
 use crate::transfer::walk::{Entry, Gate, entries};
 use crate::walk::WalkOptions;
 
-/// An iterator over a directory and all those below it, each with all of its entries, as `ls -R` lists them. A directory
-/// comes before those in it. Subvolumes count as directories, and links are not followed.
+/// An iterator over a directory and all directories below it, each with all of its entries, as `ls -R` lists them. A
+/// directory is returned before its subdirectories. Subvolumes count as directories, and links are not followed.
 ///
-/// It goes on behind an error, which has the path. On a damaged volume a directory that stands in several places is an
-/// error, so that a walk always ends.
+/// It continues after an error, which has the path. On a damaged volume a directory with several parents is an error,
+/// so that a walk always ends.
 ///
-/// Memory holds all entries of a directory, and the paths of directories that are still to be listed. These are the later
-/// siblings on each level above. [`Walk`](crate::Walk) needs less.
+/// All entries of a directory are in memory, and the paths of directories that are still to be listed. These are the
+/// later siblings on each level above. [`Walk`](crate::Walk) needs less.
 ///
 /// ```
 /// use std::path::Path;
@@ -45,12 +45,12 @@ pub struct WalkDirs {
     engine: Engine,
     /// The root of the subvolume that is walked.
     top: FileId,
-    /// Where the walk began.
+    /// The start of the walk.
     start: FileId,
     options: WalkOptions,
-    /// Directories to be listed and errors to be told, the next one last.
+    /// Directories to list and errors to return, the next one last.
     pending: Vec<Result<(Arc<Path>, FileId)>>,
-    /// The directory that was returned last, and the directories in it with their paths.
+    /// The directory that was returned last, and its subdirectories with their paths.
     last: Option<(FileId, Vec<(Entry, PathBuf)>)>,
 }
 
@@ -67,17 +67,17 @@ pub struct ListedDir {
 }
 
 impl ListedDir {
-    /// Returns the path, which is that of the beginning, as it was given, with the names below.
+    /// Returns the path of the start, as it was given, joined with the names below it.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Opens the directory itself, without walking its path again.
+    /// Opens the directory itself, without a new path lookup.
     pub fn open(&self) -> Dir {
         Dir::listed(&self.engine, self.id, self.top, self.path.to_path_buf())
     }
 
-    /// Opens the directory that holds this one: `..`. The top directory of the subvolume that was walked holds itself.
+    /// Opens the parent directory: `..`. The top directory of the walked subvolume is its own parent.
     ///
     /// # Errors
     ///
@@ -92,7 +92,7 @@ impl ListedDir {
         Ok(Dir::listed(&self.engine, parent, self.top, path))
     }
 
-    /// Returns the entries that are not left out.
+    /// Returns the entries that are not skipped.
     pub fn entries(&self) -> &[DirEntry] {
         &self.entries
     }
@@ -141,7 +141,7 @@ impl WalkDirs {
         }
     }
 
-    /// Notes the directories that are right in one.
+    /// Adds the subdirectories of a directory.
     fn push_below(&mut self, dir: FileId, below: Vec<(Entry, PathBuf)>) {
         let mut gate = Gate::of(self.start, dir);
         let mut passed = Vec::with_capacity(below.len());
@@ -169,7 +169,7 @@ impl Iterator for WalkDirs {
 }
 
 impl Subvolume {
-    /// Walks a directory and those below it, each listed as a whole.
+    /// Walks a directory and all directories below it, each listed completely.
     ///
     /// # Errors
     ///

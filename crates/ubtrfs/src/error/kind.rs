@@ -47,7 +47,7 @@ impl Cause {
     }
 }
 
-/// Returns the kind of EBADF in `std`, which has no public name.
+/// Returns the kind of EBADF, which `std` does not name publicly.
 fn bad_descriptor() -> io::ErrorKind {
     io::Error::from(rustix::io::Errno::BADF).kind()
 }
@@ -117,7 +117,7 @@ fn engine_kind(error: &EngineError) -> io::ErrorKind {
     }
 }
 
-/// Returns the kind of ELOOP in `std`, which has no stable name yet.
+/// Returns the kind of ELOOP, whose name in `std` is not stable yet.
 fn symlink_loop() -> io::ErrorKind {
     io::Error::from(rustix::io::Errno::LOOP).kind()
 }

@@ -1,4 +1,4 @@
-//! Flags and times come back as they were set.
+//! Flags and times that are read as they were set.
 
 use std::time::{Duration, UNIX_EPOCH};
 

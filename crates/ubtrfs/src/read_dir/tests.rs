@@ -1,4 +1,4 @@
-//! Names that are none.
+//! Invalid names.
 
 use super::*;
 

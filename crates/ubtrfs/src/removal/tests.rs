@@ -1,4 +1,4 @@
-//! Directories that cannot be entered: moved away meanwhile, or damaged.
+//! Directories that cannot be entered: moved away by another thread, or damaged.
 
 use std::io::ErrorKind;
 

@@ -1,4 +1,4 @@
-//! Plain values of a subvolume.
+//! Attributes of a subvolume, as plain values.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -12,7 +12,7 @@ use ubtrfs_format::uuid::Uuid;
 
 use crate::handle::Engine;
 
-/// The facts of a subvolume.
+/// The attributes of a subvolume.
 ///
 /// ```
 /// use std::path::Path;
@@ -31,40 +31,40 @@ use crate::handle::Engine;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SubvolumeInfo {
-    /// The number within the volume. The top level has 5.
+    /// The id within the volume. The top level has 5.
     pub id: u64,
-    /// The path from the root of the top level, without a slash before it; empty for the top level itself. None if it has no
-    /// place, being deleted, or if what is above cannot be read.
+    /// The path from the root of the top level, without a leading slash; empty for the top level itself. `None` if it
+    /// is being deleted, or if a directory above cannot be read.
     pub path: Option<PathBuf>,
-    /// The subvolume that holds it; None if it has no place, as the top level.
+    /// The subvolume that contains it; `None` for the top level, and while it is being deleted.
     pub parent_id: Option<u64>,
-    /// The UUID, which no other subvolume of any volume has.
+    /// The unique UUID of the subvolume.
     pub uuid: Uuid,
     /// The UUID of the subvolume that it is a snapshot of.
     pub parent_uuid: Option<Uuid>,
     /// The UUID of the subvolume that it was received from.
     pub received_uuid: Option<Uuid>,
-    /// It was made as a snapshot.
+    /// Whether it was created as a snapshot.
     pub is_snapshot: bool,
-    /// Nothing in it can be changed.
+    /// Whether nothing in it can be changed.
     pub is_read_only: bool,
-    /// It is deleted, and its space not all free yet.
+    /// Whether it is deleted, but its space is not all free yet.
     pub is_deleted: bool,
-    /// The transaction that changed it last.
+    /// The transaction that last changed it.
     pub generation: u64,
-    /// The transaction that made it.
+    /// The transaction that created it.
     pub created_generation: u64,
-    /// When it was made.
+    /// The time of creation.
     pub created: SystemTime,
-    /// When a file of it was changed last.
+    /// The time of the last change to one of its files.
     pub changed: SystemTime,
-    /// The transaction that the one it was received from was of, on the volume that sent it; 0 if it was not received.
+    /// The transaction of the sent subvolume, on the sending volume; 0 if it was not received.
     pub sent_generation: u64,
-    /// When it was sent, if that is known.
+    /// The time of sending, if known.
     pub sent: Option<SystemTime>,
-    /// The transaction that ended its receiving; 0 if it was not received.
+    /// The transaction at the end of receiving; 0 if it was not received.
     pub received_generation: u64,
-    /// When it was received.
+    /// The time of receiving.
     pub received: Option<SystemTime>,
 }
 
@@ -72,7 +72,7 @@ impl SubvolumeInfo {
     pub(crate) fn of(engine: &Engine, info: &EngineInfo) -> SubvolumeInfo {
         let item = &info.item;
         let is_deleted = item.refs.get() == 0;
-        // One damaged directory does not take all others from a list.
+        // A damaged directory must not make the whole list fail.
         let path = engine.subvolume_path(info.id).ok();
         let path = path.filter(|_| !is_deleted && (info.place.is_some() || is_top(info.id)));
         let some = |uuid: Uuid| Some(uuid).filter(|uuid| !uuid.is_nil());
@@ -90,7 +90,7 @@ impl SubvolumeInfo {
             is_deleted,
             generation: item.generation.get(),
             created_generation: match (item.otransid.get(), info.snapshot_transid) {
-                // Volumes of old kernels know it of snapshots only.
+                // Volumes of old kernels record it for snapshots only.
                 (0, Some(transid)) => transid.0,
                 (otransid, _) => otransid,
             },

@@ -1,6 +1,6 @@
-//! Device numbers in inodes: the kernel's own number, 12 bits of major above 20 of minor.
+//! Device numbers in inodes, in the kernel's encoding: 12 bits of major above 20 of minor.
 
-/// The number of a device.
+/// A device number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct DeviceNumber {
     pub(crate) major: u32,
@@ -8,7 +8,7 @@ pub(crate) struct DeviceNumber {
 }
 
 impl DeviceNumber {
-    /// Reads the number from an inode.
+    /// Decodes the number of an inode.
     pub(crate) fn from_inode(rdev: u64) -> DeviceNumber {
         DeviceNumber {
             major: (rdev >> 20 & 0xfff) as u32,
@@ -16,7 +16,7 @@ impl DeviceNumber {
         }
     }
 
-    /// Takes the number that `stat` on this machine tells.
+    /// Converts the number of `stat` on the host.
     pub(crate) fn of(device: rustix::fs::Dev) -> DeviceNumber {
         DeviceNumber {
             major: rustix::fs::major(device),
@@ -24,7 +24,7 @@ impl DeviceNumber {
         }
     }
 
-    /// Gives the number as an inode holds it, which has no room for larger ones.
+    /// Encodes the number for an inode, which has no room for larger ones.
     pub(crate) fn to_inode(self) -> u64 {
         u64::from(self.major & 0xfff) << 20 | u64::from(self.minor & 0xf_ffff)
     }

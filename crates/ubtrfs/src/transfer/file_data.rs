@@ -1,16 +1,16 @@
-//! Data of files read for copying: where a file has any, and past damage.
+//! Reading files for copying: finding data ranges, and continuing after damage.
 //!
-//! Damage costs the sectors that no mirror has sound, not the rest of the file. They read as zeros, and the copier
-//! reports them: a copy with a hole in it must not pass for a good one.
+//! Damage costs the sectors that are invalid on all mirrors, not the rest of the file. They read as zeros, and the
+//! copier reports them, so that a damaged copy is not mistaken for a good one.
 
 use std::ops::Range;
 
 use ubtrfs_engine::{Error, FileId, Volume};
 
-/// Bytes read at a time.
+/// The size of reads.
 pub(crate) const READ_BYTES: usize = 1 << 20;
 
-/// The ranges of a file that are not holes, in order, up to its size.
+/// The data ranges of a file, in order, up to its size.
 #[derive(Debug)]
 pub(crate) struct DataRanges<'v> {
     volume: &'v Volume,
@@ -41,7 +41,7 @@ pub(crate) struct Damage {
     pub(crate) error: Error,
 }
 
-/// Fills `buf` from `offset`, with zeros for what cannot be read; tells of that in `damage`. False if nothing
+/// Fills `buf` from `offset`, with zeros for unreadable sectors, which are added to `damage`. Returns false if nothing
 /// at all could be read.
 pub(crate) fn read_past_damage(
     volume: &Volume,
@@ -58,7 +58,7 @@ pub(crate) fn read_past_damage(
     let end = offset + buf.len() as u64;
     let mut at = offset;
     while at < end {
-        // Sectors of the file, not of the buffer: one that is damaged costs no more than itself.
+        // Splits at sectors of the file, not of the buffer, so that a damaged sector costs only itself.
         let next = (at / sector + 1).saturating_mul(sector).min(end);
         let part = &mut buf[(at - offset) as usize..(next - offset) as usize];
         match read_exact(volume, id, at, part) {
@@ -79,7 +79,7 @@ pub(crate) fn read_past_damage(
     any
 }
 
-/// Fills `buf` from `offset` on. A file that ends before its size says so reads as zeros there.
+/// Fills `buf` from `offset`. A file that ends before its size reads as zeros from there.
 fn read_exact(volume: &Volume, id: FileId, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
     let mut done = 0;
     while done < buf.len() {

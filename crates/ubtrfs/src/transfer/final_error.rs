@@ -2,7 +2,7 @@
 
 use ubtrfs_engine::Error;
 
-/// Tells whether everything else would fail for the same reason.
+/// Returns whether all further changes would fail for the same reason.
 pub(crate) fn is_final_error(error: &Error) -> bool {
     error.is_no_space()
         || error.is_unwritable()

@@ -1,9 +1,10 @@
-//! Trees of files copied, walked, archived, unpacked and removed: between volumes, directories of this machine and
-//! tar archives.
+//! Copying, walking, archiving, unpacking and removing trees of files: between volumes, directories of the host and tar
+//! archives.
 //!
-//! The parts work on the engine below a [`Volume`](crate::Volume) and on handles of inodes. An [`Observer`] hears of
-//! progress and of what failed. A transfer goes on past files that it cannot transfer, unless all that follows would fail
-//! as well ([`is_final_error`]). Paths are for messages only: any bytes, which [`Escaped`](crate::Escaped) shows.
+//! The parts work on the engine below a [`Volume`](crate::Volume) and on handles of inodes. An [`Observer`] receives
+//! progress and failures. A transfer continues after files that it cannot transfer, unless all further ones would fail
+//! as well ([`is_final_error`]). Paths are for messages only: they may contain any bytes, which
+//! [`Escaped`](crate::Escaped) displays.
 //!
 //! Not here: paths in volumes, and options for programs (`copies`, `removal`, `trees`, `walk`).
 

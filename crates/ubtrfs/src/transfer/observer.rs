@@ -1,22 +1,22 @@
-//! Progress and problems of a transfer of files, while it goes on.
+//! Progress and problems of a transfer of files.
 
-/// A listener to a transfer. Paths are those of what is transferred, for messages: any bytes.
+/// An observer of a transfer. Paths are the paths of the source, for messages, and may contain any bytes.
 pub(crate) trait Observer<P> {
-    /// Hears that the file at `path` is next.
+    /// Receives each file before its transfer.
     fn begin(&mut self, path: &[u8]) {
         let _ = path;
     }
 
-    /// Hears that so many bytes of data were transferred.
+    /// Receives the length of each transferred part of data.
     fn transferred(&mut self, len_bytes: u64) {
         let _ = len_bytes;
     }
 
-    /// Tells whether the transfer is to end now. It is asked before each file and each part of its data.
+    /// Returns whether to cancel the transfer now. Called before each file and each part of its data.
     fn is_cancelled(&mut self) -> bool {
         false
     }
 
-    /// Hears what went wrong at `path`. The transfer goes on.
+    /// Receives a problem with the file at `path`. The transfer continues.
     fn failed(&mut self, path: &[u8], problem: P);
 }

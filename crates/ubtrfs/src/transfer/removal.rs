@@ -1,13 +1,13 @@
-//! Removing files, and directories with all that is in them.
+//! Removing files, and directories with all their contents.
 //!
 //! A file that cannot be removed is reported, and the rest is removed unless the observer ends the removal.
 //!
 //! Invariants
 //! - REMOVAL-1: a link is removed and never followed. Names are removed in directories that are held by their handles,
-//!   whatever is renamed meanwhile.
-//! - REMOVAL-2: no subvolume is entered where subvolumes are refused.
+//!   regardless of concurrent renames.
+//! - REMOVAL-2: no subvolume is entered if subvolumes are refused.
 //!
-//! Memory: that of a walk (`walk`), and a name for each level.
+//! Memory: the memory of a walk (`walk`), and a name for each level.
 
 use ubtrfs_engine::{Error, FileId, FileKind, Volume};
 
@@ -16,21 +16,21 @@ use crate::transfer::walk::{Entry, Filter, Order, Refused, Step, Walk};
 #[cfg(test)]
 mod tests;
 
-/// A choice of what becomes of subvolumes below a directory that is removed.
+/// The treatment of subvolumes below a directory that is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Subvolumes {
-    /// They are removed as other directories are.
+    /// They are removed like other directories.
     Enter,
-    /// They fail, and stay.
+    /// They fail, and are kept.
     Refuse,
 }
 
-/// A listener to a removal. Paths begin with that of the top, as the caller wrote it: any bytes.
+/// An observer of a removal. Paths begin with the path of the top, as the caller wrote it, and may contain any bytes.
 pub(crate) trait RemovalObserver {
     /// The error that ends the removal early.
     type Stop;
 
-    /// Hears that the file at `path` is next to be removed.
+    /// Receives each file before its removal.
     ///
     /// # Errors
     ///
@@ -40,10 +40,10 @@ pub(crate) trait RemovalObserver {
         Ok(())
     }
 
-    /// Hears what was removed.
+    /// Receives each file after its removal.
     fn removed(&mut self, path: &[u8], kind: FileKind);
 
-    /// Hears what could not be removed.
+    /// Receives each file that could not be removed.
     ///
     /// # Errors
     ///
@@ -51,16 +51,16 @@ pub(crate) trait RemovalObserver {
     fn failed(&mut self, path: &[u8], problem: RemovalProblem<'_>) -> Result<(), Self::Stop>;
 }
 
-/// Something that is not removed.
+/// The reason why a file is not removed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RemovalProblem<'a> {
-    /// The file to be removed cannot be examined, or is not there.
+    /// The file to be removed cannot be examined, or does not exist.
     #[error("{0}")]
     Find(Error),
-    /// The directory could not be listed to its end.
+    /// The directory could not be listed completely.
     #[error("{0}")]
     List(Error),
-    /// The directory that `entry` of `dir` names is not entered, and nothing in it removed.
+    /// The directory of `entry` in `dir` is not entered, and nothing in it is removed.
     #[error("{refused}")]
     Enter {
         dir: FileId,
@@ -73,7 +73,7 @@ pub(crate) enum RemovalProblem<'a> {
     /// The file could not be removed.
     #[error("{0}")]
     Unlink(Error),
-    /// The directory could not be removed, maybe as something in it was not.
+    /// The directory could not be removed, possibly because a file in it was kept.
     #[error("{0}")]
     Rmdir(Error),
 }
@@ -87,7 +87,7 @@ pub(crate) struct Removal<'a, O> {
 }
 
 impl<'a, O: RemovalObserver> Removal<'a, O> {
-    /// Creates a removal that tells `observer` what becomes of each file.
+    /// Creates a removal that reports the outcome of each file to `observer`.
     pub(crate) fn new(
         volume: &'a Volume,
         subvolumes: Subvolumes,
@@ -100,7 +100,7 @@ impl<'a, O: RemovalObserver> Removal<'a, O> {
         }
     }
 
-    /// Removes what `name` in `dir` means, with all below. `shown` is its path for messages.
+    /// Removes the file `name` in `dir`, with all its contents. `shown` is its path for messages.
     ///
     /// # Errors
     ///
@@ -119,7 +119,7 @@ impl<'a, O: RemovalObserver> Removal<'a, O> {
         }
     }
 
-    /// Removes all that is in the directory `top`. `shown` is its path for messages.
+    /// Removes the contents of the directory `top`. `shown` is its path for messages.
     ///
     /// # Errors
     ///
@@ -127,7 +127,7 @@ impl<'a, O: RemovalObserver> Removal<'a, O> {
     pub(crate) fn contents(&mut self, top: FileId, shown: &[u8]) -> Result<(), O::Stop> {
         let filter = Filter::default();
         let mut walk = Walk::new(self.volume, top, shown, Order::Index, filter);
-        // Each directory on the way, and the name of the next in it.
+        // Each directory from the top down, and the current name in it.
         let mut way: Vec<(FileId, Vec<u8>)> = vec![(top, Vec::new())];
         while let Some(step) = walk.next_step() {
             match step {
@@ -161,7 +161,7 @@ impl<'a, O: RemovalObserver> Removal<'a, O> {
         Ok(())
     }
 
-    /// Enters a directory, or tells why not.
+    /// Enters a directory, or returns the reason against it.
     fn enter<'e>(
         &self,
         walk: &mut Walk<'_>,

@@ -1,10 +1,10 @@
-//! An archive unpacked into a directory of a volume.
+//! Unpacking an archive into a directory of a volume.
 //!
 //! Invariants
-//! - UNPACK-1: nothing outside the directory is touched. A member whose path has ".." is refused; links on the way
-//!   to a member are followed as if the directory were the root, so that none leads out of it.
-//! - UNPACK-2: what cannot be unpacked is reported and the rest is unpacked, unless all of it would fail.
-//! - UNPACK-3: a directory has its times after all that is in it was made.
+//! - UNPACK-1: nothing outside the directory is touched. A member whose path has ".." is refused. Links on the path of
+//!   a member are followed as if the directory were the root, so that none leads out of it.
+//! - UNPACK-2: a failure is reported and the rest is unpacked, unless all of it would fail.
+//! - UNPACK-3: the times of a directory are set after all its contents are created.
 //!
 //! Memory: one member without its data, and the times of `MAX_TIMED` directories.
 
@@ -24,27 +24,27 @@ use crate::transfer::{DeviceNumber, Observer};
 #[cfg(test)]
 mod tests;
 
-/// Links that are followed on one path, as many as the kernel follows.
+/// The maximum number of links on one path, the same as in the kernel.
 const MAX_LINKS: usize = 40;
-/// Permissions of directories that have no member of their own.
+/// Permissions of directories without a member of their own.
 const MADE_ON_THE_WAY: u32 = 0o755;
-/// Directories that wait for their times.
+/// The maximum number of directories whose times are pending.
 const MAX_TIMED: usize = 1 << 18;
 
 /// An error of unpacking: one that ends it, or a problem with one member.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum UnpackError {
-    /// A member that cannot be written, nor any that follows.
+    /// A member that cannot be written, nor can any later one.
     #[error("cannot write '{path}'")]
     At {
         path: String,
         source: Box<UnpackError>,
     },
-    /// The archive cannot be read on.
+    /// The archive cannot be read further.
     #[error(transparent)]
     Archive(#[from] ArchiveError),
-    /// The archive cannot be read on, after some of it was unpacked.
+    /// The archive cannot be read further, after some of it was unpacked.
     #[error("{source}; the {members} members before it are unpacked")]
     Ended { members: u64, source: ArchiveError },
     #[error(transparent)]
@@ -65,7 +65,7 @@ pub(crate) enum UnpackError {
     Acl,
     #[error("cannot keep the times of directory {dir:?}: {source}")]
     Times { dir: FileId, source: Box<Error> },
-    /// The observer ended it.
+    /// Cancellation by the observer.
     #[error("cancelled")]
     Cancelled,
 }
@@ -93,15 +93,15 @@ impl UnpackError {
 /// A writer of an archive's members to a directory of a volume.
 pub(crate) struct Unpacker<'a> {
     volume: &'a Volume,
-    /// The directory that is unpacked into.
+    /// The directory to unpack into.
     top: FileId,
     /// Its path for messages.
     shown_top: Vec<u8>,
     destination: ToVolume<'a>,
     observer: &'a mut dyn Observer<UnpackError>,
-    /// Access and modification that directories get in the end.
+    /// The access and modification times that directories get at the end.
     times: HashMap<FileId, (FileTime, FileTime)>,
-    /// Directories got their times already, so that the next change of one must not lose them.
+    /// Whether pending times were already set: the next change of such a directory must not lose them.
     has_kept_times: bool,
     max_timed: usize,
     buffer: Vec<u8>,
@@ -116,8 +116,8 @@ impl fmt::Debug for Unpacker<'_> {
 }
 
 impl<'a> Unpacker<'a> {
-    /// Unpacks into the directory `top`, whose path for messages is `shown_top`. Directories that no member is for have
-    /// their permissions less `umask`. Names of users and groups in ACLs are those of this machine.
+    /// Creates an unpacker into the directory `top`, whose path for messages is `shown_top`. Directories without a
+    /// member get their permissions less `umask`. Names of users and groups in ACLs refer to the host.
     pub(crate) fn new(
         volume: &'a Volume,
         (top, shown_top): (FileId, &[u8]),
@@ -143,11 +143,11 @@ impl<'a> Unpacker<'a> {
     ///
     /// # Errors
     ///
-    /// The archive cannot be read on, or further members would fail for the same reason. Each file that was unpacked
-    /// stays.
+    /// The archive cannot be read further, or further members would fail for the same reason. Files that were already
+    /// unpacked are kept.
     pub(crate) fn all(&mut self, members: &mut Members<'_>) -> Result<(), UnpackError> {
         let unpacked = self.members(members);
-        // Also after an error: what was unpacked shall be as it was.
+        // Also after an error, so that the unpacked part has its original times.
         let kept = self.keep_times();
         unpacked.and(kept)
     }
@@ -183,7 +183,7 @@ impl<'a> Unpacker<'a> {
         Ok(())
     }
 
-    /// Gives directories their times.
+    /// Sets the pending times of directories.
     fn keep_times(&mut self) -> Result<(), UnpackError> {
         for (dir, (atime, mtime)) in std::mem::take(&mut self.times) {
             let times = SetAttr {
@@ -209,7 +209,7 @@ impl<'a> Unpacker<'a> {
         Ok(())
     }
 
-    /// Sees to it that a directory which is about to change has its times in the end (UNPACK-3).
+    /// Makes sure that a directory which is about to change gets its times at the end (UNPACK-3).
     fn before_change(&mut self, dir: FileId) -> Result<(), UnpackError> {
         if self.has_kept_times && !self.times.contains_key(&dir) {
             let attr = self.volume.attr(dir)?;
@@ -311,7 +311,7 @@ impl<'a> Unpacker<'a> {
         Ok(self.destination.link(&self.top, &first, &parent, name)?)
     }
 
-    /// Makes a directory, or takes the one that is there; anything else goes.
+    /// Creates a directory, or returns an existing one; any other file is replaced.
     fn make_directory(
         &mut self,
         parent: FileId,
@@ -327,7 +327,7 @@ impl<'a> Unpacker<'a> {
         Ok(dir)
     }
 
-    /// Takes an empty directory out of the way of something else.
+    /// Removes an empty directory that is in the way of another file.
     fn clear(&mut self, parent: FileId, name: &[u8]) -> Result<(), UnpackError> {
         let Some(existing) = self.volume.lookup(parent, name)? else {
             return Ok(());
@@ -345,7 +345,7 @@ impl<'a> Unpacker<'a> {
         }
     }
 
-    /// Finds the directory that `names` lead to from the top (UNPACK-1).
+    /// Finds the directory at `names` below the top (UNPACK-1).
     fn directory(&mut self, names: &[&[u8]], on_the_way: OnTheWay) -> Result<FileId, UnpackError> {
         let mut way = vec![self.top];
         let mut pending: Vec<Vec<u8>> = names.iter().rev().map(|name| name.to_vec()).collect();
@@ -392,14 +392,14 @@ impl<'a> Unpacker<'a> {
     }
 }
 
-/// The treatment of directories that are missing on the way to a file.
+/// The treatment of missing directories on the path of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum OnTheWay {
     Make,
     MustExist,
 }
 
-/// Reads the next member. An error says how many came before it.
+/// Reads the next member. An error includes the number of earlier members.
 fn next_member(members: &mut Members<'_>, count: u64) -> Result<Option<Member>, UnpackError> {
     members.next_member().map_err(|source| match count {
         0 => UnpackError::Archive(source),
@@ -407,7 +407,7 @@ fn next_member(members: &mut Members<'_>, count: u64) -> Result<Option<Member>, 
     })
 }
 
-/// Splits a path into its names from the top, which a leading slash stands for as well.
+/// Splits a path into its names below the top. A leading slash also means the top.
 fn names_of(path: &[u8]) -> Result<Vec<&[u8]>, UnpackError> {
     let names = path.split(|&byte| byte == b'/');
     let names: Vec<&[u8]> = names.filter(|name| !matches!(*name, b"" | b".")).collect();
@@ -417,7 +417,7 @@ fn names_of(path: &[u8]) -> Result<Vec<&[u8]>, UnpackError> {
     }
 }
 
-/// Converts the attributes of a member. The flag is false if an ACL had to be left out.
+/// Converts the attributes of a member. The flag is false if an ACL was left out.
 fn facts_of(member: &Member, owners: &OwnerNames) -> (Facts, bool) {
     let attributes = &member.attributes;
     let (xattrs, is_whole) = attributes.xattrs_with_acls(owners);

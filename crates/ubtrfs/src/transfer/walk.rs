@@ -1,12 +1,12 @@
 //! Walking a directory of a volume from the top down.
 //!
 //! Invariants
-//! - ENTRIES-1: a directory is entered only from the entry that it names as its own, once, and never the one in
-//!   which the walk began. A walk of a damaged or crafted image is thus over a tree, too, and ends.
-//! - ENTRIES-2: memory is bounded by the depth, with `BATCH` entries a level; in order of names by the largest
-//!   directory on the way.
+//! - ENTRIES-1: a directory is entered only from the entry that it records as its own, once, and never the start of the
+//!   walk. So even a walk of a damaged or crafted image is over a tree, and ends.
+//! - ENTRIES-2: memory is bounded by the depth, with `BATCH` entries a level. In order of names it is bounded by the
+//!   largest directory on the path.
 //!
-//! Not here: what is done with an entry (the commands), order of the items on disk (engine).
+//! Not here: the use of entries (the commands), order of the items on disk (engine).
 
 use std::collections::HashSet;
 use std::ops::{ControlFlow, Deref};
@@ -16,7 +16,7 @@ use ubtrfs_engine::{DirEntry, Error, FileId, FileKind, Volume};
 #[cfg(test)]
 mod tests;
 
-/// Entries of a directory that are read at a time.
+/// The number of entries of a directory that are read at a time.
 const BATCH: usize = 1024;
 
 /// An entry of a directory.
@@ -25,7 +25,7 @@ pub(crate) struct Entry {
     pub(crate) name: Vec<u8>,
     pub(crate) kind: FileKind,
     pub(crate) id: FileId,
-    /// Its place in the directory, which no other entry has.
+    /// Its position in the directory, which is unique.
     pub(crate) index: u64,
 }
 
@@ -51,14 +51,14 @@ impl From<Entry> for DirEntry {
 pub(crate) enum Order {
     /// By the bytes of the names.
     Name,
-    /// In the order of the directory's listing, which keeps few of them in memory.
+    /// In the order of the directory's listing, which needs little memory.
     Index,
 }
 
-/// A choice of entries to pass over.
+/// The entries to skip.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Filter {
-    /// Those whose names begin with a dot.
+    /// Entries whose names begin with a dot.
     pub(crate) skip_hidden: bool,
     pub(crate) only_directories: bool,
 }
@@ -70,12 +70,12 @@ impl Filter {
     }
 }
 
-/// Tells whether a name is one component of a path: an image may hold any bytes.
+/// Returns whether a name is one component of a path: an image may contain any bytes.
 pub(crate) fn is_component(name: &[u8]) -> bool {
     !matches!(name, b"" | b"." | b"..") && !name.iter().any(|byte| matches!(byte, b'/' | 0))
 }
 
-/// Lists all entries of a directory that pass. An error is the one that ended the listing early.
+/// Lists all entries of a directory that pass the filter. The error is the one that ended the listing early.
 pub(crate) fn entries(
     volume: &Volume,
     dir: FileId,
@@ -98,7 +98,7 @@ struct Listing {
     filter: Filter,
     entries: std::vec::IntoIter<Entry>,
     failed: Option<Error>,
-    /// Where the next batch begins; None after the last.
+    /// The start of the next batch; `None` after the last.
     from: Option<u64>,
 }
 
@@ -114,7 +114,7 @@ impl Listing {
         }
     }
 
-    /// Reads the next batch, or all that there is if it has to be sorted.
+    /// Reads the next batch, or all entries if they have to be sorted.
     fn fill(&mut self, volume: &Volume) {
         let Some(from) = self.from.take() else { return };
         let mut entries = Vec::new();
@@ -154,17 +154,17 @@ impl Listing {
 /// The subdirectories that may be entered from one directory (ENTRIES-1).
 #[derive(Debug)]
 pub(crate) struct Gate {
-    /// Where the walk began.
+    /// The start of the walk.
     start: FileId,
     dir: FileId,
-    /// Those entered that know their directory but not the index of their entry in it.
+    /// Entered directories that record their parent, but not the index of their entry in it.
     strays: HashSet<FileId>,
 }
 
-/// A directory that a walk does not enter.
+/// The reason why a walk does not enter a directory.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refused {
-    /// The entry is not the one that the directory names as its own (ENTRIES-1).
+    /// The entry is not the one that the directory records as its own (ENTRIES-1).
     #[error("directory stands in more than one place")]
     Elsewhere,
     #[error(transparent)]
@@ -181,14 +181,14 @@ impl Gate {
         }
     }
 
-    /// Counts the directory that `entry` names here as entered.
+    /// Marks the directory of `entry` as entered.
     ///
     /// # Errors
     ///
-    /// The walk may not enter it, or cannot tell.
+    /// The walk may not enter it, or cannot determine that.
     pub(crate) fn pass(&mut self, volume: &Volume, entry: &Entry) -> Result<(), Refused> {
         let child = entry.id;
-        // It is empty: it cannot lead anywhere.
+        // It is empty, and so cannot lead anywhere.
         if child.is_empty_subvolume_dir() {
             return Ok(());
         }
@@ -206,7 +206,7 @@ impl Gate {
         Ok(())
     }
 
-    /// Returns whether the entry at `index` is one of `child`.
+    /// Returns whether the entry at `index` leads to `child`.
     fn leads_to(&self, volume: &Volume, index: u64, child: FileId) -> Result<bool, Error> {
         let mut found = false;
         volume.readdir(self.dir, index, &mut |entry| {
@@ -220,11 +220,11 @@ impl Gate {
 /// A step of a walk.
 #[derive(Debug)]
 pub(crate) enum Step {
-    /// An entry; its path is [`Walk::path`]. A directory is entered if the caller says so next.
+    /// An entry; its path is [`Walk::path`]. A directory is entered if the caller calls `enter` next.
     Entry(Entry),
-    /// All of a directory that was entered has been seen; its path is [`Walk::path`].
+    /// The end of a directory that was entered; its path is [`Walk::path`].
     Leave,
-    /// The directory at [`Walk::path`] could not be listed to its end.
+    /// The directory at [`Walk::path`] could not be listed completely.
     Failed(Error),
 }
 
@@ -232,14 +232,14 @@ pub(crate) enum Step {
 struct Level {
     gate: Gate,
     listing: Listing,
-    /// How much of the path is this directory's own.
+    /// The length of this directory's path.
     path_len: usize,
 }
 
 /// A walk in pre-order; the caller pulls the steps.
 pub(crate) type Walk<'v> = WalkOn<&'v Volume>;
 
-/// A walk that has the volume by a reference or a handle.
+/// A walk that holds the volume by a reference or a handle.
 #[derive(Debug)]
 pub(crate) struct WalkOn<V> {
     volume: V,
@@ -284,22 +284,21 @@ impl<V: Deref<Target = Volume>> WalkOn<V> {
         walk
     }
 
-    /// Returns the path of the file that the last step was about.
+    /// Returns the path of the last step's file.
     pub(crate) fn path(&self) -> &[u8] {
         &self.path
     }
 
-    /// Returns the number of directories between the beginning and the last step's entry. It is 1 right in the
-    /// beginning.
+    /// Returns the depth of the last step's entry. It is 1 directly in the start of the walk.
     pub(crate) fn depth(&self) -> usize {
         self.levels.len()
     }
 
-    /// Enters the directory that the last step returned.
+    /// Enters the directory of the last step.
     ///
     /// # Errors
     ///
-    /// It is not entered, and the walk goes on behind it.
+    /// It is not entered, and the walk continues after it.
     pub(crate) fn enter(&mut self, entry: &Entry) -> Result<(), Refused> {
         if let Some(level) = self.levels.last_mut() {
             level.gate.pass(&self.volume, entry)?;
@@ -316,7 +315,7 @@ impl<V: Deref<Target = Volume>> WalkOn<V> {
         });
     }
 
-    /// Takes the next step; None after the beginning's own `Leave`.
+    /// Takes the next step. Returns `None` after the `Leave` of the start.
     pub(crate) fn next_step(&mut self) -> Option<Step> {
         let level = self.levels.last_mut()?;
         self.path.truncate(level.path_len);
@@ -334,7 +333,7 @@ impl<V: Deref<Target = Volume>> WalkOn<V> {
         Some(Step::Leave)
     }
 
-    /// Tells whether more entries follow in the directory of the last step, which is known in order of names only.
+    /// Returns whether more entries follow in the directory of the last step, which is known only in order of names.
     pub(crate) fn has_sibling(&self) -> bool {
         self.levels
             .last()

@@ -1,4 +1,4 @@
-//! How a volume is opened or made.
+//! Options for opening and creating volumes.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -28,13 +28,13 @@ impl Drop for MadeFile<'_> {
         let named = self.path.symlink_metadata().map(identity).ok();
         // Another file may have the name by now.
         if !self.is_kept && made == named {
-            // The first error is the one to be told.
+            // The first error is the one to return.
             let _ = fs::remove_file(self.path);
         }
     }
 }
 
-/// How a volume is opened or made.
+/// Options for opening and creating volumes.
 ///
 /// ```
 /// use std::time::Duration;
@@ -72,11 +72,11 @@ pub struct Builder {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClearedLog {
-    /// The address of the root block of the log. None: there was no log.
+    /// The address of the root block of the log. `None` if there was no log.
     pub log_root: Option<u64>,
     /// The level of that block.
     pub level: u8,
-    /// The ids of devices that are missing, and still name the log.
+    /// The ids of missing devices, which still refer to the log.
     pub missing_devices: Vec<u64>,
 }
 
@@ -91,7 +91,7 @@ impl ClearedLog {
     }
 }
 
-/// Methods of [`Builder`] that note options of the engine.
+/// Methods of [`Builder`] that set options of the engine.
 macro_rules! forward {
     ($($(#[$attr:meta])* $name:ident($arg:ident: $ty:ty) => |$options:ident| $set:expr;)*) => {$(
         $(#[$attr])*
@@ -106,23 +106,23 @@ macro_rules! forward {
 impl Builder {
     ubtrfs_engine::with_open_options! { forward }
 
-    /// Opens for reading: others may do the same meanwhile.
+    /// Opens the volume read-only. Other processes may also open it read-only.
     #[must_use]
     pub fn read_only(mut self) -> Builder {
         self.read_only = true;
         self
     }
 
-    /// Keeps freed space in the file or on the device. Without it, the device is told of such space in the background
-    /// and when the volume is closed. [`Volume::trim`] tells at any time.
+    /// Disables discards. By default freed space is discarded in the file or on the device in the background, and when
+    /// the volume is closed. [`Volume::trim`] discards at any time.
     #[must_use]
     pub fn no_discard(mut self) -> Builder {
         self.options = self.options.discard(Some(DiscardMode::None));
         self
     }
 
-    /// Opens for reading, and as of the last commit: files that were synced since are as they were before. So a volume
-    /// can be opened whose log of such syncs is damaged.
+    /// Opens the volume read-only, as of the last commit: later fsyncs are ignored. Use this to read a volume whose log
+    /// of such fsyncs is damaged.
     #[must_use]
     pub fn as_committed(mut self) -> Builder {
         self.read_only = true;
@@ -133,8 +133,8 @@ impl Builder {
         self
     }
 
-    /// Opens for reading as [`Builder::as_committed`], also if the chunk tree or the root tree is damaged. Few calls
-    /// succeed then: it is for programs that show tree blocks.
+    /// Opens the volume read-only like [`Builder::as_committed`], even if the chunk tree or the root tree is damaged.
+    /// Few calls succeed then: it is for programs that display tree blocks.
     #[must_use]
     pub fn for_inspection(mut self) -> Builder {
         self.read_only = true;
@@ -146,29 +146,28 @@ impl Builder {
         self
     }
 
-    /// Sets how a new volume is made: by options (label, profiles, checksums, node size, features), or by an [`Mkfs`],
-    /// which fills it as well.
+    /// Sets the description of a new volume: options (label, profiles, checksums, node size, features), or an [`Mkfs`],
+    /// which can also fill it.
     #[must_use]
     pub fn mkfs(mut self, mkfs: impl Into<Mkfs>) -> Builder {
         self.mkfs = mkfs.into();
         self
     }
 
-    /// Opens the volume that has `path` among its devices; the others are looked for where [`Builder::scan`] says.
+    /// Opens the volume on `path` and its other devices, which are searched as set with [`Builder::scan`].
     ///
     /// # Errors
     ///
-    /// - there is no such file ([`NotFound`](std::io::ErrorKind::NotFound))
-    /// - it holds no btrfs (`InvalidData`)
+    /// - the file does not exist ([`NotFound`](std::io::ErrorKind::NotFound))
+    /// - it contains no btrfs (`InvalidData`)
     /// - it is in use (`ResourceBusy`)
     /// - devices are missing (`NotFound`)
-    /// - it has features that are not known (`Unsupported`), or that cannot be written (`ReadOnlyFilesystem`)
+    /// - it has unknown features (`Unsupported`), or features that cannot be written (`ReadOnlyFilesystem`)
     pub fn open(self, path: impl AsRef<Path>) -> Result<Volume> {
         self.open_all(&[path])
     }
 
-    /// Opens the volume that has all of `paths` among its devices; further ones are looked for where [`Builder::scan`]
-    /// says.
+    /// Opens the volume on all of `paths` and its other devices, which are searched as set with [`Builder::scan`].
     ///
     /// ```
     /// use ubtrfs::Volume;
@@ -185,7 +184,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// As [`Builder::open`]; the paths are of different volumes, or there is none (`InvalidInput`).
+    /// As [`Builder::open`]; the paths belong to different volumes, or `paths` is empty (`InvalidInput`).
     pub fn open_all<P: AsRef<Path>>(self, paths: &[P]) -> Result<Volume> {
         let paths: Vec<PathBuf> = paths.iter().map(|path| path.as_ref().to_owned()).collect();
         let shown = paths.first().map_or(Path::new(""), PathBuf::as_path);
@@ -193,10 +192,10 @@ impl Builder {
         engine.map(Volume::new).naming("open volume", shown)
     }
 
-    /// Drops the log of syncs of a volume that nothing has open. A volume whose log is damaged cannot be opened for
-    /// writing before. Data that was synced since the last commit is lost.
+    /// Drops the log of fsyncs of a volume that is not in use. A volume with a damaged log cannot be opened for writing
+    /// before. Data that was synced since the last commit is lost.
     ///
-    /// With [`Builder::degraded`] devices may be missing. These keep their log, which is of the same commit: it can
+    /// With [`Builder::degraded`] devices may be missing. They keep their log, which belongs to the same commit: it can
     /// still be replayed if they return before the next one.
     ///
     /// ```
@@ -215,7 +214,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// As [`Builder::open_all`] for writing, but for a damaged log.
+    /// As [`Builder::open_all`] for writing, except that the log may be damaged.
     pub fn clear_log<P: AsRef<Path>>(self, paths: &[P]) -> Result<ClearedLog> {
         let paths: Vec<PathBuf> = paths.iter().map(|path| path.as_ref().to_owned()).collect();
         let shown = paths.first().map_or(Path::new(""), PathBuf::as_path);
@@ -225,21 +224,21 @@ impl Builder {
             .naming("clear the log of", shown)
     }
 
-    /// Makes a volume in a file that must not exist, and opens it. The file is sparse.
+    /// Creates a volume in a file that must not exist, and opens it. The file is sparse.
     ///
     /// # Errors
     ///
-    /// The file is there (`AlreadyExists`), the length is too little for a volume (`StorageFull`), or the options
+    /// The file already exists (`AlreadyExists`), the length is too small for a volume (`StorageFull`), or the options
     /// contradict each other. After any error there is no such file, unless it existed before.
     pub fn create(self, path: impl AsRef<Path>, len_bytes: u64) -> Result<Volume> {
         self.create_all(&[path], len_bytes)
     }
 
-    /// Makes a volume of several devices: files that must not exist, each so long. Opens it.
+    /// Creates a volume on several devices, and opens it. The devices are files of this length that must not exist.
     ///
     /// # Errors
     ///
-    /// As [`Builder::create`]; too few files for a profile (`InvalidInput`), or none.
+    /// As [`Builder::create`]; too few files for a profile, or no file (`InvalidInput`).
     pub fn create_all<P: AsRef<Path>>(self, paths: &[P], len_bytes: u64) -> Result<Volume> {
         let paths: Vec<&Path> = paths.iter().map(AsRef::as_ref).collect();
         let shown = paths.first().copied().unwrap_or(Path::new(""));
@@ -269,14 +268,14 @@ impl Builder {
         Ok(volume)
     }
 
-    /// Says whether [`Builder::format_all`] overwrites what files and devices hold. It does not by default.
+    /// Sets whether [`Builder::format_all`] may overwrite existing contents. The default is false.
     #[must_use]
     pub fn force(mut self, force: bool) -> Builder {
         self.force = force;
         self
     }
 
-    /// Makes a volume on files and block devices that exist, each as large as it is, and opens it. Their contents are
+    /// Creates a volume on existing files and block devices, which keep their sizes, and opens it. Their contents are
     /// lost.
     ///
     /// ```
@@ -297,12 +296,12 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// - one holds a file system, a partition table or the like (`AlreadyExists`), unless [`Builder::force`] is true
+    /// - one contains a file system, a partition table or similar (`AlreadyExists`), unless [`Builder::force`] is true
     /// - one is a zoned device (`Unsupported`)
-    /// - one is in use, or is named twice (`ResourceBusy`), or is missing (`NotFound`)
-    /// - those of [`Builder::make`]
+    /// - one is in use, or is named twice (`ResourceBusy`), or does not exist (`NotFound`)
+    /// - the errors of [`Builder::make`]
     ///
-    /// Nothing was written after an error of the first three kinds.
+    /// Nothing is written after an error of the first three kinds.
     pub fn format_all<P: AsRef<Path>>(self, paths: &[P]) -> Result<Volume> {
         let paths: Vec<&Path> = paths.iter().map(AsRef::as_ref).collect();
         let shown = paths.first().copied().unwrap_or(Path::new(""));
@@ -312,7 +311,7 @@ impl Builder {
     fn format_existing(self, paths: &[&Path]) -> Caused<Volume> {
         let mut devices: Devices = Vec::new();
         for path in paths {
-            // It stays locked from here on, so that the device that was looked at is the one that is overwritten.
+            // It stays locked from here on, so that the device that was checked is the one that is overwritten.
             let device = FileDevice::open(path, ubtrfs_device::Access::Write)?;
             if device.is_host_managed() {
                 return Err(Cause::Zoned(path.to_path_buf()));
@@ -330,7 +329,7 @@ impl Builder {
         self.format(devices)
     }
 
-    /// Makes a volume in memory; what is not written takes none.
+    /// Creates a volume in memory. Unwritten ranges take no memory.
     ///
     /// # Errors
     ///
@@ -340,7 +339,7 @@ impl Builder {
         self.make(vec![(PathBuf::from("memory"), device)])
     }
 
-    /// Makes a volume on devices of the caller's own, and opens it. Their contents are lost. The paths are names for
+    /// Creates a volume on the caller's own devices, and opens it. Their contents are lost. The paths are names for
     /// messages.
     ///
     /// ```
@@ -390,7 +389,7 @@ impl Builder {
         Ok(Volume::new(engine))
     }
 
-    /// Opens a volume on devices of the caller's own; the paths are names for messages.
+    /// Opens a volume on the caller's own devices; the paths are names for messages.
     ///
     /// # Errors
     ///

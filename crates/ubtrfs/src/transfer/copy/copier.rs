@@ -1,4 +1,4 @@
-//! The copier: one walk over a source, with each file made at a destination.
+//! The copier: walks a source once, and creates each file at the destination.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -14,13 +14,13 @@ use crate::escaped::Escaped;
 use crate::transfer::Observer;
 use crate::transfer::file_data::{Damage, READ_BYTES};
 
-/// After so many reads without a sound byte the rest of a file is given up. A crafted extent may claim to be longer
-/// than any device.
+/// After this number of reads without a single valid byte the rest of a file is skipped. A crafted extent may claim to
+/// be longer than any device.
 const MAX_LOST_READS: usize = 64;
-/// The size of the pieces that become holes if they are zeros.
+/// The size of the blocks that become holes if they are zeros.
 const HOLE_BYTES: usize = 4096;
 
-/// The directory in which a copy begins.
+/// The start directory of a copy.
 #[derive(Debug)]
 pub(crate) struct Top<D> {
     pub(crate) dir: D,
@@ -33,7 +33,7 @@ pub(crate) struct Top<D> {
 struct Level<D> {
     dir: D,
     name: Vec<u8>,
-    /// The facts that it gets once it is full; None for a directory that is not a copy.
+    /// The attributes to set when it is complete; `None` for a directory that is not a copy.
     facts: Option<Facts>,
 }
 
@@ -41,11 +41,11 @@ struct Level<D> {
 #[derive(Debug)]
 struct Linked<L> {
     first: L,
-    /// Names that were not met yet.
+    /// The number of names that the walk has not reached yet.
     remaining: u32,
 }
 
-/// A copier of files from a source to a destination. It remembers files with several names from one call to the next.
+/// A copier of files from a source to a destination. It remembers files with several names across calls.
 pub(crate) struct Copier<'a, S: Source, D: Destination> {
     source: &'a S,
     destination: D,
@@ -53,7 +53,7 @@ pub(crate) struct Copier<'a, S: Source, D: Destination> {
     options: CopyOptions,
     links: HashMap<S::Id, Linked<D::Link>>,
     buffer: Vec<u8>,
-    /// The path of the directory where the copy began, for messages.
+    /// The path of the start directory, for messages.
     top: Vec<u8>,
 }
 
@@ -67,7 +67,7 @@ impl<S: Source, D: Destination> fmt::Debug for Copier<'_, S, D> {
 }
 
 impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
-    /// Creates a copier that tells `observer` of progress and problems.
+    /// Creates a copier that reports progress and problems to `observer`.
     pub(crate) fn new(
         source: &'a S,
         destination: D,
@@ -85,11 +85,12 @@ impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
         }
     }
 
-    /// Copies `file` into `top` as `name`, with all below. `shown` is its path for messages.
+    /// Copies `file` into `top` as `name`, with all its contents. `shown` is its path for messages.
     ///
     /// # Errors
     ///
-    /// Further copies would fail for the same reason ([`CopyError::is_final`]). Each file that was copied stays.
+    /// Further copies would fail for the same reason ([`CopyError::is_final`]). Files that were already copied are
+    /// kept.
     pub(crate) fn copy_as(
         &mut self,
         file: &S::File,
@@ -113,8 +114,8 @@ impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
         }
     }
 
-    /// Copies the data of `file` into one that is open, and emptied if it can be. `shown` is the path of `file` for
-    /// messages.
+    /// Copies the data of `file` into an open file, which is truncated first if possible. `shown` is the path of `file`
+    /// for messages.
     ///
     /// # Errors
     ///
@@ -133,8 +134,8 @@ impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
         copied.or_else(|error| self.report(shown, error))
     }
 
-    /// Copies what is in the directory `dir` into `top`, and the directory's own attributes. `shown` is its path for
-    /// messages.
+    /// Copies the contents of the directory `dir` into `top`, and the directory's own attributes. `shown` is its path
+    /// for messages.
     ///
     /// # Errors
     ///
@@ -159,7 +160,7 @@ impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
         }
     }
 
-    /// Adds the place to an error that ends the command. `name` is of an entry of the last of `levels`.
+    /// Adds the path to an error that ends the command. `name` is an entry of the last of `levels`.
     fn located(&self, error: CopyError, levels: &[Level<D::Dir>], name: &[u8]) -> CopyError {
         if !error.is_final() || matches!(error, CopyError::At { .. } | CopyError::Cancelled) {
             return error;
@@ -187,8 +188,8 @@ impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
         Ok(())
     }
 
-    /// Copies everything below the directory `dir` into the last of `levels`. The copy began in the first of them, and
-    /// each is in the one before it.
+    /// Copies everything below the directory `dir` into the last of `levels`. The first level is the start of the copy,
+    /// and each one contains the next.
     fn fill(
         &mut self,
         dir: &S::File,
@@ -234,7 +235,7 @@ impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
         Ok(())
     }
 
-    /// Copies one entry into the last of `levels`; a directory is made and returned to be filled.
+    /// Copies one entry into the last of `levels`. A directory is created and returned, to be filled.
     fn entry(
         &mut self,
         levels: &[Level<D::Dir>],
@@ -272,7 +273,7 @@ impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
         Ok(None)
     }
 
-    /// Gives a copy that exists a further name; false if the file was not copied yet.
+    /// Adds a name to an existing copy. Returns false if the file was not copied yet.
     fn link(
         &mut self,
         top: &D::Dir,
@@ -292,7 +293,7 @@ impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
         Ok(true)
     }
 
-    /// Makes a copy of something that is no directory.
+    /// Copies a file other than a directory.
     fn one(
         &mut self,
         parent: &D::Dir,
@@ -306,7 +307,7 @@ impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
             FileKind::Regular => {
                 let of = self.source.in_volume(file);
                 let made = self.destination.file(parent, name, facts, of)?;
-                // A copy that failed has the size of what was written.
+                // A failed copy has the size of the written part.
                 copied = self
                     .data(file, facts.size, &made, shown)
                     .and_then(|()| self.destination.set_size(&made, facts.size));
@@ -326,7 +327,7 @@ impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
         copied.map(|()| made)
     }
 
-    /// Reports what a copy could not keep.
+    /// Reports attributes that a copy could not preserve.
     fn kept(&mut self, problems: Vec<CopyError>, shown: &[u8]) -> Result<(), CopyError> {
         for problem in problems {
             if problem.is_final() {
@@ -337,8 +338,8 @@ impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
         Ok(())
     }
 
-    /// Writes the data of a file where it has any; the rest stays holes. Of a file without a sound sector nothing is
-    /// written: zeros as long as the file would look like data.
+    /// Writes the data ranges of a file; the rest stays holes. If no sector can be read, nothing is written, since a
+    /// file of zeros with the same length would look like data.
     fn data(
         &mut self,
         file: &S::File,
@@ -443,7 +444,7 @@ impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
     }
 }
 
-/// Returns the path of the last of `levels` below the first.
+/// Returns the path of the last of `levels`, relative to the first.
 fn path_of<D>(levels: &[Level<D>]) -> Vec<u8> {
     let names: Vec<&[u8]> = levels.iter().skip(1).map(|level| &*level.name).collect();
     names.join(&b'/')

@@ -1,7 +1,7 @@
-//! Making files below a directory of this machine, and never elsewhere.
+//! Creating files below a directory of the host, and never elsewhere.
 //!
-//! A name is one component and is used below an open directory without following links (COPY-1). A file that
-//! stands in the way is replaced as cp(1) does: a file by a file, never a directory, nor by one.
+//! A name is one component, used below an open directory without following links (COPY-1). An existing file is replaced
+//! as by cp(1): a file by a file, never a directory, nor by one.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -23,14 +23,14 @@ mod tests;
 const DIR_FLAGS: OFlags = OFlags::DIRECTORY
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
-/// Until the final mode is set, what is made is the maker's alone.
+/// New files are private until the final mode is set.
 const PRIVATE_FILE: Mode = Mode::RUSR.union(Mode::WUSR);
 const PRIVATE_DIR: Mode = Mode::RWXU;
 
-/// Device and number of the images that are read, which nothing may replace.
+/// Device and inode numbers of the images being read, which nothing may replace.
 pub(super) type Images = [(u64, u64)];
 
-/// An error of making something in a directory that is copied to.
+/// An error of creating a file in the destination directory.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum DestError {
@@ -58,13 +58,13 @@ fn failed(call: &'static str) -> impl Fn(Errno) -> DestError {
     }
 }
 
-/// Checks that a name is one component of a path. Longer ones than a directory takes are left to the system.
+/// Checks that a name is one component of a path. The length limit is left to the system.
 fn check(name: &[u8]) -> Result<&[u8], DestError> {
     // COPY-1
     is_component(name).then_some(name).ok_or(DestError::Name)
 }
 
-/// Opens a directory that the user named; links in its path are the user's own.
+/// Opens a directory that the user named. Links in its path are followed, as they are the user's own.
 ///
 /// # Errors
 ///
@@ -74,7 +74,7 @@ pub(crate) fn open_directory(path: &Path) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(path, flags, Mode::empty())?)
 }
 
-/// Makes or enters a directory; tells whether it was made.
+/// Creates or enters a directory. Returns whether it was created.
 pub(super) fn directory(parent: impl AsFd, name: &[u8]) -> Result<(OwnedFd, bool), DestError> {
     let name = check(name)?;
     let made = match rustix::fs::mkdirat(&parent, name, PRIVATE_DIR) {
@@ -89,7 +89,7 @@ pub(super) fn directory(parent: impl AsFd, name: &[u8]) -> Result<(OwnedFd, bool
     }
 }
 
-/// Makes an empty file.
+/// Creates an empty file.
 pub(super) fn file(parent: impl AsFd, name: &[u8], images: &Images) -> Result<File, DestError> {
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::RDWR;
     making(&parent, name, images, "create", |name| {
@@ -109,7 +109,7 @@ pub(super) fn symlink(
     })
 }
 
-/// Makes a device, fifo or socket.
+/// Creates a device, FIFO or socket.
 pub(super) fn node(
     parent: impl AsFd,
     name: &[u8],
@@ -122,7 +122,7 @@ pub(super) fn node(
     })
 }
 
-/// Gives a file that was made in `dirs` below `top` a further name.
+/// Adds a name to a file that was created in `dirs` below `top`.
 pub(super) fn link(
     top: impl AsFd,
     dirs: &[u8],
@@ -151,13 +151,13 @@ pub(super) fn link(
     })
 }
 
-/// Refers to something that was made, whatever it is, without following or opening it.
+/// Opens a reference (`O_PATH`) to any created file, without following a link or opening a device.
 pub(super) fn refer(parent: impl AsFd, name: &[u8]) -> Result<OwnedFd, DestError> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     rustix::fs::openat(parent, check(name)?, flags, Mode::empty()).map_err(failed("open"))
 }
 
-/// Makes something under a new name, once more after removing a file that has it.
+/// Creates a file, after removing an existing file if necessary.
 fn making<T>(
     parent: impl AsFd,
     name: &[u8],
@@ -188,7 +188,7 @@ fn making<T>(
 /// Refuses to replace a file that is a volume, or that another program uses as one.
 fn check_replaced(parent: impl AsFd, name: &[u8]) -> Result<(), DestError> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    // A file that may not be read is no volume that this user has.
+    // A file that may not be read cannot be a volume of this user.
     let Ok(file) = rustix::fs::openat(parent, name, flags, Mode::empty()) else {
         return Ok(());
     };

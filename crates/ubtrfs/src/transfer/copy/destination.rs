@@ -1,23 +1,23 @@
-//! Destinations of copies: what the copier asks of a volume and of this machine alike.
+//! The interface of the copier to destinations: volumes and the host.
 //!
-//! A name is one component (COPY-1). A file that stands in the way is replaced by a file only, never a directory nor
-//! by one. Nothing is written through a link.
+//! A name is one component (COPY-1). An existing file is replaced only by a file, never a directory nor by one. Nothing
+//! is written through a link.
 
 use ubtrfs_engine::{FileId, Volume};
 
 use super::CopyError;
 use super::facts::Facts;
 
-/// A place where copies are made.
+/// A destination of copies.
 pub(crate) trait Destination {
-    /// A directory that is open.
+    /// An open directory.
     type Dir;
-    /// Something that was made and is no directory.
+    /// A created file other than a directory.
     type File;
-    /// A way to find a file that was made, for its further names.
+    /// A reference to a created file, for adding names.
     type Link;
 
-    /// Makes or enters a directory; tells whether it was made.
+    /// Creates or enters a directory. Returns whether it was created.
     fn directory(
         &mut self,
         parent: &Self::Dir,
@@ -25,7 +25,7 @@ pub(crate) trait Destination {
         facts: &Facts,
     ) -> Result<(Self::Dir, bool), CopyError>;
 
-    /// Makes a regular file without data. `of` is what it is copied from, if that is in a volume.
+    /// Creates a regular file without data. `of` is its original, if that is in a volume.
     fn file(
         &mut self,
         parent: &Self::Dir,
@@ -37,13 +37,13 @@ pub(crate) trait Destination {
     /// Writes data at an offset in bytes.
     fn write(&mut self, file: &Self::File, at: u64, bytes: &[u8]) -> Result<(), CopyError>;
 
-    /// Sets the size of a file whose data was written, in bytes.
+    /// Sets the size of a file after its data was written, in bytes.
     fn set_size(&mut self, file: &Self::File, size: u64) -> Result<(), CopyError>;
 
-    /// Has the file share all data of one in a volume; false if it cannot.
+    /// Makes the file share all data of a file in a volume. Returns false if it cannot.
     fn share(&mut self, file: &Self::File, of: (&Volume, FileId)) -> Result<bool, CopyError>;
 
-    /// Makes a symbolic link.
+    /// Creates a symbolic link.
     fn symlink(
         &mut self,
         parent: &Self::Dir,
@@ -51,7 +51,7 @@ pub(crate) trait Destination {
         target: &[u8],
     ) -> Result<Self::File, CopyError>;
 
-    /// Makes a device, fifo or socket.
+    /// Creates a device, FIFO or socket.
     fn node(
         &mut self,
         parent: &Self::Dir,
@@ -59,10 +59,10 @@ pub(crate) trait Destination {
         facts: &Facts,
     ) -> Result<Self::File, CopyError>;
 
-    /// Notes where a file was made. `dir` is the path of its directory below the one where the copy began.
+    /// Returns a reference to a created file. `dir` is the path of its directory, relative to the start of the copy.
     fn link_to(&self, dir: Vec<u8>, name: &[u8], file: &Self::File) -> Self::Link;
 
-    /// Gives a file that was made a further name. `top` is where the copy began.
+    /// Adds a name to a created file. `top` is the start of the copy.
     fn link(
         &mut self,
         top: &Self::Dir,
@@ -71,9 +71,9 @@ pub(crate) trait Destination {
         name: &[u8],
     ) -> Result<(), CopyError>;
 
-    /// Gives a file what it is to keep. Returns what could not be kept.
+    /// Sets the attributes to preserve on a file. Returns the ones that could not be set.
     fn keep(&mut self, file: &Self::File, facts: &Facts) -> Vec<CopyError>;
 
-    /// Gives a directory that was filled what it is to keep. Returns what could not be kept.
+    /// Sets the attributes to preserve on a complete directory. Returns the ones that could not be set.
     fn keep_directory(&mut self, dir: &Self::Dir, facts: &Facts) -> Vec<CopyError>;
 }

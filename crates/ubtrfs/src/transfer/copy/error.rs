@@ -1,4 +1,4 @@
-//! Errors of copies: those that end one, and problems with single files.
+//! Errors of copies: fatal ones, and problems with single files.
 
 use ubtrfs_engine::Error;
 use ubtrfs_format::limits::LimitError;
@@ -15,32 +15,32 @@ use crate::transfer::walk::Refused;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum CopyError {
-    /// In the volume that is copied from.
+    /// An error in the source volume.
     #[error(transparent)]
     Engine(#[from] Error),
-    /// In the volume that is copied to.
+    /// An error in the destination volume.
     #[error(transparent)]
     Make(Error),
-    /// In the volume that is copied to, for a file that was made.
+    /// An attribute that cannot be set on a file in the destination volume.
     #[error("cannot keep {what}: {source}")]
     Keep { what: String, source: Box<Error> },
-    /// In a directory of this machine that is copied to.
+    /// An error in a destination directory of the host.
     #[error(transparent)]
     Dest(#[from] DestError),
     #[error(transparent)]
     Metadata(#[from] MetadataError),
     #[error(transparent)]
     Walk(#[from] Refused),
-    /// Writing a file of this machine.
+    /// Writing a file of the host.
     #[error("cannot write: {0}")]
     Write(#[source] std::io::Error),
-    /// Reading a file of this machine.
+    /// Reading a file of the host.
     #[error("cannot {call}: {source}")]
     Host {
         call: &'static str,
         source: std::io::Error,
     },
-    /// A final error, with the path in the destination: what could not be made or written there, [`Escaped`].
+    /// A fatal error, with the path of the file in the destination that could not be created or written, [`Escaped`].
     #[error("cannot write '{path}'")]
     At {
         path: String,
@@ -51,7 +51,7 @@ pub(crate) enum CopyError {
     NothingRead(Error),
     #[error("gave up at byte {0}: nothing more of it can be read")]
     GaveUp(u64),
-    /// A size that no file can have.
+    /// A size that exceeds the maximum of a file.
     #[error("it claims {0}")]
     Limit(#[from] LimitError),
     #[error("it cannot share the data of its original")]
@@ -62,18 +62,18 @@ pub(crate) enum CopyError {
     Image,
     #[error("its file type is unknown")]
     UnknownKind,
-    /// The observer ended the copy.
+    /// Cancellation by the observer.
     #[error("cancelled")]
     Cancelled,
 }
 
 impl CopyError {
-    /// Tells whether nothing else is copied: the copy was cancelled, or all would fail for the same reason.
+    /// Returns whether the copy ends: it was cancelled, or all further files would fail for the same reason.
     pub(crate) fn is_final(&self) -> bool {
         matches!(self, CopyError::Cancelled) || self.is_of_volume()
     }
 
-    /// Tells whether any change of the volume that is copied to would fail for the same reason.
+    /// Returns whether any change of the destination volume would fail for the same reason.
     pub(crate) fn is_of_volume(&self) -> bool {
         match self {
             CopyError::Make(error) => is_final_error(error),
@@ -88,10 +88,10 @@ impl CopyError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum CopyProblem {
-    /// There is no copy of it, or not of all of it.
+    /// The file was not copied, or not completely.
     #[error("{0}")]
     NotCopied(CopyError),
-    /// The copy does not have all that it was to keep.
+    /// An attribute of the copy could not be preserved.
     #[error("{0}")]
     NotKept(CopyError),
     /// The copy has zeros for a range that cannot be read.

@@ -1,11 +1,11 @@
-//! Attributes that a copy keeps of a file, wherever the file is.
+//! The attributes that a copy preserves, from a volume or the host.
 
 use ubtrfs_engine::{Attr, FileKind, FileTime};
 
 /// Names and values of extended attributes.
 pub(crate) type Xattrs = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// Attributes that a copy keeps of a file.
+/// The attributes that a copy preserves.
 #[derive(Clone, Debug)]
 pub(crate) struct Facts {
     pub(crate) kind: FileKind,
@@ -16,16 +16,16 @@ pub(crate) struct Facts {
     pub(crate) nlink: u32,
     /// In bytes.
     pub(crate) size: u64,
-    /// The number of a device, as an inode holds it.
+    /// The device number, in the encoding of inodes.
     pub(crate) rdev: u64,
     pub(crate) atime: FileTime,
     pub(crate) mtime: FileTime,
-    /// Empty unless they were asked for.
+    /// Empty unless requested.
     pub(crate) xattrs: Xattrs,
 }
 
 impl Facts {
-    /// Takes the attributes of a file of a volume.
+    /// Converts the attributes of a file of a volume.
     pub(crate) fn of(attr: &Attr, xattrs: Xattrs) -> Facts {
         Facts {
             kind: attr.kind,

@@ -1,9 +1,10 @@
-//! A directory of this machine as what is copied.
+//! A directory of the host as the source of copies.
 //!
 //! Invariants
-//! - FROM-HOST-1: below what the user named no link is followed: every name is opened below an open directory.
-//! - FROM-HOST-2: names of a directory come in the order of their bytes, so that copies of the same tree are
-//!   made alike.
+//! - FROM-HOST-1: no link is followed below the path that the user named: every name is opened relative to an open
+//!   directory.
+//! - FROM-HOST-2: names of a directory are sorted by their bytes, so that copies of the same tree are created in the
+//!   same order.
 
 use std::fs::File;
 use std::io;
@@ -25,13 +26,13 @@ use crate::transfer::file_data::Damage;
 #[cfg(test)]
 mod tests;
 
-/// A mere reference, which neither follows a link nor opens a device.
+/// A reference (`O_PATH`), which neither follows a link nor opens a device.
 const REFERENCE: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 const LISTED: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
     .union(OFlags::CLOEXEC);
 
-/// A file of this machine, held by a reference.
+/// A file of the host, held by a reference.
 #[derive(Debug)]
 pub(crate) struct HostFile {
     fd: OwnedFd,
@@ -39,7 +40,7 @@ pub(crate) struct HostFile {
 }
 
 impl HostFile {
-    /// Refers to what the user named; a link is followed if `follow` says so.
+    /// Opens a reference to the file that the user named. A link is followed if `follow` is set.
     ///
     /// # Errors
     ///
@@ -73,7 +74,7 @@ impl HostFile {
         FileKind::from_mode(self.stat.st_mode).ok_or(CopyError::UnknownKind)
     }
 
-    /// Tells whether it is a directory.
+    /// Returns whether it is a directory.
     pub(crate) fn is_dir(&self) -> bool {
         FileKind::from_mode(self.stat.st_mode) == Some(FileKind::Directory)
     }
@@ -95,10 +96,10 @@ fn failed(call: &'static str) -> impl Fn(Errno) -> CopyError {
     }
 }
 
-/// This machine as what is copied from.
+/// The host as the source of copies.
 #[derive(Debug)]
 pub(crate) struct FromHost {
-    /// Device and number of the images that are being written: they cannot be copied into themselves.
+    /// Device and inode numbers of the images being written, which cannot be copied into themselves.
     pub(crate) images: Vec<(u64, u64)>,
 }
 
@@ -169,7 +170,7 @@ impl Source for FromHost {
     }
 }
 
-/// Reads the extended attributes of a file. There are none if the file system has no such attributes.
+/// Reads the extended attributes of a file. The result is empty if the file system does not support them.
 fn xattrs(path: &str) -> Result<Xattrs, CopyError> {
     let names = match sized(|buf| rustix::fs::listxattr(path, buf)) {
         Err(Errno::NOTSUP) => return Ok(Vec::new()),
@@ -182,7 +183,7 @@ fn xattrs(path: &str) -> Result<Xattrs, CopyError> {
     {
         match sized(|buf| rustix::fs::getxattr(path, name, buf)) {
             Ok(value) => xattrs.push((name.to_vec(), value)),
-            // It went, or it is one that only its file system understands.
+            // It was removed, or only its file system understands it.
             Err(Errno::NODATA | Errno::NOTSUP | Errno::PERM | Errno::ACCESS) => {}
             Err(errno) => return Err(failed("read an attribute")(errno)),
         }
@@ -190,7 +191,7 @@ fn xattrs(path: &str) -> Result<Xattrs, CopyError> {
     Ok(xattrs)
 }
 
-/// Most values fit at once, and none is longer than the most.
+/// The first buffer for a value, which is enough for most.
 const XATTR_BYTES: usize = 512;
 const MAX_XATTR_BYTES: usize = 64 << 10;
 
@@ -213,7 +214,7 @@ fn sized(
 
 struct HostData {
     file: File,
-    /// When the copy began.
+    /// The size at the start of the copy.
     size: u64,
     at: u64,
 }
@@ -227,7 +228,7 @@ impl Data for HostData {
         let start = match seek(SeekFrom::Data(self.at)) {
             Ok(start) => start,
             Err(Errno::NXIO) => self.size,
-            // The file system does not tell.
+            // The file system does not support the search.
             Err(Errno::INVAL | Errno::OPNOTSUPP) => self.at,
             Err(errno) => return Err(failed("seek")(errno)),
         };
@@ -236,7 +237,7 @@ impl Data for HostData {
             return Ok(None);
         }
         let end = seek(SeekFrom::Hole(start)).unwrap_or(self.size);
-        // A file that is written meanwhile may tell anything.
+        // A file that is being written may return any offset.
         self.at = end.clamp(start + 1, self.size);
         Ok(Some(start..self.at))
     }
@@ -268,14 +269,14 @@ struct HostWalk {
 struct HostLevel {
     fd: OwnedFd,
     names: std::vec::IntoIter<Vec<u8>>,
-    /// The name that was met last.
+    /// The last name returned.
     last: Vec<u8>,
-    /// How much of the path is this directory's own.
+    /// The length of this directory's path.
     path_len: usize,
 }
 
 impl HostWalk {
-    /// Lists a directory and enters it. `dir` may be a mere reference.
+    /// Lists a directory and enters it. `dir` may be a reference (`O_PATH`).
     fn push(&mut self, dir: impl AsFd) -> Result<(), CopyError> {
         let fd = rustix::fs::openat(dir, ".", LISTED, Mode::empty());
         let fd = fd.map_err(failed("open the directory"))?;

@@ -1,4 +1,4 @@
-//! A volume as what is copied.
+//! A volume as the source of copies.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use super::source::{CopyStep, Data, Source, Walking};
 use crate::transfer::file_data::{Damage, DataRanges, read_past_damage};
 use crate::transfer::walk::{Entry, Filter, Order, Step, Walk};
 
-/// A volume as what is copied from.
+/// A volume as the source of copies.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FromVolume<'v> {
     pub(crate) volume: &'v Volume,

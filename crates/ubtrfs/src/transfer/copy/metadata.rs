@@ -1,8 +1,8 @@
-//! Owner, mode, extended attributes and times of what was copied.
+//! Owner, mode, extended attributes and times of copies.
 //!
-//! The order matters: changing the owner clears set-id bits and capabilities, an ACL refines the mode,
-//! and everything changes times. A process that is not root keeps what it may, as cp(1) does: its own
-//! files and groups. It never keeps a set-id bit for another owner than the original's.
+//! The order matters: changing the owner clears set-id bits and capabilities, an ACL refines the mode, and everything
+//! changes times. A process without root rights preserves as much as it may, like cp(1): its own files and groups. It
+//! never keeps a set-id bit for another owner than the original's.
 
 use std::fmt;
 use std::io;
@@ -18,7 +18,7 @@ use crate::escaped::Escaped;
 const SETUID: u32 = 0o4000;
 const SETGID: u32 = 0o2000;
 
-/// Metadata that could not be set on a file of this machine.
+/// Metadata that could not be set on a file of the host.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot set {what}: {source}")]
 pub(crate) struct MetadataError {
@@ -34,40 +34,40 @@ impl MetadataError {
         }
     }
 
-    /// Returns the kind of the error of the system.
+    /// Returns the kind of the system's error.
     pub(crate) fn kind(&self) -> io::ErrorKind {
         self.source.kind()
     }
 }
 
-/// How the copy is opened.
+/// The open mode of a copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Handle {
     /// For reading or writing.
     Open,
-    /// A mere reference, as symbolic links and devices must have.
+    /// A reference (`O_PATH`), which symbolic links and devices require.
     Reference,
 }
 
-/// Counts where the umask cannot be read.
+/// The assumed umask if the actual one cannot be read: access for the owner only.
 const UMASK_OF_THE_OWNER_ALONE: u32 = 0o077;
 
-/// Sets the metadata of copies on this machine.
+/// Sets the metadata of copies on the host.
 #[derive(Debug)]
 pub(super) struct MetadataSetter {
     preserve: bool,
     is_root: bool,
-    /// The bits that copies go without whose modes are not kept.
+    /// The bits to clear in copies whose modes are not preserved.
     umask: u32,
-    /// Whether it was said that the destination takes no attributes.
+    /// Whether it was reported that the destination does not support attributes.
     reported_unsupported: bool,
-    /// Whether it was said that only root may set some attributes.
+    /// Whether it was reported that only root may set some attributes.
     reported_forbidden: bool,
 }
 
 impl MetadataSetter {
-    /// Creates a setter. It leaves the umask of the process alone, which other threads make files with: each mode is set
-    /// explicitly, when the file is there.
+    /// Creates a setter. It does not change the umask of the process, since other threads create files with it: each
+    /// mode is set explicitly after creation.
     pub(super) fn new(preserve: bool) -> MetadataSetter {
         MetadataSetter {
             preserve,
@@ -109,7 +109,7 @@ impl MetadataSetter {
         problems
     }
 
-    /// Returns the mode bits that must go because the owner could not be kept.
+    /// Returns the mode bits to clear because the owner could not be preserved.
     fn owner(&self, fd: impl AsFd, facts: &Facts, problems: &mut Vec<MetadataError>) -> u32 {
         let chown = |uid: Option<u32>, gid: u32| {
             let uid = uid.map(Uid::from_raw);
@@ -123,7 +123,7 @@ impl MetadataSetter {
             problems.push(MetadataError::new("owner", errno));
             return SETUID | SETGID;
         }
-        // The group alone may be one of the caller's own.
+        // The group may be one of the caller's own.
         match chown(None, facts.gid) {
             Ok(()) => SETUID,
             Err(_) => SETUID | SETGID,
@@ -150,10 +150,10 @@ impl MetadataSetter {
         value: &[u8],
         problems: &mut Vec<MetadataError>,
     ) {
-        // Through /proc it works for a mere reference as well, and for a link itself.
+        // The path in /proc also works for an `O_PATH` reference, and for a link itself.
         let set = rustix::fs::setxattr(through_proc(&fd), name, value, XattrFlags::empty());
         let Err(errno) = set else { return };
-        // Properties of btrfs mean nothing elsewhere.
+        // btrfs properties have no meaning on other file systems.
         if errno == Errno::NOTSUP && (name.starts_with(b"btrfs.") || self.reported_unsupported) {
             return;
         }
@@ -173,7 +173,7 @@ impl MetadataSetter {
     }
 }
 
-/// Returns the umask of the process. umask(2) would have to change it for a moment, so it is read where it is shown.
+/// Returns the umask of the process. umask(2) would have to change it temporarily, so it is read from /proc.
 fn process_umask() -> u32 {
     let shown = std::fs::read_to_string("/proc/self/status");
     let umask = shown.ok().and_then(|status| {
@@ -185,7 +185,7 @@ fn process_umask() -> u32 {
     umask.unwrap_or(UMASK_OF_THE_OWNER_ALONE)
 }
 
-/// Returns a path whose resolution ends at what `fd` refers to, even at a symbolic link.
+/// Returns a path that resolves to the file of `fd`, even if that is a symbolic link.
 fn through_proc(fd: impl AsFd) -> String {
     format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd())
 }
@@ -193,7 +193,7 @@ fn through_proc(fd: impl AsFd) -> String {
 fn timespec(time: FileTime) -> Timespec {
     Timespec {
         tv_sec: time.sec,
-        // The system has other meanings for some larger numbers.
+        // Some larger numbers have special meanings for the system.
         tv_nsec: time.nsec.min(999_999_999).into(),
     }
 }

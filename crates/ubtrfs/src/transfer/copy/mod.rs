@@ -1,12 +1,12 @@
-//! Copying files between volumes and directories of this machine.
+//! Copying files between volumes and directories of the host.
 //!
 //! Invariants
-//! - COPY-1: nothing outside the destination is touched, whatever names and links the source holds.
-//!   Every name is one component, used below an open directory, and no link is followed.
-//! - COPY-2: what fails is reported and the rest is copied, unless all of it would fail for the same reason.
-//! - COPY-3: times and modes of a directory are set after all that is in it was written.
+//! - COPY-1: nothing outside the destination is touched, regardless of names and links in the source. Every name is one
+//!   component, used below an open directory, and no link is followed.
+//! - COPY-2: a failure is reported and the rest is copied, unless all of it would fail for the same reason.
+//! - COPY-3: times and modes of a directory are set after all its contents were written.
 //!
-//! Not here: which destination is meant (the caller).
+//! Not here: the choice of the destination (the caller).
 
 mod copier;
 mod dest;

@@ -1,18 +1,18 @@
-//! Choices of how files are copied.
+//! Options for copying files.
 
-/// When data is shared instead of copied. [`CopyOptions`](crate::CopyOptions) has an example.
+/// Whether data is shared instead of copied. [`CopyOptions`](crate::CopyOptions) has an example.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reflink {
-    /// Where it can be.
+    /// If possible.
     #[default]
     Auto,
     /// Always: the copy fails if data cannot be shared.
     Always,
-    /// Never: the copy has data of its own.
+    /// Never: the copy has its own data.
     Never,
 }
 
-/// Treatment of holes, and of zeros, in a copy.
+/// The treatment of holes and zeros in a copy.
 ///
 /// ```
 /// use ubtrfs::{CopyOptions, Problems, Sparse, Volume};
@@ -31,19 +31,19 @@ pub enum Reflink {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sparse {
-    /// Holes stay holes.
+    /// Holes are preserved.
     #[default]
     Auto,
-    /// Blocks of zeros become holes as well.
+    /// Blocks of zeros also become holes.
     Always,
-    /// Holes become zeros.
+    /// Holes are filled with zeros.
     Never,
 }
 
-/// How files are copied.
+/// Options for copying files.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CopyOptions {
-    /// Keep mode, owner, times, attributes and links.
+    /// Whether to preserve mode, owner, times, attributes and links.
     pub(crate) preserve: bool,
     pub(crate) reflink: Reflink,
     pub(crate) sparse: Sparse,

@@ -1,4 +1,4 @@
-//! A directory of this machine as where a copy is made.
+//! A directory of the host as the destination of copies.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -16,17 +16,17 @@ use super::facts::Facts;
 use super::metadata::{Handle, MetadataSetter};
 use crate::transfer::DeviceNumber;
 
-/// A directory of this machine as where copies are made.
+/// A directory of the host as the destination of copies.
 #[derive(Debug)]
 pub(crate) struct ToHost {
     metadata: MetadataSetter,
-    /// Device and number of the images that are read, which nothing may replace.
+    /// Device and inode numbers of the images being read, which nothing may replace.
     images: Vec<(u64, u64)>,
 }
 
 impl ToHost {
-    /// Creates the destination. `preserve`: keep mode, owner, times and attributes. `images`: device and inode number
-    /// of files that nothing may replace.
+    /// Creates the destination. `preserve` means to keep mode, owner, times and attributes. `images` has the device and
+    /// inode numbers of files that nothing may replace.
     pub(crate) fn new(preserve: bool, images: Vec<(u64, u64)>) -> ToHost {
         ToHost {
             metadata: MetadataSetter::new(preserve),
@@ -35,21 +35,21 @@ impl ToHost {
     }
 }
 
-/// Something that was made.
+/// A created file.
 #[derive(Debug)]
 pub(crate) enum Made {
     File(File),
-    /// A pipe, a terminal or the like, which is written from its beginning to its end.
+    /// A pipe, a terminal or similar, which is written sequentially.
     Stream(Stream),
     Other(OwnedFd),
 }
 
 impl Made {
-    /// Takes a file that is open for writing.
+    /// Wraps a file that is open for writing.
     ///
     /// # Errors
     ///
-    /// Its kind cannot be found out.
+    /// Its kind cannot be determined.
     pub(crate) fn of_open(file: File) -> io::Result<Made> {
         let kind = file.metadata()?.file_type();
         Ok(match kind.is_file() || kind.is_block_device() {
@@ -87,10 +87,10 @@ impl Stream {
     }
 }
 
-/// Bytes of a hole that are written at a time.
+/// The size of writes in a hole.
 const ZERO_BYTES: usize = 64 << 10;
 
-/// The first name that was made of a file with several.
+/// The first created name of a file with several names.
 #[derive(Debug)]
 pub(crate) struct FirstName {
     dir: Vec<u8>,
@@ -135,7 +135,7 @@ impl Destination for ToHost {
     fn set_size(&mut self, file: &Made, size: u64) -> Result<(), CopyError> {
         match file {
             Made::File(file) => match file.set_len(size) {
-                // A device has the size that it has.
+                // A device has a fixed size.
                 Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
                 set => set.map_err(CopyError::Write),
             },

@@ -1,10 +1,10 @@
-//! A volume as where a copy is made.
+//! A volume as the destination of copies.
 //!
-//! A copy that is not kept as it was belongs to root, with the permissions of the original less the umask.
+//! A copy without preserved attributes belongs to root, with the permissions of the original less the umask.
 //!
 //! Invariants
-//! - TO-VOLUME-1: a copy that keeps everything has exactly the original's ACLs, whatever its directory would
-//!   have had it inherit.
+//! - TO-VOLUME-1: a copy with preserved attributes has exactly the original's ACLs, regardless of the ACLs that it
+//!   would inherit from its directory.
 
 use ubtrfs_engine::{Error, FileId, FileKind, NewInode, SetAttr, SetTime, Volume, XattrMode};
 use ubtrfs_format::item::acl;
@@ -20,21 +20,21 @@ use crate::transfer::walk::is_component;
 mod tests;
 
 const PERMISSIONS: u32 = 0o777;
-/// Until the final mode is set. No other process sees a volume meanwhile, but a copy may be broken off.
+/// The mode until the final mode is set. No other process sees the volume until then, but a copy may be interrupted.
 const PRIVATE: u32 = 0o700;
 
-/// A volume as where copies are made.
+/// A volume as the destination of copies.
 #[derive(Debug)]
 pub(crate) struct ToVolume<'v> {
     volume: &'v Volume,
-    /// Keep mode, owner, times and attributes.
+    /// Whether to preserve mode, owner, times and attributes.
     preserve: bool,
     umask: u32,
 }
 
 impl<'v> ToVolume<'v> {
-    /// Creates the destination. `preserve`: keep mode, owner, times and attributes. `umask`: permissions that new files
-    /// go without.
+    /// Creates the destination. `preserve` means to keep mode, owner, times and attributes. `umask` has the permissions
+    /// to clear in new files.
     pub(crate) fn new(volume: &'v Volume, preserve: bool, umask: u32) -> ToVolume<'v> {
         ToVolume {
             volume,
@@ -61,7 +61,7 @@ impl<'v> ToVolume<'v> {
         }
     }
 
-    /// Takes away what has the name and is no directory.
+    /// Removes an existing file other than a directory.
     fn clear(&self, dir: FileId, name: &[u8]) -> Result<(), CopyError> {
         match self.existing(dir, name)? {
             None => Ok(()),
@@ -113,7 +113,7 @@ impl<'v> ToVolume<'v> {
         kept("owner and mode", self.volume.set_attr(id, &owner));
         for (name, value) in &facts.xattrs {
             match self.volume.set_xattr(id, name, value, XattrMode::Any) {
-                // Other file systems have kinds of their own.
+                // Other file systems have namespaces of their own.
                 Err(Error::XattrNamespace) => {
                     tracing::debug!(name = %Escaped(name), "attribute left out: of no kind of btrfs");
                 }
@@ -161,7 +161,7 @@ impl Destination for ToVolume<'_> {
             Some((id, _)) if of.is_some_and(|of| is_file(of, self.volume, id)) => {
                 Err(CopyError::SameFile)
             }
-            // As a shell's redirection: owner, mode and names stay.
+            // Like a shell's redirection: owner, mode and names stay.
             Some((id, FileKind::Regular)) if !self.preserve => {
                 self.volume.truncate(id, 0).map_err(CopyError::Make)?;
                 Ok(id)

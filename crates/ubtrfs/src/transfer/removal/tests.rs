@@ -1,4 +1,4 @@
-//! Removals past failures, and of trees that change meanwhile.
+//! Removals past failures, and of trees that change during the removal.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use crate::{FileFlags, Volume};
 
 const VOLUME_BYTES: u64 = 256 << 20;
 
-/// Notes what happens, and does something when the first file is removed.
+/// Records the events, and runs a function when the first file is removed.
 struct Notes<'a> {
     seen: Vec<String>,
     at_first: Option<&'a dyn Fn()>,

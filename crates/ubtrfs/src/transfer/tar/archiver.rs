@@ -1,11 +1,11 @@
-//! A directory or file of a volume written as a tar archive.
+//! Writing a directory or file of a volume as a tar archive.
 //!
 //! Invariants
-//! - EXPORT-1: the archive stays sound whatever cannot be read. A damaged range is archived as zeros and reported; a file
-//!   that cannot be examined is left out and reported.
-//! - EXPORT-2: memory is bounded by `MAX_SPARSE_PARTS` of one file, and the files with several names of which
-//!   not all were met yet.
-//! - EXPORT-3: no member's name leads out of the directory that is archived.
+//! - EXPORT-1: the archive stays valid even if files cannot be read. A damaged range is archived as zeros and reported;
+//!   a file that cannot be examined is left out and reported.
+//! - EXPORT-2: memory is bounded by `MAX_SPARSE_PARTS` of one file, and by the files with several names that the walk
+//!   has only partly reached.
+//! - EXPORT-3: no member's name leads out of the archived directory.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -23,20 +23,21 @@ use crate::transfer::{DeviceNumber, Observer};
 #[cfg(test)]
 mod tests;
 
-/// A file with more parts between holes is left out: the holes may be longer than any disk. Tests make do with few.
+/// The maximum number of data ranges between holes. A file with more is left out, because its holes may be longer than
+/// any disk. Tests use a small number.
 const MAX_SPARSE_PARTS: usize = if cfg!(test) { 8 } else { 1 << 20 };
 
 /// An error that ends an archive early.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum TarError {
-    /// The file that the archive begins with cannot be examined.
+    /// The file at the top of the archive cannot be examined.
     #[error(transparent)]
     Engine(#[from] Error),
     /// The archive cannot be written.
     #[error("{0}")]
     Write(#[from] io::Error),
-    /// The observer ended it.
+    /// Cancellation by the observer.
     #[error("cancelled")]
     Cancelled,
 }
@@ -48,13 +49,13 @@ pub(crate) enum TarProblem {
     /// A name that is not one component of a path.
     #[error("left out: not a name that a directory can hold")]
     Name,
-    /// A file with more parts between holes than are remembered.
+    /// A file with more data ranges between holes than are supported.
     #[error("left out: too many holes")]
     TooManyHoles,
-    /// A size that no file can have.
+    /// A size that exceeds the maximum of a file.
     #[error("left out: it claims {0}")]
     Limit(#[from] LimitError),
-    /// A tar archive has no sockets.
+    /// A tar archive cannot contain sockets.
     #[error("socket left out")]
     Socket,
     /// A range that cannot be read.
@@ -71,7 +72,7 @@ pub(crate) enum TarProblem {
 pub(crate) struct Archiver<'a, W> {
     volume: &'a Volume,
     tar: TarWriter<W>,
-    /// Where a file with several names was archived, and how many of the names are still to come.
+    /// The archived path of each file with several names, and the number of remaining names.
     links: HashMap<FileId, (Vec<u8>, u32)>,
     observer: &'a mut dyn Observer<TarProblem>,
     buffer: Vec<u8>,
@@ -84,7 +85,7 @@ impl<W> fmt::Debug for Archiver<'_, W> {
 }
 
 impl<'a, W: Write> Archiver<'a, W> {
-    /// Creates an archive that is written to `out`, in small pieces: `out` should be buffered.
+    /// Creates an archive that is written to `out`, in small parts: `out` should be buffered.
     pub(crate) fn new(
         volume: &'a Volume,
         out: W,
@@ -99,7 +100,7 @@ impl<'a, W: Write> Archiver<'a, W> {
         }
     }
 
-    /// Ends the archive. One that is dropped before is cut off.
+    /// Ends the archive. Without this call it is incomplete.
     ///
     /// # Errors
     ///
@@ -108,7 +109,7 @@ impl<'a, W: Write> Archiver<'a, W> {
         Ok(self.tar.finish()?)
     }
 
-    /// Archives a file, or a directory with all below, as a member of this name.
+    /// Archives a file, or a directory with all its contents, as a member of this name.
     ///
     /// # Errors
     ///
@@ -143,7 +144,7 @@ impl<'a, W: Write> Archiver<'a, W> {
         Ok(())
     }
 
-    /// Archives one file and tells its kind; None if it had to be left out. An error is one of the output, or ends it.
+    /// Archives one file and returns its kind, or `None` if it was left out. An error ends the archive.
     fn member(&mut self, path: &[u8], id: FileId) -> Result<Option<FileKind>, TarError> {
         self.check_cancelled()?;
         let facts = self
@@ -203,7 +204,7 @@ impl<'a, W: Write> Archiver<'a, W> {
         Ok(Some(attr.kind))
     }
 
-    /// Archives a further name of a file that is in the archive; false if it is not.
+    /// Archives another name of a file that is in the archive. Returns false if it is not.
     fn link(&mut self, path: &[u8], id: FileId, attr: &Attr) -> io::Result<bool> {
         let Some((first, remaining)) = self.links.get_mut(&id) else {
             return Ok(false);
@@ -219,7 +220,7 @@ impl<'a, W: Write> Archiver<'a, W> {
         Ok(true)
     }
 
-    /// Archives a regular file; false if it was left out.
+    /// Archives a regular file. Returns false if it was left out.
     fn file(&mut self, member: Member<'_>, id: FileId, size: u64) -> Result<bool, TarError> {
         if let Err(limit) = limits::check_file_size(size) {
             self.observer.failed(member.path, limit.into());
@@ -243,7 +244,7 @@ impl<'a, W: Write> Archiver<'a, W> {
             while at < part.end {
                 self.check_cancelled()?;
                 let len = (part.end - at).min(READ_BYTES as u64) as usize;
-                // EXPORT-1: the member has all the bytes that its header says.
+                // EXPORT-1: the member has all the bytes that its header declares.
                 read_past_damage(self.volume, id, at, &mut self.buffer[..len], &mut damage);
                 for damage in damage.drain(..) {
                     self.observer
@@ -265,8 +266,8 @@ impl<'a, W: Write> Archiver<'a, W> {
         }
     }
 
-    /// Lists the parts of a file that hold data, in whole sectors as extents are. GNU tar wants a part of length 0 at
-    /// the end of a file that ends in a hole. The result is None if there are too many.
+    /// Lists the data ranges of a file, in whole sectors like extents. GNU tar requires a range of length 0 at the end
+    /// of a file that ends in a hole. Returns `None` if there are too many.
     fn sparse_parts(&mut self, path: &[u8], id: FileId, size: u64) -> Option<Vec<Range<u64>>> {
         let mut parts: Vec<Range<u64>> = Vec::new();
         let mut ranges = DataRanges::of(self.volume, id);

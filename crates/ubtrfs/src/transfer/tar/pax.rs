@@ -34,7 +34,8 @@ impl PaxRecords {
         self.push(key.as_bytes(), time_text(time).as_bytes());
     }
 
-    /// Adds a record of an extended attribute. Keys cannot hold '=': GNU tar writes it, and '%', in hexadecimal.
+    /// Adds a record of an extended attribute. Keys cannot contain '=': like GNU tar, this writes it, and '%', in
+    /// hexadecimal.
     pub(super) fn push_xattr(&mut self, name: &[u8], value: &[u8]) {
         let mut key = b"SCHILY.xattr.".to_vec();
         for &byte in name {
@@ -56,8 +57,8 @@ impl PaxRecords {
     }
 }
 
-/// Renders seconds as a decimal fraction. A time before 1970 counts its nanoseconds forward on disk, a negative
-/// fraction counts them backward.
+/// Formats seconds as a decimal fraction. Before 1970, nanoseconds count forward on disk, but a negative fraction
+/// counts them backward.
 fn time_text(time: FileTime) -> String {
     let nsec = time.nsec.min(NSEC_PER_SEC - 1);
     let (sign, sec, nsec) = match (time.sec < 0, nsec) {

@@ -1,8 +1,8 @@
-//! Writing a tar archive as a stream: POSIX headers, with PAX records for what they cannot hold, and
-//! sparse files in GNU's format 1.0.
+//! Writing a tar archive as a stream: POSIX headers, with PAX records for oversized fields, and sparse files in GNU's
+//! format 1.0.
 //!
-//! Names are bytes and are written as they are. The two zero blocks at the end and the padding to a
-//! record of 20 blocks make the archive readable by every tar.
+//! Names are bytes and are written unchanged. The two zero blocks at the end and the padding to a record of 20 blocks
+//! make the archive readable by every tar.
 
 use std::io::{self, Write};
 use std::ops::Range;
@@ -24,7 +24,7 @@ const SIZE_MAX: u64 = 0o77_777_777_777;
 
 #[derive(Debug)]
 pub(crate) enum MemberKind<'a> {
-    /// `map`: the parts that are archived, if not all of the file is.
+    /// `map` has the archived ranges of a sparse file.
     File {
         size: u64,
         map: Option<&'a [Range<u64>]>,
@@ -116,7 +116,7 @@ impl<W: Write> TarWriter<W> {
         Ok(())
     }
 
-    /// Adds to the data of the member that was begun.
+    /// Appends to the data of the current member.
     pub(crate) fn data(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.write(bytes)
     }
@@ -194,7 +194,7 @@ fn pax_records(member: &Member<'_>, sparse: bool, stored: u64) -> PaxRecords {
     records.push_time("atime", member.atime);
     records.push_time("ctime", member.ctime);
     for (name, value) in member.xattrs {
-        // ACLs go in twice: as text, which `tar --acls` reads, and as they are, for `tar --xattrs`.
+        // ACLs are stored twice: as text for `tar --acls`, and unchanged for `tar --xattrs`.
         let key: Option<&[u8]> = match name.as_slice() {
             acl::ACCESS => Some(b"SCHILY.acl.access"),
             acl::DEFAULT => Some(b"SCHILY.acl.default"),
@@ -208,7 +208,7 @@ fn pax_records(member: &Member<'_>, sparse: bool, stored: u64) -> PaxRecords {
     records
 }
 
-/// Computes the bytes of a member behind its header, padding not counted.
+/// Returns the number of bytes of a member after its header, without padding.
 fn stored_bytes(kind: &MemberKind<'_>, sparse_map: Option<&[u8]>) -> u64 {
     match (kind, sparse_map) {
         (MemberKind::File { map: Some(map), .. }, Some(text)) => {
@@ -219,7 +219,7 @@ fn stored_bytes(kind: &MemberKind<'_>, sparse_map: Option<&[u8]>) -> u64 {
     }
 }
 
-/// Formats the map that begins a sparse member's data: decimal numbers, a line each, padded to a block.
+/// Formats the map at the start of a sparse member's data: decimal numbers, one per line, padded to a block.
 fn sparse_map(map: &[Range<u64>]) -> Vec<u8> {
     let mut text = format!("{}\n", map.len());
     for part in map {
@@ -230,7 +230,7 @@ fn sparse_map(map: &[Range<u64>]) -> Vec<u8> {
     bytes
 }
 
-/// Fills a name field; what does not fit is in a PAX record.
+/// Fills a name field; a longer name is in a PAX record.
 fn put_name(field: &mut [u8; NAME_MAX], name: &[u8]) {
     let len = name.len().min(NAME_MAX);
     field.fill(0);

@@ -27,7 +27,7 @@ fn names_come_in_order_and_links_are_not_entered() {
             continue;
         };
         seen.push(String::from_utf8(walk.path().to_vec()).unwrap());
-        // A link is refused also if it took the place of a directory meanwhile.
+        // A link is also refused if it replaced a directory in between.
         let entered = walk.enter().is_ok();
         assert_eq!(entered, file.is_dir(), "{seen:?}");
     }
