@@ -1,6 +1,7 @@
 //! The reasons why a check is impossible. A fault of the volume is an issue, not an error.
 
-use ubtrfs_device::DeviceError;
+use rustix::io::Errno;
+use ubtrfs_device::{DeviceError, errno_of};
 use ubtrfs_format::superblock::SuperblockError;
 
 #[derive(Debug, thiserror::Error)]
@@ -27,4 +28,19 @@ pub enum CheckError {
     /// Cancelled by the observer.
     #[error("cancelled")]
     Cancelled,
+}
+
+impl CheckError {
+    /// Returns the errno that Linux has for the same failure.
+    pub fn errno(&self) -> Errno {
+        match self {
+            CheckError::Open(error) => error.errno(),
+            CheckError::SuperblockCopy { .. }
+            | CheckError::NoBackupRoot
+            | CheckError::NoTreeRoot { .. } => Errno::UCLEAN,
+            CheckError::NoSuperblockCopy { .. } => Errno::NOENT,
+            CheckError::Cancelled => Errno::INTR,
+            CheckError::Thread(error) | CheckError::Spill(error) => errno_of(error),
+        }
+    }
 }

@@ -5,12 +5,14 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
 use ubtrfs_format::block_group_flags::Profile;
 use ubtrfs_format::ids::{DevId, Logical, Physical};
 use ubtrfs_format::superblock::SuperblockError;
 use ubtrfs_format::uuid::Uuid;
 
 use crate::chunk_problem::ChunkProblem;
+use crate::errno::errno_of;
 use crate::nonblocking::{self, WouldBlock};
 use crate::signature::Signature;
 
@@ -236,6 +238,44 @@ fn holds_text(holds: Option<Signature>) -> String {
 }
 
 impl DeviceError {
+    /// Returns the errno that Linux has for the same failure.
+    pub fn errno(&self) -> Errno {
+        match self {
+            DeviceError::WouldBlock(_) => Errno::AGAIN,
+            DeviceError::Open { source, .. }
+            | DeviceError::ReadRaw { source, .. }
+            | DeviceError::WriteRaw { source, .. }
+            | DeviceError::Discard { source, .. }
+            | DeviceError::Flush { source, .. }
+            | DeviceError::Read { source, .. } => errno_of(source),
+            DeviceError::InUse { .. }
+            | DeviceError::HoldsVolume { .. }
+            | DeviceError::Changed { .. } => Errno::BUSY,
+            DeviceError::Missing { .. } => Errno::NOENT,
+            DeviceError::NoDevice
+            | DeviceError::Kind { .. }
+            | DeviceError::NotBtrfs { .. }
+            | DeviceError::OtherVolume { .. }
+            | DeviceError::Ambiguous { .. }
+            | DeviceError::DuplicateDevice { .. } => Errno::INVAL,
+            DeviceError::Incomplete { .. }
+            | DeviceError::Superblock { .. }
+            | DeviceError::FirstSuperblock { .. }
+            | DeviceError::Truncated { .. }
+            | DeviceError::Chunk { .. }
+            | DeviceError::NoChunk { .. }
+            | DeviceError::NoMirror { .. }
+            | DeviceError::Rebuild { .. } => Errno::UCLEAN,
+            DeviceError::Unsupported { .. } => Errno::OPNOTSUPP,
+            DeviceError::Unwritable { .. }
+            | DeviceError::Foreign { .. }
+            | DeviceError::TotalBytes { .. }
+            | DeviceError::DeviceFsid { .. }
+            | DeviceError::ParityWrite { .. }
+            | DeviceError::NoCopy { .. } => Errno::ROFS,
+        }
+    }
+
     /// Returns whether the only problem is that the thread must not block.
     pub fn is_would_block(&self) -> bool {
         match self {
@@ -315,6 +355,21 @@ pub struct ReadFailure {
 }
 
 impl ReadFailure {
+    /// Returns EIO, or EAGAIN if the read would have waited. Linux has no other errno for data that no mirror gives.
+    pub fn errno(&self) -> Errno {
+        if self.is_would_block() {
+            Errno::AGAIN
+        } else {
+            Errno::IO
+        }
+    }
+
+    /// Returns whether a mirror was read and its content is damaged, and no device failed.
+    pub fn is_damage(&self) -> bool {
+        let mut problems = self.attempts.iter().map(|attempt| &attempt.problem);
+        problems.all(|problem| matches!(problem, AttemptProblem::Content))
+    }
+
     /// Creates the failure of a read that would block on a thread that must not.
     pub(crate) fn would_block(logical: Logical, len: u64) -> ReadFailure {
         let attempt = Attempt {

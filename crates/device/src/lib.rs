@@ -17,6 +17,7 @@ mod chunk_problem;
 mod claim;
 pub mod clock;
 mod discard_geometry;
+mod errno;
 mod error;
 mod file;
 mod file_clone;
@@ -52,6 +53,7 @@ pub use chunk_map::{ChunkMap, ChunkStripe, MappedChunk, STRIPE_LEN};
 pub use chunk_problem::ChunkProblem;
 pub use claim::DeviceClaim;
 pub use discard_geometry::DiscardGeometry;
+pub use errno::{errno_of, kind_of};
 pub use error::{
     Attempt, AttemptProblem, DeviceError, Holder, ReadFailure, SoundCopy, SuperblockChange,
 };

@@ -1,9 +1,10 @@
 //! Errors of the engine.
 //!
-//! Variants say what was asked and what is wrong on disk; which errno that is, the mount decides.
+//! Variants say what was asked and what is wrong on disk.
 
+use rustix::io::Errno;
 use ubtrfs_device::nonblocking::WouldBlock;
-use ubtrfs_device::{DeviceError, ReadFailure};
+use ubtrfs_device::{DeviceError, ReadFailure, errno_of};
 use ubtrfs_format::compress::CodecError;
 use ubtrfs_format::ids::{InodeNr, Logical, RootId};
 use ubtrfs_format::key::Key;
@@ -163,6 +164,60 @@ pub enum Error {
 }
 
 impl Error {
+    /// Returns the errno that Linux has for the same failure.
+    pub fn errno(&self) -> Errno {
+        match self {
+            Error::WouldBlock(_) => Errno::AGAIN,
+            Error::Device(error) => error.errno(),
+            Error::Tree(error) => error.errno(),
+            Error::Space(error) => error.errno(),
+            Error::Thread(source) => errno_of(source),
+            Error::DataRead { source, .. } => source.errno(),
+            Error::LogRead(source) | Error::LogItem { source, .. } => source.errno(),
+            Error::NotFound => Errno::NOENT,
+            // The kernel holds a node whose file, or whose subvolume, is gone.
+            Error::NoSuchInode(_) | Error::NoSuchSubvolume(_) => Errno::STALE,
+            Error::NoXattr => Errno::NODATA,
+            Error::Exists => Errno::EXIST,
+            Error::NotEmpty(_) => Errno::NOTEMPTY,
+            Error::NotADirectory(_) => Errno::NOTDIR,
+            Error::IsADirectory(_) => Errno::ISDIR,
+            Error::NoSpace | Error::XattrTooBig => Errno::NOSPC,
+            Error::Forked => Errno::BUSY,
+            Error::FileTooBig => Errno::FBIG,
+            Error::CommitInGroup => Errno::DQUOT,
+            Error::NameHashFull | Error::UuidItemFull => Errno::OVERFLOW,
+            Error::ReadOnly
+            | Error::ReadOnlySubvolume(_)
+            | Error::Aborted(_)
+            | Error::Closed
+            | Error::Unwritable(_)
+            | Error::Seed => Errno::ROFS,
+            Error::NotPermitted(_)
+            | Error::DefaultSubvolume(_)
+            | Error::HeldSubvolume(_)
+            | Error::WritableSubvolume(_) => Errno::PERM,
+            Error::CrossSubvolume => Errno::XDEV,
+            Error::NameTooLong => Errno::NAMETOOLONG,
+            Error::TooManyLinks => Errno::MLINK,
+            Error::TooManySymlinks => Errno::LOOP,
+            Error::Invalid(_)
+            | Error::Unaligned
+            | Error::CsumsDiffer
+            | Error::NotASymlink(_)
+            | Error::NotAFile(_)
+            | Error::NotASubvolume => Errno::INVAL,
+            Error::XattrNamespace | Error::NoDiscard => Errno::OPNOTSUPP,
+            Error::Ref(_) | Error::NoSuchTree(_) | Error::Corrupt { .. } => Errno::UCLEAN,
+            Error::Build(_)
+            | Error::NoConvergence(_)
+            | Error::CommitPanicked(_)
+            | Error::DataLost { .. }
+            | Error::CsumMissing { .. }
+            | Error::Decompress { .. } => Errno::IO,
+        }
+    }
+
     /// Returns whether nothing is wrong and nothing was done, but the thread must not wait
     /// (`ubtrfs_device::nonblocking`).
     pub fn is_would_block(&self) -> bool {

@@ -3,6 +3,8 @@
 //! These checks apply to all new files, from a folder, an archive, a stream, a mount or a program. The kernel rejects
 //! a whole leaf, with all its files, if one item exceeds a limit.
 
+use rustix::io::Errno;
+
 use crate::item::{DirHead, FILE_EXTENT_INLINE_START};
 use crate::node::{ITEM_HEAD_SIZE, leaf_data_size};
 
@@ -42,6 +44,25 @@ pub enum LimitError {
     TooManyLinks { count: u64 },
     #[error("a device with the numbers {major}, {minor} (max {}, {})", MAX_DEVICE.0, MAX_DEVICE.1)]
     Device { major: u32, minor: u32 },
+}
+
+impl LimitError {
+    /// Returns the errno that Linux has for the same failure.
+    pub fn errno(self) -> Errno {
+        match self {
+            LimitError::NameTooLong { .. }
+            | LimitError::XattrNameTooLong { .. }
+            | LimitError::TargetTooLong { .. } => Errno::NAMETOOLONG,
+            LimitError::FileTooLarge { .. } => Errno::FBIG,
+            LimitError::TooManyLinks { .. } => Errno::MLINK,
+            LimitError::XattrTooLarge { .. } => Errno::NOSPC,
+            LimitError::TargetEmpty => Errno::NOENT,
+            LimitError::Name
+            | LimitError::XattrName
+            | LimitError::Target
+            | LimitError::Device { .. } => Errno::INVAL,
+        }
+    }
 }
 
 /// Checks the name of a directory entry.

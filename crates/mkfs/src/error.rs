@@ -2,7 +2,8 @@
 
 use std::io;
 
-use ubtrfs_device::ChunkProblem;
+use rustix::io::Errno;
+use ubtrfs_device::{ChunkProblem, errno_of};
 use ubtrfs_format::block_group_flags::BlockGroupFlags;
 use ubtrfs_format::ids::{DevId, Physical};
 use ubtrfs_tree::BuildError;
@@ -97,4 +98,38 @@ pub enum MkfsError {
     Scratch(io::Error),
     #[error("cancelled")]
     Cancelled,
+}
+
+impl MkfsError {
+    /// Returns the errno that Linux has for the same failure.
+    pub fn errno(&self) -> Errno {
+        match self {
+            MkfsError::Write { source, .. }
+            | MkfsError::Read { source, .. }
+            | MkfsError::Flush { source, .. }
+            | MkfsError::Resize { source, .. }
+            | MkfsError::Scratch(source) => errno_of(source),
+            MkfsError::TooLarge => Errno::FBIG,
+            MkfsError::DeviceTooSmall { .. }
+            | MkfsError::NoRoomForChunk { .. }
+            | MkfsError::NoRoomForBlock { .. } => Errno::NOSPC,
+            MkfsError::Cancelled => Errno::INTR,
+            MkfsError::NotSettled { .. } | MkfsError::Chunk(_) | MkfsError::Build(_) => Errno::IO,
+            MkfsError::LabelTooLong { .. }
+            | MkfsError::LabelNul
+            | MkfsError::SectorsizeRange(_)
+            | MkfsError::SectorsizePower(_)
+            | MkfsError::NodesizeSmall { .. }
+            | MkfsError::NodesizeLarge(_)
+            | MkfsError::NodesizeUnaligned { .. }
+            | MkfsError::NodesizePower(_)
+            | MkfsError::NodesizeMixed { .. }
+            | MkfsError::MixedProfiles
+            | MkfsError::BlockGroupTreeNeeds
+            | MkfsError::TooFewDevices { .. }
+            | MkfsError::DeviceUuids { .. }
+            | MkfsError::DeviceCount { .. }
+            | MkfsError::DeviceShrank { .. } => Errno::INVAL,
+        }
+    }
 }

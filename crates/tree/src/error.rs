@@ -1,5 +1,6 @@
 //! Errors of reading a tree, and of preparing a block for writing.
 
+use rustix::io::Errno;
 use ubtrfs_device::ReadFailure;
 use ubtrfs_device::nonblocking::WouldBlock;
 use ubtrfs_format::check::CorruptBlock;
@@ -52,4 +53,20 @@ pub enum TreeError {
     /// The root's level is above the format's limit.
     #[error("tree {tree}: root level {level} is too high")]
     Level { tree: RootId, level: u8 },
+}
+
+impl TreeError {
+    /// Returns the errno that Linux has for the same failure.
+    pub fn errno(&self) -> Errno {
+        match self {
+            TreeError::WouldBlock(_) => Errno::AGAIN,
+            TreeError::Read { source, .. } => source.errno(),
+            TreeError::Corrupt { .. }
+            | TreeError::Unexpected { .. }
+            | TreeError::KeyBound { .. }
+            | TreeError::Unwritable { .. }
+            | TreeError::Misaligned { .. }
+            | TreeError::Level { .. } => Errno::UCLEAN,
+        }
+    }
 }

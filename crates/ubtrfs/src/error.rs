@@ -1,10 +1,8 @@
 //! The error of the library: the operation, its paths, and the `std::io` kind of the cause.
 //!
-//! Not here: causes (`cause`), their kinds (`kind`) and numbers (`errno`).
+//! Not here: causes, their kinds and numbers (`cause`).
 
 mod cause;
-mod errno;
-mod kind;
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -79,10 +77,26 @@ impl Error {
     /// | `Interrupted` | an observer cancelled the operation |
     /// | `OutOfMemory` | a whole file does not fit into memory |
     /// | as `std::fs` for `ELOOP` and `EBADF` | too many links on a path; a file that is not open for this operation ([`Error::errno`]) |
-    /// | `Other` | a failure within the library, such as an earlier loss of data |
+    /// | `Other` | a device that cannot be read (`EIO`), or a failure within the library, such as an earlier loss of data |
     /// | others | errors of the devices, of streams and of files of the host |
     pub fn kind(&self) -> io::ErrorKind {
         self.0.cause.kind()
+    }
+
+    /// Returns the errno that Linux has for the same failure. A failure that Linux has none for is `EIO`.
+    ///
+    /// ```
+    /// use ubtrfs::Volume;
+    ///
+    /// # fn main() -> Result<(), ubtrfs::Error> {
+    /// let volume = Volume::in_memory(256 << 20)?;
+    /// let error = volume.root().read("/missing").unwrap_err();
+    /// assert_eq!(error.errno(), 2); // ENOENT
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn errno(&self) -> i32 {
+        self.0.cause.errno().raw_os_error()
     }
 
     /// Returns the failed operation as a verb, such as "read".

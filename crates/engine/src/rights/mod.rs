@@ -12,6 +12,7 @@ mod caller;
 
 use std::collections::HashSet;
 
+use rustix::io::Errno;
 use ubtrfs_format::item::{FileKind, RootItemFlags};
 use ubtrfs_transaction::FileId;
 
@@ -44,6 +45,18 @@ pub struct Rights<'a> {
     pub volume: &'a Volume,
     /// The mount option: a caller that may remove directories may delete subvolumes.
     pub user_subvol_rm_allowed: bool,
+}
+
+impl Refused {
+    /// Returns the errno of the refusal.
+    pub fn errno(&self) -> Errno {
+        match self {
+            Refused::Access => Errno::ACCESS,
+            Refused::Permission => Errno::PERM,
+            Refused::ReadOnly => Errno::ROFS,
+            Refused::Volume(error) => error.errno(),
+        }
+    }
 }
 
 impl Rights<'_> {

@@ -51,6 +51,12 @@ impl Errno {
     }
 }
 
+impl From<rustix::io::Errno> for Errno {
+    fn from(errno: rustix::io::Errno) -> Errno {
+        Errno(errno)
+    }
+}
+
 impl fmt::Debug for Errno {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Errno({}: {})", self.code(), self.0)

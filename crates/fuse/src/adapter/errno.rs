@@ -1,68 +1,38 @@
-//! The errno for each error of the engine, the same as the kernel's btrfs returns.
+//! The errno that a failed request is answered with: the engine's, and EIO for a device that fails.
 
+use ubtrfs_device::DeviceError;
 use ubtrfs_engine::{Error, SpaceError};
 use ubtrfs_fuse_server::request::Errno;
 
-/// Returns the errno for the caller. Details of a corruption go to the log only.
+/// Returns the errno for the caller. The log alone has the details of damage and of failing devices.
 pub(super) fn errno(error: Error) -> Errno {
-    let errno = match &error {
-        error if error.is_would_block() => Errno::WOULD_BLOCK,
-        Error::WouldBlock(_) => Errno::WOULD_BLOCK,
-        Error::NotFound => Errno::NOENT,
-        Error::NotADirectory(_) => Errno::NOTDIR,
-        Error::IsADirectory(_) => Errno::ISDIR,
-        Error::NotASymlink(_)
-        | Error::NotAFile(_)
-        | Error::NotASubvolume
-        | Error::Invalid(_)
-        | Error::Unaligned
-        | Error::CsumsDiffer => Errno::INVAL,
-        Error::Exists => Errno::EXIST,
-        Error::NotEmpty(_) => Errno::NOTEMPTY,
-        Error::NameTooLong => Errno::NAMETOOLONG,
-        Error::NameHashFull | Error::UuidItemFull => Errno::OVERFLOW,
-        Error::TooManyLinks => Errno::MLINK,
-        Error::CrossSubvolume => Errno::XDEV,
-        Error::DefaultSubvolume(_)
-        | Error::HeldSubvolume(_)
-        | Error::NotPermitted(_)
-        | Error::WritableSubvolume(_) => Errno::PERM,
-        Error::NoXattr => Errno::NODATA,
-        Error::XattrNamespace | Error::NoDiscard => Errno::OPNOTSUPP,
-        Error::FileTooBig => Errno::FBIG,
-        Error::TooManySymlinks => Errno::LOOP,
-        // The kernel holds a node whose file or subvolume is gone.
-        Error::NoSuchInode(_) | Error::NoSuchSubvolume(_) => Errno::STALE,
-        Error::Corrupt { .. }
-        | Error::NoSuchTree(_)
-        | Error::Ref(_)
-        | Error::LogRead(_)
-        | Error::LogItem { .. } => Errno::UCLEAN,
-        Error::ReadOnly
-        | Error::ReadOnlySubvolume(_)
-        | Error::Aborted(_)
-        | Error::Closed
-        | Error::Seed
-        | Error::Unwritable(_) => Errno::ROFS,
-        Error::Forked => Errno::BUSY,
-        Error::NoSpace | Error::XattrTooBig => Errno::NOSPC,
-        Error::CommitInGroup => Errno::DQUOT,
-        Error::Space(SpaceError::Device(_)) => Errno::IO,
-        Error::Space(_) => Errno::NOSPC,
-        Error::Device(_)
-        | Error::Build(_)
-        | Error::NoConvergence(_)
-        | Error::CommitPanicked(_)
-        | Error::Thread(_)
-        | Error::Tree(_)
-        | Error::DataRead { .. }
-        | Error::DataLost { .. }
-        | Error::CsumMissing { .. }
-        | Error::Decompress { .. } => Errno::IO,
+    let errno = if error.is_would_block() {
+        Errno::WOULD_BLOCK
+    } else if is_of_device(&error) {
+        Errno::IO
+    } else {
+        Errno::from(error.errno())
     };
     // REQ-5
     if matches!(errno, Errno::IO | Errno::UCLEAN) {
         tracing::error!("{error}");
     }
     errno
+}
+
+/// Returns whether a device failed. Its own errno would mislead: a full disk below the image is not a full volume.
+fn is_of_device(error: &Error) -> bool {
+    let (Error::Device(error) | Error::Space(SpaceError::Device(error))) = error else {
+        return false;
+    };
+    matches!(
+        error,
+        DeviceError::Open { .. }
+            | DeviceError::ReadRaw { .. }
+            | DeviceError::WriteRaw { .. }
+            | DeviceError::Discard { .. }
+            | DeviceError::Flush { .. }
+            | DeviceError::Read { .. }
+            | DeviceError::Missing { .. }
+    )
 }

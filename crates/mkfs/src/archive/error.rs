@@ -3,6 +3,9 @@
 use std::io;
 use std::path::PathBuf;
 
+use rustix::io::Errno;
+use ubtrfs_device::errno_of;
+
 /// Offsets refer to the last header read.
 #[derive(Debug, thiserror::Error)]
 pub enum ArchiveError {
@@ -36,4 +39,36 @@ pub enum ArchiveError {
     LinkTarget { path: PathBuf, target: PathBuf },
     #[error("archive has more than {max} members")]
     TooMany { max: u32 },
+}
+
+impl ArchiveError {
+    /// Returns the errno that Linux has for the same failure.
+    pub fn errno(&self) -> Errno {
+        match self {
+            ArchiveError::Read { source, .. } => errno_of(source),
+            ArchiveError::MultiVolume { .. } => Errno::OPNOTSUPP,
+            ArchiveError::Truncated { .. }
+            | ArchiveError::NoHeader { .. }
+            | ArchiveError::Number { .. }
+            | ArchiveError::Pax { .. }
+            | ArchiveError::SparseMap { .. }
+            | ArchiveError::TooManyParts { .. }
+            | ArchiveError::TooLong { .. }
+            | ArchiveError::Outside { .. }
+            | ArchiveError::Name { .. }
+            | ArchiveError::NotADirectory { .. }
+            | ArchiveError::ReplacesDirectory { .. }
+            | ArchiveError::LinkTarget { .. }
+            | ArchiveError::TooMany { .. } => Errno::UCLEAN,
+        }
+    }
+
+    /// Returns whether the archive ends early.
+    pub fn is_truncated(&self) -> bool {
+        match self {
+            ArchiveError::Truncated { .. } => true,
+            ArchiveError::Read { source, .. } => source.kind() == io::ErrorKind::UnexpectedEof,
+            _ => false,
+        }
+    }
 }

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use rustix::io::Errno;
+use ubtrfs_device::errno_of;
 use ubtrfs_format::compress::CodecError;
 use ubtrfs_format::limits::LimitError;
 
@@ -49,4 +51,25 @@ pub enum FillError {
     Codec(#[from] CodecError),
     #[error(transparent)]
     Archive(#[from] ArchiveError),
+}
+
+impl FillError {
+    /// Returns the errno that Linux has for the same failure.
+    pub fn errno(&self) -> Errno {
+        match self {
+            FillError::Mkfs(error) => error.errno(),
+            FillError::Read { source, .. } => errno_of(source),
+            FillError::Shrank { .. } | FillError::Replaced { .. } => Errno::BUSY,
+            FillError::NotADirectory { .. } => Errno::NOTDIR,
+            FillError::NotFound { .. } => Errno::NOENT,
+            FillError::NoSpace { .. } => Errno::NOSPC,
+            FillError::Limit { limit, .. } => limit.errno(),
+            FillError::TooManyLinks { .. } => Errno::MLINK,
+            FillError::IsTarget { .. }
+            | FillError::XattrsCollide { .. }
+            | FillError::Parity { .. } => Errno::INVAL,
+            FillError::Codec(_) => Errno::IO,
+            FillError::Archive(error) => error.errno(),
+        }
+    }
 }

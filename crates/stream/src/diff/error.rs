@@ -2,6 +2,8 @@
 
 use std::io;
 
+use rustix::io::Errno;
+use ubtrfs_device::errno_of;
 use ubtrfs_engine::{Error as EngineError, TreeError};
 use ubtrfs_format::ids::RootId;
 use ubtrfs_format::key::Key;
@@ -22,4 +24,19 @@ pub enum DiffError {
     TooManyNames { tree: RootId, inode: u64 },
     #[error("cannot sort changes in a temporary file")]
     Spill(#[source] io::Error),
+}
+
+impl DiffError {
+    /// Returns the errno that Linux has for the same failure.
+    pub fn errno(&self) -> Errno {
+        match self {
+            DiffError::OtherVolume => Errno::XDEV,
+            DiffError::Engine(error) => error.errno(),
+            DiffError::Tree(error) => error.errno(),
+            DiffError::Corrupt { .. } | DiffError::Path { .. } | DiffError::TooManyNames { .. } => {
+                Errno::UCLEAN
+            }
+            DiffError::Spill(error) => errno_of(error),
+        }
+    }
 }

@@ -3,6 +3,9 @@
 use std::fmt;
 use std::io;
 
+use rustix::io::Errno;
+use ubtrfs_device::errno_of;
+
 use super::{Attribute, CommandKind};
 
 /// A defect of a stream, with its location.
@@ -25,6 +28,37 @@ impl fmt::Display for StreamError {
             }
         }
         write!(f, "at byte {} of the stream)", self.offset)
+    }
+}
+
+impl StreamError {
+    /// Returns the errno that Linux has for the same failure.
+    pub fn errno(&self) -> Errno {
+        match &self.fault {
+            Fault::Read(error) => errno_of(error),
+            Fault::Version(_) | Fault::NewerCommand(_) | Fault::NewerAttribute(_) => {
+                Errno::OPNOTSUPP
+            }
+            Fault::Empty
+            | Fault::ShortRead { .. }
+            | Fault::UnexpectedEnd
+            | Fault::Magic
+            | Fault::TooLarge { .. }
+            | Fault::Crc { .. }
+            | Fault::UnknownAttribute(_)
+            | Fault::CutAttribute
+            | Fault::MissingAttribute(_)
+            | Fault::AttributeSize { .. } => Errno::UCLEAN,
+        }
+    }
+
+    /// Returns whether the stream ends early.
+    pub fn is_truncated(&self) -> bool {
+        match &self.fault {
+            Fault::Empty | Fault::ShortRead { .. } | Fault::UnexpectedEnd => true,
+            Fault::Read(error) => error.kind() == io::ErrorKind::UnexpectedEof,
+            _ => false,
+        }
     }
 }
 
@@ -107,4 +141,18 @@ pub enum WriteError {
     },
     #[error("command {0} is unknown")]
     Unknown(u16),
+}
+
+impl WriteError {
+    /// Returns the errno that Linux has for the same failure.
+    pub fn errno(&self) -> Errno {
+        match self {
+            WriteError::Write(error) => errno_of(error),
+            WriteError::TooLong { .. }
+            | WriteError::TooLarge { .. }
+            | WriteError::NeedsVersion2(_)
+            | WriteError::Nul { .. }
+            | WriteError::Unknown(_) => Errno::UCLEAN,
+        }
+    }
 }

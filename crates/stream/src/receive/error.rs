@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use rustix::io::Errno;
+
 use super::encoded::EncodedFault;
 use super::path::PathFault;
 use super::target::TargetError;
@@ -27,6 +29,18 @@ pub enum ReceiveFault {
     /// Cancelled by the observer.
     #[error("cancelled")]
     Cancelled,
+}
+
+impl ReceiveError {
+    /// Returns the errno that Linux has for the same failure.
+    pub fn errno(&self) -> Errno {
+        match &self.cause {
+            ReceiveFault::Stream(error) => error.errno(),
+            ReceiveFault::Command(error) => error.errno(),
+            ReceiveFault::Commands(_) => Errno::IO,
+            ReceiveFault::Cancelled => Errno::INTR,
+        }
+    }
 }
 
 impl fmt::Display for ReceiveError {
@@ -56,6 +70,25 @@ pub struct CommandError {
     /// The command's file, if it has one.
     pub path: Option<Vec<u8>>,
     pub fault: CommandFault,
+}
+
+impl CommandError {
+    /// Returns the errno that Linux has for the same failure.
+    pub fn errno(&self) -> Errno {
+        match &self.fault {
+            CommandFault::Target(error) => error.errno(),
+            CommandFault::Path(_)
+            | CommandFault::Encoded(_)
+            | CommandFault::NoSubvolume
+            | CommandFault::NotBegun
+            | CommandFault::FileRange { .. }
+            | CommandFault::Mode { .. }
+            | CommandFault::Owner { .. }
+            | CommandFault::Device(_)
+            | CommandFault::Time(_)
+            | CommandFault::LinkTarget(_) => Errno::UCLEAN,
+        }
+    }
 }
 
 impl fmt::Display for CommandError {

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use rustix::io::Errno;
+use ubtrfs_device::errno_of;
 use ubtrfs_engine::FileTime;
 use ubtrfs_engine::rights::Refused;
 use ubtrfs_format::compress::Compression;
@@ -244,6 +246,21 @@ impl From<Refused> for TargetError {
 }
 
 impl TargetError {
+    /// Returns the errno that Linux has for the same failure.
+    pub fn errno(&self) -> Errno {
+        match self {
+            TargetError::Engine(error) => error.errno(),
+            TargetError::Refused(refused) => refused.errno(),
+            TargetError::Io(error) => errno_of(error),
+            TargetError::NoParent(_)
+            | TargetError::NoCloneSource(_)
+            | TargetError::Unreachable(_) => Errno::NOENT,
+            TargetError::Modified { .. } => Errno::PERM,
+            TargetError::OtherSubvolume => Errno::XDEV,
+            TargetError::FallocateMode(_) => Errno::OPNOTSUPP,
+        }
+    }
+
     /// Returns whether further commands would fail for the same reason.
     pub fn is_final(&self) -> bool {
         match self {

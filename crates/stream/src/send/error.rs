@@ -2,6 +2,8 @@
 
 use std::io;
 
+use rustix::io::Errno;
+use ubtrfs_device::errno_of;
 use ubtrfs_format::ids::{InodeNr, RootId};
 use ubtrfs_tree::TreeError;
 
@@ -34,6 +36,19 @@ pub enum SendError {
 }
 
 impl SendError {
+    /// Returns the errno that Linux has for the same failure.
+    pub fn errno(&self) -> Errno {
+        match self {
+            SendError::Engine(error) => error.errno(),
+            SendError::Write(error) => error.errno(),
+            SendError::Spill(error) => errno_of(error),
+            SendError::Thread => Errno::IO,
+            SendError::Nameless(_) | SendError::CompressedNeedsVersion2 => Errno::INVAL,
+            SendError::OtherVolume(..) => Errno::XDEV,
+            SendError::Corrupt { .. } => Errno::UCLEAN,
+        }
+    }
+
     pub(super) fn is_long_path(&self) -> bool {
         let what = CorruptFile::PathTooLong;
         matches!(self, SendError::Corrupt { what: found, .. } if *found == what)

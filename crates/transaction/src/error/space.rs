@@ -1,5 +1,6 @@
 //! Reasons why space cannot be allocated, or a block group cannot be removed.
 
+use rustix::io::Errno;
 use ubtrfs_device::DeviceError;
 use ubtrfs_format::block_group_flags::{BlockGroupType, Profile};
 use ubtrfs_format::ids::Logical;
@@ -23,4 +24,18 @@ pub enum SpaceError {
     InUse { start: Logical },
     #[error(transparent)]
     Device(#[from] DeviceError),
+}
+
+impl SpaceError {
+    /// Returns the errno that Linux has for the same failure.
+    pub fn errno(&self) -> Errno {
+        match self {
+            SpaceError::NoSpace { .. }
+            | SpaceError::ReadOnlyProfile { .. }
+            | SpaceError::SystemChunkArray => Errno::NOSPC,
+            SpaceError::NoBlockGroup { .. } => Errno::INVAL,
+            SpaceError::InUse { .. } => Errno::BUSY,
+            SpaceError::Device(error) => error.errno(),
+        }
+    }
 }

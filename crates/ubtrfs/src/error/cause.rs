@@ -1,14 +1,17 @@
 //! The internal causes of errors.
 
+use std::error::Error as StdError;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
 use ubtrfs_check::CheckError;
-use ubtrfs_device::{DeviceError, Holder};
+use ubtrfs_device::{DeviceError, Holder, ReadFailure, errno_of, kind_of};
 use ubtrfs_engine::Error as EngineError;
 use ubtrfs_engine::rights::Refused;
+use ubtrfs_format::compress::CodecError;
 use ubtrfs_mkfs::{FeatureListError, FillError, MkfsError};
 use ubtrfs_stream::{CommandError, DiffError, ReceiveError, ReceiveFault, SendError, StreamError};
 
@@ -99,6 +102,85 @@ pub(crate) enum Cause {
 }
 
 impl Cause {
+    /// Returns the errno that Linux has for the same failure.
+    pub(crate) fn errno(&self) -> Errno {
+        match self {
+            Cause::Named(error) => error.0.cause.errno(),
+            Cause::Engine(error) => error.errno(),
+            Cause::Refused(refused) => refused.errno(),
+            Cause::Mkfs(error) => error.errno(),
+            Cause::Fill(error) => error.errno(),
+            Cause::Check(error) => error.errno(),
+            Cause::Send(error) => error.errno(),
+            Cause::Stream(error) => error.errno(),
+            Cause::Receive(error) => error.errno(),
+            Cause::Command(error) => error.errno(),
+            Cause::Diff(error) => error.errno(),
+            Cause::Copy(error) => error.errno(),
+            Cause::Unpack(error) => error.errno(),
+            Cause::Tar(error) => error.errno(),
+            Cause::Host(error) => errno_of(error),
+            Cause::NoName(_) => Errno::BUSY,
+            Cause::Features(_) | Cause::SameFile | Cause::IntoItself | Cause::InvalidOptions(_) => {
+                Errno::INVAL
+            }
+            Cause::NotOpenFor(_) => Errno::BADF,
+            Cause::Cancelled => Errno::INTR,
+            Cause::NoSubvolume(_) => Errno::NOENT,
+            Cause::Elsewhere => Errno::UCLEAN,
+            Cause::Zoned(_) => Errno::OPNOTSUPP,
+            Cause::Occupied { .. } => Errno::EXIST,
+            Cause::OtherVolume | Cause::Subvolume(_) => Errno::XDEV,
+        }
+    }
+
+    /// Returns the kind that `std::io` has for the errno. Damaged content, files without btrfs and input that ends early
+    /// have kinds of their own, which Linux does not tell apart.
+    pub(crate) fn kind(&self) -> io::ErrorKind {
+        match self {
+            Cause::Named(error) => error.kind(),
+            Cause::Host(error) => error.kind(),
+            _ if self.is_truncated() => io::ErrorKind::UnexpectedEof,
+            _ if self.is_damage() => io::ErrorKind::InvalidData,
+            _ => kind_of(self.errno()),
+        }
+    }
+
+    /// Returns whether a stream or an archive ends early.
+    fn is_truncated(&self) -> bool {
+        match self {
+            Cause::Stream(error) => error.is_truncated(),
+            Cause::Receive(error) => {
+                matches!(&error.cause, ReceiveFault::Stream(error) if error.is_truncated())
+            }
+            Cause::Fill(FillError::Archive(error)) => error.is_truncated(),
+            Cause::Unpack(error) => error.is_truncated(),
+            _ => false,
+        }
+    }
+
+    /// Returns whether data was read and is damaged or no btrfs, and no device failed.
+    fn is_damage(&self) -> bool {
+        if let Cause::Engine(
+            EngineError::CsumMissing { .. } | EngineError::Device(DeviceError::NotBtrfs { .. }),
+        )
+        | Cause::Check(CheckError::Open(DeviceError::NotBtrfs { .. })) = self
+        {
+            return true;
+        }
+        let mut at: Option<&(dyn StdError + 'static)> = Some(self);
+        while let Some(error) = at {
+            if let Some(failure) = error.downcast_ref::<ReadFailure>() {
+                return failure.is_damage();
+            }
+            if error.is::<CodecError>() {
+                return true;
+            }
+            at = error.source();
+        }
+        false
+    }
+
     /// Returns whether a caller lacks a right.
     pub(crate) fn is_refusal(&self) -> bool {
         match self {

@@ -11,6 +11,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
+use rustix::io::Errno;
 use ubtrfs_engine::{Error, FileId, FileKind, FileTime, NewInode, SetAttr, SetTime, Volume};
 use ubtrfs_format::limits::LimitError;
 use ubtrfs_mkfs::archive::{ArchiveError, Member, MemberBody, Members, OwnerNames};
@@ -77,6 +78,32 @@ impl From<Error> for UnpackError {
 }
 
 impl UnpackError {
+    /// Returns the errno that Linux has for the same failure.
+    pub(crate) fn errno(&self) -> Errno {
+        match self {
+            UnpackError::At { source, .. } => source.errno(),
+            UnpackError::Archive(error) | UnpackError::Ended { source: error, .. } => error.errno(),
+            UnpackError::Limit(limit) => limit.errno(),
+            UnpackError::Copy(error) => error.errno(),
+            UnpackError::Outside | UnpackError::Root | UnpackError::Acl => Errno::UCLEAN,
+            UnpackError::NoTarget(_) => Errno::NOENT,
+            UnpackError::ReplacesFullDirectory => Errno::NOTEMPTY,
+            UnpackError::Times { source, .. } => source.errno(),
+            UnpackError::Cancelled => Errno::INTR,
+        }
+    }
+
+    /// Returns whether the archive ends early.
+    pub(crate) fn is_truncated(&self) -> bool {
+        match self {
+            UnpackError::At { source, .. } => source.is_truncated(),
+            UnpackError::Archive(error) | UnpackError::Ended { source: error, .. } => {
+                error.is_truncated()
+            }
+            _ => false,
+        }
+    }
+
     fn is_final(&self) -> bool {
         match self {
             UnpackError::Archive(_)

@@ -12,7 +12,7 @@ use std::path::Path;
 
 use rustix::fs::{AtFlags, Dev, FileType, Mode, OFlags};
 use rustix::io::Errno;
-use ubtrfs_device::{DeviceError, check_overwrite};
+use ubtrfs_device::{DeviceError, check_overwrite, errno_of};
 
 use crate::transfer::walk::is_component;
 
@@ -49,6 +49,20 @@ pub(crate) enum DestError {
         call: &'static str,
         source: io::Error,
     },
+}
+
+impl DestError {
+    /// Returns the errno that Linux has for the same failure.
+    pub(super) fn errno(&self) -> Errno {
+        match self {
+            DestError::Name => Errno::NAMETOOLONG,
+            DestError::ReplacesDirectory => Errno::ISDIR,
+            DestError::ReplacesImage => Errno::INVAL,
+            DestError::ReplacesVolume(error) => error.errno(),
+            DestError::ReplacedByDirectory => Errno::NOTDIR,
+            DestError::Call { source, .. } => errno_of(source),
+        }
+    }
 }
 
 fn failed(call: &'static str) -> impl Fn(Errno) -> DestError {

@@ -1,5 +1,7 @@
 //! Errors of copies: fatal ones, and problems with single files.
 
+use rustix::io::Errno;
+use ubtrfs_device::errno_of;
 use ubtrfs_engine::Error;
 use ubtrfs_format::limits::LimitError;
 
@@ -68,6 +70,25 @@ pub(crate) enum CopyError {
 }
 
 impl CopyError {
+    /// Returns the errno that Linux has for the same failure.
+    pub(crate) fn errno(&self) -> Errno {
+        match self {
+            CopyError::Engine(error) | CopyError::Make(error) | CopyError::NothingRead(error) => {
+                error.errno()
+            }
+            CopyError::Keep { source, .. } => source.errno(),
+            CopyError::At { source, .. } => source.errno(),
+            CopyError::Write(error) | CopyError::Host { source: error, .. } => errno_of(error),
+            CopyError::Dest(error) => error.errno(),
+            CopyError::Metadata(error) => error.errno(),
+            CopyError::Walk(_) | CopyError::GaveUp(_) => Errno::UCLEAN,
+            CopyError::CannotShare | CopyError::UnknownKind => Errno::OPNOTSUPP,
+            CopyError::SameFile | CopyError::Image => Errno::INVAL,
+            CopyError::Limit(limit) => limit.errno(),
+            CopyError::Cancelled => Errno::INTR,
+        }
+    }
+
     /// Returns whether the copy ends: it was cancelled, or all further files would fail for the same reason.
     pub(crate) fn is_final(&self) -> bool {
         matches!(self, CopyError::Cancelled) || self.is_of_volume()

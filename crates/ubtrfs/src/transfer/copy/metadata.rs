@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use rustix::fs::{AtFlags, Gid, Mode, RawMode, Timespec, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
+use ubtrfs_device::errno_of;
 use ubtrfs_engine::{FileKind, FileTime};
 
 use super::facts::Facts;
@@ -34,9 +35,9 @@ impl MetadataError {
         }
     }
 
-    /// Returns the kind of the system's error.
-    pub(crate) fn kind(&self) -> io::ErrorKind {
-        self.source.kind()
+    /// Returns the errno of the system.
+    pub(super) fn errno(&self) -> Errno {
+        errno_of(&self.source)
     }
 }
 

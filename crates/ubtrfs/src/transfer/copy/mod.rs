@@ -22,7 +22,9 @@ mod to_host;
 mod to_volume;
 
 pub(crate) use self::copier::{Copier, Top};
-pub(crate) use self::dest::{DestError, open_directory};
+#[cfg(test)]
+pub(crate) use self::dest::DestError;
+pub(crate) use self::dest::open_directory;
 pub(crate) use self::destination::Destination;
 pub(crate) use self::error::{CopyError, CopyProblem};
 pub(crate) use self::facts::Facts;

@@ -12,6 +12,8 @@ use std::fmt;
 use std::io::{self, Write};
 use std::ops::Range;
 
+use rustix::io::Errno;
+use ubtrfs_device::errno_of;
 use ubtrfs_engine::{Attr, Error, FileId, FileKind, Volume};
 use ubtrfs_format::limits::{self, LimitError};
 
@@ -40,6 +42,17 @@ pub(crate) enum TarError {
     /// Cancellation by the observer.
     #[error("cancelled")]
     Cancelled,
+}
+
+impl TarError {
+    /// Returns the errno that Linux has for the same failure.
+    pub(crate) fn errno(&self) -> Errno {
+        match self {
+            TarError::Engine(error) => error.errno(),
+            TarError::Write(error) => errno_of(error),
+            TarError::Cancelled => Errno::INTR,
+        }
+    }
 }
 
 /// A problem with one file while the others are archived.
