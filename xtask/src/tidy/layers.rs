@@ -32,7 +32,7 @@ const ORDERS: &[(&str, &[&str])] = &[
     (
         "device",
         &[
-            "access block_discard chunk_problem clock discard_geometry file_clone lock_table memory_limit nonblocking parity \
+            "access block_discard chunk_problem clock discard_geometry errno file_clone lock_table memory_limit nonblocking parity \
              process random read_errors registration signature thread",
             "callers_lock loop_status mark uring",
             "loop_device",
