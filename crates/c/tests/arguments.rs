@@ -1,4 +1,4 @@
-//! Arguments that a careless program gives are errors, and results are whole or refused.
+//! Invalid arguments are errors, and results are complete or refused.
 
 // The functions have raw pointers.
 #![allow(unsafe_code)]
@@ -107,7 +107,7 @@ fn failure_has_errno_and_message_of_its_thread() {
     // SAFETY: as the header requires.
     let removed = unsafe { ubtrfs_rmdir(opened.root, c"/".as_ptr()) };
     assert_eq!(removed, -libc::EBUSY);
-    // Bytes that are no UTF-8 are a path as any other.
+    // Bytes that are not UTF-8 are a valid path.
     let name = c"/\xff\xfe";
     assert_eq!(opened.open(name, libc::O_RDONLY), Err(-libc::ENOENT));
     let made = opened.open(name, libc::O_WRONLY | libc::O_CREAT).unwrap();
@@ -278,7 +278,7 @@ fn streams_and_trees_refuse_what_is_none() {
     }
 }
 
-/// The input of the work of a group.
+/// The input of a group's work.
 struct Work {
     root: *const ubtrfs_subvolume,
     volume: *const ubtrfs_volume,
@@ -286,7 +286,7 @@ struct Work {
 }
 
 unsafe extern "C" fn work(data: *mut c_void) -> c_int {
-    // SAFETY: the test gives it.
+    // SAFETY: the test passes it.
     let work = unsafe { &*data.cast::<Work>() };
     // SAFETY: both are open.
     unsafe {
@@ -327,10 +327,10 @@ fn group_returns_what_its_work_does() {
 }
 
 unsafe extern "C" fn sum_metadata(groups: *const ubtrfs_block_groups, data: *mut c_void) -> c_int {
-    // SAFETY: the library gives the first, and the test the second.
+    // SAFETY: the library passes the first, and the test the second.
     let (groups, sum) = unsafe { (&*groups, &mut *data.cast::<u64>()) };
     if groups.kind == UBTRFS_METADATA {
-        // SAFETY: profiles of a new volume are known.
+        // SAFETY: the profiles of a new volume are known.
         let profile = unsafe { CStr::from_ptr(groups.profile) };
         assert_eq!(profile, c"DUP");
         *sum += groups.total_bytes;

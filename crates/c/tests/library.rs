@@ -1,4 +1,4 @@
-//! The shared library as C programs see it: its symbols, and the example compiled against it.
+//! The shared library from the view of C programs: its symbols, and the examples compiled against it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -43,7 +43,7 @@ fn archive() -> PathBuf {
 /// Links the library once for all tests of this process, and returns its folder.
 fn library() -> PathBuf {
     static LINKED: Mutex<bool> = Mutex::new(false);
-    // Another user could not replace it.
+    // A folder that another user cannot replace.
     let user = fs::metadata("/proc/self").unwrap().uid();
     let name = format!("libubtrfs-{user}");
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
@@ -65,7 +65,7 @@ fn functions_of_header() -> BTreeSet<String> {
     let text = lines.collect::<Vec<_>>().join("\n");
     let calls = text.match_indices('(').map(|(at, _)| &text[..at]);
     let names = calls.map(|before| before.rsplit([' ', '*', '\n']).next().unwrap());
-    // A pointer to an array has a bracket of its own.
+    // Drops pointers to arrays, which have a bracket of their own.
     let names = names.filter(|name| !name.is_empty());
     names.map(str::to_owned).collect()
 }
@@ -187,7 +187,7 @@ fn program_has_the_static_library_within() {
     assert_eq!(printed, "/version-1/file: 7 bytes\n");
 }
 
-/// A thread that ends with the process may still have its own handle.
+/// A thread that ends with the process may still own its handle.
 const VALGRIND: &[&str] = &[
     "valgrind",
     "--quiet",

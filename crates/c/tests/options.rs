@@ -22,7 +22,7 @@ fn text(path: impl AsRef<Path>) -> CString {
     CString::new(path.as_ref().as_os_str().as_encoded_bytes()).unwrap()
 }
 
-/// Texts as an array of C.
+/// Texts as a C array.
 struct Texts {
     pointers: Vec<*const c_char>,
     _texts: Vec<CString>,
@@ -83,7 +83,7 @@ fn create(
 }
 
 unsafe extern "C" fn list_device(device: *const ubtrfs_device, data: *mut c_void) -> c_int {
-    // SAFETY: it is the list of the test.
+    // SAFETY: it points to the list of the test.
     let (device, listed) = unsafe { (&*device, &mut *data.cast::<Vec<(u64, bool, u64)>>()) };
     listed.push((device.id, device.path.is_null(), device.total_bytes));
     0
@@ -180,7 +180,7 @@ fn volume_of_two_devices_is_made_found_and_opened_degraded() {
 }
 
 unsafe extern "C" fn count(_: *const ubtrfs_issue, data: *mut c_void) -> c_int {
-    // SAFETY: it is the counter of the test.
+    // SAFETY: it points to the counter of the test.
     unsafe { *data.cast::<u64>() += 1 };
     0
 }

@@ -1,6 +1,7 @@
-//! The kernel's caches of a mount are never older than a change that is complete.
+//! The kernel's caches of a mount are never older than a complete change.
 //!
-//! With `UBTRFS_SOAK` set the mount is used for longer and in more ways; `UBTRFS_CASE` has the options of the only one.
+//! With `UBTRFS_SOAK` set the test runs longer and with more mount options. `UBTRFS_CASE` selects the options of a
+//! single run.
 #![allow(unsafe_code)]
 
 #[path = "coherence/aio.rs"]
@@ -45,7 +46,7 @@ const WAYS: &[&str] = &[
     "transport=classic,nodatacow",
     "transport=classic,compress=zstd",
 ];
-/// The number of ways that are always tried, from the first on.
+/// The number of option sets that are always tested, from the first on.
 const USUAL: usize = 4;
 
 /// Not a test: the process that serves the mounts of the tests below.
@@ -59,7 +60,7 @@ fn is_soak() -> bool {
     std::env::var_os("UBTRFS_SOAK").is_some()
 }
 
-/// Does something in mounts of new volumes, one for each way of mounting, and has the volumes checked.
+/// Runs `play` in a mount of a new volume for each set of options, and checks the volumes.
 fn in_each_way(test: &str, mut play: impl FnMut(&Path)) {
     if !or_skip(test) {
         return;
@@ -89,7 +90,7 @@ fn in_each_way(test: &str, mut play: impl FnMut(&Path)) {
     }
 }
 
-/// Returns the blocks of each writer. Writers that keep many writes in flight get more.
+/// Assigns blocks to the writers. Writers with many writes in flight get more.
 fn shares(count: usize) -> Vec<(Writer, Vec<usize>)> {
     let weights = WRITERS.map(|writer| match writer {
         Writer::Aio | Writer::Ring => 6,
@@ -139,7 +140,7 @@ fn side_by_side(dir: &Path, count: usize, seed: u64, time: Duration) -> Blocks {
     made
 }
 
-/// Compares reads from the cache with reads past it, once no thread writes.
+/// Compares cached reads with direct reads, once no thread writes.
 fn assert_same_past_the_cache(blocks: &Blocks) {
     let (cached, direct) = (blocks.open(0), blocks.open(libc::O_DIRECT));
     let (mut one, mut other) = (Aligned::new(BLOCK), Aligned::new(BLOCK));
@@ -151,7 +152,7 @@ fn assert_same_past_the_cache(blocks: &Blocks) {
     }
 }
 
-/// Checks that the attributes that the kernel shows of its own are those that it is answered.
+/// Checks that the kernel's cached attributes equal the current ones.
 fn assert_attributes(path: &Path) {
     let ask = |flags| {
         let shown = statx(

@@ -1,7 +1,7 @@
-//! The kernel makes volumes of every kind. The library and the mount must show all of them as the kernel does,
-//! whole and with as much damage as their profile survives.
+//! The kernel creates volumes of every kind. The library and the mount must read all of them like the kernel, intact
+//! and with the maximum damage that their profile survives.
 //!
-//! The representative cases run always, many more with `UBTRFS_SOAK` set.
+//! The representative cases always run, and many more with `UBTRFS_SOAK` set.
 
 mod idle;
 #[path = "conformance/library.rs"]
@@ -21,8 +21,8 @@ use ubtrfs_sim::{Rng, Scratch, damage, images, is_root_or_skip, seed};
 
 use self::idle::unmount_once_idle;
 
-/// Fields that the mount does not show as the kernel does: inode numbers of nested subvolumes are made unique
-/// over the mount.
+/// Fields that differ between the mount and the kernel: inode numbers of nested subvolumes are made unique over the
+/// mount.
 const MOUNT_DIFFERS: &[Field] = &[Field::Ino];
 
 fn through_mount(volume: &Arc<Volume>, dir: &Path) -> Manifest {
@@ -40,7 +40,7 @@ fn assert_reads_like_kernel(what: &str, wanted: &Manifest, devices: &[PathBuf], 
     let volume = library::open(devices, false).unwrap_or_else(|error| panic!("{what}: {error}"));
     let shown = library::manifest(&volume);
     assert_same(&format!("{what}, library"), wanted, &shown, &[]);
-    // Modes keep others from files there.
+    // Modes prevent access by others than root there.
     if !is_root_or_skip() {
         return;
     }
@@ -111,7 +111,7 @@ fn lost_devices_change_nothing_that_is_read() {
             .build(&Scale::tiny(), seed)
             .unwrap();
         let devices = filled.volume.devices();
-        // Each device is among the lost ones at least once.
+        // Each device is lost at least once.
         for first in 0..devices.len() {
             let lost: Vec<usize> = (0..can_lose).map(|i| (first + i) % devices.len()).collect();
             let kept: Vec<PathBuf> = (0..devices.len())
@@ -227,7 +227,7 @@ fn volumes_of_every_sector_size_read_like_their_source() {
         make_from_folder(&image, sectorsize, mounted.path());
         let volume = library::open(&[image], false).unwrap();
         let wanted = Manifest::of_dir(mounted.path()).unwrap();
-        // mkfs.btrfs 6.14 keeps whole seconds of times only, and no device numbers.
+        // mkfs.btrfs 6.14 stores only whole seconds of times, and no device numbers.
         let times = [Field::Atime, Field::Mtime, Field::Ctime, Field::Btime];
         let differs = [&times[..], &[Field::Ino, Field::Nlink, Field::Rdev]].concat();
         let what = format!("sectors of {sectorsize}");
@@ -286,7 +286,7 @@ fn a_volume_grown_from_a_seed_reads_like_the_kernel() {
     };
     let mount = volume.mount("").unwrap();
     write(mount.path(), 0, 30);
-    // Enough for tree blocks that the new volume leaves to the seed.
+    // Enough files that some tree blocks stay on the seed.
     for number in 0..500 {
         std::fs::write(mount.path().join(format!("small{number}")), [b'x'; 300]).unwrap();
     }

@@ -1,4 +1,4 @@
-//! The ioctls of btrfs answer through our mount as they do on the kernel's.
+//! The ioctls of btrfs have the same answers on our mount as on the kernel's.
 
 #[path = "ioctls/acls.rs"]
 mod acls;
@@ -30,7 +30,7 @@ use ubtrfs_sim::kernel::{KernelVolume, MkfsSpec, or_skip};
 use self::raw::*;
 use self::served::Served;
 
-/// Sends all requests in order, and returns the answers but for ids of volumes and times.
+/// Sends all requests in order, and returns the answers without ids of volumes and times.
 fn script(top: &Path) -> Vec<String> {
     let mut answers = Answers::default();
     let mut note = |what: &str, answer| answers.note(what, answer);
@@ -141,7 +141,7 @@ fn script(top: &Path) -> Vec<String> {
         [u64::MAX, u64::MAX, 0],
         [u64::MAX - 4096, 8192, 0],
         [8192, u64::MAX, 0],
-        // Behind the end.
+        // After the end.
         [1 << 50, 4096, 0],
         [1 << 50, u64::MAX, 0],
         [0, u64::MAX, u64::MAX],
@@ -199,7 +199,7 @@ fn script(top: &Path) -> Vec<String> {
             silent(ask(of, SNAP_DESTROY, &named(name.as_bytes()))),
         );
     }
-    // It is deleted, and open.
+    // It is deleted, but still open.
     let args = named_v2(r.as_raw_fd().into(), 0, b"late");
     note("late", silent(ask(&root, SNAP_CREATE_V2, &args)));
     for id in [258, 3, 99_999] {
@@ -364,7 +364,7 @@ fn a_mount_made_read_only_is_left_alone_once_it_was_synced() {
     let root = File::open(&dir).unwrap();
     ask(&root, SYNC, b"").unwrap();
     let left = fs::read(image).unwrap();
-    // The access time would be noted.
+    // This read would update the access time.
     let opened = File::open(&file).unwrap();
     assert_eq!(opened.read_at(&mut [0; 8], 0).unwrap(), 8);
     ask(&root, SYNC, b"").unwrap();
@@ -403,7 +403,7 @@ fn trim_says_how_much_was_trimmed() {
             u64::from_ne_bytes(len)
         };
         let all = trimmed([0, u64::MAX, 0]);
-        // Space that no chunk has is trimmed once.
+        // Unallocated space is trimmed only once.
         let again = trimmed([0, u64::MAX, 0]);
         assert!(0 < again && again < all, "{again} of {all}");
         assert_eq!(trimmed([1 << 50, u64::MAX, 0]), 0);
@@ -441,7 +441,7 @@ fn many_searches_for_holes_at_once_all_get_their_answer() {
                         }
                     });
                 }
-                // Snapshots wait for the same.
+                // Snapshots also wait for the writeback.
                 scope.spawn(move || {
                     let root = File::open(dir).unwrap();
                     for number in 0..2 {
@@ -483,7 +483,7 @@ struct Mapped {
 impl Mapped {
     fn new(file: &File, len: usize) -> Mapped {
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: the kernel chooses a place where nothing is.
+        // SAFETY: the kernel chooses an unused address range.
         #[allow(unsafe_code)]
         let start = unsafe { mmap(null_mut(), len, access, MapFlags::SHARED, file, 0) };
         let start = start.unwrap().cast();
@@ -492,7 +492,7 @@ impl Mapped {
 
     fn store(&mut self, at: usize, byte: u8) {
         assert!(at < self.len);
-        // SAFETY: it is in the mapping, which no other thread uses.
+        // SAFETY: it is within the mapping, which no other thread uses.
         #[allow(unsafe_code)]
         unsafe {
             self.start.add(at).write_volatile(byte);

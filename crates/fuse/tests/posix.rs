@@ -75,7 +75,7 @@ const CASES: &[Case] = &[
     ("mapped_users", idmapped::mapped_users),
 ];
 
-/// Questions with different answers, by their start, and why.
+/// Known differences, by the start of the question, with their reasons.
 const KNOWN: &[(&str, &str)] = &[
     ("copies: clone of", CLONES),
     ("forbidding: immutable: open", FLAGS),
@@ -108,7 +108,7 @@ const FLAGS: &str = "Linux does not know the flags of a file: what they forbid i
 const TRUNC: &str = "A truncate(2) to 0 looks like an open with O_TRUNC, which changes times.";
 const LISTING: &str = "A listing ends before what was made after it began, also when it goes back to a place in itself.";
 
-/// Ways to mount ours; the first always.
+/// Options of our mounts; the first set is always tested.
 const WAYS: &[&str] = &["", "opens", "writeback", "nodatacow", "transport=classic"];
 
 fn play(dir: &Path) -> Vec<Answer> {

@@ -1,4 +1,4 @@
-//! A queue of io_uring fails while it serves. Alone in its process, because it takes a ring from below the mount.
+//! Failure of an io_uring queue during service. Runs in its own process, because it replaces a ring of the mount.
 #![allow(unsafe_code)]
 
 #[path = "../../../benches/transport/src/instant.rs"]
@@ -22,10 +22,10 @@ use ubtrfs_fuse::mount::{MountError, Options, TransportChoice, mount_file_system
 use self::instant::{Instant, Manners};
 use self::switch::with_uring;
 
-/// Nothing here takes a hundredth of it.
+/// No step here takes a hundredth of this time.
 const HANGING: Duration = Duration::from_secs(60);
 
-/// Puts another file in the place of one of our rings, as if it had broken.
+/// Replaces the descriptor of one of our rings, so that it fails.
 fn break_a_ring() {
     let ring = fs::read_dir("/proc/self/fd")
         .unwrap()
@@ -86,7 +86,7 @@ fn a_queue_that_fails_ends_the_connection_with_all_that_waits() {
             return;
         }
     };
-    // One request waits with the pool.
+    // One request is blocked in the pool.
     fs::write(path.join("slow"), b"late").unwrap();
     let mut waiting = Command::new("cat")
         .arg(path.join("slow"))

@@ -1,4 +1,4 @@
-//! The kernel's switch for io_uring is turned off while a mount is being made.
+//! The kernel's switch for io_uring is turned off during mounting.
 
 #[path = "../../../benches/transport/src/instant.rs"]
 mod instant;
@@ -111,12 +111,12 @@ fn a_mount_that_is_to_be_over_io_uring_fails_if_that_is_refused() {
     assert_eq!(mounts_at(dir.path()), 0);
 }
 
-/// The kernel looks at its switch when it makes its offer, when it is answered, and, where it was off then, at each
-/// command.
+/// The kernel checks its switch when it makes its offer, and when it is answered. If it was off then, it also checks it
+/// on each command.
 #[test]
 fn a_mount_serves_on_whenever_the_switch_is_turned() {
     const ROUNDS: u32 = 20;
-    // The switch is put back on every return.
+    // The switch is restored on every return.
     let outcome = with_uring(true, || (0..ROUNDS).try_for_each(survives_turns));
     match outcome {
         Err(error) => {
@@ -126,8 +126,8 @@ fn a_mount_serves_on_whenever_the_switch_is_turned() {
     }
 }
 
-/// Turns the switch on again between the answer and the first command in some of the rounds. It turns it off for
-/// good once the mount is there.
+/// Turns the switch on again between the answer and the first command in some of the rounds. Turns it off after the
+/// mount is complete.
 fn survives_turns(round: u32) -> Result<(), String> {
     let dir = tempfile::tempdir().unwrap();
     fs::write(SWITCH, "Y").unwrap();

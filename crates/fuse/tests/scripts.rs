@@ -22,7 +22,7 @@ use ubtrfs_sim::seed;
 
 use self::idle::unmount_once_idle;
 
-/// A volume that is mounted by us, in this process.
+/// A volume mounted by this process.
 struct OurMount {
     device: KernelVolume,
     point: PathBuf,
@@ -119,7 +119,7 @@ impl Mounted for OurMount {
     }
 
     fn may_refuse(&self, op: &Op, error: OpError) -> bool {
-        // A larger value takes the old one's place only if their leaf happens to have room.
+        // A larger value replaces the old one only if their leaf happens to have room.
         matches!(op, Op::SetXattr { .. }) && error == OpError::NoSpace
     }
 }
@@ -136,7 +136,7 @@ fn prove_shape(test: &str, shape: Shape, few: usize) {
         return;
     }
     let options = RunOptions {
-        // Unique over the mount, and times that the kernel keeps itself are coarse.
+        // Numbers are unique over the mount, and times that the kernel maintains are coarse.
         ignored: vec![
             Field::Ino,
             Field::Ctime,

@@ -157,8 +157,7 @@ fn write_direct(dir: &Path, mib: usize) {
 
 const SMALL: usize = 40;
 
-/// Runs a script, and returns the bytes available after its steps. On the kernel's mount these are noted once all is
-/// committed.
+/// Runs a script, and returns the available bytes after its steps. On the kernel's mount they are read after a commit.
 fn script(dir: &Path, sync: &dyn Fn()) -> Vec<[u64; 2]> {
     let mut shown = Vec::new();
     let mut note = || {
@@ -200,7 +199,7 @@ fn space_is_shown_as_it_is_taken_and_once_what_freed_it_is_committed() {
     if !or_skip("space_is_shown_as_it_is_taken_and_once_what_freed_it_is_committed") {
         return;
     }
-    /// A few tree blocks more or fewer.
+    /// A difference of a few tree blocks.
     const NEAR: u64 = 4 << 20;
     let theirs = KernelVolume::make(&MkfsSpec::new()).unwrap();
     let mount = theirs.mount("").unwrap();

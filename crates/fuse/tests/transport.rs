@@ -64,7 +64,7 @@ fn manners() -> Manners {
     }
 }
 
-/// Mounts over each transport. Returns none if this user cannot mount at all.
+/// Mounts over each transport. Returns nothing if this user cannot mount at all.
 fn mounts(manners: Manners) -> impl Iterator<Item = Mounted> {
     [TransportChoice::Classic, TransportChoice::Uring]
         .into_iter()
@@ -212,7 +212,7 @@ fn direct_reads_and_writes_of_a_mebibyte_arrive_whole() {
     for mounted in mounts(manners()) {
         let path = mounted.path("direct");
         let len = 4 << 20;
-        // O_DIRECT wants memory on a page.
+        // O_DIRECT requires page-aligned memory.
         let mut memory = vec![0u8; len + 4096];
         let begin = memory.as_ptr().align_offset(4096);
         for (at, byte) in memory[begin..][..len].iter_mut().enumerate() {
@@ -270,7 +270,7 @@ fn sixteen_threads_do_not_see_each_other() {
     }
 }
 
-/// Makes, changes, renames, lists and removes files of one's own.
+/// Creates, changes, renames, lists and removes the worker's own files.
 fn churn(dir: &Path, worker: u64) {
     fs::create_dir(dir).unwrap();
     for round in 0..60u64 {
@@ -298,12 +298,12 @@ fn churn(dir: &Path, worker: u64) {
 fn requests_that_wait_hold_no_other_up() {
     const WAITING: usize = 60;
     for mounted in mounts(manners()) {
-        // One each: the kernel lets syncs of a file wait for each other.
+        // One file each, because the kernel serializes syncs of a file.
         let slow = |number| mounted.path(&format!("slow-{number}"));
         for number in 0..WAITING {
             write_new(&slow(number), b"late");
         }
-        // All on one CPU, and so in one queue.
+        // Puts all requests on one CPU, and so in one queue.
         let cpus = sched_getaffinity(None).unwrap();
         let first = (0..CpuSet::MAX_CPU).find(|&cpu| cpus.is_set(cpu));
         run_on(first.unwrap());
@@ -312,7 +312,7 @@ fn requests_that_wait_hold_no_other_up() {
                 .map(|number| {
                     let slow = slow(number);
                     scope.spawn(move || {
-                        // The kernel has up to 32 direct reads under way at once.
+                        // The kernel has up to 32 direct reads in flight at once.
                         if number >= 24 {
                             File::open(&slow).unwrap().sync_all().unwrap();
                         } else {
@@ -337,7 +337,7 @@ fn requests_that_wait_hold_no_other_up() {
         });
         sched_setaffinity(None, &cpus).unwrap();
         if mounted.transport == TransportChoice::Uring {
-            // The direct reads; those that are known to wait are not even tried.
+            // The direct reads; requests that always block are not even tried.
             assert!(mounted.gate.refused.load(Ordering::SeqCst) >= 24);
         }
         mounted.unmount();
@@ -352,7 +352,7 @@ fn written_pages_that_wait_for_a_device_hold_no_other_request_up() {
     }) {
         let file = File::create_new(mounted.path("stuck")).unwrap();
         thread::scope(|scope| {
-            // The kernel makes it wait once much is written.
+            // The kernel throttles the writer after many writes.
             let writer = scope.spawn(|| {
                 file.write_all_at(&vec![1; 64 << 20], 0).unwrap();
                 file.sync_all().unwrap();
@@ -394,7 +394,7 @@ fn nothing_of_the_file_system_is_left_after_an_unmount() {
         for client in &mut clients {
             assert!(client.wait().unwrap().success());
         }
-        // The file system has the other one, and each thread has the file system.
+        // The file system has one reference, and each thread has the file system.
         let state = Arc::clone(&mounted.state);
         mounted.unmount();
         assert_eq!(Arc::strong_count(&state), 1);
@@ -428,7 +428,7 @@ fn an_aborted_connection_ends_with_requests_under_way() {
         write_new(&slow, b"late");
         let mut client = reader(&slow);
         wait_until(|| mounted.gate.waiters.load(Ordering::SeqCst) >= 1);
-        // On a mount in use it only ends the connection.
+        // For a mount in use this only ends the connection.
         let is_gone = rustix::mount::unmount(mounted.dir.path(), UnmountFlags::FORCE).is_ok();
         assert!(!client.wait().unwrap().success());
         mounted.open_gate();
@@ -451,7 +451,7 @@ fn names_that_the_kernel_is_told_to_forget_are_asked_for_again() {
         assert_eq!(fs::read(&path).unwrap(), b"old");
         let number = fs::metadata(&path).unwrap().ino();
         let notifier = mounted.gate.notifier.lock().clone().unwrap();
-        // Contents change behind the kernel's back, as through a control socket.
+        // Contents change outside of the mount, as through a control socket.
         mounted
             .state
             .lock()
@@ -465,7 +465,7 @@ fn names_that_the_kernel_is_told_to_forget_are_asked_for_again() {
         assert!(fs::metadata(&path).is_ok());
         notifier.entry_deleted(NodeId::ROOT, b"file", NodeId(number));
         wait_until(|| fs::metadata(&path).is_err());
-        // More than wait one by one.
+        // More than are queued one by one.
         for other in 0..10_000u64 {
             notifier.entry_changed(NodeId::ROOT, other.to_string().as_bytes());
             notifier.node_changed(NodeId(other + (1 << 40)), None);
@@ -497,7 +497,7 @@ fn the_kernel_says_which_bytes_it_has_cached() {
     }
 }
 
-/// Opens the gate when it is dropped.
+/// Opens the gate on drop.
 struct Opener<'a>(&'a Mounted);
 
 impl Drop for Opener<'_> {
@@ -506,7 +506,7 @@ impl Drop for Opener<'_> {
     }
 }
 
-/// The coherence of a cache rests on this (`docs/design/kernel-caches.md`).
+/// Cache coherence depends on this (`docs/design/kernel-caches.md`).
 #[test]
 fn the_kernel_locks_a_page_for_a_write_of_a_part_only_if_the_page_is_not_up_to_date() {
     const PAGE: usize = 4096;
@@ -525,11 +525,11 @@ fn the_kernel_locks_a_page_for_a_write_of_a_part_only_if_the_page_is_not_up_to_d
             *mounted.gate.open.lock() = false;
             let before = mounted.gate.waiters.load(Ordering::SeqCst);
             thread::scope(|scope| {
-                // Also if this fails: the write would be waited for without end.
+                // Also after a failure, because the write would be waited for without end.
                 let _opener = Opener(&mounted);
                 let write = scope.spawn(|| file.write_all_at(bytes, 10).unwrap());
                 wait_until(|| mounted.gate.waiters.load(Ordering::SeqCst) > before);
-                // The page has the bytes already. The kernel shows none that is not up to date.
+                // The page already has the bytes. The kernel returns only pages that are up to date.
                 let cached = notifier.cached(node, 10, 3).unwrap();
                 assert_eq!(cached, if is_up_to_date { &bytes[..] } else { b"" });
                 let drop_pages = notifier.drop_pages(node, (0, None), Box::new(|| {}));

@@ -1,4 +1,4 @@
-//! Answers in the buffer of their request, whatever a verb does.
+//! Answers in the buffer of their request, for correct and incorrect verbs.
 
 use std::cell::Cell;
 
@@ -12,7 +12,7 @@ use crate::request::{
 };
 
 thread_local! {
-    /// Whether verbs refuse, as on the thread of a queue.
+    /// Whether verbs refuse to block, as on the thread of a queue.
     static HURRIED: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -299,7 +299,7 @@ fn requests_that_are_not_understood_are_refused_and_those_without_answer_get_non
         &mut buffer,
     );
     assert_eq!(failure(&outcome), Errno::NOSYS);
-    // Too short a fixed part, a name without an end, more payload than there is room for.
+    // A short fixed part, an unterminated name, a payload larger than the buffer.
     let outcome = ask(opcode::READ, &[0u8; 39], b"", &mut buffer);
     assert_eq!(failure(&outcome), Errno::INVAL);
     let outcome = ask(opcode::LOOKUP, &(), b"name", &mut buffer);

@@ -1,4 +1,4 @@
-//! Values as the protocol carries them.
+//! Values in the format of the protocol.
 
 use super::*;
 use crate::request::{Handle, NodeId};

@@ -1,4 +1,4 @@
-//! Agreements with kernels of different offers.
+//! Negotiation with kernels of different offers.
 
 use zerocopy::IntoBytes;
 

@@ -1,4 +1,4 @@
-//! The queue of news for the kernel: how it grows coarse, and waiting for it.
+//! The queue of notifications: coarsening, and waiting for it.
 
 use std::time::Duration;
 

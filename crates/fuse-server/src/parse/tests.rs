@@ -233,7 +233,7 @@ fn the_group_of_the_directory_is_in_an_extension() {
     let one = groups(&[42]);
     assert_eq!(with(&one, one.len() / 8), Ok(Some(42)));
     assert_eq!(with(&groups(&[]), 2), Ok(None));
-    // Another extension before it.
+    // Preceded by another extension.
     let before = [16u32.to_ne_bytes(), 1u32.to_ne_bytes(), [0; 4], [0; 4]].concat();
     let both = [&before[..], &one].concat();
     assert_eq!(with(&both, both.len() / 8), Ok(Some(42)));
@@ -316,7 +316,7 @@ fn flags_of_open_are_those_of_the_system_call() {
         kill_setid: true,
     };
     assert_eq!(plain_of(opcode::OPEN, &asked, b""), Plain::Open { flags });
-    // O_DSYNC, as every architecture but a few numbers it, and O_SYNC.
+    // O_DSYNC with its usual number, and O_SYNC.
     for bits in [0o10_000, OFlags::SYNC.bits()] {
         assert!(open_flags(bits, 0).sync);
     }

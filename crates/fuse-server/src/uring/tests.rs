@@ -21,7 +21,7 @@ fn lists_of_cpus_are_counted() {
     assert!(possible_cpus().unwrap() >= 1);
 }
 
-/// Creates a device that takes no commands.
+/// Creates a device that accepts no commands.
 fn no_fuse() -> Device {
     Device::new(tempfile::tempfile().unwrap().into())
 }

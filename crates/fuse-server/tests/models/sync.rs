@@ -79,7 +79,7 @@ pub(crate) mod thread {
         }
     }
 
-    /// Returns at once, as if the time were over.
+    /// Returns at once, as after a timeout.
     pub(crate) fn park_timeout(_: Duration) {
         let _ = take_token();
     }

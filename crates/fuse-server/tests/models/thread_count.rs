@@ -1,4 +1,4 @@
-//! Threads that are added, read, serve and retire at once.
+//! Threads that are added, read, serve and retire concurrently.
 
 #[path = "../../src/thread_count.rs"]
 mod of_threads;
@@ -49,7 +49,7 @@ fn threads_that_retire_at_once_leave_those_that_last() {
     });
 }
 
-/// THREAD-COUNT-2: the last that reads takes a request while one that has served may retire.
+/// THREAD-COUNT-2: the last reader takes a request while a thread that has served may retire.
 #[test]
 fn a_thread_reads_while_fewer_serve_than_may_live() {
     for limit in [2, 3] {
@@ -61,7 +61,7 @@ fn a_thread_reads_while_fewer_serve_than_may_live() {
                 let count = Arc::clone(&count);
                 thread::spawn(move || {
                     if count.begin_serving() {
-                        // The thread that is started.
+                        // The new thread.
                         count.begin_read();
                     }
                 })
@@ -70,7 +70,7 @@ fn a_thread_reads_while_fewer_serve_than_may_live() {
                 count.begin_read();
             }
             serving.join().unwrap();
-            // It serves without end. A further one that has served may go, since one reads.
+            // It serves without end. Another one that has served may retire, since one reads.
             assert!(count.retire());
         });
     }

@@ -33,7 +33,7 @@ fn find(adapter: &Adapter<Memory>, dir: NodeId, name: &str) -> Result<Entry> {
     }
 }
 
-/// Takes up to `room` entries at a time.
+/// A sink that accepts up to `room` entries.
 struct Sink {
     room: usize,
     entries: Vec<(String, u64, u64)>,
@@ -200,7 +200,7 @@ fn a_listing_resumes_where_it_stopped_however_small_the_steps() {
 fn entries_that_found_no_room_are_not_lookups() {
     let adapter = adapter(nested());
     let two = find(&adapter, NodeId::ROOT, "two").unwrap().node;
-    // ".", "..", "file", "gone"; "away" finds no room.
+    // Accepts ".", "..", "file" and "gone", but not "away".
     let mut sink = Sink::new(4);
     adapter
         .readdirplus(&CONTEXT, two, NO_HANDLE, 0, &mut sink)

@@ -1,4 +1,4 @@
-//! Callers that are processes.
+//! The rights of processes.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn this_process_is_seen_as_it_is() {
     let this = caller_of(std::process::id(), uid, 0);
     assert_eq!(this.is_administrator(), uid == 0);
     assert!(this.clone().as_superuser().is_administrator());
-    // Nothing has this number.
+    // No process has this number.
     let nobody = caller_of(u32::MAX, 0, 0);
     assert!(!nobody.is_administrator());
 }

@@ -42,7 +42,7 @@ const GUARDED: u64 = 259;
 const LINK: u64 = 260;
 const CURSED: u64 = 261;
 
-/// Creates an ACL in the form of the xattr: the owner reads and writes, `NOBODY` reads, others may nothing.
+/// Creates an ACL in the form of the xattr: the owner reads and writes, `NOBODY` reads, all others have no rights.
 fn acl_for_nobody() -> Vec<u8> {
     let mut acl = 2u32.to_le_bytes().to_vec();
     let none = u32::MAX;
@@ -70,7 +70,7 @@ fn tree() -> Memory {
     text.inode.flags = ubtrfs_format::item::InodeFlags::NODATACOW;
     let guarded = memory.add(TOP, "guarded", file(5, GUARDED), FileKind::Regular);
     guarded.inode.attr.size_bytes = 10;
-    // The group bits are the mask when there is an ACL.
+    // With an ACL the group bits are the mask.
     guarded.inode.attr.permissions = 0o640;
     guarded
         .xattrs
@@ -116,7 +116,7 @@ fn serve_over(mountpoint: &Path, transport: TransportChoice) -> Result<Session, 
     mount_file_system(adapter, Path::new(SOURCE), mountpoint, &options)
 }
 
-/// Mounts a tree over each transport, as far as this user can mount at all.
+/// Mounts a tree over each transport that this user can use.
 fn mounted() -> impl Iterator<Item = (tempfile::TempDir, Session)> {
     [TransportChoice::Classic, TransportChoice::Uring]
         .into_iter()
@@ -401,7 +401,7 @@ fn serving_child() {
     }
 }
 
-/// A process that serves a mount, killed with its mount if a test leaves it behind.
+/// A process that serves a mount. On drop it is killed and unmounted.
 struct Server {
     child: Child,
     mountpoint: PathBuf,
@@ -566,7 +566,7 @@ fn a_user_mounts_and_unmounts_through_fusermount3() {
         skip_optional("needs a set-user-id fusermount3, and /dev/fuse with the mode of udev, 0666");
         return;
     }
-    // Where the user nobody can run and mount; the build's own folder may be private.
+    // A folder where the user nobody can run and mount; the build's own folder may be private.
     let dir = tempfile::tempdir().unwrap();
     fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
     let program = dir.path().join("server");

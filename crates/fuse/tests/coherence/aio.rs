@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 
 use io_uring::{IoUring, opcode, types};
 
-/// Memory as direct I/O wants it.
+/// Memory with the alignment for direct I/O.
 pub(crate) struct Aligned(*mut u8, usize);
 
 // SAFETY: it owns the memory.
@@ -58,11 +58,11 @@ pub(crate) struct Asked {
     pub(crate) offset: u64,
 }
 
-/// A queue of requests that takes them without waiting for them.
+/// A queue of asynchronous requests.
 pub(crate) trait Queue {
     /// Submits a request. The buffer is not touched until the completion.
     fn submit(&mut self, file: &File, asked: Asked, buffer: &mut Aligned);
-    /// Waits for one, and returns its slot and its result.
+    /// Waits for a completion, and returns its slot and its result.
     fn complete(&mut self) -> (u64, io::Result<usize>);
 }
 

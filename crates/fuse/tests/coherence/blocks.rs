@@ -1,4 +1,4 @@
-//! A file whose blocks have versions, so that a reader of one knows how old it is.
+//! A file whose blocks have versions, so that readers can detect stale data.
 
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 pub(crate) const BLOCK: usize = 16 << 10;
 const PAGE: usize = 4096;
-/// A version that is no bytes but a hole.
+/// The version of a hole.
 pub(crate) const HOLE: u64 = 0;
 
 pub(crate) struct Blocks {
@@ -50,12 +50,12 @@ impl Blocks {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Notes that a hole is about to be made.
+    /// Registers a hole before it is made.
     pub(crate) fn begin_hole(&self, number: usize, version: u64) {
         self.holes[number].store(version, Ordering::SeqCst);
     }
 
-    /// Sets the least version that a read may show from now on.
+    /// Sets the minimum version that later reads may return.
     pub(crate) fn complete(&self, number: usize, version: u64) {
         self.completed[number].store(version, Ordering::SeqCst);
     }

@@ -1,4 +1,4 @@
-//! Changes one after the other, each of a file that the kernel has cached in every way.
+//! Sequential changes, each of a file that the kernel has cached in every way.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -54,7 +54,7 @@ impl Cached {
         options.open(&self.path).unwrap()
     }
 
-    /// Reads in every way, which leaves all of it cached.
+    /// Reads in every way, which also caches all of it.
     fn assert(&self, after: &str) {
         let len = self.bytes.len();
         let whole = fs::read(&self.path).unwrap();

@@ -36,7 +36,7 @@ pub(crate) const READERS: [Reader; 7] = [
 ];
 
 impl Reader {
-    /// Reads until it is over.
+    /// Reads until the test ends.
     pub(crate) fn run(self, blocks: &Blocks, seed: u64) {
         let mut rng = Rng::new(seed);
         match self {

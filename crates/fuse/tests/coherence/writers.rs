@@ -1,4 +1,4 @@
-//! Ways of writing blocks; each writer has blocks of its own.
+//! Ways of writing blocks. Each block has one writer.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -39,7 +39,7 @@ pub(crate) const WRITERS: [Writer; 9] = [
 ];
 
 impl Writer {
-    /// Writes until it is over. Those that keep several writes in flight have more of the blocks.
+    /// Writes until the test ends. Writers with several writes in flight have more blocks.
     pub(crate) fn run(self, blocks: &Blocks, own: &[usize], seed: u64) {
         let mut rng = Rng::new(seed);
         match self {
@@ -143,7 +143,7 @@ impl Writer {
         }
     }
 
-    /// Checks that the times that the file shows are not older than a write that is complete.
+    /// Checks that the displayed times of the file are not older than a complete write.
     fn assert_shown(self, blocks: &Blocks, begun: i128) {
         let shown = blocks.path.metadata().unwrap();
         let modified = i128::from(shown.mtime()) * 1_000_000_000 + i128::from(shown.mtime_nsec());
@@ -157,7 +157,7 @@ fn filled(number: usize, version: u64) -> Vec<u8> {
     bytes
 }
 
-/// Returns nanoseconds of the clock that the kernel stamps times with.
+/// Returns the nanoseconds of the clock that the kernel uses for timestamps.
 fn now() -> i128 {
     let mut time = libc::timespec {
         tv_sec: 0,

@@ -1,4 +1,4 @@
-//! The library as a reader that can be walked to a manifest.
+//! Reading a volume into a manifest with the library.
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ pub(crate) fn open(devices: &[PathBuf], degraded: bool) -> Result<Arc<Volume>, E
     Volume::open(devices, &OpenOptions::new().degraded(degraded))
 }
 
-/// Returns everything that the library shows from the default subvolume's root.
+/// Returns everything below the default subvolume's root, as read by the library.
 pub(crate) fn manifest(volume: &Arc<Volume>) -> Manifest {
     Manifest::of(&mut Library {
         volume: Arc::clone(volume),

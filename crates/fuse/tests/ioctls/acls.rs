@@ -1,4 +1,4 @@
-//! Where ACLs do not count they grant nothing, are handed on to nothing, and stay as they are.
+//! Without support for ACLs, they grant nothing, are not inherited, and stay unchanged.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
@@ -16,7 +16,7 @@ use super::users::{NOBODY, OWNER, PLAYERS, Player, acl, state};
 const ACCESS: &str = "system.posix_acl_access";
 const DEFAULT: &str = "system.posix_acl_default";
 
-/// Furnishes a mount with ACLs: a directory that one grants, one that hands one on, and a file that has one.
+/// Creates a directory with an access ACL, one with a default ACL, and a file with an ACL.
 fn furnish(top: &Path) {
     for (dir, mode) in [("granted", 0o755), ("heir", 0o777)] {
         fs::create_dir(top.join(dir)).unwrap();
@@ -136,6 +136,6 @@ fn acls_that_do_not_count_grant_nothing_and_are_not_handed_on() {
     for words in ["acl", "noacl"] {
         assert_same(&ours(words, owner), &kernels(words, owner));
     }
-    // A mount for one user alone, which may do everything and is shown no ACLs.
+    // A mount for a single user, who may do everything and sees no ACLs.
     assert_same(&ours("fakeroot", root), &kernels("noacl", root));
 }

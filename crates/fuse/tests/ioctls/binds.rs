@@ -1,4 +1,4 @@
-//! Requests through a bind mount that is read-only by itself are refused as on the kernel's btrfs.
+//! Requests through a read-only bind mount are refused as on the kernel's btrfs.
 
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
@@ -17,7 +17,7 @@ use ubtrfs_sim::kernel::{KernelVolume, MkfsSpec, or_skip};
 use super::raw::*;
 use super::with_ours;
 
-/// A bind mount of the same files, for reading.
+/// A read-only bind mount of the same files.
 struct Bound {
     dir: PathBuf,
     _scratch: Scratch,
@@ -81,11 +81,11 @@ fn script(top: &Path) -> Vec<String> {
     }
     let mut answers = Answers::default();
     {
-        // Nothing else of the volume is open here.
+        // No other file of the volume is open here.
         drop(root);
         let bound = Bound::new(top);
         changes(&bound.dir, &mut answers);
-        // A snapshot is made where its directory is.
+        // Only the directory of the new snapshot must be writable.
         let source = File::open(bound.dir.join("a")).unwrap();
         let root = File::open(top).unwrap();
         let args = named_v2(source.as_raw_fd().into(), 0, b"copy");
@@ -110,7 +110,7 @@ fn a_read_only_bind_mount_refuses_what_the_kernels_refuses() {
     with_ours("", |dir| assert_same(&script(dir), &expected));
 }
 
-/// In a container the volume is mounted nowhere else.
+/// In a container the volume has no other mount.
 #[test]
 fn a_caller_with_read_only_mounts_alone_changes_nothing() {
     if !or_skip("a_caller_with_read_only_mounts_alone_changes_nothing") {
@@ -118,7 +118,7 @@ fn a_caller_with_read_only_mounts_alone_changes_nothing() {
     }
     with_ours("", |dir| {
         let bound = Bound::new(dir);
-        // It is a descriptor of the same file, and by its mount nothing is refused.
+        // It is a descriptor of the same file, through a mount that allows writes.
         let _writable = File::open(dir).unwrap();
         let in_container = || {
             // SAFETY: the namespace belongs to this thread alone, which shares nothing else with others.

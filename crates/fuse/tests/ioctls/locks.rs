@@ -1,4 +1,4 @@
-//! A call that waits in the kernel holds no other up that it has nothing to do with.
+//! A call that waits in the kernel does not block unrelated calls.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -18,7 +18,7 @@ const LASTS: Duration = Duration::from_secs(4);
 /// Longer than a call takes on a slow machine, and shorter than anybody waits for an event that cannot happen.
 const LONG: Duration = Duration::from_secs(12);
 
-/// Calls `play` for a while with the number of the round, and returns how long it took at most.
+/// Runs `play` repeatedly with the number of the round, and returns the longest duration.
 fn longest(mut play: impl FnMut(u64)) -> Duration {
     let begun = Instant::now();
     let mut longest = Duration::ZERO;

@@ -12,7 +12,7 @@ pub(crate) fn ask(file: &File, command: Opcode, input: &[u8]) -> Result<Vec<u8>,
     raw_ioctl(file, command, &mut argument).map(|()| argument)
 }
 
-/// Returns the outcome of a call and the answer as it is afterwards, whatever the outcome.
+/// Returns the outcome of a call and the answer buffer after it, even after an error.
 pub(crate) fn ask_for_all(
     file: &File,
     command: Opcode,
@@ -81,7 +81,7 @@ pub(crate) fn search(tree: u64, from: (u64, u32, u64), to: (u64, u32, u64)) -> V
     key
 }
 
-/// Creates the arguments of FS_INFO with the flags of all optional facts.
+/// Creates the arguments of FS_INFO with the flags of all optional fields.
 pub(crate) fn fs_info_of_all() -> Vec<u8> {
     numbers(&[0, 0, 0, 0, 0, 0, 7])
 }
@@ -99,7 +99,7 @@ fn without_zeros(bytes: &[u8]) -> &[u8] {
     &bytes[..end.map_or(0, |last| last + 1)]
 }
 
-/// Returns an answer whose text begins at this byte, without the bytes that the kernel left behind it.
+/// Returns an answer whose text begins at this byte, without the kernel's leftovers after the text.
 pub(crate) fn text_at(at: usize, mut answer: Vec<u8>) -> Vec<u8> {
     let end = answer[at..].iter().position(|&byte| byte == 0);
     answer.truncate(at + end.unwrap_or(0));
@@ -123,7 +123,7 @@ pub(crate) fn silent(answer: Result<Vec<u8>, Errno>) -> Result<Vec<u8>, Errno> {
     answer.map(|_| Vec::new())
 }
 
-/// The questions and their answers.
+/// The requests and their answers.
 #[derive(Default)]
 pub(crate) struct Answers(pub(crate) Vec<String>);
 

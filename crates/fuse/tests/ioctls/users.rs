@@ -26,7 +26,7 @@ const GROUP: u32 = 1003;
 
 pub(crate) struct Player {
     name: &'static str,
-    /// Also of its group.
+    /// Also the group id.
     uid: u32,
     groups: &'static [u32],
     capabilities: CapabilitySet,

@@ -28,7 +28,7 @@ pub(crate) fn modes_and_owners(stage: &mut Stage) {
             stage.note_state(&name);
         }
     }
-    // Giving a file away takes its set-id bits.
+    // A change of owner clears the set-id bits.
     for kind in [Kind::File, Kind::Dir, Kind::Fifo] {
         for mode in [0o6777, 0o6767, 0o4711, 0o2711, 0o2701, 0o1777] {
             for (user, uid, gid) in [
@@ -60,7 +60,7 @@ pub(crate) fn modes_and_owners(stage: &mut Stage) {
             }
         }
     }
-    // A write to it does the same, unless the writer is privileged.
+    // A write has the same effect, unless the writer is privileged.
     for mode in [0o6777, 0o6767, 0o2701] {
         for user in [0, 1, 2] {
             type Change = fn(&Fd) -> calls::Outcome;
@@ -86,7 +86,7 @@ pub(crate) fn modes_and_owners(stage: &mut Stage) {
             }
         }
     }
-    // A change of owner that changes nothing takes a capability along, unless it is refused.
+    // An empty change of owner also removes a capability, unless it is refused.
     for (mode, user) in [
         (0o4755, 2),
         (0o4757, 2),
@@ -183,7 +183,7 @@ pub(crate) fn setting_times(stage: &mut Stage) {
         "by a path's descriptor",
         calls::utimens(path_only.0, None, None, 0),
     );
-    // The owner may set anything. Others that may write can only set both to now.
+    // The owner may set any time. Other users with write access can only set both to now.
     for (mode, name) in [(0o644, "private"), (0o666, "public")] {
         drop(stage.file(name, b""));
         calls::chmod(stage.dir(), name.as_bytes(), mode, 0).unwrap();
@@ -209,7 +209,7 @@ pub(crate) fn setting_times(stage: &mut Stage) {
 /// Longer than any granularity of the kernel's clocks.
 const TICK: Duration = Duration::from_millis(25);
 
-/// Notes which of mtime and ctime an operation moves, of names relative to the stage.
+/// Checks whether an operation changes mtime and ctime of names relative to the stage.
 fn moved_by(stage: &mut Stage, what: &str, names: &[&str], play: impl FnOnce(&mut Stage)) {
     let at = |stage: &Stage, name: &str| {
         let shown = calls::statx(stage.dir(), name.as_bytes(), libc::AT_SYMLINK_NOFOLLOW);

@@ -1,4 +1,4 @@
-//! System calls as a program makes them, with whatever arguments: nothing is checked before the kernel sees it.
+//! System calls with arbitrary arguments: nothing is checked before the kernel sees them.
 
 use std::ffi::CString;
 use std::fmt;
@@ -18,12 +18,12 @@ impl fmt::Debug for Errno {
     }
 }
 
-/// Where paths begin that are not absolute.
+/// The start of relative paths.
 pub(crate) const HERE: i32 = libc::AT_FDCWD;
 
 fn call(number: c_long, args: &[usize]) -> Outcome {
     let at = |index: usize| args.get(index).copied().unwrap_or(0);
-    // SAFETY: addresses among the arguments are of memory that the callers below hold on to, with its length.
+    // SAFETY: addresses among the arguments point to memory that the callers below keep, with its length.
     let done = unsafe { libc::syscall(number, at(0), at(1), at(2), at(3), at(4), at(5)) };
     if done == -1 {
         let error = std::io::Error::last_os_error();
@@ -32,7 +32,7 @@ fn call(number: c_long, args: &[usize]) -> Outcome {
     Ok(done)
 }
 
-/// Converts a path to the form that the kernel wants. A caller that forks does this before.
+/// Converts a path to a C string. A caller that forks does this before.
 pub(crate) fn path(bytes: &[u8]) -> CString {
     CString::new(bytes).unwrap()
 }
@@ -137,7 +137,7 @@ pub(crate) fn rename(from: (i32, &[u8]), to: (i32, &[u8]), flags: u32) -> Outcom
 }
 
 pub(crate) fn chmod(dir: i32, name: &[u8], mode: u32, flags: c_int) -> Outcome {
-    /// Newer than some libraries.
+    /// Not in older libraries.
     const FCHMODAT2: c_long = 452;
     let name = path(name);
     let args = [
@@ -177,7 +177,7 @@ pub(crate) fn access(dir: i32, name: &[u8], mode: c_int, flags: c_int) -> Outcom
     call(libc::SYS_faccessat2, &args)
 }
 
-/// Sets the times of access and change, as seconds and nanoseconds. None acts as if no times were given.
+/// Sets the times of access and modification, as seconds and nanoseconds. `None` passes no times.
 pub(crate) fn utimens(
     dir: i32,
     name: Option<&[u8]>,
@@ -261,7 +261,7 @@ pub(crate) fn fcntl(file: &Fd, command: c_int, argument: usize) -> Outcome {
 
 /// Sets or queries a lock of a type, start and length. The returned type shows whether another lock is in the way.
 pub(crate) fn lock(file: &Fd, command: c_int, kind: c_int, start: i64, len: i64) -> (Outcome, i16) {
-    // SAFETY: a struct of numbers.
+    // SAFETY: the struct contains only numbers.
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
     lock.l_type = kind as i16;
     lock.l_whence = libc::SEEK_SET as i16;
@@ -335,7 +335,7 @@ pub(crate) fn copy_range(
     call(libc::SYS_copy_file_range, &args)
 }
 
-/// Sends an ioctl with an argument of as many bytes as the caller has. They are changed if the command answers.
+/// Sends an ioctl with an argument of any length. The answer is written to it.
 pub(crate) fn ioctl(file: &Fd, command: u32, argument: &mut [u8]) -> Outcome {
     let args = [fd(file.0), command as usize, argument.as_mut_ptr() as usize];
     call(libc::SYS_ioctl, &args)
@@ -351,7 +351,7 @@ pub(crate) fn ioctl_number(file: &Fd, command: u32, argument: i32) -> Outcome {
 
 pub(crate) fn statx(dir: i32, name: &[u8], flags: c_int) -> Result<libc::statx, Errno> {
     let name = path(name);
-    // SAFETY: a struct of numbers.
+    // SAFETY: the struct contains only numbers.
     let mut shown: libc::statx = unsafe { std::mem::zeroed() };
     let args = [
         fd(dir),
@@ -370,7 +370,7 @@ pub(crate) fn entries(dir: &Fd, room: usize) -> Result<Vec<(Vec<u8>, u8, i64)>, 
     let len = call(libc::SYS_getdents64, &args)? as usize;
     let mut found = Vec::new();
     let mut rest = &bytes[..len];
-    // As linux/dirent.h has it: inode, offset, length of the record, type, name.
+    // The layout of linux/dirent.h: inode, offset, length of the record, type, name.
     while let Some((head, _)) = rest.split_first_chunk::<19>() {
         let offset = i64::from_ne_bytes(*head[8..].first_chunk().unwrap());
         let record = usize::from(u16::from_ne_bytes([head[16], head[17]]));
@@ -382,7 +382,7 @@ pub(crate) fn entries(dir: &Fd, room: usize) -> Result<Vec<(Vec<u8>, u8, i64)>, 
     Ok(found)
 }
 
-/// A file's handle, as name_to_handle_at(2) gives it.
+/// A file handle from name_to_handle_at(2).
 #[derive(Debug)]
 pub(crate) struct FileHandle(Vec<u8>);
 
@@ -405,7 +405,7 @@ pub(crate) fn handle_of(dir: i32, name: &[u8]) -> Result<FileHandle, Errno> {
     Ok(FileHandle(handle))
 }
 
-/// Opens a handle on the file system that `mount` is on.
+/// Opens a handle on the file system of `mount`.
 pub(crate) fn open_handle(mount: i32, handle: &FileHandle, flags: c_int) -> Result<Fd, Errno> {
     let args = [fd(mount), handle.0.as_ptr() as usize, flags as usize];
     call(libc::SYS_open_by_handle_at, &args).map(|number| Fd(number as i32))
@@ -415,7 +415,7 @@ pub(crate) fn sync_file_system(of: &Fd) -> Outcome {
     call(libc::SYS_syncfs, &[fd(of.0)])
 }
 
-/// Where a file is mapped.
+/// A mapping of a file.
 #[derive(Debug)]
 pub(crate) struct Map {
     start: usize,
@@ -431,13 +431,14 @@ impl Map {
 
     pub(crate) fn load(&self, at: usize) -> u8 {
         assert!(at < self.len);
-        // SAFETY: within the mapping; where no page is, a signal ends the process, which then is a child.
+        // SAFETY: within the mapping. An access beyond the last page ends the process by a signal, so it runs in a
+        // child.
         unsafe { ((self.start + at) as *const u8).read_volatile() }
     }
 
     pub(crate) fn store(&self, at: usize, byte: u8) {
         assert!(at < self.len);
-        // SAFETY: as `load`.
+        // SAFETY: see `load`.
         unsafe { ((self.start + at) as *mut u8).write_volatile(byte) }
     }
 
@@ -452,18 +453,18 @@ impl Drop for Map {
     }
 }
 
-/// Runs in a child process, which must not take memory: other threads may have held the allocator's locks.
-/// Returns how the child ended: its code, or the signal that ended it.
+/// Runs in a child process, which must not allocate memory: other threads may have held the allocator's locks. Returns
+/// the exit code of the child, or the signal that ended it.
 pub(crate) fn in_child(run: impl FnOnce() -> i32) -> String {
-    // SAFETY: the child calls `run`, which makes system calls only, and ends.
+    // SAFETY: the child calls `run`, which only makes system calls, and exits.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let code = run();
-        // SAFETY: ends the process here and now.
+        // SAFETY: ends the process at once.
         unsafe { libc::_exit(code) };
     }
     let mut status = 0;
-    // SAFETY: waits for the child just made.
+    // SAFETY: waits for the new child.
     let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
     assert_eq!(waited, child);
     match libc::WIFSIGNALED(status) {
@@ -475,12 +476,12 @@ pub(crate) fn in_child(run: impl FnOnce() -> i32) -> String {
     }
 }
 
-/// Returns the errno as the exit code of a child.
+/// Converts the errno to the exit code of a child.
 pub(crate) fn code<T>(outcome: Result<T, Errno>) -> i32 {
     outcome.err().map_or(0, |error| error.0)
 }
 
-/// Returns a mount of a directory that maps users as the namespace `users` does. It has no place.
+/// Returns a detached mount of a directory that maps users as the namespace `users` does.
 pub(crate) fn idmapped(dir: i32, users: i32) -> Result<Fd, Errno> {
     let here = path(b"");
     let at = libc::AT_EMPTY_PATH as usize;
@@ -504,7 +505,7 @@ pub(crate) fn idmapped(dir: i32, users: i32) -> Result<Fd, Errno> {
     Ok(mount)
 }
 
-/// Makes the calling thread, and no other, one of this user; its process stays root's.
+/// Makes the calling thread run as this user; the rest of the process stays root.
 pub(crate) fn become_user(uid: u32, gid: u32, groups: &[u32]) {
     let args = [groups.len(), groups.as_ptr() as usize];
     call(libc::SYS_setgroups, &args).unwrap();

@@ -6,7 +6,7 @@ use ubtrfs_sim::Rng;
 
 const MAX: i64 = i64::MAX;
 
-/// Describes the size of a file, and its contents if it is not too large to look.
+/// Describes the size of a file, and its contents unless it is too large.
 fn contents(file: &Fd) -> String {
     let size = calls::seek(file, 0, libc::SEEK_END).unwrap();
     if size > 1 << 20 {
@@ -122,7 +122,7 @@ pub(crate) fn appending(stage: &mut Stage) {
     stage.note("write", calls::write(&file, b"-one"));
     stage.note("write at 0", calls::pwrite(&file, b"-two", 0));
     stage.note("write far off", calls::pwrite(&file, b"-three", 1 << 30));
-    // RWF_NOAPPEND, RWF_APPEND, both, RWF_DSYNC, RWF_NOWAIT on a write, unknown.
+    // RWF_NOAPPEND, RWF_APPEND, both, RWF_DSYNC, RWF_NOWAIT on a write, and an unknown flag.
     for flags in [0x20, 0x10, 0x30, 0x2, 0x1000] {
         stage.note(
             format!("write with {flags:x}"),
@@ -170,7 +170,7 @@ pub(crate) fn allocation(stage: &mut Stage) {
     ];
     for mode in 0..0x80 {
         for (offset, len) in ranges {
-            // Only a few of those that all are refused.
+            // Only a few modes, as all of these are refused.
             if mode > 0x10
                 && mode != 0x40
                 && mode != 0x41
@@ -204,7 +204,7 @@ pub(crate) fn allocation(stage: &mut Stage) {
     }
 }
 
-/// Returns where data and holes begin.
+/// Returns the starts of data and holes.
 fn holes(file: &Fd) -> Vec<(i64, char)> {
     let mut found = Vec::new();
     let mut at = 0;
@@ -235,8 +235,8 @@ fn holes_are_zeros(file: &Fd) -> bool {
     bytes[at..].iter().all(|&byte| byte == 0)
 }
 
-/// Makes random changes of where there is data, and looks at all places after each. With edges within sectors the
-/// kernel stores zeros where we keep a hole. Then the check is only that no byte of a hole is anything else.
+/// Makes random changes of data and holes, and checks all offsets after each. At edges within sectors the kernel stores
+/// zeros where we keep a hole. Then only the bytes of the hole are checked.
 pub(crate) fn holes_and_data(stage: &mut Stage) {
     for seed in 0..12 {
         let mut rng = Rng::new(seed);
@@ -405,7 +405,7 @@ pub(crate) fn maps(stage: &mut Stage) {
     stage.note("load from what has no name", (map.load(1), map.load(4100)));
 }
 
-/// Numbers of ioctls, written out: x86 and ARM have the same.
+/// ioctl numbers as literals, which are the same on x86 and ARM.
 const FICLONE: u32 = 0x4004_9409;
 const FICLONERANGE: u32 = 0x4020_940d;
 

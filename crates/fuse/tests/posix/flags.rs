@@ -262,7 +262,7 @@ pub(crate) fn forbidding(stage: &mut Stage) {
 /// Tests large direct writes, which arrive in parts.
 pub(crate) fn appending_in_parts(stage: &mut Stage) {
     const MIB: usize = 1 << 20;
-    // The kernel's btrfs wants memory that begins on a sector.
+    // The kernel's btrfs requires sector-aligned memory.
     let room = vec![b'x'; 5 * MIB];
     let bytes = &room[room.as_ptr().align_offset(4096)..][..4 * MIB];
     for (name, before) in [("empty", 0), ("whole", 8192), ("odd", 5)] {

@@ -17,7 +17,7 @@ fn contents(file: &Result<Fd, calls::Errno>) -> String {
     }
 }
 
-/// Describes the path from the top of the mount to an open directory, as the kernel has found it.
+/// Describes the path from the top of the mount to an open directory, as the kernel has reconstructed it.
 fn way_to(dir: &Fd) -> String {
     let link = std::fs::read_link(format!("/proc/self/fd/{}", dir.0)).unwrap();
     let way: Vec<_> = link.iter().rev().take(2).collect();

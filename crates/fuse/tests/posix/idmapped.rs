@@ -11,7 +11,7 @@ use super::stage::{Kind, Stage, state_at};
 /// User 0 of the volume is user 10000 of the mount, 1 is 10001, and so on. Other users are not mapped.
 const MAPPING: &str = "0 10000 100";
 
-/// A process with this mapping of users, for which the kernel keeps it.
+/// A process in a user namespace with this mapping, which it keeps alive.
 struct Mapped {
     child: Child,
 }
@@ -70,7 +70,7 @@ pub(crate) fn mapped_users(stage: &mut Stage) {
     calls::chown(stage.dir(), b"setgid", 1, 5, 0).unwrap();
     calls::chmod(stage.dir(), b"setgid", 0o2777, 0).unwrap();
     calls::chown(stage.dir(), b"theirs", 1, 1, 0).unwrap();
-    // The user 1 of the volume itself is nobody in the mount.
+    // User 1 of the volume is not mapped in the mount.
     for user in [0, 1, 10_000, 10_001, 10_002] {
         for place in ["open", "setgid", "theirs"] {
             stage.as_user((user, user, &[10_005]), |stage| {

@@ -1,4 +1,4 @@
-//! Listing a directory while it changes, and going back to a place in it.
+//! Listing a directory while it changes, and seeking in it.
 
 use std::collections::BTreeSet;
 
@@ -54,7 +54,7 @@ pub(crate) fn while_it_changes(stage: &mut Stage) {
     stage.note("left", super::stage::listing_of(&dir));
 
     let dir = filled(stage, "going-back", 300);
-    // A call may give fewer than there is room for.
+    // A call may return fewer entries than fit.
     let first = calls::entries(&dir, 2000).unwrap();
     let (_, _, after_ten) = first[9];
     let names: Vec<_> = first[..10]
@@ -100,7 +100,7 @@ pub(crate) fn beside_another(stage: &mut Stage) {
     let dir = filled(stage, "dir", 200);
     let first = calls::entries(&dir, 1000).unwrap();
     let mut seen: Vec<_> = first.iter().map(|(name, _, _)| text(name)).collect();
-    // These names are at the end of the directory from now on.
+    // These names are now at the end of the directory.
     for name in ["n1", "n2", "n3"] {
         let name = (dir.0, name.as_bytes());
         calls::rename(name, (dir.0, b"elsewhere"), 0).unwrap();

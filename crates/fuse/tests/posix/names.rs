@@ -1,4 +1,4 @@
-//! Names: making, moving, linking and removing, of all kinds to all kinds; long ones and odd ones.
+//! Names: creating, renaming, linking and removing, for all pairs of kinds; long and unusual names.
 
 use super::calls::{self, HERE};
 use super::stage::{Kind, Stage, done, try_in};
@@ -201,7 +201,7 @@ pub(crate) fn long_and_odd(stage: &mut Stage) {
             (made, read, stage.state(name.as_bytes())),
         );
     }
-    // A path whose components are short, and which is too long all the same.
+    // A path of short components that is still too long.
     let slashes = [vec![b'/'; 4090], b"x".to_vec()].concat();
     for path in [
         &slashes[..4000],

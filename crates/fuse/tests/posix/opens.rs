@@ -1,4 +1,4 @@
-//! Opening: all flags on all there is; and files that are made without a name.
+//! Opening: all flags on all kinds of files, and files created without a name.
 
 use super::calls::{self, Fd, HERE};
 use super::stage::{Kind, Stage, done, state_at, try_in};
@@ -27,7 +27,7 @@ fn opened(outcome: Result<Fd, calls::Errno>) -> String {
 fn try_open(stage: &mut Stage, kind: Kind, end: &str, flags: i32, what: String) {
     try_in(stage, |_, dir| {
         kind.make(dir, "x");
-        // A fifo would wait for its other end.
+        // Opening a FIFO would block until its other end is opened.
         let flags = flags | libc::O_NONBLOCK;
         let came = opened(calls::open(dir, format!("x{end}").as_bytes(), flags, 0o640));
         (format!("open {kind:?}{end} {what}"), came)
@@ -192,7 +192,7 @@ pub(crate) fn tmpfiles(stage: &mut Stage) {
     stage.note("left", left);
 }
 
-/// Tests files that lose their names while they are open.
+/// Tests files whose names are removed while they are open.
 pub(crate) fn unnamed(stage: &mut Stage) {
     let file = stage.file("gone", b"contents");
     calls::unlink(stage.dir(), b"gone", 0).unwrap();

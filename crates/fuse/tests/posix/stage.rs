@@ -13,7 +13,7 @@ pub(crate) struct Answer {
     pub(crate) came: String,
 }
 
-/// A directory of a case's own.
+/// The private directory of a case.
 #[derive(Debug)]
 pub(crate) struct Stage {
     root: PathBuf,
@@ -75,7 +75,7 @@ impl Stage {
         calls::open(self.dir(), name.as_bytes(), flags, 0).unwrap()
     }
 
-    /// Describes kind, mode, owner, links and size of a name.
+    /// Describes kind, mode, owner, links and size of the file of a name.
     pub(crate) fn state(&self, name: &[u8]) -> String {
         state_at(self.dir(), name)
     }
@@ -90,7 +90,7 @@ impl Stage {
         listing_of(&self.dir)
     }
 
-    /// Runs `play` as another user, which is not privileged.
+    /// Runs `play` as an unprivileged user.
     pub(crate) fn as_user<T: Send>(
         &mut self,
         (uid, gid, groups): (u32, u32, &[u32]),
@@ -159,7 +159,7 @@ fn kind(mode: u32) -> &'static str {
     }
 }
 
-/// The kinds of files behind a name.
+/// The kinds of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Missing,
@@ -231,7 +231,7 @@ impl Kind {
     }
 }
 
-/// Creates a directory for one try. It is deleted with everything in it afterwards.
+/// Creates a directory for one try. It is deleted with all its contents afterwards.
 pub(crate) fn try_in(stage: &mut Stage, play: impl FnOnce(&mut Stage, i32) -> (String, String)) {
     calls::mkdir(stage.dir(), b"try", 0o755).unwrap();
     let dir = stage.open("try", libc::O_RDONLY | libc::O_DIRECTORY);
@@ -242,7 +242,7 @@ pub(crate) fn try_in(stage: &mut Stage, play: impl FnOnce(&mut Stage, i32) -> (S
     calls::unlink(stage.dir(), b"try", libc::AT_REMOVEDIR).unwrap();
 }
 
-/// Removes all that is in a directory.
+/// Removes the contents of a directory.
 fn empty(dir: &Fd) {
     calls::seek(dir, 0, libc::SEEK_SET).unwrap();
     for (name, _, _) in calls::entries(dir, 32 << 10).unwrap() {
@@ -255,7 +255,7 @@ fn empty(dir: &Fd) {
     }
 }
 
-/// Describes an outcome whose value does not matter.
+/// Describes an outcome without its value.
 pub(crate) fn done<T>(outcome: Result<T, Errno>) -> String {
     match outcome {
         Ok(_) => "done".to_owned(),

@@ -6,7 +6,7 @@ use super::stage::{Kind, Stage};
 const CREATE: i32 = libc::XATTR_CREATE;
 const REPLACE: i32 = libc::XATTR_REPLACE;
 
-/// Creates an ACL: version 2, then tag, permissions and id of each entry, as the kernel takes and gives them.
+/// Creates an ACL in the kernel's format: version 2, then tag, permissions and id of each entry.
 fn acl(entries: &[(u16, u16, u32)]) -> Vec<u8> {
     let mut bytes = 2u32.to_le_bytes().to_vec();
     for (tag, rights, id) in entries {
@@ -262,7 +262,7 @@ pub(crate) fn acls(stage: &mut Stage) {
             stage.note(format!("{name} remove"), calls::remove_xattr(&path, key));
         }
     }
-    // New files below inherit; chmod changes the mask.
+    // New files below inherit it; chmod changes the mask.
     calls::mkdir(stage.dir(), b"heir", 0o777).unwrap();
     let given = acl(&[
         (1, 7, NOBODY),

@@ -1,7 +1,7 @@
-//! A mount that a process of its own serves.
+//! A mount that is served by a process of its own.
 //!
-//! A process that maps files of a mount must not serve it. A page fault may hold the lock of the process's memory
-//! while it waits for the server, which needs that lock to take memory. Such a process cannot be ended.
+//! A process that maps files of a mount must not serve it. A page fault may hold the mmap lock of the process while it
+//! waits for the server, which needs that lock to allocate memory. Such a process cannot be killed.
 
 #[path = "../idle/mod.rs"]
 mod idle;
@@ -53,7 +53,7 @@ impl Served {
         Served { child }
     }
 
-    /// Unmounts, and returns when all is on the volume.
+    /// Unmounts, and returns when everything is on the volume.
     pub(crate) fn end(mut self) {
         drop(self.child.stdin.take());
         assert!(self.child.wait().unwrap().success());

@@ -1,4 +1,4 @@
-//! Items of devices' errors.
+//! Items with device error counters.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Lines as the kernel writes them.
+//! Lines in the kernel's format.
 
 use rustix::thread::gettid;
 

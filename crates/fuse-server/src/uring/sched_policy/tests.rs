@@ -1,4 +1,4 @@
-//! Threads yield while it pays, and no longer.
+//! Threads yield only while it pays.
 
 use super::*;
 
@@ -110,7 +110,7 @@ fn a_thread_that_does_not_get_to_run_is_looked_at_again_soon_and_helped() {
     assert!(decision.yielding && decision.next == Some(SUSPICION));
     let decision = one.look(FREE, stuck);
     assert!(!decision.yielding && decision.next == Some(PAUSE_MIN));
-    // One that runs in between was only about to.
+    // A thread that runs in between was not stuck.
     let mut one = One::new();
     for seen in [busy(), stuck, busy(), stuck, busy()] {
         assert!(one.look(FREE, seen).yielding);

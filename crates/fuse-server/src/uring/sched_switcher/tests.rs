@@ -1,4 +1,4 @@
-//! Policies that threads really have.
+//! The actual policies of threads.
 
 use std::sync::mpsc::channel;
 use std::thread;
@@ -6,7 +6,7 @@ use std::thread;
 use super::super::switcher_sleep::REQUESTS_A_LOOK;
 use super::*;
 
-/// Returns the policy of a thread, as the kernel shows it.
+/// Returns the policy of a thread, as reported by the kernel.
 fn policy(thread: Pid) -> String {
     let path = format!("/proc/self/task/{}/stat", thread.as_raw_nonzero());
     let stat = std::fs::read_to_string(path).unwrap();
@@ -53,7 +53,7 @@ fn threads_in_use_get_the_policy_and_lose_it_again() {
     assert_eq!(policy(id), libc::SCHED_IDLE.to_string());
     watching.apply(false).unwrap();
     assert_eq!(policy(id), libc::SCHED_OTHER.to_string());
-    // A thread that has signed off is left alone, as another may have its number now.
+    // A thread that has signed off is not changed, as another one may have its id now.
     release.send(()).unwrap();
     heard.recv().unwrap();
     watching.apply(true).unwrap();

@@ -41,7 +41,7 @@ fn parts_may_come_and_be_done_in_any_order() {
                 assert!(appends.enter(file(), range, || Ok(u64::MAX)).is_err());
             }
             assert_eq!(appends.len(), 0);
-            // Each alone.
+            // One file for each.
             let appends = Appends::default();
             let mut size = 5;
             for number in done {

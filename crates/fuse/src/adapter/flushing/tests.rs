@@ -1,4 +1,4 @@
-//! Some requests get a turn, some wait, and some are turned away.
+//! Some requests get a turn, some wait, and some are refused.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;

@@ -1,4 +1,4 @@
-//! Nodes from their first entry to the last that is forgotten.
+//! Nodes from the first entry to the last forget.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -53,7 +53,7 @@ fn the_way_up_leads_to_the_root_of_the_mount() {
 #[test]
 fn a_subvolume_outside_of_the_mount_is_stale() {
     let mut memory = nested();
-    // It holds itself, as the top level does.
+    // It is its own parent, like the top level.
     memory.add_top(file(300, 256));
     memory.add(file(300, 256), "file", file(300, 257), FileKind::Regular);
     memory.add_top(file(258, 256));

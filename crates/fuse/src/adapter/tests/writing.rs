@@ -46,7 +46,7 @@ const WRITE: OpenFlags = OpenFlags {
     ..READ
 };
 
-/// A mount of a fresh volume. The state on the device when it goes is checked.
+/// A mount of a fresh volume. Its device is checked on drop.
 struct Mount {
     device: Arc<MemDevice>,
     adapter: Option<Adapter<Arc<Volume>>>,
@@ -77,7 +77,7 @@ fn mount() -> Mount {
     mount_of(|device| device)
 }
 
-/// Creates a mount that uses its device through the wrapper that `seen` makes of it.
+/// Creates a mount whose device is wrapped by `seen`.
 fn mount_of(seen: impl FnOnce(Arc<dyn BlockDevice>) -> Arc<dyn BlockDevice>) -> Mount {
     let device = Arc::new(new_volume(&MkfsOptions::default(), LEN_BYTES));
     let shared = seen(device.clone());
@@ -399,7 +399,7 @@ fn flags_are_set_and_forbid_at_open() {
     assert_eq!(mount.unlink(&ROOT, NodeId::ROOT, b"f"), Err(Errno::PERM));
     let punch = mount.fallocate(&ROOT, file.0, file.1, (0, 4096), 3);
     assert_eq!(punch, Err(Errno::PERM));
-    // A file that is open already can still be written.
+    // A file that is already open can still be written.
     mount.put(file, 0, b"y");
     mount.set_flags(file.0, 0);
     assert!(open(WRITE).is_ok());
@@ -611,7 +611,7 @@ fn a_file_without_a_name_is_there_until_the_kernel_has_forgotten_it() {
     let mount = mount();
     let made = mount.mknod(&ROOT, NodeId::ROOT, b"f", &new(0o100_644));
     let file = made.unwrap().node;
-    // Another entry is given while the first is still to be forgotten.
+    // The node gets another entry before the first is forgotten.
     assert_eq!(mount.find(NodeId::ROOT, "f").unwrap().node, file);
     let dir = mount.dir(NodeId::ROOT, "d");
     mount.unlink(&ROOT, NodeId::ROOT, b"f").unwrap();

@@ -1,4 +1,4 @@
-//! Meanings of the words of `-o`.
+//! Parsing the words of `-o`.
 
 use super::*;
 
@@ -35,7 +35,7 @@ fn unknown_options_are_refused_by_name() {
     assert_eq!(parse("ro=1"), Err(OptionError::UnwantedValue("ro".into())));
 }
 
-/// Returns the accepted words that change nothing, in their order.
+/// Returns the accepted words without effect, in their order.
 fn idle_words(options: &Options) -> Vec<&str> {
     let words = options.without_effect.iter();
     words.map(|idle| idle.word.as_str()).collect()

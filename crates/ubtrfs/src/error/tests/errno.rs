@@ -1,4 +1,4 @@
-//! Tests of the errno of errors that the operations of a volume give.
+//! The errno of errors of a volume's operations.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! Memory of a walk.
+//! The memory bound of a walk.
 
 use std::path::Path;
 

@@ -17,7 +17,7 @@ const PAGE: Span = Span {
 };
 const FIRST: Span = Span { start: 0, end: 1 };
 const READS: usize = 3;
-/// The drops that other requests want, and the write's own behind them.
+/// The number of drops of other requests. The write's own drop is the last.
 const OTHERS: usize = 2;
 const OWN: usize = OTHERS;
 
@@ -25,9 +25,9 @@ const OWN: usize = OTHERS;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     None,
-    /// The write is answered before its own drop is over, whatever the drop waits for.
+    /// The write is answered before its own drop is finished, even if the drop waits for a readable stale page.
     Hasty,
-    /// Reads while a drop is under way are not noted.
+    /// Reads during a drop are not recorded.
     Unnoted,
     /// Old dirty pages replace the bytes of the write.
     Unshielded,
@@ -62,7 +62,7 @@ enum Write {
     /// In service on a thread that may.
     Slow,
     SlowDone,
-    /// Some page may be old.
+    /// A page may be stale.
     Old,
     Shielded,
     Waits,
@@ -82,7 +82,7 @@ enum Read {
 enum Dropping {
     Idle,
     Wanted,
-    /// The kernel looks for the page, and waits for its lock.
+    /// The kernel looks up the page, and waits for its lock.
     Asked(DropNr),
     /// A dirty page is on its way to the mount.
     Writes(DropNr, [u8; 2]),
@@ -100,7 +100,7 @@ struct World {
     reads: [Read; READS],
     drops: [Dropping; OTHERS + 1],
     noted: Drops,
-    /// A dirty page was in service since the write was.
+    /// A dirty page was in service after the write arrived.
     has_stored: bool,
     can_store: bool,
     reclaims: u8,
@@ -381,7 +381,7 @@ impl World {
     }
 }
 
-/// Tries all orders. Returns how many worlds there are, or the first fault.
+/// Explores all interleavings. Returns the number of worlds, or the first fault.
 fn explore(fault: Fault) -> Result<usize, &'static str> {
     let cached = Page {
         bytes: [OLD; 2],

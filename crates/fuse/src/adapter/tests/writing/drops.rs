@@ -16,13 +16,13 @@ type Dropped = (NodeId, u64, u64);
 /// A kernel that drops pages when notified, and records that.
 #[derive(Debug, Default)]
 struct Obedient {
-    /// By threads of requests.
+    /// Drops on the threads of requests.
     here: Mutex<Vec<Dropped>>,
-    /// By threads of the notifier.
+    /// Drops on the threads of the notifier.
     elsewhere: Mutex<Vec<Dropped>>,
-    /// Threads of requests may not be lent.
+    /// Whether drops on threads of requests are refused.
     has_no_place: AtomicBool,
-    /// Drops by threads of the notifier wait until the test ends them.
+    /// Whether drops on threads of the notifier wait until the test ends them.
     holds: AtomicBool,
     held: Mutex<Vec<Held>>,
 }
@@ -150,21 +150,21 @@ fn pages_are_dropped_before_a_direct_write_is_answered() {
     let (node, handle) = mount.file(NodeId::ROOT, "f");
     mount.put((node, handle), 0, &PAGE);
     assert_eq!(drain(&kernel.here), []);
-    // A whole page past the engine's buffer, and a part of one through it.
+    // A whole page that bypasses the engine's buffer, and a partial one that does not.
     for (offset, bytes) in [(4096, &PAGE[..]), (512, &PAGE[..512])] {
         let written = mount.write(&USER, node, handle, offset, bytes, &DIRECT);
         assert_eq!(written, Ok(bytes.len()));
         let expected = [(node, offset, bytes.len() as u64)];
         assert_eq!(drain(&kernel.here), expected);
     }
-    // A write that has failed may have changed a part.
+    // A failed write may have changed a part.
     let written = mount.write(&USER, node, handle, u64::MAX - 8191, &PAGE, &DIRECT);
     written.unwrap_err();
     assert_eq!(drain(&kernel.here), [(node, u64::MAX - 8191, 4096)]);
     assert_eq!(drain(&kernel.elsewhere), []);
 }
 
-/// The kernel may have copied a buffered write into a page before it dropped the page, which a read has brought back.
+/// The kernel may copy a buffered write into a page, and then drop the page, which a read has brought back.
 #[test]
 fn a_page_that_was_dropped_and_reread_is_dropped_again_by_the_next_buffered_write() {
     let (mount, kernel) = obedient_mount();
@@ -215,7 +215,7 @@ fn a_page_that_was_dropped_and_reread_is_dropped_again_by_the_next_buffered_writ
     mount.forget(node, 1);
 }
 
-/// No time limit decides.
+/// The wait has no timeout.
 #[test]
 fn no_request_is_answered_before_the_drop_that_it_waits_for_is_over() {
     let (mount, kernel) = obedient_mount();
@@ -251,7 +251,7 @@ fn no_request_is_answered_before_the_drop_that_it_waits_for_is_over() {
             is_answered.store(true, Ordering::SeqCst);
         });
         let held = wait_for_held();
-        // The page was dirty, and the kernel writes it before it drops it. Its bytes are older than the write.
+        // The kernel writes the dirty page before it drops it. Its bytes are older than the write.
         let old = [b'o'; 8];
         let written = mount.write(&USER, node, handle, 0, &old, &FROM_CACHE);
         assert_eq!(written, Ok(old.len()));
@@ -265,7 +265,7 @@ fn no_request_is_answered_before_the_drop_that_it_waits_for_is_over() {
     mount.forget(node, 1);
 }
 
-/// The kernel takes a failure for no change at all.
+/// The kernel assumes that a failed request has changed nothing.
 #[test]
 fn pages_are_dropped_before_a_change_fails_that_may_have_got_half_way() {
     let (mount, kernel) = obedient_mount();

@@ -48,7 +48,7 @@ fn handles_are_their_openers_until_they_are_released() {
     let writes = |handle: &Handle| mount.handles.get(*handle).unwrap().access.writes();
     handles.sort_by_key(|handle| writes(handle));
     for (released, handle) in handles.iter().enumerate() {
-        // The two that may write go last.
+        // The two writable handles are released last.
         assert!(is_written());
         mount.release(&ROOT, node, *handle).unwrap();
         assert!(mount.handles.get(*handle).is_none());

@@ -86,7 +86,7 @@ fn no_ioctl_changes_a_name_while_too_many_notices_wait() {
     }
 }
 
-/// The notices that a kernel is sent, and when a thread waits for one.
+/// Records the notifications, and the waits for them.
 #[derive(Debug, Default)]
 struct Listening {
     heard: parking_lot::Mutex<Vec<&'static str>>,

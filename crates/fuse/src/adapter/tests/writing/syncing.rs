@@ -1,4 +1,4 @@
-//! Commits and logs for syncs.
+//! Commits and logs written by syncs.
 
 use ubtrfs_format::item::InodeFlags;
 

@@ -1,4 +1,4 @@
-//! Nothing outside the destination is reached, whatever names and links a volume holds.
+//! Nothing outside the destination is touched, regardless of names and links in a volume.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
@@ -60,7 +60,7 @@ fn a_link_among_the_copies_is_neither_entered_nor_written_through() {
     file(&fd, b"file", &[]).unwrap();
     assert_eq!(fs::read(outside.join("victim")).unwrap(), b"old");
     assert!(fs::symlink_metadata(inside.join("file")).unwrap().is_file());
-    // A hard link to a link is one to the link itself.
+    // A hard link to a symbolic link refers to the link itself.
     link(&fd, b"", b"dir", &fd, b"again", &[]).unwrap();
     assert!(
         fs::symlink_metadata(inside.join("again"))

@@ -1,4 +1,4 @@
-//! A directory of this machine is walked without leaving it.
+//! A walk of a host directory never leaves it.
 
 use std::fs;
 use std::os::unix::fs::symlink;

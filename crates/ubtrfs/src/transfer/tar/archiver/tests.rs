@@ -1,4 +1,4 @@
-//! Memory of an archiver.
+//! The memory bound of an archiver.
 
 use std::path::Path;
 

@@ -9,12 +9,12 @@ fn the_length_counts_its_own_digits() {
     let mut records = PaxRecords::default();
     records.push(b"path", b"abc");
     assert_eq!(records.bytes(), b"12 path=abc\n");
-    // 97 bytes without the length: two digits make 99.
+    // 97 bytes without the length: with two digits the record has 99.
     let mut records = PaxRecords::default();
     records.push(b"k", &[b'v'; 93]);
     assert!(records.bytes().starts_with(b"99 k="));
     assert_eq!(records.bytes().len(), 99);
-    // 98 without it: two digits make 100, which has three.
+    // 98 bytes without it: two digits would make 100, so the length has three.
     let mut records = PaxRecords::default();
     records.push(b"k", &[b'v'; 94]);
     assert!(records.bytes().starts_with(b"101 k="));
