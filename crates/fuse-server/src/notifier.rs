@@ -97,6 +97,8 @@ impl Waiting {
         match notice {
             // NOTIFY-1
             Notice::Node { node, .. } if self.exact.len() >= EXACT_MAX => {
+                // All coarse notifications share the number of the first, so `drain` may wait longer than necessary,
+                // but never too short.
                 if self.nodes.is_empty() {
                     self.nodes_since = self.given;
                 }
@@ -117,6 +119,8 @@ impl Waiting {
     pub(crate) fn take(&mut self) -> Option<Notice> {
         let first = self.exact.front().map(|(number, _)| *number);
         if first.is_none_or(|first| first > self.nodes_since) {
+            // Coarse notifications are due once all exact ones from before them are sent. They return to the front of
+            // the exact queue, where each is sent once.
             while let Some(node) = self.nodes.pop_last() {
                 let contents = Some((0, None));
                 self.exact
@@ -157,6 +161,7 @@ impl Lane {
             if waiting.ended {
                 return None;
             }
+            // Taking the next notification also marks the previous one as sent.
             let notice = waiting.take();
             self.sent.notify_all();
             if notice.is_some() {

@@ -152,6 +152,7 @@ impl Queue {
                             let (index, commit_id) = (answered.index, answered.commit_id);
                             self.ring.commit(service.device.as_fd(), index, commit_id);
                         }
+                        // The kernel may end a multishot poll at any time.
                         if !watched {
                             self.ring.watch(self.returns.event.as_fd());
                         }
@@ -159,6 +160,7 @@ impl Queue {
                     Completion::End => {}
                 }
             }
+            // Another queue has failed. Slots are leaked on drop, since the kernel still has them (QUEUE-2).
             if service.ending.has_failed() {
                 return Ok(());
             }
@@ -182,6 +184,7 @@ impl Queue {
         let arrived = slot.arrived();
         let header = arrived.header;
         // QUEUE-1: this thread does not block; the pool runs blocking requests.
+        // An attempt on this thread would be useless work for these operations.
         let outcome = if always_waits(header.opcode) {
             Outcome::WouldBlock(Pending::Unparsed)
         } else {

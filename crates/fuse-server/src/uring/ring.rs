@@ -17,7 +17,7 @@ use crate::abi::uring::{CMD_COMMIT_AND_FETCH, CMD_REGISTER, CmdReq};
 
 /// The offset of a submission's length, which no command of the io-uring crate sets.
 const LEN_AT: usize = 24;
-/// `IORING_CQE_F_MORE`: the poll continues.
+/// The user data of polls. All other submissions have the number of their slot.
 const WAKE: u64 = u64::MAX;
 const END: u64 = u64::MAX - 1;
 
@@ -132,6 +132,7 @@ impl Ring {
                 _ => Ok(()),
             };
             match completion.user_data() {
+                // `IORING_CQE_F_MORE` means that the multishot poll continues.
                 WAKE => Completion::Wake {
                     watched: cqueue::more(completion.flags()),
                 },

@@ -107,6 +107,7 @@ impl SchedPolicy {
             record.stuck_looks = if stuck { record.stuck_looks + 1 } else { 0 };
             stuck_looks = stuck_looks.max(record.stuck_looks);
         }
+        // A thread that is runnable without progress at one check may just have been woken, so it takes two.
         if harmed || stuck_looks >= 2 {
             return self.harmed();
         }
@@ -114,6 +115,7 @@ impl SchedPolicy {
         let fast = rate >= u128::from(RATE_MIN);
         let in_use = queues.iter().any(|(record, _)| record.is_in_use());
         let crowded = machine.runnable >= machine.cpus;
+        // Hysteresis: a high rate starts yielding, and it continues until all queues are quiet.
         self.yielding = !crowded && (fast || self.yielding && in_use);
         if self.yielding {
             self.well += machine.since_last;

@@ -84,6 +84,7 @@ impl Appends {
         let run = runs.entry(id).or_insert_with(|| Run::new(range.start));
         let overlaps = |part: &Part| part.range.start < range.end && range.start < part.range.end;
         // APPENDS-1
+        // `run.end` covers the contiguously written range, and `parts` all parts under way or after a gap.
         if range.start < run.end || run.parts.iter().any(overlaps) {
             return Err(Errno::PERM);
         }
@@ -149,6 +150,7 @@ impl Run {
         if outcome != Outcome::Written {
             return;
         }
+        // Merges the part with adjacent written parts, so that the list stays short for any order of completion.
         let mut whole = range.clone();
         self.parts.retain(|part| {
             let is_before = part.range.end == whole.start;
@@ -190,6 +192,7 @@ impl Admitted<'_> {
 
     fn leave(self, outcome: Outcome) {
         self.appends.leave(self.id, &self.range, outcome);
+        // Skips `drop`, which would report the part as postponed.
         std::mem::forget(self);
     }
 }

@@ -231,6 +231,7 @@ impl<S: Source> Adapter<S> {
             // A write that another thread repeats must not have been done here: it may append.
             nonblocking::check().map_err(|_| Errno::WOULD_BLOCK)?;
         }
+        // Before the file changes, registers the write, or notes the stores that may overwrite it.
         let way = if how.direct {
             Way::PastCache(self.known.begin_in_background())
         } else if how.from_cache {
@@ -249,10 +250,12 @@ impl<S: Source> Adapter<S> {
             None => self.may_write_to(id, offset..end)?,
         };
         let by = how.kill_setid.then_some(context);
+        // Removes set-id bits before the data is visible, so that no program runs new contents with old rights.
         let rights = self.remove_privs(volume, (node, id), open.as_deref(), by);
         let written = rights.and_then(|()| {
             match &way {
                 Way::PastCache(_) => match volume.write_direct(id, offset, bytes) {
+                    // Unaligned direct writes go through the engine's buffer.
                     Err(Error::Unaligned) => volume.write(id, offset, bytes),
                     outcome => outcome,
                 },
@@ -389,6 +392,8 @@ impl<S: Source> Adapter<S> {
             nonblocking::check().map_err(|_| Errno::WOULD_BLOCK)?;
         }
         let sector_bytes = u64::from(volume.superblock().sectorsize.get());
+        // Aligned copies share extents and take no time. Others copy data, and are bounded so that the request ends
+        // soon.
         let shares = (from.offset | to.offset).is_multiple_of(sector_bytes);
         let len = match shares {
             true => len,
@@ -450,6 +455,7 @@ impl<S: Source> Adapter<S> {
                 nonblocking::check().map_err(|_| Errno::WOULD_BLOCK)?;
                 self.flush(id, hole, For::Search)?;
                 match self.found(id, offset, what)? {
+                    // An unchanged answer after the writeback means that the hole is real.
                     now if now == found => break,
                     now => found = now,
                 }

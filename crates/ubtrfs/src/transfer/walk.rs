@@ -200,6 +200,8 @@ impl Gate {
         if index == entry.index {
             return Ok(());
         }
+        // The directory records another index here. If that entry exists, it is the one to enter. Otherwise the record
+        // is damaged, and the first entry is used.
         if self.leads_to(volume, index, child)? || !self.strays.insert(child) {
             return Err(Refused::Elsewhere);
         }

@@ -121,6 +121,7 @@ impl KnownNodes {
         let begun = self.with(node, |node| {
             // SERVICE-1
             let may_meet = |drops: &Drops| drops.may_meet(pages);
+            // Also refuses while a drop may overlap, since `drop_old` would have to wait for the kernel.
             if node.in_service.waiting_drops > 0 || node.drops.as_deref().is_some_and(may_meet) {
                 return false;
             }
@@ -193,6 +194,7 @@ impl KnownNodes {
             last = Some(node.in_service.last_store);
         }
         // SERVICE-2: stores that begin from here on see the shield.
+        // Only earlier stores are waited for, so a stream of new ones cannot delay the write forever.
         let is_old = |store: &u64| last.is_some_and(|last| *store <= last);
         while nodes
             .get(&node)
@@ -205,6 +207,7 @@ impl KnownNodes {
             node,
             written,
         };
+        // Stores in service at `before` may have written after the buffered write, so they count as well.
         let has_come = last.is_some_and(|last| last != before.last);
         (shield, has_come || before.were_in_service)
     }
@@ -261,6 +264,8 @@ impl KnownNodes {
     pub(in super::super) fn may_hold_page(&self, node: u64) -> bool {
         let may_hold = |node: &mut Node| {
             let service = &mut node.in_service;
+            // Reads are counted in two generations. The generations swap once the earlier one is empty, so a read that
+            // begins between two calls counts as earlier only at a later call.
             let earlier = service.reads[1 - service.reads_now];
             if earlier == 0 {
                 service.reads_now = 1 - service.reads_now;

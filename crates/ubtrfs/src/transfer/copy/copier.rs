@@ -251,6 +251,7 @@ impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
         self.observer.begin(shown);
         if facts.kind == FileKind::Directory {
             let (dir, made) = self.destination.directory(&parent.dir, name, &facts)?;
+            // An existing directory keeps its own attributes, unless they are preserved from the source.
             let keeps = made || self.options.preserve;
             return Ok(Some(Level {
                 dir,
@@ -355,6 +356,7 @@ impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
         let mut damage: Vec<Damage> = Vec::new();
         let mut any_read = false;
         let mut lost_reads = 0;
+        // With `Sparse::Never` the whole file is one range, and holes are written as zeros.
         let mut whole = Some(0..size);
         loop {
             let part = match self.options.sparse {
@@ -379,6 +381,8 @@ impl<'a, S: Source, D: Destination> Copier<'a, S, D> {
                 } else {
                     lost_reads += 1;
                 }
+                // Damage is reported only after some data was read. Before that the file may turn out to be unreadable,
+                // which is one problem, not thousands.
                 if any_read {
                     for damage in damage.drain(..) {
                         self.observer.failed(shown, CopyProblem::Damaged(damage));
