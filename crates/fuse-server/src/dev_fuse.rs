@@ -65,6 +65,7 @@ impl<F: FileSystem> Readers<F> {
         }
         loop {
             // CLASSIC-2
+            // A thread adds its successor before it ends, so an empty list means that all have ended.
             let thread = self.threads.lock().pop();
             match thread.map(JoinHandle::join) {
                 None => break,

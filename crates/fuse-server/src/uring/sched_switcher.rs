@@ -207,6 +207,7 @@ impl Watching {
                     is_runnable,
                     waited,
                 } = queue.gauge(load)?;
+                // The wait of a queue that was unused includes time that no check has covered, so it does not count.
                 if was_in_use {
                     seen.waited = waited.saturating_sub(queue.waited);
                 }

@@ -141,6 +141,8 @@ impl<S: Source> Adapter<S> {
         open: Option<&OpenHandle>,
         by: Option<&Context>,
     ) -> Result<()> {
+        // Read before the capability is removed: one that is set in between raises the counter, so the file is checked
+        // again.
         let count = self.capabilities.load(Ordering::Acquire);
         let has_none = match open {
             Some(open) => open.without_capability.load(Ordering::Relaxed) == count,

@@ -131,6 +131,7 @@ impl<S: Source> Adapter<S> {
             ..*entry
         };
         let room = sink.push(&entry, Some(&found));
+        // An entry that did not fit is no lookup for the kernel (REQ-2).
         if room == Room::Full {
             self.forget_number(number, 1);
         }
@@ -160,10 +161,12 @@ impl<S: Source> Adapter<S> {
         if dir.is_empty_subvolume_dir() {
             return Ok(());
         }
+        // The access time is updated once, at the start of a listing.
         if offset == 0 {
             self.note_read(dir.id, self.live.dir_atime());
         }
         let from = position.index.max(FIRST_INDEX);
+        // After at least one entry an error waits for the next request (REQ-4).
         let mut taken = position.index < FIRST_INDEX;
         let mut failed = None;
         let outcome = self.source.readdir(dir.id, from, &mut |child| {
@@ -206,6 +209,8 @@ impl<S: Source> Adapter<S> {
                 if let Some(end) = known.flatten() {
                     return Ok((position, end.into()));
                 }
+                // The node or the tag was forgotten in between. The listing continues with a new end, so that it still
+                // terminates.
                 let end = self.source.dir_end(dir.id)?;
                 if let Ok(end) = u32::try_from(end) {
                     let set = |ends: &mut ListingEnds| ends.set(tag, end);

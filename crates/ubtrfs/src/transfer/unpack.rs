@@ -382,6 +382,7 @@ impl<'a> Unpacker<'a> {
             match name.as_slice() {
                 b"" | b"." => continue,
                 b".." => {
+                    // `..` at the top stays there, as in a root directory.
                     if way.len() > 1 {
                         way.pop();
                     }
@@ -406,6 +407,7 @@ impl<'a> Unpacker<'a> {
                         return Err(Error::TooManySymlinks.into());
                     }
                     let target = self.volume.readlink(next)?;
+                    // An absolute target continues at the top, as if it were the root.
                     if target.starts_with(b"/") {
                         way.truncate(1);
                     }
