@@ -369,7 +369,7 @@ struct ubtrfs_device {
 typedef int (*ubtrfs_device_callback)(const struct ubtrfs_device *device, void *data);
 
 /**
- * The error counters of a device, as maintained by the kernel's btrfs and shown by `btrfs device stats`.
+ * The error counters of a device, as in `btrfs device stats`. They include errors that the kernel's btrfs has counted.
  */
 struct ubtrfs_device_errors {
   /**

@@ -72,7 +72,7 @@ pub struct ubtrfs_device {
     pub allocated_bytes: u64,
 }
 
-/// The error counters of a device, as maintained by the kernel's btrfs and shown by `btrfs device stats`.
+/// The error counters of a device, as in `btrfs device stats`. They include errors that the kernel's btrfs has counted.
 #[derive(Debug)]
 #[repr(C)]
 pub struct ubtrfs_device_errors {

@@ -91,8 +91,8 @@ impl ReceiveOptions {
         self
     }
 
-    /// Lets the stream of a [`Caller`](crate::Caller) use any read-only subvolume of the volume as its parent, as an
-    /// administrator's stream. For callers that can read the whole volume by other means, such as the owner of its
+    /// Lets the stream of a [`Caller`](crate::Caller) use any read-only subvolume of the volume as its parent, like
+    /// an administrator's stream. For callers that can read the whole volume by other means, such as the owner of its
     /// image.
     #[must_use]
     pub fn any_source(mut self, any_source: bool) -> ReceiveOptions {

@@ -156,8 +156,8 @@ pub struct DeviceAllocation {
     pub device_bytes: u64,
 }
 
-/// The error counters of a device, as maintained by the kernel's btrfs, since the creation of the volume or the last
-/// reset. This library does not count errors.
+/// The error counters of a device, since the creation of the volume or the last reset. They include errors that the
+/// kernel's btrfs has counted.
 ///
 /// ```
 /// use ubtrfs::Volume;

@@ -37,9 +37,9 @@ pub(crate) const PERMISSIONS: u32 = 0o7777;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// It cannot be changed. Only such a snapshot can be sent and compared.
+    /// Read-only. Only such a snapshot can be sent and compared.
     ReadOnly,
-    /// It is a subvolume like any other.
+    /// Writable, like a new subvolume.
     Writable,
 }
 

@@ -613,7 +613,7 @@ def check(
 ) -> CheckReport:
     """Checks a volume that no program writes to. The check only reads, and shares no code with the writer.
 
-    With `read_data`, all data of every mirror is read and verified against its checksums. `devices` and `scan` are as in
+    With `read_data`, all data of every mirror is read and verified by its checksums. `devices` and `scan` are as in
     `Volume.open`. Records beyond `memory_bytes` go to a temporary file. The report lists at most `max_issues`.
     `progress` is as in `Subvolume.copy_tree`.
     """

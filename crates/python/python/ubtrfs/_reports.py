@@ -47,7 +47,7 @@ class Device:
 
 @dataclass(frozen=True)
 class DeviceErrors:
-    """The error counters of a device, as maintained by the kernel's btrfs and shown by `btrfs device stats`."""
+    """The error counters of a device, as in `btrfs device stats`, including errors counted by the kernel's btrfs."""
 
     #: The id of the device.
     id: int
